@@ -1,0 +1,189 @@
+//! Wall-clock time in UTC and the three ways in which delta writes it.
+//!
+//! Unaware of time zones other than UTC. The calendar arithmetic is Howard Hinnant's
+//! `civil_from_days` (<https://howardhinnant.github.io/date_algorithms.html>).
+
+use std::fmt::{self, Display};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since the Unix epoch. Displayed as RFC 3339: `2025-10-13T14:35:22.123Z`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp(u64);
+
+struct Fields {
+    year: u64,
+    month: u64,
+    day: u64,
+    hour: u64,
+    minute: u64,
+    second: u64,
+    millis: u64,
+}
+
+impl Timestamp {
+    /// The time now; the epoch, if the clock stands before it.
+    #[must_use]
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self::from_millis(since.unwrap_or_default().as_millis() as u64)
+    }
+
+    /// A time given in milliseconds since the epoch.
+    #[must_use]
+    pub fn from_millis(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since the epoch.
+    #[must_use]
+    pub fn millis(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero if it is not.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The time some time later.
+    #[must_use]
+    pub fn plus(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(time.as_millis() as u64))
+    }
+
+    /// `YYYYMMDDTHHMMSS.mmmZ`, for names of directories.
+    #[must_use]
+    pub fn compact(self) -> String {
+        let f = self.fields();
+        format!(
+            "{:04}{:02}{:02}T{:02}{:02}{:02}.{:03}Z",
+            f.year, f.month, f.day, f.hour, f.minute, f.second, f.millis
+        )
+    }
+
+    /// `YYYYMMDD_HHMMSS`, the beginning of a run's id.
+    #[must_use]
+    pub fn id_prefix(self) -> String {
+        let f = self.fields();
+        format!(
+            "{:04}{:02}{:02}_{:02}{:02}{:02}",
+            f.year, f.month, f.day, f.hour, f.minute, f.second
+        )
+    }
+
+    /// Reads RFC 3339 in UTC, with or without a fraction.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.strip_suffix(['Z', 'z'])?;
+        let (date, time) = text.split_once(['T', ' '])?;
+        let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
+        let mut date = date.splitn(3, '-').map(str::parse::<u64>);
+        let mut time = time.splitn(3, ':').map(str::parse::<u64>);
+        let next = |of: &mut dyn Iterator<Item = Result<u64, _>>| of.next()?.ok();
+        let (year, month, day) = (next(&mut date)?, next(&mut date)?, next(&mut date)?);
+        let (hour, minute, second) = (next(&mut time)?, next(&mut time)?, next(&mut time)?);
+        if !(1970..=9999).contains(&year)
+            || !(1..=12).contains(&month)
+            || !(1..=31).contains(&day)
+            || hour > 23
+            || minute > 59
+            || second > 60
+        {
+            return None;
+        }
+        let millis = match fraction.get(..fraction.len().min(3)) {
+            None | Some("") => 0,
+            Some(digits) => digits.parse::<u64>().ok()? * 10u64.pow(3 - digits.len() as u32),
+        };
+        let days = days_from_civil(year, month, day);
+        Some(Self(
+            (((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + millis,
+        ))
+    }
+
+    fn fields(self) -> Fields {
+        let (seconds, millis) = (self.0 / 1000, self.0 % 1000);
+        let (days, rest) = (seconds / 86_400, seconds % 86_400);
+        let shifted = days + 719_468;
+        let era = shifted / 146_097;
+        let day_of_era = shifted % 146_097;
+        let year_of_era =
+            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_index = (5 * day_of_year + 2) / 153;
+        let month = if month_index < 10 {
+            month_index + 3
+        } else {
+            month_index - 9
+        };
+        Fields {
+            year: year_of_era + era * 400 + u64::from(month <= 2),
+            month,
+            day: day_of_year - (153 * month_index + 2) / 5 + 1,
+            hour: rest / 3600,
+            minute: rest / 60 % 60,
+            second: rest % 60,
+            millis,
+        }
+    }
+}
+
+fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, year_of_era) = (year / 400, year % 400);
+    let month_index = if month > 2 { month - 3 } else { month + 9 };
+    let day_of_year = (153 * month_index + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+impl Display for Timestamp {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let f = self.fields();
+        write!(
+            out,
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+            f.year, f.month, f.day, f.hour, f.minute, f.second, f.millis
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_times_are_written_as_the_calendar_has_them() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_868_799_001, "2000-02-29T23:59:59.001Z"),
+            (1_760_366_122_123, "2025-10-13T14:35:22.123Z"),
+            (4_102_444_800_000, "2100-01-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(Timestamp(millis).to_string(), text);
+            assert_eq!(Timestamp::parse(text), Some(Timestamp(millis)));
+        }
+    }
+
+    #[test]
+    fn names_carry_the_same_time() {
+        let at = Timestamp(1_760_366_122_023);
+        assert_eq!(at.compact(), "20251013T143522.023Z");
+        assert_eq!(at.id_prefix(), "20251013_143522");
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for text in [
+            "",
+            "2025-10-13",
+            "2025-13-01T00:00:00Z",
+            "x-1-1T0:0:0Z",
+            "2025-10-13T14:35:22",
+        ] {
+            assert_eq!(Timestamp::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What can go wrong, and the exit code that says so.
+//!
+//! Errors travel up as values and are printed once, in `main`. This module does not know how.
+
+use std::fmt::{self, Display};
+use std::io;
+use std::path::Path;
+
+/// The exit codes of `delta`. Scripts rely on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// The run is complete, or the command did what it was asked to do.
+    Success = 0,
+    /// The run failed for good, or there is no such run.
+    Failure = 1,
+    /// The command line was wrong (sysexits has 64; shells and most tools use 2).
+    Usage = 2,
+    /// A defect in delta: a panic (`EX_SOFTWARE`).
+    Software = 70,
+    /// Interrupted: the same command line resumes it (`EX_TEMPFAIL`).
+    TempFail = 75,
+    /// The agent's files are wrong, and nothing has been created (`EX_CONFIG`).
+    Config = 78,
+    /// A question to a person is open.
+    Waiting = 101,
+    /// Ended by SIGHUP.
+    Hangup = 129,
+    /// Ended by SIGINT.
+    Interrupt = 130,
+    /// Ended by SIGTERM.
+    Terminate = 143,
+}
+
+impl Exit {
+    /// The number given to the system.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+/// An error: what a person reads, the exit code a script reads.
+#[derive(Debug)]
+pub struct Error {
+    /// The exit code that goes with it.
+    pub exit: Exit,
+    /// One line or several; lower case, no full stop; names the thing, the place and the way out.
+    pub message: String,
+    /// The system had no room left: the run can be resumed once there is.
+    pub disk_full: bool,
+}
+
+/// What every fallible function of the crate returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error with an exit code of its own.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            disk_full: false,
+        }
+    }
+
+    /// Exit code 1.
+    pub fn failure(message: impl Into<String>) -> Self {
+        Self::new(Exit::Failure, message)
+    }
+
+    /// Exit code 2.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// Exit code 78.
+    pub fn config(message: impl Into<String>) -> Self {
+        Self::new(Exit::Config, message)
+    }
+
+    /// An error of the system, with what was being done to which file.
+    #[must_use]
+    pub fn io(doing: &str, path: &Path, cause: &io::Error) -> Self {
+        Self {
+            exit: Exit::Failure,
+            message: format!("cannot {doing} {}: {}", path.display(), reason(cause)),
+            disk_full: is_disk_full(cause),
+        }
+    }
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Gives an I/O error its path.
+pub trait At<T> {
+    /// `doing` completes "cannot …": `read`, `create`, `write`.
+    fn at(self, doing: &str, path: &Path) -> Result<T>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, doing: &str, path: &Path) -> Result<T> {
+        self.map_err(|cause| Error::io(doing, path, &cause))
+    }
+}
+
+/// Says that nothing depends on whether something succeeded.
+pub fn may_fail<T, E>(_: std::result::Result<T, E>) {}
+
+/// The system's words for an error, without Rust's "(os error 2)".
+#[must_use]
+pub fn reason(cause: &io::Error) -> String {
+    let text = cause.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) if !text.starts_with("I/O") => {
+            first.to_lowercase().collect::<String>() + chars.as_str()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// Whether the system refused because no room is left: a full disk, a quota, a file-size limit.
+#[must_use]
+pub fn is_disk_full(cause: &io::Error) -> bool {
+    matches!(
+        cause.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_io_error_names_what_was_done_to_which_file() {
+        let cause = io::Error::from_raw_os_error(2);
+        let error = Error::io("read", Path::new("/x/y"), &cause);
+        assert_eq!(error.message, "cannot read /x/y: no such file or directory");
+    }
+
+    #[test]
+    fn a_full_disk_is_told_apart() {
+        let error = Error::io("write", Path::new("j"), &io::Error::from_raw_os_error(28));
+        assert!(error.disk_full);
+    }
+}

@@ -1,0 +1,536 @@
+//! One line of the journal: how each event is written, and how any line is read.
+//!
+//! Unaware of the file that the lines are in and of what the events add up to.
+//!
+//! Architecture invariant: this is the only place that knows the names of the fields. Whatever is
+//! sent to the model again is kept as the JSON text that it came in, so that reading costs no
+//! decoding and what was recorded is what is sent.
+
+use crate::clock::Timestamp;
+use crate::json::Object;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// The members of an assistant message in which servers send the model's reasoning. Some servers
+/// insist on having them back.
+pub const REASONING: [&str; 5] = [
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+    "thinking",
+    "thinking_blocks",
+];
+
+/// Tokens of one answer or of a whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tokens {
+    /// Of the requests.
+    pub prompt_tokens: u64,
+    /// Of the answers.
+    pub completion_tokens: u64,
+    /// Of both, as the server counts them.
+    pub total_tokens: u64,
+}
+
+impl Tokens {
+    /// Adds another count to this one.
+    pub fn add(&mut self, other: Self) {
+        self.prompt_tokens += other.prompt_tokens;
+        self.completion_tokens += other.completion_tokens;
+        self.total_tokens += other.total_tokens;
+    }
+}
+
+/// How an action ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActionStatus {
+    /// Exit code 0.
+    Success,
+    /// Another exit code, a signal, a timeout, a program that cannot be run.
+    Failed,
+    /// No exit code is known: nothing was run, or the engine died meanwhile.
+    Error,
+}
+
+impl ActionStatus {
+    /// As it stands in the journal.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Success => "SUCCESS",
+            Self::Failed => "FAILED",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+/// An event to be recorded. Fields named `…_json` hold JSON text.
+pub enum Event<'a> {
+    /// An engine begins to work on the run.
+    EngineStart {
+        /// The run's name.
+        run_id: &'a str,
+        /// The agent's directory.
+        agent_home: &'a str,
+        /// The workspace.
+        work_dir: &'a str,
+        /// The run's first message.
+        task: &'a str,
+        /// The configuration as it was understood.
+        config_json: &'a [u8],
+        /// The host that `pid` is on.
+        hostname: &'a str,
+        /// Whether the run had been started before.
+        resumed: bool,
+    },
+    /// Somebody spoke to the model.
+    UserMessage {
+        /// What was said.
+        content: &'a str,
+    },
+    /// The model answered.
+    Thought {
+        /// The text as a JSON string, or null.
+        content_json: &'a [u8],
+        /// The calls as they are sent back to the model: a JSON array, if there are any.
+        tool_calls_json: Option<&'a [u8]>,
+        /// What stood in place of a JSON object, by the call's id.
+        invalid_arguments: &'a [(String, String)],
+        /// Members of the message in which the server sent reasoning.
+        reasoning: &'a [(&'static str, &'a [u8])],
+        /// Why the model stopped.
+        finish_reason: Option<&'a str>,
+        /// Which model says that it answered.
+        model: Option<&'a str>,
+        /// What the answer cost.
+        usage: Option<Tokens>,
+        /// The invocation's directory, from the run's directory.
+        llm_invocation_ref: &'a str,
+    },
+    /// A tool is about to run.
+    ActionRequest {
+        /// The call's id.
+        action_id: &'a str,
+        /// Which tool.
+        tool_name: &'a str,
+        /// The arguments: a JSON object.
+        tool_args_json: &'a [u8],
+        /// One line that can be pasted into a shell.
+        resolved_command: &'a str,
+        /// `DELTA_CALL_ID` of the tool's processes.
+        call_id: &'a str,
+    },
+    /// A call has its result.
+    ActionResult {
+        /// The call's id.
+        action_id: &'a str,
+        /// Which tool.
+        tool_name: &'a str,
+        /// How it ended.
+        status: ActionStatus,
+        /// The exit code, if one is known.
+        exit_code: Option<i32>,
+        /// What the model is told.
+        observation_content: &'a str,
+        /// From start to end.
+        duration_ms: u64,
+        /// The execution's directory, from the run's directory.
+        execution_ref: Option<&'a str>,
+    },
+    /// A person is asked.
+    HumanInputRequest {
+        /// The call's id.
+        action_id: &'a str,
+        /// The question's id.
+        request_id: &'a str,
+        /// The question.
+        prompt: &'a str,
+        /// `text`, `password` or `confirmation`.
+        input_type: &'a str,
+        /// Whether the answer is not to be shown.
+        sensitive: bool,
+    },
+    /// A person answered.
+    HumanInputReceived {
+        /// The question's id.
+        request_id: &'a str,
+        /// The answer.
+        response: &'a str,
+    },
+    /// The engine notes something about the run.
+    SystemMessage {
+        /// `INFO`, `WARN` or `ERROR`.
+        level: &'a str,
+        /// The note.
+        content: &'a str,
+    },
+    /// Something failed.
+    Error {
+        /// In one line.
+        error_message: &'a str,
+        /// More about it: JSON.
+        error_details_json: &'a [u8],
+    },
+    /// The engine stops working on the run.
+    EngineEnd {
+        /// The run's name.
+        run_id: &'a str,
+        /// The run's state from now on.
+        status: &'a str,
+        /// Why.
+        stop_reason: &'a str,
+        /// With which the engine ends.
+        exit_code: u8,
+        /// How many iterations the run has had.
+        final_iteration: u64,
+        /// The result, or what went wrong.
+        text: &'a str,
+    },
+}
+
+impl Event<'_> {
+    /// Appends the event as a line, with its newline.
+    pub fn write(&self, out: &mut Vec<u8>, seq: u64, at: Timestamp, iteration: u64) {
+        let mut line = Object::begin(out);
+        line.put("seq", &seq)
+            .put("timestamp", &at.to_string())
+            .put("type", self.name())
+            .put("iteration", &iteration);
+        self.write_fields(&mut line);
+        line.end();
+        out.push(b'\n');
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::EngineStart { .. } => "ENGINE_START",
+            Self::UserMessage { .. } => "USER_MESSAGE",
+            Self::Thought { .. } => "THOUGHT",
+            Self::ActionRequest { .. } => "ACTION_REQUEST",
+            Self::ActionResult { .. } => "ACTION_RESULT",
+            Self::HumanInputRequest { .. } => "HUMAN_INPUT_REQUEST",
+            Self::HumanInputReceived { .. } => "HUMAN_INPUT_RECEIVED",
+            Self::SystemMessage { .. } => "SYSTEM_MESSAGE",
+            Self::Error { .. } => "ERROR",
+            Self::EngineEnd { .. } => "ENGINE_END",
+        }
+    }
+
+    fn write_fields(&self, line: &mut Object<'_>) {
+        match *self {
+            Self::EngineStart {
+                run_id,
+                agent_home,
+                work_dir,
+                task,
+                config_json,
+                hostname,
+                resumed,
+            } => {
+                line.put("run_id", run_id)
+                    .put("agent_home", agent_home)
+                    .put("work_dir", work_dir)
+                    .put("task", task)
+                    .raw("config", config_json)
+                    .put("pid", &std::process::id())
+                    .put("hostname", hostname)
+                    .put("delta_version", VERSION)
+                    .put("resumed", &resumed);
+            }
+            Self::UserMessage { content } => {
+                line.put("content", content);
+            }
+            Self::Thought {
+                content_json,
+                tool_calls_json,
+                invalid_arguments,
+                reasoning,
+                finish_reason,
+                model,
+                usage,
+                llm_invocation_ref,
+            } => {
+                line.raw("content", content_json);
+                if let Some(calls) = tool_calls_json {
+                    line.raw("tool_calls", calls);
+                }
+                if !invalid_arguments.is_empty() {
+                    let mut texts = Object::begin(line.nest("invalid_arguments"));
+                    for (id, text) in invalid_arguments {
+                        texts.put(id, text);
+                    }
+                    texts.end();
+                }
+                for (name, value) in reasoning {
+                    line.raw(name, value);
+                }
+                line.put("finish_reason", &finish_reason)
+                    .put("model", &model);
+                if let Some(usage) = usage {
+                    line.put("usage", &usage);
+                }
+                line.put("llm_invocation_ref", llm_invocation_ref);
+            }
+            Self::ActionRequest {
+                action_id,
+                tool_name,
+                tool_args_json,
+                resolved_command,
+                call_id,
+            } => {
+                line.put("action_id", action_id)
+                    .put("tool_name", tool_name)
+                    .raw("tool_args", tool_args_json)
+                    .put("resolved_command", resolved_command)
+                    .put("call_id", call_id);
+            }
+            Self::ActionResult {
+                action_id,
+                tool_name,
+                status,
+                exit_code,
+                observation_content,
+                duration_ms,
+                execution_ref,
+            } => {
+                line.put("action_id", action_id)
+                    .put("tool_name", tool_name)
+                    .put("status", status.name())
+                    .put("exit_code", &exit_code)
+                    .put("observation_content", observation_content)
+                    .put("duration_ms", &duration_ms)
+                    .put("execution_ref", &execution_ref);
+            }
+            _ => self.write_rare_fields(line),
+        }
+    }
+
+    fn write_rare_fields(&self, line: &mut Object<'_>) {
+        match *self {
+            Self::HumanInputRequest {
+                action_id,
+                request_id,
+                prompt,
+                input_type,
+                sensitive,
+            } => {
+                line.put("action_id", action_id)
+                    .put("request_id", request_id)
+                    .put("prompt", prompt)
+                    .put("input_type", input_type)
+                    .put("sensitive", &sensitive);
+            }
+            Self::HumanInputReceived {
+                request_id,
+                response,
+            } => {
+                line.put("request_id", request_id).put("response", response);
+            }
+            Self::SystemMessage { level, content } => {
+                line.put("level", level).put("content", content);
+            }
+            Self::Error {
+                error_message,
+                error_details_json,
+            } => {
+                line.put("error_message", error_message)
+                    .raw("error_details", error_details_json);
+            }
+            Self::EngineEnd {
+                run_id,
+                status,
+                stop_reason,
+                exit_code,
+                final_iteration,
+                text,
+            } => {
+                line.put("run_id", run_id)
+                    .put("status", status)
+                    .put("stop_reason", stop_reason)
+                    .put("exit_code", &exit_code)
+                    .put("final_iteration", &final_iteration)
+                    .put(
+                        if status == "COMPLETED" {
+                            "result"
+                        } else {
+                            "error"
+                        },
+                        text,
+                    );
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The version of the engine, as it stands in journals.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A line as it was read. Every field may be missing; fields that nobody here knows are passed over.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs)] // The fields are those of `Event`.
+pub struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    pub kind: Cow<'a, str>,
+    pub seq: Option<u64>,
+    #[serde(borrow)]
+    pub timestamp: Option<Cow<'a, str>>,
+    pub iteration: Option<u64>,
+    #[serde(borrow)]
+    pub content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub tool_calls: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub invalid_arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub reasoning_content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub reasoning: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub reasoning_details: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub thinking: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub thinking_blocks: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub finish_reason: Option<Cow<'a, str>>,
+    pub usage: Option<Tokens>,
+    #[serde(borrow)]
+    pub llm_invocation_ref: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub action_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub tool_name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub tool_args: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub resolved_command: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub call_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub status: Option<Cow<'a, str>>,
+    pub exit_code: Option<i64>,
+    #[serde(borrow)]
+    pub observation_content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub execution_ref: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub request_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub prompt: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub input_type: Option<Cow<'a, str>>,
+    pub sensitive: Option<bool>,
+    #[serde(borrow)]
+    pub response: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub run_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub agent_home: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub work_dir: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub task: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub config: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub hostname: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub stop_reason: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub result: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub error: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub payload: Option<&'a RawValue>,
+}
+
+impl<'a> Line<'a> {
+    /// Reads one line.
+    ///
+    /// # Errors
+    /// The parser's, with the column: not JSON, not an object, or a field of the wrong type.
+    pub fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// The members in which the server sent reasoning, in a fixed order.
+    #[must_use]
+    pub fn reasoning_fields(&self) -> Vec<(&'static str, &'a RawValue)> {
+        let values = [
+            self.reasoning_content,
+            self.reasoning,
+            self.reasoning_details,
+            self.thinking,
+            self.thinking_blocks,
+        ];
+        let pairs = REASONING.into_iter().zip(values);
+        pairs
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect()
+    }
+}
+
+/// The type of a line as this engine writes it, without parsing the line; `None` if it is written
+/// differently, or is none.
+#[must_use]
+pub fn quick_kind(line: &[u8]) -> Option<&[u8]> {
+    let rest = line.strip_prefix(br#"{"seq":"#)?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    // `,"timestamp":"` and a timestamp of 24 characters.
+    let rest = rest[digits..].strip_prefix(br#","timestamp":""#)?;
+    let rest = rest.get(24..)?.strip_prefix(br#"","type":""#)?;
+    let end = memchr::memchr(b'"', rest)?;
+    Some(&rest[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(event: &Event<'_>) -> String {
+        let mut out = Vec::new();
+        event.write(&mut out, 7, Timestamp::from_millis(1_760_366_122_123), 3);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn an_event_is_one_flat_line() {
+        let line = written(&Event::UserMessage {
+            content: "a\n\"b\"",
+        });
+        assert_eq!(
+            line,
+            "{\"seq\":7,\"timestamp\":\"2025-10-13T14:35:22.123Z\",\"type\":\"USER_MESSAGE\",\
+             \"iteration\":3,\"content\":\"a\\n\\\"b\\\"\"}\n"
+        );
+        assert_eq!(quick_kind(line.as_bytes()), Some(&b"USER_MESSAGE"[..]));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let line = written(&Event::Thought {
+            content_json: b"null",
+            tool_calls_json: Some(b"[]"),
+            invalid_arguments: &[],
+            reasoning: &[("reasoning", b"\"r\"")],
+            finish_reason: Some("stop"),
+            model: None,
+            usage: Some(Tokens {
+                prompt_tokens: 1,
+                completion_tokens: 2,
+                total_tokens: 3,
+            }),
+            llm_invocation_ref: "io/invocations/x",
+        });
+        let read = Line::parse(&line).unwrap();
+        assert_eq!(read.kind, "THOUGHT");
+        assert_eq!(read.seq, Some(7));
+        assert_eq!(read.tool_calls.unwrap().get(), "[]");
+        assert_eq!(read.reasoning_fields()[0].0, "reasoning");
+        assert_eq!(read.usage.unwrap().total_tokens, 3);
+    }
+}

@@ -1,0 +1,198 @@
+//! Files and directories that only their owner may read, and replacing a file in one step.
+//!
+//! Unaware of what the files mean.
+
+use crate::error::{At, Result, may_fail};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Makes a directory with mode 0700. Its parent must be there.
+pub fn make_dir(path: &Path) -> Result<()> {
+    DirBuilder::new()
+        .mode(0o700)
+        .create(path)
+        .at("create", path)
+}
+
+/// Makes a directory with mode 0700, and those above it, unless it is there.
+pub fn make_dirs(path: &Path) -> Result<()> {
+    DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(path)
+        .at("create", path)
+}
+
+/// Makes a directory of this name in `parent`, or with `_2`, `_3`… behind it if it is taken.
+/// Returns the name it got.
+pub fn make_unique_dir(parent: &Path, name: &str) -> Result<String> {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    for attempt in 1u32.. {
+        let candidate = if attempt == 1 {
+            name.to_owned()
+        } else {
+            format!("{name}_{attempt}")
+        };
+        let path = parent.join(&candidate);
+        match builder.create(&path) {
+            Ok(()) => return Ok(candidate),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e).at("create", &path),
+        }
+    }
+    unreachable!("four billion directories of one name")
+}
+
+/// Creates a file with mode 0600 that must not exist yet.
+pub fn create(path: &Path) -> Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .at("create", path)
+}
+
+/// Opens a file for appending, creating it with mode 0600.
+pub fn append(path: &Path) -> Result<File> {
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+        .at("open", path)
+}
+
+/// Creates a file with mode 0600 and this content.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    create(path)?.write_all(bytes).at("write", path)
+}
+
+/// Replaces a file in one step. The caller must be the only one to write it, by a lock.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    replace_through(path, bytes, ".tmp")
+}
+
+/// Replaces a file in one step; any number of processes may do so at once.
+pub fn replace_shared(path: &Path, bytes: &[u8]) -> Result<()> {
+    replace_through(path, bytes, &format!(".{}.tmp", std::process::id()))
+}
+
+fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(suffix);
+    let temporary = path.with_file_name(name);
+    let written = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // The old content stands; what is half written must not be mistaken for anything.
+        may_fail(fs::remove_file(&temporary));
+    }
+    written.at("write", path)
+}
+
+/// The text of a file; `None` if there is no such file.
+pub fn read_optional(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).at("read", path),
+    }
+}
+
+/// The first line of a file without its white space; `None` if there is no file or nothing in it.
+#[must_use]
+pub fn read_line(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().next()?.trim();
+    (!line.is_empty()).then(|| line.to_owned())
+}
+
+/// `len` bytes of a file from `start` on; fewer if it ends before.
+pub fn read_part(file: &mut File, start: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut part = Vec::with_capacity(len);
+    file.seek(SeekFrom::Start(start))?;
+    file.take(len as u64).read_to_end(&mut part)?;
+    Ok(part)
+}
+
+/// Removes a file if it is there.
+pub fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("remove", path),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the entries of a directory durable.
+pub fn sync_dir(path: &Path) -> Result<()> {
+    File::open(path)
+        .and_then(|dir| dir.sync_all())
+        .at("sync", path)
+}
+
+/// The names in a directory that are UTF-8, sorted; none if it is not there.
+pub fn names(path: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e).at("read", path),
+    };
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// A path made absolute without asking the file system, for files that may not exist yet.
+pub fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).at("resolve", path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn scratch(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("delta-files-{}-{name}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    #[test]
+    fn a_taken_name_gets_a_number() {
+        let dir = scratch("unique");
+        let made: Vec<_> = (0..3)
+            .map(|_| make_unique_dir(&dir, "a").unwrap())
+            .collect();
+        assert_eq!(made, ["a", "a_2", "a_3"]);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_replaced_file_is_private_and_leaves_nothing_beside_it() {
+        let dir = scratch("replace");
+        let path = dir.join("f");
+        replace(&path, b"one").unwrap();
+        replace_shared(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert_eq!(names(&dir).unwrap(), ["f"]);
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

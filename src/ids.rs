@@ -1,0 +1,99 @@
+//! Names that become parts of paths: they cannot hold a separator.
+
+use crate::clock::Timestamp;
+use std::fmt::{self, Display};
+
+/// A run's name: 1 to 64 of `A-Z a-z 0-9 . _ -`, not starting with a dot, and none of the names
+/// that stand beside runs in the control plane.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunId(String);
+
+/// The files of a control plane that are not runs.
+const TAKEN: [&str; 5] = ["VERSION", "LATEST", "lock", "context_artifacts", "runs"];
+
+impl RunId {
+    /// `YYYYMMDD_HHMMSS_xxxxxx`: the time in UTC and six random hexadecimal digits.
+    #[must_use]
+    pub fn generate(now: Timestamp) -> Self {
+        Self(format!("{}_{}", now.id_prefix(), hex(6)))
+    }
+
+    /// Takes a name given by a person.
+    ///
+    /// # Errors
+    /// The rule that the name breaks.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        let fault = if text.is_empty() {
+            "it is empty"
+        } else if text.len() > 64 {
+            "it is longer than 64 characters"
+        } else if text.starts_with('.') {
+            "it starts with a dot"
+        } else if !text.chars().all(allowed) {
+            "only letters, digits and ._- are allowed"
+        } else if TAKEN.contains(&text) {
+            "this name is taken by a file of delta's own"
+        } else {
+            return Ok(Self(text.to_owned()));
+        };
+        Err(format!(
+            "'{}' cannot name a run: {fault}",
+            text.escape_debug()
+        ))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Random lower-case hexadecimal digits, for names that must not meet by chance.
+#[must_use]
+pub fn hex(digits: usize) -> String {
+    (0..digits)
+        .map(|_| char::from_digit(fastrand::u32(0..16), 16).unwrap_or('0'))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generated_id_is_a_valid_one() {
+        let id = RunId::generate(Timestamp::from_millis(1_760_366_122_123));
+        assert!(id.as_str().starts_with("20251013_143522_"));
+        assert_eq!(id.as_str().len(), 22);
+        assert_eq!(RunId::parse(id.as_str()), Ok(id));
+    }
+
+    #[test]
+    fn a_name_that_would_leave_the_control_plane_is_refused() {
+        for bad in [
+            "",
+            ".",
+            "..",
+            ".x",
+            "a/b",
+            "a\0",
+            "LATEST",
+            "VERSION",
+            "lock",
+            "é",
+            &"a".repeat(65),
+        ] {
+            assert!(RunId::parse(bad).is_err(), "{bad}");
+        }
+        assert!(RunId::parse(&"a".repeat(64)).is_ok());
+        assert!(RunId::parse("job-7.2_b").is_ok());
+    }
+}

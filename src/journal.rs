@@ -1,0 +1,223 @@
+//! The journal's file: locked, appended to, read back, cut where a write was torn.
+//!
+//! Unaware of what the events add up to; `state` knows that.
+//!
+//! Architecture invariant: whoever holds a `Journal` owns the run, proved by the kernel's lock on
+//! the file. An append is one `write`; one that fails leaves the file as it was.
+
+use crate::clock::Timestamp;
+use crate::error::{At, Error, Result, may_fail};
+use crate::event::{Event, Line};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A journal that this process owns.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+    /// How long the file is.
+    len: u64,
+    /// The number of the last event, in the file or pending.
+    seq: u64,
+    pending: Vec<u8>,
+    synced: bool,
+    sync: bool,
+}
+
+/// What [`Journal::mend_tail`] found at the end of the file.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// The last line is whole.
+    Whole,
+    /// It lacked only its newline, which it has now.
+    Completed,
+    /// It was torn, and this many bytes have been cut off.
+    Cut(u64),
+}
+
+impl Journal {
+    /// Creates and locks a new journal.
+    pub fn create(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .at("create", path)?;
+        file.try_lock()
+            .map_err(|_| Error::failure(format!("cannot lock {}", path.display())))?;
+        Ok(Self::new(file, path, 0))
+    }
+
+    /// Opens and locks a journal; `None` if another process owns it.
+    pub fn open(path: &Path) -> Result<Option<Self>> {
+        loop {
+            let file = OpenOptions::new()
+                .read(true)
+                .append(true)
+                .open(path)
+                .at("open", path)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) if Self::is_owned(path) => return Ok(None),
+                // Somebody only looked whether it is owned, and has done so by now.
+                Err(TryLockError::WouldBlock) => continue,
+                Err(TryLockError::Error(cause)) => return Err(cause).at("lock", path),
+            }
+            // An editor may have put another file in its place meanwhile.
+            let (ours, there) = (
+                file.metadata().at("read", path)?,
+                path.metadata().at("read", path)?,
+            );
+            if (ours.dev(), ours.ino()) == (there.dev(), there.ino()) {
+                return Ok(Some(Self::new(file, path, ours.len())));
+            }
+        }
+    }
+
+    fn new(file: File, path: &Path, len: u64) -> Self {
+        Self {
+            file,
+            path: path.to_owned(),
+            len,
+            seq: 0,
+            pending: Vec::new(),
+            synced: false,
+            sync: true,
+        }
+    }
+
+    /// Whether somebody owns a journal now. `false` if there is none.
+    #[must_use]
+    pub fn is_owned(path: &Path) -> bool {
+        let Ok(file) = File::open(path) else {
+            return false;
+        };
+        // A shared lock disturbs nobody else who only looks.
+        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    }
+
+    /// Numbers of new events follow this one.
+    pub fn continue_after(&mut self, seq: u64) {
+        self.seq = seq;
+    }
+
+    /// Whether `sync` reaches the disk (the default).
+    pub fn set_sync(&mut self, sync: bool) {
+        self.sync = sync;
+    }
+
+    /// Puts an event behind those that wait to be written.
+    pub fn add(&mut self, iteration: u64, event: &Event<'_>) {
+        self.seq += 1;
+        event.write(&mut self.pending, self.seq, Timestamp::now(), iteration);
+    }
+
+    /// Writes what waits, in one write. If that fails, the file is as it was and nothing waits.
+    pub fn flush(&mut self) -> Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let written = self.file.write_all(&self.pending);
+        if written.is_ok() {
+            self.len += self.pending.len() as u64;
+            self.synced = false;
+        } else {
+            // Part of it may be there: a torn line in the middle would damage the journal.
+            may_fail(self.file.set_len(self.len));
+        }
+        self.pending.clear();
+        written.at("write", &self.path)
+    }
+
+    /// Writes what waits and makes all of the file durable.
+    pub fn sync(&mut self) -> Result<()> {
+        self.flush()?;
+        if !self.synced && self.sync {
+            self.file.sync_data().at("sync", &self.path)?;
+        }
+        self.synced = true;
+        Ok(())
+    }
+
+    /// Reads the whole file into `buffer`, which is emptied first.
+    pub fn read_into(&self, buffer: &mut Vec<u8>) -> Result<()> {
+        buffer.clear();
+        buffer.resize(self.len as usize, 0);
+        self.file.read_exact_at(buffer, 0).at("read", &self.path)
+    }
+
+    /// Cuts off a last line that was torn while it was written, and completes one that lacks only its
+    /// newline.
+    ///
+    /// # Errors
+    /// A file that is no journal at all is left as it is.
+    pub fn mend_tail(&mut self) -> Result<Tail> {
+        let mut bytes = Vec::new();
+        self.read_into(&mut bytes)?;
+        if bytes.is_empty() || bytes.ends_with(b"\n") {
+            return Ok(Tail::Whole);
+        }
+        if let Some(form) = rewritten(&bytes) {
+            return Err(form.error(&self.path));
+        }
+        let start = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
+        let last = &bytes[start..];
+        let whole = std::str::from_utf8(last).is_ok_and(|text| Line::parse(text).is_ok());
+        if whole {
+            self.pending.push(b'\n');
+            self.flush()?;
+            return Ok(Tail::Completed);
+        }
+        self.file.set_len(start as u64).at("cut", &self.path)?;
+        self.len = start as u64;
+        Ok(Tail::Cut(last.len() as u64))
+    }
+
+    /// The file's path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// What an editor or one of its plugins made of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rewritten {
+    /// One JSON array instead of lines.
+    Array,
+    /// Objects spread over several lines.
+    PrettyPrinted,
+}
+
+impl Rewritten {
+    /// Says so, with the way back.
+    #[must_use]
+    pub fn error(self, path: &Path) -> Error {
+        let (what, filter) = match self {
+            Self::Array => ("rewritten as a JSON array", "'.[]'"),
+            Self::PrettyPrinted => ("pretty-printed", "."),
+        };
+        let path = path.display();
+        Error::failure(format!(
+            "{path} is no longer a journal: it has been {what}, probably by an editor; \
+             a journal has one event a line: jq -c {filter} {path}"
+        ))
+    }
+}
+
+/// Recognises a journal that has been rewritten in another form.
+#[must_use]
+pub fn rewritten(bytes: &[u8]) -> Option<Rewritten> {
+    let start = bytes.iter().position(|byte| !byte.is_ascii_whitespace())?;
+    let text = &bytes[start..];
+    if text[0] == b'[' {
+        return Some(Rewritten::Array);
+    }
+    let end = memchr::memchr(b'\n', text)?;
+    (text[..end].trim_ascii() == b"{").then_some(Rewritten::PrettyPrinted)
+}

@@ -1,0 +1,2 @@
+//! The `delta` program.
+fn main() {}

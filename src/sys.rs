@@ -1,0 +1,306 @@
+//! What the engine asks of the kernel beside files: signals, waiting, processes, the host.
+//!
+//! Unaware of runs and tools. Signals only set flags and write a byte into a pipe; everything
+//! that waits polls that pipe too, so that no wait can miss one.
+
+use crate::error::may_fail;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::FsWord;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// A request from outside to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// SIGINT, exit code 130.
+    Interrupt,
+    /// SIGTERM, or the death of the engine that started this one; exit code 143.
+    Terminate,
+    /// SIGHUP, exit code 129.
+    Hangup,
+}
+
+impl Stop {
+    /// The signal's name, as it stands in `stop_reason`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+            Self::Hangup => "SIGHUP",
+        }
+    }
+
+    fn from_number(number: usize) -> Option<Self> {
+        match i32::try_from(number).ok()? {
+            libc_signals::SIGINT => Some(Self::Interrupt),
+            libc_signals::SIGTERM => Some(Self::Terminate),
+            libc_signals::SIGHUP => Some(Self::Hangup),
+            _ => None,
+        }
+    }
+}
+
+use signal_hook::consts as libc_signals;
+
+/// The process's signals. Install once; share by reference or `Arc`.
+#[derive(Debug)]
+pub struct Signals {
+    woken: UnixStream,
+    stop: Arc<AtomicUsize>,
+    /// Becomes readable when the engine that started this one is gone.
+    parent: Option<OwnedFd>,
+}
+
+impl Signals {
+    /// Begins to catch SIGINT, SIGTERM, SIGHUP and SIGCHLD. A second SIGINT exits at once with 130.
+    /// A SIGHUP that was ignored when the process started (`nohup`) stays ignored.
+    ///
+    /// # Errors
+    /// The system's, if handlers cannot be installed.
+    pub fn install() -> io::Result<Self> {
+        use libc_signals::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+        let (woken, wake) = UnixStream::pair()?;
+        woken.set_nonblocking(true)?;
+        let stop = Arc::new(AtomicUsize::new(0));
+        let interrupted = Arc::new(AtomicBool::new(false));
+        // The order matters: the first SIGINT arms what the second one finds armed.
+        signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&interrupted))?;
+        signal_hook::flag::register(SIGINT, interrupted)?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            if signal == SIGHUP && is_ignored(SIGHUP) {
+                continue;
+            }
+            signal_hook::flag::register_usize(signal, Arc::clone(&stop), signal as usize)?;
+            signal_hook::low_level::pipe::register(signal, wake.try_clone()?)?;
+        }
+        signal_hook::low_level::pipe::register(SIGCHLD, wake)?;
+        // Writing past `ulimit -f` must be an error of that write, not the end of the process.
+        signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+        Ok(Self {
+            woken,
+            stop,
+            parent: None,
+        })
+    }
+
+    /// From now on the end of process `pid` counts as SIGTERM. Without pidfds (before Linux 5.3, or
+    /// when `pid` is of another namespace) this does nothing.
+    pub fn end_with(&mut self, pid: i32) {
+        self.parent = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    }
+
+    /// The signal that asked to end, if one has come.
+    #[must_use]
+    pub fn stop(&self) -> Option<Stop> {
+        Stop::from_number(self.stop.load(Ordering::Relaxed))
+    }
+
+    /// Waits until `fd` is ready, a signal comes, or the time is over. Tells whether `fd` is ready.
+    ///
+    /// # Errors
+    /// The system's; an interrupted wait is none.
+    pub fn wait(
+        &self,
+        fd: Option<(BorrowedFd<'_>, PollFlags)>,
+        timeout: Option<Duration>,
+    ) -> io::Result<bool> {
+        let mut polled = Vec::with_capacity(3);
+        polled.push(PollFd::from_borrowed_fd(self.woken.as_fd(), PollFlags::IN));
+        if let Some(parent) = &self.parent {
+            polled.push(PollFd::from_borrowed_fd(parent.as_fd(), PollFlags::IN));
+        }
+        let parents = polled.len() - 1;
+        if let Some((fd, flags)) = fd {
+            polled.push(PollFd::from_borrowed_fd(fd, flags));
+        }
+        let limit = timeout.map(|time| Timespec {
+            tv_sec: time.as_secs().min(1 << 30).cast_signed(),
+            tv_nsec: i64::from(time.subsec_nanos()),
+        });
+        match poll(&mut polled, limit.as_ref()) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(false),
+            Err(errno) => return Err(errno.into()),
+        }
+        let ready = |at: usize| polled.get(at).is_some_and(|p| !p.revents().is_empty());
+        let (signalled, orphaned, fd_ready) =
+            (ready(0), parents == 1 && ready(1), ready(parents + 1));
+        if signalled {
+            let mut bytes = [0; 64];
+            while matches!((&self.woken).read(&mut bytes), Ok(n) if n == bytes.len()) {}
+        }
+        if orphaned {
+            let terminate = libc_signals::SIGTERM as usize;
+            // Only the first reason to end counts.
+            may_fail(self.stop.compare_exchange(
+                0,
+                terminate,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ));
+        }
+        Ok(fd_ready)
+    }
+
+    /// Waits for some time; returns early, and says why, if a signal asks to end.
+    ///
+    /// # Errors
+    /// The signal that came.
+    pub fn sleep(&self, time: Duration) -> Result<(), Stop> {
+        let until = Instant::now() + time;
+        loop {
+            if let Some(stop) = self.stop() {
+                return Err(stop);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            if self.wait(None, Some(left)).is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Whether this process was started with a signal ignored; `false` where `/proc` does not tell.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+/// The variable by which the processes of one tool call are found wherever they have gone. The
+/// value of a nested call begins with that of the call around it and a dot.
+pub const CALL_ID: &str = "DELTA_CALL_ID";
+
+/// The living processes of a process group, and those that carry a call's id in their environment.
+/// Without `/proc`, only whether the group still has any, told as its leader.
+#[must_use]
+pub fn processes(group: Option<Pid>, call_id: &str) -> Vec<Pid> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return group
+            .filter(|group| rustix::process::test_kill_process_group(*group).is_ok())
+            .into_iter()
+            .collect();
+    };
+    let wanted = format!("{CALL_ID}={call_id}");
+    let own = std::process::id().cast_signed();
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(number) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        let in_group = || {
+            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            // The command's name, in parentheses, may hold anything; the fields follow the last one.
+            let mut fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
+            let alive = fields
+                .next()
+                .is_some_and(|state| state != "Z" && state != "X");
+            let its_group = fields.nth(1).and_then(|group| group.parse::<i32>().ok());
+            (
+                alive,
+                group.is_some() && its_group == group.map(Pid::as_raw_pid),
+            )
+        };
+        let (alive, in_group) = in_group();
+        if !alive || number == own {
+            continue;
+        }
+        let carries = || {
+            let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
+            environ.split(|byte| *byte == 0).any(|variable| {
+                variable
+                    .strip_prefix(wanted.as_bytes())
+                    .is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
+            })
+        };
+        if in_group || carries() {
+            found.extend(Pid::from_raw(number));
+        }
+    }
+    found
+}
+
+/// Sends a signal to a process group and to single processes. Those that are gone are passed over.
+pub fn signal_all(group: Option<Pid>, single: &[Pid], signal: Signal) {
+    if let Some(group) = group {
+        may_fail(rustix::process::kill_process_group(group, signal));
+    }
+    for pid in single {
+        may_fail(rustix::process::kill_process(*pid, signal));
+    }
+}
+
+/// This host's name.
+#[must_use]
+pub fn hostname() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
+/// Whether a path lies on a file system that other hosts may share, where a lock may be local only.
+#[must_use]
+pub fn is_network_file_system(path: &Path) -> bool {
+    // The magic numbers of statfs(2): NFS, SMB, CIFS, SMB2, 9P, AFS, Ceph, Lustre, GPFS, FUSE.
+    const SHARED: [FsWord; 10] = [
+        0x6969,
+        0x517B,
+        0xFF53_4D42,
+        0xFE53_4D42,
+        0x0102_1997,
+        0x5346_414F,
+        0x00C3_6400,
+        0x0BD0_0BD0,
+        0x4750_4653,
+        0x6573_5546,
+    ];
+    rustix::fs::statfs(path).is_ok_and(|fs| SHARED.contains(&fs.f_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_found_by_the_call_it_belongs_to() {
+        let id = format!("test{}", std::process::id());
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .env(CALL_ID, format!("{id}.nested"))
+            .spawn()
+            .unwrap();
+        // The kernel lets the parent go on a moment before the child's environment can be read.
+        let found = loop {
+            let found = processes(None, &id);
+            if !found.is_empty() {
+                break found;
+            }
+        };
+        let none = processes(None, &id[..id.len() - 1]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let pids: Vec<_> = found
+            .iter()
+            .map(|pid| pid.as_raw_pid().cast_unsigned())
+            .collect();
+        assert_eq!(pids, [child.id()]);
+        assert!(none.is_empty());
+    }
+
+    #[test]
+    fn the_host_has_a_name() {
+        assert!(!hostname().is_empty());
+    }
+}

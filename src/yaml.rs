@@ -1,0 +1,263 @@
+//! YAML in, JSON values out: the one file that knows the YAML library.
+//!
+//! Unaware of what the documents mean. Keys keep the order in which they were written.
+
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use std::fmt;
+
+/// One step from a node of a document to a node below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The value of a key in a mapping.
+    Key(String),
+    /// An item of a sequence, from 0.
+    Item(usize),
+}
+
+/// Why a text is no document we can use.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SyntaxError {
+    /// Line and column from 1, if the parser gives them.
+    pub place: Option<(usize, usize)>,
+    /// The parser's words, without the place.
+    pub message: String,
+}
+
+/// Reads one YAML document. An empty one is null. Merge keys (`<<`) are resolved.
+///
+/// # Errors
+/// Text that is not YAML, duplicate keys, and what JSON cannot hold: keys that are not strings,
+/// numbers that are not finite, tags.
+pub fn parse(text: &str) -> Result<Value, SyntaxError> {
+    let mut document: serde_yaml::Value = serde_yaml::from_str(text).map_err(|e| syntax(&e))?;
+    document.apply_merge().map_err(|e| syntax(&e))?;
+    convert(document).map_err(|message| SyntaxError {
+        place: None,
+        message,
+    })
+}
+
+/// The line, from 1, of the node at `path`; of the deepest node on the way to it if it is not there.
+#[must_use]
+pub fn locate(text: &str, path: &[Step]) -> Option<usize> {
+    (0..=path.len()).rev().find_map(|depth| {
+        let walk = Walk {
+            path: &path[..depth],
+        };
+        let error = walk
+            .deserialize(serde_yaml::Deserializer::from_str(text))
+            .err()?;
+        error
+            .to_string()
+            .contains(FOUND)
+            .then(|| error.location().map(|place| place.line()))?
+    })
+}
+
+/// A value as a YAML document.
+///
+/// # Panics
+/// Never: every JSON value is a YAML value.
+#[must_use]
+pub fn render(value: &Value) -> String {
+    serde_yaml::to_string(value).unwrap_or_default()
+}
+
+fn syntax(error: &serde_yaml::Error) -> SyntaxError {
+    let place = error.location().map(|at| (at.line(), at.column()));
+    let text = error.to_string();
+    let message = match place {
+        Some((line, column)) => text.replacen(&format!(" at line {line} column {column}"), "", 1),
+        None => text,
+    };
+    SyntaxError { place, message }
+}
+
+fn convert(node: serde_yaml::Value) -> Result<Value, String> {
+    use serde_yaml::Value as Yaml;
+    Ok(match node {
+        Yaml::Null => Value::Null,
+        Yaml::Bool(b) => Value::Bool(b),
+        Yaml::Number(n) => number(&n)?,
+        Yaml::String(s) => Value::String(s),
+        Yaml::Sequence(items) => {
+            Value::Array(items.into_iter().map(convert).collect::<Result<_, _>>()?)
+        }
+        Yaml::Mapping(entries) => {
+            let mut object = serde_json::Map::with_capacity(entries.len());
+            for (key, value) in entries {
+                let Yaml::String(key) = key else {
+                    let shown = serde_yaml::to_string(&key).unwrap_or_default();
+                    return Err(format!(
+                        "key {} is not a string; quote it",
+                        shown.trim_end()
+                    ));
+                };
+                object.insert(key, convert(value)?);
+            }
+            Value::Object(object)
+        }
+        Yaml::Tagged(tagged) => return Err(format!("tag {} has no meaning here", tagged.tag)),
+    })
+}
+
+fn number(n: &serde_yaml::Number) -> Result<Value, String> {
+    if let Some(i) = n.as_i64() {
+        return Ok(i.into());
+    }
+    if let Some(u) = n.as_u64() {
+        return Ok(u.into());
+    }
+    n.as_f64()
+        .and_then(serde_json::Number::from_f64)
+        .map(Value::Number)
+        .ok_or_else(|| format!("number {n} is not finite"))
+}
+
+/// The text of the error by which [`Walk`] says that it has arrived.
+const FOUND: &str = "\u{1}found";
+
+/// Walks down to a node and fails there, because the library tells places only of errors.
+struct Walk<'p> {
+    path: &'p [Step],
+}
+
+impl<'de> DeserializeSeed<'de> for Walk<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+macro_rules! arrive_at_scalar {
+    ($($name:ident: $type:ty),*) => {
+        $(fn $name<E: de::Error>(self, _: $type) -> Result<(), E> { self.arrive() })*
+    };
+}
+
+impl Walk<'_> {
+    fn arrive<E: de::Error>(&self) -> Result<(), E> {
+        if self.path.is_empty() {
+            Err(E::custom(FOUND))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Walk<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    arrive_at_scalar!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);
+
+    fn visit_unit<E: de::Error>(self) -> Result<(), E> {
+        self.arrive()
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        self.arrive()?;
+        let mut index = 0;
+        loop {
+            let more = if self.path[0] == Step::Item(index) {
+                let next = Walk {
+                    path: &self.path[1..],
+                };
+                seq.next_element_seed(next)?
+            } else {
+                seq.next_element::<IgnoredAny>()?.map(|_| ())
+            };
+            if more.is_none() {
+                return Ok(());
+            }
+            index += 1;
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        self.arrive()?;
+        while let Some(key) = map.next_key::<String>()? {
+            if self.path[0] == Step::Key(key) {
+                map.next_value_seed(Walk {
+                    path: &self.path[1..],
+                })?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "name: a\ntools:\n  - name: x\n    exec: ls\n  - {name: y,\n     exec: 3}\n";
+
+    fn path(steps: &[&str]) -> Vec<Step> {
+        steps
+            .iter()
+            .map(|s| {
+                s.parse()
+                    .map_or_else(|_| Step::Key((*s).to_owned()), Step::Item)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_node_is_located_by_its_path() {
+        assert_eq!(locate(TEXT, &path(&["tools", "0", "exec"])), Some(4));
+        assert_eq!(locate(TEXT, &path(&["tools", "1", "exec"])), Some(6));
+        assert_eq!(locate(TEXT, &path(&["tools", "1", "name"])), Some(5));
+    }
+
+    #[test]
+    fn a_missing_node_is_located_at_the_nearest_above_it() {
+        assert_eq!(locate(TEXT, &path(&["tools", "0", "shell"])), Some(3));
+    }
+
+    #[test]
+    fn order_and_numbers_survive() {
+        let value = parse("b: 1\na: 0.2\nc: 18446744073709551615\n").unwrap();
+        assert_eq!(
+            value.to_string(),
+            r#"{"b":1,"a":0.2,"c":18446744073709551615}"#
+        );
+    }
+
+    #[test]
+    fn a_syntax_error_has_its_place() {
+        let error = parse("a: 1\nb: [1, 2\nc: 3\n").unwrap_err();
+        assert!(error.place.is_some());
+        assert!(!error.message.contains("line 3"), "{}", error.message);
+    }
+
+    #[test]
+    fn duplicate_keys_are_refused() {
+        assert!(
+            parse("a: 1\na: 2\n")
+                .unwrap_err()
+                .message
+                .contains("duplicate")
+        );
+    }
+
+    #[test]
+    fn what_json_cannot_hold_is_refused() {
+        assert!(parse("1: x").is_err());
+        assert!(parse("x: .nan").is_err());
+        assert!(parse("x: !t 1").is_err());
+    }
+
+    #[test]
+    fn what_is_rendered_parses_to_the_same() {
+        let value = parse("a: \"x\\ny\"\nb: ['1', true, ~]\n").unwrap();
+        assert_eq!(parse(&render(&value)).unwrap(), value);
+    }
+}
