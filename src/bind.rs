@@ -1,1 +1,325 @@
-//! placeholder
+//! What the model gives, put into a tool's places: one argv, and perhaps bytes for stdin.
+//!
+//! Every value is one argv element or part of one, byte for byte. It is never searched for anything.
+//! Unaware of how the argv is executed.
+
+use crate::nearest::nearest;
+use crate::tool::{Inject, Parameter, Piece, Tool, Word, is_script, text_of};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// What the engine's variables stand for.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'p> {
+    /// The agent's directory, absolute.
+    pub home: &'p str,
+    /// The workspace, absolute.
+    pub cwd: &'p str,
+}
+
+/// A command that can be executed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bound {
+    /// Not empty, without NUL bytes; the tool's wrapper goes before it.
+    pub argv: Vec<String>,
+    /// None is an empty standard input, `/dev/null`.
+    pub stdin: Option<Vec<u8>>,
+    /// What the model gave, without defaults. Numbers that do not fit have become what fits best,
+    /// or strings; the argv has all their digits.
+    pub arguments: Value,
+}
+
+/// Puts the model's arguments, a JSON object in text or nothing at all, into a tool's command.
+///
+/// # Errors
+/// What is wrong with the arguments, all of it, for the model to read.
+pub fn bind(tool: &Tool, arguments: &str, places: &Places) -> Result<Bound, String> {
+    let entries = parse(arguments).map_err(|cause| {
+        let quote = cut(arguments, 500);
+        format!(
+            "tool '{}' was not run: its arguments are not a JSON object ({}); they were: {quote}",
+            tool.name,
+            cut(&cause, 200)
+        )
+    })?;
+    let mut problems = unknown(tool, &entries);
+    let values: Vec<Option<String>> = tool
+        .parameters
+        .iter()
+        .map(|parameter| value(parameter, &entries, &mut problems))
+        .collect();
+    if !problems.is_empty() {
+        let list = problems.join("\n- ");
+        return Err(format!("tool '{}' was not run:\n- {list}", tool.name));
+    }
+    let argv = argv(tool, &values, places);
+    let stdin = tool
+        .parameters
+        .iter()
+        .position(|p| p.inject == Inject::Stdin);
+    let stdin = stdin.and_then(|index| values.into_iter().nth(index).flatten());
+    let arguments = entries
+        .0
+        .into_iter()
+        .map(|(name, value)| (name, lossy(value)));
+    Ok(Bound {
+        argv,
+        stdin: stdin.map(String::into_bytes),
+        arguments: Value::Object(arguments.collect()),
+    })
+}
+
+/// Words, such as a wrapper's, that hold no parameters.
+#[must_use]
+pub fn fixed_words(words: &[Word], places: &Places) -> Vec<String> {
+    words
+        .iter()
+        .filter_map(|word| filled(word, &[], places))
+        .collect()
+}
+
+/// An argv as one line that can be pasted into a shell: bash, ksh, zsh, or any that knows `$'…'`
+/// (POSIX.1-2024), which is used only where a control character would break or disguise the line.
+#[must_use]
+pub fn shell_quoted(argv: &[String]) -> String {
+    let quoted = |(index, word): (usize, &String)| quoted(word, index == 0);
+    let words: Vec<String> = argv.iter().enumerate().map(quoted).collect();
+    words.join(" ")
+}
+
+/// The top level of a JSON object; the values as they were written.
+///
+/// Of a name that occurs twice, the last value counts.
+struct Entries<'j>(Vec<(String, &'j RawValue)>);
+
+impl<'de: 'j, 'j> Deserialize<'de> for Entries<'j> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Entries(Vec::new()))
+    }
+}
+
+impl<'de: 'j, 'j> Visitor<'de> for Entries<'j> {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self, A::Error> {
+        while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
+            match self.0.iter_mut().find(|(known, _)| *known == name) {
+                Some(entry) => entry.1 = value,
+                None => self.0.push((name, value)),
+            }
+        }
+        Ok(self)
+    }
+}
+
+impl Entries<'_> {
+    fn get(&self, name: &str) -> Option<&RawValue> {
+        let entry = self.0.iter().find(|(known, _)| known == name);
+        entry.map(|(_, value)| *value)
+    }
+}
+
+fn parse(arguments: &str) -> Result<Entries<'_>, String> {
+    if arguments.trim().is_empty() {
+        return Ok(Entries(Vec::new()));
+    }
+    let cause = match serde_json::from_str(arguments) {
+        Ok(entries) => return Ok(entries),
+        Err(error) => error.to_string(),
+    };
+    let cause = match serde_json::from_str::<&RawValue>(arguments) {
+        Err(_) => cause,
+        Ok(_) => match arguments.trim_start().as_bytes() {
+            [b'"', ..] => "they are a string".to_owned(),
+            [b'[', ..] => "they are an array".to_owned(),
+            [b'{', ..] => cause,
+            _ => "they are a single value".to_owned(),
+        },
+    };
+    Err(cause)
+}
+
+fn unknown(tool: &Tool, entries: &Entries) -> Vec<String> {
+    let known: Vec<&str> = tool.parameters.iter().map(|p| p.name.as_str()).collect();
+    let listed = if known.is_empty() {
+        "the tool has no parameters".to_owned()
+    } else {
+        format!("the parameters are '{}'", known.join("', '"))
+    };
+    let names = entries.0.iter().map(|(name, _)| name.as_str());
+    names
+        .filter(|name| !known.contains(name))
+        .map(|name| {
+            let meant = nearest(name, known.iter().copied());
+            let hint = meant.map_or_else(String::new, |near| format!("did you mean '{near}'? "));
+            format!("unknown parameter '{}': {hint}{listed}", cut(name, 64))
+        })
+        .collect()
+}
+
+/// The value of a parameter as the command gets it; none if it is absent.
+fn value(parameter: &Parameter, entries: &Entries, problems: &mut Vec<String>) -> Option<String> {
+    let name = &parameter.name;
+    let given = match entries.get(name).map(written).transpose() {
+        Ok(given) => given.flatten(),
+        Err(cause) => {
+            problems.push(format!("parameter '{name}' is not valid JSON: {cause}"));
+            return None;
+        }
+    };
+    match &given {
+        Some(text) if !parameter.admits(text) => {
+            let choices: Vec<String> = parameter.choices.iter().map(Value::to_string).collect();
+            let choices = choices.join(", ");
+            let text = Value::from(cut(text, 200));
+            problems.push(format!(
+                "parameter '{name}' must be one of {choices}, not {text}"
+            ));
+        }
+        None if parameter.required => {
+            let kind = parameter.kind.name();
+            problems.push(format!("required parameter '{name}' ({kind}) is missing"));
+        }
+        _ => {}
+    }
+    let text = given.or_else(|| parameter.default.as_ref().map(text_of));
+    if parameter.inject != Inject::Stdin && text.as_ref().is_some_and(|text| text.contains('\0')) {
+        problems.push(format!(
+            "parameter '{name}' holds a NUL byte, which no program argument can; leave it out"
+        ));
+    }
+    text
+}
+
+/// A value as a command gets it: a string as it is, null as absent, a number with the digits that
+/// were written.
+fn written(value: &RawValue) -> Result<Option<String>, serde_json::Error> {
+    let text = value.get();
+    Ok(match text.as_bytes() {
+        [b'"', ..] => Some(serde_json::from_str(text)?),
+        [b'n', ..] => None,
+        _ => Some(compact(text)),
+    })
+}
+
+/// JSON without the white space between its tokens.
+fn compact(json: &str) -> String {
+    let mut in_string = false;
+    let mut escaped = false;
+    let mut kept = json.to_owned();
+    kept.retain(|c| {
+        if in_string {
+            in_string = escaped || c != '"';
+            escaped = !escaped && c == '\\';
+            return true;
+        }
+        in_string = c == '"';
+        !matches!(c, ' ' | '\t' | '\n' | '\r')
+    });
+    kept
+}
+
+fn lossy(value: &RawValue) -> Value {
+    let text = value.get();
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+fn argv(tool: &Tool, values: &[Option<String>], places: &Places) -> Vec<String> {
+    let words = tool.command.iter();
+    let mut argv: Vec<String> = words
+        .filter_map(|word| filled(word, values, places))
+        .collect();
+    let keeps_positions = is_script(&tool.command);
+    for &index in &tool.appended {
+        match (&tool.parameters[index].inject, values[index].clone()) {
+            (Inject::Option(option), Some(value)) => argv.extend([option.clone(), value]),
+            (_, Some(value)) => argv.push(value),
+            (Inject::Argument, None) if keeps_positions => argv.push(String::new()),
+            (_, None) => {}
+        }
+    }
+    argv
+}
+
+/// A word with its values; none if one of them is absent.
+fn filled(word: &Word, values: &[Option<String>], places: &Places) -> Option<String> {
+    let piece = |piece| match piece {
+        &Piece::Param(index) => values.get(index)?.as_deref(),
+        Piece::Text(text) => Some(text.as_str()),
+        Piece::Home => Some(places.home),
+        Piece::Cwd => Some(places.cwd),
+    };
+    word.0.iter().map(piece).collect()
+}
+
+/// At most `most` characters of a text, and how long it was if some are missing.
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}… ({} bytes)", &text[..at], text.len()),
+        None => text.to_owned(),
+    }
+}
+
+fn quoted(word: &str, is_program: bool) -> String {
+    let is_plain = |c: char| {
+        let mark = matches!(c, '_' | '-' | '.' | '/' | ':' | ',' | '+' | '@' | '%');
+        c.is_ascii_alphanumeric() || mark || c == '=' && word.starts_with('-')
+    };
+    if word.chars().any(disguises) {
+        dollar_quoted(word)
+    } else if word.is_empty() || !word.chars().all(is_plain) || is_program && is_keyword(word) {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    } else {
+        word.to_owned()
+    }
+}
+
+/// Control characters, and those that break a line or change the direction in which it is shown.
+fn disguises(c: char) -> bool {
+    let marks = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}'];
+    c.is_control()
+        || marks.contains(&c)
+        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn is_keyword(word: &str) -> bool {
+    const KEYWORDS: [&str; 18] = [
+        "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if",
+        "in", "select", "then", "time", "until", "while", "repeat",
+    ];
+    KEYWORDS.contains(&word)
+}
+
+fn dollar_quoted(word: &str) -> String {
+    let mut line = "$'".to_owned();
+    for c in word.chars() {
+        match c {
+            '\n' => line.push_str("\\n"),
+            '\t' => line.push_str("\\t"),
+            '\r' => line.push_str("\\r"),
+            '\'' | '\\' => line.extend(['\\', c]),
+            // An interactive shell may look for `!` before it looks for quotes.
+            '!' => line.push_str("\\041"),
+            _ if disguises(c) => {
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    line.push('\\');
+                    line.extend(
+                        [byte >> 6, byte >> 3 & 7, byte & 7].map(|digit| char::from(b'0' + digit)),
+                    );
+                }
+            }
+            _ => line.push(c),
+        }
+    }
+    line.push('\'');
+    line
+}
+
+#[cfg(test)]
+mod tests;

@@ -84,6 +84,8 @@ pub enum Event<'a> {
         hostname: &'a str,
         /// Whether the run had been started before.
         resumed: bool,
+        /// The run whose tool this run is, if it is one.
+        parent_run_id: Option<&'a str>,
     },
     /// Somebody spoke to the model.
     UserMessage {
@@ -121,6 +123,8 @@ pub enum Event<'a> {
         resolved_command: &'a str,
         /// `DELTA_CALL_ID` of the tool's processes.
         call_id: &'a str,
+        /// The execution's directory, from the run's directory; none if nothing is to be run.
+        execution_ref: Option<&'a str>,
     },
     /// A call has its result.
     ActionResult {
@@ -165,6 +169,15 @@ pub enum Event<'a> {
         level: &'a str,
         /// The note.
         content: &'a str,
+    },
+    /// A hook has been run.
+    HookAudit {
+        /// Which.
+        hook_name: &'a str,
+        /// `SUCCESS`, `FAILED` or `SKIPPED`.
+        status: &'a str,
+        /// The execution's directory, from the run's directory.
+        io_path_ref: &'a str,
     },
     /// Something failed.
     Error {
@@ -213,6 +226,7 @@ impl Event<'_> {
             Self::HumanInputRequest { .. } => "HUMAN_INPUT_REQUEST",
             Self::HumanInputReceived { .. } => "HUMAN_INPUT_RECEIVED",
             Self::SystemMessage { .. } => "SYSTEM_MESSAGE",
+            Self::HookAudit { .. } => "HOOK_EXECUTION_AUDIT",
             Self::Error { .. } => "ERROR",
             Self::EngineEnd { .. } => "ENGINE_END",
         }
@@ -228,6 +242,7 @@ impl Event<'_> {
                 config_json,
                 hostname,
                 resumed,
+                parent_run_id,
             } => {
                 line.put("run_id", run_id)
                     .put("agent_home", agent_home)
@@ -238,6 +253,9 @@ impl Event<'_> {
                     .put("hostname", hostname)
                     .put("delta_version", VERSION)
                     .put("resumed", &resumed);
+                if let Some(parent) = parent_run_id {
+                    line.put("parent_run_id", parent);
+                }
             }
             Self::UserMessage { content } => {
                 line.put("content", content);
@@ -279,12 +297,14 @@ impl Event<'_> {
                 tool_args_json,
                 resolved_command,
                 call_id,
+                execution_ref,
             } => {
                 line.put("action_id", action_id)
                     .put("tool_name", tool_name)
                     .raw("tool_args", tool_args_json)
                     .put("resolved_command", resolved_command)
-                    .put("call_id", call_id);
+                    .put("call_id", call_id)
+                    .put("execution_ref", &execution_ref);
             }
             Self::ActionResult {
                 action_id,
@@ -330,6 +350,15 @@ impl Event<'_> {
             }
             Self::SystemMessage { level, content } => {
                 line.put("level", level).put("content", content);
+            }
+            Self::HookAudit {
+                hook_name,
+                status,
+                io_path_ref,
+            } => {
+                line.put("hook_name", hook_name)
+                    .put("status", status)
+                    .put("io_path_ref", io_path_ref);
             }
             Self::Error {
                 error_message,

@@ -126,6 +126,10 @@ pub struct Children<'s> {
     signals: &'s Signals,
     running: Vec<Running>,
     next: u64,
+    /// How long children have between SIGTERM and SIGKILL when their time is over.
+    grace: Duration,
+    /// Whether a signal to the engine is told.
+    heed_signals: bool,
 }
 
 impl<'s> Children<'s> {
@@ -136,6 +140,8 @@ impl<'s> Children<'s> {
             signals,
             running: Vec::new(),
             next: 0,
+            grace: GRACE,
+            heed_signals: true,
         }
     }
 
@@ -201,7 +207,8 @@ impl<'s> Children<'s> {
                 return Ok(ended);
             }
             let ending = |child: &Running| matches!(child.phase, Phase::Ending { .. });
-            if !self.running.iter().any(ending)
+            if self.heed_signals
+                && !self.running.iter().any(ending)
                 && let Some(stop) = self.signals.stop()
             {
                 return Ok(Woken::Stopped(stop));
@@ -222,7 +229,7 @@ impl<'s> Children<'s> {
     /// Takes out one child that has ended, and moves the others on.
     fn reap(&mut self, now: Instant) -> io::Result<Option<Woken>> {
         for index in 0..self.running.len() {
-            if let Some(how) = self.running[index].advance(now)? {
+            if let Some(how) = self.running[index].advance(now, self.grace)? {
                 let child = self.running.swap_remove(index);
                 let duration = child.started.elapsed();
                 return Ok(Some(Woken::Ended(child.token, Outcome { how, duration })));
@@ -245,7 +252,7 @@ impl Running {
     }
 
     /// Looks whether the child has ended; ends it if its time is over.
-    fn advance(&mut self, now: Instant) -> io::Result<Option<Ended>> {
+    fn advance(&mut self, now: Instant, grace: Duration) -> io::Result<Option<Ended>> {
         if self.status.is_none() {
             self.status = self.child.try_wait()?;
         }
@@ -255,7 +262,7 @@ impl Running {
                     return Ok(Some(Ended::Exited(exit_code(status))));
                 }
                 if self.deadline.is_some_and(|deadline| now >= deadline) {
-                    self.end(Why::TimedOut, GRACE);
+                    self.end(Why::TimedOut, grace);
                 }
                 Ok(None)
             }
@@ -297,7 +304,30 @@ pub fn run(
     command: Command<'_>,
     grace: Duration,
 ) -> Result<Outcome, SpawnError> {
+    one(Children::new(signals), command, grace)
+}
+
+/// Starts one child and waits for it even if the engine has been asked to end: for what is to be done
+/// before the end. When its time is over it has `grace` before SIGKILL.
+///
+/// # Errors
+/// Why it could not be started.
+pub fn run_to_the_end(
+    signals: &Signals,
+    command: Command<'_>,
+    grace: Duration,
+) -> Result<Outcome, SpawnError> {
     let mut children = Children::new(signals);
+    children.heed_signals = false;
+    children.grace = grace;
+    one(children, command, grace)
+}
+
+fn one(
+    mut children: Children<'_>,
+    command: Command<'_>,
+    grace: Duration,
+) -> Result<Outcome, SpawnError> {
     let token = children.spawn(command)?;
     loop {
         match children.wait(None).map_err(SpawnError::Other)? {

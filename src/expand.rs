@@ -1,1 +1,209 @@
-//! placeholder
+//! From a tool in YAML to a [`Tool`], and back to YAML in its expanded form.
+//!
+//! Everything that is wrong is said, not just the first. Unaware of files, and of the values that a
+//! model gives.
+
+pub use crate::node::Complaint;
+
+use crate::declared;
+use crate::forms;
+use crate::node::{Complaints, Node, found};
+use crate::tool::{Inject, OnResume, Parameter, Tool, Word, one_line};
+use crate::words::word;
+use serde_json::{Map, Value, json};
+
+const KEYS: [&str; 13] = [
+    "name",
+    "description",
+    "exec",
+    "shell",
+    "command",
+    "parameters",
+    "stdin",
+    "timeout_ms",
+    "max_output_bytes",
+    "wrapper",
+    "env",
+    "on_resume",
+    "pass_api_key",
+];
+
+/// Reads one item of a `tools:` list. The paths of complaints begin at that item.
+///
+/// # Errors
+/// All that is wrong with it, and among that what is merely doubtful.
+pub fn load(node: &Value) -> Result<(Tool, Vec<Complaint>), Vec<Complaint>> {
+    let name = node.get("name").and_then(Value::as_str);
+    let subject = name.map_or_else(|| "tool".to_owned(), |name| format!("tool \"{name}\""));
+    let mut out = Complaints::about(subject);
+    let tool = if let Some(map) = node.as_object() {
+        read(&Node::new(map, Vec::new()), &mut out)
+    } else {
+        let found = found(node);
+        out.error(Vec::new(), format!("expected a mapping, found {found}"));
+        None
+    };
+    match tool {
+        Some(tool) if !out.fatal() => Ok((tool, out.into_list())),
+        _ => Err(out.into_list()),
+    }
+}
+
+/// Tools in their expanded form, which [`load`] reads back as tools that do the same.
+#[must_use]
+pub fn render(tools: &[Tool]) -> Value {
+    json!({"tools": tools.iter().map(render_tool).collect::<Vec<_>>()})
+}
+
+fn read(node: &Node, out: &mut Complaints) -> Option<Tool> {
+    node.unknown_keys(&KEYS, out);
+    let name = name(node, out);
+    let declared = declared::read(node, out);
+    let usage = forms::read(node, &declared, out);
+    let wrapper = node.texts("wrapper", out);
+    let on_resume = [("report", OnResume::Report), ("retry", OnResume::Retry)];
+    let description = node.text("description", out).map(str::to_owned);
+    let timeout_ms = node.count("timeout_ms", out);
+    let max_output_bytes = node.count("max_output_bytes", out);
+    let env = env(node, out);
+    let on_resume = node
+        .choice("on_resume", &on_resume, out)
+        .unwrap_or_default();
+    let pass_api_key = node.flag("pass_api_key", out).unwrap_or(false);
+    let usage = usage?;
+    Some(Tool {
+        name: name?,
+        description,
+        template: usage.template,
+        command: usage.command,
+        appended: usage.appended,
+        parameters: usage.parameters,
+        timeout_ms,
+        max_output_bytes,
+        wrapper: wrapper.map(|texts| texts.iter().map(|text| word(text, &[])).collect()),
+        env,
+        on_resume,
+        pass_api_key,
+    })
+}
+
+fn name(node: &Node, out: &mut Complaints) -> Option<String> {
+    let Some(_) = node.map.get("name") else {
+        out.error(node.at("name"), "has no name; give it one");
+        return None;
+    };
+    let name = node.text("name", out)?;
+    let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if name.is_empty() || name.len() > 64 || !name.chars().all(is_good) {
+        let message = "invalid name: 1 to 64 letters, digits, '_' and '-' make a name";
+        out.error(node.at("name"), message);
+        return None;
+    }
+    Some(name.to_owned())
+}
+
+fn env(node: &Node, out: &mut Complaints) -> Vec<(String, String)> {
+    let mut env = Vec::new();
+    for (name, value) in node.mapping("env", out).into_iter().flatten() {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(_) | Value::Bool(_) => value.to_string(),
+            _ => {
+                let message = format!("env: expected a string for {name}, found {}", found(value));
+                out.error(node.at("env"), message);
+                continue;
+            }
+        };
+        if name.is_empty() || name.contains(['=', '\0']) || text.contains('\0') {
+            let message = format!("env: no variable can be named {name:?} or hold a NUL byte");
+            out.error(node.at("env"), message);
+        }
+        env.push((name.clone(), text));
+    }
+    env
+}
+
+fn render_tool(tool: &Tool) -> Value {
+    let mut map = Map::new();
+    let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
+    put("name", tool.name.as_str().into());
+    let name = |index: usize| tool.parameters[index].name.as_str();
+    let written = |words: &[Word]| {
+        words
+            .iter()
+            .map(|word| word.written(name))
+            .collect::<Vec<_>>()
+    };
+    // The model is told the same about the expanded form, also where that would be described by
+    // another template.
+    let template = one_line(&tool.command, &tool.appended, &tool.parameters);
+    let template = Some(&tool.template).filter(|original| **original != template);
+    if let Some(description) = tool.description.as_ref().or(template) {
+        put("description", description.as_str().into());
+    }
+    put("command", written(&tool.command).into());
+    if !tool.parameters.is_empty() {
+        let render = |(index, parameter)| {
+            let position = tool.appended.iter().position(|appended| *appended == index);
+            render_parameter(parameter, position)
+        };
+        put(
+            "parameters",
+            tool.parameters.iter().enumerate().map(render).collect(),
+        );
+    }
+    if let Some(ms) = tool.timeout_ms {
+        put("timeout_ms", ms.into());
+    }
+    if let Some(bytes) = tool.max_output_bytes {
+        put("max_output_bytes", bytes.into());
+    }
+    if let Some(wrapper) = &tool.wrapper {
+        put("wrapper", written(wrapper).into());
+    }
+    if !tool.env.is_empty() {
+        let env = tool
+            .env
+            .iter()
+            .map(|(name, value)| (name.clone(), value.as_str().into()));
+        put("env", Value::Object(env.collect()));
+    }
+    if tool.on_resume == OnResume::Retry {
+        put("on_resume", "retry".into());
+    }
+    if tool.pass_api_key {
+        put("pass_api_key", true.into());
+    }
+    map.into()
+}
+
+fn render_parameter(parameter: &Parameter, position: Option<usize>) -> Value {
+    let mut map = Map::new();
+    let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
+    put("name", parameter.name.as_str().into());
+    put("type", parameter.kind.name().into());
+    if let Some(description) = &parameter.description {
+        put("description", description.as_str().into());
+    }
+    if !parameter.choices.is_empty() {
+        put("enum", parameter.choices.clone().into());
+    }
+    if parameter.required == parameter.default.is_some() {
+        put("required", parameter.required.into());
+    }
+    if let Some(default) = &parameter.default {
+        put("default", default.clone());
+    }
+    put("inject_as", parameter.inject.name().into());
+    if let Inject::Option(option) = &parameter.inject {
+        put("option_name", option.as_str().into());
+    }
+    if let Some(position) = position {
+        put("position", position.into());
+    }
+    map.extend(parameter.extra.clone());
+    map.into()
+}
+
+#[cfg(test)]
+mod tests;

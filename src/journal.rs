@@ -101,6 +101,11 @@ impl Journal {
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
     }
 
+    /// Says that the file has been moved together with its directory.
+    pub fn moved_to(&mut self, path: &Path) {
+        path.clone_into(&mut self.path);
+    }
+
     /// Numbers of new events follow this one.
     pub fn continue_after(&mut self, seq: u64) {
         self.seq = seq;

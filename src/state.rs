@@ -100,8 +100,8 @@ pub struct Call<'j> {
 pub struct Request<'j> {
     /// `DELTA_CALL_ID` of its processes; older journals have none.
     pub call_id: Option<Cow<'j, str>>,
-    /// One line for a shell.
-    pub resolved_command: Cow<'j, str>,
+    /// The execution's directory, from the run's directory.
+    pub execution_ref: Option<Cow<'j, str>>,
 }
 
 /// A question to a person.
@@ -440,7 +440,7 @@ impl<'j> Run<'j> {
     fn action_request(&mut self, line: Line<'j>) {
         let request = Request {
             call_id: line.call_id,
-            resolved_command: line.resolved_command.unwrap_or_default(),
+            execution_ref: line.execution_ref,
         };
         if let Some(call) = self.call(line.action_id.as_deref(), |_| true) {
             call.request = Some(request);

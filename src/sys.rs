@@ -12,8 +12,8 @@ use std::fs;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A request from outside to end.
@@ -55,6 +55,8 @@ use signal_hook::consts as libc_signals;
 pub struct Signals {
     woken: UnixStream,
     stop: Arc<AtomicUsize>,
+    /// The first request to end that was seen: later ones change nothing.
+    first: OnceLock<Stop>,
     /// Becomes readable when the engine that started this one is gone.
     parent: Option<OwnedFd>,
 }
@@ -87,6 +89,7 @@ impl Signals {
         Ok(Self {
             woken,
             stop,
+            first: OnceLock::new(),
             parent: None,
         })
     }
@@ -100,7 +103,11 @@ impl Signals {
     /// The signal that asked to end, if one has come.
     #[must_use]
     pub fn stop(&self) -> Option<Stop> {
-        Stop::from_number(self.stop.load(Ordering::Relaxed))
+        if let Some(first) = self.first.get() {
+            return Some(*first);
+        }
+        let stop = Stop::from_number(self.stop.load(Ordering::Relaxed))?;
+        Some(*self.first.get_or_init(|| stop))
     }
 
     /// Waits until `fd` is ready, a signal comes, or the time is over. Tells whether `fd` is ready.

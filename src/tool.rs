@@ -1,1 +1,382 @@
-//! placeholder
+//! What a tool is, once it is loaded: a command with places in it for what the model gives.
+//!
+//! Data only. Unaware of how a tool is written in YAML and of how it is executed.
+
+use serde_json::{Map, Value, json};
+
+/// The engine's variable for the agent's directory. No parameter has this name.
+pub const AGENT_HOME: &str = "AGENT_HOME";
+/// The engine's variable for the workspace. No parameter has this name.
+pub const CWD: &str = "CWD";
+
+/// A tool, however it was written.
+///
+/// The argv is `command` followed by the parameters in `appended`. Every parameter is used exactly
+/// one way: it stands in `command`, or once in `appended`, or it is the one that goes to stdin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    /// Matches `[A-Za-z0-9_-]{1,64}`.
+    pub name: String,
+    /// What the model is told; see also [`schema`].
+    pub description: Option<String>,
+    /// How the command was written, which describes a tool that has no description.
+    pub template: String,
+    /// The program and its first arguments. Not empty; the first word is never dropped.
+    pub command: Vec<Word>,
+    /// Indices of the parameters whose values follow `command`, in this order.
+    pub appended: Vec<usize>,
+    /// In the order in which the model sees them; no two have the same name.
+    pub parameters: Vec<Parameter>,
+    /// 0 is no limit; none is the agent's.
+    pub timeout_ms: Option<u64>,
+    /// None is the agent's.
+    pub max_output_bytes: Option<u64>,
+    /// What stands before the argv, without parameters. Empty is no wrapper; none is the agent's.
+    pub wrapper: Option<Vec<Word>>,
+    /// Extra variables, names without `=` and NUL.
+    pub env: Vec<(String, String)>,
+    /// What happens to a call that was running when the engine died.
+    pub on_resume: OnResume,
+    /// Whether the command's environment holds the engine's API key.
+    pub pass_api_key: bool,
+}
+
+/// One argv element. No pieces make the empty string; no two texts are neighbours.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Word(pub Vec<Piece>);
+
+/// A part of an argv element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Not empty, without NUL.
+    Text(String),
+    /// The value of the parameter with this index. If it has none, the whole word is dropped.
+    Param(usize),
+    /// The agent's directory.
+    Home,
+    /// The workspace.
+    Cwd,
+}
+
+/// What the model can, or must, give.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Matches `[A-Za-z0-9_.-]{1,64}`.
+    pub name: String,
+    /// What the model is told to give. What it gives is not converted.
+    pub kind: Kind,
+    /// What the model is told.
+    pub description: Option<String>,
+    /// The values it can have; empty if it can have any.
+    pub choices: Vec<Value>,
+    /// Whether a call without it is refused.
+    pub required: bool,
+    /// Its value if it is absent and not required. Not null.
+    pub default: Option<Value>,
+    /// How its value reaches the command.
+    pub inject: Inject,
+    /// Keys the engine does not know, for the JSON schema.
+    pub extra: Map<String, Value>,
+}
+
+/// The type of a parameter, as the model sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Text.
+    String,
+    /// A whole number.
+    Integer,
+    /// Any number.
+    Number,
+    /// True or false.
+    Boolean,
+}
+
+/// How a value reaches the command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inject {
+    /// In the argv.
+    Argument,
+    /// In the argv, behind this word, which is dropped with it.
+    Option(String),
+    /// On the standard input. At most one parameter of a tool.
+    Stdin,
+}
+
+/// What happens to a call that was running when the engine died.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnResume {
+    /// The model is told, and decides.
+    #[default]
+    Report,
+    /// It is run again.
+    Retry,
+}
+
+impl Kind {
+    /// Its JSON schema type, which is also how it is written in YAML.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+        }
+    }
+}
+
+impl Inject {
+    /// How it is written in YAML.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Argument => "argument",
+            Self::Option(_) => "option",
+            Self::Stdin => "stdin",
+        }
+    }
+}
+
+impl Parameter {
+    /// A required string without a description.
+    #[must_use]
+    pub fn new(name: &str, inject: Inject) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: Kind::String,
+            description: None,
+            choices: Vec::new(),
+            required: true,
+            default: None,
+            inject,
+            extra: Map::new(),
+        }
+    }
+
+    /// Whether a value, as the command would get it, is one of the choices.
+    ///
+    /// Types make no difference, only text, and for a number that is not written as an integer, its
+    /// value: whoever writes `enum: [1, 2]` for a string means "1" and "2".
+    #[must_use]
+    pub fn admits(&self, text: &str) -> bool {
+        let is_same = |choice: &Value| {
+            let choice_text = text_of(choice);
+            let both = [choice_text.as_str(), text];
+            let fraction = both.iter().any(|t| t.contains(['.', 'e', 'E']));
+            choice_text == text
+                || choice.is_number() && fraction && is_same_number(&choice_text, text)
+        };
+        self.choices.is_empty() || self.choices.iter().any(is_same)
+    }
+}
+
+/// A value as a command gets it: a string as it is, anything else as compact JSON.
+#[must_use]
+pub fn text_of(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn is_same_number(a: &str, b: &str) -> bool {
+    match (a.parse::<f64>(), b.parse::<f64>()) {
+        (Ok(a), Ok(b)) => a.partial_cmp(&b).is_some_and(std::cmp::Ordering::is_eq),
+        _ => false,
+    }
+}
+
+impl Word {
+    /// A word that is always the same.
+    #[must_use]
+    pub fn fixed(text: &str) -> Self {
+        if text.is_empty() {
+            Self::default()
+        } else {
+            Self(vec![Piece::Text(text.to_owned())])
+        }
+    }
+
+    /// The word if it is always the same.
+    #[must_use]
+    pub fn as_fixed(&self) -> Option<&str> {
+        match self.0.as_slice() {
+            [] => Some(""),
+            [Piece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The parameters in it.
+    pub fn params(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Param(index) => Some(*index),
+            _ => None,
+        })
+    }
+
+    /// The word as it is written, `name` giving the names of the parameters.
+    #[must_use]
+    pub fn written<'n>(&self, name: impl Fn(usize) -> &'n str) -> String {
+        let show = |piece: &Piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Param(index) => format!("${{{}}}", name(*index)),
+            Piece::Home => format!("${{{AGENT_HOME}}}"),
+            Piece::Cwd => format!("${{{CWD}}}"),
+        };
+        self.0.iter().map(show).collect()
+    }
+}
+
+/// Whether a command is what `shell:` expands to, `sh -c SCRIPT --`, whoever wrote it.
+///
+/// The script finds the appended parameters by their positions, so that one that is absent is an
+/// empty string and moves no other.
+#[must_use]
+pub fn is_script(command: &[Word]) -> bool {
+    let fixed: Vec<Option<&str>> = command.iter().map(Word::as_fixed).collect();
+    matches!(
+        fixed.as_slice(),
+        [Some("sh"), Some("-c"), Some(_), Some("--")]
+    )
+}
+
+/// A command with its appended parameters on one line, for a person or a model to read.
+#[must_use]
+pub fn one_line(command: &[Word], appended: &[usize], parameters: &[Parameter]) -> String {
+    let name = |index: usize| parameters[index].name.as_str();
+    let mut words: Vec<String> = Vec::new();
+    for word in command {
+        let word = word.written(name);
+        let spaced = word.is_empty() || word.contains([' ', '\t', '\n', '\'', '"', '\\']);
+        let quoted = shlex::try_quote(&word).ok().filter(|_| spaced);
+        words.push(quoted.map_or_else(|| word.clone(), Into::into));
+    }
+    for &index in appended {
+        if let Inject::Option(option) = &parameters[index].inject {
+            words.push(option.clone());
+        }
+        words.push(format!("${{{}}}", name(index)));
+    }
+    words.join(" ")
+}
+
+/// The tool as an entry of `tools` in a chat completions request.
+///
+/// The order of keys is always the same, so that a request's leading bytes stay the same.
+#[must_use]
+pub fn schema(tool: &Tool) -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for parameter in &tool.parameters {
+        properties.insert(parameter.name.clone(), property(parameter));
+        if parameter.required {
+            required.push(parameter.name.as_str());
+        }
+    }
+    json!({
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description.as_ref().unwrap_or(&tool.template),
+            "parameters": {
+                "type": "object",
+                "properties": properties,
+                "required": required,
+            }
+        }
+    })
+}
+
+fn property(parameter: &Parameter) -> Value {
+    let mut property = Map::new();
+    property.insert("type".to_owned(), parameter.kind.name().into());
+    if let Some(description) = &parameter.description {
+        property.insert("description".to_owned(), description.as_str().into());
+    }
+    if !parameter.choices.is_empty() {
+        property.insert("enum".to_owned(), parameter.choices.clone().into());
+    }
+    if let Some(default) = &parameter.default {
+        property.insert("default".to_owned(), default.clone());
+    }
+    property.extend(parameter.extra.clone());
+    property.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool() -> Tool {
+        Tool {
+            name: "t".to_owned(),
+            description: None,
+            template: "t ${a}".to_owned(),
+            command: vec![Word::fixed("t"), Word(vec![Piece::Param(0)])],
+            appended: vec![],
+            parameters: vec![Parameter::new("a", Inject::Argument)],
+            timeout_ms: None,
+            max_output_bytes: None,
+            wrapper: None,
+            env: vec![],
+            on_resume: OnResume::default(),
+            pass_api_key: false,
+        }
+    }
+
+    #[test]
+    fn a_tool_is_described_by_its_template_if_it_has_no_description() {
+        let mut tool = tool();
+        assert_eq!(schema(&tool)["function"]["description"], "t ${a}");
+        tool.description = Some("T".to_owned());
+        assert_eq!(schema(&tool)["function"]["description"], "T");
+    }
+
+    #[test]
+    fn the_keys_of_a_schema_have_one_order() {
+        let mut tool = tool();
+        tool.parameters.push(Parameter {
+            kind: Kind::Integer,
+            description: Some("B".to_owned()),
+            choices: vec![1.into(), 2.into()],
+            required: false,
+            default: Some(1.into()),
+            extra: Map::from_iter([("minimum".to_owned(), 1.into())]),
+            ..Parameter::new("b", Inject::Stdin)
+        });
+        assert_eq!(
+            schema(&tool).to_string(),
+            concat!(
+                r#"{"type":"function","function":{"name":"t","description":"t ${a}","#,
+                r#""parameters":{"type":"object","properties":{"a":{"type":"string"},"#,
+                r#""b":{"type":"integer","description":"B","enum":[1,2],"default":1,"minimum":1}},"#,
+                r#""required":["a"]}}}"#
+            )
+        );
+    }
+
+    #[test]
+    fn choices_are_compared_as_text_and_fractions_as_numbers() {
+        let admits = |choice: Value, text: &str| {
+            let mut parameter = Parameter::new("a", Inject::Argument);
+            parameter.choices = vec![choice];
+            parameter.admits(text)
+        };
+        for (choice, text, same) in [
+            (json!("a"), "a", true),
+            (json!("a"), "A", false),
+            (json!(1), "1", true),
+            (json!("1"), "1", true),
+            (json!(1), "1.0", true),
+            (json!(1), "1e0", true),
+            (json!("1"), "1.0", false),
+            (json!(true), "true", true),
+            (json!(1.5), "1.50", true),
+            (json!(9_007_199_254_740_993_u64), "9007199254740992", false),
+            (json!(1), "x.y", false),
+        ] {
+            assert_eq!(admits(choice.clone(), text), same, "{choice} {text}");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The three forms of a command, `exec:`, `shell:` and `command:`, each with the parameters that it
+//! uses.
+//!
+//! A template and what is declared about its parameters are checked against each other here. Unaware
+//! of the other keys of a tool.
+
+use crate::declared::{Declared, check_name};
+use crate::nearest::nearest;
+use crate::node::{Complaints, Node, found};
+use crate::quoting::{Mention, Place, mentions};
+use crate::script;
+use crate::tool::{Inject, Parameter, Word, one_line};
+use crate::usage::{Usage, append, settle};
+use crate::words::{is_reserved, split, word};
+use serde_json::Value;
+
+/// What a tool says about its command, beside the command itself.
+struct Given<'g> {
+    node: &'g Node<'g>,
+    declared: &'g [Declared],
+    /// The name of the parameter that goes to stdin.
+    stdin: Option<&'g str>,
+}
+
+/// Reads the one of `exec:`, `shell:` and `command:` that a tool has, and its `stdin:`.
+pub fn read(node: &Node, declared: &[Declared], out: &mut Complaints) -> Option<Usage> {
+    let mut forms = vec!["exec", "shell", "command"];
+    forms.retain(|form| node.map.contains_key(*form));
+    let stdin = node.text("stdin", out);
+    let given = Given {
+        node,
+        declared,
+        stdin: stdin.filter(|name| check_name(name, node.at("stdin"), out)),
+    };
+    match forms.as_slice() {
+        ["exec"] => exec(&given, out),
+        ["shell"] => shell(&given, out),
+        ["command"] => command(&given, out),
+        [] => {
+            let message = "has no command; needs one of exec:, shell: and command:";
+            out.error(node.at(""), message);
+            None
+        }
+        [.., last] => {
+            let message = format!(
+                "exec:, shell: and command: are mutually exclusive, found {}:; keep one",
+                forms.join(": and ")
+            );
+            out.error(node.at(last), message);
+            None
+        }
+    }
+}
+
+fn exec(given: &Given, out: &mut Complaints) -> Option<Usage> {
+    let text = given.template("exec", out)?;
+    let line = given.accepted("exec", split(text), out)?;
+    for name in &line.names {
+        let is_variable = !name.contains(|c: char| c.is_ascii_lowercase());
+        given.suspect("exec", name, is_variable, out);
+    }
+    let parameters = given.infer(&line.names, None, out);
+    let mut usage = settle("exec", line.words, Vec::new(), parameters, given.node, out);
+    text.trim().clone_into(&mut usage.template);
+    Some(usage)
+}
+
+fn shell(given: &Given, out: &mut Complaints) -> Option<Usage> {
+    let text = given.template("shell", out)?;
+    if text.trim().is_empty() {
+        let message = "shell: is empty; write a script";
+        out.error(given.node.at("shell"), message);
+        return None;
+    }
+    let script = given.accepted("shell", script::expand(text), out)?;
+    for name in &script.names {
+        let is_variable = !name.contains(|c: char| c.is_ascii_lowercase()) || assigns(text, name);
+        given.suspect("shell", name, is_variable, out);
+    }
+    let unseen = |m: &&Mention| is_reserved(m.name) && m.place == Place::Single;
+    if let Some(Mention { name, .. }) = mentions(text).iter().find(unseen) {
+        let message = format!(
+            "${{{name}}} in single quotes is left as it is; use double quotes, or write ${name} if \
+             that is what you want"
+        );
+        out.warn(given.node.at("shell"), message);
+    }
+    let parameters = given.infer(&script.names, Some(&script.raw), out);
+    Some(Usage {
+        template: text.trim().to_owned(),
+        command: ["sh", "-c", &script.text, "--"].map(Word::fixed).into(),
+        appended: (0..script.names.len()).collect(),
+        parameters,
+    })
+}
+
+fn command(given: &Given, out: &mut Complaints) -> Option<Usage> {
+    let at = given.node.at("command");
+    if let Some(line @ Value::String(_)) = given.node.map.get("command") {
+        let found = found(line);
+        let message = format!(
+            "command: expected a list of strings, found {found}; use exec: for a command line"
+        );
+        out.error(at, message);
+        return None;
+    }
+    let texts = given.node.texts("command", out)?;
+    if texts.is_empty() {
+        out.error(at, "command: is empty; name a program");
+        return None;
+    }
+    let parameters = given.own(out);
+    let names: Vec<&str> = parameters.iter().map(|p| p.name.as_str()).collect();
+    let is_placeholder = |text: &str| names.iter().any(|name| text == format!("${{{name}}}"));
+    let words: Vec<Word> = match texts.as_slice() {
+        // Only the shell knows what is quoted in a script.
+        ["sh", "-c", script, "--"] if !is_placeholder(script) => {
+            texts.iter().map(|text| Word::fixed(text)).collect()
+        }
+        _ => texts.iter().map(|text| word(text, &names)).collect(),
+    };
+    let appended = append(given.declared, &parameters, &words, out);
+    let mut usage = settle("command", words, appended, parameters, given.node, out);
+    usage.template = one_line(&usage.command, &usage.appended, &usage.parameters);
+    Some(usage)
+}
+
+impl<'g> Given<'g> {
+    fn template(&self, key: &str, out: &mut Complaints) -> Option<&'g str> {
+        let text = self.node.text(key, out)?;
+        if text.contains('\0') {
+            let message = format!("{key}: no program argument can hold a NUL byte");
+            out.error(self.node.at(key), message);
+            return None;
+        }
+        Some(text)
+    }
+
+    fn accepted<T>(
+        &self,
+        key: &str,
+        result: Result<T, Vec<String>>,
+        out: &mut Complaints,
+    ) -> Option<T> {
+        let complain = |problems| {
+            for problem in problems {
+                out.error(self.node.at(key), problem);
+            }
+        };
+        result.map_err(complain).ok()
+    }
+
+    /// Warns of a placeholder that is probably meant to be a variable.
+    fn suspect(&self, key: &str, name: &str, is_variable: bool, out: &mut Complaints) {
+        if is_variable && self.find(name).is_none() {
+            let message = format!(
+                "${{{name}}} is a parameter that the model must give; write ${name} in shell: for \
+                 a variable, or declare it in parameters:"
+            );
+            out.warn(self.node.at(key), message);
+        }
+    }
+
+    fn find(&self, name: &str) -> Option<&Declared> {
+        self.declared.iter().find(|d| d.parameter.name == name)
+    }
+
+    /// The parameters that a template names, with what is declared about them.
+    ///
+    /// `raw` is none where the modifier is not allowed.
+    fn infer(
+        &self,
+        names: &[String],
+        raw: Option<&[bool]>,
+        out: &mut Complaints,
+    ) -> Vec<Parameter> {
+        let mut parameters = Vec::with_capacity(names.len() + 1);
+        for (position, name) in names.iter().enumerate() {
+            let Some(declared) = self.find(name) else {
+                parameters.push(Parameter::new(name, Inject::Argument));
+                continue;
+            };
+            agree(declared, &Inject::Argument, Some(position), out);
+            agree_on_raw(declared, raw.map(|raw| raw[position]), out);
+            parameters.push(Parameter {
+                inject: Inject::Argument,
+                ..declared.parameter.clone()
+            });
+        }
+        match self.stdin {
+            Some(name) if names.iter().any(|n| n == name) => {
+                let message = format!(
+                    "parameter '{name}' is in the template and in stdin:, and can go one way only; \
+                     remove one"
+                );
+                out.error(self.node.at("stdin"), message);
+            }
+            Some(name) => parameters.push(standard_input(name, self.find(name), out)),
+            None => {}
+        }
+        for declared in self.declared {
+            if !parameters.iter().any(|p| p.name == declared.parameter.name) {
+                self.not_found(declared, &parameters, out);
+            }
+        }
+        parameters
+    }
+
+    fn not_found(&self, declared: &Declared, known: &[Parameter], out: &mut Complaints) {
+        let Parameter { name, inject, .. } = &declared.parameter;
+        let meant = nearest(name, known.iter().map(|p| p.name.as_str()));
+        let way_out = match (inject, self.stdin, meant) {
+            (Inject::Stdin, None, _) => format!("write stdin: {name}"),
+            (Inject::Stdin, Some(other), _) => {
+                format!("only one parameter can go to stdin, and '{other}' does")
+            }
+            (_, _, Some(meant)) => format!("did you mean '{meant}'?"),
+            (_, _, None) => format!("write ${{{name}}} where it goes"),
+        };
+        let message = format!("Parameter '{name}' not found in template; {way_out}");
+        out.error(declared.at("name"), message);
+    }
+
+    /// The parameters of a `command:` list, which are the declared ones.
+    fn own(&self, out: &mut Complaints) -> Vec<Parameter> {
+        let mut parameters: Vec<Parameter> = Vec::with_capacity(self.declared.len() + 1);
+        for declared in self.declared {
+            let name = &declared.parameter.name;
+            parameters.push(if self.stdin == Some(name) {
+                standard_input(name, Some(declared), out)
+            } else {
+                agree_on_raw(declared, None, out);
+                declared.parameter.clone()
+            });
+        }
+        if let Some(name) = self.stdin
+            && self.find(name).is_none()
+        {
+            parameters.push(standard_input(name, None, out));
+        }
+        let mut to_stdin = parameters.iter().filter(|p| p.inject == Inject::Stdin);
+        if let (Some(first), Some(second)) = (to_stdin.next(), to_stdin.next()) {
+            let message = format!(
+                "only one parameter can go to stdin, found '{}' and '{}'",
+                first.name, second.name
+            );
+            out.error(self.node.at("parameters"), message);
+        }
+        parameters
+    }
+}
+
+fn standard_input(name: &str, declared: Option<&Declared>, out: &mut Complaints) -> Parameter {
+    let Some(declared) = declared else {
+        return Parameter::new(name, Inject::Stdin);
+    };
+    agree(declared, &Inject::Stdin, None, out);
+    agree_on_raw(declared, None, out);
+    Parameter {
+        inject: Inject::Stdin,
+        ..declared.parameter.clone()
+    }
+}
+
+/// Complains where a declaration contradicts what follows from the template.
+fn agree(declared: &Declared, inject: &Inject, position: Option<usize>, out: &mut Complaints) {
+    let name = &declared.parameter.name;
+    let explicit = &declared.parameter.inject;
+    if declared.injected && explicit != inject {
+        let message = format!(
+            "Cannot override inject_as for parameter '{name}' (inferred: {}, explicit: {})",
+            inject.name(),
+            explicit.name()
+        );
+        out.error(declared.at("inject_as"), message);
+    }
+    if declared.position.is_some() && declared.position != position {
+        let message = format!(
+            "Cannot override position for parameter '{name}' (inferred: {}, explicit: {})",
+            position.map_or_else(|| "none".to_owned(), |at| at.to_string()),
+            declared.position.unwrap_or_default()
+        );
+        out.error(declared.at("position"), message);
+    }
+}
+
+fn agree_on_raw(declared: &Declared, template: Option<bool>, out: &mut Complaints) {
+    let name = &declared.parameter.name;
+    let message = match (declared.raw, template) {
+        (Some(true), None) => {
+            format!("parameter '{name}': :raw modifier is only allowed in shell: mode")
+        }
+        (Some(true), Some(false)) => format!(
+            "parameter '{name}': :raw modifier must be specified in template syntax (${{{name}:raw}})"
+        ),
+        (Some(false), Some(true)) => {
+            format!(
+                "parameter '{name}' has raw: false and ${{{name}:raw}} in the template; remove one"
+            )
+        }
+        _ => return,
+    };
+    out.error(declared.at("raw"), message);
+}
+
+/// Whether a script has a variable of this name, as far as can be seen without running it. One that
+/// gets the value of the placeholder does not count.
+fn assigns(script: &str, name: &str) -> bool {
+    let begins = |at: usize| !script[..at].ends_with(|c: char| c == '_' || c.is_alphanumeric());
+    let assigned = |at: usize| {
+        let (before, after) = (&script[..at], &script[at + name.len()..]);
+        let from_itself = [format!("=${{{name}}}"), format!("=\"${{{name}}}\"")];
+        let set = after.starts_with('=') && !from_itself.iter().any(|set| after.starts_with(set));
+        set && !before.ends_with(['-', '{', '$', '&', '?', '/', '.'])
+            || after.starts_with(" in ") && before.ends_with("for ")
+            || before.ends_with("read ")
+            || before.ends_with("read -r ")
+    };
+    let mut places = script.match_indices(name).map(|(at, _)| at);
+    places.any(|at| begins(at) && assigned(at))
+}

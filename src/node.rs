@@ -1,0 +1,268 @@
+//! Reading the keys of a YAML mapping, and gathering everything that is wrong with them.
+//!
+//! Unaware of what the keys mean, and of files and lines: a complaint names its place by a path.
+
+use crate::nearest::nearest;
+use crate::yaml::Step;
+use serde_json::{Map, Value};
+
+/// Something wrong, or doubtful, in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// Where: the path below the node that was read.
+    pub at: Vec<Step>,
+    /// What, and the way out; lower case, no full stop.
+    pub message: String,
+    /// It can be used all the same.
+    pub warning: bool,
+}
+
+/// All complaints about one thing, each message beginning with that thing's name.
+#[derive(Debug)]
+pub struct Complaints {
+    subject: String,
+    list: Vec<Complaint>,
+}
+
+impl Complaints {
+    /// About `subject`, which is how every message begins: `tool "x"`.
+    pub fn about(subject: impl Into<String>) -> Self {
+        Self {
+            subject: subject.into(),
+            list: Vec::new(),
+        }
+    }
+
+    /// What cannot be used.
+    pub fn error(&mut self, at: Vec<Step>, message: impl AsRef<str>) {
+        self.push(at, message.as_ref(), false);
+    }
+
+    /// What can be used, and was probably not meant.
+    pub fn warn(&mut self, at: Vec<Step>, message: impl AsRef<str>) {
+        self.push(at, message.as_ref(), true);
+    }
+
+    fn push(&mut self, at: Vec<Step>, message: &str, warning: bool) {
+        let message = if self.subject.is_empty() {
+            message.to_owned()
+        } else {
+            format!("{}: {message}", self.subject)
+        };
+        self.list.push(Complaint {
+            at,
+            message,
+            warning,
+        });
+    }
+
+    /// Whether one of them is an error.
+    #[must_use]
+    pub fn fatal(&self) -> bool {
+        self.list.iter().any(|complaint| !complaint.warning)
+    }
+
+    /// The complaints in the order in which they were made.
+    #[must_use]
+    pub fn into_list(self) -> Vec<Complaint> {
+        self.list
+    }
+}
+
+/// A mapping, and where it stands.
+#[derive(Debug)]
+pub struct Node<'n> {
+    /// Its keys and values.
+    pub map: &'n Map<String, Value>,
+    at: Vec<Step>,
+    /// Whose keys they are, where the subject of the complaints does not say it.
+    of: String,
+}
+
+impl<'n> Node<'n> {
+    /// The mapping at the path `at`.
+    #[must_use]
+    pub fn new(map: &'n Map<String, Value>, at: Vec<Step>) -> Self {
+        let of = String::new();
+        Self { map, at, of }
+    }
+
+    /// The same mapping, messages about its keys saying that they belong to `owner`.
+    #[must_use]
+    pub fn of(mut self, owner: &str) -> Self {
+        self.of = format!(" of {owner}");
+        self
+    }
+
+    /// The path of the value of `key`; of the mapping itself if it has no such key.
+    #[must_use]
+    pub fn at(&self, key: &str) -> Vec<Step> {
+        let mut at = self.at.clone();
+        if self.map.contains_key(key) {
+            at.push(Step::Key(key.to_owned()));
+        }
+        at
+    }
+
+    /// A string.
+    pub fn text(&self, key: &str, out: &mut Complaints) -> Option<&'n str> {
+        self.read(key, "a string", Value::as_str, out)
+    }
+
+    /// A whole number, 0 or more.
+    pub fn count(&self, key: &str, out: &mut Complaints) -> Option<u64> {
+        self.read(key, "a whole number, 0 or more", Value::as_u64, out)
+    }
+
+    /// True or false.
+    pub fn flag(&self, key: &str, out: &mut Complaints) -> Option<bool> {
+        self.read(key, "true or false", Value::as_bool, out)
+    }
+
+    /// A list of anything.
+    pub fn list(&self, key: &str, out: &mut Complaints) -> Option<&'n Vec<Value>> {
+        self.read(key, "a list", Value::as_array, out)
+    }
+
+    /// A mapping.
+    pub fn mapping(&self, key: &str, out: &mut Complaints) -> Option<&'n Map<String, Value>> {
+        self.read(key, "a mapping", Value::as_object, out)
+    }
+
+    /// One of a few words, with what it stands for.
+    pub fn choice<T: Copy>(
+        &self,
+        key: &str,
+        choices: &[(&str, T)],
+        out: &mut Complaints,
+    ) -> Option<T> {
+        let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+        let expected = format!("one of {}", words.join(", "));
+        let pick = |value: &Value| {
+            let text = value.as_str()?;
+            choices.iter().find(|(word, _)| *word == text).map(|c| c.1)
+        };
+        self.read(key, &expected, pick, out)
+    }
+
+    /// A list of strings without NUL bytes; none if one of them is not.
+    pub fn texts(&self, key: &str, out: &mut Complaints) -> Option<Vec<&'n str>> {
+        let items = self.read(key, "a list of strings", Value::as_array, out)?;
+        let mut texts = Vec::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            let mut at = self.at(key);
+            at.push(Step::Item(index));
+            match item.as_str() {
+                Some(text) if text.contains('\0') => {
+                    out.error(
+                        at,
+                        format!("{key}: no program argument can hold a NUL byte"),
+                    );
+                }
+                Some(text) => texts.push(text),
+                None => out.error(
+                    at,
+                    format!(
+                        "{key}: expected a list of strings, found {} in it; quote it",
+                        found(item)
+                    ),
+                ),
+            }
+        }
+        (texts.len() == items.len()).then_some(texts)
+    }
+
+    /// Warns of keys that are not among `known`.
+    pub fn unknown_keys(&self, known: &[&str], out: &mut Complaints) {
+        for key in self.map.keys().filter(|key| !known.contains(&key.as_str())) {
+            let meant = nearest(key, known.iter().copied());
+            let hint = meant.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
+            out.warn(self.at(key), format!("unknown key '{key}'{hint}"));
+        }
+    }
+
+    fn read<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        pick: impl Fn(&'n Value) -> Option<T>,
+        out: &mut Complaints,
+    ) -> Option<T> {
+        let value = self.map.get(key)?;
+        let picked = pick(value);
+        if picked.is_none() {
+            let message = format!(
+                "{key}{}: expected {expected}, found {}",
+                self.of,
+                found(value)
+            );
+            out.error(self.at(key), message);
+        }
+        picked
+    }
+}
+
+/// What a value is, for a message that says what was found.
+#[must_use]
+pub fn found(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".to_owned(),
+        Value::Bool(b) => b.to_string(),
+        Value::Number(n) => format!("the number {n}"),
+        Value::String(s) if s.chars().count() <= 40 => format!("the string {value}"),
+        Value::String(_) => "a string".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a mapping".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yaml;
+
+    #[test]
+    fn a_wrong_type_says_what_was_expected_and_what_was_found() {
+        let value = yaml::parse("t: 3\nc: -1\nb: yes\nl: {}\nw: c\ns: [a, 2]\n").unwrap();
+        let node = Node::new(value.as_object().unwrap(), vec![]);
+        let mut out = Complaints::about("it");
+        assert_eq!(node.text("t", &mut out), None);
+        assert_eq!(node.count("c", &mut out), None);
+        assert_eq!(node.flag("b", &mut out), None);
+        assert_eq!(node.list("l", &mut out), None);
+        assert_eq!(node.choice("w", &[("a", 1), ("b", 2)], &mut out), None);
+        assert_eq!(node.texts("s", &mut out), None);
+        assert_eq!(node.text("absent", &mut out), None);
+        let node = node.of("c");
+        assert_eq!(node.text("t", &mut out), None);
+        let said: Vec<String> = out.into_list().into_iter().map(|c| c.message).collect();
+        assert_eq!(
+            said,
+            [
+                "it: t: expected a string, found the number 3",
+                "it: c: expected a whole number, 0 or more, found the number -1",
+                "it: b: expected true or false, found the string \"yes\"",
+                "it: l: expected a list, found a mapping",
+                "it: w: expected one of a, b, found the string \"c\"",
+                "it: s: expected a list of strings, found the number 2 in it; quote it",
+                "it: t of c: expected a string, found the number 3",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_unknown_key_is_a_warning_with_the_nearest_known_one() {
+        let value = yaml::parse("nane: 3\nzzz: 1\n").unwrap();
+        let node = Node::new(value.as_object().unwrap(), vec![]);
+        let mut out = Complaints::about("it");
+        node.unknown_keys(&["name", "exec"], &mut out);
+        assert!(!out.fatal());
+        let list = out.into_list();
+        assert_eq!(
+            list[0].message,
+            "it: unknown key 'nane'; did you mean 'name'?"
+        );
+        assert_eq!(list[0].at, [Step::Key("nane".to_owned())]);
+        assert_eq!(list[1].message, "it: unknown key 'zzz'");
+    }
+}

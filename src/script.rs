@@ -1,0 +1,231 @@
+//! Script templates: a shell script with placeholders becomes one with positional parameters.
+//!
+//! The values never become part of the script, and no shell parses an expanded value again. What a
+//! placeholder turns into depends on the quotes around it, so that a value stays in its one word.
+//! Unaware of the rest of a tool.
+
+use crate::quoting::{Mention, Place, mentions};
+use crate::words::{is_identifier, is_reserved};
+
+/// A script without placeholders, and what its positional parameters are.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Script {
+    /// What `sh -c` is given.
+    pub text: String,
+    /// The names of the placeholders, each once, in the order in which they first appear; the first
+    /// is `$1`.
+    pub names: Vec<String>,
+    /// For each name, whether it has the `:raw` modifier somewhere.
+    pub raw: Vec<bool>,
+}
+
+/// Makes a script of a template. The engine's variables are left to the shell, in quotes.
+///
+/// # Errors
+/// Every placeholder that stands where no value can.
+pub fn expand(template: &str) -> Result<Script, Vec<String>> {
+    let mut script = Script::default();
+    let mut problems = Vec::new();
+    let mut copied = 0;
+    for mention in mentions(template) {
+        if let Some(problem) = problem(&mention) {
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+            continue;
+        }
+        let before = &template[copied..mention.range.start];
+        let after = &template[mention.range.end..];
+        script.text.push_str(before);
+        let instead = script.instead_of(&mention, after);
+        script.text.push_str(&instead);
+        copied = mention.range.end;
+    }
+    script.text.push_str(&template[copied..]);
+    if script.text.starts_with(['-', '+']) {
+        // The shell would take it for an option.
+        script.text.insert(0, ' ');
+    }
+    if problems.is_empty() {
+        Ok(script)
+    } else {
+        Err(problems)
+    }
+}
+
+fn problem(mention: &Mention) -> Option<String> {
+    let Mention { name, raw, .. } = mention;
+    if *raw && !is_identifier(name) {
+        return Some(format!(
+            "invalid placeholder name '{name}' in '${{{name}:raw}}': letters, digits and _ make a \
+             name"
+        ));
+    }
+    if is_reserved(name) {
+        return raw.then(|| format!("${{{name}}} takes no :raw; write ${name}"));
+    }
+    let modifier = if *raw { ":raw" } else { "" };
+    let objection = objection(mention.place)?;
+    Some(format!("placeholder ${{{name}{modifier}}} {objection}"))
+}
+
+/// Why no value can stand at a place, and the way out; none if one can.
+fn objection(place: Place) -> Option<&'static str> {
+    Some(match place {
+        Place::Bare | Place::Quoted => return None,
+        Place::Single => {
+            "stands inside single quotes, where it would never be replaced; end the quotes before \
+             it and begin them again behind it, or write $NAME for a shell variable"
+        }
+        Place::Document => {
+            "stands in a here-document whose delimiter is quoted, where it would never be \
+             replaced; take the quotes off the delimiter"
+        }
+        Place::Delimiter => {
+            "is the delimiter of a here-document, where it would never be replaced; write a word"
+        }
+        Place::Arithmetic => {
+            "stands in an arithmetic expression, where some shells would run commands found in the \
+             value; use expr or awk, which take it as an argument"
+        }
+        Place::Test => {
+            "stands inside [[ ]], where some shells would evaluate the value; use [ ] or case"
+        }
+        Place::Function => {
+            "stands inside a function, which has arguments of its own; assign it to a variable \
+             outside and use that"
+        }
+        Place::Shifted => {
+            "stands behind shift or set --, which move the values; assign it to a variable before \
+             and use that"
+        }
+        Place::Backquotes => {
+            "stands inside backquotes together with backslashes; use $(...) instead"
+        }
+    })
+}
+
+impl Script {
+    /// What a mention turns into; `after` is the template behind it.
+    fn instead_of(&mut self, mention: &Mention, after: &str) -> String {
+        let quotes = if mention.place == Place::Bare && !mention.raw {
+            "\""
+        } else {
+            ""
+        };
+        if is_reserved(mention.name) {
+            return format!("{quotes}${{{}}}{quotes}", mention.name);
+        }
+        let position = self.position(mention);
+        // `$10` is `$1` and a zero, and `$1_` or `$1a` are read well by people only.
+        let alone = !after.starts_with(|c: char| c == '_' || c.is_ascii_alphanumeric());
+        let parameter = if position < 10 && mention.place == Place::Bare && (alone || !mention.raw)
+        {
+            format!("${position}")
+        } else {
+            format!("${{{position}}}")
+        };
+        format!("{quotes}{parameter}{quotes}")
+    }
+
+    /// The position of a mention's parameter, from 1.
+    fn position(&mut self, mention: &Mention) -> usize {
+        let known = self.names.iter().position(|name| name == mention.name);
+        let index = known.unwrap_or_else(|| {
+            self.names.push(mention.name.to_owned());
+            self.raw.push(false);
+            self.names.len() - 1
+        });
+        self.raw[index] |= mention.raw;
+        index + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(template: &str) -> String {
+        let script = expand(template);
+        script
+            .unwrap_or_else(|problems| panic!("{template}: {problems:?}"))
+            .text
+    }
+
+    #[test]
+    fn a_placeholder_becomes_a_positional_parameter_that_fits_its_quotes() {
+        for (template, expected) in [
+            (
+                "grep ${pattern} ${file} | wc -l",
+                r#"grep "$1" "$2" | wc -l"#,
+            ),
+            (
+                "docker run ${options:raw} ${image}",
+                r#"docker run $1 "$2""#,
+            ),
+            ("a ${x}${x} ${y}", r#"a "$1""$1" "$2""#),
+            ("a \"b ${x} c\"", "a \"b ${1} c\""),
+            ("a \"${x:raw}\"", "a \"${1}\""),
+            ("a ${x:raw}0 ${x:raw}_ ${x:raw}/", "a ${1}0 ${1}_ $1/"),
+            ("cat <<E\n'${x}'\nE", "cat <<E\n'${1}'\nE"),
+            ("V=${x} W=${V:-d}", "V=\"$1\" W=${V:-d}"),
+            ("a $(b ${x}) \"$(c ${x})\"", "a $(b \"$1\") \"$(c \"$1\")\""),
+            ("# ${x}\na \\${x}", "# ${x}\na \\${x}"),
+            (
+                "ls ${AGENT_HOME}/x \"${CWD}/y\"",
+                "ls \"${AGENT_HOME}\"/x \"${CWD}/y\"",
+            ),
+            ("awk '{print ${AGENT_HOME}}'", "awk '{print ${AGENT_HOME}}'"),
+            ("f() { ls ${CWD}; }", "f() { ls \"${CWD}\"; }"),
+            ("-x ${x}", " -x \"$1\""),
+            ("", ""),
+        ] {
+            assert_eq!(text(template), expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn the_tenth_parameter_has_braces() {
+        let script = expand("a ${a}${b}${c}${d}${e}${f}${g}${h}${i}${j} ${j:raw} ${a}").unwrap();
+        assert!(
+            script.text.ends_with("\"$9\"\"${10}\" ${10} \"$1\""),
+            "{}",
+            script.text
+        );
+        assert_eq!(script.names.len(), 10);
+        assert_eq!(script.raw.iter().filter(|raw| **raw).count(), 1);
+    }
+
+    #[test]
+    fn a_placeholder_where_no_value_can_stand_is_an_error_with_the_way_out() {
+        for (template, message) in [
+            (
+                "echo '${x}'",
+                "placeholder ${x} stands inside single quotes",
+            ),
+            (
+                "echo '${x:raw}'",
+                "placeholder ${x:raw} stands inside single quotes",
+            ),
+            ("cat <<'E'\n${x}\nE", "take the quotes off the delimiter"),
+            ("echo $((${x}+1))", "use expr or awk"),
+            ("f() { echo ${x}; }", "assign it to a variable"),
+            ("shift; echo ${x}", "assign it to a variable"),
+            ("[[ ${x} -gt 1 ]]", "use [ ] or case"),
+            ("echo `echo \\`echo ${x}\\``", "use $(...) instead"),
+            ("cat <<${x}", "write a word"),
+            ("echo ${1a:raw}", "invalid placeholder name '1a'"),
+            ("echo ${CWD:raw}", "${CWD} takes no :raw"),
+        ] {
+            let problems = expand(template).unwrap_err();
+            assert_eq!(problems.len(), 1, "{template}: {problems:?}");
+            assert!(problems[0].contains(message), "{template}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn all_problems_of_a_script_are_said_once_each() {
+        let problems = expand("echo '${x}${x}' '${y}' ${z}").unwrap_err();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+    }
+}

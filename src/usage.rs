@@ -1,0 +1,188 @@
+//! What a command does with its parameters, once both are known: checked as a whole, and brought
+//! into one form.
+//!
+//! Unaware of how it was written.
+
+use crate::declared::Declared;
+use crate::node::{Complaints, Node};
+use crate::quoting::mentions;
+use crate::tool::{Inject, Parameter, Piece, Word, is_script};
+use crate::words::{value_in_script, word};
+
+/// A command and how it uses its parameters; see [`crate::tool::Tool`], which has the same fields.
+#[derive(Debug)]
+pub struct Usage {
+    /// How it was written.
+    pub template: String,
+    /// The program and its first arguments.
+    pub command: Vec<Word>,
+    /// The parameters that follow them.
+    pub appended: Vec<usize>,
+    /// All parameters.
+    pub parameters: Vec<Parameter>,
+}
+
+/// Which of the declared parameters follow the command, and in which order.
+///
+/// One that has a position takes that place, if the places before it can be filled; the others take
+/// what is left, in the order in which they are declared.
+pub fn append(
+    declared: &[Declared],
+    parameters: &[Parameter],
+    words: &[Word],
+    out: &mut Complaints,
+) -> Vec<usize> {
+    let mut placed: Vec<(usize, usize)> = Vec::new();
+    let mut others = Vec::new();
+    for (index, one) in declared.iter().enumerate() {
+        let name = &one.parameter.name;
+        let inject = &parameters[index].inject;
+        let in_words = words
+            .iter()
+            .any(|word| word.params().any(|param| param == index));
+        if in_words && *inject != Inject::Argument {
+            let message = format!(
+                "parameter '{name}' has a place in command: and cannot be injected as {}; remove one",
+                inject.name()
+            );
+            out.error(one.at("inject_as"), message);
+        }
+        match one.position {
+            Some(_) if in_words || *inject == Inject::Stdin => {
+                let message =
+                    format!("parameter '{name}' does not follow the command and has no position");
+                out.error(one.at("position"), message);
+            }
+            _ if in_words || *inject == Inject::Stdin => {}
+            Some(position) => {
+                if placed.iter().any(|(taken, _)| *taken == position) {
+                    let message = format!("position {position} of parameter '{name}' is taken");
+                    out.error(one.at("position"), message);
+                }
+                placed.push((position, index));
+            }
+            None => others.push(index),
+        }
+    }
+    placed.sort_unstable();
+    let mut order = Vec::with_capacity(placed.len() + others.len());
+    let mut others = others.into_iter();
+    for (position, index) in placed {
+        let before = position.saturating_sub(order.len());
+        order.extend(others.by_ref().take(before));
+        order.push(index);
+    }
+    order.extend(others);
+    order
+}
+
+/// Checks a command as a whole, and brings it into the form that it is printed in: values that
+/// follow the command are appended and not in it. There is at least one word.
+#[must_use]
+pub fn settle(
+    key: &str,
+    mut command: Vec<Word>,
+    mut appended: Vec<usize>,
+    parameters: Vec<Parameter>,
+    node: &Node,
+    out: &mut Complaints,
+) -> Usage {
+    let name = |index: usize| parameters[index].name.as_str();
+    if let Some(index) = value_in_script(&command) {
+        let message = format!(
+            "the value of '{0}' would run as code, because it is part of a shell's script; use \
+             shell: with ${{{0}}} in the script",
+            name(index)
+        );
+        out.error(node.at(key), message);
+    }
+    if command[0].0.is_empty() {
+        let message = format!("{key}: the program's name is empty; name a program");
+        out.error(node.at(key), message);
+    }
+    let is_optional = |p: &Parameter| !p.required && p.default.is_none();
+    if let Some(index) = command[0]
+        .params()
+        .find(|&index| is_optional(&parameters[index]))
+    {
+        let message = format!(
+            "parameter '{}' names the program and cannot be optional; give it a default",
+            name(index)
+        );
+        out.error(node.at(key), message);
+    }
+    // The engine's variables in a script are left to the shell, as they are in `shell:`.
+    let written: Vec<Word> = command
+        .iter()
+        .map(|word| Word::fixed(&word.written(name)))
+        .collect();
+    if is_script(&written) && command.iter().all(|word| word.params().next().is_none()) {
+        command = written;
+    }
+    ambiguous(key, &command, &parameters, node, out);
+    // Behind a script, a value that is absent would be an empty string, which was not asked for.
+    let tail = values_at_the_end(&command);
+    let kept = command.len() - tail.len();
+    if !is_script(&command[..kept]) {
+        command.truncate(kept);
+        appended.splice(0..0, tail);
+    }
+    Usage {
+        template: String::new(),
+        command,
+        appended,
+        parameters,
+    }
+}
+
+/// The parameters that are the last words of a command, each being used nowhere else. The program
+/// is none of them.
+fn values_at_the_end(command: &[Word]) -> Vec<usize> {
+    let uses = |index| {
+        command
+            .iter()
+            .flat_map(Word::params)
+            .filter(|&param| param == index)
+            .count()
+    };
+    let value = |word: &Word| match word.0.as_slice() {
+        &[Piece::Param(index)] if uses(index) == 1 => Some(index),
+        _ => None,
+    };
+    let mut values: Vec<usize> = command[1..].iter().rev().map_while(value).collect();
+    values.reverse();
+    values
+}
+
+/// Complains of text that would be taken for a placeholder when the command is read as a list.
+fn ambiguous(
+    key: &str,
+    command: &[Word],
+    parameters: &[Parameter],
+    node: &Node,
+    out: &mut Complaints,
+) {
+    let names: Vec<&str> = parameters.iter().map(|p| p.name.as_str()).collect();
+    if is_script(command) {
+        let script = command[2].as_fixed().unwrap_or_default();
+        if let Some(mention) = mentions(script).iter().find(|m| names.contains(&m.name)) {
+            let message = format!(
+                "${{{0}}} in the script is a variable of the shell and not the parameter; use \
+                 shell: for a place, or rename the parameter",
+                mention.name
+            );
+            out.error(node.at(key), message);
+        }
+        return;
+    }
+    for one in command {
+        let written = one.written(|index| names[index]);
+        if word(&written, &names) != *one {
+            let message = format!(
+                "text in '{written}' looks like one of the tool's own placeholders; rename the \
+                 parameter, or use shell:"
+            );
+            out.error(node.at(key), message);
+        }
+    }
+}
