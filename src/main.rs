@@ -1,2 +1,9 @@
 //! The `delta` program.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(delta_engine::cli::main(
+        std::env::args_os().skip(1).collect(),
+    ))
+}

@@ -1,0 +1,228 @@
+//! One tool call as a process: its directory of records, its execution, what the model is shown.
+//!
+//! Unaware of the journal. Preparing is apart from running, so that the request can be journalled
+//! when nothing but the program itself can fail any more.
+
+use crate::bind::{Bound, shell_quoted};
+use crate::clock::Timestamp;
+use crate::error::{At, Result, reason};
+use crate::event::ActionStatus;
+use crate::exec::{self, Command, Ended, SpawnError};
+use crate::files;
+use crate::hooks::spawn_failure;
+use crate::observe::{observation, read_ends};
+use crate::rundir::reference;
+use crate::surroundings::Surroundings;
+use crate::tool::Tool;
+use serde_json::Value;
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What Linux takes in one argument (`MAX_ARG_STRLEN`, 32 pages).
+const LONGEST_ARGUMENT: usize = 131_072;
+
+/// A call that is ready to run.
+pub struct Prepared {
+    argv: Vec<String>,
+    dir: PathBuf,
+    stdin: Option<File>,
+    stdout: File,
+    stderr: File,
+    /// Its directory, from the run's directory.
+    pub reference: String,
+    /// The command on one line.
+    pub command: String,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub struct Done {
+    /// How it ended.
+    pub status: ActionStatus,
+    /// The exit code, if one is known.
+    pub exit_code: Option<i32>,
+    /// What the model is shown.
+    pub observation: String,
+    /// From start to end.
+    pub duration: Duration,
+}
+
+impl Done {
+    /// A call that was not run.
+    #[must_use]
+    pub fn not_run(observation: String) -> Self {
+        Self {
+            status: ActionStatus::Error,
+            exit_code: None,
+            observation,
+            duration: Duration::ZERO,
+        }
+    }
+}
+
+/// The whole argv of a call: the wrapper and the tool's own.
+#[must_use]
+pub fn full_argv(around: &Surroundings<'_>, tool: &Tool, bound: &Bound) -> Vec<String> {
+    let wrapper = tool.wrapper.as_ref().unwrap_or(&around.agent.wrapper);
+    let mut argv = around.argv(wrapper);
+    argv.extend(bound.argv.iter().cloned());
+    argv
+}
+
+/// Makes the call's directory of records.
+pub fn prepare(around: &Surroundings<'_>, tool: &Tool, bound: &Bound) -> Result<Prepared> {
+    let argv = full_argv(around, tool, bound);
+    let parent = around.run.io("tool_executions");
+    let name = format!("{}_{}", Timestamp::now().compact(), tool.name);
+    let name = files::make_unique_dir(&parent, &name)?;
+    let dir = parent.join(&name);
+    let command = shell_quoted(&argv);
+    files::write(&dir.join("command.txt"), format!("{command}\n").as_bytes())?;
+    let stdin = match &bound.stdin {
+        Some(bytes) => {
+            let path = dir.join("stdin.txt");
+            files::write(&path, bytes)?;
+            Some(File::open(&path).at("open", &path)?)
+        }
+        None => None,
+    };
+    Ok(Prepared {
+        argv,
+        stdin,
+        stdout: files::create(&dir.join("stdout.log"))?,
+        stderr: files::create(&dir.join("stderr.log"))?,
+        reference: reference("tool_executions", &name),
+        dir,
+        command,
+    })
+}
+
+/// Runs a call to its end.
+pub fn run(
+    around: &Surroundings<'_>,
+    tool: &Tool,
+    bound: &Bound,
+    prepared: Prepared,
+    call_id: &str,
+) -> Result<Done> {
+    let timeout = match tool.timeout_ms {
+        Some(0) => None,
+        Some(ms) => Some(Duration::from_millis(ms)),
+        None => around.agent.tool_timeout,
+    };
+    let mut env = around.variables(tool.pass_api_key);
+    env.extend(
+        tool.env
+            .iter()
+            .map(|(name, value)| (name.clone(), Some(value.clone()))),
+    );
+    let mut complaints = prepared.stderr.try_clone().at("write", &prepared.dir)?;
+    let command = Command {
+        argv: &prepared.argv,
+        dir: &around.workspace.root,
+        env: &env,
+        call_id,
+        stdin: prepared.stdin,
+        stdout: prepared.stdout,
+        stderr: prepared.stderr,
+        timeout,
+    };
+    let (how, duration) = match exec::run(&around.signals, command, around.grace()) {
+        Ok(outcome) => (outcome.how, outcome.duration),
+        Err(error) => {
+            let message = match &error {
+                SpawnError::TooLong => too_long(bound),
+                other => spawn_failure(&prepared.argv[0], other),
+            };
+            complaints
+                .write_all(format!("{message}\n").as_bytes())
+                .at("write", &prepared.dir)?;
+            let code = match error {
+                SpawnError::NotFound => 127,
+                SpawnError::NotExecutable(_) => 126,
+                SpawnError::TooLong | SpawnError::Other(_) => return Ok(Done::not_run(message)),
+            };
+            (Ended::Exited(code), Duration::ZERO)
+        }
+    };
+    let exit_code = match how {
+        Ended::Exited(code) | Ended::Interrupted(code) => code,
+        Ended::TimedOut => 124,
+    };
+    let record = |name: &str, number: String| {
+        files::write(&prepared.dir.join(name), format!("{number}\n").as_bytes())
+    };
+    record("exit_code.txt", exit_code.to_string())?;
+    record("duration_ms.txt", duration.as_millis().to_string())?;
+    let mut notes = Vec::new();
+    if exit_code != 0 {
+        notes.push(format!("[exit code: {exit_code}]"));
+    }
+    match how {
+        Ended::TimedOut => {
+            let ms = timeout.unwrap_or_default().as_millis();
+            notes.push(format!("[timed out after {ms} ms]"));
+        }
+        Ended::Interrupted(_) => notes.push("[interrupted]".to_owned()),
+        Ended::Exited(_) => {}
+    }
+    let status = if how == Ended::Exited(0) {
+        ActionStatus::Success
+    } else {
+        ActionStatus::Failed
+    };
+    Ok(Done {
+        status,
+        exit_code: Some(exit_code),
+        observation: shown(around, tool, &prepared.dir, &notes)?,
+        duration,
+    })
+}
+
+/// What the model is shown of the output in a call's directory.
+pub fn shown(
+    around: &Surroundings<'_>,
+    tool: &Tool,
+    dir: &std::path::Path,
+    notes: &[String],
+) -> Result<String> {
+    let max = tool
+        .max_output_bytes
+        .unwrap_or(around.agent.max_output_bytes);
+    let stdout = read_ends(&dir.join("stdout.log"), max)?;
+    let stderr = read_ends(&dir.join("stderr.log"), max)?;
+    Ok(observation(&stdout, &stderr, notes))
+}
+
+/// Names the argument that the system does not take, its limit and the way out.
+fn too_long(bound: &Bound) -> String {
+    let sizes = bound
+        .arguments
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| {
+            let size = match value {
+                Value::String(text) => text.len(),
+                other => other.to_string().len(),
+            };
+            (size, name)
+        });
+    let Some((size, name)) = sizes.max() else {
+        return "the command is too long for the system".to_owned();
+    };
+    format!(
+        "the argument '{name}' is too long: it has {size} bytes, and the system takes at most \
+         {} bytes in one argument; nothing was run. Give less at once; a tool that reads this \
+         parameter from its standard input (stdin: {name}) has no such limit",
+        LONGEST_ARGUMENT - 1
+    )
+}
+
+/// Why something that should be there could not be read, for a note to the model.
+#[must_use]
+pub fn unreadable(error: &std::io::Error) -> String {
+    format!("(its output cannot be read: {})", reason(error))
+}

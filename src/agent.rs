@@ -1,0 +1,471 @@
+//! The loop: ask the model, run what it asks for, record everything, until it answers.
+//!
+//! What an earlier process left open is read from the journal and finished first, by the same code
+//! that finishes what this one opens.
+//!
+//! Architecture invariant: nothing that matters is only in this process. An action starts after its
+//! request is on disk, a result counts from the moment it is in the journal, and after any crash the
+//! journal alone says what to do next.
+
+mod calls;
+mod hooked;
+mod think;
+
+use crate::bind::{Bound, Places};
+use crate::config::Agent;
+use crate::context::Builder;
+use crate::error::{Error, Exit, Result, may_fail};
+use crate::event::Event;
+use crate::invocations::Invocations;
+use crate::journal::Journal;
+use crate::llm::Model;
+use crate::metadata::{Metadata, Status};
+use crate::rundir::RunDir;
+use crate::screen::{Screen, Tone, in_short};
+use crate::state::{self, Call, Reading, Run, Turn, Unreadable};
+use crate::surroundings::Surroundings;
+use crate::sys::Stop;
+use crate::tool::Tool;
+use calls::OpenCall;
+use std::time::{Duration, Instant};
+
+/// How one start of the engine is to behave.
+pub struct Options {
+    /// Ask people at the terminal.
+    pub interactive: bool,
+    /// The limit of iterations of this start.
+    pub max_iterations: u64,
+    /// Where progress is told.
+    pub screen: Screen,
+    /// Pass over damaged lines of the journal.
+    pub lenient: bool,
+    /// The answer to the question that is open.
+    pub answer: Option<String>,
+}
+
+/// How a start of the engine ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// The run's status from now on.
+    pub status: Status,
+    /// Why, in one word.
+    pub stop_reason: String,
+    /// The exit code.
+    pub exit: Exit,
+    /// The result, or what went wrong.
+    pub text: String,
+}
+
+impl Ending {
+    fn completed(text: String) -> Self {
+        Self {
+            status: Status::Completed,
+            stop_reason: "final_answer".to_owned(),
+            exit: Exit::Success,
+            text,
+        }
+    }
+
+    fn failed(stop_reason: &str, text: impl Into<String>) -> Self {
+        Self {
+            status: Status::Failed,
+            stop_reason: stop_reason.to_owned(),
+            exit: Exit::Failure,
+            text: text.into(),
+        }
+    }
+
+    /// To be resumed by the same command.
+    fn interrupted(stop_reason: &str, text: impl Into<String>) -> Self {
+        Self {
+            status: Status::Interrupted,
+            stop_reason: stop_reason.to_owned(),
+            exit: Exit::TempFail,
+            text: text.into(),
+        }
+    }
+
+    fn stopped(stop: Stop) -> Self {
+        Self {
+            exit: stop.into(),
+            ..Self::interrupted(stop.name(), format!("ended by {}", stop.name()))
+        }
+    }
+
+    fn waiting(prompt: &str) -> Self {
+        Self {
+            status: Status::WaitingForInput,
+            stop_reason: "ask_human".to_owned(),
+            exit: Exit::Waiting,
+            text: format!("waiting for an answer: {prompt}"),
+        }
+    }
+
+    /// Whether something went wrong, rather than having been wished or foreseen.
+    fn is_error(&self) -> bool {
+        const WRONG: [&str; 3] = ["model_unavailable", "disk_full", "io_error"];
+        self.status == Status::Failed || WRONG.contains(&self.stop_reason.as_str())
+    }
+}
+
+/// A start of the engine that is over.
+pub struct Ended {
+    /// How.
+    pub ending: Ending,
+    /// The run's summary.
+    pub metadata: Metadata,
+    /// The run's directory.
+    pub run: RunDir,
+    /// Keeps the run ours until all is said.
+    journal: Journal,
+}
+
+impl Ended {
+    /// Writes the summary. Until then the run counts as one whose end nobody has been told, so that the
+    /// same command tells it again rather than starting anew.
+    pub fn seal(self) {
+        self.run.release_reserve();
+        may_fail(self.metadata.write(&self.run.path));
+        drop(self.journal);
+    }
+}
+
+/// One start of the engine on one run.
+pub struct Engine<'a> {
+    /// Where everything runs.
+    pub around: Surroundings<'a>,
+    /// The run's journal, which this process owns.
+    pub journal: Journal,
+    /// The run's summary.
+    pub metadata: Metadata,
+    /// How to behave.
+    pub options: Options,
+    /// The model.
+    pub model: Model<'a>,
+    builder: Builder,
+    invocations: Invocations,
+    ask_human: Option<Tool>,
+    next_hook: u64,
+    /// The iteration that is under way, or the last one.
+    iteration: u64,
+    iterations_here: u64,
+    tokens_here: u64,
+    begun: Instant,
+    buffer: Vec<u8>,
+    entries_synced: bool,
+    stop_wanted: Option<String>,
+}
+
+impl<'a> Engine<'a> {
+    /// Makes ready. The run's directory is there, its journal says that an engine has started.
+    pub fn new(
+        around: Surroundings<'a>,
+        mut journal: Journal,
+        metadata: Metadata,
+        options: Options,
+        model: Model<'a>,
+    ) -> Result<Self> {
+        let agent = around.agent;
+        let ask_human = agent.ask_human.then(calls::ask_human_tool);
+        let builder = Builder::new(agent, agent.tools.iter().chain(&ask_human));
+        around.run.complete()?;
+        let invocations = Invocations::open(&around.run.io("invocations"), agent.keep_requests)?;
+        let next_hook = crate::hooks::next_number(&around.run.io("hooks"))?;
+        journal.set_sync(agent.sync);
+        around.run.reserve();
+        Ok(Self {
+            around,
+            journal,
+            iteration: metadata.iterations,
+            metadata,
+            options,
+            model,
+            builder,
+            invocations,
+            ask_human,
+            next_hook,
+            iterations_here: 0,
+            tokens_here: 0,
+            begun: Instant::now(),
+            buffer: Vec::new(),
+            entries_synced: false,
+            stop_wanted: None,
+        })
+    }
+
+    /// Works until the run ends in one way or another, and records how. The metadata is still to be
+    /// written, by [`Ended::seal`].
+    #[must_use]
+    pub fn run(mut self) -> Ended {
+        let ending = self.drive().unwrap_or_else(|error| {
+            self.around.run.release_reserve();
+            let reason = if error.disk_full {
+                "disk_full"
+            } else {
+                "io_error"
+            };
+            Ending::interrupted(reason, error.message)
+        });
+        self.finish(&ending);
+        Ended {
+            ending,
+            metadata: self.metadata,
+            run: self.around.run,
+            journal: self.journal,
+        }
+    }
+
+    fn drive(&mut self) -> Result<Ending> {
+        let (open, ending) = self.look_back()?;
+        if let Some(ending) = ending {
+            return Ok(ending);
+        }
+        if let Some(ending) = self.act(open)? {
+            return Ok(ending);
+        }
+        loop {
+            if let Some(ending) = self.must_end().or_else(|| self.limit_reached()) {
+                return Ok(ending);
+            }
+            let calls = match self.think()? {
+                think::Thought::Calls(calls) => calls,
+                think::Thought::End(ending) => return Ok(ending),
+            };
+            if let Some(ending) = self.act(calls)? {
+                return Ok(ending);
+            }
+        }
+    }
+
+    /// What an earlier process left open, or how the run had ended when it died.
+    fn look_back(&mut self) -> Result<(Vec<OpenCall>, Option<Ending>)> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let looked = self.read(&mut buffer, None).map(|run| {
+            let ending = match run.turns.last() {
+                Some(Turn::Thought(thought)) if run.has_final_answer() => Some(Ending::completed(
+                    state::decoded(thought.content).into_owned(),
+                )),
+                Some(Turn::Thought(thought))
+                    if think::is_cut_off(thought.finish_reason.as_deref()) =>
+                {
+                    let reason = thought.finish_reason.as_deref().unwrap_or("length");
+                    Some(think::cut_off(reason))
+                }
+                _ => None,
+            };
+            let calls = run
+                .last_thought()
+                .map(|thought| thought.calls.as_slice())
+                .unwrap_or_default();
+            let cut_off = run
+                .last_thought()
+                .is_some_and(|thought| think::is_cut_off(thought.finish_reason.as_deref()));
+            let open = calls
+                .iter()
+                .filter(|call: &&Call<'_>| call.result.is_none());
+            (
+                open.map(|call| OpenCall::from_journal(call, cut_off))
+                    .collect::<Vec<_>>(),
+                ending,
+            )
+        });
+        self.buffer = buffer;
+        let (open, ending) = looked?;
+        if ending
+            .as_ref()
+            .is_some_and(|ending| ending.status == Status::Failed)
+        {
+            // None of its calls may ever run; say so in the journal.
+            self.act(open)?;
+            return Ok((Vec::new(), ending));
+        }
+        Ok((open, ending))
+    }
+
+    /// Reads the journal as it is now.
+    fn read<'b>(&self, buffer: &'b mut Vec<u8>, window: Option<usize>) -> Result<Run<'b>> {
+        self.journal.read_into(buffer)?;
+        let reading = Reading {
+            lenient: self.options.lenient,
+            window,
+        };
+        state::read(buffer, reading).map_err(|e| unreadable(&e, &self.journal))
+    }
+
+    /// Whether somebody wants the run to end.
+    fn must_end(&self) -> Option<Ending> {
+        if let Some(stop) = self.around.signals.stop() {
+            return Some(Ending::stopped(stop));
+        }
+        self.stop_wanted
+            .as_ref()
+            .map(|message| Ending::interrupted("hook", message.clone()))
+    }
+
+    fn limit_reached(&self) -> Option<Ending> {
+        let agent = self.around.agent;
+        let (limit, of) = (self.options.max_iterations, agent.limit_tokens);
+        if self.iterations_here >= limit {
+            let times = if limit == 1 {
+                "iteration"
+            } else {
+                "iterations"
+            };
+            let text = format!("no final answer within {limit} {times}");
+            return Some(Ending::interrupted("max_iterations", text));
+        }
+        if of > 0 && self.tokens_here >= of {
+            let text = format!("{} tokens spent, the limit is {of}", self.tokens_here);
+            return Some(Ending::interrupted("tokens", text));
+        }
+        if self
+            .deadline()
+            .is_some_and(|deadline| Instant::now() >= deadline)
+        {
+            return Some(self.out_of_time());
+        }
+        None
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let seconds = self.around.agent.limit_seconds;
+        (seconds > 0).then(|| self.begun + Duration::from_secs(seconds.min(1 << 32)))
+    }
+
+    fn out_of_time(&self) -> Ending {
+        let limit = self.around.agent.limit_seconds;
+        Ending::interrupted(
+            "seconds",
+            format!("the limit of {limit} s has been reached"),
+        )
+    }
+
+    /// Makes everything durable that has been recorded, and the directories that lead to it.
+    fn sync(&mut self) -> Result<()> {
+        self.journal.sync()?;
+        if !self.entries_synced && self.around.agent.sync {
+            self.around.run.sync_entries()?;
+        }
+        self.entries_synced = true;
+        Ok(())
+    }
+
+    fn note(&mut self, level: &str, content: &str) -> Result<()> {
+        self.journal
+            .add(self.iteration, &Event::SystemMessage { level, content });
+        self.journal.flush()?;
+        if level != "INFO" {
+            self.options.screen.warn(content);
+        }
+        Ok(())
+    }
+
+    /// Records an error, and tells the hook.
+    fn error(&mut self, message: &str, details: &[u8]) -> Result<()> {
+        self.journal.add(
+            self.iteration,
+            &Event::Error {
+                error_message: message,
+                error_details_json: details,
+            },
+        );
+        self.journal.flush()?;
+        self.on_error(message)
+    }
+
+    fn places(&self) -> Places<'_> {
+        Places {
+            home: self.around.home(),
+            cwd: self.around.cwd(),
+        }
+    }
+
+    fn update_metadata(&mut self) -> Result<()> {
+        self.metadata.iterations = self.iteration;
+        self.metadata.updated_at = crate::clock::Timestamp::now().to_string();
+        self.metadata.write(&self.around.run.path)
+    }
+
+    /// Records how this start ended: hooks first, then the journal, then the summary. A disk without
+    /// room must not keep the rest from being recorded.
+    fn finish(&mut self, ending: &Ending) {
+        if ending.is_error() {
+            may_fail(self.error(&ending.text, b"{}"));
+        }
+        if ending.status != Status::WaitingForInput {
+            may_fail(self.on_run_end(ending));
+        }
+        let run_id = self.around.run.id.clone();
+        self.journal.add(
+            self.iteration,
+            &Event::EngineEnd {
+                run_id: run_id.as_str(),
+                status: ending.status.name(),
+                stop_reason: &ending.stop_reason,
+                exit_code: ending.exit.code(),
+                final_iteration: self.iteration,
+                text: &ending.text,
+            },
+        );
+        may_fail(self.sync());
+        let metadata = &mut self.metadata;
+        metadata.status = ending.status;
+        metadata.stop_reason = Some(ending.stop_reason.clone());
+        metadata.exit_code = Some(ending.exit.code());
+        metadata.end_time = Some(crate::clock::Timestamp::now().to_string());
+        let text = Some(ending.text.clone());
+        (metadata.result, metadata.error) = match ending.status {
+            Status::Completed => (text, None),
+            _ => (None, text),
+        };
+        metadata.iterations = self.iteration;
+    }
+
+    fn say(&self, pieces: &[(Tone, &str)]) {
+        let number = format!("[{}] ", self.iteration);
+        let mut line = vec![(Tone::Dim, number.as_str())];
+        line.extend_from_slice(pieces);
+        self.options.screen.progress(&line);
+    }
+
+    /// Tells how a call ended; what it printed only if more is wanted.
+    fn say_done(&self, good: bool, outcome: &str, observation: &str) {
+        let tone = if good { Tone::Good } else { Tone::Bad };
+        self.say(&[(Tone::Dim, "  "), (tone, outcome)]);
+        if self.options.screen.verbose {
+            for line in observation.lines().take(20) {
+                self.options
+                    .screen
+                    .progress(&[(Tone::Dim, "      "), (Tone::Dim, &in_short(line, 200))]);
+            }
+        }
+    }
+}
+
+/// Why a journal cannot be read, for a person.
+#[must_use]
+pub fn unreadable(error: &Unreadable, journal: &Journal) -> Error {
+    match error {
+        Unreadable::Rewritten(form) => form.error(journal.path()),
+        Unreadable::Damaged(damage) => {
+            let path = journal.path().display();
+            let place = match damage.column {
+                0 => format!("{path}:{}", damage.line),
+                column => format!("{path}:{}:{column}", damage.line),
+            };
+            Error::failure(format!(
+                "{place}: damaged: {}; nothing has been changed; mend the line, or pass over it with \
+                 `delta continue --force`",
+                damage.message
+            ))
+        }
+    }
+}
+
+/// What a call needs to run.
+type Ready<'t> = (&'t Tool, Bound);
+
+/// The agent's tool of a name.
+fn tool_named<'t>(agent: &'t Agent, name: &str) -> Option<&'t Tool> {
+    agent.tools.iter().find(|tool| tool.name == name)
+}

@@ -1,0 +1,463 @@
+//! The calls of one message: each gets exactly one result, whatever happened before.
+
+use super::{Ending, Engine, Ready, tool_named};
+use crate::action::{self, Done};
+use crate::bind::{Bound, bind};
+use crate::config::HookEvent;
+use crate::error::{Result, reason};
+use crate::event::{ActionStatus, Event};
+use crate::exec;
+use crate::human::{self, Question, Reply};
+use crate::ids::hex;
+use crate::json;
+use crate::llm::answer::NewCall;
+use crate::screen::{Tone, in_short, time};
+use crate::state::Call;
+use crate::surroundings::Surroundings;
+use crate::tool::{Inject, Kind, OnResume, Parameter, Tool, Word};
+use serde_json::Value;
+use std::path::Path;
+
+/// A call without a result.
+#[derive(Debug)]
+pub(super) struct OpenCall {
+    id: String,
+    name: String,
+    arguments: String,
+    invalid: Option<String>,
+    /// The message that it is in was cut off: it must never run.
+    cut_off: bool,
+    /// An earlier process started it.
+    started: Option<Started>,
+    /// A person has been asked.
+    asked: Option<(Question, Option<String>)>,
+}
+
+#[derive(Debug)]
+struct Started {
+    call_id: Option<String>,
+    execution_ref: Option<String>,
+}
+
+impl OpenCall {
+    pub(super) fn new(call: &NewCall, cut_off: bool) -> Self {
+        Self {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            invalid: call.invalid.clone(),
+            cut_off,
+            started: None,
+            asked: None,
+        }
+    }
+
+    pub(super) fn from_journal(call: &Call<'_>, cut_off: bool) -> Self {
+        let text =
+            |from: &Option<std::borrow::Cow<'_, str>>| from.as_ref().map(ToString::to_string);
+        Self {
+            id: call.id.to_string(),
+            name: call.name.to_string(),
+            arguments: call.arguments.to_string(),
+            invalid: call.invalid_arguments.clone(),
+            cut_off,
+            started: call.request.as_ref().map(|request| Started {
+                call_id: text(&request.call_id).filter(|id| !id.is_empty()),
+                execution_ref: text(&request.execution_ref),
+            }),
+            asked: call.question.as_ref().map(|question| {
+                let asked = Question {
+                    request_id: question.request_id.to_string(),
+                    prompt: question.prompt.to_string(),
+                    input_type: question.input_type.to_string(),
+                    sensitive: question.sensitive,
+                };
+                (asked, text(&question.response))
+            }),
+        }
+    }
+}
+
+/// The engine's one built-in tool.
+pub(super) fn ask_human_tool() -> Tool {
+    let parameter =
+        |name: &str, kind, description: &str, choices: &[&str], default: Option<Value>| Parameter {
+            name: name.to_owned(),
+            kind,
+            description: Some(description.to_owned()),
+            choices: choices.iter().map(|choice| Value::from(*choice)).collect(),
+            required: default.is_none(),
+            default,
+            inject: Inject::Argument,
+            extra: serde_json::Map::new(),
+        };
+    Tool {
+        name: "ask_human".to_owned(),
+        description: Some(
+            "Ask the person who is responsible for this task, and wait for the answer.".to_owned(),
+        ),
+        template: "ask_human".to_owned(),
+        command: vec![Word::fixed("ask_human")],
+        appended: Vec::new(),
+        parameters: vec![
+            parameter("prompt", Kind::String, "The question.", &[], None),
+            parameter(
+                "input_type",
+                Kind::String,
+                "What kind of answer is expected.",
+                &["text", "password", "confirmation"],
+                Some("text".into()),
+            ),
+            parameter(
+                "sensitive",
+                Kind::Boolean,
+                "Whether the answer is not to be shown while it is typed.",
+                &[],
+                Some(false.into()),
+            ),
+        ],
+        timeout_ms: None,
+        max_output_bytes: None,
+        wrapper: None,
+        env: Vec::new(),
+        on_resume: OnResume::Report,
+        pass_api_key: false,
+    }
+}
+
+impl Engine<'_> {
+    /// Brings every call to its result, in order. Stops early if the run must end or wait.
+    pub(super) fn act(&mut self, calls: Vec<OpenCall>) -> Result<Option<Ending>> {
+        if calls.is_empty() {
+            return Ok(None);
+        }
+        for call in calls {
+            if !call.cut_off
+                && let Some(ending) = self.must_end()
+            {
+                self.journal.flush()?;
+                return Ok(Some(ending));
+            }
+            if let Some(ending) = self.call(&call)? {
+                return Ok(Some(ending));
+            }
+        }
+        self.moment(HookEvent::OnIterationEnd, b"{}")?;
+        Ok(None)
+    }
+
+    fn call(&mut self, call: &OpenCall) -> Result<Option<Ending>> {
+        if call.cut_off {
+            let text = "not run: the message with this call was cut off";
+            return self.refuse(call, text).map(|()| None);
+        }
+        if let Some((question, response)) = &call.asked {
+            return self.ask(call, question, response.clone());
+        }
+        if let Some(started) = &call.started {
+            return self.take_up(call, started).map(|()| None);
+        }
+        if call.name == "ask_human" && self.ask_human.is_some() {
+            return self.ask_first(call);
+        }
+        let agent = self.around.agent;
+        let Some(tool) = tool_named(agent, &call.name) else {
+            let names: Vec<&str> = agent.tools.iter().map(|tool| tool.name.as_str()).collect();
+            let text = format!(
+                "there is no tool '{}'; the tools are: {}",
+                call.name,
+                names.join(", ")
+            );
+            return self.refuse(call, &text).map(|()| None);
+        };
+        match self.bound(tool, call) {
+            Ok(bound) => self.guarded(call, (tool, bound)).map(|()| None),
+            Err(text) => self.refuse(call, &text).map(|()| None),
+        }
+    }
+
+    fn bound(&self, tool: &Tool, call: &OpenCall) -> std::result::Result<Bound, String> {
+        bind(
+            tool,
+            call.invalid.as_ref().unwrap_or(&call.arguments),
+            &self.places(),
+        )
+    }
+
+    /// Records a call that cannot be run, and why.
+    fn refuse(&mut self, call: &OpenCall, text: &str) -> Result<()> {
+        self.say(&[
+            (Tone::Command, &call.name),
+            (Tone::Bad, " refused: "),
+            (Tone::Dim, &in_short(text, 100)),
+        ]);
+        self.result(call, Done::not_run(text.to_owned()), None)
+    }
+
+    /// Lets the guard look at a call, then runs it.
+    fn guarded(&mut self, call: &OpenCall, ready: Ready<'_>) -> Result<()> {
+        let (tool, bound) = ready;
+        let command = crate::bind::shell_quoted(&action::full_argv(&self.around, tool, &bound));
+        let verdict = self.before_tool(&call.name, &bound.arguments, &command)?;
+        if self.around.signals.stop().is_some() {
+            // Not started: whoever resumes the run starts it.
+            return Ok(());
+        }
+        let bound = match verdict {
+            super::hooked::Verdict::Go(None) => bound,
+            super::hooked::Verdict::Go(Some(arguments)) => {
+                match bind(tool, &arguments, &self.places()) {
+                    Ok(bound) => bound,
+                    Err(text) => {
+                        return self.refuse(
+                            call,
+                            &format!("pre_tool_execution changed the arguments: {text}"),
+                        );
+                    }
+                }
+            }
+            super::hooked::Verdict::Denied(why) => {
+                return self.refuse(call, &format!("denied: {why}"));
+            }
+        };
+        self.execute(call, (tool, bound), Surroundings::new_call_id())
+    }
+
+    fn execute(
+        &mut self,
+        call: &OpenCall,
+        (tool, bound): Ready<'_>,
+        call_id: String,
+    ) -> Result<()> {
+        let prepared = action::prepare(&self.around, tool, &bound)?;
+        self.say(&[
+            (Tone::Dim, "$ "),
+            (Tone::Command, &in_short(&prepared.command, 160)),
+        ]);
+        self.journal.add(
+            self.iteration,
+            &Event::ActionRequest {
+                action_id: &call.id,
+                tool_name: &call.name,
+                tool_args_json: json::text(&bound.arguments).as_bytes(),
+                resolved_command: &prepared.command,
+                call_id: &call_id,
+                execution_ref: Some(&prepared.reference),
+            },
+        );
+        self.sync()?;
+        let reference = prepared.reference.clone();
+        let done = action::run(&self.around, tool, &bound, prepared, &call_id)?;
+        self.observed(call, done, &reference)
+    }
+
+    /// Lets the hook look at what came of a call, then records it.
+    fn observed(&mut self, call: &OpenCall, mut done: Done, reference: &str) -> Result<()> {
+        if let Some(observation) = self.after_tool(&call.name, &done, reference)? {
+            done.observation = observation;
+        }
+        let outcome = match done.exit_code {
+            Some(0) => format!("ok, {}", time(done.duration)),
+            Some(code) => format!("exit code {code}, {}", time(done.duration)),
+            None => "not run".to_owned(),
+        };
+        self.say_done(done.exit_code == Some(0), &outcome, &done.observation);
+        self.result(call, done, Some(reference))
+    }
+
+    fn result(&mut self, call: &OpenCall, done: Done, execution_ref: Option<&str>) -> Result<()> {
+        self.journal.add(
+            self.iteration,
+            &Event::ActionResult {
+                action_id: &call.id,
+                tool_name: &call.name,
+                status: done.status,
+                exit_code: done.exit_code,
+                observation_content: &done.observation,
+                duration_ms: done.duration.as_millis() as u64,
+                execution_ref,
+            },
+        );
+        self.journal.flush()?;
+        if done.status == ActionStatus::Error {
+            self.on_error(&done.observation)?;
+        }
+        Ok(())
+    }
+
+    /// A call that was running when an earlier engine died.
+    fn take_up(&mut self, call: &OpenCall, started: &Started) -> Result<()> {
+        if let Some(call_id) = &started.call_id
+            && self.is_ours()
+        {
+            let left = exec::end_leftovers(call_id);
+            if left > 0 {
+                self.note(
+                    "INFO",
+                    &format!("{}: ended {left} processes that were left of it", call.name),
+                )?;
+            }
+        }
+        let tool = tool_named(self.around.agent, &call.name);
+        if let (Some(tool), Some(call_id)) = (tool, &started.call_id)
+            && tool.on_resume == OnResume::Retry
+            && let Ok(bound) = self.bound(tool, call)
+        {
+            return self.execute(call, (tool, bound), call_id.clone());
+        }
+        let dir = started
+            .execution_ref
+            .as_ref()
+            .map(|reference| self.around.run.path.join(reference));
+        let note = interruption(dir.as_deref());
+        let shown = match (tool, &dir) {
+            (Some(tool), Some(dir)) => {
+                action::shown(&self.around, tool, dir, std::slice::from_ref(&note))
+            }
+            _ => Ok(note.clone()),
+        };
+        let observation = shown.unwrap_or_else(|error| format!("{note}\n({error})"));
+        self.say(&[
+            (Tone::Command, &call.name),
+            (Tone::Bad, " was interrupted; the model is told"),
+        ]);
+        self.result(
+            call,
+            Done::not_run(observation),
+            started.execution_ref.as_deref(),
+        )
+    }
+
+    /// Whether processes that carry this run's calls are this run's: those of a directory that has been
+    /// copied are not.
+    fn is_ours(&self) -> bool {
+        self.metadata.work_dir == self.around.cwd()
+    }
+
+    /// Asks a person for the first time.
+    fn ask_first(&mut self, call: &OpenCall) -> Result<Option<Ending>> {
+        let tool = ask_human_tool();
+        let bound = match self.bound(&tool, call) {
+            Ok(bound) => bound,
+            Err(text) => return self.refuse(call, &text).map(|()| None),
+        };
+        let mut arguments = bound.arguments;
+        match self.before_tool(&call.name, &arguments, "ask_human")? {
+            super::hooked::Verdict::Go(None) => {}
+            super::hooked::Verdict::Go(Some(changed)) => {
+                arguments = serde_json::from_str(&changed).unwrap_or(arguments);
+            }
+            super::hooked::Verdict::Denied(why) => {
+                return self.refuse(call, &format!("denied: {why}")).map(|()| None);
+            }
+        }
+        if let Some(ending) = self.must_end() {
+            return Ok(Some(ending));
+        }
+        let text = |name: &str| {
+            arguments
+                .get(name)
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+        };
+        let sensitive = match arguments.get("sensitive") {
+            Some(Value::Bool(sensitive)) => *sensitive,
+            Some(Value::String(word)) => word == "true",
+            _ => false,
+        };
+        let question = Question {
+            request_id: hex(16),
+            prompt: text("prompt").unwrap_or_default(),
+            input_type: text("input_type").unwrap_or_else(|| "text".to_owned()),
+            sensitive,
+        };
+        // An answer that lies there answers an earlier question.
+        human::clear(&self.around.run)?;
+        self.journal.add(
+            self.iteration,
+            &Event::HumanInputRequest {
+                action_id: &call.id,
+                request_id: &question.request_id,
+                prompt: &question.prompt,
+                input_type: &question.input_type,
+                sensitive: question.sensitive,
+            },
+        );
+        self.sync()?;
+        self.ask(call, &question, None)
+    }
+
+    /// Gets the answer to a question that is in the journal, or waits for it.
+    fn ask(
+        &mut self,
+        call: &OpenCall,
+        question: &Question,
+        recorded: Option<String>,
+    ) -> Result<Option<Ending>> {
+        let (answer, is_new) = match recorded {
+            Some(answer) => (answer, false),
+            None => match self.answer(question)? {
+                Ok(answer) => (answer, true),
+                Err(ending) => return Ok(Some(ending)),
+            },
+        };
+        if is_new {
+            self.journal.add(
+                self.iteration,
+                &Event::HumanInputReceived {
+                    request_id: &question.request_id,
+                    response: &answer,
+                },
+            );
+        }
+        self.result(
+            call,
+            Done {
+                status: ActionStatus::Success,
+                exit_code: Some(0),
+                observation: answer,
+                duration: std::time::Duration::ZERO,
+            },
+            None,
+        )?;
+        self.sync()?;
+        human::clear(&self.around.run)?;
+        Ok(None)
+    }
+
+    fn answer(&mut self, question: &Question) -> Result<std::result::Result<String, Ending>> {
+        if let Some(answer) = self.options.answer.take() {
+            return Ok(Ok(answer));
+        }
+        if let Some(answer) = human::left_answer(&self.around.run, &question.request_id)? {
+            return Ok(Ok(answer));
+        }
+        if self.options.interactive {
+            match human::ask_here(&self.around.signals, question) {
+                Ok(Reply::Answer(answer)) => return Ok(Ok(answer)),
+                Ok(Reply::Stopped(stop)) => return Ok(Err(Ending::stopped(stop))),
+                Ok(Reply::NobodyThere) => {}
+                Err(e) => self.note(
+                    "WARN",
+                    &format!("cannot ask at the terminal: {}", reason(&e)),
+                )?,
+            }
+        }
+        if !human::is_left(&self.around.run, &question.request_id) {
+            human::leave_question(&self.around.run, question)?;
+        }
+        Ok(Err(Ending::waiting(&question.prompt)))
+    }
+}
+
+/// What the model is told of a call that was running when the engine died.
+fn interruption(dir: Option<&Path>) -> String {
+    let recorded = dir.and_then(|dir| std::fs::read_to_string(dir.join("exit_code.txt")).ok());
+    let end = match recorded.as_deref().and_then(|text| text.strip_suffix('\n')) {
+        Some(code) => format!("it had ended with exit code {code}"),
+        None => "whether it came to its end is not known".to_owned(),
+    };
+    format!(
+        "[the engine was stopped before the result of this call was recorded: {end}; it has not been run again]"
+    )
+}

@@ -1,0 +1,239 @@
+//! One thought: build the request, ask, record the answer.
+
+use super::calls::OpenCall;
+use super::{Ending, Engine};
+use crate::config::HookEvent;
+use crate::context::Builder;
+use crate::error::Result;
+use crate::event::{Event, Tokens};
+use crate::llm::answer::{Answer, calls_json, make_ids_unique, parse};
+use crate::llm::{self, Asked, Invocation, Patience};
+use crate::rundir::reference;
+use crate::screen::{Tone, in_short, time};
+use crate::state::Turn;
+use std::time::Instant;
+
+/// What a thought leads to.
+pub(super) enum Thought {
+    /// Calls to be run.
+    Calls(Vec<OpenCall>),
+    /// The end of this start.
+    End(Ending),
+}
+
+/// Whether the model did not say all that it wanted to say.
+pub(super) fn is_cut_off(finish_reason: Option<&str>) -> bool {
+    matches!(finish_reason, Some("length" | "content_filter"))
+}
+
+/// The end of a run whose last answer was cut off.
+pub(super) fn cut_off(reason: &str) -> Ending {
+    let text = if reason == "length" {
+        "the model's answer was cut off at its limit of tokens (finish_reason: length); raise max_tokens, or ask for less"
+    } else {
+        "the model's answer was filtered (finish_reason: content_filter)"
+    };
+    Ending::failed(reason, text)
+}
+
+impl Engine<'_> {
+    pub(super) fn think(&mut self) -> Result<Thought> {
+        self.iteration += 1;
+        self.moment(HookEvent::OnIterationStart, b"{}")?;
+        if let Some(ending) = self.must_end() {
+            self.iteration -= 1;
+            return Ok(Thought::End(ending));
+        }
+        let request = match self.request()? {
+            Ok(request) => request,
+            Err(unavailable) => {
+                let ending = match self.must_end() {
+                    Some(ending) => ending,
+                    None => Ending::failed("context", unavailable),
+                };
+                self.iteration -= 1;
+                return Ok(Thought::End(ending));
+            }
+        };
+        let request = self.before_request(request)?;
+        if let Some(ending) = self.must_end() {
+            self.iteration -= 1;
+            return Ok(Thought::End(ending));
+        }
+        let began = Instant::now();
+        let invoked = self.invocations.begin(self.iteration, request)?;
+        let asked = {
+            let screen = self.options.screen;
+            let extends = invoked
+                .extends
+                .as_ref()
+                .map(|(name, bytes)| (name.as_str(), *bytes));
+            let invocation = Invocation {
+                dir: &invoked.dir,
+                request: self.invocations.last_request(),
+                extends,
+            };
+            let patience = Patience {
+                max_retries: self.around.agent.llm.max_retries,
+                deadline: self.deadline(),
+            };
+            let notify = |text: &str| screen.progress(&[(Tone::Bad, text)]);
+            llm::ask(
+                &mut self.model,
+                &invocation,
+                patience,
+                &self.around.signals,
+                notify,
+            )?
+        };
+        self.invocations.retire_old()?;
+        let ending = match asked {
+            Asked::Answered(answer) => {
+                let answer = self.after_response(*answer, &invoked.dir.join("response.json"))?;
+                match self.around.signals.stop() {
+                    // A hook that was to look at the answer may have been kept from it.
+                    Some(stop) => Ending::stopped(stop),
+                    None => {
+                        return self.record(
+                            answer,
+                            &reference("invocations", &invoked.name),
+                            began,
+                        );
+                    }
+                }
+            }
+            Asked::Stopped(stop) => Ending::stopped(stop),
+            Asked::OutOfTime => self.out_of_time(),
+            Asked::Refused(why) => Ending::failed("model_error", why),
+            Asked::Unavailable(why) => Ending::interrupted("model_unavailable", why),
+        };
+        self.iteration -= 1;
+        Ok(Thought::End(ending))
+    }
+
+    /// The next request, from the journal as it is now.
+    fn request(&mut self) -> Result<std::result::Result<Vec<u8>, String>> {
+        let window = Builder::window(&self.around.agent.context);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let built = match self.read(&mut buffer, window) {
+            Ok(run) => self.builder.request(&self.around, &run, self.iteration),
+            Err(error) => Err(error),
+        };
+        self.buffer = buffer;
+        Ok(built?.map_err(|unavailable| unavailable.0))
+    }
+
+    fn after_response(&mut self, answer: Answer, response: &std::path::Path) -> Result<Answer> {
+        if !self.has_hook(HookEvent::PostLlmResponse) {
+            return Ok(answer);
+        }
+        let raw = std::fs::read(response).unwrap_or_default();
+        let Some(changed) = self.transform(HookEvent::PostLlmResponse, &["payload.json"], raw)?
+        else {
+            return Ok(answer);
+        };
+        match parse(&changed) {
+            Ok(answer) => Ok(answer),
+            Err(why) => {
+                self.note(
+                    "WARN",
+                    &format!("post_llm_response: its response is not used: {why}"),
+                )?;
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Puts an answer into the journal. It is durable before its first action is.
+    fn record(&mut self, mut answer: Answer, invocation: &str, began: Instant) -> Result<Thought> {
+        if !answer.calls.is_empty() {
+            let mut buffer = std::mem::take(&mut self.buffer);
+            let read = self.read(&mut buffer, None);
+            if let Ok(run) = &read {
+                let taken = |id: &str| {
+                    run.turns.iter().any(|turn| match turn {
+                        Turn::Thought(thought) => thought.calls.iter().any(|call| call.id == id),
+                        Turn::User(_) => false,
+                    })
+                };
+                make_ids_unique(&mut answer.calls, taken);
+            }
+            let failed = read.err();
+            self.buffer = buffer;
+            if let Some(error) = failed {
+                return Err(error);
+            }
+        }
+        let calls = (!answer.calls.is_empty()).then(|| calls_json(&answer.calls));
+        let invalid: Vec<(String, String)> = answer
+            .calls
+            .iter()
+            .filter_map(|call| Some((call.id.clone(), call.invalid.clone()?)))
+            .collect();
+        let reasoning: Vec<(&'static str, &[u8])> = answer
+            .reasoning
+            .iter()
+            .map(|(name, json)| (*name, json.as_slice()))
+            .collect();
+        self.journal.add(
+            self.iteration,
+            &Event::Thought {
+                content_json: &answer.content_json,
+                tool_calls_json: calls.as_deref(),
+                invalid_arguments: &invalid,
+                reasoning: &reasoning,
+                finish_reason: answer.finish_reason.as_deref(),
+                model: answer.model.as_deref(),
+                usage: answer.usage,
+                llm_invocation_ref: invocation,
+            },
+        );
+        self.iterations_here += 1;
+        let usage = answer.usage.unwrap_or_default();
+        self.tokens_here += usage.total_tokens;
+        self.metadata.usage.tokens.add(usage);
+        self.metadata.usage.llm_calls += 1;
+        self.say_thought(&answer, usage, began);
+        let cut_off_at = answer
+            .finish_reason
+            .as_deref()
+            .filter(|reason| is_cut_off(Some(reason)));
+        let cut = cut_off_at.is_some();
+        let open: Vec<OpenCall> = answer
+            .calls
+            .iter()
+            .map(|call| OpenCall::new(call, cut))
+            .collect();
+        if let Some(reason) = cut_off_at {
+            let ending = cut_off(reason);
+            self.act(open)?;
+            return Ok(Thought::End(ending));
+        }
+        if open.is_empty() {
+            self.journal.flush()?;
+            self.moment(HookEvent::OnIterationEnd, b"{}")?;
+            return Ok(Thought::End(Ending::completed(answer.text)));
+        }
+        self.update_metadata()?;
+        Ok(Thought::Calls(open))
+    }
+
+    fn say_thought(&self, answer: &Answer, usage: Tokens, began: Instant) {
+        let took = time(began.elapsed());
+        let figures = match usage.total_tokens {
+            0 => format!(" ({took})"),
+            tokens => format!(" ({took}, {tokens} tokens)"),
+        };
+        let text = if answer.text.trim().is_empty() {
+            let names: Vec<&str> = answer.calls.iter().map(|call| call.name.as_str()).collect();
+            format!("calls {}", names.join(", "))
+        } else if answer.calls.is_empty() {
+            "answers".to_owned()
+        } else if self.options.screen.verbose {
+            answer.text.clone()
+        } else {
+            in_short(&answer.text, 100)
+        };
+        self.say(&[(Tone::Said, &text), (Tone::Dim, &figures)]);
+    }
+}

@@ -1,0 +1,409 @@
+//! The command line as plain data. Nothing is looked up or resolved here.
+
+use crate::error::{Error, Result};
+use crate::nearest::nearest;
+use lexopt::{Parser, ValueExt};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// The result alone.
+    #[default]
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+/// Options that `run` and `continue` share.
+#[derive(Debug, Default)]
+pub struct Common {
+    /// The workspace.
+    pub work_dir: Option<PathBuf>,
+    /// The run.
+    pub run_id: Option<String>,
+    /// What is said to the agent; `-` stands for stdin.
+    pub message: Option<String>,
+    /// The limit of iterations.
+    pub max_iterations: Option<u64>,
+    /// Ask people at the terminal.
+    pub interactive: bool,
+    /// Say more.
+    pub verbose: bool,
+    /// Say nothing but results and errors.
+    pub quiet: bool,
+    /// How the result is printed.
+    pub format: Format,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Command {
+    /// `delta run`.
+    Run {
+        /// The agent's directory.
+        agent: PathBuf,
+        /// Take the next workspace without asking.
+        yes: bool,
+        /// The rest.
+        common: Common,
+    },
+    /// `delta continue`.
+    Continue {
+        /// Pass over damage, and over a lock that another host may hold.
+        force: bool,
+        /// The rest.
+        common: Common,
+    },
+    /// `delta check`.
+    Check {
+        /// The agent's directory.
+        agent: PathBuf,
+        /// How problems are printed.
+        format: Format,
+    },
+    /// `delta request`.
+    Request {
+        /// The workspace.
+        work_dir: PathBuf,
+        /// The run.
+        run: String,
+        /// Which request, from 1; none: the last.
+        number: Option<usize>,
+    },
+    /// `delta tool expand`.
+    ToolExpand {
+        /// The file.
+        file: PathBuf,
+    },
+    /// `delta -V`.
+    Version,
+    /// `-h` and `--help`: of which command, and whether in full.
+    Help {
+        /// The command, or none for all.
+        topic: Option<&'static str>,
+        /// The manual page.
+        full: bool,
+    },
+    /// Ask the system's resolver, for the engine itself.
+    ResolveHost {
+        /// The name.
+        host: String,
+    },
+}
+
+/// The commands, in the order in which help lists them.
+pub const COMMANDS: [&str; 6] = ["run", "continue", "check", "request", "tool", "help"];
+
+/// Reads a command line, without the program's name.
+///
+/// # Errors
+/// Wrong usage: exit code 2, with the nearest right word.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command> {
+    let mut parser = Parser::from_args(args);
+    let Some(first) = next(&mut parser)? else {
+        return Err(usage("no command given", &COMMANDS, ""));
+    };
+    match first {
+        Arg::Short('h') => Ok(help(None, false)),
+        ref arg if arg.is(None, "help") => Ok(help(None, true)),
+        ref arg if arg.is(Some('V'), "version") => Ok(Command::Version),
+        Arg::Value(word) => {
+            let word = word.string().map_err(|e| wrong(&e))?;
+            command(&word, parser)
+        }
+        other => Err(unexpected(&other, &["help", "version"])),
+    }
+}
+
+fn command(word: &str, mut parser: Parser) -> Result<Command> {
+    match word {
+        "run" => run(&mut parser),
+        "continue" => resume(&mut parser),
+        "check" => check(&mut parser),
+        "request" => request(&mut parser),
+        "tool" => tool(&mut parser),
+        "help" => {
+            let topic = match next(&mut parser)? {
+                None => None,
+                Some(Arg::Value(topic)) => {
+                    let topic = topic.string().map_err(|e| wrong(&e))?;
+                    let known = COMMANDS.into_iter().find(|known| *known == topic);
+                    Some(known.ok_or_else(|| usage("no page about", &COMMANDS, &topic))?)
+                }
+                Some(other) => return Err(unexpected(&other, &[])),
+            };
+            Ok(help(topic, true))
+        }
+        crate::llm::http::RESOLVE_COMMAND => match next(&mut parser)? {
+            Some(Arg::Value(host)) => Ok(Command::ResolveHost {
+                host: host.string().map_err(|e| wrong(&e))?,
+            }),
+            _ => Err(Error::usage("resolve-host needs a name")),
+        },
+        other => Err(usage("unknown command", &COMMANDS, other)),
+    }
+}
+
+fn run(parser: &mut Parser) -> Result<Command> {
+    const OPTIONS: [&str; 12] = [
+        "agent",
+        "yes",
+        "message",
+        "work-dir",
+        "run-id",
+        "max-iterations",
+        "interactive",
+        "verbose",
+        "quiet",
+        "format",
+        "help",
+        "version",
+    ];
+    let (mut agent, mut yes, mut common) = (PathBuf::from("."), false, Common::default());
+    while let Some(arg) = next(parser)? {
+        match arg {
+            ref arg if arg.is(Some('a'), "agent") => agent = path(parser)?,
+            ref arg if arg.is(Some('y'), "yes") => yes = true,
+            ref arg if arg.is(None, "task") => {
+                return Err(Error::usage("--task is called -m (--message) now"));
+            }
+            Arg::Short('h') => return Ok(help(Some("run"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("run"), true)),
+            other => common.take(&other, parser, &OPTIONS)?,
+        }
+    }
+    common.check()?;
+    Ok(Command::Run { agent, yes, common })
+}
+
+fn resume(parser: &mut Parser) -> Result<Command> {
+    const OPTIONS: [&str; 11] = [
+        "force",
+        "message",
+        "work-dir",
+        "run-id",
+        "max-iterations",
+        "interactive",
+        "verbose",
+        "quiet",
+        "format",
+        "help",
+        "version",
+    ];
+    let (mut force, mut common) = (false, Common::default());
+    while let Some(arg) = next(parser)? {
+        match arg {
+            ref arg if arg.is(None, "force") => force = true,
+            Arg::Short('h') => return Ok(help(Some("continue"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("continue"), true)),
+            other => common.take(&other, parser, &OPTIONS)?,
+        }
+    }
+    common.check()?;
+    if common.work_dir.is_none() {
+        return Err(Error::usage("continue needs the workspace: -w DIR"));
+    }
+    Ok(Command::Continue { force, common })
+}
+
+fn check(parser: &mut Parser) -> Result<Command> {
+    let (mut agent, mut format) = (None, Format::Text);
+    while let Some(arg) = next(parser)? {
+        match arg {
+            ref arg if arg.is(None, "format") => format = format_value(parser)?,
+            Arg::Short('h') => return Ok(help(Some("check"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("check"), true)),
+            Arg::Value(value) if agent.is_none() => agent = Some(PathBuf::from(value)),
+            other => return Err(unexpected(&other, &["format", "help"])),
+        }
+    }
+    let agent = agent.unwrap_or_else(|| PathBuf::from("."));
+    Ok(Command::Check { agent, format })
+}
+
+fn request(parser: &mut Parser) -> Result<Command> {
+    let (mut work_dir, mut run, mut which) = (PathBuf::from("."), None, None);
+    while let Some(arg) = next(parser)? {
+        match arg {
+            ref arg if arg.is(Some('w'), "work-dir") => work_dir = path(parser)?,
+            Arg::Short('h') => return Ok(help(Some("request"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("request"), true)),
+            Arg::Value(value) if run.is_none() => {
+                run = Some(value.string().map_err(|e| wrong(&e))?);
+            }
+            Arg::Value(value) if which.is_none() => {
+                let text = value.string().map_err(|e| wrong(&e))?;
+                let parsed: Option<usize> = text.parse().ok().filter(|n| *n > 0);
+                which = Some(parsed.ok_or_else(|| {
+                    Error::usage(format!(
+                        "'{text}' is not the number of a request; they count from 1"
+                    ))
+                })?);
+            }
+            other => return Err(unexpected(&other, &["work-dir", "help"])),
+        }
+    }
+    let run =
+        run.ok_or_else(|| Error::usage("request needs a run: delta request [-w DIR] RUN [N]"))?;
+    Ok(Command::Request {
+        work_dir,
+        run,
+        number: which,
+    })
+}
+
+fn tool(parser: &mut Parser) -> Result<Command> {
+    const FORM: &str = "the form is: delta tool expand FILE";
+    let mut words = Vec::new();
+    while let Some(arg) = next(parser)? {
+        match arg {
+            Arg::Short('h') => return Ok(help(Some("tool"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("tool"), true)),
+            Arg::Value(value) => words.push(value),
+            other => return Err(unexpected(&other, &["help"])),
+        }
+    }
+    match words.as_slice() {
+        [verb, file] if verb == "expand" => Ok(Command::ToolExpand { file: file.into() }),
+        [verb, ..] if verb != "expand" => Err(usage(
+            "unknown command",
+            &["expand"],
+            &verb.to_string_lossy(),
+        )),
+        _ => Err(Error::usage(FORM)),
+    }
+}
+
+impl Common {
+    fn take(&mut self, arg: &Arg, parser: &mut Parser, options: &[&str]) -> Result<()> {
+        match arg {
+            _ if arg.is(Some('m'), "message") => {
+                self.message = Some(
+                    parser
+                        .value()
+                        .map_err(|e| wrong(&e))?
+                        .string()
+                        .map_err(|_| Error::usage("the message is not UTF-8"))?,
+                );
+            }
+            _ if arg.is(Some('w'), "work-dir") => self.work_dir = Some(path(parser)?),
+            _ if arg.is(None, "run-id") => {
+                let id = parser.value().map_err(|e| wrong(&e))?;
+                let id = id.to_string_lossy().into_owned();
+                crate::ids::RunId::parse(&id)
+                    .map_err(|e| Error::usage(format!("--run-id: {e}")))?;
+                self.run_id = Some(id);
+            }
+            _ if arg.is(None, "max-iterations") => {
+                let text = parser.value().map_err(|e| wrong(&e))?;
+                let text = text.to_string_lossy();
+                let number: Option<u64> = text.parse().ok().filter(|n| *n > 0);
+                self.max_iterations = Some(number.ok_or_else(|| {
+                    Error::usage(format!(
+                        "--max-iterations: '{text}' is not a number of iterations, 1 or more"
+                    ))
+                })?);
+            }
+            _ if arg.is(Some('i'), "interactive") => self.interactive = true,
+            _ if arg.is(Some('v'), "verbose") => self.verbose = true,
+            _ if arg.is(Some('q'), "quiet") => self.quiet = true,
+            _ if arg.is(None, "format") => self.format = format_value(parser)?,
+            other => return Err(unexpected(other, options)),
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.quiet && self.verbose {
+            return Err(Error::usage("-q and -v contradict each other"));
+        }
+        if self.message.as_deref().is_some_and(str::is_empty) {
+            return Err(Error::usage("the message given with -m is empty"));
+        }
+        Ok(())
+    }
+}
+
+fn help(topic: Option<&'static str>, full: bool) -> Command {
+    Command::Help { topic, full }
+}
+
+/// One word of the command line.
+enum Arg {
+    Short(char),
+    Long(String),
+    Value(OsString),
+}
+
+impl Arg {
+    fn is(&self, short: Option<char>, long: &str) -> bool {
+        match self {
+            Self::Short(letter) => Some(*letter) == short,
+            Self::Long(name) => name == long,
+            Self::Value(_) => false,
+        }
+    }
+}
+
+fn next(parser: &mut Parser) -> Result<Option<Arg>> {
+    let arg = parser.next().map_err(|e| wrong(&e))?;
+    Ok(arg.map(|arg| match arg {
+        lexopt::Arg::Short(letter) => Arg::Short(letter),
+        lexopt::Arg::Long(name) => Arg::Long(name.to_owned()),
+        lexopt::Arg::Value(value) => Arg::Value(value),
+    }))
+}
+
+fn path(parser: &mut Parser) -> Result<PathBuf> {
+    let value = parser.value().map_err(|e| wrong(&e))?;
+    if value.is_empty() {
+        return Err(Error::usage("an empty path names nothing"));
+    }
+    Ok(PathBuf::from(value))
+}
+
+fn format_value(parser: &mut Parser) -> Result<Format> {
+    let value = parser.value().map_err(|e| wrong(&e))?;
+    match &*value.to_string_lossy() {
+        "text" => Ok(Format::Text),
+        "json" => Ok(Format::Json),
+        other => Err(usage(
+            "--format is text or json, not",
+            &["text", "json"],
+            other,
+        )),
+    }
+}
+
+/// The library's message, in our form.
+fn wrong(error: &lexopt::Error) -> Error {
+    Error::usage(error.to_string())
+}
+
+fn unexpected(arg: &Arg, options: &[&str]) -> Error {
+    match arg {
+        Arg::Long(name) => {
+            let hint = nearest(name, options.iter().copied());
+            let hint = hint.map_or_else(String::new, |near| format!("; did you mean --{near}?"));
+            Error::usage(format!("unknown option --{name}{hint}"))
+        }
+        Arg::Short(letter) => Error::usage(format!("unknown option -{letter}; see --help")),
+        Arg::Value(value) => Error::usage(format!(
+            "unexpected argument '{}'; see --help",
+            value.to_string_lossy()
+        )),
+    }
+}
+
+fn usage(what: &str, words: &[&str], given: &str) -> Error {
+    if given.is_empty() {
+        return Error::usage(format!("{what}; the commands are {}", words.join(", ")));
+    }
+    let hint = match nearest(given, words.iter().copied()) {
+        Some(near) => format!("did you mean '{near}'?"),
+        None => format!("there are {}", words.join(", ")),
+    };
+    Error::usage(format!("{what} '{given}'; {hint}"))
+}

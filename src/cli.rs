@@ -1,0 +1,48 @@
+//! The program as a whole: from the command line to the exit code.
+
+use crate::args::{self, Command};
+use crate::commands::{check, expand, request, resume, run};
+use crate::error::{Error, Exit, Result};
+use crate::event::VERSION;
+use crate::screen::{print, print_error};
+use crate::{help, llm};
+use std::ffi::OsString;
+use std::panic::catch_unwind;
+
+/// Runs `delta`. A panic is a defect of ours, and never ends with the exit code of a question.
+#[must_use]
+pub fn main(args: Vec<OsString>) -> u8 {
+    let done = catch_unwind(|| execute(args)).unwrap_or_else(|_| {
+        let message = "this is a defect in delta; what was recorded is safe, and the same command resumes the run";
+        Err(Error::new(Exit::Software, message))
+    });
+    match done {
+        Ok(exit) => exit.code(),
+        Err(error) => {
+            print_error("delta", &error);
+            error.exit.code()
+        }
+    }
+}
+
+fn execute(args: Vec<OsString>) -> Result<Exit> {
+    match args::parse(args)? {
+        Command::Run { agent, yes, common } => run::run(&agent, yes, &common),
+        Command::Continue { force, common } => resume::run(force, &common),
+        Command::Check { agent, format } => check::run(&agent, format),
+        Command::Request {
+            work_dir,
+            run,
+            number,
+        } => request::run(&work_dir, &run, number),
+        Command::ToolExpand { file } => expand::run(&file),
+        Command::Version => said(&format!("delta {VERSION}\n")),
+        Command::Help { topic, full } => said(help::text(topic, full)),
+        Command::ResolveHost { host } => said(&llm::http::resolve_host(&host)),
+    }
+}
+
+fn said(text: &str) -> Result<Exit> {
+    print(text.as_bytes())?;
+    Ok(Exit::Success)
+}

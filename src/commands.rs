@@ -1,0 +1,9 @@
+//! The commands, each from its arguments to its exit code.
+
+pub mod select;
+pub mod start;
+pub mod run;
+pub mod resume;
+pub mod check;
+pub mod request;
+pub mod expand;

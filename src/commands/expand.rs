@@ -1,0 +1,25 @@
+//! `delta tool expand`: tools in their full form.
+
+use crate::config::{Problem, Severity, load};
+use crate::error::{Error, Exit, Result};
+use crate::expand::render;
+use crate::screen::{Screen, print};
+use crate::yaml;
+use std::path::Path;
+
+/// Runs the command.
+pub fn run(file: &Path) -> Result<Exit> {
+    let (tools, problems) = load::load_tools(file);
+    let (errors, warnings): (Vec<&Problem>, Vec<&Problem>) = problems
+        .iter()
+        .partition(|problem| problem.severity == Severity::Error);
+    for warning in warnings {
+        Screen::new(false, false).warn(&warning.to_string());
+    }
+    if !errors.is_empty() {
+        let lines: Vec<String> = errors.into_iter().map(Problem::to_string).collect();
+        return Err(Error::config(lines.join("\n")));
+    }
+    print(yaml::render(&render(&tools)).as_bytes())?;
+    Ok(Exit::Success)
+}

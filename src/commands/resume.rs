@@ -1,0 +1,82 @@
+//! `delta continue`: goes on with a run, by the state that it is in.
+
+use super::select::{look, named, no_runs};
+use super::start::{self, Stage, ending_of};
+use crate::args::{Common, Format};
+use crate::error::{Error, Exit, Result};
+use crate::metadata::Status;
+use crate::report;
+use crate::screen::Screen;
+use crate::workspace::Workspace;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Runs the command.
+pub fn run(force: bool, common: &Common) -> Result<Exit> {
+    let done = try_run(force, common);
+    if let (Err(error), Format::Json) = (&done, common.format) {
+        report::error(error)?;
+    }
+    done
+}
+
+fn try_run(force: bool, common: &Common) -> Result<Exit> {
+    start::check_depth()?;
+    let signals = start::signals()?;
+    let screen = Screen::new(common.quiet, common.verbose);
+    let message = start::message(common)?;
+    let dir = common.work_dir.as_deref().unwrap_or(Path::new("."));
+    let workspace = Workspace::at(dir)?;
+    workspace.check_layout()?;
+    if !workspace.control.is_dir() {
+        return Err(no_runs(&workspace.root));
+    }
+    let lock = workspace.lock(&signals)?;
+    let id = match &common.run_id {
+        Some(name) => named(&workspace, name)?,
+        None => {
+            let newest = workspace
+                .newest()?
+                .ok_or_else(|| no_runs(&workspace.root))?;
+            workspace.mend_latest(&newest)?;
+            newest
+        }
+    };
+    let found = look(&workspace, &id)?;
+    let status = found.metadata.status;
+    if status == Status::Running {
+        return Err(found.busy());
+    }
+    if matches!(status, Status::Completed | Status::Failed) && message.is_none() {
+        return Err(Error::usage(format!(
+            "run {id} is {}: to go on with it, say something: -m MESSAGE",
+            status.name()
+        )));
+    }
+    let agent = start::agent(Path::new(&found.metadata.agent_home), screen)?;
+    let environment = start::environment(&agent, Some(&workspace), screen)?;
+    let stage = Stage {
+        agent: &agent,
+        workspace: &workspace,
+        environment: &environment,
+        signals: Arc::clone(&signals),
+        common,
+        screen,
+        force,
+    };
+    if found.question.is_some() && status != Status::Completed && status != Status::Failed {
+        let nobody_answers = message.is_none() && !found.is_answered && !common.interactive;
+        if nobody_answers && status == Status::WaitingForInput {
+            drop(lock);
+            let ending = ending_of(&found.metadata);
+            return stage.tell(
+                &ending,
+                &found.metadata,
+                &found.run,
+                found.question.as_ref(),
+            );
+        }
+        return stage.take_up(found, None, message, lock);
+    }
+    stage.take_up(found, message.as_deref(), None, lock)
+}

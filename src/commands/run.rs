@@ -1,0 +1,317 @@
+//! `delta run`: starts a run, or takes up the one that the same command started before.
+
+use super::select::{Found, look};
+use super::start::{self, Stage, ending_of, quoted};
+use crate::args::{Common, Format};
+use crate::config::Agent;
+use crate::environment::Environment;
+use crate::error::{Error, Exit, Result, may_fail};
+use crate::ids::RunId;
+use crate::metadata::Status;
+use crate::screen::Screen;
+use crate::sys::Signals;
+use crate::workspace::{self, DecisionLock, Workspace};
+use crate::{clock::Timestamp, report};
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where to work.
+enum Place {
+    /// Here.
+    At(Workspace),
+    /// In the next free workspace of the agent.
+    Next,
+}
+
+/// Runs the command.
+pub fn run(agent_dir: &Path, yes: bool, common: &Common) -> Result<Exit> {
+    let done = try_run(agent_dir, yes, common);
+    if let (Err(error), Format::Json) = (&done, common.format) {
+        report::error(error)?;
+    }
+    done
+}
+
+fn try_run(agent_dir: &Path, yes: bool, common: &Common) -> Result<Exit> {
+    start::check_depth()?;
+    let signals = start::signals()?;
+    let screen = Screen::new(common.quiet, common.verbose);
+    let message = start::message(common)?;
+    let agent = start::agent(agent_dir, screen)?;
+    let place = place(&agent, yes, common, message.is_some())?;
+    let there = match &place {
+        Place::At(workspace) => Some(workspace),
+        Place::Next => None,
+    };
+    if let Some(workspace) = there {
+        workspace.check_layout()?;
+        workspace.check_writable()?;
+    } else {
+        let parent = agent.home.join("workspaces");
+        Workspace::at(&parent)?.check_writable()?;
+    }
+    let environment = start::environment(&agent, there, screen)?;
+    let workspace = match place {
+        Place::At(workspace) => workspace,
+        Place::Next => Workspace::at(&workspace::claim_next(&agent.home)?)?,
+    };
+    let chosen = Chosen {
+        agent: &agent,
+        workspace: &workspace,
+        environment: &environment,
+        signals,
+        screen,
+        common,
+        message: message.as_deref(),
+    };
+    chosen.decide()
+}
+
+fn place(agent: &Agent, yes: bool, common: &Common, has_message: bool) -> Result<Place> {
+    if let Some(dir) = &common.work_dir {
+        return Workspace::at(dir).map(Place::At);
+    }
+    let parent = agent.home.join("workspaces");
+    if let Some(id) = &common.run_id {
+        // The name makes the command idempotent: the workspace that has the run is meant.
+        for name in workspace::numbered(&agent.home)? {
+            if parent.join(&name).join(".delta").join(id).is_dir() {
+                return Workspace::at(&parent.join(name)).map(Place::At);
+            }
+        }
+    }
+    if !has_message {
+        return match workspace::last_used(&agent.home) {
+            Some(name) => Workspace::at(&parent.join(name)).map(Place::At),
+            None => Err(Error::usage(
+                "nothing to resume: no workspace has been used yet; say what to do with -m MESSAGE",
+            )),
+        };
+    }
+    if yes || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(Place::Next);
+    }
+    menu(agent)
+}
+
+/// Lets a person at the terminal choose a workspace.
+fn menu(agent: &Agent) -> Result<Place> {
+    let names = workspace::numbered(&agent.home)?;
+    if names.is_empty() {
+        return Ok(Place::Next);
+    }
+    let last = workspace::last_used(&agent.home);
+    let default = last.clone().unwrap_or_else(|| "new".to_owned());
+    let mut text = String::from("workspaces:\n");
+    for name in &names {
+        let mark = if last.as_ref() == Some(name) {
+            " (used last)"
+        } else {
+            ""
+        };
+        text.push_str(&format!("  {name}{mark}\n"));
+    }
+    text.push_str("  new\n");
+    let mut stderr = std::io::stderr();
+    loop {
+        may_fail(stderr.write_all(format!("{text}which one? [{default}] ").as_bytes()));
+        let mut line = String::new();
+        let read = std::io::stdin().read_line(&mut line).unwrap_or(0);
+        let choice = match line.trim() {
+            "" if read > 0 => default.as_str(),
+            "" => {
+                return Err(Error::usage(
+                    "no workspace chosen; give one with -w DIR, or -y for a new one",
+                ));
+            }
+            other => other,
+        };
+        let number = choice.parse::<usize>().ok().map(|n| format!("W{n:03}"));
+        if choice.eq_ignore_ascii_case("new") {
+            return Ok(Place::Next);
+        }
+        let wanted = number.as_deref().unwrap_or(choice);
+        if let Some(name) = names.iter().find(|name| name.eq_ignore_ascii_case(wanted)) {
+            return Workspace::at(&agent.home.join("workspaces").join(name)).map(Place::At);
+        }
+        text = format!("there is no {choice}; ");
+    }
+}
+
+/// Everything is known but the run.
+struct Chosen<'a> {
+    agent: &'a Agent,
+    workspace: &'a Workspace,
+    environment: &'a Environment,
+    signals: Arc<Signals>,
+    screen: Screen,
+    common: &'a Common,
+    message: Option<&'a str>,
+}
+
+impl Chosen<'_> {
+    fn stage(&self) -> Stage<'_> {
+        Stage {
+            agent: self.agent,
+            workspace: self.workspace,
+            environment: self.environment,
+            signals: Arc::clone(&self.signals),
+            common: self.common,
+            screen: self.screen,
+            force: false,
+        }
+    }
+
+    /// Finds out, under the workspace's lock, which run to start or take up.
+    fn decide(&self) -> Result<Exit> {
+        if self.message.is_none() && !self.workspace.control.exists() {
+            return Err(match &self.common.run_id {
+                Some(id) => no_such_run(id),
+                None => nothing_to_resume(self.workspace),
+            });
+        }
+        self.workspace.create()?;
+        let lock = self.workspace.lock(&self.signals)?;
+        self.workspace.clear_unborn()?;
+        if let Some(name) = &self.common.run_id {
+            let id = RunId::parse(name).map_err(Error::usage)?;
+            return self.by_name(&id, lock);
+        }
+        let found = match self.workspace.newest()? {
+            Some(id) => {
+                self.workspace.mend_latest(&id)?;
+                Some(look(self.workspace, &id)?)
+            }
+            None => None,
+        };
+        let Some(found) = found else {
+            return self.new_run(None, lock);
+        };
+        let is_same = self.is_same(&found);
+        let is_own = found.metadata.agent_name == self.agent.name
+            || found.metadata.agent_home == self.agent.home.to_string_lossy();
+        match found.metadata.status {
+            Status::Running if is_same && is_own => Err(found.busy()),
+            Status::Interrupted | Status::WaitingForInput if is_same && is_own => {
+                self.resume(found, lock)
+            }
+            Status::Running | Status::Interrupted | Status::WaitingForInput => {
+                let id = &found.run.id;
+                let status = found.metadata.status.name();
+                let first = quoted(
+                    found
+                        .metadata
+                        .initial_message
+                        .as_deref()
+                        .unwrap_or_default(),
+                );
+                if self.message.is_some() && !self.screen.quiet {
+                    self.screen.warn(&format!(
+                        "starting a new run; run {id} ({first}) is {status}"
+                    ));
+                }
+                self.new_run(Some(&found), lock)
+            }
+            Status::Completed | Status::Failed => self.new_run(Some(&found), lock),
+        }
+    }
+
+    fn is_same(&self, found: &Found) -> bool {
+        self.message.is_none() || found.metadata.initial_message.as_deref() == self.message
+    }
+
+    fn new_run(&self, newest: Option<&Found>, lock: DecisionLock) -> Result<Exit> {
+        let Some(message) = self.message else {
+            return Err(match newest {
+                Some(found)
+                    if found.metadata.agent_name != self.agent.name && found.is_resumable() =>
+                {
+                    Error::usage(format!(
+                        "the newest run here, {}, is of another agent; say what to do with -m MESSAGE",
+                        found.run.id
+                    ))
+                }
+                Some(found) => Error::usage(format!(
+                    "nothing to resume: run {} is {}; say what to do with -m MESSAGE",
+                    found.run.id,
+                    found.metadata.status.name()
+                )),
+                None => nothing_to_resume(self.workspace),
+            });
+        };
+        let id = RunId::generate(Timestamp::now());
+        self.stage().begin(&id, message, lock)
+    }
+
+    fn by_name(&self, id: &RunId, lock: DecisionLock) -> Result<Exit> {
+        if !self.workspace.run_path(id).is_dir() {
+            let Some(message) = self.message else {
+                return Err(no_such_run(id.as_str()));
+            };
+            return self.stage().begin(id, message, lock);
+        }
+        let found = look(self.workspace, id)?;
+        if !self.is_same(&found) {
+            let first = quoted(
+                found
+                    .metadata
+                    .initial_message
+                    .as_deref()
+                    .unwrap_or_default(),
+            );
+            return Err(Error::failure(format!(
+                "run {id} is there with another message ({first}); choose another --run-id, or use `delta continue`"
+            )));
+        }
+        match found.metadata.status {
+            Status::Running => Err(found.busy()),
+            Status::Interrupted | Status::WaitingForInput => self.resume(found, lock),
+            Status::Completed => {
+                drop(lock);
+                self.stage().tell(
+                    &ending_of(&found.metadata),
+                    &found.metadata,
+                    &found.run,
+                    None,
+                )
+            }
+            Status::Failed => Err(Error::failure(format!(
+                "run {id} is FAILED: {}; `delta continue -m` goes on with it, another --run-id starts anew",
+                found
+                    .metadata
+                    .error
+                    .as_deref()
+                    .unwrap_or("no reason recorded")
+            ))),
+        }
+    }
+
+    fn resume(&self, found: Found, lock: DecisionLock) -> Result<Exit> {
+        let waits = found.question.is_some() && !found.is_answered && !self.common.interactive;
+        if waits && found.metadata.status == Status::WaitingForInput {
+            drop(lock);
+            let ending = ending_of(&found.metadata);
+            return self.stage().tell(
+                &ending,
+                &found.metadata,
+                &found.run,
+                found.question.as_ref(),
+            );
+        }
+        self.stage().take_up(found, None, None, lock)
+    }
+}
+
+fn no_such_run(id: &str) -> Error {
+    Error::usage(format!(
+        "there is no run {id} here; say what to do with -m MESSAGE"
+    ))
+}
+
+fn nothing_to_resume(workspace: &Workspace) -> Error {
+    let root = workspace.root.display();
+    Error::usage(format!(
+        "nothing to resume in {root}; say what to do with -m MESSAGE"
+    ))
+}

@@ -1,0 +1,157 @@
+//! Which run is meant, and in which state it is.
+
+use crate::error::{At, Error, Result};
+use crate::human::{self, Question};
+use crate::ids::RunId;
+use crate::metadata::{self, Metadata, Status};
+use crate::report::open_question;
+use crate::rundir::RunDir;
+use crate::state::{self, Reading, Unreadable};
+use crate::workspace::Workspace;
+use std::path::Path;
+
+/// A run as it lies there.
+#[derive(Debug)]
+pub struct Found {
+    /// Its directory.
+    pub run: RunDir,
+    /// Its summary, corrected by its journal. RUNNING only if somebody works on it now.
+    pub metadata: Metadata,
+    /// The question that it waits for.
+    pub question: Option<Question>,
+    /// Whether the question has been answered in the meantime.
+    pub is_answered: bool,
+}
+
+/// Looks at a run without owning it.
+pub fn look(workspace: &Workspace, id: &RunId) -> Result<Found> {
+    let run = RunDir::of(workspace, id);
+    let mut metadata = metadata::read(&run.path).unwrap_or_default();
+    if metadata.run_id.is_empty() {
+        id.as_str().clone_into(&mut metadata.run_id);
+        metadata.workspace_id = workspace.id();
+        metadata.agent_name = name_in_journal(&run).unwrap_or_default();
+    }
+    // It says so until the end of a run has been told: whoever should have told it has died.
+    let untold = metadata.status == Status::Running;
+    let live = workspace.is_live(id);
+    let path = run.journal();
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Error::failure(format!(
+                "run {id} has no journal any more: {} is missing",
+                path.display()
+            )));
+        }
+        Err(e) => return Err(e).at("read", &path),
+    };
+    let lenient = Reading {
+        lenient: true,
+        window: None,
+    };
+    let (question, is_answered) = match state::read(&bytes, lenient) {
+        Ok(state) => {
+            if !bytes.is_empty() {
+                metadata.correct(&state);
+            }
+            if bytes.is_empty() || untold {
+                metadata.status = Status::Interrupted;
+            }
+            let question = open_question(&state);
+            let answered = match &question {
+                Some(question) => human::left_answer(&run, &question.request_id)?.is_some(),
+                None => false,
+            };
+            (question, answered)
+        }
+        Err(Unreadable::Rewritten(form)) => return Err(form.error(&path)),
+        Err(Unreadable::Damaged(_)) => (None, false),
+    };
+    if live {
+        metadata.status = Status::Running;
+    }
+    Ok(Found {
+        run,
+        metadata,
+        question,
+        is_answered,
+    })
+}
+
+/// The agent's name as the journal's first start tells it.
+fn name_in_journal(run: &RunDir) -> Option<String> {
+    let line = crate::files::read_line(&run.journal())?;
+    let line = crate::event::Line::parse(&line).ok()?;
+    let config: serde_json::Value = serde_json::from_str(line.config?.get()).ok()?;
+    config.get("name")?.as_str().map(str::to_owned)
+}
+
+impl Found {
+    /// Whether the run can be taken up where it was left.
+    #[must_use]
+    pub fn is_resumable(&self) -> bool {
+        matches!(
+            self.metadata.status,
+            Status::Interrupted | Status::WaitingForInput
+        )
+    }
+
+    /// The error for a run that somebody works on.
+    #[must_use]
+    pub fn busy(&self) -> Error {
+        let id = &self.metadata.run_id;
+        let pid = self.metadata.pid;
+        Error::new(
+            crate::error::Exit::TempFail,
+            format!("run {id} is already running, pid {pid}"),
+        )
+    }
+}
+
+/// The run that a person names: an id, a beginning of one that only one has, or LATEST.
+pub fn named(workspace: &Workspace, name: &str) -> Result<RunId> {
+    let runs = workspace.runs()?;
+    if let Some(exact) = runs.iter().find(|id| id.as_str() == name) {
+        return Ok(exact.clone());
+    }
+    if name == "LATEST"
+        && let Some(newest) = workspace.newest()?
+    {
+        return Ok(newest);
+    }
+    let matching: Vec<&RunId> = runs
+        .iter()
+        .filter(|id| id.as_str().starts_with(name))
+        .collect();
+    let list = |ids: &[&RunId]| {
+        ids.iter()
+            .map(|id| id.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    match matching.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] if runs.is_empty() => Err(no_runs(&workspace.root)),
+        [] => {
+            let all: Vec<&RunId> = runs.iter().rev().take(20).collect();
+            Err(Error::failure(format!(
+                "no run '{name}' here; there are {}",
+                list(&all)
+            )))
+        }
+        several => Err(Error::failure(format!(
+            "'{name}' is the beginning of several runs: {}",
+            list(several)
+        ))),
+    }
+}
+
+/// The error for a workspace without runs.
+#[must_use]
+pub fn no_runs(root: &Path) -> Error {
+    Error::failure(format!(
+        "there is no run in {}; `delta run` starts one",
+        root.display()
+    ))
+}

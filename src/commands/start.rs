@@ -1,0 +1,425 @@
+//! Starting the engine on a run, new or taken up, and telling how it ended.
+
+use super::select::Found;
+use crate::agent::{Ending, Engine, Options, unreadable};
+use crate::args::Common;
+use crate::clock::Timestamp;
+use crate::config::{Agent, Problem, Severity, load, resolved};
+use crate::environment::{Environment, PUBLIC_ENDPOINT};
+use crate::error::{At, Error, Exit, Result};
+use crate::event::{Event, VERSION};
+use crate::files;
+use crate::ids::RunId;
+use crate::journal::{Journal, Tail};
+use crate::llm::Model;
+use crate::llm::command::Program;
+use crate::llm::http::Http;
+use crate::metadata::{Metadata, Status};
+use crate::report;
+use crate::rundir::RunDir;
+use crate::screen::{Screen, Tone};
+use crate::state::{self, Reading};
+use crate::surroundings::{self, Surroundings};
+use crate::sys::{self, Signals};
+use crate::workspace::{self, DecisionLock, Workspace};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What is needed to run an agent in a workspace.
+pub struct Stage<'a> {
+    /// The agent.
+    pub agent: &'a Agent,
+    /// Where it works.
+    pub workspace: &'a Workspace,
+    /// The variables.
+    pub environment: &'a Environment,
+    /// The process's signals.
+    pub signals: Arc<Signals>,
+    /// What was asked for.
+    pub common: &'a Common,
+    /// Where progress is told.
+    pub screen: Screen,
+    /// Pass over damage, and over a lock that another host may hold.
+    pub force: bool,
+}
+
+/// Installs the signal handlers. A run that is another run's tool ends when that run's engine does.
+pub fn signals() -> Result<Arc<Signals>> {
+    let mut signals = Signals::install().map_err(|e| {
+        Error::failure(format!(
+            "cannot catch signals: {}",
+            crate::error::reason(&e)
+        ))
+    })?;
+    let parent = std::env::var(surroundings::ENGINE_PID).ok();
+    if let Some(pid) = parent.and_then(|pid| pid.parse().ok()) {
+        signals.end_with(pid);
+    }
+    Ok(Arc::new(signals))
+}
+
+/// Refuses to nest too deep.
+pub fn check_depth() -> Result<()> {
+    let (depth, max) = surroundings::depth();
+    if depth > max {
+        return Err(Error::failure(format!(
+            "this run would be nested {depth} deep, and the limit is {max} (DELTA_MAX_DEPTH); \
+             do the work here instead of starting another agent"
+        )));
+    }
+    Ok(())
+}
+
+/// Reads the agent, tells its warnings, and fails with all its errors.
+pub fn agent(dir: &Path, screen: Screen) -> Result<Agent> {
+    let (agent, problems) = load::load(dir);
+    for problem in &problems {
+        if matches!(problem.severity, Severity::Warning | Severity::Deprecation) && !screen.quiet {
+            screen.warn(&problem.to_string());
+        }
+    }
+    agent.ok_or_else(|| {
+        let errors = problems.iter().filter(|p| p.severity == Severity::Error);
+        let lines: Vec<String> = errors.map(Problem::to_string).collect();
+        Error::config(lines.join("\n"))
+    })
+}
+
+/// Reads the environment of a workspace, and tells its warnings.
+pub fn environment(
+    agent: &Agent,
+    workspace: Option<&Workspace>,
+    screen: Screen,
+) -> Result<Environment> {
+    let (environment, warnings) = Environment::read(
+        &agent.home,
+        workspace.map(|workspace| workspace.root.as_path()),
+    )?;
+    for warning in warnings {
+        screen.warn(&format!("warning: {warning}"));
+    }
+    if agent.llm.command.is_none() {
+        // Before anything is created.
+        environment.endpoint(agent.llm.base_url.as_deref())?;
+    }
+    Ok(environment)
+}
+
+/// The message, read from stdin if it is `-`.
+pub fn message(common: &Common) -> Result<Option<String>> {
+    match common.message.as_deref() {
+        Some("-") => {
+            let text = std::io::read_to_string(std::io::stdin()).map_err(|e| {
+                Error::usage(format!(
+                    "cannot read the message from stdin: {}",
+                    crate::error::reason(&e)
+                ))
+            })?;
+            let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
+            if text.is_empty() {
+                return Err(Error::usage("the message given with -m - is empty"));
+            }
+            Ok(Some(text))
+        }
+        other => Ok(other.map(str::to_owned)),
+    }
+}
+
+impl Stage<'_> {
+    fn max_iterations(&self) -> u64 {
+        self.common
+            .max_iterations
+            .unwrap_or(self.agent.max_iterations)
+    }
+
+    /// Starts a new run.
+    pub fn begin(&self, id: &RunId, message: &str, lock: DecisionLock) -> Result<Exit> {
+        let config = resolved::resolved(self.agent, self.max_iterations());
+        let parent = std::env::var("DELTA_RUN_ID")
+            .ok()
+            .filter(|id| RunId::parse(id).is_ok());
+        let now = Timestamp::now().to_string();
+        let metadata = Metadata {
+            run_id: id.to_string(),
+            workspace_id: self.workspace.id(),
+            agent_name: self.agent.name.clone(),
+            created_at: now,
+            initial_message: Some(message.to_owned()),
+            parent_run_id: parent,
+            ..Metadata::default()
+        };
+        let metadata = self.started(metadata);
+        let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
+            journal.add(0, &start_event(&metadata, message, &config, false));
+            journal.add(0, &Event::UserMessage { content: message });
+        })?;
+        drop(lock);
+        self.engine(run, journal, metadata, None)
+    }
+
+    /// Takes up a run that is there. `message` is said to the model, `answer` answers its question.
+    pub fn take_up(
+        &self,
+        found: Found,
+        message: Option<&str>,
+        answer: Option<String>,
+        lock: DecisionLock,
+    ) -> Result<Exit> {
+        let Some(mut journal) = Journal::open(&found.run.journal())? else {
+            return Err(found.busy());
+        };
+        self.check_host(&found)?;
+        let tail = journal.mend_tail()?;
+        let mut bytes = Vec::new();
+        journal.read_into(&mut bytes)?;
+        let reading = Reading {
+            lenient: self.force,
+            window: None,
+        };
+        let state = state::read(&bytes, reading).map_err(|e| unreadable(&e, &journal))?;
+        let mut metadata = found.metadata;
+        if !bytes.is_empty() {
+            metadata.correct(&state);
+        }
+        journal.continue_after(state.seq);
+        let iteration = state.iterations;
+        let metadata = self.started(metadata);
+        let config = resolved::resolved(self.agent, self.max_iterations());
+        let task = metadata.initial_message.clone().unwrap_or_default();
+        journal.add(iteration, &start_event(&metadata, &task, &config, true));
+        for note in notes(tail, &state) {
+            journal.add(
+                iteration,
+                &Event::SystemMessage {
+                    level: "WARN",
+                    content: &note,
+                },
+            );
+            self.screen.warn(&note);
+        }
+        let nothing_said = !state
+            .turns
+            .iter()
+            .any(|turn| matches!(turn, state::Turn::User(_)));
+        if nothing_said && state.turns.is_empty() && !task.is_empty() {
+            // The engine died before the first message was in the journal.
+            journal.add(iteration, &Event::UserMessage { content: &task });
+        }
+        if let Some(message) = message {
+            journal.add(iteration, &Event::UserMessage { content: message });
+        }
+        journal.flush()?;
+        metadata.write(&found.run.path)?;
+        drop(lock);
+        self.engine(found.run, journal, metadata, answer)
+    }
+
+    /// Metadata of a run that this process works on from now on.
+    fn started(&self, mut metadata: Metadata) -> Metadata {
+        let now = Timestamp::now().to_string();
+        metadata.status = Status::Running;
+        metadata.agent_name.clone_from(&self.agent.name);
+        metadata.start_time.clone_from(&now);
+        metadata.updated_at = now;
+        metadata.end_time = None;
+        metadata.max_iterations = self.max_iterations();
+        (metadata.error, metadata.result) = (None, None);
+        (metadata.stop_reason, metadata.exit_code) = (None, None);
+        metadata.agent_home = self.agent.home.to_string_lossy().into_owned();
+        metadata.work_dir = self.workspace.root.to_string_lossy().into_owned();
+        metadata.pid = std::process::id();
+        metadata.hostname = sys::hostname();
+        VERSION.clone_into(&mut metadata.delta_version);
+        metadata
+    }
+
+    /// On a file system that hosts share, a lock may be known to its own host only.
+    fn check_host(&self, found: &Found) -> Result<()> {
+        let theirs = &found.metadata.hostname;
+        if self.force || theirs.is_empty() || *theirs == sys::hostname() {
+            return Ok(());
+        }
+        let ended = found.metadata.end_time.is_some();
+        if !ended && sys::is_network_file_system(&found.run.path) {
+            let id = &found.run.id;
+            return Err(Error::new(
+                Exit::TempFail,
+                format!(
+                    "run {id} was started on host {theirs} and may still be running there: its lock cannot be \
+                 seen from here; make sure that it is not, then use `delta continue --force`"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn engine(
+        &self,
+        run: RunDir,
+        mut journal: Journal,
+        metadata: Metadata,
+        answer: Option<String>,
+    ) -> Result<Exit> {
+        journal.set_sync(self.agent.sync);
+        workspace_used(self.agent, self.workspace)?;
+        let around = Surroundings {
+            signals: Arc::clone(&self.signals),
+            agent: self.agent,
+            workspace: self.workspace,
+            run: run.clone(),
+            environment: self.environment,
+            depth: surroundings::depth().0,
+        };
+        let (model, described) = self.model(&around)?;
+        self.screen.progress(&[(
+            Tone::Dim,
+            &format!(
+                "run {} in {}, {described}",
+                run.id,
+                self.workspace.root.display()
+            ),
+        )]);
+        let options = Options {
+            interactive: self.common.interactive,
+            max_iterations: self.max_iterations(),
+            screen: self.screen,
+            lenient: self.force,
+            answer,
+        };
+        let engine = Engine::new(around, journal, metadata, options, model)?;
+        let ended = engine.run();
+        let question = match ended.ending.status {
+            Status::WaitingForInput => question_in(&run)?,
+            _ => None,
+        };
+        let told = self.tell(&ended.ending, &ended.metadata, &run, question.as_ref());
+        ended.seal();
+        told
+    }
+
+    /// Tells how a run ended.
+    pub fn tell(
+        &self,
+        ending: &Ending,
+        metadata: &Metadata,
+        run: &RunDir,
+        question: Option<&crate::human::Question>,
+    ) -> Result<Exit> {
+        report::explain(self.screen, ending, metadata, run);
+        report::ending(self.common.format, ending, metadata, question)?;
+        Ok(ending.exit)
+    }
+
+    fn model<'m>(&'m self, around: &Surroundings<'_>) -> Result<(Model<'m>, String)> {
+        let llm = &self.agent.llm;
+        if let Some(command) = &llm.command {
+            let argv = around.argv(command);
+            let described = format!("model {}", argv[0]);
+            let program = Program {
+                dir: &self.workspace.root,
+                env: around.variables(true),
+                timeout: llm.timeout,
+                call_prefix: Surroundings::call_prefix(),
+                log: around.run.log(),
+                grace: around.grace(),
+                argv,
+            };
+            return Ok((Model::Command(program), described));
+        }
+        let endpoint = self.environment.endpoint(llm.base_url.as_deref())?;
+        let model = llm.model.as_deref().unwrap_or_default();
+        let at = match endpoint.base_url.as_str() {
+            PUBLIC_ENDPOINT => String::new(),
+            url => format!(" at {url}"),
+        };
+        let http = Http::new(endpoint, llm.timeout, &self.signals);
+        Ok((Model::Http(http), format!("model {model}{at}")))
+    }
+}
+
+/// The event of a start that the metadata tells of.
+fn start_event<'e>(
+    metadata: &'e Metadata,
+    task: &'e str,
+    config: &'e [u8],
+    resumed: bool,
+) -> Event<'e> {
+    Event::EngineStart {
+        run_id: &metadata.run_id,
+        agent_home: &metadata.agent_home,
+        work_dir: &metadata.work_dir,
+        task,
+        config_json: config,
+        hostname: &metadata.hostname,
+        resumed,
+        parent_run_id: metadata.parent_run_id.as_deref(),
+    }
+}
+
+/// What is told about how a journal was found.
+fn notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    match tail {
+        Tail::Cut(bytes) => notes.push(format!(
+            "the journal's last line was torn ({bytes} bytes without an end) and has been cut off"
+        )),
+        Tail::Whole | Tail::Completed => {}
+    }
+    for damage in &state.damaged {
+        notes.push(format!(
+            "journal line {} is damaged and was passed over: {}",
+            damage.line, damage.message
+        ));
+    }
+    notes
+}
+
+fn question_in(run: &RunDir) -> Result<Option<crate::human::Question>> {
+    let path = run.journal();
+    let bytes = std::fs::read(&path).at("read", &path)?;
+    let lenient = Reading {
+        lenient: true,
+        window: None,
+    };
+    Ok(state::read(&bytes, lenient)
+        .ok()
+        .and_then(|state| report::open_question(&state)))
+}
+
+/// Remembers the workspace, where that is an agent's own.
+fn workspace_used(agent: &Agent, workspace: &Workspace) -> Result<()> {
+    workspace::remember(&agent.home, workspace)
+}
+
+/// How a run that has ended is told again.
+#[must_use]
+pub fn ending_of(metadata: &Metadata) -> Ending {
+    let exit = match metadata.status {
+        Status::Completed => Exit::Success,
+        Status::WaitingForInput => Exit::Waiting,
+        Status::Failed => Exit::Failure,
+        Status::Interrupted | Status::Running => Exit::TempFail,
+    };
+    let text = match metadata.status {
+        Status::Completed => metadata.result.clone(),
+        _ => metadata.error.clone(),
+    };
+    Ending {
+        status: metadata.status,
+        stop_reason: metadata.stop_reason.clone().unwrap_or_default(),
+        exit,
+        text: text.unwrap_or_default(),
+    }
+}
+
+/// The first line of a text, for messages.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    format!("'{}'", crate::screen::in_short(text, 60))
+}
+
+/// Reads a file that must be there.
+pub fn read(path: &Path) -> Result<String> {
+    files::read_optional(path)?
+        .ok_or_else(|| Error::failure(format!("{} is not there", path.display())))
+}

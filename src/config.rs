@@ -1,0 +1,263 @@
+//! An agent's files, understood: `agent.yaml`, `context.yaml`, `hooks.yaml` and what they import.
+//!
+//! Unaware of workspaces, of runs and of the environment. Loading reports everything that is wrong
+//! at once, and creates nothing.
+
+pub mod document;
+pub mod legacy;
+pub mod context;
+pub mod hooks;
+pub mod load;
+pub mod resolved;
+
+use crate::tool::{Piece, Tool, Word};
+use serde_json::Value;
+use std::fmt::{self, Display};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// An agent, as its files say.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    /// Its directory, absolute, with symbolic links resolved. UTF-8.
+    pub home: PathBuf,
+    /// Its name.
+    pub name: String,
+    /// Its version, if it says one.
+    pub version: Option<String>,
+    /// What it is for, if it says so.
+    pub description: Option<String>,
+    /// How its model is reached.
+    pub llm: Llm,
+    /// The limit of iterations of one start of the engine.
+    pub max_iterations: u64,
+    /// How many bytes of each of a tool's streams the model is given.
+    pub max_output_bytes: u64,
+    /// How many of the newest invocations keep their request whole; 0: all.
+    pub keep_requests: usize,
+    /// Tokens that one start of the engine may spend; 0: no limit.
+    pub limit_tokens: u64,
+    /// Seconds that one start of the engine may take; 0: no limit.
+    pub limit_seconds: u64,
+    /// How long a tool may take, unless it says otherwise.
+    pub tool_timeout: Option<Duration>,
+    /// Put before the command of every tool that has no wrapper of its own.
+    pub wrapper: Vec<Word>,
+    /// What the model can call, without `ask_human`.
+    pub tools: Vec<Tool>,
+    /// Whether the model can ask a person.
+    pub ask_human: bool,
+    /// Whether the journal reaches the disk before an action starts.
+    pub sync: bool,
+    /// What the model sees.
+    pub context: Context,
+    /// What is run at certain moments.
+    pub hooks: Vec<Hook>,
+}
+
+/// How a model is reached.
+#[derive(Clone, Debug)]
+pub struct Llm {
+    /// Its name; none only if there is a command.
+    pub model: Option<String>,
+    /// Keys that are not the engine's own, in the order written; they go into the request.
+    pub parameters: Vec<(String, Value)>,
+    /// The endpoint, if the agent says one.
+    pub base_url: Option<String>,
+    /// A program that is the model.
+    pub command: Option<Vec<Word>>,
+    /// How long one attempt may take.
+    pub timeout: Duration,
+    /// How often an attempt is repeated.
+    pub max_retries: u32,
+}
+
+/// What the model sees.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// In order; all there is.
+    pub sources: Vec<Source>,
+    /// Whether every block before the journal is a system message of its own.
+    pub separate: bool,
+}
+
+/// One part of what the model sees.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// A file.
+    File {
+        /// The block's name.
+        id: String,
+        /// Where it is.
+        path: Word,
+        /// Whether it may be missing.
+        optional: bool,
+    },
+    /// A file that a program writes.
+    Computed {
+        /// The block's name.
+        id: String,
+        /// The program.
+        command: Vec<Word>,
+        /// How long it may take.
+        timeout: Duration,
+        /// The file it writes.
+        output: Word,
+        /// Whether the file may be missing and the program may fail.
+        optional: bool,
+        /// Run once for each start of the engine instead of before every request.
+        once: bool,
+    },
+    /// The conversation.
+    Journal {
+        /// How many of the newest iterations; none: all.
+        max_iterations: Option<usize>,
+    },
+}
+
+/// A program that is run at a certain moment.
+#[derive(Clone, Debug)]
+pub struct Hook {
+    /// When.
+    pub event: HookEvent,
+    /// The program.
+    pub command: Vec<Word>,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+/// The moments at which hooks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are those of hooks.yaml.
+pub enum HookEvent {
+    PreLlmRequest,
+    PostLlmResponse,
+    PreToolExecution,
+    PostToolExecution,
+    OnError,
+    OnRunEnd,
+    OnIterationStart,
+    OnIterationEnd,
+}
+
+impl HookEvent {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::PreLlmRequest,
+        Self::PostLlmResponse,
+        Self::PreToolExecution,
+        Self::PostToolExecution,
+        Self::OnError,
+        Self::OnRunEnd,
+        Self::OnIterationStart,
+        Self::OnIterationEnd,
+    ];
+
+    /// As it is written in hooks.yaml.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PreLlmRequest => "pre_llm_request",
+            Self::PostLlmResponse => "post_llm_response",
+            Self::PreToolExecution => "pre_tool_execution",
+            Self::PostToolExecution => "post_tool_execution",
+            Self::OnError => "on_error",
+            Self::OnRunEnd => "on_run_end",
+            Self::OnIterationStart => "on_iteration_start",
+            Self::OnIterationEnd => "on_iteration_end",
+        }
+    }
+}
+
+/// Something wrong, or doubtful, in an agent's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// How grave it is.
+    pub severity: Severity,
+    /// The file, as a person would name it from where they stand.
+    pub file: String,
+    /// Line, from 1, if it is known.
+    pub line: Option<usize>,
+    /// Column, from 1, if it is known.
+    pub column: Option<usize>,
+    /// What, and the way out.
+    pub message: String,
+}
+
+/// How grave a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The agent cannot run.
+    Error,
+    /// It can run, and something was probably not meant.
+    Warning,
+    /// It can run, and is written in a form that will go away.
+    Deprecation,
+    /// It can run; of interest when somebody checks the agent.
+    Advice,
+}
+
+impl Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.severity {
+            Severity::Error => {}
+            Severity::Warning | Severity::Advice => f.write_str("warning: ")?,
+            Severity::Deprecation => f.write_str("[DEPRECATION WARNING] ")?,
+        }
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if let Some(column) = self.column {
+            write!(f, ":{column}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// A text with `${AGENT_HOME}` and `${CWD}` in it, as a word without parameters.
+#[must_use]
+pub fn word(text: &str) -> Word {
+    let mut pieces = Vec::new();
+    let mut fixed = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        let variables = [("${AGENT_HOME}", Piece::Home), ("${CWD}", Piece::Cwd)];
+        let found = variables
+            .into_iter()
+            .find(|(name, _)| rest[at..].starts_with(name));
+        let Some((name, piece)) = found else {
+            fixed.push_str(&rest[..at + 2]);
+            rest = &rest[at + 2..];
+            continue;
+        };
+        fixed.push_str(&rest[..at]);
+        if !fixed.is_empty() {
+            pieces.push(Piece::Text(std::mem::take(&mut fixed)));
+        }
+        pieces.push(piece);
+        rest = &rest[at + name.len()..];
+    }
+    fixed.push_str(rest);
+    if !fixed.is_empty() {
+        pieces.push(Piece::Text(fixed));
+    }
+    Word(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_found_and_other_texts_are_left() {
+        let home = || Piece::Home;
+        let text = |text: &str| Piece::Text(text.to_owned());
+        assert_eq!(
+            word("${AGENT_HOME}/x${CWD}"),
+            Word(vec![home(), text("/x"), Piece::Cwd])
+        );
+        assert_eq!(word("a ${HOME} ${"), Word(vec![text("a ${HOME} ${")]));
+        assert_eq!(word(""), Word(vec![]));
+    }
+}

@@ -1,0 +1,99 @@
+//! A YAML file with its text at hand, so that what is wrong in it can be given its line.
+
+use super::{Problem, Severity};
+use crate::error::reason;
+use crate::node::Complaint;
+use crate::yaml::{self, Step};
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+
+/// A file that has been read and parsed.
+#[derive(Debug)]
+pub struct Document {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How messages call it.
+    pub shown: String,
+    text: String,
+    /// Its top-level mapping.
+    pub root: Map<String, Value>,
+}
+
+impl Document {
+    /// Reads a file. What is wrong with it is added to `problems`.
+    pub fn read(path: &Path, shown: String, problems: &mut Vec<Problem>) -> Option<Self> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(e) => {
+                let message = format!("cannot read it: {}", reason(&e));
+                problems.push(error_in(&shown, message));
+                return None;
+            }
+        };
+        match yaml::parse(&text) {
+            Ok(Value::Object(root)) => Some(Self {
+                path: path.to_owned(),
+                shown,
+                text,
+                root,
+            }),
+            Ok(other) => {
+                let found = crate::node::found(&other);
+                let message = format!("expected keys and values at the top, found {found}");
+                problems.push(error_in(&shown, message));
+                None
+            }
+            Err(error) => {
+                problems.push(Problem {
+                    line: error.place.map(|place| place.0),
+                    column: error.place.map(|place| place.1),
+                    ..error_in(&shown, format!("not valid YAML: {}", error.message))
+                });
+                None
+            }
+        }
+    }
+
+    /// Gives complaints about a node of this document their lines.
+    pub fn report(&self, below: &[Step], complaints: Vec<Complaint>, problems: &mut Vec<Problem>) {
+        for complaint in complaints {
+            let mut path = below.to_vec();
+            path.extend(complaint.at);
+            let severity = if complaint.warning {
+                Severity::Warning
+            } else {
+                Severity::Error
+            };
+            problems.push(self.problem(severity, &path, complaint.message));
+        }
+    }
+
+    /// A problem at a node of this document.
+    #[must_use]
+    pub fn problem(
+        &self,
+        severity: Severity,
+        path: &[Step],
+        message: impl Into<String>,
+    ) -> Problem {
+        Problem {
+            severity,
+            file: self.shown.clone(),
+            line: yaml::locate(&self.text, path),
+            column: None,
+            message: message.into(),
+        }
+    }
+}
+
+/// An error about a file as a whole.
+#[must_use]
+pub fn error_in(shown: &str, message: impl Into<String>) -> Problem {
+    Problem {
+        severity: Severity::Error,
+        file: shown.to_owned(),
+        line: None,
+        column: None,
+        message: message.into(),
+    }
+}

@@ -1,0 +1,79 @@
+//! `hooks.yaml`: what is run at certain moments.
+
+use super::context::command;
+use super::document::Document;
+use super::{Hook, HookEvent, Problem, Severity, legacy};
+use crate::nearest::nearest;
+use crate::node::{Complaints, Node, found};
+use crate::yaml::Step;
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// A hook's time limit, unless it says otherwise.
+const HOOK_TIMEOUT_MS: u64 = 30_000;
+
+/// Reads the hooks in a mapping from moments to commands; `below` is where it stands.
+pub fn load(
+    document: &Document,
+    map: &Map<String, Value>,
+    below: &[Step],
+    problems: &mut Vec<Problem>,
+) -> Vec<Hook> {
+    let mut hooks = Vec::new();
+    let mut out = Complaints::about("");
+    for (key, value) in map {
+        let at = vec![Step::Key(key.clone())];
+        let name = match legacy::hook_name(key) {
+            Some(name) => {
+                let mut path = below.to_vec();
+                path.extend(at.clone());
+                let message = format!("{key} is called {name} now");
+                problems.push(document.problem(Severity::Deprecation, &path, message));
+                name
+            }
+            None => key,
+        };
+        let Some(event) = HookEvent::ALL
+            .into_iter()
+            .find(|event| event.name() == name)
+        else {
+            let meant = nearest(key, HookEvent::ALL.into_iter().map(HookEvent::name));
+            let hint = meant.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
+            out.warn(at, format!("unknown key '{key}'{hint}"));
+            continue;
+        };
+        let items: Vec<(Vec<Step>, &Value)> = match value {
+            Value::Array(items) => items
+                .iter()
+                .enumerate()
+                .map(|(index, item)| ([at.clone(), vec![Step::Item(index)]].concat(), item))
+                .collect(),
+            single => vec![(at, single)],
+        };
+        for (at, item) in items {
+            hooks.extend(hook(event, at, item, &mut out));
+        }
+    }
+    document.report(below, out.into_list(), problems);
+    hooks
+}
+
+fn hook(event: HookEvent, at: Vec<Step>, item: &Value, out: &mut Complaints) -> Option<Hook> {
+    let Value::Object(map) = item else {
+        let name = event.name();
+        out.error(
+            at,
+            format!("{name}: expected {{command: […]}}, found {}", found(item)),
+        );
+        return None;
+    };
+    let node = Node::new(map, at);
+    node.unknown_keys(&["command", "timeout_ms"], out);
+    let command = command(&node, out)?;
+    let timeout = node.count("timeout_ms", out).unwrap_or(HOOK_TIMEOUT_MS);
+    Some(Hook {
+        event,
+        command,
+        timeout: Duration::from_millis(timeout),
+    })
+}

@@ -1,0 +1,439 @@
+//! `agent.yaml` and the files it imports.
+
+use super::document::{Document, error_in};
+use super::{Agent, Hook, Llm, Problem, Severity, context, hooks, legacy, word};
+use crate::expand;
+use crate::node::{Complaints, Node, found};
+use crate::tool::{Tool, Word};
+use crate::yaml::Step;
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const KEYS: [&str; 17] = [
+    "name",
+    "version",
+    "description",
+    "llm",
+    "system_prompt",
+    "imports",
+    "max_iterations",
+    "max_output_bytes",
+    "keep_requests",
+    "limits",
+    "tool_timeout_ms",
+    "wrapper",
+    "tools",
+    "ask_human",
+    "sync",
+    "llm_config",
+    "lifecycle_hooks",
+];
+
+const LLM_KEYS: [&str; 5] = ["model", "base_url", "command", "timeout_ms", "max_retries"];
+
+/// Reads an agent's directory. The agent is there if none of the problems is an error.
+#[must_use]
+pub fn load(dir: &Path) -> (Option<Agent>, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let agent = Loader::new(dir, &mut problems).and_then(|mut loader| loader.agent());
+    let fatal = problems.iter().any(|p| p.severity == Severity::Error);
+    (agent.filter(|_| !fatal), problems)
+}
+
+/// Reads only the tools of a file with a top-level `tools:` and, perhaps, `imports:`.
+#[must_use]
+pub fn load_tools(file: &Path) -> (Vec<Tool>, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let mut tools = Vec::new();
+    let dir = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if !file.is_file() {
+        problems.push(error_in(&file.display().to_string(), "no such file"));
+    } else if let Some(mut loader) = Loader::new(dir, &mut problems) {
+        let name = file.file_name().unwrap_or_default();
+        let mut chain = vec![loader.home.join(name)];
+        let shown = file.display().to_string();
+        if let Some(document) = Document::read(file, shown, loader.problems) {
+            loader.tools_of(&document, &mut chain, &mut tools);
+        }
+    }
+    (tools, problems)
+}
+
+struct Loader<'p> {
+    /// With symbolic links resolved.
+    home: PathBuf,
+    /// As the person wrote it.
+    dir: PathBuf,
+    problems: &'p mut Vec<Problem>,
+}
+
+impl<'p> Loader<'p> {
+    fn new(dir: &Path, problems: &'p mut Vec<Problem>) -> Option<Self> {
+        let shown = dir.display().to_string();
+        let home = match dir.canonicalize() {
+            Ok(home) if home.is_dir() => home,
+            Ok(_) => {
+                problems.push(error_in(&shown, "no agent here: it is not a directory"));
+                return None;
+            }
+            Err(e) => {
+                let reason = crate::error::reason(&e);
+                problems.push(error_in(&shown, format!("no agent here: {reason}")));
+                return None;
+            }
+        };
+        if home.to_str().is_none() {
+            problems.push(error_in(&shown, "the agent's path is not UTF-8"));
+            return None;
+        }
+        Some(Self {
+            home,
+            dir: dir.to_owned(),
+            problems,
+        })
+    }
+
+    /// A file of the agent, as the person would name it.
+    fn shown(&self, name: &str) -> String {
+        shown(&self.dir, name)
+    }
+
+    fn agent(&mut self) -> Option<Agent> {
+        let dir = self.dir.clone();
+        let path = legacy::main_file(&self.home, |name| shown(&dir, name), self.problems);
+        if !path.exists() {
+            let message = "no agent here: agent.yaml is not there; `delta init` makes one";
+            let at = self.dir.display().to_string();
+            self.problems.push(error_in(&at, message));
+            return None;
+        }
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let mut document = Document::read(&path, self.shown(&name), self.problems)?;
+        legacy::rewrite_llm(&mut document, self.problems);
+        let hooks = self.hooks(&mut document);
+
+        let mut tools = Vec::new();
+        self.tools_of(&document, &mut vec![path], &mut tools);
+        let prompt = self.prompt(&document);
+        let shown = self.shown("context.yaml");
+        let context = context::load(&self.home, shown, &prompt, self.problems);
+
+        let mut out = Complaints::about("");
+        let node = Node::new(&document.root, vec![]);
+        node.unknown_keys(&KEYS, &mut out);
+        let name = required_text(&node, "name", "what the agent is called", &mut out);
+        let llm = llm(&node, &mut out);
+        let limits = Node::new(
+            node.mapping("limits", &mut out).unwrap_or(&EMPTY),
+            vec![Step::Key("limits".to_owned())],
+        );
+        limits.unknown_keys(&["tokens", "seconds"], &mut out);
+        let version = match document.root.get("version") {
+            Some(Value::Number(number)) => Some(number.to_string()),
+            _ => node.text("version", &mut out).map(str::to_owned),
+        };
+        let max_iterations = at_least_one(&node, "max_iterations", 30, &mut out);
+        let max_output_bytes = at_least_one(&node, "max_output_bytes", 30_000, &mut out);
+        let keep_requests = node.count("keep_requests", &mut out).unwrap_or(50) as usize;
+        let limit_tokens = limits.count("tokens", &mut out).unwrap_or(0);
+        let limit_seconds = limits.count("seconds", &mut out).unwrap_or(0);
+        let tool_timeout_ms = node.count("tool_timeout_ms", &mut out).unwrap_or(600_000);
+        let wrapper = words(&node, "wrapper", &mut out);
+        let ask_human = node.flag("ask_human", &mut out).unwrap_or(true);
+        let sync = node.flag("sync", &mut out).unwrap_or(true);
+        let description = node.text("description", &mut out).map(str::to_owned);
+        document.report(&[], out.into_list(), self.problems);
+        if ask_human && tools.iter().any(|tool| tool.name == "ask_human") {
+            let message = "tool \"ask_human\": the engine has a tool of this name; rename it, or say ask_human: false";
+            let at = [Step::Key("tools".to_owned())];
+            self.problems
+                .push(document.problem(Severity::Error, &at, message));
+        }
+        Some(Agent {
+            home: self.home.clone(),
+            name: name?,
+            version,
+            description,
+            llm: llm?,
+            max_iterations,
+            max_output_bytes,
+            keep_requests,
+            limit_tokens,
+            limit_seconds,
+            tool_timeout: (tool_timeout_ms > 0).then(|| Duration::from_millis(tool_timeout_ms)),
+            wrapper,
+            tools,
+            ask_human,
+            sync,
+            context: context?,
+            hooks,
+        })
+    }
+
+    fn hooks(&mut self, document: &mut Document) -> Vec<Hook> {
+        let old = legacy::take_hooks(document, self.problems);
+        let path = self.home.join("hooks.yaml");
+        if path.exists() {
+            let shown = self.shown("hooks.yaml");
+            return match Document::read(&path, shown, self.problems) {
+                Some(file) => hooks::load(&file, &file.root, &[], self.problems),
+                None => Vec::new(),
+            };
+        }
+        match old {
+            Some(map) => {
+                let below = [Step::Key("lifecycle_hooks".to_owned())];
+                hooks::load(document, &map, &below, self.problems)
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// The system prompt's path below the agent's directory; it must be there.
+    fn prompt(&mut self, document: &Document) -> String {
+        const DEFAULT: &str = "system_prompt.md";
+        const OLD_DEFAULT: &str = "system_prompt.txt";
+        let node = Node::new(&document.root, vec![]);
+        let at = node.at("system_prompt");
+        let given = document.root.get("system_prompt").and_then(Value::as_str);
+        let name = match given {
+            Some(name) => name,
+            None if !self.home.join(DEFAULT).exists() && self.home.join(OLD_DEFAULT).exists() => {
+                let message = format!(
+                    "the prompt's file is called {DEFAULT} now; rename it, or say system_prompt: {OLD_DEFAULT}"
+                );
+                self.problems
+                    .push(document.problem(Severity::Deprecation, &at, message));
+                OLD_DEFAULT
+            }
+            None => DEFAULT,
+        };
+        let path = self.home.join(name);
+        if given.is_none() && document.root.contains_key("system_prompt") {
+            let found = found(&document.root["system_prompt"]);
+            let message = format!("system_prompt: expected a string, found {found}");
+            self.problems
+                .push(document.problem(Severity::Error, &at, message));
+        } else if !path.is_file() {
+            let message = format!("system_prompt: {name} is not there; create it");
+            self.problems
+                .push(document.problem(Severity::Error, &at, message));
+        } else if !self.is_inside(&path) {
+            let message = format!("system_prompt: {name} lies outside the agent's directory");
+            self.problems
+                .push(document.problem(Severity::Error, &at, message));
+        }
+        name.to_owned()
+    }
+
+    /// Adds the tools of a file to `tools`: first those it imports, then its own. `chain` holds the
+    /// files on the way to it, and itself.
+    fn tools_of(&mut self, document: &Document, chain: &mut Vec<PathBuf>, tools: &mut Vec<Tool>) {
+        let mut out = Complaints::about("");
+        let node = Node::new(&document.root, vec![]);
+        if chain.len() > 1 {
+            node.unknown_keys(&["tools", "imports"], &mut out);
+        }
+        let imports = node.texts("imports", &mut out).unwrap_or_default();
+        let own = node.list("tools", &mut out);
+        document.report(&[], out.into_list(), self.problems);
+        for (index, import) in imports.into_iter().enumerate() {
+            let at = [Step::Key("imports".to_owned()), Step::Item(index)];
+            self.import(document, import, &at, chain, tools);
+        }
+        let mut names: Vec<String> = Vec::new();
+        for (index, item) in own.into_iter().flatten().enumerate() {
+            let at = [Step::Key("tools".to_owned()), Step::Item(index)];
+            if !item.is_object() {
+                let message = format!("tools: expected a mapping, found {}", found(item));
+                self.problems
+                    .push(document.problem(Severity::Error, &at, message));
+                continue;
+            }
+            match expand::load(item) {
+                Ok((tool, warnings)) => {
+                    document.report(&at, warnings, self.problems);
+                    if names.contains(&tool.name) {
+                        let message = format!(
+                            "tool \"{}\": there are two tools of this name in this file",
+                            tool.name
+                        );
+                        self.problems
+                            .push(document.problem(Severity::Error, &at, message));
+                    }
+                    names.push(tool.name.clone());
+                    tools.retain(|earlier| earlier.name != tool.name);
+                    tools.push(tool);
+                }
+                Err(complaints) => document.report(&at, complaints, self.problems),
+            }
+        }
+    }
+
+    fn import(
+        &mut self,
+        document: &Document,
+        import: &str,
+        at: &[Step],
+        chain: &mut Vec<PathBuf>,
+        tools: &mut Vec<Tool>,
+    ) {
+        let beside = document.path.parent().unwrap_or(&self.home).join(import);
+        let real = if Path::new(import).is_absolute() {
+            Err(format!(
+                "imports: {import} is an absolute path; a module lies below the agent's directory"
+            ))
+        } else {
+            match beside.canonicalize() {
+                Ok(real) if !real.starts_with(&self.home) => Err(format!(
+                    "imports: {import} lies outside the agent's directory"
+                )),
+                Ok(real) if chain.contains(&real) => {
+                    let names = chain.iter().chain([&real]).map(|path| self.name_of(path));
+                    Err(format!(
+                        "imports: cycle: {}",
+                        names.collect::<Vec<_>>().join(" -> ")
+                    ))
+                }
+                Ok(real) => Ok(real),
+                Err(e) => Err(format!("imports: {import}: {}", crate::error::reason(&e))),
+            }
+        };
+        let real = match real {
+            Ok(real) => real,
+            Err(message) => {
+                self.problems
+                    .push(document.problem(Severity::Error, at, message));
+                return;
+            }
+        };
+        let shown = self.shown(&self.name_of(&real));
+        if let Some(module) = Document::read(&real, shown, self.problems) {
+            if !module.root.contains_key("tools") && !module.root.contains_key("imports") {
+                let message = "a module has tools: or imports: at the top";
+                self.problems
+                    .push(module.problem(Severity::Error, &[], message));
+            }
+            chain.push(real);
+            self.tools_of(&module, chain, tools);
+            chain.pop();
+        }
+    }
+
+    fn name_of(&self, path: &Path) -> String {
+        path.strip_prefix(&self.home)
+            .unwrap_or(path)
+            .display()
+            .to_string()
+    }
+
+    fn is_inside(&self, path: &Path) -> bool {
+        path.canonicalize()
+            .is_ok_and(|real| real.starts_with(&self.home))
+    }
+}
+
+static EMPTY: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
+
+fn shown(dir: &Path, name: &str) -> String {
+    if dir == Path::new(".") {
+        name.to_owned()
+    } else {
+        dir.join(name).display().to_string()
+    }
+}
+
+fn llm(node: &Node<'_>, out: &mut Complaints) -> Option<Llm> {
+    if !node.map.contains_key("llm") {
+        out.error(vec![], "llm: missing; it names the model: llm: {model: …}");
+    }
+    let map = node.mapping("llm", out)?;
+    let llm = Node::new(map, vec![Step::Key("llm".to_owned())]);
+    let command = map
+        .contains_key("command")
+        .then(|| context::command(&llm, out));
+    let model = llm.text("model", out);
+    if model.is_none() && command.is_none() && !map.contains_key("model") {
+        out.error(
+            node.at("llm"),
+            "llm: model is missing; name one, or make a program the model with command: […]",
+        );
+    }
+    let base_url = llm.text("base_url", out);
+    if let Some(url) = base_url
+        && !url.starts_with("http://")
+        && !url.starts_with("https://")
+    {
+        out.error(
+            llm.at("base_url"),
+            format!("llm: base_url: '{url}' does not begin with http:// or https://"),
+        );
+    }
+    let reserved = [
+        (
+            "api_key",
+            "keys belong into the environment, as DELTA_API_KEY",
+        ),
+        ("messages", "context.yaml says what the model sees"),
+        ("tools", "tools belong at the top of the file"),
+    ];
+    for (key, reason) in reserved {
+        if map.contains_key(key) {
+            out.error(llm.at(key), format!("llm: {key}: {reason}"));
+        }
+    }
+    if map.get("stream") == Some(&Value::Bool(true)) {
+        out.error(
+            llm.at("stream"),
+            "llm: stream: answers are read whole; leave it out",
+        );
+    }
+    let parameters = map
+        .iter()
+        .filter(|(key, _)| !LLM_KEYS.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    Some(Llm {
+        model: model.map(str::to_owned),
+        parameters,
+        base_url: base_url.map(str::to_owned),
+        command: match command {
+            Some(command) => Some(command?),
+            None => None,
+        },
+        timeout: Duration::from_millis(at_least_one(&llm, "timeout_ms", 600_000, out)),
+        max_retries: llm.count("max_retries", out).unwrap_or(8).min(1000) as u32,
+    })
+}
+
+fn required_text(node: &Node<'_>, key: &str, what: &str, out: &mut Complaints) -> Option<String> {
+    if !node.map.contains_key(key) {
+        out.error(vec![], format!("{key}: missing; it says {what}"));
+    }
+    let text = node.text(key, out)?;
+    if text.trim().is_empty() {
+        out.error(node.at(key), format!("{key}: it is empty"));
+    }
+    Some(text.to_owned())
+}
+
+fn at_least_one(node: &Node<'_>, key: &str, default: u64, out: &mut Complaints) -> u64 {
+    let count = node.count(key, out);
+    if count == Some(0) {
+        out.error(node.at(key), format!("{key}: expected at least 1, found 0"));
+    }
+    count.unwrap_or(default)
+}
+
+fn words(node: &Node<'_>, key: &str, out: &mut Complaints) -> Vec<Word> {
+    let texts = node.texts(key, out).unwrap_or_default();
+    texts.into_iter().map(word).collect()
+}

@@ -1,0 +1,103 @@
+//! The configuration as it was understood, for the record: tools expanded, and of what may hold
+//! secrets only the names.
+
+use super::{Agent, HookEvent, Source};
+use crate::expand;
+use crate::json;
+use crate::tool::Word;
+use serde_json::{Map, Value, json};
+
+/// An agent as JSON.
+#[must_use]
+pub fn resolved(agent: &Agent, max_iterations: u64) -> Vec<u8> {
+    let mut llm = Map::new();
+    if let Some(model) = &agent.llm.model {
+        llm.insert("model".to_owned(), model.as_str().into());
+    }
+    llm.extend(agent.llm.parameters.iter().cloned());
+    if let Some(url) = &agent.llm.base_url {
+        llm.insert("base_url".to_owned(), url.as_str().into());
+    }
+    if let Some(command) = &agent.llm.command {
+        llm.insert("command".to_owned(), words(command));
+    }
+    llm.insert(
+        "timeout_ms".to_owned(),
+        (agent.llm.timeout.as_millis() as u64).into(),
+    );
+    llm.insert("max_retries".to_owned(), agent.llm.max_retries.into());
+    let sources: Vec<Value> = agent.context.sources.iter().map(source).collect();
+    let hooks: Vec<Value> = agent
+        .hooks
+        .iter()
+        .map(|hook| {
+            let event = HookEvent::name(hook.event);
+            json!({"event": event, "command": words(&hook.command), "timeout_ms": hook.timeout.as_millis() as u64})
+        })
+        .collect();
+    let config = json!({
+        "name": agent.name,
+        "version": agent.version,
+        "description": agent.description,
+        "llm": llm,
+        "max_iterations": max_iterations,
+        "max_output_bytes": agent.max_output_bytes,
+        "keep_requests": agent.keep_requests,
+        "limits": {"tokens": agent.limit_tokens, "seconds": agent.limit_seconds},
+        "tool_timeout_ms": agent.tool_timeout.map_or(0, |time| time.as_millis() as u64),
+        "wrapper": words(&agent.wrapper),
+        "ask_human": agent.ask_human,
+        "sync": agent.sync,
+        "tools": tools(agent),
+        "context": {"sources": sources, "system_messages": if agent.context.separate { "separate" } else { "merged" }},
+        "hooks": hooks,
+    });
+    json::text(&config).into_bytes()
+}
+
+fn tools(agent: &Agent) -> Value {
+    let mut rendered = expand::render(&agent.tools)["tools"].take();
+    for tool in rendered.as_array_mut().into_iter().flatten() {
+        if let Some(env) = tool.get_mut("env") {
+            let names = env
+                .as_object()
+                .map(|env| env.keys().cloned().collect::<Vec<_>>());
+            *env = json!(names);
+        }
+    }
+    rendered
+}
+
+fn words(words: &[Word]) -> Value {
+    words
+        .iter()
+        .map(|word| Value::from(word.written(|_| "")))
+        .collect()
+}
+
+fn source(source: &Source) -> Value {
+    let missing = |optional: &bool| if *optional { "skip" } else { "error" };
+    match source {
+        Source::File { id, path, optional } => {
+            json!({"type": "file", "id": id, "path": path.written(|_| ""), "on_missing": missing(optional)})
+        }
+        Source::Computed {
+            id,
+            command,
+            timeout,
+            output,
+            optional,
+            once,
+        } => json!({
+            "type": "computed_file",
+            "id": id,
+            "generator": {"command": words(command), "timeout_ms": timeout.as_millis() as u64},
+            "output_path": output.written(|_| ""),
+            "on_missing": missing(optional),
+            "refresh": if *once { "once" } else { "every" },
+        }),
+        Source::Journal { max_iterations } => {
+            json!({"type": "journal", "max_iterations": max_iterations})
+        }
+    }
+}

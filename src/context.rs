@@ -1,0 +1,252 @@
+//! Building the request: the sources of context.yaml, in order, around the conversation.
+//!
+//! Unaware of how requests are sent. Whatever never changes stands first and the messages stand
+//! last, so that each request begins with the bytes of the one before it as long as its sources do.
+
+use crate::config::{Agent, Context, Source};
+use crate::conversation;
+use crate::error::{At, Result, reason};
+use crate::exec::{self, Command, Ended};
+use crate::files;
+use crate::json::{self, Object};
+use crate::state::Run;
+use crate::surroundings::Surroundings;
+use crate::tool::{Tool, Word, schema};
+use serde_json::Value;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// Builds the requests of one start of the engine.
+pub struct Builder {
+    /// Everything up to the first message.
+    head: Vec<u8>,
+    /// The model, as JSON.
+    model: Option<String>,
+    /// Which computed files have been computed in this start.
+    computed: Vec<usize>,
+}
+
+/// A source that is required and cannot be had: the run fails with this.
+#[derive(Debug)]
+pub struct Unavailable(pub String);
+
+impl Builder {
+    /// A builder for an agent. `tools` is everything the model can call.
+    #[must_use]
+    pub fn new<'t>(agent: &Agent, tools: impl Iterator<Item = &'t Tool>) -> Self {
+        let mut head = Vec::new();
+        let mut object = Object::begin(&mut head);
+        if let Some(model) = &agent.llm.model {
+            object.put("model", model);
+        }
+        for (key, value) in &agent.llm.parameters {
+            object.put(key, value);
+        }
+        let tools: Vec<Value> = tools.map(schema).collect();
+        if !tools.is_empty() {
+            object.put("tools", &tools);
+        }
+        object.nest("messages").push(b'[');
+        Self {
+            head,
+            model: agent.llm.model.as_ref().map(json::text),
+            computed: Vec::new(),
+        }
+    }
+
+    /// How much of the journal the request needs: the window of its journal source.
+    #[must_use]
+    pub fn window(context: &Context) -> Option<usize> {
+        context.sources.iter().find_map(|source| match source {
+            Source::Journal { max_iterations } => *max_iterations,
+            _ => None,
+        })
+    }
+
+    /// The next request.
+    ///
+    /// # Errors
+    /// Those of the disk; and, inside, a required source that is not to be had.
+    pub fn request(
+        &mut self,
+        around: &Surroundings<'_>,
+        run: &Run<'_>,
+        iteration: u64,
+    ) -> Result<std::result::Result<Vec<u8>, Unavailable>> {
+        let context = &around.agent.context;
+        let mut out = self.head.clone();
+        let mut blocks: Vec<String> = Vec::new();
+        let mut journal_seen = false;
+        for (index, source) in context.sources.iter().enumerate() {
+            let block = match source {
+                Source::Journal { .. } => {
+                    system_messages(&mut out, &mut blocks, context.separate);
+                    conversation::write(&mut out, run, self.model.as_deref());
+                    journal_seen = true;
+                    continue;
+                }
+                Source::File { id, path, optional } => file_block(around, id, path, *optional),
+                Source::Computed {
+                    id,
+                    command,
+                    timeout,
+                    output,
+                    optional,
+                    once,
+                } => {
+                    let fresh = *once && self.computed.contains(&index);
+                    let generated = if fresh {
+                        Ok(())
+                    } else {
+                        generate(around, command, *timeout, output, iteration)?
+                    };
+                    if generated.is_ok() && !fresh {
+                        self.computed.push(index);
+                    }
+                    match generated {
+                        Ok(()) => file_block(around, id, output, *optional),
+                        Err(_) if *optional => Ok(None),
+                        Err(why) => Err(Unavailable(format!("context source {id}: {why}"))),
+                    }
+                }
+            };
+            match block {
+                Ok(Some(block)) => blocks.push(block),
+                Ok(None) => {}
+                Err(unavailable) => return Ok(Err(unavailable)),
+            }
+        }
+        if journal_seen {
+            if !blocks.is_empty() {
+                conversation::message(&mut out, "user", &json_string(&joined(&blocks)));
+            }
+        } else {
+            system_messages(&mut out, &mut blocks, context.separate);
+        }
+        out.extend_from_slice(b"]}");
+        Ok(Ok(out))
+    }
+}
+
+fn json_string(text: &str) -> Vec<u8> {
+    json::text(text).into_bytes()
+}
+
+fn system_messages(out: &mut Vec<u8>, blocks: &mut Vec<String>, separate: bool) {
+    if separate {
+        for block in blocks.iter() {
+            conversation::message(out, "system", &json_string(block));
+        }
+    } else if !blocks.is_empty() {
+        conversation::message(out, "system", &json_string(&joined(blocks)));
+    }
+    blocks.clear();
+}
+
+/// Blocks with a blank line between them, whether they end with a newline or not.
+fn joined(blocks: &[String]) -> String {
+    let mut text = String::new();
+    for block in blocks {
+        if !text.is_empty() {
+            text.push_str(if text.ends_with('\n') { "\n" } else { "\n\n" });
+        }
+        text.push_str(block);
+    }
+    text
+}
+
+fn file_block(
+    around: &Surroundings<'_>,
+    id: &str,
+    path: &Word,
+    optional: bool,
+) -> std::result::Result<Option<String>, Unavailable> {
+    let path = around.workspace.root.join(around.place(path));
+    match std::fs::read(&path) {
+        Ok(bytes) => {
+            let content = String::from_utf8_lossy(&bytes);
+            Ok(Some(format!("# Context Block: {id}\n\n{content}")))
+        }
+        Err(e) if optional && e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => {
+            let path = path.display();
+            Err(Unavailable(format!(
+                "context source {id}: cannot read {path}: {}",
+                reason(&e)
+            )))
+        }
+    }
+}
+
+/// Runs a generator. What it prints becomes the file if it did not write the file itself.
+fn generate(
+    around: &Surroundings<'_>,
+    command: &[Word],
+    timeout: Duration,
+    output: &Word,
+    iteration: u64,
+) -> Result<std::result::Result<(), String>> {
+    let argv = around.argv(command);
+    let output = around.workspace.root.join(around.place(output));
+    let printed = around.run.path.join("generator.out");
+    let log = around.run.log();
+    files::remove(&printed)?;
+    let stderr = files::append(&log)?;
+    let said_before = stderr.metadata().at("read", &log)?.len();
+    let before = version(&output);
+    let command = Command {
+        argv: &argv,
+        dir: &around.workspace.root,
+        env: &around.run_variables(iteration),
+        call_id: &Surroundings::new_call_id(),
+        stdin: None,
+        stdout: files::create(&printed)?,
+        stderr,
+        timeout: Some(timeout),
+    };
+    let ended = match exec::run(&around.signals, command, around.grace()) {
+        Ok(outcome) => outcome.how,
+        Err(error) => return Ok(Err(crate::hooks::spawn_failure(&argv[0], &error))),
+    };
+    let mut file = File::open(&log).at("open", &log)?;
+    let said = files::read_part(&mut file, said_before, 4096).at("read", &log)?;
+    let said = crate::llm::their_words(&said);
+    let said = if said.is_empty() {
+        said
+    } else {
+        format!(": {said}")
+    };
+    let program = &argv[0];
+    let result = match ended {
+        Ended::Exited(0) => {
+            let text = std::fs::read(&printed).at("read", &printed)?;
+            if !text.is_empty() && version(&output) == before {
+                if let Some(parent) = output.parent() {
+                    files::make_dirs(parent)?;
+                }
+                files::replace(&output, &text)?;
+            }
+            if output.exists() {
+                Ok(())
+            } else {
+                Err(format!("{program} wrote no {}{said}", output.display()))
+            }
+        }
+        Ended::Exited(code) => Err(format!("{program} ended with exit code {code}{said}")),
+        Ended::TimedOut => Err(format!(
+            "{program} timed out after {} ms{said}",
+            timeout.as_millis()
+        )),
+        Ended::Interrupted(_) => Err(format!("{program} was interrupted")),
+    };
+    files::remove(&printed)?;
+    Ok(result)
+}
+
+/// Changes whenever a file is written or replaced.
+fn version(path: &Path) -> Option<(u64, i64, i64, u64)> {
+    let meta = path.metadata().ok()?;
+    Some((meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.len()))
+}

@@ -1,0 +1,344 @@
+//! The environment: where variables come from, which of them tools see, and which key may be sent
+//! where.
+//!
+//! Unaware of how a model is asked. Variables are looked up in the workspace's `.env`, the agent's,
+//! the `.env` beside the nearest `.git` above the agent, and the process's environment; the first
+//! that has one wins.
+//!
+//! Architecture invariant: the API key is only ever inside a [`Secret`], and it is paired with an
+//! endpoint here and nowhere else.
+
+use crate::dotenv;
+use crate::error::{Error, Result};
+use crate::exec::Variable;
+use crate::files;
+use std::fmt;
+use std::path::Path;
+
+/// The endpoint if nothing says another.
+pub const PUBLIC_ENDPOINT: &str = "https://api.openai.com/v1";
+
+const KEY_NAMES: [&str; 2] = ["DELTA_API_KEY", "OPENAI_API_KEY"];
+const URL_NAMES: [&str; 3] = ["DELTA_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_URL"];
+
+/// Keys shorter than this are placeholders for local servers; other variables may hold them too.
+const SHORTEST_SECRET: usize = 16;
+
+/// Where a value comes from, in order of trust: the agent itself can write the workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// The workspace's `.env`.
+    Workspace,
+    /// The `.env` beside the nearest `.git` above the agent.
+    Project,
+    /// The agent's files or the process's environment.
+    Trusted,
+}
+
+/// An API key. It cannot be printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The key itself, for the header in which it is sent.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// Takes the key out of something that came from outside.
+    pub fn redact(&self, bytes: &mut Vec<u8>) {
+        let needle = self.0.as_bytes();
+        if memchr::memmem::find(bytes, needle).is_none() {
+            return;
+        }
+        let mut clean = Vec::with_capacity(bytes.len());
+        let mut from = 0;
+        for at in memchr::memmem::find_iter(bytes, needle) {
+            clean.extend_from_slice(&bytes[from..at]);
+            clean.extend_from_slice(b"[redacted]");
+            from = at + needle.len();
+        }
+        clean.extend_from_slice(&bytes[from..]);
+        *bytes = clean;
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Where requests go, and with which key.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// Without a slash at its end.
+    pub base_url: String,
+    /// The key to send, if there is one.
+    pub key: Option<Secret>,
+}
+
+/// The variables of a run.
+#[derive(Debug, Default)]
+pub struct Environment {
+    /// From `.env` files, each name once.
+    set: Vec<(String, String, Origin)>,
+}
+
+impl Environment {
+    /// Reads the `.env` files. Returns warnings about them too.
+    pub fn read(agent_home: &Path, workspace: Option<&Path>) -> Result<(Self, Vec<String>)> {
+        let mut environment = Self::default();
+        let mut warnings = Vec::new();
+        let project = agent_home.ancestors().find(|dir| dir.join(".git").exists());
+        let files = [
+            (workspace, Origin::Workspace),
+            (Some(agent_home), Origin::Trusted),
+            (project, Origin::Project),
+        ];
+        for (dir, origin) in files {
+            let Some(path) = dir.map(|dir| dir.join(".env")) else {
+                continue;
+            };
+            let Some(text) = files::read_optional(&path)? else {
+                continue;
+            };
+            let (pairs, bad) = dotenv::parse(&text);
+            for line in bad {
+                warnings.push(format!(
+                    "{}:{}: not NAME=value, passed over",
+                    path.display(),
+                    line.0
+                ));
+            }
+            for (name, value) in pairs {
+                if origin == Origin::Workspace && decides_what_runs(&name) {
+                    let path = path.display();
+                    warnings.push(format!("{path}: {name} is passed over: a workspace does not decide which program runs"));
+                } else if !value.contains('\0') {
+                    environment.add(name, value, origin);
+                }
+            }
+        }
+        Ok((environment, warnings))
+    }
+
+    fn add(&mut self, name: String, value: String, origin: Origin) {
+        match self.set.iter_mut().find(|(known, ..)| *known == name) {
+            // Within one file the last one counts; between files the first.
+            Some(known) if known.2 == origin => known.1 = value,
+            Some(_) => {}
+            None => self.set.push((name, value, origin)),
+        }
+    }
+
+    /// The first of these variables that is set and not empty, and where it comes from.
+    fn find(&self, names: &[&str]) -> Option<(String, Origin)> {
+        names.iter().find_map(|name| {
+            let in_file = self.set.iter().find(|(known, ..)| known == name);
+            let found = match in_file {
+                Some((_, value, origin)) => (value.clone(), *origin),
+                None => (std::env::var(name).ok()?, Origin::Trusted),
+            };
+            (!found.0.is_empty()).then_some(found)
+        })
+    }
+
+    /// The endpoint, and the key if it may be sent there.
+    ///
+    /// # Errors
+    /// There is no key for an endpoint that is not on this machine; or the endpoint comes from a
+    /// source that is trusted less than the key's.
+    pub fn endpoint(&self, from_agent: Option<&str>) -> Result<Endpoint> {
+        let (base_url, url_origin) = match from_agent {
+            Some(url) => (url.to_owned(), Origin::Trusted),
+            None => self
+                .find(&URL_NAMES)
+                .unwrap_or_else(|| (PUBLIC_ENDPOINT.to_owned(), Origin::Trusted)),
+        };
+        let base_url = base_url.trim_end_matches('/').to_owned();
+        if !base_url.starts_with("http://") && !base_url.starts_with("https://") {
+            return Err(Error::config(format!(
+                "the base URL '{base_url}' does not begin with http:// or https://"
+            )));
+        }
+        let key = self.find(&KEY_NAMES);
+        let key_origin = key.as_ref().map(|key| key.1);
+        if url_origin == Origin::Workspace && key_origin != Some(Origin::Workspace)
+            || key_origin.is_some_and(|key_origin| url_origin < key_origin)
+        {
+            let whose = if url_origin == Origin::Workspace {
+                "the workspace's .env"
+            } else {
+                "the project's .env"
+            };
+            return Err(Error::config(format!(
+                "{whose} sends requests to {base_url} without a key of its own; a key from elsewhere \
+                 is not sent there: put the key beside it, or the base URL into agent.yaml or the environment"
+            )));
+        }
+        if key.is_none() && !is_loopback(&base_url) {
+            return Err(Error::config(format!(
+                "no key for {base_url}; there are three ways out: set DELTA_API_KEY; name a server on \
+                 this machine with DELTA_BASE_URL or llm.base_url; or make a program the model with llm.command"
+            )));
+        }
+        Ok(Endpoint {
+            base_url,
+            key: key.map(|key| Secret(key.0)),
+        })
+    }
+
+    /// What a child's environment differs in from ours: the `.env` files' variables, and no API key
+    /// unless it is to be passed.
+    #[must_use]
+    pub fn for_child(&self, pass_key: bool) -> Vec<Variable> {
+        let set = self
+            .set
+            .iter()
+            .map(|(name, value, _)| (name.clone(), Some(value.clone())));
+        let mut variables: Vec<Variable> = set.collect();
+        if !pass_key {
+            let holds_key = |name: &str, value: &str| {
+                KEY_NAMES.contains(&name)
+                    || value.len() >= SHORTEST_SECRET
+                        && self.find(&KEY_NAMES).is_some_and(|key| key.0 == value)
+            };
+            variables.retain(|(name, value)| !holds_key(name, value.as_deref().unwrap_or("")));
+            for (name, value) in std::env::vars_os() {
+                let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else {
+                    continue;
+                };
+                if holds_key(name, value) {
+                    variables.push((name.to_owned(), None));
+                }
+            }
+        }
+        variables
+    }
+}
+
+/// Whether a URL's host is this machine.
+#[must_use]
+pub fn is_loopback(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
+    let host = authority.rsplit('@').next().unwrap_or("");
+    let host = match host.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or(""),
+        None => host.split(':').next().unwrap_or(""),
+    };
+    host.eq_ignore_ascii_case("localhost")
+        || host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Variables that decide which program runs or what it loads.
+fn decides_what_runs(name: &str) -> bool {
+    const NAMES: [&str; 30] = [
+        "PATH",
+        "BASH_ENV",
+        "ENV",
+        "IFS",
+        "SHELL",
+        "SHELLOPTS",
+        "BASHOPTS",
+        "PS4",
+        "CDPATH",
+        "PROMPT_COMMAND",
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "PYTHONSTARTUP",
+        "NODE_OPTIONS",
+        "NODE_PATH",
+        "PERL5LIB",
+        "PERL5OPT",
+        "PERL5DB",
+        "RUBYOPT",
+        "RUBYLIB",
+        "JAVA_TOOL_OPTIONS",
+        "CLASSPATH",
+        "LUA_PATH",
+        "LUA_CPATH",
+        "GCONV_PATH",
+        "EDITOR",
+        "VISUAL",
+        "PAGER",
+        "HOME",
+        "ZDOTDIR",
+    ];
+    const PREFIXES: [&str; 5] = ["LD_", "DYLD_", "BASH_FUNC_", "GIT_", "DELTA_MAX_DEPTH"];
+    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pairs: &[(&str, &str, Origin)]) -> Environment {
+        let mut environment = Environment::default();
+        for (name, value, origin) in pairs {
+            environment.add((*name).to_owned(), (*value).to_owned(), *origin);
+        }
+        environment
+    }
+
+    #[test]
+    fn a_key_goes_only_to_an_endpoint_trusted_as_much() {
+        use Origin::{Project, Trusted, Workspace};
+        const REMOTE: &str = "https://evil.example/v1";
+        for (key, url, allowed) in [
+            (Trusted, Trusted, true),
+            (Trusted, Project, false),
+            (Trusted, Workspace, false),
+            (Project, Trusted, true),
+            (Project, Project, true),
+            (Project, Workspace, false),
+            (Workspace, Workspace, true),
+            (Workspace, Trusted, true),
+        ] {
+            let environment = with(&[
+                ("DELTA_API_KEY", "sk-1", key),
+                ("DELTA_BASE_URL", REMOTE, url),
+            ]);
+            assert_eq!(
+                environment.endpoint(None).is_ok(),
+                allowed,
+                "{key:?} to {url:?}"
+            );
+        }
+        let environment = with(&[("DELTA_BASE_URL", "http://127.0.0.1:1", Workspace)]);
+        assert!(environment.endpoint(None).is_err());
+    }
+
+    #[test]
+    fn this_machine_is_told_from_others() {
+        for url in [
+            "http://localhost:1/v1",
+            "http://127.0.0.1",
+            "http://127.1.2.3/",
+            "http://[::1]:8080/v1",
+        ] {
+            assert!(is_loopback(url), "{url}");
+        }
+        for url in [
+            "http://localhost.evil.example/",
+            "http://10.0.0.1",
+            "https://127.0.0.1@evil.example/",
+            "http://[::2]/",
+        ] {
+            assert!(!is_loopback(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_redacted_wherever_it_stands() {
+        let mut bytes = b"sk-1 x sk-1sk-1".to_vec();
+        Secret("sk-1".to_owned()).redact(&mut bytes);
+        assert_eq!(bytes, b"[redacted] x [redacted][redacted]");
+        let shown = format!("{:?}", Secret("sk-1".to_owned()));
+        assert!(!shown.contains("sk-1"));
+    }
+}

@@ -1,0 +1,192 @@
+//! Asking a person: at the terminal, or through files for somebody who answers later.
+//!
+//! Unaware of the journal; the loop records what is asked and answered.
+
+use crate::clock::Timestamp;
+use crate::error::{At, Result, may_fail};
+use crate::files;
+use crate::json::Object;
+use crate::rundir::RunDir;
+use crate::sys::{Signals, Stop};
+use rustix::event::PollFlags;
+use rustix::fd::AsFd;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use serde::Deserialize;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Its id.
+    pub request_id: String,
+    /// The words.
+    pub prompt: String,
+    /// `text`, `password` or `confirmation`.
+    pub input_type: String,
+    /// Whether the answer is not to be shown.
+    pub sensitive: bool,
+}
+
+impl Question {
+    fn is_secret(&self) -> bool {
+        self.sensitive || self.input_type == "password"
+    }
+}
+
+/// What came of asking at the terminal.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The answer, without its newline.
+    Answer(String),
+    /// Nobody is there: the input has ended.
+    NobodyThere,
+    /// A signal asks the engine to end.
+    Stopped(Stop),
+}
+
+/// Asks on stderr and reads the answer from stdin, without an echo if it is secret.
+pub fn ask_here(signals: &Signals, question: &Question) -> io::Result<Reply> {
+    let mut hint = match question.input_type.as_str() {
+        "confirmation" => " [y/n] ",
+        _ => " ",
+    };
+    loop {
+        let prompt = crate::screen::printable(&question.prompt);
+        may_fail(io::stderr().write_all(format!("{prompt}{hint}").as_bytes()));
+        let reply = {
+            let _quiet = question.is_secret().then(NoEcho::begin).flatten();
+            read_line(signals)?
+        };
+        if question.is_secret() && io::stdin().is_terminal() {
+            may_fail(io::stderr().write_all(b"\n"));
+        }
+        let Reply::Answer(answer) = reply else {
+            return Ok(reply);
+        };
+        if question.input_type != "confirmation" {
+            return Ok(Reply::Answer(answer));
+        }
+        match answer.trim().to_lowercase().as_str() {
+            "y" | "yes" => return Ok(Reply::Answer("yes".to_owned())),
+            "n" | "no" => return Ok(Reply::Answer("no".to_owned())),
+            _ => hint = " (please answer y or n) ",
+        }
+    }
+}
+
+/// Turns the terminal's echo off until it is dropped.
+struct NoEcho(Termios);
+
+impl NoEcho {
+    fn begin() -> Option<Self> {
+        let stdin = io::stdin();
+        let before = tcgetattr(&stdin).ok()?;
+        let mut quiet = before.clone();
+        quiet.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(&stdin, OptionalActions::Flush, &quiet).ok()?;
+        Some(Self(before))
+    }
+}
+
+impl Drop for NoEcho {
+    fn drop(&mut self) {
+        may_fail(tcsetattr(io::stdin(), OptionalActions::Now, &self.0));
+    }
+}
+
+/// Reads one line, byte by byte: what follows it belongs to the next question.
+fn read_line(signals: &Signals) -> io::Result<Reply> {
+    let stdin = io::stdin();
+    let mut line = Vec::new();
+    loop {
+        if let Some(stop) = signals.stop() {
+            return Ok(Reply::Stopped(stop));
+        }
+        if !signals.wait(Some((stdin.as_fd(), PollFlags::IN)), None)? {
+            continue;
+        }
+        let mut byte = [0];
+        match rustix::io::read(&stdin, &mut byte) {
+            Ok(0) if line.is_empty() => return Ok(Reply::NobodyThere),
+            Ok(1) if byte[0] != b'\n' => line.push(byte[0]),
+            Ok(_) => {
+                if line.last() == Some(&b'\r') {
+                    line.pop();
+                }
+                return Ok(Reply::Answer(String::from_utf8_lossy(&line).into_owned()));
+            }
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct RequestFile {
+    request_id: String,
+}
+
+/// Leaves a question for somebody who answers later. An answer that lies there answers another
+/// question, and is removed.
+pub fn leave_question(run: &RunDir, question: &Question) -> Result<()> {
+    let dir = run.interaction();
+    files::make_dirs(&dir)?;
+    files::remove(&dir.join("response.txt"))?;
+    let mut out = Vec::new();
+    let mut object = Object::begin(&mut out);
+    object
+        .put("request_id", &question.request_id)
+        .put("timestamp", &Timestamp::now().to_string())
+        .put("prompt", &question.prompt)
+        .put("input_type", &question.input_type)
+        .put("sensitive", &question.sensitive);
+    object.end();
+    out.push(b'\n');
+    files::replace(&dir.join("request.json"), &out)
+}
+
+/// The answer to a question that was left, if there is one. One trailing newline is not part of it.
+pub fn left_answer(run: &RunDir, request_id: &str) -> Result<Option<String>> {
+    let dir = run.interaction();
+    let asked = fs::read(dir.join("request.json")).unwrap_or_default();
+    let asked = serde_json::from_slice::<RequestFile>(&asked).ok();
+    if asked.is_none_or(|asked| asked.request_id != request_id) {
+        return Ok(None);
+    }
+    let path = dir.join("response.txt");
+    match fs::read(&path) {
+        Ok(bytes) => {
+            let mut answer = String::from_utf8_lossy(&bytes).into_owned();
+            if answer.ends_with('\n') {
+                answer.pop();
+                if answer.ends_with('\r') {
+                    answer.pop();
+                }
+            }
+            Ok(Some(answer))
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).at("read", &path),
+    }
+}
+
+/// Whether a question lies there, so that it need not be left again.
+#[must_use]
+pub fn is_left(run: &RunDir, request_id: &str) -> bool {
+    let asked = fs::read(run.interaction().join("request.json")).unwrap_or_default();
+    serde_json::from_slice::<RequestFile>(&asked).is_ok_and(|asked| asked.request_id == request_id)
+}
+
+/// Removes a question and its answer. The answer goes first: alone it could be taken for another's.
+pub fn clear(run: &RunDir) -> Result<()> {
+    let dir = run.interaction();
+    if !dir.exists() {
+        return Ok(());
+    }
+    files::remove(&dir.join("response.txt"))?;
+    files::remove(&dir.join("request.json"))?;
+    // Somebody may have put something else there.
+    may_fail(fs::remove_dir(&dir));
+    Ok(())
+}

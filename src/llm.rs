@@ -1,0 +1,326 @@
+//! Asking the model: one request, as many attempts as it takes, one answer.
+//!
+//! Unaware of runs, journals and tools. An attempt goes over HTTP or to a program; what is retried
+//! and how long is waited is decided here for both.
+
+pub mod answer;
+pub mod http;
+pub mod command;
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::files;
+use crate::json::Object;
+use crate::sys::{Signals, Stop};
+use answer::{Answer, parse};
+use serde::Serialize;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Waiting longer than this at a server's request is left to whoever starts the engine next.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
+
+/// What one attempt came to.
+#[derive(Debug)]
+pub enum Attempt {
+    /// Something came back that may be an answer.
+    Body {
+        /// What came back.
+        body: Vec<u8>,
+        /// The server's status, if there was one.
+        http_status: Option<u16>,
+    },
+    /// It may work another time.
+    Again {
+        /// Why it did not work.
+        why: String,
+        /// What the server asked to wait.
+        after: Option<Duration>,
+        /// The time was over.
+        timed_out: bool,
+        /// The server's status, if there was one.
+        http_status: Option<u16>,
+    },
+    /// It will not work another time either.
+    Refused {
+        /// Why, in the server's own words.
+        why: String,
+        /// The server's status, if there was one.
+        http_status: Option<u16>,
+    },
+    /// A signal asks the engine to end.
+    Stopped(Stop),
+}
+
+/// How a model is reached.
+pub enum Model<'a> {
+    /// Over HTTP.
+    Http(http::Http),
+    /// By a program.
+    Command(command::Program<'a>),
+}
+
+/// How often, and until when, attempts are made.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Attempts after the first.
+    pub max_retries: u32,
+    /// No attempt is waited for beyond this.
+    pub deadline: Option<Instant>,
+}
+
+/// What asking came to.
+#[derive(Debug)]
+pub enum Asked {
+    /// An answer.
+    Answered(Box<Answer>),
+    /// The model cannot be reached now.
+    Unavailable(String),
+    /// The model's server said no.
+    Refused(String),
+    /// The deadline lies before the next attempt.
+    OutOfTime,
+    /// A signal asks the engine to end.
+    Stopped(Stop),
+}
+
+#[derive(Serialize)]
+struct AttemptRecord {
+    started_at: String,
+    duration_ms: u64,
+    outcome: String,
+}
+
+#[derive(Default, Serialize)]
+struct TokenUsage {
+    prompt: u64,
+    completion: u64,
+    total: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cached: Option<u64>,
+}
+
+/// What is kept of an invocation beside the bytes.
+#[derive(Default)]
+struct Record {
+    attempts: Vec<AttemptRecord>,
+    http_status: Option<u16>,
+    timed_out: bool,
+    model: Option<String>,
+    usage: Option<TokenUsage>,
+}
+
+/// An invocation's directory and what is known of it beforehand.
+pub struct Invocation<'a> {
+    /// Its directory, with `request.json` in it.
+    pub dir: &'a Path,
+    /// The bytes of `request.json`.
+    pub request: &'a [u8],
+    /// The invocation before it, and how many leading bytes the two requests share.
+    pub extends: Option<(&'a str, usize)>,
+}
+
+/// Asks until there is an answer or no hope of one. `notify` is told before each wait. Writes
+/// `response.json` and `metadata.json` beside the request.
+///
+/// # Errors
+/// Those of the disk.
+pub fn ask(
+    model: &mut Model<'_>,
+    invocation: &Invocation<'_>,
+    patience: Patience,
+    signals: &Signals,
+    mut notify: impl FnMut(&str),
+) -> Result<Asked> {
+    let started = Instant::now();
+    let mut record = Record::default();
+    let mut retries = 0;
+    let asked = loop {
+        let (began, clock) = (Instant::now(), Timestamp::now());
+        let attempt = model.attempt(invocation, signals)?;
+        let (step, outcome) = judge(attempt, invocation.dir, &mut record);
+        record.attempts.push(AttemptRecord {
+            started_at: clock.to_string(),
+            duration_ms: began.elapsed().as_millis() as u64,
+            outcome,
+        });
+        let (why, after) = match step {
+            Step::End(asked) => break asked,
+            Step::Again(why, after) => (why, after),
+        };
+        if let Some(after) = after.filter(|after| *after > LONGEST_RETRY_AFTER) {
+            let until = Timestamp::now().plus(after);
+            break Asked::Unavailable(format!("{why}; the server asks to wait until {until}"));
+        }
+        if retries == patience.max_retries {
+            let tries = retries + 1;
+            let times = if tries == 1 { "attempt" } else { "attempts" };
+            break Asked::Unavailable(format!("{why} (after {tries} {times})"));
+        }
+        let wait = after.unwrap_or_else(|| backoff(retries));
+        retries += 1;
+        if patience
+            .deadline
+            .is_some_and(|deadline| Instant::now() + wait >= deadline)
+        {
+            break Asked::OutOfTime;
+        }
+        notify(&format!(
+            "{why}; waiting {:.1} s before trying again ({retries} of {})",
+            wait.as_secs_f64(),
+            patience.max_retries
+        ));
+        if let Err(stop) = signals.sleep(wait) {
+            break Asked::Stopped(stop);
+        }
+    };
+    record.write(invocation, &asked, started.elapsed())?;
+    Ok(asked)
+}
+
+enum Step {
+    End(Asked),
+    Again(String, Option<Duration>),
+}
+
+/// What an attempt means, and how it is recorded.
+fn judge(attempt: Attempt, dir: &Path, record: &mut Record) -> (Step, String) {
+    match attempt {
+        Attempt::Stopped(stop) => (Step::End(Asked::Stopped(stop)), stop.name().to_owned()),
+        Attempt::Refused { why, http_status } => {
+            record.http_status = http_status;
+            let outcome = why.clone();
+            (Step::End(Asked::Refused(why)), outcome)
+        }
+        Attempt::Again {
+            why,
+            after,
+            timed_out,
+            http_status,
+        } => {
+            record.http_status = http_status;
+            record.timed_out = timed_out;
+            (Step::Again(why.clone(), after), why)
+        }
+        Attempt::Body { body, http_status } => {
+            record.timed_out = false;
+            record.http_status = http_status;
+            match parse(&body) {
+                Ok(answer) => {
+                    record.model.clone_from(&answer.model);
+                    record.usage = answer.usage.map(|usage| TokenUsage {
+                        prompt: usage.prompt_tokens,
+                        completion: usage.completion_tokens,
+                        total: usage.total_tokens,
+                        cached: answer.cached_tokens,
+                    });
+                    (
+                        Step::End(Asked::Answered(Box::new(answer))),
+                        "answered".to_owned(),
+                    )
+                }
+                Err(why) => {
+                    let kept = dir.join("response.json");
+                    let why = format!("{why}; the response is kept in {}", kept.display());
+                    (Step::Again(why.clone(), None), why)
+                }
+            }
+        }
+    }
+}
+
+/// Half a second, doubled each time up to thirty, give or take a fifth.
+fn backoff(retries: u32) -> Duration {
+    let seconds = (0.5 * f64::from(1u32 << retries.min(6))).min(30.0);
+    Duration::from_secs_f64(seconds * (0.8 + 0.4 * fastrand::f64()))
+}
+
+impl Record {
+    fn write(self, invocation: &Invocation<'_>, asked: &Asked, took: Duration) -> Result<()> {
+        let status = match asked {
+            Asked::Answered(_) => "SUCCESS",
+            _ if self.timed_out => "TIMEOUT",
+            _ => "FAILED",
+        };
+        let mut out = Vec::new();
+        let mut object = Object::begin(&mut out);
+        object
+            .put("model_id", &self.model)
+            .put("status", status)
+            .put("duration_ms", &(took.as_millis() as u64))
+            .put("token_usage", &self.usage)
+            .put("http_status", &self.http_status)
+            .put("attempts", &self.attempts);
+        if let Some((name, bytes)) = invocation.extends {
+            let mut extends = Object::begin(object.nest("extends"));
+            extends.put("invocation", name).put("bytes", &bytes);
+            extends.end();
+        }
+        object.end();
+        out.push(b'\n');
+        files::write(&invocation.dir.join("metadata.json"), &out)
+    }
+}
+
+impl Model<'_> {
+    fn attempt(&mut self, invocation: &Invocation<'_>, signals: &Signals) -> Result<Attempt> {
+        let response = invocation.dir.join("response.json");
+        // An earlier attempt may have left one.
+        files::remove(&response)?;
+        match self {
+            Self::Http(http) => {
+                let (mut attempt, came_back) = http.attempt(invocation.request);
+                if let Some(came_back) = came_back {
+                    files::write(&response, &came_back)?;
+                    if let Attempt::Body { body, .. } = &mut attempt {
+                        *body = came_back;
+                    }
+                }
+                Ok(attempt)
+            }
+            Self::Command(program) => program.attempt(invocation.dir, &response, signals),
+        }
+    }
+}
+
+impl From<Stop> for crate::error::Exit {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Interrupt => Self::Interrupt,
+            Stop::Terminate => Self::Terminate,
+            Stop::Hangup => Self::Hangup,
+        }
+    }
+}
+
+/// The words of a server or a program about why it said no, on one line and not too long.
+#[must_use]
+pub fn their_words(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let said = serde_json::from_str::<serde_json::Value>(&text)
+        .ok()
+        .and_then(|json| {
+            let error = json.get("error").unwrap_or(&json);
+            let said = [
+                error.get("message"),
+                Some(error),
+                json.get("message"),
+                json.get("detail"),
+            ];
+            said.into_iter()
+                .flatten()
+                .find_map(|value| value.as_str().map(str::to_owned))
+        });
+    let said = said.unwrap_or_else(|| text.into_owned());
+    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut cut: String = line.chars().take(500).collect();
+    if cut.len() < line.len() {
+        cut.push('…');
+    }
+    cut
+}
+
+/// An error for when the engine itself cannot wait or start a process.
+fn broken(what: &str, cause: &std::io::Error) -> Error {
+    Error::failure(format!("{what}: {}", crate::error::reason(cause)))
+}

@@ -1,0 +1,372 @@
+//! A chat-completions response as it comes from real servers, understood.
+//!
+//! The format is that of `POST /chat/completions`; deviations that are in use are accepted: content
+//! that is null, missing or a list of parts; calls that are null, without ids, or with arguments as
+//! an object.
+
+use crate::event::{REASONING, Tokens};
+use crate::json::{self, Object};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// What the model said.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// The text: a JSON string or null.
+    pub content_json: Vec<u8>,
+    /// The text, if there is any.
+    pub text: String,
+    /// The calls, with ids as the server gave them; missing ones are empty.
+    pub calls: Vec<NewCall>,
+    /// Members in which the server sent reasoning: name and JSON.
+    pub reasoning: Vec<(&'static str, Vec<u8>)>,
+    /// Why the model stopped.
+    pub finish_reason: Option<String>,
+    /// Which model answered.
+    pub model: Option<String>,
+    /// What it cost.
+    pub usage: Option<Tokens>,
+    /// How many of the request's tokens came from a cache, if the server tells.
+    pub cached_tokens: Option<u64>,
+}
+
+/// A call that the model asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewCall {
+    /// The server's id; empty if it gave none.
+    pub id: String,
+    /// Which tool.
+    pub name: String,
+    /// A JSON object in a text; `{}` if the model gave none.
+    pub arguments: String,
+    /// What stood there instead of a JSON object.
+    pub invalid: Option<String>,
+    /// What some servers insist on having back with the call: JSON.
+    pub extra_content: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Response<'r> {
+    #[serde(borrow, default)]
+    choices: Option<Vec<Choice<'r>>>,
+    #[serde(default)]
+    model: Option<Value>,
+    #[serde(default)]
+    usage: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'r> {
+    #[serde(borrow, default)]
+    message: Option<Message<'r>>,
+    #[serde(default)]
+    finish_reason: Option<Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Message<'r> {
+    content: Option<Value>,
+    tool_calls: Option<Vec<WireCall>>,
+    refusal: Option<Value>,
+    #[serde(borrow)]
+    reasoning_content: Option<&'r RawValue>,
+    #[serde(borrow)]
+    reasoning: Option<&'r RawValue>,
+    #[serde(borrow)]
+    reasoning_details: Option<&'r RawValue>,
+    #[serde(borrow)]
+    thinking: Option<&'r RawValue>,
+    #[serde(borrow)]
+    thinking_blocks: Option<&'r RawValue>,
+}
+
+#[derive(Deserialize)]
+struct WireCall {
+    #[serde(default)]
+    id: Option<Value>,
+    #[serde(default)]
+    function: Option<WireFunction>,
+    #[serde(default)]
+    extra_content: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct WireFunction {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    arguments: Option<Value>,
+}
+
+/// Reads a response.
+///
+/// # Errors
+/// What makes it worth asking again: it is not JSON, has no message, or one with neither text nor
+/// calls.
+pub fn parse(body: &[u8]) -> Result<Answer, String> {
+    let response: Response<'_> = serde_json::from_slice(body).map_err(|_| {
+        let said = super::their_words(&body[..body.len().min(200)]);
+        format!("the answer is not a chat completion: {said}")
+    })?;
+    let mut choices = response.choices.unwrap_or_default();
+    if choices.is_empty() {
+        return Err(format!(
+            "the answer has no choices: {}",
+            super::their_words(body)
+        ));
+    }
+    let choice = choices.swap_remove(0);
+    let message = choice.message.unwrap_or_default();
+    let finish_reason = choice
+        .finish_reason
+        .and_then(|reason| reason.as_str().map(str::to_owned));
+    let refusal = message
+        .refusal
+        .as_ref()
+        .and_then(Value::as_str)
+        .map(str::to_owned);
+    let text = message.content.as_ref().map(text_of).unwrap_or_default();
+    let text = if text.is_empty() {
+        refusal.unwrap_or(text)
+    } else {
+        text
+    };
+    let calls: Vec<NewCall> = message
+        .tool_calls
+        .into_iter()
+        .flatten()
+        .map(WireCall::understood)
+        .collect();
+    let cut_off = matches!(finish_reason.as_deref(), Some("length" | "content_filter"));
+    if text.trim().is_empty() && calls.is_empty() && !cut_off {
+        return Err("the answer has neither text nor tool calls".to_owned());
+    }
+    let reasoning = [
+        message.reasoning_content,
+        message.reasoning,
+        message.reasoning_details,
+        message.thinking,
+        message.thinking_blocks,
+    ];
+    let usage = response.usage.as_ref();
+    let content_json = if text.is_empty() && !matches!(message.content, Some(Value::String(_))) {
+        b"null".to_vec()
+    } else {
+        json::text(&text).into_bytes()
+    };
+    Ok(Answer {
+        content_json,
+        text,
+        calls,
+        reasoning: REASONING
+            .into_iter()
+            .zip(reasoning)
+            .filter_map(|(name, raw)| Some((name, one_line(raw?.get()))))
+            .collect(),
+        finish_reason,
+        model: response
+            .model
+            .and_then(|model| model.as_str().map(str::to_owned)),
+        usage: usage.filter(|usage| usage.is_object()).map(tokens),
+        cached_tokens: usage.and_then(|usage| {
+            let details = usage.pointer("/prompt_tokens_details/cached_tokens");
+            details
+                .or_else(|| usage.get("prompt_cache_hit_tokens"))
+                .and_then(Value::as_u64)
+        }),
+    })
+}
+
+/// JSON that came over several lines, without the line breaks.
+fn one_line(raw: &str) -> Vec<u8> {
+    if !raw.contains(['\n', '\r']) {
+        return raw.as_bytes().to_vec();
+    }
+    // Inside strings line breaks are escaped, so that these are only white space between tokens.
+    raw.replace(['\n', '\r'], " ").into_bytes()
+}
+
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts
+            .iter()
+            .filter_map(|part| part.as_str().or_else(|| part.get("text")?.as_str()))
+            .collect(),
+        _ => String::new(),
+    }
+}
+
+fn tokens(usage: &Value) -> Tokens {
+    let count = |name: &str| usage.get(name).and_then(Value::as_u64);
+    let prompt_tokens = count("prompt_tokens").unwrap_or(0);
+    let completion_tokens = count("completion_tokens").unwrap_or(0);
+    Tokens {
+        prompt_tokens,
+        completion_tokens,
+        total_tokens: count("total_tokens").unwrap_or(prompt_tokens + completion_tokens),
+    }
+}
+
+impl WireCall {
+    fn understood(self) -> NewCall {
+        let function = self.function.unwrap_or(WireFunction {
+            name: None,
+            arguments: None,
+        });
+        let text = match function.arguments {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text,
+            Some(other) => other.to_string(),
+        };
+        let is_object = serde_json::from_str::<serde_json::Map<String, Value>>(&text).is_ok();
+        let (arguments, invalid) = if text.trim().is_empty() {
+            ("{}".to_owned(), None)
+        } else if is_object {
+            (text, None)
+        } else {
+            ("{}".to_owned(), Some(text))
+        };
+        NewCall {
+            id: match self.id {
+                Some(Value::String(id)) => id,
+                Some(Value::Number(id)) => id.to_string(),
+                _ => String::new(),
+            },
+            name: function.name.unwrap_or_default(),
+            arguments,
+            invalid,
+            extra_content: self.extra_content.map(|extra| extra.to_string()),
+        }
+    }
+}
+
+/// The calls as they are sent back to the model: a JSON array.
+#[must_use]
+pub fn calls_json(calls: &[NewCall]) -> Vec<u8> {
+    let mut out = vec![b'['];
+    for call in calls {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        let mut object = Object::begin(&mut out);
+        object.put("id", &call.id).put("type", "function");
+        let mut function = Object::begin(object.nest("function"));
+        function
+            .put("name", &call.name)
+            .put("arguments", &call.arguments);
+        function.end();
+        if let Some(extra) = &call.extra_content {
+            object.raw("extra_content", extra.as_bytes());
+        }
+        object.end();
+    }
+    out.push(b']');
+    out
+}
+
+/// Gives every call an id that no other call has: `taken` tells those of earlier messages.
+pub fn make_ids_unique(calls: &mut [NewCall], taken: impl Fn(&str) -> bool) {
+    for index in 0..calls.len() {
+        let (before, rest) = calls.split_at_mut(index);
+        let call = &mut rest[0];
+        let is_taken = |id: &str| id.is_empty() || taken(id) || before.iter().any(|c| c.id == id);
+        if is_taken(&call.id) {
+            let stem = if call.id.is_empty() { "call" } else { &call.id };
+            let unique = (1u32..).map(|n| {
+                if call.id.is_empty() {
+                    format!("{stem}_{}", crate::ids::hex(8))
+                } else {
+                    format!("{stem}_{}", n + 1)
+                }
+            });
+            let mut unique = unique.filter(|id| !is_taken(id));
+            if let Some(id) = unique.next() {
+                call.id = id;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(message: &str) -> Answer {
+        let body =
+            format!("{{\"choices\":[{{\"message\":{message},\"finish_reason\":\"stop\"}}]}}");
+        parse(body.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn every_form_of_content_is_read() {
+        assert_eq!(message(r#"{"content":"a"}"#).text, "a");
+        assert_eq!(
+            message(r#"{"content":[{"type":"text","text":"a"},{"text":"b"}]}"#).text,
+            "ab"
+        );
+        let call = r#""tool_calls":[{"function":{"name":"x","arguments":{"a":1}}}]"#;
+        assert_eq!(
+            message(&format!("{{\"content\":null,{call}}}")).content_json,
+            b"null"
+        );
+        assert_eq!(
+            message(&format!("{{\"content\":\"\",{call}}}")).content_json,
+            b"\"\""
+        );
+        assert_eq!(
+            message(&format!("{{{call}}}")).calls[0].arguments,
+            "{\"a\":1}"
+        );
+    }
+
+    #[test]
+    fn arguments_that_are_no_object_are_kept_aside() {
+        for (given, sent, invalid) in [
+            (r#""{\"a\":1}""#, "{\"a\":1}", None),
+            (r#""""#, "{}", None),
+            ("null", "{}", None),
+            (r#""{\"a\":""#, "{}", Some("{\"a\":")),
+            (r#""[1]""#, "{}", Some("[1]")),
+            ("[1]", "{}", Some("[1]")),
+        ] {
+            let answer = message(&format!(
+                "{{\"tool_calls\":[{{\"id\":\"a\",\"function\":{{\"name\":\"x\",\"arguments\":{given}}}}}]}}"
+            ));
+            assert_eq!(answer.calls[0].arguments, sent, "{given}");
+            assert_eq!(answer.calls[0].invalid.as_deref(), invalid, "{given}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_worth_another_try() {
+        for body in [
+            "",
+            "<html>",
+            "{}",
+            "[]",
+            r#"{"choices":[]}"#,
+            r#"{"choices":[{"message":{"content":""}}]}"#,
+            r#"{"choices":[{"message":{"content":null,"tool_calls":null}}]}"#,
+            r#"{"error":{"message":"upstream"}}"#,
+        ] {
+            assert!(parse(body.as_bytes()).is_err(), "{body}");
+        }
+    }
+
+    #[test]
+    fn ids_become_unique() {
+        let call = |id: &str| NewCall {
+            id: id.to_owned(),
+            ..NewCall::default()
+        };
+        let mut calls = [call("a"), call("a"), call(""), call("old")];
+        make_ids_unique(&mut calls, |id| id == "old");
+        assert_eq!(calls[0].id, "a");
+        assert_eq!(calls[1].id, "a_2");
+        assert!(calls[2].id.starts_with("call_"));
+        assert_eq!(calls[3].id, "old_2");
+    }
+}

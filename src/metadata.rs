@@ -1,0 +1,152 @@
+//! `metadata.json`: a run's status and summary, for people and scripts.
+//!
+//! Unaware of how runs go on. It is a cache: everything in it can be rebuilt from the journal, and
+//! where the two disagree the journal is right.
+
+use crate::error::Result;
+use crate::event::Tokens;
+use crate::files;
+use crate::state::Run;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The state of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Status {
+    /// Somebody works on it, if the journal is locked; else whoever did has died.
+    Running,
+    /// A question to a person is open.
+    WaitingForInput,
+    /// The model gave its final answer.
+    Completed,
+    /// It cannot go on without another message.
+    Failed,
+    /// The same command resumes it.
+    #[default]
+    Interrupted,
+}
+
+impl Status {
+    /// As it stands in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "RUNNING",
+            Self::WaitingForInput => "WAITING_FOR_INPUT",
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::Interrupted => "INTERRUPTED",
+        }
+    }
+
+    /// Reads what [`Self::name`] writes.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [
+            Self::Running,
+            Self::WaitingForInput,
+            Self::Completed,
+            Self::Failed,
+            Self::Interrupted,
+        ]
+        .into_iter()
+        .find(|status| status.name() == name)
+    }
+}
+
+/// What a run used of its model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Tokens.
+    #[serde(flatten)]
+    pub tokens: Tokens,
+    /// Answers.
+    pub llm_calls: u64,
+}
+
+/// The file's content. Times are RFC 3339.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs)] // The fields are described in delta-journal(5).
+pub struct Metadata {
+    pub run_id: String,
+    pub workspace_id: String,
+    pub agent_name: String,
+    pub status: Status,
+    pub created_at: String,
+    pub start_time: String,
+    pub updated_at: String,
+    pub end_time: Option<String>,
+    pub initial_message: Option<String>,
+    pub iterations: u64,
+    pub max_iterations: u64,
+    pub error: Option<String>,
+    pub stop_reason: Option<String>,
+    pub exit_code: Option<u8>,
+    pub agent_home: String,
+    pub work_dir: String,
+    pub pid: u32,
+    pub hostname: String,
+    pub delta_version: String,
+    pub parent_run_id: Option<String>,
+    pub usage: Usage,
+    pub result: Option<String>,
+}
+
+impl Metadata {
+    /// Replaces the file in a run's directory.
+    pub fn write(&self, run_dir: &Path) -> Result<()> {
+        let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
+        bytes.push(b'\n');
+        files::replace(&run_dir.join("metadata.json"), &bytes)
+    }
+
+    /// Corrects what a journal knows better. A run that is not at its end has been interrupted.
+    pub fn correct(&mut self, run: &Run<'_>) {
+        let text =
+            |from: &Option<std::borrow::Cow<'_, str>>| from.as_ref().map(ToString::to_string);
+        let keep = |field: &mut String, from: Option<String>| {
+            if let Some(from) = from {
+                *field = from;
+            }
+        };
+        keep(&mut self.created_at, text(&run.created_at));
+        keep(&mut self.start_time, text(&run.started_at));
+        keep(&mut self.updated_at, text(&run.updated_at));
+        keep(&mut self.agent_home, text(&run.agent_home));
+        keep(&mut self.work_dir, text(&run.work_dir));
+        keep(&mut self.hostname, text(&run.hostname));
+        if run.first_message.is_some() {
+            self.initial_message = text(&run.first_message);
+        }
+        self.iterations = run.iterations;
+        self.max_iterations = run.max_iterations.unwrap_or(self.max_iterations);
+        self.usage = Usage {
+            tokens: run.tokens,
+            llm_calls: run.llm_calls,
+        };
+        (self.error, self.result, self.end_time) = (None, None, None);
+        let Some(end) = &run.end else {
+            self.status = Status::Interrupted;
+            (self.stop_reason, self.exit_code) = (None, None);
+            return;
+        };
+        self.status = Status::parse(&end.status).unwrap_or(Status::Failed);
+        self.stop_reason = text(&end.stop_reason);
+        self.exit_code = end.exit_code.and_then(|code| u8::try_from(code).ok());
+        self.end_time = text(&end.at);
+        match self.status {
+            Status::Completed => self.result = text(&end.text),
+            _ => self.error = text(&end.text),
+        }
+    }
+}
+
+/// The metadata of a run; `None` if the file is missing or torn.
+#[must_use]
+pub fn read(run_dir: &Path) -> Option<Metadata> {
+    let text = std::fs::read(run_dir.join("metadata.json")).ok()?;
+    serde_json::from_slice(&text).ok()
+}

@@ -1,0 +1,184 @@
+//! What the model is shown of a tool's output: the head and the tail of each stream, as text.
+//!
+//! Unaware of processes. Files of any size are read only at their two ends.
+
+use crate::error::{At, Result};
+use crate::files::read_part;
+use std::fs::File;
+use std::path::Path;
+
+/// The two ends of a stream. If it is short enough, the head is all of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    total: u64,
+}
+
+/// Reads the ends of a file, together at most `max` bytes: 60 % from the head, 40 % from the tail.
+pub fn read_ends(path: &Path, max: u64) -> Result<Ends> {
+    let mut file = File::open(path).at("read", path)?;
+    let total = file.metadata().at("read", path)?.len();
+    if total <= max {
+        let head = read_part(&mut file, 0, total as usize).at("read", path)?;
+        return Ok(Ends {
+            head,
+            tail: Vec::new(),
+            total,
+        });
+    }
+    let head_len = max * 6 / 10;
+    let head = read_part(&mut file, 0, head_len as usize).at("read", path)?;
+    let tail_len = max - head_len;
+    let tail = read_part(&mut file, total - tail_len, tail_len as usize).at("read", path)?;
+    Ok(Ends { head, tail, total })
+}
+
+impl Ends {
+    /// Whether there was no output.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+
+    /// The stream as text: cut at character boundaries, what is not UTF-8 as U+FFFD.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let has_nul = |bytes: &[u8]| memchr::memchr(0, bytes).is_some();
+        if has_nul(&self.head) || has_nul(&self.tail) {
+            return format!("[binary output: {} bytes]", self.total);
+        }
+        if self.tail.is_empty() && self.head.len() as u64 == self.total {
+            return String::from_utf8_lossy(&self.head).into_owned();
+        }
+        let head = &self.head[..self.head.len() - cut_character(&self.head)];
+        // A character begins where a byte does not continue one.
+        let skip = self
+            .tail
+            .iter()
+            .take(3)
+            .take_while(|byte| *byte & 0xC0 == 0x80)
+            .count();
+        let tail = &self.tail[skip..];
+        let omitted = self.total - (head.len() + tail.len()) as u64;
+        let mut text = String::from_utf8_lossy(head).into_owned();
+        on_new_line(&mut text);
+        text.push_str(&format!("[… {omitted} bytes omitted …]\n"));
+        text.push_str(&String::from_utf8_lossy(tail));
+        text
+    }
+}
+
+/// How many bytes at the end are the beginning of a character that goes on behind them.
+fn cut_character(bytes: &[u8]) -> usize {
+    for back in 1..=3.min(bytes.len()) {
+        let byte = bytes[bytes.len() - back];
+        let len = match byte {
+            0xC2..=0xDF => 2,
+            0xE0..=0xEF => 3,
+            0xF0..=0xF4 => 4,
+            0x80..=0xBF => continue,
+            _ => return 0,
+        };
+        return if len > back { back } else { 0 };
+    }
+    0
+}
+
+/// What the model is told of a tool that has run.
+#[must_use]
+pub fn observation(stdout: &Ends, stderr: &Ends, notes: &[String]) -> String {
+    let mut text = stdout.text();
+    if !stderr.is_empty() {
+        on_new_line(&mut text);
+        text.push_str("[stderr]\n");
+        text.push_str(&stderr.text());
+    }
+    if stdout.is_empty() && stderr.is_empty() {
+        text.push_str("(no output)");
+    }
+    for note in notes {
+        on_new_line(&mut text);
+        text.push_str(note);
+    }
+    text
+}
+
+fn on_new_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(bytes: &[u8], max: u64) -> Ends {
+        let path = std::env::temp_dir().join(format!(
+            "delta-ends-{}-{}",
+            std::process::id(),
+            fastrand::u64(..)
+        ));
+        std::fs::write(&path, bytes).unwrap();
+        let ends = read_ends(&path, max).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        ends
+    }
+
+    fn whole(bytes: &[u8]) -> Ends {
+        ends(bytes, 1000)
+    }
+
+    #[test]
+    fn streams_and_notes_stand_below_each_other() {
+        let notes = ["[exit code: 3]".to_owned()];
+        assert_eq!(observation(&whole(b"a\n"), &whole(b""), &[]), "a\n");
+        assert_eq!(
+            observation(&whole(b"a"), &whole(b"b\n"), &notes),
+            "a\n[stderr]\nb\n[exit code: 3]"
+        );
+        assert_eq!(observation(&whole(b""), &whole(b""), &[]), "(no output)");
+        assert_eq!(
+            observation(&whole(b""), &whole(b""), &notes),
+            "(no output)\n[exit code: 3]"
+        );
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_in_the_middle() {
+        let text = ends(&[b'x'; 1000], 100).text();
+        assert_eq!(
+            text,
+            format!(
+                "{}\n[… 900 bytes omitted …]\n{}",
+                "x".repeat(60),
+                "x".repeat(40)
+            )
+        );
+        assert_eq!(ends(&[b'x'; 100], 100).text().len(), 100);
+    }
+
+    #[test]
+    fn cuts_never_split_a_character() {
+        for lead in 0..4 {
+            let bytes = [vec![b'a'; lead], "🦀é".repeat(200).into_bytes()].concat();
+            for max in 20..40 {
+                let text = ends(&bytes, max).text();
+                assert!(!text.contains('\u{FFFD}'), "{lead} {max} {text}");
+                let omitted: u64 = text
+                    .split_once("[… ")
+                    .and_then(|(_, rest)| rest.split(' ').next()?.parse().ok())
+                    .unwrap();
+                let marks = format!("\n[… {omitted} bytes omitted …]\n").len();
+                assert_eq!(text.len() - marks + omitted as usize, bytes.len());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_named_or_replaced() {
+        assert_eq!(whole(b"a\0b").text(), "[binary output: 3 bytes]");
+        assert_eq!(whole(b"a\xFFb").text(), "a\u{FFFD}b");
+    }
+}

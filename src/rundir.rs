@@ -1,0 +1,142 @@
+//! A run's directory: where its files are, and how it comes to be all at once.
+//!
+//! Unaware of what happens in the run.
+
+use crate::error::{At, Error, Result, may_fail};
+use crate::files;
+use crate::ids::RunId;
+use crate::journal::Journal;
+use crate::metadata::Metadata;
+use crate::workspace::Workspace;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Room that is given back when the disk is full, so that the end of the run can still be recorded.
+const RESERVE_BYTES: u64 = 32 << 10;
+
+/// A run's directory.
+#[derive(Clone, Debug)]
+pub struct RunDir {
+    /// The run's name.
+    pub id: RunId,
+    /// The directory, absolute.
+    pub path: PathBuf,
+}
+
+impl RunDir {
+    /// The directory of a run in a workspace.
+    #[must_use]
+    pub fn of(workspace: &Workspace, id: &RunId) -> Self {
+        Self {
+            id: id.clone(),
+            path: workspace.run_path(id),
+        }
+    }
+
+    /// Creates a run with its first events and metadata. Nobody sees the directory before all of it is
+    /// there; LATEST names it before that, so that no crash can leave a newer run unnamed.
+    ///
+    /// # Errors
+    /// There is a run of that name, or the disk's.
+    pub fn create(
+        workspace: &Workspace,
+        id: &RunId,
+        metadata: &Metadata,
+        first_events: impl FnOnce(&mut Journal),
+    ) -> Result<(Self, Journal)> {
+        let run = Self::of(workspace, id);
+        if run.path.exists() {
+            return Err(Error::failure(format!("there is a run {id} already")));
+        }
+        let building = workspace.unborn();
+        workspace.clear_unborn()?;
+        for dir in ["", "io", "io/invocations", "io/tool_executions", "io/hooks"] {
+            files::make_dir(&building.join(dir))?;
+        }
+        let mut journal = Journal::create(&building.join("journal.jsonl"))?;
+        first_events(&mut journal);
+        journal.flush()?;
+        journal.moved_to(&run.journal());
+        metadata.write(&building)?;
+        files::replace(
+            &workspace.control.join("LATEST"),
+            format!("{id}\n").as_bytes(),
+        )?;
+        fs::rename(&building, &run.path).at("create", &run.path)?;
+        Ok((run, journal))
+    }
+
+    /// The journal.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.path.join("journal.jsonl")
+    }
+
+    /// The engine's log.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.path.join("engine.log")
+    }
+
+    /// A directory of records, below `io`.
+    #[must_use]
+    pub fn io(&self, kind: &str) -> PathBuf {
+        self.path.join("io").join(kind)
+    }
+
+    /// Makes the directories that a run needs, where they are missing.
+    pub fn complete(&self) -> Result<()> {
+        for kind in ["invocations", "tool_executions", "hooks"] {
+            files::make_dirs(&self.io(kind))?;
+        }
+        Ok(())
+    }
+
+    /// The question's directory.
+    #[must_use]
+    pub fn interaction(&self) -> PathBuf {
+        self.path.join("interaction")
+    }
+
+    /// Sets room aside.
+    pub fn reserve(&self) {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let reserved = files::append(&self.reserve_path())
+            .ok()
+            .and_then(|file| fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES).ok());
+        if reserved.is_none() {
+            self.release_reserve();
+        }
+    }
+
+    /// Gives the room back.
+    pub fn release_reserve(&self) {
+        may_fail(fs::remove_file(self.reserve_path()));
+    }
+
+    fn reserve_path(&self) -> PathBuf {
+        self.path.join(".reserve")
+    }
+
+    /// Makes the directory's own entries durable, and those that lead to it.
+    pub fn sync_entries(&self) -> Result<()> {
+        files::sync_dir(&self.path)?;
+        match self.path.parent() {
+            Some(control) => files::sync_dir(control),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A path relative to a run's directory, as it stands in the journal.
+#[must_use]
+pub fn reference(kind: &str, name: &str) -> String {
+    format!("io/{kind}/{name}")
+}
+
+/// Whether an error only says that something is not there.
+#[must_use]
+pub fn is_missing(path: &Path) -> bool {
+    matches!(fs::symlink_metadata(path), Err(e) if e.kind() == io::ErrorKind::NotFound)
+}

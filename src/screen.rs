@@ -1,0 +1,168 @@
+//! What people see: progress and messages on stderr, the result on stdout.
+//!
+//! Unaware of what happens. A reader that has gone away is no error.
+
+use crate::error::{Error, Result, may_fail};
+use std::io::{self, IsTerminal, Write};
+
+/// How much is said, and whether in colour.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Screen {
+    /// Only results and errors.
+    pub quiet: bool,
+    /// Also what the model and the tools said.
+    pub verbose: bool,
+    colour: bool,
+}
+
+/// What a piece of text is, for its colour.
+#[derive(Clone, Copy, Debug)]
+pub enum Tone {
+    /// Frame and figures.
+    Dim,
+    /// The model's words.
+    Said,
+    /// A command.
+    Command,
+    /// It went well.
+    Good,
+    /// It did not.
+    Bad,
+}
+
+impl Screen {
+    /// For stderr as it is: colour only on a terminal and without `NO_COLOR`.
+    #[must_use]
+    pub fn new(quiet: bool, verbose: bool) -> Self {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self {
+            quiet,
+            verbose,
+            colour: io::stderr().is_terminal() && !plain,
+        }
+    }
+
+    /// A line of progress.
+    pub fn progress(self, pieces: &[(Tone, &str)]) {
+        if !self.quiet {
+            self.line(pieces);
+        }
+    }
+
+    /// A warning, told also when quiet.
+    pub fn warn(self, text: &str) {
+        self.line(&[(Tone::Bad, &format!("delta: {text}"))]);
+    }
+
+    fn line(self, pieces: &[(Tone, &str)]) {
+        let mut out = String::new();
+        for (tone, text) in pieces {
+            let code = match tone {
+                Tone::Dim => "2",
+                Tone::Said => "0",
+                Tone::Command => "36",
+                Tone::Good => "32",
+                Tone::Bad => "33",
+            };
+            let text = printable(text);
+            if self.colour && !text.is_empty() {
+                out.push_str(&format!("\x1b[{code}m{text}\x1b[0m"));
+            } else {
+                out.push_str(&text);
+            }
+        }
+        out.push('\n');
+        may_fail(io::stderr().write_all(out.as_bytes()));
+    }
+}
+
+/// An error as it is printed: each line of it behind the program's name.
+pub fn print_error(program: &str, error: &Error) {
+    let mut out = String::new();
+    for (index, line) in error.message.lines().enumerate() {
+        // A text to paste, below the first line, stays free of marks.
+        if index == 0 || line.starts_with("warning: ") {
+            out.push_str(&format!("{program}: {line}\n"));
+        } else {
+            out.push_str(&format!("{line}\n"));
+        }
+    }
+    may_fail(io::stderr().write_all(out.as_bytes()));
+}
+
+/// Writes to stdout. A pipe whose reader has gone is a quiet success.
+pub fn print(bytes: &[u8]) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            let mut error = Error::failure(format!(
+                "cannot write to stdout: {}",
+                crate::error::reason(&e)
+            ));
+            error.disk_full = crate::error::is_disk_full(&e);
+            Err(error)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Text without control characters, which could move the cursor or change the terminal.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let shown = |c: char| {
+        if c.is_control() && c != '\n' && c != '\t' {
+            '\u{FFFD}'
+        } else {
+            c
+        }
+    };
+    text.chars().map(shown).collect()
+}
+
+/// The beginning of a text on one line.
+#[must_use]
+pub fn in_short(text: &str, width: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= width {
+        return line;
+    }
+    let cut: String = line.chars().take(width.saturating_sub(1)).collect();
+    format!("{cut}…")
+}
+
+/// A time as people say it: `12 ms`, `3.4 s`, `2 min 5 s`.
+#[must_use]
+pub fn time(time: std::time::Duration) -> String {
+    let ms = time.as_millis();
+    match ms {
+        0..=999 => format!("{ms} ms"),
+        1000..=99_999 => format!("{:.1} s", time.as_secs_f64()),
+        _ => format!("{} min {} s", ms / 60_000, ms / 1000 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_text_in_short_is_one_line() {
+        assert_eq!(in_short(" a\n b ", 10), "a b");
+        assert_eq!(in_short("äöüäöü", 4), "äöü…");
+    }
+
+    #[test]
+    fn times_are_told_in_fitting_units() {
+        let shown = |ms| time(Duration::from_millis(ms));
+        assert_eq!(
+            [shown(7), shown(3400), shown(125_000)],
+            ["7 ms", "3.4 s", "2 min 5 s"]
+        );
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_a_terminal() {
+        assert_eq!(printable("a\x1b[2Jb\r"), "a\u{FFFD}[2Jb\u{FFFD}");
+    }
+}

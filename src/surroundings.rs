@@ -1,0 +1,144 @@
+//! What every program that the engine starts for a run has in common: where it runs, which
+//! variables it sees, how its processes are named.
+
+use crate::config::Agent;
+use crate::environment::Environment;
+use crate::exec::{GRACE, Variable};
+use crate::ids::hex;
+use crate::rundir::RunDir;
+use crate::sys::{CALL_ID, Signals};
+use crate::tool::{Piece, Word};
+use crate::workspace::Workspace;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How deep runs may nest unless `DELTA_MAX_DEPTH` says otherwise.
+const DEFAULT_MAX_DEPTH: u32 = 8;
+
+/// The variable that tells how deep a process is nested in runs.
+const DEPTH: &str = "DELTA_DEPTH";
+
+/// The variable that names the process of the engine that started a program.
+pub const ENGINE_PID: &str = "DELTA_ENGINE_PID";
+
+/// A run's surroundings.
+pub struct Surroundings<'a> {
+    /// The process's signals.
+    pub signals: Arc<Signals>,
+    /// The agent.
+    pub agent: &'a Agent,
+    /// Where programs run.
+    pub workspace: &'a Workspace,
+    /// The run.
+    pub run: RunDir,
+    /// The variables of `.env` files, and the key.
+    pub environment: &'a Environment,
+    /// How deep this run is nested; 0 for one that a person started.
+    pub depth: u32,
+}
+
+impl Surroundings<'_> {
+    /// The agent's directory.
+    #[must_use]
+    pub fn home(&self) -> &str {
+        text(&self.agent.home)
+    }
+
+    /// The workspace.
+    #[must_use]
+    pub fn cwd(&self) -> &str {
+        text(&self.workspace.root)
+    }
+
+    /// Words without parameters as an argv.
+    #[must_use]
+    pub fn argv(&self, words: &[Word]) -> Vec<String> {
+        words.iter().map(|word| self.place(word)).collect()
+    }
+
+    /// A word without parameters as text.
+    #[must_use]
+    pub fn place(&self, word: &Word) -> String {
+        let shown = |piece: &Piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Home => self.home().to_owned(),
+            Piece::Cwd => self.cwd().to_owned(),
+            Piece::Param(_) => String::new(),
+        };
+        word.0.iter().map(shown).collect()
+    }
+
+    /// The variables that a program sees beside those of this process.
+    #[must_use]
+    pub fn variables(&self, pass_key: bool) -> Vec<Variable> {
+        let mut variables = self.environment.for_child(pass_key);
+        let run = text(&self.run.path);
+        let depth = (self.depth + 1).to_string();
+        let pid = std::process::id().to_string();
+        let own = [
+            ("AGENT_HOME", self.home()),
+            ("CWD", self.cwd()),
+            ("DELTA_AGENT_HOME", self.home()),
+            ("DELTA_CWD", self.cwd()),
+            ("DELTA_RUN_ID", self.run.id.as_str()),
+            ("DELTA_RUN_DIR", run),
+            (DEPTH, &depth),
+            (ENGINE_PID, &pid),
+        ];
+        let own = own
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
+        variables.extend(own);
+        variables
+    }
+
+    /// The variables that hooks and generators see too.
+    #[must_use]
+    pub fn run_variables(&self, iteration: u64) -> Vec<Variable> {
+        let mut variables = self.variables(false);
+        let journal = self.run.journal();
+        for (name, value) in [
+            ("RUN_DIR", text(&self.run.path).to_owned()),
+            ("JOURNAL_PATH", text(&journal).to_owned()),
+            ("ITERATION_COUNT", iteration.to_string()),
+        ] {
+            variables.push((name.to_owned(), Some(value)));
+        }
+        variables
+    }
+
+    /// What the ids of all calls of this run begin with: the call that this run is part of.
+    #[must_use]
+    pub fn call_prefix() -> String {
+        std::env::var(CALL_ID).map_or_else(|_| String::new(), |parent| format!("{parent}."))
+    }
+
+    /// An id for the processes of one call.
+    #[must_use]
+    pub fn new_call_id() -> String {
+        format!("{}{}", Self::call_prefix(), hex(12))
+    }
+
+    /// How long a program has after SIGTERM when this engine is asked to end. An engine that is nested
+    /// gives less than the one around it, which would kill it before it could write its last events.
+    #[must_use]
+    pub fn grace(&self) -> Duration {
+        (GRACE * 9 / 10) / 2u32.pow(self.depth.min(8))
+    }
+}
+
+/// How deep this process is nested, and how deep it may be.
+#[must_use]
+pub fn depth() -> (u32, u32) {
+    let number = |name: &str| std::env::var(name).ok()?.trim().parse().ok();
+    (
+        number(DEPTH).unwrap_or(0),
+        number("DELTA_MAX_DEPTH").unwrap_or(DEFAULT_MAX_DEPTH),
+    )
+}
+
+/// A path that was found to be UTF-8 when it was taken.
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap_or_default()
+}
