@@ -1,1 +1,34 @@
-//! Black-box tests of the real binary.
+//! Black-box tests of the real binary: what it prints, sends, writes and leaves behind.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::wildcard_imports,
+    reason = "the harness is the vocabulary of the tests"
+)]
+#![allow(
+    clippy::format_push_string,
+    clippy::format_collect,
+    reason = "short strings"
+)]
+#![allow(
+    clippy::print_stderr,
+    reason = "a test that is skipped or fails says so"
+)]
+
+mod harness;
+
+mod architecture;
+mod cli;
+mod config;
+mod damage;
+mod human;
+mod journal;
+mod limits;
+mod model;
+mod requests;
+mod resume;
+mod run;
+mod signals;
+mod subagents;
+mod tools;
+mod torture;
+mod workspace;

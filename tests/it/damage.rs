@@ -1,0 +1,466 @@
+//! Files that are torn, lost, contradictory or edited by hand.
+
+use crate::harness::*;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+
+const ECHO: &str = "- {name: echo, exec: 'echo ${words}'}";
+
+/// The journal of a run that was killed while it waited for its second answer:
+/// `ENGINE_START`, `USER_MESSAGE`, `THOUGHT`, `ACTION_REQUEST`, `ACTION_RESULT`.
+struct Broken {
+    world: World,
+    run: Run,
+    journal: String,
+}
+
+impl Broken {
+    fn new() -> Self {
+        let world = World::with_tools(ECHO);
+        let hi = json!({"words": "hi é"});
+        world
+            .server
+            .says([call("call_1", "echo", &hi), text("never").held()]);
+        let delta = world.run("go").spawn();
+        world.server.wait_for(2);
+        delta.kill();
+        let run = world.latest();
+        let journal = run.text("journal.jsonl");
+        assert_eq!(run.types().last().unwrap(), "ACTION_RESULT");
+        Self {
+            world,
+            run,
+            journal,
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.run.path("journal.jsonl")
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.journal.lines().map(str::to_owned).collect()
+    }
+
+    /// Puts the journal into this state.
+    fn journal_is(&self, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(), bytes).unwrap();
+    }
+
+    /// The same command goes on and completes.
+    #[track_caller]
+    fn goes_on(&self) -> Vec<Value> {
+        self.world.server.says([text("done")]);
+        self.world.run("go").end().exits(0).prints("done\n");
+        assert_eq!(self.world.latest(), self.run);
+        assert_eq!(self.run.ending().0, "COMPLETED");
+        let journal = self.run.journal();
+        let seqs: Vec<_> = journal
+            .iter()
+            .filter_map(|event| event["seq"].as_u64())
+            .collect();
+        assert!(seqs.windows(2).all(|pair| pair[0] < pair[1]), "{seqs:?}");
+        journal
+    }
+
+    /// The same command and `continue` end with exit code 1 and these words; nothing is changed.
+    #[track_caller]
+    fn is_refused(&self, words: &[&str]) {
+        let before = fs::read(self.path()).unwrap();
+        for delta in [self.world.run("go"), self.world.go_on()] {
+            let mut outcome = delta.end().exits(1).prints("");
+            for word in words {
+                outcome = outcome.says(word);
+            }
+        }
+        assert_eq!(fs::read(self.path()).unwrap(), before);
+        assert_eq!(self.world.runs().len(), 1);
+        assert_eq!(self.world.server.requests().len(), 2);
+    }
+}
+
+fn warnings(journal: &[Value]) -> usize {
+    journal
+        .iter()
+        .filter(|event| event["type"] == "SYSTEM_MESSAGE")
+        .count()
+}
+
+#[test]
+fn a_last_line_torn_at_any_byte_is_cut_off_and_reported() {
+    let broken = Broken::new();
+    let body = broken.journal.trim_end().len();
+    let start = broken.journal.trim_end().rfind('\n').unwrap() + 1;
+    for end in start + 1..body {
+        broken.journal_is(&broken.journal.as_bytes()[..end]);
+        let journal = broken.goes_on();
+        assert_eq!(warnings(&journal), 1, "torn after {} bytes", end - start);
+        let results: Vec<_> = journal
+            .iter()
+            .filter(|e| e["type"] == "ACTION_RESULT")
+            .collect();
+        assert_eq!(results.len(), 1);
+        assert_eq!(
+            results[0]["status"],
+            "ERROR",
+            "torn after {} bytes",
+            end - start
+        );
+    }
+}
+
+#[test]
+fn a_last_line_that_lacks_only_its_newline_is_kept() {
+    let broken = Broken::new();
+    broken.journal_is(broken.journal.trim_end());
+    let journal = broken.goes_on();
+    assert_eq!(warnings(&journal), 0);
+    let text = broken.run.text("journal.jsonl");
+    assert!(
+        text.starts_with(&broken.journal),
+        "the line is still there, and ends"
+    );
+}
+
+#[test]
+fn every_line_but_the_last_may_be_the_last() {
+    let broken = Broken::new();
+    let lines = broken.lines();
+    // With one line, not even the message is there.
+    for count in 2..=lines.len() {
+        broken.journal_is(lines[..count].join("\n") + "\n");
+        let journal = broken.goes_on();
+        assert_eq!(warnings(&journal), 0);
+    }
+}
+
+#[test]
+fn zeros_at_the_end_are_a_torn_line() {
+    let broken = Broken::new();
+    broken.journal_is(broken.journal.clone() + &"\0".repeat(300));
+    let journal = broken.goes_on();
+    assert_eq!(warnings(&journal), 1);
+}
+
+#[test]
+fn an_empty_journal_is_a_run_that_never_began() {
+    for kept in 0..=1 {
+        let broken = Broken::new();
+        let lines = broken.lines();
+        broken.journal_is(
+            lines[..kept]
+                .iter()
+                .map(|line| format!("{line}\n"))
+                .collect::<String>(),
+        );
+        broken.world.server.says([text("done")]);
+        broken.world.run("go").end().exits(0).prints("done\n");
+        let said = broken.world.server.last().messages();
+        assert_eq!(said.iter().filter(|m| m["content"] == "go").count(), 1);
+    }
+}
+
+#[test]
+fn damage_in_the_middle_is_named_by_line_and_column_and_nothing_is_changed() {
+    let broken = Broken::new();
+    let lines = broken.lines();
+    let mut torn = lines.clone();
+    torn[2].truncate(40);
+    broken.journal_is(torn.join("\n") + "\n");
+    broken.is_refused(&["journal.jsonl:3:", "--force"]);
+
+    let mut garbage = lines.clone();
+    garbage[1] = "not json at all".into();
+    broken.journal_is(garbage.join("\n") + "\n");
+    broken.is_refused(&["journal.jsonl:2:2", "--force"]);
+
+    let mut number = lines;
+    number[3] = "42".into();
+    broken.journal_is(number.join("\n") + "\n");
+    broken.is_refused(&["journal.jsonl:4:"]);
+}
+
+#[test]
+fn a_line_of_zeros_in_the_middle_is_damage() {
+    let broken = Broken::new();
+    let mut lines = broken.lines();
+    lines.insert(2, "\0".repeat(512));
+    broken.journal_is(lines.join("\n") + "\n");
+    broken.is_refused(&["journal.jsonl:3:1"]);
+}
+
+#[test]
+fn bytes_that_are_no_utf8_are_damage() {
+    let broken = Broken::new();
+    let mut bytes = broken.journal.clone().into_bytes();
+    let at = broken.journal.find("\"go\"").unwrap() + 1;
+    bytes[at] = 0xff;
+    broken.journal_is(bytes);
+    broken.is_refused(&["journal.jsonl:", "--force"]);
+}
+
+#[test]
+fn force_passes_over_damaged_lines_and_leaves_them_where_they_are() {
+    let broken = Broken::new();
+    let mut lines = broken.lines();
+    lines.insert(2, "{\"seq\": 2, \"type\": \"THOU".into());
+    let damaged = lines.join("\n") + "\n";
+    broken.journal_is(&damaged);
+    broken.is_refused(&["journal.jsonl:3:"]);
+    broken.world.server.says([text("done")]);
+    broken
+        .world
+        .go_on()
+        .arg("--force")
+        .end()
+        .exits(0)
+        .prints("done\n");
+    let after = broken.run.text("journal.jsonl");
+    assert!(after.starts_with(&damaged));
+    let added: Vec<Value> = after[damaged.len()..]
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(warnings(&added), 1);
+    assert_eq!(
+        broken.world.server.last().observation("call_1").trim_end(),
+        "hi é"
+    );
+}
+
+#[test]
+fn a_journal_that_an_editor_made_an_array_is_named_as_such() {
+    let broken = Broken::new();
+    let array = format!("[{}]", broken.lines().join(","));
+    broken.journal_is(&array);
+    broken.is_refused(&["journal.jsonl", "array"]);
+    let value: Value = serde_json::from_str(&array).unwrap();
+    broken.journal_is(serde_json::to_string_pretty(&value).unwrap() + "\n");
+    broken.is_refused(&["journal.jsonl", "array"]);
+}
+
+#[test]
+fn a_journal_that_an_editor_pretty_printed_is_named_as_such() {
+    let broken = Broken::new();
+    let pretty = |line: &String| {
+        let event: Value = serde_json::from_str(line).unwrap();
+        serde_json::to_string_pretty(&event).unwrap() + "\n"
+    };
+    broken.journal_is(broken.lines().iter().map(pretty).collect::<String>());
+    broken.is_refused(&["journal.jsonl", "pretty-printed"]);
+}
+
+#[test]
+fn lost_torn_or_empty_metadata_is_rebuilt() {
+    let states: [Option<&[u8]>; 5] = [
+        None,
+        Some(b""),
+        Some(b"{\"run_id\": \"2"),
+        Some(b"[]"),
+        Some(b"\0\0\0\0"),
+    ];
+    for state in states {
+        let broken = Broken::new();
+        let path = broken.run.path("metadata.json");
+        match state {
+            None => fs::remove_file(path).unwrap(),
+            Some(bytes) => fs::write(path, bytes).unwrap(),
+        }
+        broken.goes_on();
+        let metadata = broken.run.metadata();
+        assert_eq!(metadata["run_id"], broken.run.id());
+        assert_eq!(metadata["initial_message"], "go");
+        assert_eq!(metadata["agent_name"], "probe");
+        assert_eq!(metadata["iterations"], 2);
+        assert_eq!(metadata["usage"]["llm_calls"], 2);
+        assert_eq!(metadata["usage"]["total_tokens"], 220);
+    }
+}
+
+#[test]
+fn metadata_that_contradicts_the_journal_is_wrong() {
+    let broken = Broken::new();
+    let mut metadata = broken.run.metadata();
+    metadata["status"] = json!("COMPLETED");
+    metadata["initial_message"] = json!("something else");
+    metadata["iterations"] = json!(99);
+    metadata["exit_code"] = json!(0);
+    fs::write(broken.run.path("metadata.json"), metadata.to_string()).unwrap();
+    broken.goes_on();
+    let metadata = broken.run.metadata();
+    assert_eq!(metadata["initial_message"], "go");
+    assert_eq!(metadata["iterations"], 2);
+}
+
+#[test]
+fn continue_needs_no_metadata_either() {
+    let broken = Broken::new();
+    fs::remove_file(broken.run.path("metadata.json")).unwrap();
+    broken.world.server.says([text("done")]);
+    broken.world.go_on().end().exits(0).prints("done\n");
+}
+
+#[test]
+fn a_latest_that_is_lost_or_points_nowhere_does_no_harm() {
+    let states: [Option<&str>; 4] = [
+        None,
+        Some(""),
+        Some("20200101_000000_abcdef\n"),
+        Some("../../etc\n"),
+    ];
+    for state in states {
+        let broken = Broken::new();
+        let path = broken.world.path("ws/.delta/LATEST");
+        match state {
+            None => fs::remove_file(path).unwrap(),
+            Some(text) => fs::write(path, text).unwrap(),
+        }
+        broken.goes_on();
+        assert_eq!(
+            broken.world.read("ws/.delta/LATEST"),
+            format!("{}\n", broken.run.id())
+        );
+    }
+}
+
+#[test]
+fn things_that_are_no_runs_are_passed_over() {
+    let broken = Broken::new();
+    fs::create_dir(broken.world.path("ws/.delta/29990101_000000_ffffff")).unwrap();
+    fs::create_dir(broken.world.path("ws/.delta/context_artifacts")).unwrap();
+    broken.world.write("ws/.delta/notes.txt", "");
+    fs::remove_file(broken.world.path("ws/.delta/LATEST")).unwrap();
+    broken.goes_on();
+}
+
+/// Edits the events and lets the run go on.
+#[track_caller]
+fn edited(edit: impl FnOnce(&mut Vec<Value>)) -> (Broken, std::sync::Arc<Received>) {
+    let broken = Broken::new();
+    let mut events = broken.run.journal();
+    edit(&mut events);
+    broken.journal_is(
+        events
+            .iter()
+            .map(|event| format!("{event}\n"))
+            .collect::<String>(),
+    );
+    broken.goes_on();
+    let last = broken.world.server.last();
+    (broken, last)
+}
+
+#[test]
+fn an_edited_observation_is_what_the_model_sees() {
+    let (_, request) = edited(|events| events[4]["observation_content"] = json!("edited"));
+    assert_eq!(request.observation("call_1"), "edited");
+}
+
+#[test]
+fn an_edited_message_is_what_the_model_sees() {
+    let broken = Broken::new();
+    broken.journal_is(
+        broken
+            .journal
+            .replacen("\"content\":\"go\"", "\"content\":\"go there\"", 1),
+    );
+    broken.world.server.says([text("done")]);
+    broken.world.go_on().end().exits(0);
+    assert_eq!(
+        broken.world.server.last().messages()[1]["content"],
+        "go there"
+    );
+}
+
+#[test]
+fn lines_without_a_number_are_numbered_by_their_place() {
+    let (broken, request) = edited(|events| {
+        for event in events.iter_mut() {
+            event.as_object_mut().unwrap().remove("seq");
+        }
+        events.push(json!({"type": "USER_MESSAGE", "content": "by hand"}));
+    });
+    let last = request.messages().pop().unwrap();
+    assert_eq!(last["content"], "by hand");
+    let numbers: Vec<_> = broken.run.journal()[6..]
+        .iter()
+        .map(|event| event["seq"].clone())
+        .collect();
+    assert_eq!(numbers[0], 7);
+}
+
+#[test]
+fn gaps_in_the_numbers_are_fine() {
+    edited(|events| {
+        for (at, event) in events.iter_mut().enumerate() {
+            event["seq"] = json!(10 * (at + 1));
+        }
+    });
+}
+
+#[test]
+fn numbers_that_do_not_increase_are_damage() {
+    let broken = Broken::new();
+    let mut lines = broken.lines();
+    lines.swap(2, 3);
+    broken.journal_is(lines.join("\n") + "\n");
+    broken.is_refused(&["journal.jsonl:4:", "seq"]);
+}
+
+#[test]
+fn a_result_whose_call_is_gone_is_left_out_of_the_request() {
+    let (broken, request) = edited(|events| {
+        events.remove(2);
+    });
+    assert_eq!(request.messages().len(), 2);
+    assert!(broken.run.text("journal.jsonl").contains("ACTION_RESULT"));
+}
+
+#[test]
+fn a_call_whose_result_is_gone_gets_one_in_the_request() {
+    let world = World::with_tools("- {name: note, shell: 'echo ${n} >> ../log'}");
+    let note = |n: u32| call(&format!("call_{n}"), "note", &json!({"n": n.to_string()}));
+    world.server.says([note(1), note(2), text("never").held()]);
+    let delta = world.run("go").spawn();
+    world.server.wait_for(3);
+    delta.kill();
+    let run = world.latest();
+    let journal = run.text("journal.jsonl");
+    let mut lines: Vec<_> = journal.lines().collect();
+    let first = lines
+        .iter()
+        .position(|line| line.contains("ACTION_RESULT"))
+        .unwrap();
+    lines.remove(first);
+    fs::write(run.path("journal.jsonl"), lines.join("\n") + "\n").unwrap();
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0).prints("done\n");
+    // That the request is valid is checked by the server. Nothing was run again.
+    assert_eq!(world.lines("log"), ["1", "2"]);
+    assert_eq!(world.server.last().messages().len(), 6);
+}
+
+#[test]
+fn nested_payloads_of_earlier_engines_are_read() {
+    edited(|events| {
+        for event in events.iter_mut() {
+            let all = event.as_object().unwrap().clone();
+            let (mut outer, mut payload) = (serde_json::Map::new(), serde_json::Map::new());
+            for (key, value) in all {
+                let outside = matches!(key.as_str(), "seq" | "timestamp" | "type");
+                if outside { &mut outer } else { &mut payload }.insert(key, value);
+            }
+            outer.insert("payload".into(), Value::Object(payload));
+            *event = Value::Object(outer);
+        }
+    });
+}
+
+#[test]
+fn blank_lines_are_passed_over() {
+    let broken = Broken::new();
+    broken.journal_is(broken.lines().join("\n\n") + "\n");
+    broken.world.server.says([text("done")]);
+    broken.world.run("go").end().exits(0).prints("done\n");
+}

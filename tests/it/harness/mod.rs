@@ -1,0 +1,15 @@
+//! What the tests share: a world of its own for each test, a scripted model, the real binary.
+
+mod check;
+mod delta;
+mod run;
+mod server;
+mod system;
+mod world;
+
+pub use check::assert_valid_for_api;
+pub use delta::{Delta, Outcome, Running};
+pub use run::Run;
+pub use server::{Moment, Received, Reply, answer, call, calls, completion, message, raw, text};
+pub use system::{Fifo, alive, eventually, files_below};
+pub use world::{World, shell_word};

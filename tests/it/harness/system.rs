@@ -1,0 +1,155 @@
+//! Directories, named pipes and processes, seen from outside.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, Mode, OFlags};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long anything may take that a test waits for. A hang is a failure, slowness is none.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory that disappears with the test, unless the test failed.
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    /// Outside the project, so that no `.env` or `.git` of the developer is found from within.
+    pub fn new() -> Self {
+        let base = fs::canonicalize(std::env::temp_dir()).expect("the temp directory");
+        let mut random = fastrand::Rng::new();
+        loop {
+            let name: String = (0..8).map(|_| random.alphanumeric()).collect();
+            let dir = base.join(format!("delta-it-{name}"));
+            if fs::create_dir(&dir).is_ok() {
+                return Self(dir);
+            }
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the files are in {}", self.0.display());
+        } else {
+            // A directory made read-only by a test is its own to make writable again.
+            fs::remove_dir_all(&self.0).expect("the temp directory goes");
+        }
+    }
+}
+
+pub fn make_executable(file: &Path) {
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).expect("chmod");
+}
+
+/// Every file below a directory; none if there is no directory.
+pub fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut pending = vec![dir.to_owned()];
+    while let Some(dir) = pending.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten() {
+            let path = entry.expect("an entry").path();
+            let list = if path.is_dir() {
+                &mut pending
+            } else {
+                &mut found
+            };
+            list.push(path);
+        }
+    }
+    found
+}
+
+/// Waits for what has no event to wait for. The only place where a test polls.
+#[track_caller]
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE / 2;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never came true: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A named pipe between the test and a tool. The test holds both ends, so neither side blocks in `open`.
+pub struct Fifo {
+    path: PathBuf,
+    file: File,
+}
+
+impl Fifo {
+    pub fn new(path: PathBuf) -> Self {
+        rustix::fs::mkfifoat(CWD, &path, Mode::from(0o600)).expect("mkfifo");
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::open(&path, flags, Mode::empty()).expect("the pipe opens");
+        Self {
+            path,
+            file: file.into(),
+        }
+    }
+
+    /// The next line that a tool writes.
+    #[track_caller]
+    pub fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        let deadline = Instant::now() + PATIENCE / 2;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).expect("a timeout");
+            let mut set = [PollFd::new(&self.file, PollFlags::IN)];
+            let ready = poll(&mut set, Some(&timeout)).expect("poll");
+            let name = self.path.display();
+            assert!(ready > 0, "nobody wrote to {name}");
+            let mut byte = [0];
+            self.file.read_exact(&mut byte).expect("a byte");
+            if byte[0] == b'\n' {
+                return String::from_utf8(line).expect("a line of text");
+            }
+            line.push(byte[0]);
+        }
+    }
+
+    /// The next line, a process id.
+    #[track_caller]
+    pub fn pid(&mut self) -> u32 {
+        let line = self.line();
+        line.trim()
+            .parse()
+            .unwrap_or_else(|_| panic!("{line:?} is no process id"))
+    }
+
+    /// Lets one `read` of a tool go on.
+    pub fn tell(&mut self, line: &str) {
+        writeln!(self.file, "{line}").expect("the pipe takes a line");
+    }
+}
+
+/// Whether a process exists and is more than a zombie.
+pub fn alive(pid: u32) -> bool {
+    // The state follows the name, which is in parentheses and may hold anything.
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .ok()
+        .and_then(|stat| stat.rsplit_once(") ")?.1.chars().next())
+        .is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// The processes whose environment says `HOME=home`: whatever a test has started, however it left its group.
+pub fn processes_of(home: &Path) -> Vec<u32> {
+    let mark = format!("HOME={}", home.display()).into_bytes();
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            fs::read(format!("/proc/{pid}/environ"))
+                .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|var| var == mark))
+                && alive(*pid)
+        })
+        .collect()
+}

@@ -1,0 +1,330 @@
+//! From a message to an answer: what reaches stdout and stderr, and the exit code.
+
+use crate::harness::*;
+use serde_json::{Value, json};
+use std::fs;
+
+const LIST: &str = "- {name: list_files, exec: 'ls -F ${directory}'}";
+
+#[test]
+fn an_answer_is_all_that_stdout_carries() {
+    let world = World::new();
+    world.server.says([text("Hello.")]);
+    world.run("Say hello").end().exits(0).prints("Hello.\n");
+}
+
+#[test]
+fn the_model_and_an_endpoint_that_is_not_the_public_one_are_named_at_the_start() {
+    let world = World::new();
+    world.server.says([text("Hello.")]);
+    let outcome = world.run("Say hello").end().exits(0);
+    outcome.says("scripted").says(&world.server.url());
+}
+
+#[test]
+fn an_answer_is_printed_as_it_is() {
+    let world = World::new();
+    let answer = "# Title\n\n  – «one»\t\"two\" \\n \u{1f980}\nlast";
+    world.server.says([text(answer)]);
+    world
+        .run("go")
+        .end()
+        .exits(0)
+        .prints(&format!("{answer}\n"));
+}
+
+#[test]
+fn what_a_tool_prints_reaches_the_model_and_not_stdout() {
+    let world = World::with_tools(LIST);
+    world.write("ws/notes.txt", "");
+    world.server.says([
+        call("call_1", "list_files", &json!({"directory": "."})),
+        text("One file."),
+    ]);
+    world
+        .run("What is here?")
+        .end()
+        .exits(0)
+        .prints("One file.\n");
+    assert_eq!(
+        world.server.last().observation("call_1").trim_end(),
+        "notes.txt"
+    );
+}
+
+#[test]
+fn progress_shows_the_words_the_command_its_outcome_and_the_iteration() {
+    let world =
+        World::with_tools("- {name: fail, shell: 'exit 3'}\n- {name: greet, exec: 'echo ${name}'}");
+    let words = json!({"role": "assistant", "content": "I will greet Ada.", "tool_calls": [
+        {"id": "a", "type": "function", "function": {"name": "greet", "arguments": "{\"name\":\"Ada\"}"}},
+        {"id": "b", "type": "function", "function": {"name": "fail", "arguments": "{}"}}]});
+    world.server.says([message(&words), text("Done.")]);
+    let outcome = world.run("go").end().exits(0).prints("Done.\n");
+    outcome
+        .says("I will greet Ada.")
+        .says("echo Ada")
+        .says("3")
+        .does_not_say("\u{1b}");
+}
+
+#[test]
+fn quiet_is_silent_when_all_goes_well() {
+    let world = World::with_tools(LIST);
+    world.server.says([
+        call("call_1", "list_files", &json!({"directory": "."})),
+        text("Done."),
+    ]);
+    let outcome = world.run("go").arg("-q").end().exits(0).prints("Done.\n");
+    assert_eq!(outcome.stderr, "");
+}
+
+#[test]
+fn quiet_still_says_why_a_run_failed() {
+    let world = World::new();
+    world.server.says([Reply::error(400, "no such model")]);
+    world
+        .run("go")
+        .arg("-q")
+        .end()
+        .exits(1)
+        .prints("")
+        .says("no such model");
+}
+
+/// The keys of an object, in order.
+fn keys(object: &Value) -> Vec<&str> {
+    object
+        .as_object()
+        .expect("an object")
+        .keys()
+        .map(String::as_str)
+        .collect()
+}
+
+#[track_caller]
+fn has_keys(object: &Value, wanted: &[&str]) {
+    let there = keys(object);
+    let missing: Vec<_> = wanted.iter().filter(|key| !there.contains(key)).collect();
+    assert!(missing.is_empty(), "{missing:?} missing in {object}");
+}
+
+#[test]
+fn format_json_tells_about_a_completed_run() {
+    let world = World::with_tools(LIST);
+    world.server.says([
+        call("call_1", "list_files", &json!({"directory": "."})),
+        text("Done."),
+    ]);
+    let outcome = world.run("go").json().end().exits(0);
+    let object = outcome.object();
+    let run = world.latest();
+    assert_eq!(object["schema_version"], "2.0");
+    assert_eq!(object["run_id"], run.id());
+    assert_eq!(object["status"], "COMPLETED");
+    assert_eq!(object["exit_code"], 0);
+    assert_eq!(object["result"], "Done.");
+    assert!(
+        object["stop_reason"].is_null() || object["stop_reason"].is_string(),
+        "{object}"
+    );
+    has_keys(
+        &object["metrics"],
+        &[
+            "iterations",
+            "duration_ms",
+            "start_time",
+            "end_time",
+            "usage",
+        ],
+    );
+    assert_eq!(object["metrics"]["iterations"], 2);
+    assert_eq!(object["metrics"]["usage"]["prompt_tokens"], 200);
+    assert_eq!(object["metrics"]["usage"]["completion_tokens"], 20);
+    assert_eq!(object["metrics"]["usage"]["total_tokens"], 220);
+    assert_eq!(object["metadata"]["agent_name"], "probe");
+    let workspace = world.workspace();
+    assert_eq!(
+        object["metadata"]["workspace_path"].as_str(),
+        workspace.to_str()
+    );
+    assert!(!keys(&object).contains(&"error"), "{object}");
+}
+
+#[test]
+fn format_json_tells_about_a_failed_run() {
+    let world = World::new();
+    world.server.says([Reply::error(404, "no such model")]);
+    let object = world
+        .run("go")
+        .json()
+        .end()
+        .exits(1)
+        .says("no such model")
+        .object();
+    assert_eq!(object["status"], "FAILED");
+    assert_eq!(object["exit_code"], 1);
+    assert!(object["error"]["type"].is_string(), "{object}");
+    let message = object["error"]["message"].as_str().expect("a message");
+    assert!(message.contains("no such model"), "{message}");
+    assert_eq!(world.latest().ending().0, "FAILED");
+    let error = world.latest().metadata()["error"].to_string();
+    assert!(error.contains("no such model"), "{error}");
+}
+
+#[test]
+fn format_json_tells_about_a_run_that_reached_a_limit() {
+    let world = World::with_tools(LIST);
+    world
+        .server
+        .says([call("call_1", "list_files", &json!({"directory": "."}))]);
+    let delta = world.run("go").args(["--max-iterations", "1"]).json();
+    let object = delta.end().exits(75).object();
+    assert_eq!(object["status"], "INTERRUPTED");
+    assert_eq!(object["stop_reason"], "max_iterations");
+    assert_eq!(object["exit_code"], 75);
+}
+
+#[test]
+fn format_json_tells_about_a_question() {
+    let world = World::new();
+    world.server.says([call(
+        "call_1",
+        "ask_human",
+        &json!({"prompt": "Which colour?"}),
+    )]);
+    let object = world.run("go").json().end().exits(101).object();
+    assert_eq!(object["status"], "WAITING_FOR_INPUT");
+    assert_eq!(object["interaction"]["prompt"], "Which colour?");
+    assert_eq!(object["interaction"]["input_type"], "text");
+    assert_eq!(object["interaction"]["sensitive"], false);
+}
+
+#[test]
+fn format_json_tells_about_an_agent_that_does_not_load() {
+    let world = World::new();
+    world.write("agent/agent.yaml", "name: [");
+    let object = world.run("go").json().end().exits(78).object();
+    assert_eq!(object["exit_code"], 78);
+    assert!(
+        object["error"]["message"]
+            .to_string()
+            .contains("agent.yaml"),
+        "{object}"
+    );
+}
+
+#[test]
+fn stdout_is_empty_in_text_format_unless_the_run_completed() {
+    let refused = World::new();
+    refused.server.says([Reply::error(400, "no")]);
+    refused.run("go").end().exits(1).prints("");
+
+    let limited = World::with_tools(LIST);
+    limited
+        .server
+        .says([call("call_1", "list_files", &json!({"directory": "."}))]);
+    limited
+        .run("go")
+        .args(["--max-iterations", "1"])
+        .end()
+        .exits(75)
+        .prints("");
+
+    let asking = World::new();
+    asking
+        .server
+        .says([call("call_1", "ask_human", &json!({"prompt": "Which?"}))]);
+    asking.run("go").end().exits(101).prints("");
+}
+
+#[test]
+fn the_text_that_comes_with_a_tool_call_is_no_result() {
+    let world = World::with_tools(LIST);
+    let first = json!({"role": "assistant", "content": "Let me look.", "tool_calls": [
+        {"id": "a", "type": "function", "function": {"name": "list_files", "arguments": "{\"directory\":\".\"}"}}]});
+    world.server.says([message(&first), text("Done.")]);
+    world.run("go").end().exits(0).prints("Done.\n");
+    let assistant = world.server.last().messages()[2].clone();
+    assert_eq!(assistant["content"], "Let me look.");
+}
+
+#[test]
+fn a_program_can_be_the_model() {
+    let answers = [
+        call("call_1", "list_files", &json!({"directory": "."})),
+        text("Done."),
+    ];
+    let world = World::with_tools(LIST).program(answers);
+    world.run("go").end().exits(0).prints("Done.\n");
+    let run = world.latest();
+    let invocations = run.invocations();
+    assert_eq!(invocations.len(), 2);
+    for (at, invocation) in invocations.iter().enumerate() {
+        let request = fs::read(invocation.join("request.json")).unwrap();
+        assert_valid_for_api(&request);
+        let given = fs::read(world.path(&format!("agent/model/request.{}", at + 1))).unwrap();
+        assert_eq!(request, given);
+        let response = fs::read(invocation.join("response.json")).unwrap();
+        let answer = fs::read(world.path(&format!("agent/model/{}.json", at + 1))).unwrap();
+        assert_eq!(response, answer);
+    }
+}
+
+#[test]
+fn a_work_directory_that_is_not_there_is_made() {
+    let world = World::new();
+    world.server.says([text("Done.")]);
+    world
+        .delta(["run", "-a", "agent", "-w", "deep/er/ws", "-m", "go"])
+        .end()
+        .exits(0);
+    assert!(world.exists("deep/er/ws/.delta/LATEST"));
+}
+
+#[test]
+fn nothing_is_written_into_the_agent_when_a_work_directory_is_given() {
+    let world = World::with_tools(LIST);
+    let listing = || {
+        let entries = fs::read_dir(world.path("agent")).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = listing();
+    world.server.says([
+        call("call_1", "list_files", &json!({"directory": "."})),
+        text("Done."),
+    ]);
+    world.run("go").end().exits(0);
+    assert_eq!(listing(), before);
+}
+
+#[test]
+fn the_agent_is_the_current_directory_unless_said_otherwise() {
+    let world = World::new();
+    world.server.says([text("Done.")]);
+    let delta = world
+        .delta(["run", "-y", "-m", "go"])
+        .cwd(world.path("agent"));
+    delta.end().exits(0).prints("Done.\n");
+    assert!(world.exists("agent/workspaces/W001/.delta/LATEST"));
+}
+
+#[test]
+fn a_workspace_may_hold_spaces_quotes_and_unicode_in_its_path() {
+    let world = World::with_tools("- {name: where, shell: 'pwd; printf %s \"$CWD\"'}");
+    world
+        .server
+        .says([call("call_1", "where", &json!({})), text("Done.")]);
+    let name = "a 'b' \"c\" $d ü";
+    world
+        .delta(["run", "-a", "agent", "-w", name, "-m", "go"])
+        .end()
+        .exits(0);
+    let path = world.path(name).display().to_string();
+    assert_eq!(
+        world.server.last().observation("call_1"),
+        format!("{path}\n{path}")
+    );
+}

@@ -1,0 +1,202 @@
+//! INT, TERM and HUP, wherever they find the engine.
+
+use crate::harness::*;
+use rustix::process::Signal;
+use serde_json::json;
+
+const SIGNALS: [(Signal, i32); 3] = [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)];
+
+/// The run ended in good order and goes on by the same command.
+#[track_caller]
+fn is_interrupted(world: &World, outcome: Outcome, code: i32) {
+    outcome.exits(code).prints("");
+    assert_eq!(world.latest().ending().0, "INTERRUPTED");
+    assert_eq!(world.latest().metadata()["exit_code"], code);
+    eventually("no process is left", || world.processes().is_empty());
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0).prints("done\n");
+    assert_eq!(world.runs().len(), 1);
+}
+
+#[test]
+fn while_the_model_is_waited_for() {
+    for (signal, code) in SIGNALS {
+        let world = World::new();
+        world.server.says([text("never").held()]);
+        let delta = world.run("go").spawn();
+        world.server.wait_for(1);
+        delta.signal(signal);
+        is_interrupted(&world, delta.wait(), code);
+    }
+}
+
+#[test]
+fn between_two_attempts() {
+    for (signal, code) in SIGNALS {
+        let world = World::new();
+        world
+            .server
+            .says([Reply::error(503, "Loading model").header("Retry-After", "120")]);
+        let delta = world.run("go").spawn();
+        eventually("it waits", || delta.stderr().contains("Loading model"));
+        delta.signal(signal);
+        is_interrupted(&world, delta.wait(), code);
+    }
+}
+
+#[test]
+fn while_a_body_comes_in() {
+    let world = World::new();
+    world
+        .server
+        .says([text("never whole").claims_length(1_000_000)]);
+    let delta = world.run("go").spawn();
+    world.server.wait_for(1);
+    delta.signal(Signal::INT);
+    is_interrupted(&world, delta.wait(), 130);
+}
+
+#[test]
+fn in_a_tool_that_ends_when_asked() {
+    for (signal, code) in SIGNALS {
+        let world =
+            World::with_tools("- {name: hang, shell: 'echo begun; echo $$ > ../ready; sleep 600'}");
+        let mut ready = world.fifo("ready");
+        world.server.says([call("a", "hang", &json!({}))]);
+        let delta = world.run("go").spawn();
+        let tool = ready.pid();
+        delta.signal(signal);
+        is_interrupted(&world, delta.wait(), code);
+        assert!(!alive(tool));
+        let result = world.latest().result(1);
+        assert_eq!(result["status"], "FAILED");
+        let told = world.server.last().observation("a");
+        assert!(
+            told.starts_with("begun\n") && told.contains("[interrupted]"),
+            "{told}"
+        );
+        assert_eq!(result["observation_content"], told);
+    }
+}
+
+/// Ignores what can be ignored, and so does a child that has left the group.
+const STUBBORN: &str = "#!/bin/sh\ntrap '' TERM INT HUP\n\
+    setsid sh -c 'echo $$ > ../ready; while :; do sleep 600; done' &\nwhile :; do sleep 600; done\n";
+
+#[test]
+fn in_a_tool_that_ignores_them() {
+    for (signal, code) in SIGNALS {
+        let world = World::with_tools("- {name: hang, exec: 'sh ${AGENT_HOME}/stubborn.sh'}");
+        world.write("agent/stubborn.sh", STUBBORN);
+        let mut ready = world.fifo("ready");
+        world.server.says([call("a", "hang", &json!({}))]);
+        let delta = world.run("go").spawn();
+        ready.line();
+        delta.signal(signal);
+        is_interrupted(&world, delta.wait(), code);
+    }
+}
+
+#[test]
+fn calls_that_come_after_the_interrupted_one_are_run_when_it_goes_on() {
+    let world = World::with_tools(
+        "- {name: hang, shell: 'echo hang >> ../log; echo $$ > ../ready; sleep 600'}\n\
+         - {name: note, shell: 'echo ${n} >> ../log'}",
+    );
+    let mut ready = world.fifo("ready");
+    let all = [
+        ("a", "note", json!({"n": "1"})),
+        ("b", "hang", json!({})),
+        ("c", "note", json!({"n": "3"})),
+    ];
+    world.server.says([calls(&all)]);
+    let delta = world.run("go").spawn();
+    ready.line();
+    delta.signal(Signal::INT);
+    is_interrupted(&world, delta.wait(), 130);
+    assert_eq!(world.lines("log"), ["1", "hang", "3"]);
+    assert_eq!(world.latest().events("ACTION_RESULT").len(), 3);
+}
+
+#[test]
+fn in_a_program_that_is_the_model() {
+    let world = World::new().program([text("never"), text("done")]);
+    world.write(
+        "agent/model/1.sh",
+        "trap '' TERM\necho $$ > ../../ready\nwhile :; do sleep 600; done\n",
+    );
+    let mut ready = world.fifo("ready");
+    let delta = world.run("go").spawn();
+    ready.line();
+    delta.signal(Signal::INT);
+    delta.wait().exits(130).prints("");
+    assert_eq!(world.latest().ending().0, "INTERRUPTED");
+    eventually("no process is left", || world.processes().is_empty());
+    world.run("go").end().exits(0).prints("done\n");
+}
+
+/// In a tool that says when it is asked to end, and does not.
+fn asked_to_end() -> (World, Running, Fifo) {
+    let world = World::with_tools("- {name: hang, exec: 'sh ${AGENT_HOME}/hang.sh'}");
+    let script =
+        "trap 'echo asked > ../ready' TERM\necho begun > ../ready\nwhile :; do sleep 0.05; done\n";
+    world.write("agent/hang.sh", script);
+    let mut ready = world.fifo("ready");
+    world.server.says([call("a", "hang", &json!({}))]);
+    let delta = world.run("go").spawn();
+    assert_eq!(ready.line(), "begun");
+    (world, delta, ready)
+}
+
+#[test]
+fn a_second_interrupt_ends_at_once_and_nothing_is_lost() {
+    let (world, delta, mut ready) = asked_to_end();
+    delta.signal(Signal::INT);
+    assert_eq!(ready.line(), "asked");
+    delta.signal(Signal::INT);
+    let outcome = delta.wait();
+    let ended = outcome.code() == Some(130) || outcome.killed_by() == Some(2);
+    assert!(ended, "{}", outcome.describe());
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0).prints("done\n");
+    assert_eq!(world.latest().events("ACTION_RESULT").len(), 1);
+    eventually("no process is left", || world.processes().is_empty());
+}
+
+#[test]
+fn a_repeated_term_changes_nothing() {
+    let (world, delta, mut ready) = asked_to_end();
+    delta.signal(Signal::TERM);
+    assert_eq!(ready.line(), "asked");
+    delta.signal(Signal::TERM);
+    delta.signal(Signal::HUP);
+    is_interrupted(&world, delta.wait(), 143);
+    assert!(
+        world.latest().result(1)["observation_content"]
+            .as_str()
+            .unwrap()
+            .contains("[interrupted]")
+    );
+}
+
+#[test]
+fn the_way_to_go_on_is_told() {
+    let world = World::new();
+    world.server.says([text("never").held()]);
+    let delta = world.run("go").spawn();
+    world.server.wait_for(1);
+    delta.signal(Signal::INT);
+    delta.wait().exits(130).says("interrupted");
+}
+
+#[test]
+fn format_json_tells_about_an_interrupted_run() {
+    let world = World::new();
+    world.server.says([text("never").held()]);
+    let delta = world.run("go").json().spawn();
+    world.server.wait_for(1);
+    delta.signal(Signal::TERM);
+    let object = delta.wait().exits(143).object();
+    assert_eq!(object["status"], "INTERRUPTED");
+    assert_eq!(object["exit_code"], 143);
+}

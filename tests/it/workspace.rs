@@ -1,0 +1,130 @@
+//! Which directory a run works in.
+
+use crate::harness::*;
+use std::collections::BTreeSet;
+use std::fs;
+
+/// `delta run` in a workspace of the agent's own.
+fn run(world: &World) -> Delta {
+    world.delta(["run", "-a", "agent", "-y", "-m", "go"])
+}
+
+fn names(world: &World) -> BTreeSet<String> {
+    let entries = fs::read_dir(world.path("agent/workspaces")).unwrap();
+    let names = entries.map(|entry| entry.unwrap());
+    let dirs = names.filter(|entry| entry.file_type().unwrap().is_dir());
+    dirs.map(|entry| entry.file_name().into_string().unwrap())
+        .collect()
+}
+
+#[test]
+fn workspaces_are_numbered_in_order() {
+    let world = World::new();
+    for n in 1..=3 {
+        world.server.says([text("done")]);
+        run(&world).end().exits(0);
+        assert_eq!(
+            world.read("agent/workspaces/LAST_USED"),
+            format!("W00{n}\n")
+        );
+    }
+    assert_eq!(
+        names(&world),
+        ["W001", "W002", "W003"].map(String::from).into()
+    );
+}
+
+#[test]
+fn the_next_number_follows_the_highest() {
+    let world = World::new();
+    fs::create_dir_all(world.path("agent/workspaces/W007")).unwrap();
+    fs::create_dir_all(world.path("agent/workspaces/notes")).unwrap();
+    world.write("agent/workspaces/W009.bak", "");
+    world.server.says([text("done")]);
+    run(&world).end().exits(0);
+    assert!(world.exists("agent/workspaces/W008/.delta/LATEST"));
+}
+
+#[test]
+fn numbers_do_not_end_at_999() {
+    let world = World::new();
+    fs::create_dir_all(world.path("agent/workspaces/W999")).unwrap();
+    for name in ["W1000", "W1001"] {
+        world.server.says([text("done")]);
+        run(&world).end().exits(0);
+        assert!(world.exists(&format!("agent/workspaces/{name}/.delta/LATEST")));
+    }
+}
+
+#[test]
+fn without_a_terminal_a_new_workspace_is_taken_as_with_y() {
+    let world = World::new();
+    world.server.says([text("done"), text("done")]);
+    for _ in 0..2 {
+        world
+            .delta(["run", "-a", "agent", "-m", "go"])
+            .end()
+            .exits(0);
+    }
+    assert_eq!(names(&world).len(), 2);
+}
+
+#[test]
+fn the_workspace_is_known_by_its_name() {
+    let world = World::new();
+    world.server.says([text("done")]);
+    run(&world).end().exits(0);
+    let run = Run::latest(&world.path("agent/workspaces/W001"));
+    assert_eq!(run.metadata()["workspace_id"], "W001");
+}
+
+#[test]
+fn without_a_message_the_workspace_used_last_is_taken() {
+    let world = World::with_tools("- {name: list, exec: 'ls'}");
+    world
+        .server
+        .says([call("a", "list", &serde_json::json!({}))]);
+    run(&world).args(["--max-iterations", "1"]).end().exits(75);
+    world.server.says([text("done")]);
+    world
+        .delta(["run", "-a", "agent"])
+        .end()
+        .exits(0)
+        .prints("done\n");
+    assert_eq!(names(&world).len(), 1);
+}
+
+#[test]
+fn without_a_message_and_without_a_workspace_there_is_nothing_to_do() {
+    let world = World::new();
+    world
+        .delta(["run", "-a", "agent"])
+        .end()
+        .exits(2)
+        .prints("")
+        .says("-m");
+    assert!(!world.exists("agent/workspaces/W001"));
+}
+
+#[test]
+fn two_hundred_starts_at_once_get_two_hundred_workspaces() {
+    let world = World::new().llm("command: ['${AGENT_HOME}/model.sh']");
+    let answer = text("done");
+    world.write("agent/answer.json", answer.body());
+    world.script("agent/model.sh", "#!/bin/sh\ncat \"${0%/*}/answer.json\"\n");
+    let all: Vec<Running> = (0..200).map(|_| run(&world).arg("-q").spawn()).collect();
+    for delta in all {
+        delta.wait().exits(0).prints("done\n");
+    }
+    let wanted: BTreeSet<String> = (1..=200).map(|n| format!("W{n:03}")).collect();
+    assert_eq!(names(&world), wanted);
+    for name in wanted {
+        let run = Run::latest(&world.path(&format!("agent/workspaces/{name}")));
+        assert_eq!(run.ending().0, "COMPLETED");
+    }
+    let last = world.read("agent/workspaces/LAST_USED");
+    assert!(world.exists(&format!(
+        "agent/workspaces/{}/.delta/LATEST",
+        last.trim_end()
+    )));
+}
