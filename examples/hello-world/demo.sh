@@ -1,0 +1,29 @@
+#!/bin/sh
+# Runs this example in a fresh directory and shows what it leaves behind: demo.sh [DELTA]
+set -eu
+delta=${1:-delta}
+agent=$(dirname "$0")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+show() { printf '\n\033[1m%s\033[0m\n' "$*" | if [ -t 1 ]; then cat; else sed 's/\x1b\[[0-9;]*m//g'; fi; }
+
+show "delta run -a examples/hello-world -w WORK -m 'Greet the world'"
+"$delta" run -a "$agent" -w "$work" -m 'Greet the world'
+
+show 'The files it made'
+(cd "$work" && find . -type f ! -path './.delta/*' -exec sh -c 'printf "%s: " "$1"; cat "$1"' - {} \;)
+
+show 'Its memory, journal.jsonl: one event a line'
+run=$work/.delta/$(cat "$work/.delta/LATEST")
+cut -c 1-150 "$run/journal.jsonl" | sed "s|$work|WORK|g; s|\"agent_home\":\"[^\"]*/examples|\"agent_home\":\"…/examples|"
+
+show 'Everything that was sent and everything that ran, beside it'
+(cd "$run" && find io -type f | sort)
+
+cat <<'TEXT'
+
+For a real model, take the line "command:" out of examples/hello-world/agent.yaml and say where it is:
+  export DELTA_API_KEY=...                              a key for the public endpoint, or
+  export DELTA_BASE_URL=http://127.0.0.1:8080/v1        a server of your own (llama.cpp, vLLM, Ollama)
+TEXT
