@@ -165,7 +165,10 @@ impl Bench {
         Run {
             first_request: arrivals[0].at - began,
             total,
-            gaps: arrivals.windows(2).map(|pair| pair[1].at - pair[0].at).collect(),
+            gaps: arrivals
+                .windows(2)
+                .map(|pair| pair[1].at - pair[0].at)
+                .collect(),
             peak_kib: arrivals.iter().map(|a| a.peak_kib).max().unwrap_or(0),
             last_request: arrivals[iterations].bytes,
             disk,
@@ -214,7 +217,10 @@ fn often(times: usize, mut what: impl FnMut()) -> Duration {
 
 fn floor(dir: &Path) -> [Duration; 3] {
     let spawn = often(100, || {
-        Command::new("true").stdin(Stdio::null()).status().expect("true");
+        Command::new("true")
+            .stdin(Stdio::null())
+            .status()
+            .expect("true");
     });
     let mut file = File::create(dir.join("synced")).expect("a file");
     let line = [b'x'; 600];
@@ -223,7 +229,8 @@ fn floor(dir: &Path) -> [Duration; 3] {
         file.sync_data().expect("a sync");
     });
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let mut client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a socket");
+    let mut client =
+        TcpStream::connect(listener.local_addr().expect("an address")).expect("a socket");
     let (mut server, _) = listener.accept().expect("a socket");
     client.set_nodelay(true).ok();
     server.set_nodelay(true).ok();
@@ -244,14 +251,28 @@ fn main() {
     let delta = fs::canonicalize(delta.unwrap_or_else(|| "target/release/delta".to_owned()));
     let bench = Bench::new(delta.expect("the release binary; `make bench` builds it"));
     let [spawn, sync, trip] = floor(&bench.dir);
-    println!("floor, ms: spawn and wait {}, fdatasync {}, loopback exchange {}", ms(spawn), ms(sync), ms(trip));
+    println!(
+        "floor, ms: spawn and wait {}, fdatasync {}, loopback exchange {}",
+        ms(spawn),
+        ms(sync),
+        ms(trip)
+    );
 
     let agent = bench.agent("command: ['true']", "");
-    let mut firsts: Vec<Duration> = (0..30).map(|_| bench.run(&agent, 0).first_request).collect();
-    println!("start of the process to its first request, ms: {}", ms(median(&mut firsts)));
+    let mut firsts: Vec<Duration> = (0..30)
+        .map(|_| bench.run(&agent, 0).first_request)
+        .collect();
+    println!(
+        "start of the process to its first request, ms: {}",
+        ms(median(&mut firsts))
+    );
 
-    println!("\nrun with a trivial tool        total    gap between requests, ms      peak RSS   last request     disk  files");
-    println!("                                 ms    first tenth   last tenth        KiB          bytes      KiB");
+    println!(
+        "\nrun with a trivial tool        total    gap between requests, ms      peak RSS   last request     disk  files"
+    );
+    println!(
+        "                                 ms    first tenth   last tenth        KiB          bytes      KiB"
+    );
     for (label, top, sizes) in [
         ("sync", "", &[0usize, 10, 30, 100, 500][..]),
         ("sync: false", "sync: false", &[10, 30, 100, 500, 2000][..]),

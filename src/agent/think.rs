@@ -6,11 +6,11 @@ use crate::config::HookEvent;
 use crate::context::Builder;
 use crate::error::Result;
 use crate::event::{Event, Tokens};
+use crate::json;
 use crate::llm::answer::{Answer, calls_json, make_ids_unique, parse};
 use crate::llm::{self, Asked, Invocation, Patience};
 use crate::rundir::reference;
 use crate::screen::{Tone, in_short, time};
-use crate::state::Turn;
 use std::time::Instant;
 
 /// What a thought leads to.
@@ -146,24 +146,12 @@ impl Engine<'_> {
 
     /// Puts an answer into the journal. It is durable before its first action is.
     fn record(&mut self, mut answer: Answer, invocation: &str, began: Instant) -> Result<Thought> {
-        if !answer.calls.is_empty() {
-            let mut buffer = std::mem::take(&mut self.buffer);
-            let read = self.read(&mut buffer, None);
-            if let Ok(run) = &read {
-                let taken = |id: &str| {
-                    run.turns.iter().any(|turn| match turn {
-                        Turn::Thought(thought) => thought.calls.iter().any(|call| call.id == id),
-                        Turn::User(_) => false,
-                    })
-                };
-                make_ids_unique(&mut answer.calls, taken);
-            }
-            let failed = read.err();
-            self.buffer = buffer;
-            if let Some(error) = failed {
-                return Err(error);
-            }
-        }
+        // The journal is still at hand from building the request: ids are looked up in its bytes.
+        let journal = &self.buffer;
+        make_ids_unique(&mut answer.calls, |id| {
+            let recorded = format!("\"id\":{}", json::text(id));
+            memchr::memmem::find(journal, recorded.as_bytes()).is_some()
+        });
         let calls = (!answer.calls.is_empty()).then(|| calls_json(&answer.calls));
         let invalid: Vec<(String, String)> = answer
             .calls
