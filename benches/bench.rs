@@ -3,6 +3,8 @@
 //! Prints medians. A floor is what the same work costs without delta: spawning the same tool, a bare
 //! exchange of the same bytes, an fdatasync of a line. Nothing here passes or fails.
 
+#![allow(clippy::print_stdout)] // A table is what it is for.
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

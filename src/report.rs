@@ -46,6 +46,9 @@ pub fn explain(screen: Screen, ending: &Ending, metadata: &Metadata, run: &RunDi
         status => format!("{} ({}): ", status.name(), ending.stop_reason),
     };
     screen.warn(&format!("{reason}{}", ending.text));
+    if screen.quiet {
+        return;
+    }
     let mut command: Vec<String> = [
         "delta",
         "continue",

@@ -273,12 +273,9 @@ pub fn last_used(agent_home: &Path) -> Option<String> {
     (number(&name).is_some() && parent.join(&name).is_dir()).then_some(name)
 }
 
-/// Remembers a workspace as the one used last, if it is one of the agent's own.
+/// Remembers one of an agent's own workspaces as the one used last.
 pub fn remember(agent_home: &Path, workspace: &Workspace) -> Result<()> {
     let parent = agent_home.join("workspaces");
-    if workspace.root.parent() != Some(parent.as_path()) {
-        return Ok(());
-    }
     files::replace_shared(
         &parent.join("LAST_USED"),
         format!("{}\n", workspace.id()).as_bytes(),

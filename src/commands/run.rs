@@ -172,6 +172,9 @@ impl Chosen<'_> {
             });
         }
         self.workspace.create()?;
+        if self.common.work_dir.is_none() {
+            workspace::remember(&self.agent.home, self.workspace)?;
+        }
         let lock = self.workspace.lock(&self.signals)?;
         self.workspace.clear_unborn()?;
         if let Some(name) = &self.common.run_id {

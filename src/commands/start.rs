@@ -8,7 +8,6 @@ use crate::config::{Agent, Problem, Severity, load, resolved};
 use crate::environment::{Environment, PUBLIC_ENDPOINT};
 use crate::error::{At, Error, Exit, Result};
 use crate::event::{Event, VERSION};
-use crate::files;
 use crate::ids::RunId;
 use crate::journal::{Journal, Tail};
 use crate::llm::Model;
@@ -21,7 +20,7 @@ use crate::screen::{Screen, Tone};
 use crate::state::{self, Reading};
 use crate::surroundings::{self, Surroundings};
 use crate::sys::{self, Signals};
-use crate::workspace::{self, DecisionLock, Workspace};
+use crate::workspace::{DecisionLock, Workspace};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -261,7 +260,6 @@ impl Stage<'_> {
         answer: Option<String>,
     ) -> Result<Exit> {
         journal.set_sync(self.agent.sync);
-        workspace_used(self.agent, self.workspace)?;
         let around = Surroundings {
             signals: Arc::clone(&self.signals),
             agent: self.agent,
@@ -386,11 +384,6 @@ fn question_in(run: &RunDir) -> Result<Option<crate::human::Question>> {
         .and_then(|state| report::open_question(&state)))
 }
 
-/// Remembers the workspace, where that is an agent's own.
-fn workspace_used(agent: &Agent, workspace: &Workspace) -> Result<()> {
-    workspace::remember(&agent.home, workspace)
-}
-
 /// How a run that has ended is told again.
 #[must_use]
 pub fn ending_of(metadata: &Metadata) -> Ending {
@@ -416,10 +409,4 @@ pub fn ending_of(metadata: &Metadata) -> Ending {
 #[must_use]
 pub fn quoted(text: &str) -> String {
     format!("'{}'", crate::screen::in_short(text, 60))
-}
-
-/// Reads a file that must be there.
-pub fn read(path: &Path) -> Result<String> {
-    files::read_optional(path)?
-        .ok_or_else(|| Error::failure(format!("{} is not there", path.display())))
 }

@@ -128,3 +128,27 @@ fn two_hundred_starts_at_once_get_two_hundred_workspaces() {
         last.trim_end()
     )));
 }
+
+#[test]
+fn a_workspace_that_is_named_leaves_the_agents_directory_alone() {
+    let world = World::new();
+    world.server.says([text("one"), text("two")]);
+    world
+        .delta(["run", "-y", "-a", "agent", "-m", "go"])
+        .end()
+        .exits(0);
+    fs::remove_file(world.path("agent/workspaces/LAST_USED")).unwrap();
+    world
+        .delta([
+            "run",
+            "-a",
+            "agent",
+            "-w",
+            "agent/workspaces/W001",
+            "-m",
+            "again",
+        ])
+        .end()
+        .exits(0);
+    assert!(!world.path("agent/workspaces/LAST_USED").exists());
+}
