@@ -5,6 +5,8 @@
 
 #![allow(clippy::print_stdout)] // A table is what it is for.
 
+use delta_engine::conversation;
+use delta_engine::state::{self, Reading};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -290,6 +292,61 @@ fn main() {
     let agent = bench.agent("shell: 'head -c 1073741824 /dev/zero | tr \"\\\\0\" x'", "");
     row("1 GiB of output", 1, bench.run(&agent, 1));
     fs::remove_dir_all(&bench.dir).ok();
+
+    println!("\njournal to conversation       MB/s, all of it    ms, a window of 20 iterations");
+    for megabytes in [1, 10, 100] {
+        rebuild(megabytes);
+    }
+}
+
+/// Rebuilds the conversation from a journal of this size, with observations of 1 KiB.
+fn rebuild(megabytes: usize) {
+    let at = "2025-10-13T14:35:22.123Z";
+    let mut journal = format!(
+        "{{\"seq\":1,\"timestamp\":\"{at}\",\"type\":\"USER_MESSAGE\",\"iteration\":0,\"content\":\"go\"}}\n"
+    );
+    let observation = "one line of output \\\"quoted\\\"\\n".repeat(32);
+    let mut seq = 1;
+    let mut iteration = 0;
+    while journal.len() < megabytes << 20 {
+        iteration += 1;
+        let begin = |seq: usize, kind: &str| {
+            format!(
+                "{{\"seq\":{seq},\"timestamp\":\"{at}\",\"type\":\"{kind}\",\"iteration\":{iteration},"
+            )
+        };
+        journal += &begin(seq + 1, "THOUGHT");
+        journal += &format!(
+            "\"content\":\"I look.\",\"tool_calls\":[{{\"id\":\"c{iteration}\",\"type\":\"function\",\"function\":{{\"name\":\"look\",\"arguments\":\"{{}}\"}}}}],\"finish_reason\":\"stop\",\"model\":\"m\",\"llm_invocation_ref\":\"io/invocations/x\"}}\n"
+        );
+        journal += &begin(seq + 2, "ACTION_REQUEST");
+        journal += &format!(
+            "\"action_id\":\"c{iteration}\",\"tool_name\":\"look\",\"tool_args\":{{}},\"resolved_command\":\"ls\",\"call_id\":\"x\",\"execution_ref\":\"io/tool_executions/x\"}}\n"
+        );
+        journal += &begin(seq + 3, "ACTION_RESULT");
+        journal += &format!(
+            "\"action_id\":\"c{iteration}\",\"tool_name\":\"look\",\"status\":\"SUCCESS\",\"exit_code\":0,\"observation_content\":\"{observation}\",\"duration_ms\":1,\"execution_ref\":\"io/tool_executions/x\"}}\n"
+        );
+        seq += 3;
+    }
+    let build = |window| {
+        let reading = Reading {
+            lenient: false,
+            window,
+        };
+        let run = state::read(journal.as_bytes(), reading).expect("a journal");
+        let mut out = Vec::with_capacity(journal.len());
+        conversation::write(&mut out, &run, None);
+        assert!(out.len() > 1000);
+    };
+    let whole = often(7, || build(None));
+    let window = often(7, || build(Some(20)));
+    println!(
+        "{:>4} MB {:>28.0} {:>25}",
+        megabytes,
+        journal.len() as f64 / 1e6 / whole.as_secs_f64(),
+        ms(window)
+    );
 }
 
 fn row(label: &str, iterations: usize, run: Run) {

@@ -9,8 +9,10 @@
 use crate::clock::Timestamp;
 use crate::json::Object;
 use serde::Deserialize;
+use serde::de::{Deserializer, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::fmt;
 
 /// The members of an assistant message in which servers send the model's reasoning. Some servers
 /// insist on having them back.
@@ -405,7 +407,7 @@ pub struct Line<'a> {
     #[serde(rename = "type", borrow)]
     pub kind: Cow<'a, str>,
     pub seq: Option<u64>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub timestamp: Option<Cow<'a, str>>,
     pub iteration: Option<u64>,
     #[serde(borrow)]
@@ -424,57 +426,85 @@ pub struct Line<'a> {
     pub thinking: Option<&'a RawValue>,
     #[serde(borrow)]
     pub thinking_blocks: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub finish_reason: Option<Cow<'a, str>>,
     pub usage: Option<Tokens>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub llm_invocation_ref: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub action_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub tool_name: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub tool_args: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub resolved_command: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub status: Option<Cow<'a, str>>,
     pub exit_code: Option<i64>,
     #[serde(borrow)]
     pub observation_content: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub execution_ref: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub request_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub prompt: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub input_type: Option<Cow<'a, str>>,
     pub sensitive: Option<bool>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub response: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub run_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub agent_home: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub work_dir: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub task: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub config: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub hostname: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub stop_reason: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub result: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     pub error: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub payload: Option<&'a RawValue>,
+}
+
+/// A string or null, borrowed where it has no escapes. (The derived code would copy every one.)
+fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'a, str>>, D::Error> {
+    struct Texts;
+    impl<'de> Visitor<'de> for Texts {
+        type Value = Option<Cow<'de, str>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
+        fn visit_none<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+        fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+            from.deserialize_str(self)
+        }
+        fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+            Ok(Some(Cow::Borrowed(text)))
+        }
+        fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+            Ok(Some(Cow::Owned(text.to_owned())))
+        }
+    }
+    from.deserialize_option(Texts)
 }
 
 impl<'a> Line<'a> {
