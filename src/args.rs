@@ -1,6 +1,7 @@
 //! The command line as plain data. Nothing is looked up or resolved here.
 
 use crate::error::{Error, Result};
+use crate::manual;
 use crate::nearest::nearest;
 use lexopt::{Parser, ValueExt};
 use std::ffi::OsString;
@@ -79,13 +80,15 @@ pub enum Command {
     },
     /// `delta -V`.
     Version,
-    /// `-h` and `--help`: of which command, and whether in full.
+    /// `-h`, `--help` and `delta help PAGE`: about what, and whether in full.
     Help {
-        /// The command, or none for all.
+        /// The command or the page, or none for all.
         topic: Option<&'static str>,
         /// The manual page.
         full: bool,
     },
+    /// `delta help`: which pages there are.
+    Pages,
     /// Ask the system's resolver, for the engine itself.
     ResolveHost {
         /// The name.
@@ -124,18 +127,7 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
         "check" => check(&mut parser),
         "request" => request(&mut parser),
         "tool" => tool(&mut parser),
-        "help" => {
-            let topic = match next(&mut parser)? {
-                None => None,
-                Some(Arg::Value(topic)) => {
-                    let topic = topic.string().map_err(|e| wrong(&e))?;
-                    let known = COMMANDS.into_iter().find(|known| *known == topic);
-                    Some(known.ok_or_else(|| usage("no page about", &COMMANDS, &topic))?)
-                }
-                Some(other) => return Err(unexpected(&other, &[])),
-            };
-            Ok(help(topic, true))
-        }
+        "help" => page(&mut parser),
         crate::llm::http::RESOLVE_COMMAND => match next(&mut parser)? {
             Some(Arg::Value(host)) => Ok(Command::ResolveHost {
                 host: host.string().map_err(|e| wrong(&e))?,
@@ -147,7 +139,7 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
 }
 
 fn run(parser: &mut Parser) -> Result<Command> {
-    const OPTIONS: [&str; 12] = [
+    const OPTIONS: [&str; 11] = [
         "agent",
         "yes",
         "message",
@@ -159,7 +151,6 @@ fn run(parser: &mut Parser) -> Result<Command> {
         "quiet",
         "format",
         "help",
-        "version",
     ];
     let (mut agent, mut yes, mut common) = (PathBuf::from("."), false, Common::default());
     while let Some(arg) = next(parser)? {
@@ -179,7 +170,7 @@ fn run(parser: &mut Parser) -> Result<Command> {
 }
 
 fn resume(parser: &mut Parser) -> Result<Command> {
-    const OPTIONS: [&str; 11] = [
+    const OPTIONS: [&str; 10] = [
         "force",
         "message",
         "work-dir",
@@ -190,7 +181,6 @@ fn resume(parser: &mut Parser) -> Result<Command> {
         "quiet",
         "format",
         "help",
-        "version",
     ];
     let (mut force, mut common) = (false, Common::default());
     while let Some(arg) = next(parser)? {
@@ -274,6 +264,22 @@ fn tool(parser: &mut Parser) -> Result<Command> {
         )),
         _ => Err(Error::usage(FORM)),
     }
+}
+
+fn page(parser: &mut Parser) -> Result<Command> {
+    let topic = match next(parser)? {
+        None => return Ok(Command::Pages),
+        Some(Arg::Short('h')) => return Ok(help(Some("help"), false)),
+        Some(ref arg) if arg.is(None, "help") => return Ok(help(Some("help"), true)),
+        Some(Arg::Value(topic)) => topic.string().map_err(|e| wrong(&e))?,
+        Some(other) => return Err(unexpected(&other, &["help"])),
+    };
+    if let Some(other) = next(parser)? {
+        return Err(unexpected(&other, &["help"]));
+    }
+    let names: Vec<&str> = manual::PAGES.iter().map(|page| page.name).collect();
+    let page = manual::find(&topic).ok_or_else(|| usage("no page about", &names, &topic))?;
+    Ok(help(Some(page.name), true))
 }
 
 impl Common {

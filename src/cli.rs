@@ -5,7 +5,7 @@ use crate::commands::{check, expand, request, resume, run};
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
 use crate::screen::{print, print_error};
-use crate::{help, llm};
+use crate::{help, llm, manual};
 use std::ffi::OsString;
 use std::panic::catch_unwind;
 
@@ -38,6 +38,7 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
         Command::ToolExpand { file } => expand::run(&file),
         Command::Version => said(&format!("delta {VERSION}\n")),
         Command::Help { topic, full } => said(help::text(topic, full)),
+        Command::Pages => said(&manual::list()),
         Command::ResolveHost { host } => said(&llm::http::resolve_host(&host)),
     }
 }

@@ -1,15 +1,21 @@
-//! What `-h` and `--help` print.
+//! What `-h` prints; what `--help` prints is the page in `manual`.
 
-/// The text about a command, or about all: the options, or the whole manual page.
+use crate::manual;
+
+/// The text about a command or a page, or about all: the options, or the whole page.
 #[must_use]
 pub fn text(topic: Option<&str>, full: bool) -> &'static str {
-    let _ = full;
+    let page = manual::find(topic.unwrap_or("delta"));
+    if full && let Some(page) = page {
+        return page.text;
+    }
     match topic {
         Some("run") => RUN,
         Some("continue") => CONTINUE,
         Some("check") => CHECK,
         Some("request") => REQUEST,
         Some("tool") => TOOL,
+        Some("help") => HELP,
         _ => OVERVIEW,
     }
 }
@@ -19,50 +25,54 @@ usage: delta COMMAND [OPTIONS]
 
   run       start a run of an agent, or resume the one this command started
   continue  go on with a run: resume, answer, or say something more
-  check     read an agent and tell everything that is wrong with it
+  check     tell everything that is wrong with an agent
   request   print the exact bytes that were sent to the model
-  tool      expand: print tools in their full form
-  help      show the manual page of a command
+  tool      print tools in their full form
+  help      list the pages of the manual, or print one
 
-  -h, --help     this text, or the manual page
-  -V, --version  the version
+  -h, --help     print this text, or the manual page
+  -V, --version  print the version
 ";
 
 const RUN: &str = "\
 usage: delta run [OPTIONS] -m MESSAGE
 
-  -a, --agent DIR         the agent (default: the current directory)
-  -m, --message TEXT      what to do; - reads it from stdin
-  -w, --work-dir DIR      where to work; created if it is missing
+  -a, --agent DIR         run the agent in DIR (default: the current directory)
+  -m, --message TEXT      say what to do; - reads it from stdin
+  -w, --work-dir DIR      work in DIR, which is created if it is missing
       --run-id ID         name the run: the same command never starts it twice
       --max-iterations N  stop after N iterations
   -i, --interactive       ask questions at the terminal
   -y, --yes               take the next free workspace without asking
   -v, --verbose           show what the model and the tools say
-  -q, --quiet             show nothing but the result and errors
-      --format text|json  how the result is printed (default: text)
-  -h, --help              this text, or the manual page
+  -q, --quiet             show nothing but the result, warnings and errors
+      --format text|json  print the result as text (default) or as one object
+  -h, --help              print this text, or the manual page
 ";
 
 const CONTINUE: &str = "\
 usage: delta continue -w DIR [OPTIONS]
 
-  -w, --work-dir DIR      the workspace
-      --run-id ID         the run (default: the newest)
-  -m, --message TEXT      the answer, or what to do now; - reads it from stdin
+  -w, --work-dir DIR      go on in the workspace DIR
+      --run-id ID         go on with this run (default: the newest)
+  -m, --message TEXT      answer, or say what to do now; - reads it from stdin
       --max-iterations N  stop after N iterations
   -i, --interactive       ask questions at the terminal
   -v, --verbose           show what the model and the tools say
-  -q, --quiet             show nothing but the result and errors
-      --format text|json  how the result is printed (default: text)
+  -q, --quiet             show nothing but the result, warnings and errors
+      --format text|json  print the result as text (default) or as one object
       --force             pass over damaged lines and another host's claim
-  -h, --help              this text, or the manual page
+  -h, --help              print this text, or the manual page
 ";
 
 const CHECK: &str = "\
-usage: delta check [AGENT] [--format text|json]
+usage: delta check [OPTIONS] [AGENT]
 
-Read an agent and tell everything that is wrong or doubtful with it.
+Tell everything that is wrong or doubtful with an agent (default: the current
+directory).
+
+      --format text|json  print problems as text (default) or as one object
+  -h, --help              print this text, or the manual page
 ";
 
 const REQUEST: &str = "\
@@ -70,11 +80,22 @@ usage: delta request [-w DIR] RUN [N]
 
 Print the exact bytes of the N-th request of a run (default: the last).
 
-  -w, --work-dir DIR  the workspace (default: the current directory)
+  -w, --work-dir DIR  look in workspace DIR (default: the current directory)
+  -h, --help          print this text, or the manual page
 ";
 
 const TOOL: &str = "\
 usage: delta tool expand FILE
 
 Print the tools of a file in their full form, as YAML that loads again.
+
+  -h, --help  print this text, or the manual page
+";
+
+const HELP: &str = "\
+usage: delta help [PAGE]
+
+List the pages of the manual, or print one.
+
+  -h, --help  print this text, or the manual page
 ";

@@ -43,6 +43,7 @@ pub mod human;
 pub mod context;
 pub mod action;
 pub mod agent;
+pub mod manual;
 pub mod args;
 pub mod report;
 pub mod commands;

@@ -23,6 +23,7 @@ mod damage;
 mod human;
 mod journal;
 mod limits;
+mod manual;
 mod model;
 mod requests;
 mod resume;

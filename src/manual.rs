@@ -1,0 +1,117 @@
+//! The pages of the manual, as text that is part of the program.
+//!
+//! Unaware of how they are written; `man/render.sh` makes the text, and `man/check.sh` tells when it
+//! is stale. A new page is one line here.
+
+/// A page.
+#[derive(Debug)]
+pub struct Page {
+    /// Its name, without `delta-` before it.
+    pub name: &'static str,
+    /// Its section.
+    pub section: u8,
+    /// What it says.
+    pub text: &'static str,
+}
+
+macro_rules! pages {
+    ($($name:literal $section:literal $file:literal,)*) => {
+        &[$(Page {
+            name: $name,
+            section: $section,
+            text: include_str!(concat!("../man/text/", $file, ".txt")),
+        }),*]
+    };
+}
+
+/// All pages, in the order in which they are listed.
+pub const PAGES: &[Page] = pages![
+    "delta" 1 "delta",
+    "run" 1 "delta-run",
+    "continue" 1 "delta-continue",
+    "check" 1 "delta-check",
+    "request" 1 "delta-request",
+    "tool" 1 "delta-tool",
+    "help" 1 "delta-help",
+    "agent" 5 "delta-agent",
+    "context" 5 "delta-context",
+    "hooks" 5 "delta-hooks",
+    "journal" 5 "delta-journal",
+    "security" 7 "delta-security",
+];
+
+/// The page that a person names: `agent`, `delta-agent`, `delta-agent.5` or `delta-agent(5)`.
+#[must_use]
+pub fn find(topic: &str) -> Option<&'static Page> {
+    let short = topic.strip_prefix("delta-").unwrap_or(topic);
+    PAGES.iter().find(|page| {
+        let Page { name, section, .. } = page;
+        [
+            (*name).to_owned(),
+            format!("{name}.{section}"),
+            format!("{name}({section})"),
+        ]
+        .contains(&short.to_owned())
+    })
+}
+
+impl Page {
+    /// The name that [`man`](https://man.openbsd.org/man.1) knows it by.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        match self.name {
+            "delta" => "delta".to_owned(),
+            name => format!("delta-{name}"),
+        }
+    }
+
+    /// What it is about, in a line: what stands behind the dash under NAME.
+    #[must_use]
+    pub fn about(&self) -> String {
+        let name = self.text.split("\nNAME\n").nth(1).unwrap_or_default();
+        let name = name.split("\n\n").next().unwrap_or_default();
+        let about = name.split_once(" – ").map_or("", |(_, about)| about);
+        about.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The list of all pages, one a line.
+#[must_use]
+pub fn list() -> String {
+    let lines = PAGES.iter().map(|page| {
+        let name = format!("{}({})", page.full_name(), page.section);
+        format!("{name:<20}{}\n", page.about())
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_found_by_every_form_of_its_name() {
+        for topic in [
+            "agent",
+            "delta-agent",
+            "delta-agent.5",
+            "agent.5",
+            "delta-agent(5)",
+        ] {
+            assert_eq!(find(topic).map(|page| page.name), Some("agent"), "{topic}");
+        }
+        for topic in ["delta", "delta.1"] {
+            assert_eq!(find(topic).map(|page| page.name), Some("delta"), "{topic}");
+        }
+        for topic in ["", "delta-", "agent.1", "agents"] {
+            assert!(find(topic).is_none(), "{topic}");
+        }
+    }
+
+    #[test]
+    fn every_page_says_what_it_is_about() {
+        for page in PAGES {
+            assert!(!page.about().is_empty(), "{}", page.name);
+        }
+    }
+}

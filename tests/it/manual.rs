@@ -1,0 +1,481 @@
+//! The manual, the help texts and the program say the same.
+
+use crate::harness::*;
+use delta_engine::args::COMMANDS;
+use delta_engine::config::HookEvent;
+use delta_engine::manual::PAGES;
+use delta_engine::metadata::Metadata;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn source(name: &str) -> String {
+    let path = root().join("src").join(name);
+    let text = std::fs::read_to_string(&path);
+    let text = text.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    code.to_owned()
+}
+
+/// What `delta ARGS` prints.
+fn printed(args: &[&str]) -> String {
+    let world = World::new();
+    let outcome = world.delta(args.iter().copied()).end().exits(0);
+    assert_eq!(outcome.stderr, "");
+    String::from_utf8(outcome.stdout).unwrap()
+}
+
+fn page(name: &str) -> &'static str {
+    let page = PAGES.iter().find(|page| page.name == name);
+    page.unwrap_or_else(|| panic!("no page {name}")).text
+}
+
+/// Long options as `--name` and short ones as `-n`, of the lines that begin with an option.
+fn options(text: &str) -> BTreeSet<String> {
+    let headers = text
+        .lines()
+        .filter(|line| line.trim_start().starts_with('-'));
+    let words = headers.flat_map(|line| line.trim_start().split("  ").take(1));
+    let words = words.flat_map(|header| header.split([',', ' ', '|', '=']));
+    words
+        .filter(|word| word.starts_with('-') && word.len() > 1)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The options of `-h`. A short option stands before its long one there.
+fn options_in_help(command: &str) -> BTreeSet<String> {
+    match command {
+        "" => options(&printed(&["-h"])),
+        command => options(&printed(&[command, "-h"])),
+    }
+}
+
+/// The part of a page under a heading.
+fn section<'p>(text: &'p str, heading: &str) -> &'p str {
+    let start = text.find(&format!("\n{heading}\n"));
+    let start = start.unwrap_or_else(|| panic!("no section {heading}")) + heading.len() + 2;
+    let is_heading = |line: &str| line.starts_with(|c: char| c.is_ascii_uppercase());
+    let mut end = start;
+    for line in text[start..].split_inclusive('\n') {
+        if is_heading(line) {
+            break;
+        }
+        end += line.len();
+    }
+    &text[start..end]
+}
+
+/// What is between double quotes, in order.
+fn strings(code: &str) -> Vec<String> {
+    let lines = code.lines().map(|line| match line.find("//") {
+        Some(at) if !line[..at].contains('"') => &line[..at],
+        _ => line,
+    });
+    let code = lines.collect::<Vec<_>>().join("\n");
+    code.split('"')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// A list of words in the source: what `const NAME` or the like is followed by in brackets.
+fn list_after(code: &str, beginning: &str) -> Vec<String> {
+    let at = code.find(beginning);
+    let at = at.unwrap_or_else(|| panic!("no {beginning} in the source"));
+    let value = code[at..].split_once('=').unwrap().1;
+    strings(value.split_once(';').unwrap().0)
+}
+
+fn is_variable(word: &str) -> bool {
+    word.len() > 2
+        && word.starts_with(|c: char| c.is_ascii_uppercase())
+        && word
+            .chars()
+            .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+}
+
+#[track_caller]
+fn has_words(name: &str, words: impl IntoIterator<Item = String>) {
+    let text = page(name);
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let known: BTreeSet<&str> = text
+        .split(|c: char| !is_part(c))
+        .map(|word| word.trim_end_matches('-'))
+        .collect();
+    let missing: Vec<String> = words
+        .into_iter()
+        .filter(|word| !known.contains(word.as_str()))
+        .collect();
+    assert!(missing.is_empty(), "delta help {name} lacks {missing:?}");
+}
+
+#[test]
+fn every_command_has_a_page_and_every_page_of_a_command_a_command() {
+    for command in COMMANDS {
+        assert_eq!(printed(&[command, "--help"]), page(command));
+        assert_eq!(printed(&["help", command]), page(command));
+        let line = format!("delta-{command}(1)");
+        assert!(section(page("delta"), "COMMANDS").contains(&line), "{line}");
+        let overview = printed(&["-h"]);
+        let is_about = |line: &str| line.starts_with(&format!("  {command} "));
+        assert!(overview.lines().any(is_about), "{command}: {overview}");
+    }
+    let commands = PAGES.iter().filter(|page| page.section == 1);
+    for page in commands.filter(|page| page.name != "delta") {
+        assert!(COMMANDS.contains(&page.name), "{}", page.name);
+    }
+}
+
+#[test]
+fn every_page_can_be_printed_and_is_listed() {
+    let list = printed(&["help"]);
+    for page in PAGES {
+        let full = page.full_name();
+        for topic in [page.name, &full, &format!("{full}.{}", page.section)] {
+            assert_eq!(printed(&["help", topic]), page.text, "{topic}");
+        }
+        let line = format!("{full}({})", page.section);
+        assert!(list.contains(&line), "{list}");
+    }
+    assert!(list.lines().all(|line| line.chars().count() < 80), "{list}");
+}
+
+#[test]
+fn an_unknown_page_is_refused_with_the_nearest() {
+    let world = World::new();
+    let outcome = world.delta(["help", "agnet"]).end();
+    outcome.exits(2).prints("").says("agnet").says("'agent'");
+}
+
+#[test]
+fn every_file_of_the_manual_is_a_page() {
+    let mut files: Vec<String> = Vec::new();
+    for file in std::fs::read_dir(root().join("man")).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        if name.ends_with(|c: char| c.is_ascii_digit()) {
+            files.push(name);
+        }
+    }
+    files.sort();
+    let mut pages: Vec<String> = PAGES
+        .iter()
+        .map(|page| format!("{}.{}", page.full_name(), page.section))
+        .collect();
+    pages.sort();
+    assert_eq!(files, pages);
+}
+
+#[test]
+fn short_help_and_the_page_name_the_same_options() {
+    for command in COMMANDS.into_iter().chain([""]) {
+        let name = if command.is_empty() { "delta" } else { command };
+        let in_page = options(section(page(name), "OPTIONS"));
+        assert_eq!(options_in_help(command), in_page, "delta {command}");
+    }
+}
+
+#[test]
+fn short_help_is_imperative_lines_under_80_columns() {
+    for command in COMMANDS.into_iter().chain([""]) {
+        let help = match command {
+            "" => printed(&["-h"]),
+            command => printed(&[command, "-h"]),
+        };
+        assert!(help.starts_with("usage: delta"), "{help}");
+        for line in help.lines() {
+            assert!(line.chars().count() < 80 && !line.ends_with(' '), "{line}");
+        }
+    }
+}
+
+/// The functions of `args.rs` that read a command's options, by the command.
+fn parsers() -> Vec<(&'static str, String)> {
+    let code = source("args.rs");
+    let body = |name: &str| -> String {
+        let from = code.find(&format!("\nfn {name}(")).unwrap();
+        let rest = &code[from + 1..];
+        rest[..rest.find("\n}\n").unwrap()].to_owned()
+    };
+    let of = |command: &'static str| {
+        let arm = code.find(&format!("\"{command}\" => "));
+        let arm = arm.unwrap_or_else(|| panic!("no arm for {command}"));
+        let call = code[arm..].split_once("=> ").unwrap().1;
+        (command, body(call.split('(').next().unwrap()))
+    };
+    COMMANDS.into_iter().map(of).collect()
+}
+
+#[test]
+fn every_option_that_is_read_or_suggested_is_in_short_help() {
+    let common = {
+        let code = source("args.rs");
+        let from = code.find("fn take(").unwrap();
+        code[from..from + code[from..].find("\n    }\n").unwrap()].to_owned()
+    };
+    for (command, mut body) in parsers() {
+        let known = options_in_help(command);
+        let mut named: BTreeSet<String> = BTreeSet::new();
+        if body.contains("const OPTIONS") {
+            named.extend(list_after(&body, "const OPTIONS"));
+        }
+        for list in body.split("unexpected(&other, &[").skip(1) {
+            named.extend(strings(list.split(']').next().unwrap()));
+        }
+        if body.contains("common.take(") {
+            body.push_str(&common);
+        }
+        for pair in body.split(".is(").skip(1) {
+            let pair = pair.split(')').take(2).collect::<String>();
+            let long = strings(&pair).swap_remove(0);
+            if long == "task" {
+                // It only names its successor.
+                continue;
+            }
+            if let Some(letter) = pair.strip_prefix("Some('") {
+                let letter = letter.chars().next().unwrap();
+                assert!(known.contains(&format!("-{letter}")), "{command} -{letter}");
+            }
+            named.insert(long);
+        }
+        for long in named {
+            assert!(known.contains(&format!("--{long}")), "{command} --{long}");
+        }
+    }
+}
+
+#[test]
+fn every_environment_variable_is_in_the_manual() {
+    let of_hooks = ["hooks.rs", "agent/hooked.rs"];
+    let of_all = ["environment.rs", "surroundings.rs", "screen.rs", "sys.rs"];
+    let variables = |files: &[&str]| -> BTreeSet<String> {
+        let words = files.iter().flat_map(|file| strings(&source(file)));
+        words.filter(|word| is_variable(word)).collect()
+    };
+    let named = variables(&of_all);
+    for word in [
+        "DELTA_API_KEY",
+        "PATH",
+        "DELTA_CALL_ID",
+        "NO_COLOR",
+        "RUN_DIR",
+    ] {
+        assert!(named.contains(word), "{word} not found in {named:?}");
+    }
+    let is_signal =
+        |word: &String| word.starts_with("SIG") || word == "FAILED" || word == "SUCCESS";
+    has_words("delta", named.into_iter().filter(|word| !is_signal(word)));
+    let known = |word: &String| is_signal(word) || word == "WARN";
+    has_words(
+        "hooks",
+        variables(&of_hooks).into_iter().filter(|word| !known(word)),
+    );
+    let mut everywhere: BTreeSet<String> = BTreeSet::new();
+    for file in files_below(&root().join("src")) {
+        let name = file
+            .strip_prefix(root().join("src"))
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let words = strings(&source(&name)).into_iter();
+        everywhere.extend(words.filter(|word| is_variable(word) && word.starts_with("DELTA_")));
+    }
+    let all: String = PAGES.iter().map(|page| page.text).collect();
+    for word in everywhere {
+        assert!(all.contains(&word), "{word} is in no page");
+    }
+}
+
+#[test]
+fn every_exit_code_is_in_the_manual() {
+    let code = source("error.rs");
+    let body = code.split("pub enum Exit {").nth(1).unwrap();
+    let body = body.split("\n}\n").next().unwrap();
+    let numbers: Vec<&str> = body
+        .lines()
+        .filter_map(|line| line.strip_suffix(',')?.split_once(" = "))
+        .map(|(_, number)| number)
+        .collect();
+    assert!(
+        numbers.contains(&"0") && numbers.contains(&"143"),
+        "{numbers:?}"
+    );
+    let table = section(page("delta"), "EXIT STATUS");
+    let listed: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("     ")?.split("  ").next())
+        .filter(|word| !word.is_empty())
+        .collect();
+    assert_eq!(listed, numbers);
+}
+
+#[test]
+fn every_event_and_every_field_is_in_the_manual() {
+    let code = source("event.rs");
+    let kinds = code.split("fn name(&self)").nth(1).unwrap();
+    let kinds = strings(kinds.split("fn write_fields").next().unwrap());
+    assert!(kinds.contains(&"THOUGHT".to_owned()), "{kinds:?}");
+    for kind in &kinds {
+        let heading = format!("\n   {kind}\n");
+        assert!(page("journal").contains(&heading), "no section {kind}");
+    }
+    let writes = code.split("pub fn write(").nth(1).unwrap();
+    let writes = writes.split("pub const VERSION").next().unwrap();
+    let lower = |word: &String| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    has_words("journal", strings(writes).into_iter().filter(lower));
+    has_words("journal", list_after(&code, "pub const REASONING"));
+}
+
+#[test]
+fn every_field_of_the_metadata_is_in_the_manual() {
+    let metadata = serde_json::to_value(Metadata::default()).unwrap();
+    let fields = metadata.as_object().unwrap();
+    has_words("journal", fields.keys().cloned());
+    let usage = fields["usage"].as_object().unwrap();
+    has_words("journal", usage.keys().cloned());
+}
+
+#[test]
+fn every_status_and_stop_reason_is_in_the_manual() {
+    let mut words = Vec::new();
+    for file in ["agent.rs", "agent/think.rs", "agent/calls.rs"] {
+        let code = source(file);
+        for maker in ["Ending::failed(", "Ending::interrupted(", "stop_reason: "] {
+            for rest in code.split(maker).skip(1) {
+                let word = rest.split([',', '.']).next().unwrap().trim();
+                words.extend(
+                    word.strip_prefix('"')
+                        .and_then(|w| w.strip_suffix('"'))
+                        .map(str::to_owned),
+                );
+            }
+        }
+    }
+    words.extend(list_after(&source("agent.rs"), "const WRONG"));
+    let signals = source("sys.rs");
+    let signals = signals.split("fn name(self)").nth(1).unwrap();
+    words.extend(strings(signals.split("fn from_number").next().unwrap()));
+    for word in ["final_answer", "seconds", "disk_full", "io_error", "SIGHUP"] {
+        assert!(words.iter().any(|known| known == word), "{word}: {words:?}");
+    }
+    words.extend(["length", "content_filter"].map(str::to_owned));
+    has_words("journal", words);
+    let code = source("metadata.rs");
+    let names = code.split("pub fn name(self)").nth(1).unwrap();
+    has_words(
+        "journal",
+        strings(names.split("pub fn parse").next().unwrap()),
+    );
+}
+
+#[test]
+fn every_key_of_an_agents_files_is_in_the_manual() {
+    let load = source("config/load.rs");
+    has_words("agent", list_after(&load, "const KEYS"));
+    has_words("agent", list_after(&load, "const LLM_KEYS"));
+    has_words("agent", list_after(&source("expand.rs"), "const KEYS"));
+    has_words("agent", list_after(&source("declared.rs"), "const KEYS"));
+    let keys = |code: &str| -> Vec<String> {
+        let lists = code.split("unknown_keys(").skip(1);
+        lists
+            .flat_map(|list| strings(list.split(')').next().unwrap()))
+            .collect()
+    };
+    let context = source("config/context.rs");
+    assert!(keys(&context).contains(&"max_iterations".to_owned()));
+    has_words("context", keys(&context));
+    has_words("context", list_after(&context, "let keys"));
+    has_words("hooks", keys(&source("config/hooks.rs")));
+    has_words("hooks", HookEvent::ALL.map(|event| event.name().to_owned()));
+}
+
+#[test]
+fn the_lists_of_a_page_name_nothing_that_is_not_so() {
+    let tag = |line: &str| line.strip_prefix("     ").map(str::to_owned);
+    let moments: Vec<String> = section(page("hooks"), "MOMENTS")
+        .lines()
+        .filter_map(tag)
+        .filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()))
+        .map(|line| line.split(' ').next().unwrap().to_owned())
+        .collect();
+    let mut events = HookEvent::ALL.map(|event| event.name().to_owned()).to_vec();
+    events.sort();
+    let mut sorted = moments.clone();
+    sorted.sort();
+    assert_eq!(sorted, events);
+
+    let journal = section(page("journal"), "THE JOURNAL");
+    let headings = journal.lines().filter_map(|line| line.strip_prefix("   "));
+    let headings = headings.filter(|line| is_variable(line));
+    let code = source("event.rs");
+    for heading in headings {
+        assert!(code.contains(&format!("\"{heading}\"")), "{heading}");
+    }
+}
+
+/// Whether a program is there.
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+#[test]
+fn the_pages_have_no_warnings_and_their_text_is_not_stale() {
+    if !is_installed("mandoc") || !is_installed("col") {
+        eprintln!("skipped: mandoc and col are not both installed");
+        return;
+    }
+    let done = Command::new(root().join("man/check.sh")).output().unwrap();
+    let said = [done.stdout, done.stderr].concat();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&said));
+}
+
+#[test]
+fn the_tools_shown_in_the_manual_load() {
+    let world = World::new();
+    let text = section(page("agent"), "EXAMPLES");
+    let yaml: String = text
+        .lines()
+        .map(|line| format!("{}\n", line.strip_prefix("     ").unwrap_or(line)))
+        .collect();
+    std::fs::write(world.path("shown.yaml"), yaml).unwrap();
+    let outcome = world
+        .delta(["tool", "expand"])
+        .arg(world.path("shown.yaml"));
+    outcome.end().exits(0).does_not_say("warning");
+
+    let shown = page("tool").split("$ cat t.yaml\n").nth(1).unwrap();
+    let unindented = |text: &str| -> String {
+        text.lines()
+            .map(|line| format!("{}\n", line.strip_prefix("     ").unwrap_or(line)))
+            .collect()
+    };
+    let (given, rest) = shown
+        .split_once("     $ delta tool expand t.yaml\n")
+        .unwrap();
+    let expected = unindented(rest.split("\n\nSEE ALSO").next().unwrap());
+    std::fs::write(world.path("t.yaml"), unindented(given)).unwrap();
+    let outcome = world
+        .delta(["tool", "expand"])
+        .arg(world.path("t.yaml"))
+        .end();
+    outcome.exits(0).prints(&expected);
+
+    let check = world
+        .delta(["check"])
+        .arg(Path::new(&root()).join("examples/hello-world"));
+    let said = page("check")
+        .split("$ delta check examples/hello-world\n")
+        .nth(1)
+        .unwrap();
+    check
+        .end()
+        .exits(0)
+        .prints(&format!("{}\n", said.lines().next().unwrap().trim()));
+}
