@@ -24,6 +24,10 @@ check:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --document-private-items
 	@if [ -x man/check.sh ]; then man/check.sh; fi
 
+# The pages as text, which the program carries; needs mandoc.
+man-text:
+	man/render.sh
+
 bench: all
 	$(CARGO) bench --locked --quiet --bench bench -- $(CURDIR)/target/release/delta
 
@@ -43,4 +47,4 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: all demo test check bench install uninstall clean
+.PHONY: all demo test check man-text bench install uninstall clean
