@@ -412,7 +412,8 @@ impl<'a> Engine<'a> {
         metadata.status = ending.status;
         metadata.stop_reason = Some(ending.stop_reason.clone());
         metadata.exit_code = Some(ending.exit.code());
-        metadata.end_time = Some(crate::clock::Timestamp::now().to_string());
+        metadata.updated_at = crate::clock::Timestamp::now().to_string();
+        metadata.end_time = Some(metadata.updated_at.clone());
         let text = Some(ending.text.clone());
         (metadata.result, metadata.error) = match ending.status {
             Status::Completed => (text, None),

@@ -460,6 +460,8 @@ pub struct Line<'a> {
     #[serde(borrow, deserialize_with = "text")]
     pub run_id: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]
+    pub parent_run_id: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
     pub agent_home: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]
     pub work_dir: Option<Cow<'a, str>>,

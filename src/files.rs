@@ -3,6 +3,7 @@
 //! Unaware of what the files mean.
 
 use crate::error::{At, Result, may_fail};
+use rustix::fs::OFlags;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -56,12 +57,13 @@ pub fn create(path: &Path) -> Result<File> {
         .at("create", path)
 }
 
-/// Opens a file for appending, creating it with mode 0600.
+/// Opens a file for appending, creating it with mode 0600. A link is not followed.
 pub fn append(path: &Path) -> Result<File> {
     OpenOptions::new()
         .append(true)
         .create(true)
         .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
         .open(path)
         .at("open", path)
 }
@@ -86,10 +88,11 @@ fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
     name.push(path.file_name().unwrap_or_default());
     name.push(suffix);
     let temporary = path.with_file_name(name);
+    // What a process that died left there goes first. A link that somebody planted there is not followed.
+    may_fail(fs::remove_file(&temporary));
     let written = OpenOptions::new()
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .mode(0o600)
         .open(&temporary)
         .and_then(|mut file| file.write_all(bytes))

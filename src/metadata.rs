@@ -118,6 +118,9 @@ impl Metadata {
         keep(&mut self.agent_home, text(&run.agent_home));
         keep(&mut self.work_dir, text(&run.work_dir));
         keep(&mut self.hostname, text(&run.hostname));
+        if run.parent_run_id.is_some() {
+            self.parent_run_id = text(&run.parent_run_id);
+        }
         if run.first_message.is_some() {
             self.initial_message = text(&run.first_message);
         }

@@ -8,9 +8,10 @@ use crate::human::Question;
 use crate::json::{self, Object};
 use crate::metadata::{Metadata, Status};
 use crate::rundir::RunDir;
-use crate::screen::{Screen, print};
+use crate::screen::{Screen, print, printable};
 use crate::{clock::Timestamp, state};
 use serde_json::json;
+use std::io::IsTerminal;
 
 /// The version of the JSON object.
 const SCHEMA_VERSION: &str = "2.0";
@@ -30,7 +31,13 @@ pub fn ending(
             } else {
                 "\n"
             };
-            print(format!("{}{newline}", ending.text).as_bytes())
+            // A file or a pipe gets what the model said; a terminal, nothing that could change it.
+            let text = if std::io::stdout().is_terminal() {
+                printable(&ending.text)
+            } else {
+                ending.text.clone()
+            };
+            print(format!("{text}{newline}").as_bytes())
         }
         Format::Text => Ok(()),
     }

@@ -79,7 +79,7 @@ impl Screen {
 /// An error as it is printed: each line of it behind the program's name.
 pub fn print_error(program: &str, error: &Error) {
     let mut out = String::new();
-    for (index, line) in error.message.lines().enumerate() {
+    for (index, line) in printable(&error.message).lines().enumerate() {
         // A text to paste, below the first line, stays free of marks.
         if index == 0 || line.starts_with("warning: ") {
             out.push_str(&format!("{program}: {line}\n"));

@@ -20,6 +20,8 @@ pub struct Run<'j> {
     pub agent_home: Option<Cow<'j, str>>,
     /// The workspace, of the newest start.
     pub work_dir: Option<Cow<'j, str>>,
+    /// The run whose tool this run is, if it is one.
+    pub parent_run_id: Option<Cow<'j, str>>,
     /// The host of the newest start.
     pub hostname: Option<Cow<'j, str>>,
     /// The text with which the run began.
@@ -376,6 +378,7 @@ impl<'j> Run<'j> {
         self.run_id = line.run_id.or(self.run_id.take());
         self.agent_home = line.agent_home.or(self.agent_home.take());
         self.work_dir = line.work_dir.or(self.work_dir.take());
+        self.parent_run_id = line.parent_run_id.or(self.parent_run_id.take());
         self.hostname = line.hostname;
         self.started_at = line.timestamp;
         let config: Config<'j> = line

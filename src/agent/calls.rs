@@ -1,5 +1,6 @@
 //! The calls of one message: each gets exactly one result, whatever happened before.
 
+use super::hooked::Verdict;
 use super::{Ending, Engine, Ready, tool_named};
 use crate::action::{self, Done};
 use crate::bind::{Bound, bind};
@@ -162,7 +163,8 @@ impl Engine<'_> {
         }
         let agent = self.around.agent;
         let Some(tool) = tool_named(agent, &call.name) else {
-            let names: Vec<&str> = agent.tools.iter().map(|tool| tool.name.as_str()).collect();
+            let all = agent.tools.iter().chain(&self.ask_human);
+            let names: Vec<&str> = all.map(|tool| tool.name.as_str()).collect();
             let text = format!(
                 "there is no tool '{}'; the tools are: {}",
                 call.name,
@@ -171,7 +173,9 @@ impl Engine<'_> {
             return self.refuse(call, &text).map(|()| None);
         };
         match self.bound(tool, call) {
-            Ok(bound) => self.guarded(call, (tool, bound)).map(|()| None),
+            Ok(bound) => self
+                .guarded(call, (tool, bound), Surroundings::new_call_id())
+                .map(|()| None),
             Err(text) => self.refuse(call, &text).map(|()| None),
         }
     }
@@ -195,32 +199,35 @@ impl Engine<'_> {
     }
 
     /// Lets the guard look at a call, then runs it.
-    fn guarded(&mut self, call: &OpenCall, ready: Ready<'_>) -> Result<()> {
-        let (tool, bound) = ready;
-        let command = crate::bind::shell_quoted(&action::full_argv(&self.around, tool, &bound));
-        let verdict = self.before_tool(&call.name, &bound.arguments, &command)?;
-        if self.around.signals.stop().is_some() {
-            // Not started: whoever resumes the run starts it.
-            return Ok(());
+    fn guarded(
+        &mut self,
+        call: &OpenCall,
+        (tool, bound): Ready<'_>,
+        call_id: String,
+    ) -> Result<()> {
+        match self.past_guard(call, tool, bound)? {
+            Some(bound) => self.execute(call, (tool, bound), call_id),
+            None => Ok(()),
         }
-        let bound = match verdict {
-            super::hooked::Verdict::Go(None) => bound,
-            super::hooked::Verdict::Go(Some(arguments)) => {
-                match bind(tool, &arguments, &self.places()) {
-                    Ok(bound) => bound,
-                    Err(text) => {
-                        return self.refuse(
-                            call,
-                            &format!("pre_tool_execution changed the arguments: {text}"),
-                        );
-                    }
-                }
-            }
-            super::hooked::Verdict::Denied(why) => {
-                return self.refuse(call, &format!("denied: {why}"));
-            }
+    }
+
+    /// The call as the guard lets it through. None if it has been refused, or if the run must end:
+    /// then it has not been started, and whoever resumes the run starts it.
+    fn past_guard(&mut self, call: &OpenCall, tool: &Tool, bound: Bound) -> Result<Option<Bound>> {
+        let verdict = self.before_tool(tool, &bound)?;
+        if self.around.signals.stop().is_some() {
+            return Ok(None);
+        }
+        let refusal = match verdict {
+            Verdict::Go(None) => return Ok(Some(bound)),
+            Verdict::Go(Some(arguments)) => match bind(tool, &arguments, &self.places()) {
+                Ok(bound) => return Ok(Some(bound)),
+                Err(text) => format!("pre_tool_execution changed the arguments: {text}"),
+            },
+            Verdict::Denied(why) => format!("denied: {why}"),
         };
-        self.execute(call, (tool, bound), Surroundings::new_call_id())
+        self.refuse(call, &refusal)?;
+        Ok(None)
     }
 
     fn execute(
@@ -303,7 +310,7 @@ impl Engine<'_> {
             && tool.on_resume == OnResume::Retry
             && let Ok(bound) = self.bound(tool, call)
         {
-            return self.execute(call, (tool, bound), call_id.clone());
+            return self.guarded(call, (tool, bound), call_id.clone());
         }
         let dir = started
             .execution_ref
@@ -341,19 +348,13 @@ impl Engine<'_> {
             Ok(bound) => bound,
             Err(text) => return self.refuse(call, &text).map(|()| None),
         };
-        let mut arguments = bound.arguments;
-        match self.before_tool(&call.name, &arguments, "ask_human")? {
-            super::hooked::Verdict::Go(None) => {}
-            super::hooked::Verdict::Go(Some(changed)) => {
-                arguments = serde_json::from_str(&changed).unwrap_or(arguments);
-            }
-            super::hooked::Verdict::Denied(why) => {
-                return self.refuse(call, &format!("denied: {why}")).map(|()| None);
-            }
-        }
+        let bound = self.past_guard(call, &tool, bound)?;
         if let Some(ending) = self.must_end() {
             return Ok(Some(ending));
         }
+        let Some(Bound { arguments, .. }) = bound else {
+            return Ok(None);
+        };
         let text = |name: &str| {
             arguments
                 .get(name)

@@ -3,12 +3,14 @@
 //! Hooks change attention, never memory: nothing that is in the journal is rewritten.
 
 use super::{Ending, Engine};
-use crate::action::Done;
+use crate::action::{Done, full_argv};
+use crate::bind::{Bound, bind, shell_quoted};
 use crate::config::HookEvent;
 use crate::error::Result;
 use crate::event::Event;
 use crate::hooks::{self, Execution, Input};
 use crate::json::{self, Object};
+use crate::tool::Tool;
 use serde_json::Value;
 
 /// What a guard says about a call.
@@ -39,7 +41,20 @@ impl Engine<'_> {
         mut look: impl FnMut(&mut Self, &Execution, &mut Vec<u8>) -> Result<bool>,
     ) -> Result<()> {
         let agent = self.around.agent;
+        let mut ended = false;
         for hook in agent.hooks.iter().filter(|hook| hook.event == event) {
+            if ended {
+                let (hook_name, status, io_path_ref) = (event.name(), "SKIPPED", "");
+                self.journal.add(
+                    self.iteration,
+                    &Event::HookAudit {
+                        hook_name,
+                        status,
+                        io_path_ref,
+                    },
+                );
+                continue;
+            }
             self.journal.flush()?;
             let input = Input {
                 names,
@@ -69,9 +84,7 @@ impl Engine<'_> {
                 let message = execution.control.message();
                 self.stop_wanted = Some(format!("{} ended the run: {message}", event.name()));
             }
-            if !look(self, &execution, &mut payload)? {
-                break;
-            }
+            ended = !look(self, &execution, &mut payload)?;
         }
         Ok(())
     }
@@ -152,24 +165,21 @@ impl Engine<'_> {
     }
 
     /// Whether a call may run. A guard that fails lets nothing through.
-    pub(super) fn before_tool(
-        &mut self,
-        name: &str,
-        arguments: &Value,
-        command: &str,
-    ) -> Result<Verdict> {
+    pub(super) fn before_tool(&mut self, tool: &Tool, bound: &Bound) -> Result<Verdict> {
         const EVENT: HookEvent = HookEvent::PreToolExecution;
         if !self.has_hook(EVENT) {
             return Ok(Verdict::Go(None));
         }
-        let payload = tool_payload(name, arguments, command);
+        let name = tool.name.as_str();
+        let payload = tool_payload(name, &bound.arguments, &self.command_line(tool, bound));
         let mut verdict = Verdict::Go(None);
+        let variables = [("TOOL_NAME", name)];
         self.each(
             EVENT,
             &["payload.json"],
             payload,
-            &[("TOOL_NAME", name)],
-            |_, execution, payload| {
+            &variables,
+            |engine, execution, payload| {
                 if let Some(failure) = &execution.failure {
                     verdict = Verdict::Denied(format!("the guard failed ({failure})"));
                     return Ok(false);
@@ -182,22 +192,25 @@ impl Engine<'_> {
                     return Ok(true);
                 };
                 let new: Value = serde_json::from_slice(new).unwrap_or_default();
-                match new.get("tool_args") {
-                    Some(arguments @ Value::Object(_)) => {
-                        *payload = tool_payload(name, arguments, command);
-                        verdict = Verdict::Go(Some(arguments.to_string()));
-                        Ok(true)
-                    }
-                    _ => {
-                        verdict = Verdict::Denied(
-                            "the guard failed (final_payload.json has no tool_args)".to_owned(),
-                        );
-                        Ok(false)
-                    }
-                }
+                let Some(arguments @ Value::Object(_)) = new.get("tool_args") else {
+                    let why = "the guard failed (final_payload.json has no tool_args)";
+                    verdict = Verdict::Denied(why.to_owned());
+                    return Ok(false);
+                };
+                let text = arguments.to_string();
+                // The next guard sees the command that these arguments make.
+                let command = bind(tool, &text, &engine.places())
+                    .map_or_else(|_| String::new(), |bound| engine.command_line(tool, &bound));
+                *payload = tool_payload(name, arguments, &command);
+                verdict = Verdict::Go(Some(text));
+                Ok(true)
             },
         )?;
         Ok(verdict)
+    }
+
+    fn command_line(&self, tool: &Tool, bound: &Bound) -> String {
+        shell_quoted(&full_argv(&self.around, tool, bound))
     }
 
     /// What the model is to be shown instead of the observation, if a hook says so.

@@ -53,6 +53,12 @@ fn try_run(force: bool, common: &Common) -> Result<Exit> {
             status.name()
         )));
     }
+    if found.metadata.agent_home.is_empty() {
+        return Err(Error::failure(format!(
+            "run {id} does not tell its agent any more: its journal is empty and its metadata is lost; \
+             `delta run -m` starts a new run"
+        )));
+    }
     let agent = start::agent(Path::new(&found.metadata.agent_home), screen)?;
     let environment = start::environment(&agent, Some(&workspace), screen)?;
     let stage = Stage {

@@ -271,6 +271,7 @@ impl Chosen<'_> {
             Status::Running => Err(found.busy()),
             Status::Interrupted | Status::WaitingForInput => self.resume(found, lock),
             Status::Completed => {
+                found.mend_metadata()?;
                 drop(lock);
                 self.stage().tell(
                     &ending_of(&found.metadata),

@@ -3,6 +3,7 @@
 use crate::error::{At, Error, Result};
 use crate::human::{self, Question};
 use crate::ids::RunId;
+use crate::journal::Journal;
 use crate::metadata::{self, Metadata, Status};
 use crate::report::open_question;
 use crate::rundir::RunDir;
@@ -95,6 +96,17 @@ impl Found {
             self.metadata.status,
             Status::Interrupted | Status::WaitingForInput
         )
+    }
+
+    /// Writes the summary anew if it is lost or disagrees with the journal.
+    pub fn mend_metadata(&self) -> Result<()> {
+        if metadata::read(&self.run.path).as_ref() == Some(&self.metadata) {
+            return Ok(());
+        }
+        match Journal::open(&self.run.journal())? {
+            Some(_ours) => self.metadata.write(&self.run.path),
+            None => Ok(()),
+        }
     }
 
     /// The error for a run that somebody works on.

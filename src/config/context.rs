@@ -134,9 +134,7 @@ fn source(
             let generator = Node::new(node.mapping("generator", out)?, node.at("generator"));
             generator.unknown_keys(&["command", "timeout_ms"], out);
             let command = command(&generator, out)?;
-            let timeout = generator
-                .count("timeout_ms", out)
-                .unwrap_or(GENERATOR_TIMEOUT_MS);
+            let timeout = at_least_one(&generator, "timeout_ms", GENERATOR_TIMEOUT_MS, out);
             let output = output?;
             Some(Source::Computed {
                 id: id.unwrap_or_else(|| file_name(&output)),
@@ -182,6 +180,15 @@ pub(super) fn command(node: &Node<'_>, out: &mut Complaints) -> Option<Vec<Word>
             None
         }
     }
+}
+
+/// A number that is not 0.
+pub(super) fn at_least_one(node: &Node<'_>, key: &str, default: u64, out: &mut Complaints) -> u64 {
+    let count = node.count(key, out);
+    if count == Some(0) {
+        out.error(node.at(key), format!("{key}: expected at least 1, found 0"));
+    }
+    count.unwrap_or(default)
 }
 
 fn required_path(node: &Node<'_>, key: &str, out: &mut Complaints) -> Option<Word> {

@@ -1,6 +1,6 @@
 //! `hooks.yaml`: what is run at certain moments.
 
-use super::context::command;
+use super::context::{at_least_one, command};
 use super::document::Document;
 use super::{Hook, HookEvent, Problem, Severity, legacy};
 use crate::nearest::nearest;
@@ -70,7 +70,7 @@ fn hook(event: HookEvent, at: Vec<Step>, item: &Value, out: &mut Complaints) -> 
     let node = Node::new(map, at);
     node.unknown_keys(&["command", "timeout_ms"], out);
     let command = command(&node, out)?;
-    let timeout = node.count("timeout_ms", out).unwrap_or(HOOK_TIMEOUT_MS);
+    let timeout = at_least_one(&node, "timeout_ms", HOOK_TIMEOUT_MS, out);
     Some(Hook {
         event,
         command,

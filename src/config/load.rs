@@ -1,5 +1,6 @@
 //! `agent.yaml` and the files it imports.
 
+use super::context::at_least_one;
 use super::document::{Document, error_in};
 use super::{Agent, Hook, Llm, Problem, Severity, context, hooks, legacy, word};
 use crate::expand;
@@ -423,14 +424,6 @@ fn required_text(node: &Node<'_>, key: &str, what: &str, out: &mut Complaints) -
         out.error(node.at(key), format!("{key}: it is empty"));
     }
     Some(text.to_owned())
-}
-
-fn at_least_one(node: &Node<'_>, key: &str, default: u64, out: &mut Complaints) -> u64 {
-    let count = node.count(key, out);
-    if count == Some(0) {
-        out.error(node.at(key), format!("{key}: expected at least 1, found 0"));
-    }
-    count.unwrap_or(default)
 }
 
 fn words(node: &Node<'_>, key: &str, out: &mut Complaints) -> Vec<Word> {
