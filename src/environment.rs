@@ -21,9 +21,6 @@ pub const PUBLIC_ENDPOINT: &str = "https://api.openai.com/v1";
 const KEY_NAMES: [&str; 2] = ["DELTA_API_KEY", "OPENAI_API_KEY"];
 const URL_NAMES: [&str; 3] = ["DELTA_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_URL"];
 
-/// Keys shorter than this are placeholders for local servers; other variables may hold them too.
-const SHORTEST_SECRET: usize = 16;
-
 /// Where a value comes from, in order of trust: the agent itself can write the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
@@ -49,6 +46,9 @@ impl Secret {
     /// Takes the key out of something that came from outside.
     pub fn redact(&self, bytes: &mut Vec<u8>) {
         let needle = self.0.as_bytes();
+        if !is_secret(&self.0) {
+            return;
+        }
         if memchr::memmem::find(bytes, needle).is_none() {
             return;
         }
@@ -101,7 +101,7 @@ impl Environment {
             let Some(path) = dir.map(|dir| dir.join(".env")) else {
                 continue;
             };
-            let Some(text) = files::read_optional(&path)? else {
+            let Some(text) = files::read_lossy(&path)? else {
                 continue;
             };
             let (pairs, bad) = dotenv::parse(&text);
@@ -136,12 +136,15 @@ impl Environment {
     /// The first of these variables that is set and not empty, and where it comes from.
     fn find(&self, names: &[&str]) -> Option<(String, Origin)> {
         names.iter().find_map(|name| {
-            let in_file = self.set.iter().find(|(known, ..)| known == name);
-            let found = match in_file {
-                Some((_, value, origin)) => (value.clone(), *origin),
-                None => (std::env::var(name).ok()?, Origin::Trusted),
-            };
-            (!found.0.is_empty()).then_some(found)
+            let in_files = self.set.iter().filter(|(known, ..)| known == name);
+            let in_files = in_files.map(|(_, value, origin)| (value.clone(), *origin));
+            let in_process = std::env::var(name)
+                .ok()
+                .map(|value| (value, Origin::Trusted));
+            in_files
+                .chain(in_process)
+                .map(|(value, origin)| (value.trim().to_owned(), origin))
+                .find(|(value, _)| !value.is_empty())
         })
     }
 
@@ -158,9 +161,9 @@ impl Environment {
                 .unwrap_or_else(|| (PUBLIC_ENDPOINT.to_owned(), Origin::Trusted)),
         };
         let base_url = base_url.trim_end_matches('/').to_owned();
-        if !base_url.starts_with("http://") && !base_url.starts_with("https://") {
+        if let Some(why) = unusable(&base_url) {
             return Err(Error::config(format!(
-                "the base URL '{base_url}' does not begin with http:// or https://"
+                "the base URL '{base_url}' cannot be used: {why}"
             )));
         }
         let key = self.find(&KEY_NAMES);
@@ -184,6 +187,12 @@ impl Environment {
                  this machine with DELTA_BASE_URL or llm.base_url; or make a program the model with llm.command"
             )));
         }
+        let header = |key: &(String, Origin)| ureq::http::HeaderValue::from_str(&key.0).is_ok();
+        if key.as_ref().is_some_and(|key| !header(key)) {
+            return Err(Error::config(
+                "the API key has characters that no key can have",
+            ));
+        }
         Ok(Endpoint {
             base_url,
             key: key.map(|key| Secret(key.0)),
@@ -194,16 +203,20 @@ impl Environment {
     /// unless it is to be passed.
     #[must_use]
     pub fn for_child(&self, pass_key: bool) -> Vec<Variable> {
-        let set = self
+        // In a child's environment a value looks trusted: an endpoint that is not must not get there,
+        // or a sub-agent would send its key to it.
+        let may_pass =
+            |name: &str, origin: Origin| origin == Origin::Trusted || !URL_NAMES.contains(&name);
+        let mut variables: Vec<Variable> = self
             .set
             .iter()
-            .map(|(name, value, _)| (name.clone(), Some(value.clone())));
-        let mut variables: Vec<Variable> = set.collect();
+            .filter(|(name, _, origin)| may_pass(name, *origin))
+            .map(|(name, value, _)| (name.clone(), Some(value.clone())))
+            .collect();
         if !pass_key {
             let holds_key = |name: &str, value: &str| {
                 KEY_NAMES.contains(&name)
-                    || value.len() >= SHORTEST_SECRET
-                        && self.find(&KEY_NAMES).is_some_and(|key| key.0 == value)
+                    || is_secret(value) && self.find(&KEY_NAMES).is_some_and(|key| key.0 == value)
             };
             variables.retain(|(name, value)| !holds_key(name, value.as_deref().unwrap_or("")));
             for (name, value) in std::env::vars_os() {
@@ -216,6 +229,30 @@ impl Environment {
             }
         }
         variables
+    }
+}
+
+/// Whether a key is one, and not a word that stands in for it where a local server wants any: such a
+/// word may occur in every text.
+fn is_secret(key: &str) -> bool {
+    let looks_random = key.starts_with("sk-") || key.bytes().any(|byte| byte.is_ascii_digit());
+    key.len() >= 16 || key.len() >= 8 && looks_random
+}
+
+/// Why a base URL cannot be used, if it cannot.
+fn unusable(url: &str) -> Option<&'static str> {
+    let uri: ureq::http::Uri = match url.parse() {
+        Ok(uri) => uri,
+        Err(_) => return Some("it is not a URL"),
+    };
+    let authority = uri.authority().map(|authority| authority.as_str());
+    match (uri.scheme_str(), authority) {
+        (Some("http" | "https"), Some(authority)) if authority.contains('@') => {
+            Some("it holds credentials; put the key into DELTA_API_KEY")
+        }
+        (Some("http" | "https"), Some(_)) if uri.query().is_some() => Some("it has a query"),
+        (Some("http" | "https"), Some(_)) => None,
+        _ => Some("it does not begin with http:// or https://"),
     }
 }
 
@@ -300,7 +337,7 @@ mod tests {
             (Workspace, Trusted, true),
         ] {
             let environment = with(&[
-                ("DELTA_API_KEY", "sk-1", key),
+                ("DELTA_API_KEY", "sk-12345", key),
                 ("DELTA_BASE_URL", REMOTE, url),
             ]);
             assert_eq!(
@@ -335,9 +372,12 @@ mod tests {
 
     #[test]
     fn a_key_is_redacted_wherever_it_stands() {
-        let mut bytes = b"sk-1 x sk-1sk-1".to_vec();
-        Secret("sk-1".to_owned()).redact(&mut bytes);
+        let mut bytes = b"sk-12345 x sk-12345sk-12345".to_vec();
+        Secret("sk-12345".to_owned()).redact(&mut bytes);
         assert_eq!(bytes, b"[redacted] x [redacted][redacted]");
+        let mut bytes = b"I run on ollama".to_vec();
+        Secret("ollama".to_owned()).redact(&mut bytes);
+        assert_eq!(bytes, b"I run on ollama");
         let shown = format!("{:?}", Secret("sk-1".to_owned()));
         assert!(!shown.contains("sk-1"));
     }

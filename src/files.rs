@@ -104,10 +104,10 @@ fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
     written.at("write", path)
 }
 
-/// The text of a file; `None` if there is no such file.
-pub fn read_optional(path: &Path) -> Result<Option<String>> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+/// The text of a file, what is not UTF-8 in it as U+FFFD; `None` if there is no such file.
+pub fn read_lossy(path: &Path) -> Result<Option<String>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e).at("read", path),
     }

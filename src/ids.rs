@@ -9,7 +9,15 @@ use std::fmt::{self, Display};
 pub struct RunId(String);
 
 /// The files of a control plane that are not runs.
-const TAKEN: [&str; 5] = ["VERSION", "LATEST", "lock", "context_artifacts", "runs"];
+const TAKEN: [&str; 6] = [
+    "VERSION",
+    "LATEST",
+    "lock",
+    "context_artifacts",
+    // In the layout of older engines.
+    "runs",
+    "schema_version.txt",
+];
 
 impl RunId {
     /// `YYYYMMDD_HHMMSS_xxxxxx`: the time in UTC and six random hexadecimal digits.

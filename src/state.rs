@@ -231,7 +231,13 @@ fn is_only_history(line: &[u8]) -> bool {
         b"SYSTEM_MESSAGE",
         b"HOOK_EXECUTION_AUDIT",
     ];
-    quick_kind(line).is_some_and(|kind| HISTORY.contains(&kind))
+    match quick_kind(line) {
+        Some(kind) => HISTORY.contains(&kind),
+        None => std::str::from_utf8(line)
+            .ok()
+            .and_then(|text| Line::parse(text).ok())
+            .is_some_and(|line| HISTORY.contains(&line.kind.as_bytes())),
+    }
 }
 
 fn kind_is(line: &[u8], wanted: &[u8]) -> bool {
@@ -272,8 +278,11 @@ struct RawFunction<'j> {
     #[serde(borrow)]
     name: Cow<'j, str>,
     #[serde(borrow)]
-    arguments: Cow<'j, str>,
+    arguments: &'j RawValue,
 }
+
+/// Numbers beyond it are not whole in every reader of JSON.
+const LARGEST_NUMBER: u64 = 1 << 53;
 
 type Fault = (usize, String);
 
@@ -301,8 +310,14 @@ impl<'j> Run<'j> {
         let line = Line::parse(text).map_err(|e| (e.column(), parser_words(&e)))?;
         let line = crate::legacy::flat(line).map_err(|e| (e.column(), parser_words(&e)))?;
         let seq = line.seq.unwrap_or(self.seq + 1);
-        if seq <= self.seq {
+        if seq <= self.seq || seq > LARGEST_NUMBER {
             return Err((0, format!("seq {seq} does not follow {}", self.seq)));
+        }
+        if line
+            .iteration
+            .is_some_and(|iteration| iteration > LARGEST_NUMBER)
+        {
+            return Err((0, "iteration is out of range".to_owned()));
         }
         self.seq = seq;
         if line.timestamp.is_some() {
@@ -419,7 +434,7 @@ impl<'j> Run<'j> {
                 invalid_arguments: invalid.remove(&*call.id),
                 id: call.id,
                 name: call.function.name,
-                arguments: call.function.arguments,
+                arguments: decoded(call.function.arguments.get()),
                 request: None,
                 question: None,
                 result: None,
@@ -445,7 +460,9 @@ impl<'j> Run<'j> {
             call_id: line.call_id,
             execution_ref: line.execution_ref,
         };
-        if let Some(call) = self.call(line.action_id.as_deref(), |_| true) {
+        let id = line.action_id.as_deref();
+        let is_new = self.call(id, |call| call.request.is_none()).is_some();
+        if let Some(call) = self.call(id, |call| !is_new || call.request.is_none()) {
             call.request = Some(request);
         }
     }

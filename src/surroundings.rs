@@ -74,7 +74,7 @@ impl Surroundings<'_> {
     pub fn variables(&self, pass_key: bool) -> Vec<Variable> {
         let mut variables = self.environment.for_child(pass_key);
         let run = text(&self.run.path);
-        let depth = (self.depth + 1).to_string();
+        let depth = self.depth.saturating_add(1).to_string();
         let pid = std::process::id().to_string();
         let own = [
             ("AGENT_HOME", self.home()),

@@ -178,7 +178,7 @@ impl Engine<'_> {
         );
         self.iterations_here += 1;
         let usage = answer.usage.unwrap_or_default();
-        self.tokens_here += usage.total_tokens;
+        self.tokens_here = self.tokens_here.saturating_add(usage.total_tokens);
         self.metadata.usage.tokens.add(usage);
         self.metadata.usage.llm_calls += 1;
         self.say_thought(&answer, usage, began);

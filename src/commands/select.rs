@@ -28,7 +28,8 @@ pub struct Found {
 pub fn look(workspace: &Workspace, id: &RunId) -> Result<Found> {
     let run = RunDir::of(workspace, id);
     let mut metadata = metadata::read(&run.path).unwrap_or_default();
-    if metadata.run_id.is_empty() {
+    if metadata.run_id != id.as_str() {
+        // Lost, or of another run that this one is a copy of.
         id.as_str().clone_into(&mut metadata.run_id);
         metadata.workspace_id = workspace.id();
         metadata.agent_name = name_in_journal(&run).unwrap_or_default();

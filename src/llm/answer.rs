@@ -206,7 +206,8 @@ fn tokens(usage: &Value) -> Tokens {
     Tokens {
         prompt_tokens,
         completion_tokens,
-        total_tokens: count("total_tokens").unwrap_or(prompt_tokens + completion_tokens),
+        total_tokens: count("total_tokens")
+            .unwrap_or(prompt_tokens.saturating_add(completion_tokens)),
     }
 }
 

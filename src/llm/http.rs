@@ -94,6 +94,7 @@ impl Http {
 
     /// Sends a request once. Returns what came back, too, whatever it is.
     pub(super) fn attempt(&mut self, request: &[u8]) -> (Attempt, Option<Vec<u8>>) {
+        let mut reopened = false;
         loop {
             let opened = self.wire.opened.load(Ordering::Relaxed);
             self.wire.heard.store(false, Ordering::Relaxed);
@@ -109,8 +110,9 @@ impl Http {
                     let kept_connection = opened == self.wire.opened.load(Ordering::Relaxed);
                     let silent = !self.wire.heard.load(Ordering::Relaxed);
                     let timed_out = matches!(error, ureq::Error::Timeout(_));
-                    if opened > 0 && kept_connection && silent && !timed_out {
+                    if opened > 0 && kept_connection && silent && !timed_out && !reopened {
                         // The server had closed the connection meanwhile: no attempt was made at all.
+                        reopened = true;
                         continue;
                     }
                     return (self.failed(&error, timed_out), None);
@@ -443,7 +445,7 @@ impl Lookup {
             argv: &argv,
             dir: std::path::Path::new("/"),
             env: &[],
-            call_id: "resolve",
+            call_id: &crate::ids::hex(12),
             stdin: None,
             // Its few lines fit into the pipe, so that it never waits for us.
             stdout: File::from(OwnedFd::from(writer)),
