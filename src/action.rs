@@ -5,12 +5,12 @@
 
 use crate::bind::{Bound, shell_quoted};
 use crate::clock::Timestamp;
-use crate::error::{At, Result, reason};
+use crate::error::{At, Result};
 use crate::event::ActionStatus;
 use crate::exec::{self, Command, Ended, SpawnError};
 use crate::files;
 use crate::hooks::spawn_failure;
-use crate::observe::{observation, read_ends};
+use crate::observe::{ends_of, observation, read_ends};
 use crate::rundir::reference;
 use crate::surroundings::Surroundings;
 use crate::tool::Tool;
@@ -118,7 +118,11 @@ pub fn run(
             .iter()
             .map(|(name, value)| (name.clone(), Some(value.clone()))),
     );
-    let mut complaints = prepared.stderr.try_clone().at("write", &prepared.dir)?;
+    // What the program makes of the files' names does not matter: these are the files.
+    let (stdout, mut stderr) = (
+        prepared.stdout.try_clone().at("open", &prepared.dir)?,
+        prepared.stderr.try_clone().at("open", &prepared.dir)?,
+    );
     let command = Command {
         argv: &prepared.argv,
         dir: &around.workspace.root,
@@ -136,7 +140,7 @@ pub fn run(
                 SpawnError::TooLong => too_long(bound),
                 other => spawn_failure(&prepared.argv[0], other),
             };
-            complaints
+            stderr
                 .write_all(format!("{message}\n").as_bytes())
                 .at("write", &prepared.dir)?;
             let code = match error {
@@ -168,6 +172,7 @@ pub fn run(
         Ended::Interrupted(_) => notes.push("[interrupted]".to_owned()),
         Ended::Exited(_) => {}
     }
+    let max = longest(around, tool);
     let status = if how == Ended::Exited(0) {
         ActionStatus::Success
     } else {
@@ -176,9 +181,19 @@ pub fn run(
     Ok(Done {
         status,
         exit_code: Some(exit_code),
-        observation: shown(around, tool, &prepared.dir, &notes)?,
+        observation: observation(
+            &ends_of(&stdout, max).at("read", &prepared.dir)?,
+            &ends_of(&stderr, max).at("read", &prepared.dir)?,
+            &notes,
+        ),
         duration,
     })
+}
+
+/// How much of each of a tool's streams the model is shown.
+fn longest(around: &Surroundings<'_>, tool: &Tool) -> u64 {
+    tool.max_output_bytes
+        .unwrap_or(around.agent.max_output_bytes)
 }
 
 /// What the model is shown of the output in a call's directory.
@@ -188,9 +203,7 @@ pub fn shown(
     dir: &std::path::Path,
     notes: &[String],
 ) -> Result<String> {
-    let max = tool
-        .max_output_bytes
-        .unwrap_or(around.agent.max_output_bytes);
+    let max = longest(around, tool);
     let stdout = read_ends(&dir.join("stdout.log"), max)?;
     let stderr = read_ends(&dir.join("stderr.log"), max)?;
     Ok(observation(&stdout, &stderr, notes))
@@ -219,10 +232,4 @@ fn too_long(bound: &Bound) -> String {
          parameter from its standard input (stdin: {name}) has no such limit",
         LONGEST_ARGUMENT - 1
     )
-}
-
-/// Why something that should be there could not be read, for a note to the model.
-#[must_use]
-pub fn unreadable(error: &std::io::Error) -> String {
-    format!("(its output cannot be read: {})", reason(error))
 }

@@ -41,6 +41,9 @@ pub struct Options {
     pub lenient: bool,
     /// The answer to the question that is open.
     pub answer: Option<String>,
+    /// Whether processes that carry this run's calls are this run's, and not those of a directory that
+    /// it is a copy of.
+    pub is_ours: bool,
 }
 
 /// How a start of the engine ended.
@@ -125,8 +128,9 @@ impl Ended {
     /// same command tells it again rather than starting anew.
     pub fn seal(self) {
         self.run.release_reserve();
-        may_fail(self.metadata.write(&self.run.path));
-        drop(self.journal);
+        if self.journal.is_in_place() {
+            may_fail(self.metadata.write(&self.run.path));
+        }
     }
 }
 
@@ -318,13 +322,12 @@ impl<'a> Engine<'a> {
             let text = format!("{} tokens spent, the limit is {of}", self.tokens_here);
             return Some(Ending::interrupted("tokens", text));
         }
-        if self
-            .deadline()
-            .is_some_and(|deadline| Instant::now() >= deadline)
-        {
-            return Some(self.out_of_time());
-        }
-        None
+        self.time_is_over()
+    }
+
+    fn time_is_over(&self) -> Option<Ending> {
+        let deadline = self.deadline()?;
+        (Instant::now() >= deadline).then(|| self.out_of_time())
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -210,8 +210,8 @@ fn generate(
         Ok(outcome) => outcome.how,
         Err(error) => return Ok(Err(crate::hooks::spawn_failure(&argv[0], &error))),
     };
-    let mut file = File::open(&log).at("open", &log)?;
-    let said = files::read_part(&mut file, said_before, 4096).at("read", &log)?;
+    let file = File::open(&log).at("open", &log)?;
+    let said = files::read_part(&file, said_before, 4096).at("read", &log)?;
     let said = crate::llm::their_words(&said);
     let said = if said.is_empty() {
         said

@@ -245,7 +245,7 @@ fn unusable(url: &str) -> Option<&'static str> {
         Ok(uri) => uri,
         Err(_) => return Some("it is not a URL"),
     };
-    let authority = uri.authority().map(|authority| authority.as_str());
+    let authority = uri.authority().map(ureq::http::uri::Authority::as_str);
     match (uri.scheme_str(), authority) {
         (Some("http" | "https"), Some(authority)) if authority.contains('@') => {
             Some("it holds credentials; put the key into DELTA_API_KEY")

@@ -5,8 +5,8 @@
 use crate::error::{At, Result, may_fail};
 use rustix::fs::OFlags;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Makes a directory with mode 0700. Its parent must be there.
@@ -50,6 +50,7 @@ pub fn make_unique_dir(parent: &Path, name: &str) -> Result<String> {
 /// Creates a file with mode 0600 that must not exist yet.
 pub fn create(path: &Path) -> Result<File> {
     OpenOptions::new()
+        .read(true)
         .write(true)
         .create_new(true)
         .mode(0o600)
@@ -121,12 +122,34 @@ pub fn read_line(path: &Path) -> Option<String> {
     (!line.is_empty()).then(|| line.to_owned())
 }
 
-/// `len` bytes of a file from `start` on; fewer if it ends before.
-pub fn read_part(file: &mut File, start: u64, len: usize) -> io::Result<Vec<u8>> {
-    let mut part = Vec::with_capacity(len);
-    file.seek(SeekFrom::Start(start))?;
-    file.take(len as u64).read_to_end(&mut part)?;
+/// `len` bytes of a file from `start` on; fewer if it ends before. The file's own position, which a
+/// child that writes to it may share, stays where it is.
+pub fn read_part(file: &File, start: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut part = vec![0; len];
+    let mut filled = 0;
+    while filled < len {
+        match file.read_at(&mut part[filled..], start + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    part.truncate(filled);
     Ok(part)
+}
+
+/// Opens a regular file for reading. Neither a link nor a pipe that somebody put in its place is opened.
+pub fn open_regular(path: &Path) -> Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
+        .open(path)
+        .at("read", path)?;
+    if file.metadata().at("read", path)?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::other("it is not a file any more")).at("read", path)
 }
 
 /// Removes a file if it is there.

@@ -21,8 +21,11 @@ use std::time::Duration;
 /// Longer values of `TOOL_RESULT` are cut: the environment is limited.
 const LONGEST_VARIABLE: usize = 32 << 10;
 
-/// Within this time a hook must be done when the engine has been asked to end.
-const HURRY: Duration = Duration::from_millis(500);
+/// Less than this is not enough to start a program.
+const SHORTEST_TIME: Duration = Duration::from_millis(60);
+
+/// Within this time since the signal all hooks must be done when the engine has been asked to end.
+const TIME_TO_END: Duration = Duration::from_millis(2600);
 
 /// One execution of a hook.
 #[derive(Debug)]
@@ -119,6 +122,7 @@ pub fn run(
     let code = match &how {
         Ok(Ended::Exited(code) | Ended::Interrupted(code)) => *code,
         Ok(Ended::TimedOut) => 124,
+        Err(why) if why.starts_with("timed out") => 124,
         Err(_) => 127,
     };
     files::write(&meta.join("exit_code.txt"), format!("{code}\n").as_bytes())?;
@@ -176,7 +180,12 @@ fn execute(
         env.push(((*name).to_owned(), Some(shortened(value))));
     }
     let stdin: PathBuf = dir.join("input").join(input.names[0]);
-    let ending = around.signals.stop().is_some();
+    let left = around.signals.left_to_end(TIME_TO_END);
+    // Of what is left, a part is for those hooks that will not end.
+    let timeout = left.map_or(hook.timeout, |left| hook.timeout.min(left * 6 / 10));
+    if left.is_some_and(|left| left < SHORTEST_TIME) {
+        return Ok((Err("no time was left for it".to_owned()), Duration::ZERO));
+    }
     let command = Command {
         argv,
         dir: &around.workspace.root,
@@ -185,18 +194,17 @@ fn execute(
         stdin: Some(File::open(&stdin).at("open", &stdin)?),
         stdout: files::create(&meta.join("stdout.log"))?,
         stderr: files::create(&meta.join("stderr.log"))?,
-        timeout: Some(if ending {
-            hook.timeout.min(HURRY)
-        } else {
-            hook.timeout
-        }),
+        timeout: Some(timeout),
     };
-    let ran = if ending {
-        exec::run_to_the_end(&around.signals, command, HURRY)
-    } else {
-        exec::run(&around.signals, command, around.grace())
+    let ran = match left {
+        Some(left) => exec::run_to_the_end(&around.signals, command, left * 3 / 10),
+        None => exec::run(&around.signals, command, around.grace()),
     };
     Ok(match ran {
+        Ok(outcome) if outcome.how == Ended::TimedOut => {
+            let ms = timeout.as_millis();
+            (Err(format!("timed out after {ms} ms")), outcome.duration)
+        }
         Ok(outcome) => (Ok(outcome.how), outcome.duration),
         Err(error) => (Err(spawn_failure(&argv[0], &error)), Duration::ZERO),
     })
@@ -251,9 +259,12 @@ fn output(dir: &Path, event: HookEvent) -> std::result::Result<(Option<Vec<u8>>,
         payload = read("payload_override.dat")?;
     }
     if let Some(bytes) = &payload
-        && let Err(e) = serde_json::from_slice::<serde::de::IgnoredAny>(bytes)
+        && let Err(why) = std::str::from_utf8(bytes)
+            .map_err(|e| e.to_string())
+            .and_then(|text| serde_json::from_str(text).map_err(|e| e.to_string()))
+            .map(|_: serde::de::IgnoredAny| ())
     {
-        return Err(format!("output/final_payload.json: {e}"));
+        return Err(format!("output/final_payload.json: {why}"));
     }
     Ok((payload, control))
 }

@@ -8,9 +8,9 @@ use crate::files;
 use crate::json::Object;
 use crate::rundir::RunDir;
 use crate::sys::{Signals, Stop};
-use rustix::event::PollFlags;
-use rustix::fd::AsFd;
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
 use serde::Deserialize;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -84,6 +84,9 @@ impl NoEcho {
         let before = tcgetattr(&stdin).ok()?;
         let mut quiet = before.clone();
         quiet.local_modes.remove(LocalModes::ECHO);
+        // Keys that would stop or kill us here would leave the terminal without an echo.
+        quiet.special_codes[SpecialCodeIndex::VQUIT] = 0;
+        quiet.special_codes[SpecialCodeIndex::VSUSP] = 0;
         tcsetattr(&stdin, OptionalActions::Flush, &quiet).ok()?;
         Some(Self(before))
     }
@@ -96,28 +99,22 @@ impl Drop for NoEcho {
 }
 
 /// Reads one line, byte by byte: what follows it belongs to the next question.
-fn read_line(signals: &Signals) -> io::Result<Reply> {
+pub fn read_line(signals: &Signals) -> io::Result<Reply> {
     let stdin = io::stdin();
     let mut line = Vec::new();
     loop {
-        if let Some(stop) = signals.stop() {
-            return Ok(Reply::Stopped(stop));
-        }
-        if !signals.wait(Some((stdin.as_fd(), PollFlags::IN)), None)? {
-            continue;
-        }
         let mut byte = [0];
-        match rustix::io::read(&stdin, &mut byte) {
-            Ok(0) if line.is_empty() => return Ok(Reply::NobodyThere),
-            Ok(1) if byte[0] != b'\n' => line.push(byte[0]),
-            Ok(_) => {
+        match (signals.read(&stdin, &mut byte)?, signals.stop()) {
+            (None, Some(stop)) => return Ok(Reply::Stopped(stop)),
+            (None, None) => {}
+            (Some(0), _) if line.is_empty() => return Ok(Reply::NobodyThere),
+            (Some(1), _) if byte[0] != b'\n' => line.push(byte[0]),
+            (Some(_), _) => {
                 if line.last() == Some(&b'\r') {
                     line.pop();
                 }
                 return Ok(Reply::Answer(String::from_utf8_lossy(&line).into_owned()));
             }
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-            Err(errno) => return Err(errno.into()),
         }
     }
 }

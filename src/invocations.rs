@@ -64,7 +64,7 @@ impl Invocations {
             whole: VecDeque::new(),
             previous: None,
         };
-        let names = files::names(dir)?;
+        let names = in_order(dir)?;
         if let Some(newest) = names.last() {
             let request = std::fs::read(dir.join(newest).join("request.json")).ok();
             invocations.previous = request.map(|request| (newest.clone(), request));
@@ -107,6 +107,19 @@ impl Invocations {
     }
 }
 
+/// The names of a run's invocations in the order in which they were made: by iteration first, because
+/// clocks may go back.
+pub fn in_order(dir: &Path) -> Result<Vec<String>> {
+    let mut names = files::names(dir)?;
+    names.sort_by_cached_key(|name| {
+        let mut parts = name.split('_');
+        let time = parts.next().unwrap_or_default().to_owned();
+        let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
+        (number(), time, number())
+    });
+    Ok(names)
+}
+
 /// Replaces a request by what it added to the one before, if it shares most of its bytes with it.
 fn retire(dir: &Path) -> Result<()> {
     let path = dir.join("request.json");
@@ -117,13 +130,13 @@ fn retire(dir: &Path) -> Result<()> {
     let Some(extends) = extends else {
         return Ok(());
     };
-    let mut file = File::open(&path).at("read", &path)?;
+    let file = File::open(&path).at("read", &path)?;
     let len = file.metadata().at("read", &path)?.len() as usize;
     if extends.bytes * 2 < len || extends.bytes > len {
         return Ok(());
     }
     let tail =
-        files::read_part(&mut file, extends.bytes as u64, len - extends.bytes).at("read", &path)?;
+        files::read_part(&file, extends.bytes as u64, len - extends.bytes).at("read", &path)?;
     let Ok(tail) = String::from_utf8(tail) else {
         return Ok(());
     };

@@ -27,15 +27,30 @@ pub struct Journal {
     sync: bool,
 }
 
-/// What [`Journal::mend_tail`] found at the end of the file.
-#[derive(Debug, PartialEq, Eq)]
+/// How a journal ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
     /// The last line is whole.
     Whole,
-    /// It lacked only its newline, which it has now.
-    Completed,
-    /// It was torn, and this many bytes have been cut off.
-    Cut(u64),
+    /// It lacks only its newline.
+    Unended,
+    /// It was torn while it was written, and so many bytes of it are there.
+    Torn(u64),
+}
+
+/// How a journal with these bytes ends. One that is in another form altogether is left to `state`.
+#[must_use]
+pub fn tail(bytes: &[u8]) -> Tail {
+    if bytes.is_empty() || bytes.ends_with(b"\n") || rewritten(bytes).is_some() {
+        return Tail::Whole;
+    }
+    let start = memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1);
+    let last = &bytes[start..];
+    if std::str::from_utf8(last).is_ok_and(|text| Line::parse(text).is_ok()) {
+        Tail::Unended
+    } else {
+        Tail::Torn(last.len() as u64)
+    }
 }
 
 impl Journal {
@@ -127,6 +142,14 @@ impl Journal {
         if self.pending.is_empty() {
             return Ok(());
         }
+        if !self.is_in_place() {
+            self.pending.clear();
+            return Err(Error::failure(format!(
+                "{} has been replaced or removed while the run was live: stop a run before you edit its \
+                 journal; nothing more is recorded",
+                self.path.display()
+            )));
+        }
         let written = self.file.write_all(&self.pending);
         if written.is_ok() {
             self.len += self.pending.len() as u64;
@@ -156,31 +179,29 @@ impl Journal {
         self.file.read_exact_at(buffer, 0).at("read", &self.path)
     }
 
-    /// Cuts off a last line that was torn while it was written, and completes one that lacks only its
-    /// newline.
-    ///
-    /// # Errors
-    /// A file that is no journal at all is left as it is.
-    pub fn mend_tail(&mut self) -> Result<Tail> {
-        let mut bytes = Vec::new();
-        self.read_into(&mut bytes)?;
-        if bytes.is_empty() || bytes.ends_with(b"\n") {
-            return Ok(Tail::Whole);
+    /// Mends the end of the file as [`tail`] found it.
+    pub fn mend(&mut self, tail: &Tail) -> Result<()> {
+        match tail {
+            Tail::Whole => Ok(()),
+            Tail::Unended => {
+                self.pending.push(b'\n');
+                self.flush()
+            }
+            Tail::Torn(bytes) => {
+                self.len -= bytes;
+                self.file.set_len(self.len).at("cut", &self.path)
+            }
         }
-        if let Some(form) = rewritten(&bytes) {
-            return Err(form.error(&self.path));
+    }
+
+    /// Whether the file is still where it was: an editor may have put another in its place, and with it
+    /// the lock is lost.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        match (self.file.metadata(), self.path.metadata()) {
+            (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+            _ => false,
         }
-        let start = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
-        let last = &bytes[start..];
-        let whole = std::str::from_utf8(last).is_ok_and(|text| Line::parse(text).is_ok());
-        if whole {
-            self.pending.push(b'\n');
-            self.flush()?;
-            return Ok(Tail::Completed);
-        }
-        self.file.set_len(start as u64).at("cut", &self.path)?;
-        self.len = start as u64;
-        Ok(Tail::Cut(last.len() as u64))
     }
 
     /// The file's path.

@@ -65,7 +65,7 @@ pub enum Model<'a> {
 pub struct Patience {
     /// Attempts after the first.
     pub max_retries: u32,
-    /// No attempt is waited for beyond this.
+    /// Nothing is waited for beyond this.
     pub deadline: Option<Instant>,
 }
 
@@ -137,7 +137,10 @@ pub fn ask(
     let mut retries = 0;
     let asked = loop {
         let (began, clock) = (Instant::now(), Timestamp::now());
-        let attempt = model.attempt(invocation, signals)?;
+        let left = patience
+            .deadline
+            .map(|until| until.saturating_duration_since(began));
+        let attempt = model.attempt(invocation, signals, left)?;
         let (step, outcome) = judge(attempt, invocation.dir, &mut record);
         record.attempts.push(AttemptRecord {
             started_at: clock.to_string(),
@@ -148,6 +151,12 @@ pub fn ask(
             Step::End(asked) => break asked,
             Step::Again(why, after) => (why, after),
         };
+        if patience
+            .deadline
+            .is_some_and(|until| Instant::now() >= until)
+        {
+            break Asked::OutOfTime;
+        }
         if let Some(after) = after.filter(|after| *after > LONGEST_RETRY_AFTER) {
             let until = Timestamp::now().plus(after);
             break Asked::Unavailable(format!("{why}; the server asks to wait until {until}"));
@@ -263,13 +272,18 @@ impl Record {
 }
 
 impl Model<'_> {
-    fn attempt(&mut self, invocation: &Invocation<'_>, signals: &Signals) -> Result<Attempt> {
+    fn attempt(
+        &mut self,
+        invocation: &Invocation<'_>,
+        signals: &Signals,
+        left: Option<Duration>,
+    ) -> Result<Attempt> {
         let response = invocation.dir.join("response.json");
         // An earlier attempt may have left one.
         files::remove(&response)?;
         match self {
             Self::Http(http) => {
-                let (mut attempt, came_back) = http.attempt(invocation.request);
+                let (mut attempt, came_back) = http.attempt(invocation.request, left);
                 if let Some(came_back) = came_back {
                     files::write(&response, &came_back)?;
                     if let Attempt::Body { body, .. } = &mut attempt {
@@ -278,7 +292,7 @@ impl Model<'_> {
                 }
                 Ok(attempt)
             }
-            Self::Command(program) => program.attempt(invocation.dir, &response, signals),
+            Self::Command(program) => program.attempt(invocation.dir, &response, signals, left),
         }
     }
 }

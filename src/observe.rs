@@ -3,8 +3,9 @@
 //! Unaware of processes. Files of any size are read only at their two ends.
 
 use crate::error::{At, Result};
-use crate::files::read_part;
+use crate::files::{open_regular, read_part};
 use std::fs::File;
+use std::io;
 use std::path::Path;
 
 /// The two ends of a stream. If it is short enough, the head is all of it.
@@ -15,23 +16,28 @@ pub struct Ends {
     total: u64,
 }
 
-/// Reads the ends of a file, together at most `max` bytes: 60 % from the head, 40 % from the tail.
+/// Reads the ends of a file at a path, together at most `max` bytes: 60 % from the head, 40 % from the tail.
 pub fn read_ends(path: &Path, max: u64) -> Result<Ends> {
-    let mut file = File::open(path).at("read", path)?;
-    let total = file.metadata().at("read", path)?.len();
+    ends_of(&open_regular(path)?, max).at("read", path)
+}
+
+/// Reads the ends of a file that is open.
+pub fn ends_of(file: &File, max: u64) -> io::Result<Ends> {
+    let total = file.metadata()?.len();
     if total <= max {
-        let head = read_part(&mut file, 0, total as usize).at("read", path)?;
         return Ok(Ends {
-            head,
+            head: read_part(file, 0, total as usize)?,
             tail: Vec::new(),
             total,
         });
     }
     let head_len = max * 6 / 10;
-    let head = read_part(&mut file, 0, head_len as usize).at("read", path)?;
     let tail_len = max - head_len;
-    let tail = read_part(&mut file, total - tail_len, tail_len as usize).at("read", path)?;
-    Ok(Ends { head, tail, total })
+    Ok(Ends {
+        head: read_part(file, 0, head_len as usize)?,
+        tail: read_part(file, total - tail_len, tail_len as usize)?,
+        total,
+    })
 }
 
 impl Ends {

@@ -154,6 +154,7 @@ pub fn error(error: &Error) -> Result<()> {
     let kind = match error.exit {
         Exit::Usage => "usage",
         Exit::Config => "config",
+        _ if error.disk_full => "disk_full",
         Exit::TempFail => "busy",
         Exit::Interrupt | Exit::Terminate | Exit::Hangup => "interrupted",
         _ => "failure",

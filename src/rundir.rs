@@ -9,8 +9,7 @@ use crate::journal::Journal;
 use crate::metadata::Metadata;
 use crate::workspace::Workspace;
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Room that is given back when the disk is full, so that the end of the run can still be recorded.
 const RESERVE_BYTES: u64 = 32 << 10;
@@ -133,10 +132,4 @@ impl RunDir {
 #[must_use]
 pub fn reference(kind: &str, name: &str) -> String {
     format!("io/{kind}/{name}")
-}
-
-/// Whether an error only says that something is not there.
-#[must_use]
-pub fn is_missing(path: &Path) -> bool {
-    matches!(fs::symlink_metadata(path), Err(e) if e.kind() == io::ErrorKind::NotFound)
 }

@@ -56,9 +56,11 @@ pub struct Signals {
     woken: UnixStream,
     stop: Arc<AtomicUsize>,
     /// The first request to end that was seen: later ones change nothing.
-    first: OnceLock<Stop>,
+    first: OnceLock<(Stop, Instant)>,
     /// Becomes readable when the engine that started this one is gone.
     parent: Option<OwnedFd>,
+    /// It has been seen to be gone.
+    orphaned: AtomicBool,
 }
 
 impl Signals {
@@ -91,23 +93,57 @@ impl Signals {
             stop,
             first: OnceLock::new(),
             parent: None,
+            orphaned: AtomicBool::new(false),
         })
     }
 
     /// From now on the end of process `pid` counts as SIGTERM. Without pidfds (before Linux 5.3, or
     /// when `pid` is of another namespace) this does nothing.
-    pub fn end_with(&mut self, pid: i32) {
-        self.parent = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    ///
+    /// Returns whether there is such a process, as far as can be told from here.
+    pub fn end_with(&mut self, pid: i32) -> bool {
+        let opened = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+        let is_gone = matches!(opened, Some(Err(rustix::io::Errno::SRCH)));
+        self.parent = opened.and_then(Result::ok);
+        !is_gone
     }
 
     /// The signal that asked to end, if one has come.
     #[must_use]
     pub fn stop(&self) -> Option<Stop> {
-        if let Some(first) = self.first.get() {
+        if let Some((first, _)) = self.first.get() {
             return Some(*first);
         }
         let stop = Stop::from_number(self.stop.load(Ordering::Relaxed))?;
-        Some(*self.first.get_or_init(|| stop))
+        Some(self.first.get_or_init(|| (stop, Instant::now())).0)
+    }
+
+    /// How much of `budget` is left since a signal asked to end; none if none has.
+    #[must_use]
+    pub fn left_to_end(&self, budget: Duration) -> Option<Duration> {
+        self.stop()?;
+        let (_, since) = self.first.get()?;
+        Some(budget.saturating_sub(since.elapsed()))
+    }
+
+    /// Reads what a descriptor has, as soon as it has something. 0 bytes are its end.
+    ///
+    /// # Errors
+    /// The system's; `None` if a signal asks to end.
+    pub fn read(&self, fd: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            if self.stop().is_some() {
+                return Ok(None);
+            }
+            if !self.wait(Some((fd.as_fd(), PollFlags::IN)), None)? {
+                continue;
+            }
+            match rustix::io::read(&fd, &mut *buffer) {
+                Ok(read) => return Ok(Some(read)),
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
     }
 
     /// Waits until `fd` is ready, a signal comes, or the time is over. Tells whether `fd` is ready.
@@ -121,7 +157,9 @@ impl Signals {
     ) -> io::Result<bool> {
         let mut polled = Vec::with_capacity(3);
         polled.push(PollFd::from_borrowed_fd(self.woken.as_fd(), PollFlags::IN));
-        if let Some(parent) = &self.parent {
+        if let Some(parent) = &self.parent
+            && !self.orphaned.load(Ordering::Relaxed)
+        {
             polled.push(PollFd::from_borrowed_fd(parent.as_fd(), PollFlags::IN));
         }
         let parents = polled.len() - 1;
@@ -145,6 +183,7 @@ impl Signals {
             while matches!((&self.woken).read(&mut bytes), Ok(n) if n == bytes.len()) {}
         }
         if orphaned {
+            self.orphaned.store(true, Ordering::Relaxed);
             let terminate = libc_signals::SIGTERM as usize;
             // Only the first reason to end counts.
             may_fail(self.stop.compare_exchange(

@@ -98,7 +98,16 @@ impl Workspace {
                 "workspace {root} was written by an older engine; `delta migrate -w {root}` brings it into today's layout"
             )));
         }
-        Ok(())
+        match files::read_line(&self.control.join("VERSION")) {
+            Some(version) if version != LAYOUT.trim_end() => {
+                let root = self.root.display();
+                Err(Error::failure(format!(
+                    "workspace {root} is in layout {version}, which this engine does not know; it knows {}",
+                    LAYOUT.trim_end()
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes the workspace and its control plane, unless they are there.
@@ -126,20 +135,7 @@ impl Workspace {
     /// A signal came while another process held it.
     pub fn lock(&self, signals: &Signals) -> Result<DecisionLock> {
         let path = self.control.join("lock");
-        let file = files::append(&path)?;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(DecisionLock { _file: file }),
-                Err(fs::TryLockError::WouldBlock) => {
-                    if let Err(stop) = signals.sleep(Duration::from_millis(2)) {
-                        let message =
-                            format!("{} while waiting for {}", stop.name(), path.display());
-                        return Err(Error::new(stop.into(), message));
-                    }
-                }
-                Err(fs::TryLockError::Error(cause)) => return Err(cause).at("lock", &path),
-            }
-        }
+        wait_for_lock(files::append(&path)?, &path, signals)
     }
 
     /// The runs there are, sorted by name.
@@ -224,6 +220,32 @@ impl Workspace {
         let name = self.root.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
     }
+}
+
+fn wait_for_lock(file: File, path: &Path, signals: &Signals) -> Result<DecisionLock> {
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(DecisionLock { _file: file }),
+            Err(fs::TryLockError::WouldBlock) => {
+                if let Err(stop) = signals.sleep(Duration::from_millis(2)) {
+                    let message = format!("{} while waiting for {}", stop.name(), path.display());
+                    return Err(Error::new(stop.into(), message));
+                }
+            }
+            Err(fs::TryLockError::Error(cause)) => return Err(cause).at("lock", path),
+        }
+    }
+}
+
+/// Waits for the lock on all workspaces of an agent; none if there are no workspaces and none can be
+/// made.
+pub fn lock_all(agent_home: &Path, signals: &Signals) -> Result<Option<DecisionLock>> {
+    let parent = agent_home.join("workspaces");
+    if DirBuilder::new().recursive(true).create(&parent).is_err() {
+        return Ok(None);
+    }
+    let dir = File::open(&parent).at("open", &parent)?;
+    wait_for_lock(dir, &parent, signals).map(Some)
 }
 
 /// An agent's workspaces, in the order of their numbers.

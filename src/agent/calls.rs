@@ -134,7 +134,7 @@ impl Engine<'_> {
         }
         for call in calls {
             if !call.cut_off
-                && let Some(ending) = self.must_end()
+                && let Some(ending) = self.must_end().or_else(|| self.time_is_over())
             {
                 self.journal.flush()?;
                 return Ok(Some(ending));
@@ -165,8 +165,12 @@ impl Engine<'_> {
         let Some(tool) = tool_named(agent, &call.name) else {
             let all = agent.tools.iter().chain(&self.ask_human);
             let names: Vec<&str> = all.map(|tool| tool.name.as_str()).collect();
+            let said = call
+                .invalid
+                .as_ref()
+                .map_or_else(String::new, |raw| format!(" ({raw})"));
             let text = format!(
-                "there is no tool '{}'; the tools are: {}",
+                "there is no tool '{}'{said}; the tools are: {}",
                 call.name,
                 names.join(", ")
             );
@@ -295,7 +299,7 @@ impl Engine<'_> {
     /// A call that was running when an earlier engine died.
     fn take_up(&mut self, call: &OpenCall, started: &Started) -> Result<()> {
         if let Some(call_id) = &started.call_id
-            && self.is_ours()
+            && self.options.is_ours
         {
             let left = exec::end_leftovers(call_id);
             if left > 0 {
@@ -310,7 +314,12 @@ impl Engine<'_> {
             && tool.on_resume == OnResume::Retry
             && let Ok(bound) = self.bound(tool, call)
         {
-            return self.guarded(call, (tool, bound), call_id.clone());
+            let call_id = if self.options.is_ours {
+                call_id.clone()
+            } else {
+                Surroundings::new_call_id()
+            };
+            return self.guarded(call, (tool, bound), call_id);
         }
         let dir = started
             .execution_ref
@@ -333,12 +342,6 @@ impl Engine<'_> {
             Done::not_run(observation),
             started.execution_ref.as_deref(),
         )
-    }
-
-    /// Whether processes that carry this run's calls are this run's: those of a directory that has been
-    /// copied are not.
-    fn is_ours(&self) -> bool {
-        self.metadata.work_dir == self.around.cwd()
     }
 
     /// Asks a person for the first time.

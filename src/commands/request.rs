@@ -2,7 +2,6 @@
 
 use super::select::named;
 use crate::error::{Error, Exit, Result};
-use crate::files;
 use crate::invocations;
 use crate::rundir::RunDir;
 use crate::screen::print;
@@ -15,7 +14,7 @@ pub fn run(work_dir: &Path, run: &str, number: Option<usize>) -> Result<Exit> {
     workspace.check_layout()?;
     let id = named(&workspace, run)?;
     let dir = RunDir::of(&workspace, &id).io("invocations");
-    let names = files::names(&dir)?;
+    let names = invocations::in_order(&dir)?;
     let index = number.unwrap_or(names.len());
     let Some(name) = index.checked_sub(1).and_then(|index| names.get(index)) else {
         return Err(Error::failure(match names.len() {

@@ -2,10 +2,9 @@
 
 use super::select::{look, named, no_runs};
 use super::start::{self, Stage, ending_of};
-use crate::args::{Common, Format};
+use crate::args::Common;
 use crate::error::{Error, Exit, Result};
 use crate::metadata::Status;
-use crate::report;
 use crate::screen::Screen;
 use crate::workspace::Workspace;
 use std::path::Path;
@@ -13,18 +12,14 @@ use std::sync::Arc;
 
 /// Runs the command.
 pub fn run(force: bool, common: &Common) -> Result<Exit> {
-    let done = try_run(force, common);
-    if let (Err(error), Format::Json) = (&done, common.format) {
-        report::error(error)?;
-    }
-    done
+    start::told(try_run(force, common), common)
 }
 
 fn try_run(force: bool, common: &Common) -> Result<Exit> {
     start::check_depth()?;
     let signals = start::signals()?;
     let screen = Screen::new(common.quiet, common.verbose);
-    let message = start::message(common)?;
+    let message = start::message(common, &signals)?;
     let dir = common.work_dir.as_deref().unwrap_or(Path::new("."));
     let workspace = Workspace::at(dir)?;
     workspace.check_layout()?;

@@ -2,16 +2,17 @@
 
 use super::select::{Found, look};
 use super::start::{self, Stage, ending_of, quoted};
-use crate::args::{Common, Format};
+use crate::args::Common;
+use crate::clock::Timestamp;
 use crate::config::Agent;
 use crate::environment::Environment;
 use crate::error::{Error, Exit, Result, may_fail};
+use crate::human::{Reply, read_line};
 use crate::ids::RunId;
 use crate::metadata::Status;
 use crate::screen::Screen;
 use crate::sys::Signals;
 use crate::workspace::{self, DecisionLock, Workspace};
-use crate::{clock::Timestamp, report};
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -26,20 +27,16 @@ enum Place {
 
 /// Runs the command.
 pub fn run(agent_dir: &Path, yes: bool, common: &Common) -> Result<Exit> {
-    let done = try_run(agent_dir, yes, common);
-    if let (Err(error), Format::Json) = (&done, common.format) {
-        report::error(error)?;
-    }
-    done
+    start::told(try_run(agent_dir, yes, common), common)
 }
 
 fn try_run(agent_dir: &Path, yes: bool, common: &Common) -> Result<Exit> {
     start::check_depth()?;
     let signals = start::signals()?;
     let screen = Screen::new(common.quiet, common.verbose);
-    let message = start::message(common)?;
+    let message = start::message(common, &signals)?;
     let agent = start::agent(agent_dir, screen)?;
-    let place = place(&agent, yes, common, message.is_some())?;
+    let (place, claim) = place(&agent, yes, common, message.is_some(), &signals)?;
     let there = match &place {
         Place::At(workspace) => Some(workspace),
         Place::Next => None,
@@ -64,23 +61,42 @@ fn try_run(agent_dir: &Path, yes: bool, common: &Common) -> Result<Exit> {
         screen,
         common,
         message: message.as_deref(),
+        claim,
     };
     chosen.decide()
 }
 
-fn place(agent: &Agent, yes: bool, common: &Common, has_message: bool) -> Result<Place> {
+fn place(
+    agent: &Agent,
+    yes: bool,
+    common: &Common,
+    has_message: bool,
+    signals: &Signals,
+) -> Result<(Place, Option<DecisionLock>)> {
     if let Some(dir) = &common.work_dir {
-        return Workspace::at(dir).map(Place::At);
+        return Ok((Place::At(Workspace::at(dir)?), None));
     }
+    let Some(id) = &common.run_id else {
+        return Ok((own_place(agent, yes, has_message, signals)?, None));
+    };
+    // The name makes the command idempotent: the workspace that has the run is meant, and nobody else
+    // may look for it until it is there.
+    let claim = workspace::lock_all(&agent.home, signals)?;
     let parent = agent.home.join("workspaces");
-    if let Some(id) = &common.run_id {
-        // The name makes the command idempotent: the workspace that has the run is meant.
-        for name in workspace::numbered(&agent.home)? {
-            if parent.join(&name).join(".delta").join(id).is_dir() {
-                return Workspace::at(&parent.join(name)).map(Place::At);
-            }
+    for name in workspace::numbered(&agent.home)? {
+        if parent.join(&name).join(".delta").join(id).is_dir() {
+            return Ok((Place::At(Workspace::at(&parent.join(name))?), claim));
         }
     }
+    Ok((
+        own_place(agent, yes || has_message, has_message, signals)?,
+        claim,
+    ))
+}
+
+/// One of the agent's own workspaces.
+fn own_place(agent: &Agent, yes: bool, has_message: bool, signals: &Signals) -> Result<Place> {
+    let parent = agent.home.join("workspaces");
     if !has_message {
         return match workspace::last_used(&agent.home) {
             Some(name) => Workspace::at(&parent.join(name)).map(Place::At),
@@ -92,11 +108,11 @@ fn place(agent: &Agent, yes: bool, common: &Common, has_message: bool) -> Result
     if yes || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(Place::Next);
     }
-    menu(agent)
+    menu(agent, signals)
 }
 
 /// Lets a person at the terminal choose a workspace.
-fn menu(agent: &Agent) -> Result<Place> {
+fn menu(agent: &Agent, signals: &Signals) -> Result<Place> {
     let names = workspace::numbered(&agent.home)?;
     if names.is_empty() {
         return Ok(Place::Next);
@@ -116,15 +132,22 @@ fn menu(agent: &Agent) -> Result<Place> {
     let mut stderr = std::io::stderr();
     loop {
         may_fail(stderr.write_all(format!("{text}which one? [{default}] ").as_bytes()));
-        let mut line = String::new();
-        let read = std::io::stdin().read_line(&mut line).unwrap_or(0);
-        let choice = match line.trim() {
-            "" if read > 0 => default.as_str(),
-            "" => {
+        let line = match read_line(signals) {
+            Ok(Reply::Answer(line)) => line,
+            Ok(Reply::Stopped(stop)) => {
+                return Err(Error::new(
+                    stop.into(),
+                    format!("{} in the menu", stop.name()),
+                ));
+            }
+            Ok(Reply::NobodyThere) | Err(_) => {
                 return Err(Error::usage(
                     "no workspace chosen; give one with -w DIR, or -y for a new one",
                 ));
             }
+        };
+        let choice = match line.trim() {
+            "" => default.as_str(),
             other => other,
         };
         let number = choice.parse::<usize>().ok().map(|n| format!("W{n:03}"));
@@ -148,6 +171,8 @@ struct Chosen<'a> {
     screen: Screen,
     common: &'a Common,
     message: Option<&'a str>,
+    /// Held while it is decided which workspace a named run has.
+    claim: Option<DecisionLock>,
 }
 
 impl Chosen<'_> {
@@ -164,7 +189,7 @@ impl Chosen<'_> {
     }
 
     /// Finds out, under the workspace's lock, which run to start or take up.
-    fn decide(&self) -> Result<Exit> {
+    fn decide(mut self) -> Result<Exit> {
         if self.message.is_none() && !self.workspace.control.exists() {
             return Err(match &self.common.run_id {
                 Some(id) => no_such_run(id),
@@ -177,6 +202,8 @@ impl Chosen<'_> {
         }
         let lock = self.workspace.lock(&self.signals)?;
         self.workspace.clear_unborn()?;
+        // From here on the workspace's own lock decides.
+        drop(self.claim.take());
         if let Some(name) = &self.common.run_id {
             let id = RunId::parse(name).map_err(Error::usage)?;
             return self.by_name(&id, lock);
@@ -280,14 +307,16 @@ impl Chosen<'_> {
                     None,
                 )
             }
-            Status::Failed => Err(Error::failure(format!(
-                "run {id} is FAILED: {}; `delta continue -m` goes on with it, another --run-id starts anew",
-                found
-                    .metadata
-                    .error
-                    .as_deref()
-                    .unwrap_or("no reason recorded")
-            ))),
+            Status::Failed => {
+                drop(lock);
+                let mut ending = ending_of(&found.metadata);
+                ending.text = format!(
+                    "run {id} has failed before, and its name is taken: {}",
+                    ending.text
+                );
+                self.stage()
+                    .tell(&ending, &found.metadata, &found.run, None)
+            }
         }
     }
 

@@ -2,14 +2,14 @@
 
 use super::select::Found;
 use crate::agent::{Ending, Engine, Options, unreadable};
-use crate::args::Common;
+use crate::args::{Common, Format};
 use crate::clock::Timestamp;
 use crate::config::{Agent, Problem, Severity, load, resolved};
 use crate::environment::{Environment, PUBLIC_ENDPOINT};
 use crate::error::{At, Error, Exit, Result};
 use crate::event::{Event, VERSION};
 use crate::ids::RunId;
-use crate::journal::{Journal, Tail};
+use crate::journal::{self, Journal, Tail};
 use crate::llm::Model;
 use crate::llm::command::Program;
 use crate::llm::http::Http;
@@ -51,10 +51,37 @@ pub fn signals() -> Result<Arc<Signals>> {
         ))
     })?;
     let parent = std::env::var(surroundings::ENGINE_PID).ok();
-    if let Some(pid) = parent.and_then(|pid| pid.parse().ok()) {
-        signals.end_with(pid);
+    if let Some(pid) = parent.and_then(|pid| pid.parse().ok())
+        && !signals.end_with(pid)
+        && let Some(run) = std::env::var_os("DELTA_RUN_DIR")
+        && !Journal::is_owned(&Path::new(&run).join("journal.jsonl"))
+    {
+        // Its number may mean nothing here, in another pid namespace; that nobody owns its run does.
+        return Err(Error::new(
+            Exit::Terminate,
+            format!(
+                "the engine that started this one (pid {pid}) is gone; to start a run of its own from here, \
+             unset {}",
+                surroundings::ENGINE_PID
+            ),
+        ));
     }
     Ok(Arc::new(signals))
+}
+
+/// Passes on what came of a command. An error is told as an object, if one was asked for; a disk without
+/// room is no reason to start over.
+pub fn told(done: Result<Exit>, common: &Common) -> Result<Exit> {
+    let mut done = done;
+    if let Err(error) = &mut done {
+        if error.disk_full {
+            error.exit = Exit::TempFail;
+        }
+        if common.format == Format::Json {
+            report::error(error)?;
+        }
+    }
+    done
 }
 
 /// Refuses to nest too deep.
@@ -105,23 +132,33 @@ pub fn environment(
 }
 
 /// The message, read from stdin if it is `-`.
-pub fn message(common: &Common) -> Result<Option<String>> {
-    match common.message.as_deref() {
-        Some("-") => {
-            let text = std::io::read_to_string(std::io::stdin()).map_err(|e| {
-                Error::usage(format!(
-                    "cannot read the message from stdin: {}",
-                    crate::error::reason(&e)
-                ))
-            })?;
-            let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
-            if text.is_empty() {
-                return Err(Error::usage("the message given with -m - is empty"));
-            }
-            Ok(Some(text))
-        }
-        other => Ok(other.map(str::to_owned)),
+pub fn message(common: &Common, signals: &Signals) -> Result<Option<String>> {
+    if common.message.as_deref() != Some("-") {
+        return Ok(common.message.clone());
     }
+    let mut bytes = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let read = signals.read(std::io::stdin(), &mut buffer).map_err(|e| {
+            let reason = crate::error::reason(&e);
+            Error::usage(format!("cannot read the message from stdin: {reason}"))
+        })?;
+        match (read, signals.stop()) {
+            (Some(0), _) => break,
+            (Some(read), _) => bytes.extend_from_slice(&buffer[..read]),
+            (None, Some(stop)) => {
+                let message = format!("{} while reading the message", stop.name());
+                return Err(Error::new(stop.into(), message));
+            }
+            (None, None) => {}
+        }
+    }
+    let text = String::from_utf8(bytes).map_err(|_| Error::usage("the message is not UTF-8"))?;
+    let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
+    if text.is_empty() {
+        return Err(Error::usage("the message given with -m - is empty"));
+    }
+    Ok(Some(text))
 }
 
 impl Stage<'_> {
@@ -153,7 +190,7 @@ impl Stage<'_> {
             journal.add(0, &Event::UserMessage { content: message });
         })?;
         drop(lock);
-        self.engine(run, journal, metadata, None)
+        self.engine(run, journal, metadata, (None, true))
     }
 
     /// Takes up a run that is there. `message` is said to the model, `answer` answers its question.
@@ -168,14 +205,22 @@ impl Stage<'_> {
             return Err(found.busy());
         };
         self.check_host(&found)?;
-        let tail = journal.mend_tail()?;
         let mut bytes = Vec::new();
         journal.read_into(&mut bytes)?;
+        let tail = journal::tail(&bytes);
+        if let Tail::Torn(torn) = tail {
+            bytes.truncate(bytes.len() - torn as usize);
+        }
         let reading = Reading {
             lenient: self.force,
             window: None,
         };
+        // Nothing is changed unless all of it can be read.
         let state = state::read(&bytes, reading).map_err(|e| unreadable(&e, &journal))?;
+        journal.mend(&tail)?;
+        // A directory that has been copied has processes of the original in its journal.
+        let is_ours = state.work_dir.as_deref() == self.workspace.root.to_str()
+            && state.run_id.as_deref() == Some(found.run.id.as_str());
         let mut metadata = found.metadata;
         if !bytes.is_empty() {
             metadata.correct(&state);
@@ -210,7 +255,7 @@ impl Stage<'_> {
         journal.flush()?;
         metadata.write(&found.run.path)?;
         drop(lock);
-        self.engine(found.run, journal, metadata, answer)
+        self.engine(found.run, journal, metadata, (answer, is_ours))
     }
 
     /// Metadata of a run that this process works on from now on.
@@ -257,7 +302,7 @@ impl Stage<'_> {
         run: RunDir,
         mut journal: Journal,
         metadata: Metadata,
-        answer: Option<String>,
+        (answer, is_ours): (Option<String>, bool),
     ) -> Result<Exit> {
         journal.set_sync(self.agent.sync);
         let around = Surroundings {
@@ -283,6 +328,7 @@ impl Stage<'_> {
             screen: self.screen,
             lenient: self.force,
             answer,
+            is_ours,
         };
         let engine = Engine::new(around, journal, metadata, options, model)?;
         let ended = engine.run();
@@ -291,7 +337,9 @@ impl Stage<'_> {
             _ => None,
         };
         let told = self.tell(&ended.ending, &ended.metadata, &run, question.as_ref());
-        ended.seal();
+        if told.is_ok() {
+            ended.seal();
+        }
         told
     }
 
@@ -358,10 +406,10 @@ fn start_event<'e>(
 fn notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     match tail {
-        Tail::Cut(bytes) => notes.push(format!(
+        Tail::Torn(bytes) => notes.push(format!(
             "the journal's last line was torn ({bytes} bytes without an end) and has been cut off"
         )),
-        Tail::Whole | Tail::Completed => {}
+        Tail::Whole | Tail::Unended => {}
     }
     for damage in &state.damaged {
         notes.push(format!(

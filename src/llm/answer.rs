@@ -106,6 +106,10 @@ struct WireFunction {
 /// What makes it worth asking again: it is not JSON, has no message, or one with neither text nor
 /// calls.
 pub fn parse(body: &[u8]) -> Result<Answer, String> {
+    let has_halves = |mark: &[u8]| memchr::memmem::find(body, mark).is_some();
+    let paired =
+        (has_halves(b"\\ud") || has_halves(b"\\uD")).then(|| without_lone_surrogates(body));
+    let body = paired.as_deref().unwrap_or(body);
     let response: Response<'_> = serde_json::from_slice(body).map_err(|_| {
         let said = super::their_words(&body[..body.len().min(200)]);
         format!("the answer is not a chat completion: {said}")
@@ -179,6 +183,33 @@ pub fn parse(body: &[u8]) -> Result<Answer, String> {
     })
 }
 
+/// JSON in which every `\uD800` that is not half of a pair has become U+FFFD. Some servers cut a text in
+/// the middle of a character; the rest of it is worth having.
+fn without_lone_surrogates(body: &[u8]) -> Vec<u8> {
+    let unit = |at: usize| -> Option<u16> {
+        let digits = body.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let mut out = Vec::with_capacity(body.len());
+    let mut at = 0;
+    while at < body.len() {
+        let (len, replacement) = match unit(at) {
+            Some(0xD800..=0xDBFF) if matches!(unit(at + 6), Some(0xDC00..=0xDFFF)) => (12, None),
+            Some(0xD800..=0xDFFF) => (6, Some(b"\\uFFFD")),
+            Some(_) => (6, None),
+            None if body[at] == b'\\' => (2, None),
+            None => (1, None),
+        };
+        let end = (at + len).min(body.len());
+        match replacement {
+            Some(bytes) => out.extend_from_slice(bytes),
+            None => out.extend_from_slice(&body[at..end]),
+        }
+        at = end;
+    }
+    out
+}
+
 /// JSON that came over several lines, without the line breaks.
 fn one_line(raw: &str) -> Vec<u8> {
     if !raw.contains(['\n', '\r']) {
@@ -230,18 +261,39 @@ impl WireCall {
         } else {
             ("{}".to_owned(), Some(text))
         };
+        let name = function.name.unwrap_or_default();
+        let (name, invalid) = if is_name(&name) {
+            (name, invalid)
+        } else {
+            let said = format!("a call of {name:?}, which is no name of a tool");
+            (usable_name(&name), Some(invalid.unwrap_or(said)))
+        };
         NewCall {
             id: match self.id {
                 Some(Value::String(id)) => id,
                 Some(Value::Number(id)) => id.to_string(),
                 _ => String::new(),
             },
-            name: function.name.unwrap_or_default(),
+            name,
             arguments,
             invalid,
             extra_content: self.extra_content.map(|extra| extra.to_string()),
         }
     }
+}
+
+/// Whether servers take it for a function's name.
+fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    (1..=64).contains(&name.len()) && name.chars().all(allowed)
+}
+
+/// A name in the place of one that servers would refuse in a history. No tool has it.
+fn usable_name(name: &str) -> String {
+    let usable = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+    format!("unknown_{}", usable.take(50).collect::<String>())
 }
 
 /// The calls as they are sent back to the model: a JSON array.
@@ -355,6 +407,12 @@ mod tests {
         ] {
             assert!(parse(body.as_bytes()).is_err(), "{body}");
         }
+    }
+
+    #[test]
+    fn half_a_character_does_not_lose_the_answer() {
+        let answer = message(r#"{"content":"a \ud800 b \ud83e\udd80 \\ud800"}"#);
+        assert_eq!(answer.text, "a \u{FFFD} b 🦀 \\ud800");
     }
 
     #[test]

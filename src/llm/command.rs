@@ -41,7 +41,9 @@ impl Program<'_> {
         invocation: &Path,
         response: &Path,
         signals: &Signals,
+        left: Option<Duration>,
     ) -> Result<Attempt> {
+        let timeout = left.map_or(self.timeout, |left| left.min(self.timeout));
         let request = invocation.join("request.json");
         let log = files::append(&self.log)?;
         let said_before = log.metadata().at("read", &self.log)?.len();
@@ -54,7 +56,7 @@ impl Program<'_> {
             stdin: Some(File::open(&request).at("open", &request)?),
             stdout: files::create(response)?,
             stderr: log,
-            timeout: Some(self.timeout),
+            timeout: Some(timeout),
         };
         let program = &self.argv[0];
         let refused = |why: String| Attempt::Refused {
@@ -97,7 +99,7 @@ impl Program<'_> {
                 None => again("interrupted".to_owned(), false),
             },
             Ended::TimedOut => {
-                let ms = self.timeout.as_millis();
+                let ms = timeout.as_millis();
                 again(format!("{program} gave no answer within {ms} ms"), true)
             }
             Ended::Exited(code) => {
@@ -114,8 +116,8 @@ impl Program<'_> {
 
     /// What the program wrote to stderr, from a place in the log on.
     fn said_since(&self, start: u64) -> Result<String> {
-        let mut log = File::open(&self.log).at("open", &self.log)?;
-        let bytes = files::read_part(&mut log, start, 4096).at("read", &self.log)?;
+        let log = File::open(&self.log).at("open", &self.log)?;
+        let bytes = files::read_part(&log, start, 4096).at("read", &self.log)?;
         let said = their_words(&bytes);
         Ok(if said.is_empty() {
             String::new()

@@ -38,6 +38,8 @@ pub struct Http {
     agent: Agent,
     url: String,
     endpoint: Endpoint,
+    /// Of one attempt.
+    timeout: Duration,
     wire: Arc<Wire>,
 }
 
@@ -74,7 +76,6 @@ impl Http {
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
-            .timeout_global(Some(timeout))
             .user_agent(format!("delta/{VERSION}"))
             .accept("application/json")
             .proxy(proxy)
@@ -88,17 +89,22 @@ impl Http {
             agent,
             url: format!("{}/chat/completions", endpoint.base_url),
             endpoint,
+            timeout,
             wire,
         }
     }
 
     /// Sends a request once. Returns what came back, too, whatever it is.
-    pub(super) fn attempt(&mut self, request: &[u8]) -> (Attempt, Option<Vec<u8>>) {
+    pub(super) fn attempt(
+        &mut self,
+        request: &[u8],
+        left: Option<Duration>,
+    ) -> (Attempt, Option<Vec<u8>>) {
         let mut reopened = false;
         loop {
             let opened = self.wire.opened.load(Ordering::Relaxed);
             self.wire.heard.store(false, Ordering::Relaxed);
-            let result = self.send(request);
+            let result = self.send(request, left);
             if let Some(stop) = self.wire.signals.stop()
                 && result.is_err()
             {
@@ -121,12 +127,23 @@ impl Http {
         }
     }
 
-    fn send(&self, request: &[u8]) -> Result<(Attempt, Option<Vec<u8>>), ureq::Error> {
+    fn send(
+        &self,
+        request: &[u8],
+        left: Option<Duration>,
+    ) -> Result<(Attempt, Option<Vec<u8>>), ureq::Error> {
         let mut builder = self.agent.post(&self.url).content_type("application/json");
         if let Some(key) = &self.endpoint.key {
             builder = builder.header("Authorization", format!("Bearer {}", key.expose()));
         }
-        let response = builder.send(request)?;
+        let timeout = left.map_or(self.timeout, |left| left.min(self.timeout));
+        // The library takes no time at all for no limit.
+        let timeout = timeout.max(Duration::from_millis(1));
+        let response = builder
+            .config()
+            .timeout_global(Some(timeout))
+            .build()
+            .send(request)?;
         let status = response.status().as_u16();
         let after = response
             .headers()
