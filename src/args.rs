@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::manual;
 use crate::nearest::nearest;
+use crate::templates::{self, Template};
 use lexopt::{Parser, ValueExt};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -57,6 +58,15 @@ pub enum Command {
         /// The rest.
         common: Common,
     },
+    /// `delta init`.
+    Init {
+        /// The agent's directory.
+        dir: PathBuf,
+        /// What it begins as; none: ask, or take the first one.
+        template: Option<&'static Template>,
+        /// Do not ask.
+        yes: bool,
+    },
     /// `delta check`.
     Check {
         /// The agent's directory.
@@ -97,7 +107,9 @@ pub enum Command {
 }
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 6] = ["run", "continue", "check", "request", "tool", "help"];
+pub const COMMANDS: [&str; 7] = [
+    "run", "continue", "init", "check", "request", "tool", "help",
+];
 
 /// Reads a command line, without the program's name.
 ///
@@ -124,6 +136,7 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
     match word {
         "run" => run(&mut parser),
         "continue" => resume(&mut parser),
+        "init" => init(&mut parser),
         "check" => check(&mut parser),
         "request" => request(&mut parser),
         "tool" => tool(&mut parser),
@@ -196,6 +209,33 @@ fn resume(parser: &mut Parser) -> Result<Command> {
         return Err(Error::usage("continue needs the workspace: -w DIR"));
     }
     Ok(Command::Continue { force, common })
+}
+
+fn init(parser: &mut Parser) -> Result<Command> {
+    let (mut dir, mut template, mut yes) = (None, None, false);
+    while let Some(arg) = next(parser)? {
+        match arg {
+            ref arg if arg.is(Some('t'), "template") => {
+                let name = parser.value().map_err(|e| wrong(&e))?;
+                let name = name.to_string_lossy();
+                let names = templates::ALL.map(|template| template.name);
+                template = templates::ALL.into_iter().find(|t| t.name == name);
+                if template.is_none() {
+                    return Err(usage("there is no template", &names, &name));
+                }
+            }
+            ref arg if arg.is(Some('y'), "yes") => yes = true,
+            Arg::Short('h') => return Ok(help(Some("init"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("init"), true)),
+            Arg::Value(value) if value.is_empty() => {
+                return Err(Error::usage("an empty path names nothing"));
+            }
+            Arg::Value(value) if dir.is_none() => dir = Some(PathBuf::from(value)),
+            other => return Err(unexpected(&other, &["template", "yes", "help"])),
+        }
+    }
+    let dir = dir.unwrap_or_else(|| PathBuf::from("."));
+    Ok(Command::Init { dir, template, yes })
 }
 
 fn check(parser: &mut Parser) -> Result<Command> {

@@ -1,7 +1,7 @@
 //! The program as a whole: from the command line to the exit code.
 
 use crate::args::{self, Command};
-use crate::commands::{check, expand, request, resume, run};
+use crate::commands::{check, expand, init, request, resume, run};
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
 use crate::screen::{print, print_error};
@@ -29,6 +29,7 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
     match args::parse(args)? {
         Command::Run { agent, yes, common } => run::run(&agent, yes, &common),
         Command::Continue { force, common } => resume::run(force, &common),
+        Command::Init { dir, template, yes } => init::run(&dir, template, yes),
         Command::Check { agent, format } => check::run(&agent, format),
         Command::Request {
             work_dir,

@@ -4,6 +4,7 @@ pub mod select;
 pub mod start;
 pub mod run;
 pub mod resume;
+pub mod init;
 pub mod check;
 pub mod request;
 pub mod expand;

@@ -12,6 +12,7 @@ pub fn text(topic: Option<&str>, full: bool) -> &'static str {
     match topic {
         Some("run") => RUN,
         Some("continue") => CONTINUE,
+        Some("init") => INIT,
         Some("check") => CHECK,
         Some("request") => REQUEST,
         Some("tool") => TOOL,
@@ -25,6 +26,7 @@ usage: delta COMMAND [OPTIONS]
 
   run       start a run of an agent, or resume the one this command started
   continue  go on with a run: resume, answer, or say something more
+  init      make a new agent from a template
   check     tell everything that is wrong with an agent
   request   print the exact bytes that were sent to the model
   tool      print tools in their full form
@@ -63,6 +65,17 @@ usage: delta continue -w DIR [OPTIONS]
       --format text|json  print the result as text (default) or as one object
       --force             pass over damaged lines and another host's claim
   -h, --help              print this text, or the manual page
+";
+
+const INIT: &str = "\
+usage: delta init [OPTIONS] [NAME]
+
+Make a new agent in the directory NAME (default: the current one), which must be
+new or empty, and print the directory's name.
+
+  -t, --template NAME  take minimal, hello-world, file-ops or api-tester
+  -y, --yes            take minimal without asking
+  -h, --help           print this text, or the manual page
 ";
 
 const CHECK: &str = "\

@@ -44,6 +44,7 @@ pub mod context;
 pub mod action;
 pub mod agent;
 pub mod manual;
+pub mod templates;
 pub mod args;
 pub mod report;
 pub mod commands;

@@ -29,6 +29,7 @@ pub const PAGES: &[Page] = pages![
     "delta" 1 "delta",
     "run" 1 "delta-run",
     "continue" 1 "delta-continue",
+    "init" 1 "delta-init",
     "check" 1 "delta-check",
     "request" 1 "delta-request",
     "tool" 1 "delta-tool",

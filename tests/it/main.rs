@@ -22,6 +22,7 @@ mod config;
 mod damage;
 mod human;
 mod journal;
+mod init;
 mod limits;
 mod manual;
 mod model;

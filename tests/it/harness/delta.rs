@@ -1,6 +1,7 @@
 //! Starting the real binary and looking at how it ended.
 
 use super::system::{PATIENCE, alive};
+use super::terminal::Terminal;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
@@ -17,6 +18,7 @@ enum Input {
     Null,
     Bytes(Vec<u8>),
     Open,
+    Terminal(File),
 }
 
 /// A command line of `delta` to be run in a clean environment: `PATH` and `HOME`, no key.
@@ -83,6 +85,12 @@ impl Delta {
         self
     }
 
+    /// With stdin and stderr at a terminal.
+    pub fn at(mut self, terminal: &Terminal) -> Self {
+        self.input = Input::Terminal(terminal.user());
+        self
+    }
+
     /// Runs after a line of shell in the same process, such as `ulimit -f 16`.
     pub fn after(self, shell: &str) -> Self {
         self.under(&["sh", "-c", &format!("{shell}; exec \"$0\" \"$@\"")])
@@ -103,17 +111,23 @@ impl Delta {
     #[track_caller]
     pub fn spawn(self) -> Running {
         let file = |name| File::create(self.output.join(name)).expect("a file for the output");
+        let clone = |file: &File| Stdio::from(file.try_clone().expect("a second handle"));
+        file("stderr");
         let mut child = Command::new(&self.argv[0])
             .args(&self.argv[1..])
             .env_clear()
             .envs(self.env)
             .current_dir(&self.cwd)
-            .stdin(match self.input {
+            .stdin(match &self.input {
                 Input::Null => Stdio::null(),
+                Input::Terminal(terminal) => clone(terminal),
                 _ => Stdio::piped(),
             })
             .stdout(file("stdout"))
-            .stderr(file("stderr"))
+            .stderr(match &self.input {
+                Input::Terminal(terminal) => clone(terminal),
+                _ => file("stderr").into(),
+            })
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", self.argv[0].display()));
         let mut stdin = child.stdin.take();

@@ -5,6 +5,7 @@ mod delta;
 mod run;
 mod server;
 mod system;
+mod terminal;
 mod world;
 
 pub use check::assert_valid_for_api;
@@ -12,4 +13,5 @@ pub use delta::{Delta, Outcome, Running};
 pub use run::Run;
 pub use server::{Moment, Received, Reply, answer, call, calls, completion, message, raw, text};
 pub use system::{Fifo, alive, eventually, files_below};
+pub use terminal::Terminal;
 pub use world::{World, shell_word};

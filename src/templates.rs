@@ -1,0 +1,97 @@
+//! What `delta init` makes a new agent of.
+//!
+//! Data only: the files themselves are in `templates/`, and each template is an agent that runs as
+//! it is.
+
+/// An agent to begin with.
+#[derive(Debug)]
+pub struct Template {
+    /// What `-t` calls it. Its agent.yaml begins with this name.
+    pub name: &'static str,
+    /// In half a line, for the menu.
+    pub description: &'static str,
+    /// Its agent.yaml.
+    pub agent: &'static str,
+    /// Its `system_prompt.md`.
+    pub prompt: &'static str,
+}
+
+/// All of them; the first is the one that `-y` takes.
+pub static ALL: [&Template; 4] = [
+    &Template {
+        name: "minimal",
+        description: "prints text and writes files",
+        agent: include_str!("templates/minimal/agent.yaml"),
+        prompt: include_str!("templates/minimal/system_prompt.md"),
+    },
+    &Template {
+        name: "hello-world",
+        description: "a friendly agent with a few common tools",
+        agent: include_str!("templates/hello-world/agent.yaml"),
+        prompt: include_str!("templates/hello-world/system_prompt.md"),
+    },
+    &Template {
+        name: "file-ops",
+        description: "finds, reads, writes and tidies files",
+        agent: include_str!("templates/file-ops/agent.yaml"),
+        prompt: include_str!("templates/file-ops/system_prompt.md"),
+    },
+    &Template {
+        name: "api-tester",
+        description: "tests HTTP APIs with curl",
+        agent: include_str!("templates/api-tester/agent.yaml"),
+        prompt: include_str!("templates/api-tester/system_prompt.md"),
+    },
+];
+
+/// The context.yaml of all templates.
+pub const CONTEXT: &str = include_str!("templates/context.yaml");
+
+/// Keeps workspaces and keys out of version control.
+pub const GITIGNORE: &str = include_str!("templates/gitignore");
+
+impl Template {
+    /// The agent.yaml of an agent of this name, which holds no control characters.
+    #[must_use]
+    pub fn agent_named(&self, name: &str) -> String {
+        let own = format!("name: {}\n", self.name);
+        self.agent
+            .replacen(&own, &format!("name: {}\n", scalar(name)), 1)
+    }
+}
+
+/// A text as YAML: as it is where it cannot be taken for anything else, in double quotes otherwise.
+fn scalar(text: &str) -> String {
+    // What YAML 1.1 or 1.2 reads as a boolean or as nothing.
+    const WORDS: [&str; 9] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
+    let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+        && !WORDS.contains(&text.to_ascii_lowercase().as_str());
+    if is_plain {
+        text.to_owned()
+    } else {
+        crate::json::text(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yaml;
+
+    #[test]
+    fn any_name_is_read_back_as_the_text_that_it_was() {
+        for name in [
+            "reviewer", "a-b_2", "007", "true", "No", "~", "a: b", "#x", "- x", "é", "\"", "'",
+            "\\", "a b", "1.5", "{x}", "&a", "*a", "!t", "%", "@", "`", "null", "\u{2028}", "<<",
+            "=",
+        ] {
+            for template in ALL {
+                let agent = yaml::parse(&template.agent_named(name)).unwrap();
+                assert_eq!(agent["name"], name, "{}", template.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A terminal with a person at it.
+
+use super::system::PATIENCE;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::time::Instant;
+
+/// Both ends of a pseudo-terminal, so that neither sees the other hang up.
+pub struct Terminal {
+    person: File,
+    program: File,
+    seen: Vec<u8>,
+}
+
+impl Terminal {
+    pub fn new() -> Self {
+        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&person).expect("grantpt");
+        unlockpt(&person).expect("unlockpt");
+        let name = ptsname(&person, Vec::new()).expect("its name");
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let program = rustix::fs::open(name, flags, Mode::empty()).expect("its other end");
+        Self {
+            person: person.into(),
+            program: program.into(),
+            seen: Vec::new(),
+        }
+    }
+
+    pub fn user(&self) -> File {
+        self.program.try_clone().expect("a second handle")
+    }
+
+    pub fn types(&mut self, text: &str) {
+        self.person.write_all(text.as_bytes()).expect("it types");
+    }
+
+    /// Waits until these words stand on the screen behind what was seen before; returns everything up
+    /// to their end.
+    #[track_caller]
+    pub fn shows(&mut self, words: &str) -> String {
+        let deadline = Instant::now() + PATIENCE / 2;
+        loop {
+            let text = String::from_utf8_lossy(&self.seen).into_owned();
+            if let Some(at) = text.find(words) {
+                let end = at + words.len();
+                self.seen = text[end..].into();
+                return text[..end].replace("\r\n", "\n");
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).expect("a timeout");
+            let mut set = [PollFd::new(&self.person, PollFlags::IN)];
+            let ready = poll(&mut set, Some(&timeout)).expect("poll");
+            assert!(ready > 0, "the screen never showed {words:?}:\n{text}");
+            let mut some = [0; 1024];
+            let read = self.person.read(&mut some).expect("the screen");
+            self.seen.extend(&some[..read]);
+        }
+    }
+}
