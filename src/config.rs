@@ -8,6 +8,8 @@ pub mod legacy;
 pub mod context;
 pub mod hooks;
 pub mod load;
+mod imports;
+pub mod advice;
 pub mod resolved;
 
 use crate::tool::{Piece, Tool, Word};
@@ -213,6 +215,11 @@ impl Display for Problem {
         }
         write!(f, ": {}", self.message)
     }
+}
+
+/// Puts problems in the order in which a person works through them: by file and line.
+pub fn sort(problems: &mut [Problem]) {
+    problems.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
 }
 
 /// A text with `${AGENT_HOME}` and `${CWD}` in it, as a word without parameters.

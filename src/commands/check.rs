@@ -1,16 +1,25 @@
 //! `delta check`: reads an agent and tells everything that is wrong or doubtful with it.
 
 use crate::args::Format;
-use crate::config::{Problem, Severity, load};
+use crate::config::load::{self, Found};
+use crate::config::{self, Problem, Severity, advice};
+use crate::environment::Environment;
 use crate::error::{Exit, Result};
 use crate::json;
 use crate::screen::{Screen, print};
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::path::Path;
 
 /// Runs the command.
 pub fn run(dir: &Path, format: Format) -> Result<Exit> {
-    let (agent, problems) = load::load(dir);
+    let (agent, mut problems, found) = load::survey(dir);
+    if found.home.is_dir() {
+        let path = search_path(&found, &mut problems);
+        problems.extend(advice::about(&found, &path));
+        config::sort(&mut problems);
+    }
+    let agent = agent.filter(|_| problems.iter().all(|p| p.severity != Severity::Error));
     let text = match format {
         Format::Text => {
             for problem in &problems {
@@ -38,6 +47,43 @@ pub fn run(dir: &Path, format: Format) -> Result<Exit> {
     } else {
         Exit::Config
     })
+}
+
+/// Where the agent's programs are looked for: its `.env` may say so. What is wrong with that is told.
+fn search_path(found: &Found, problems: &mut Vec<Problem>) -> OsString {
+    let problem = |severity, file: &str, message: &str| {
+        let (file, line) = match file.rsplit_once(':') {
+            Some((file, line)) => (file, line.parse().ok()),
+            None => (file, None),
+        };
+        Problem {
+            severity,
+            file: file.to_owned(),
+            line,
+            column: None,
+            message: message.to_owned(),
+        }
+    };
+    let own = match Environment::read(&found.home, None) {
+        Ok((environment, warnings)) => {
+            for warning in warnings {
+                let (file, message) = warning.split_once(": ").unwrap_or((".env", &warning));
+                problems.push(problem(Severity::Warning, file, message));
+            }
+            let variables = environment.for_child(true).into_iter();
+            variables
+                .filter(|(name, _)| name == "PATH")
+                .find_map(|(_, value)| value)
+        }
+        Err(error) => {
+            let file = found.shown(".env");
+            problems.push(problem(Severity::Error, &file, &error.message));
+            None
+        }
+    };
+    own.map(OsString::from)
+        .or_else(|| std::env::var_os("PATH"))
+        .unwrap_or_default()
 }
 
 fn object(problem: &Problem) -> Value {

@@ -1,23 +1,23 @@
 //! Agents written for older engines. Nothing else knows these forms.
 
 use super::document::Document;
+use super::load::Found;
 use super::{Problem, Severity};
 use crate::yaml::Step;
 use serde_json::{Map, Value};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The agent's main file: `agent.yaml`, or `config.yaml` as it was called before 1.9.
 #[must_use]
-pub fn main_file(
-    home: &Path,
-    shown: impl Fn(&str) -> String,
-    problems: &mut Vec<Problem>,
-) -> PathBuf {
-    let (new, old) = (home.join("agent.yaml"), home.join("config.yaml"));
+pub fn main_file(found: &Found, problems: &mut Vec<Problem>) -> PathBuf {
+    let (new, old) = (
+        found.home.join("agent.yaml"),
+        found.home.join("config.yaml"),
+    );
     let mut warn = |message: &str| {
         problems.push(Problem {
             severity: Severity::Deprecation,
-            file: shown("config.yaml"),
+            file: found.shown("config.yaml"),
             line: None,
             column: None,
             message: message.to_owned(),

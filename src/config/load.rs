@@ -2,8 +2,7 @@
 
 use super::context::at_least_one;
 use super::document::{Document, error_in};
-use super::{Agent, Hook, Llm, Problem, Severity, context, hooks, legacy, word};
-use crate::expand;
+use super::{Agent, Context, Hook, Llm, Problem, Severity, context, hooks, legacy, word};
 use crate::node::{Complaints, Node, found};
 use crate::tool::{Tool, Word};
 use crate::yaml::Step;
@@ -33,13 +32,54 @@ const KEYS: [&str; 17] = [
 
 const LLM_KEYS: [&str; 5] = ["model", "base_url", "command", "timeout_ms", "max_retries"];
 
+/// Where everything was that makes an agent, for whoever wants to say more about it.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The agent's directory, with symbolic links resolved.
+    pub home: PathBuf,
+    /// The same as the person wrote it.
+    pub dir: PathBuf,
+    /// The name of the main file in it.
+    pub main_file: String,
+    /// The system prompt's path below it.
+    pub prompt: String,
+    /// The tools that the model is offered.
+    pub tools: Vec<Place>,
+}
+
+/// Where a tool is defined.
+#[derive(Debug)]
+pub struct Place {
+    /// The tool's name.
+    pub name: String,
+    /// The file, absolute.
+    pub file: PathBuf,
+    /// How messages call the file.
+    pub shown: String,
+    /// Which item of its `tools:`, from 0.
+    pub index: usize,
+}
+
 /// Reads an agent's directory. The agent is there if none of the problems is an error.
 #[must_use]
 pub fn load(dir: &Path) -> (Option<Agent>, Vec<Problem>) {
+    let (agent, problems, _) = survey(dir);
+    (agent, problems)
+}
+
+/// The same as [`load`], with the places of what was read.
+#[must_use]
+pub fn survey(dir: &Path) -> (Option<Agent>, Vec<Problem>, Found) {
     let mut problems = Vec::new();
-    let agent = Loader::new(dir, &mut problems).and_then(|mut loader| loader.agent());
+    let mut found = Found::default();
+    let mut agent = None;
+    if let Some(mut loader) = Loader::new(dir, &mut problems) {
+        agent = loader.agent();
+        found = loader.found;
+    }
+    super::sort(&mut problems);
     let fatal = problems.iter().any(|p| p.severity == Severity::Error);
-    (agent.filter(|_| !fatal), problems)
+    (agent.filter(|_| !fatal), problems, found)
 }
 
 /// Reads only the tools of a file with a top-level `tools:` and, perhaps, `imports:`.
@@ -55,7 +95,7 @@ pub fn load_tools(file: &Path) -> (Vec<Tool>, Vec<Problem>) {
         problems.push(error_in(&file.display().to_string(), "no such file"));
     } else if let Some(mut loader) = Loader::new(dir, &mut problems) {
         let name = file.file_name().unwrap_or_default();
-        let mut chain = vec![loader.home.join(name)];
+        let mut chain = vec![loader.found.home.join(name)];
         let shown = file.display().to_string();
         if let Some(document) = Document::read(file, shown, loader.problems) {
             loader.tools_of(&document, &mut chain, &mut tools);
@@ -64,12 +104,21 @@ pub fn load_tools(file: &Path) -> (Vec<Tool>, Vec<Problem>) {
     (tools, problems)
 }
 
-struct Loader<'p> {
-    /// With symbolic links resolved.
-    home: PathBuf,
-    /// As the person wrote it.
-    dir: PathBuf,
-    problems: &'p mut Vec<Problem>,
+pub(super) struct Loader<'p> {
+    pub(super) found: Found,
+    pub(super) problems: &'p mut Vec<Problem>,
+}
+
+impl Found {
+    /// A file of the agent, as the person would name it.
+    #[must_use]
+    pub fn shown(&self, name: &str) -> String {
+        if self.dir == Path::new(".") {
+            name.to_owned()
+        } else {
+            self.dir.join(name).display().to_string()
+        }
+    }
 }
 
 impl<'p> Loader<'p> {
@@ -91,41 +140,38 @@ impl<'p> Loader<'p> {
             problems.push(error_in(&shown, "the agent's path is not UTF-8"));
             return None;
         }
-        Some(Self {
+        let found = Found {
             home,
             dir: dir.to_owned(),
-            problems,
-        })
-    }
-
-    /// A file of the agent, as the person would name it.
-    fn shown(&self, name: &str) -> String {
-        shown(&self.dir, name)
+            ..Found::default()
+        };
+        Some(Self { found, problems })
     }
 
     fn agent(&mut self) -> Option<Agent> {
-        let dir = self.dir.clone();
-        let path = legacy::main_file(&self.home, |name| shown(&dir, name), self.problems);
+        let path = legacy::main_file(&self.found, self.problems);
         if !path.exists() {
             let message = "no agent here: agent.yaml is not there; `delta init` makes one";
-            let at = self.dir.display().to_string();
+            let at = self.found.dir.display().to_string();
             self.problems.push(error_in(&at, message));
             return None;
         }
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let mut document = Document::read(&path, self.shown(&name), self.problems)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        self.found.main_file = name.into_owned();
+        let shown = self.found.shown(&self.found.main_file);
+        let Some(mut document) = Document::read(&path, shown, self.problems) else {
+            // What is wrong with the other files is told all the same.
+            self.hooks(None);
+            self.context("system_prompt.md");
+            return None;
+        };
         legacy::rewrite_llm(&mut document, self.problems);
-        let hooks = self.hooks(&mut document);
-
+        let hooks = self.hooks(Some(&mut document));
         let mut tools = Vec::new();
         self.tools_of(&document, &mut vec![path], &mut tools);
-        let prompt = self.prompt(&document);
-        let shown = self.shown("context.yaml");
-        let context = context::load(&self.home, shown, &prompt, self.problems);
+        self.found.prompt = self.prompt(&document);
+        let prompt = self.found.prompt.clone();
+        let context = self.context(&prompt);
 
         let mut out = Complaints::about("");
         let node = Node::new(&document.root, vec![]);
@@ -159,7 +205,7 @@ impl<'p> Loader<'p> {
                 .push(document.problem(Severity::Error, &at, message));
         }
         Some(Agent {
-            home: self.home.clone(),
+            home: self.found.home.clone(),
             name: name?,
             version,
             description,
@@ -179,22 +225,30 @@ impl<'p> Loader<'p> {
         })
     }
 
-    fn hooks(&mut self, document: &mut Document) -> Vec<Hook> {
-        let old = legacy::take_hooks(document, self.problems);
-        let path = self.home.join("hooks.yaml");
+    fn context(&mut self, prompt: &str) -> Option<Context> {
+        let shown = self.found.shown("context.yaml");
+        context::load(&self.found.home, shown, prompt, self.problems)
+    }
+
+    /// The hooks of hooks.yaml, or of a main file that is older.
+    fn hooks(&mut self, mut document: Option<&mut Document>) -> Vec<Hook> {
+        let old = document
+            .as_mut()
+            .and_then(|document| legacy::take_hooks(document, self.problems));
+        let path = self.found.home.join("hooks.yaml");
         if path.exists() {
-            let shown = self.shown("hooks.yaml");
+            let shown = self.found.shown("hooks.yaml");
             return match Document::read(&path, shown, self.problems) {
                 Some(file) => hooks::load(&file, &file.root, &[], self.problems),
                 None => Vec::new(),
             };
         }
-        match old {
-            Some(map) => {
+        match (document, old) {
+            (Some(document), Some(map)) => {
                 let below = [Step::Key("lifecycle_hooks".to_owned())];
                 hooks::load(document, &map, &below, self.problems)
             }
-            None => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
@@ -207,7 +261,9 @@ impl<'p> Loader<'p> {
         let given = document.root.get("system_prompt").and_then(Value::as_str);
         let name = match given {
             Some(name) => name,
-            None if !self.home.join(DEFAULT).exists() && self.home.join(OLD_DEFAULT).exists() => {
+            None if !self.found.home.join(DEFAULT).exists()
+                && self.found.home.join(OLD_DEFAULT).exists() =>
+            {
                 let message = format!(
                     "the prompt's file is called {DEFAULT} now; rename it, or say system_prompt: {OLD_DEFAULT}"
                 );
@@ -217,7 +273,7 @@ impl<'p> Loader<'p> {
             }
             None => DEFAULT,
         };
-        let path = self.home.join(name);
+        let path = self.found.home.join(name);
         if given.is_none() && document.root.contains_key("system_prompt") {
             let found = found(&document.root["system_prompt"]);
             let message = format!("system_prompt: expected a string, found {found}");
@@ -235,122 +291,13 @@ impl<'p> Loader<'p> {
         name.to_owned()
     }
 
-    /// Adds the tools of a file to `tools`: first those it imports, then its own. `chain` holds the
-    /// files on the way to it, and itself.
-    fn tools_of(&mut self, document: &Document, chain: &mut Vec<PathBuf>, tools: &mut Vec<Tool>) {
-        let mut out = Complaints::about("");
-        let node = Node::new(&document.root, vec![]);
-        if chain.len() > 1 {
-            node.unknown_keys(&["tools", "imports"], &mut out);
-        }
-        let imports = node.texts("imports", &mut out).unwrap_or_default();
-        let own = node.list("tools", &mut out);
-        document.report(&[], out.into_list(), self.problems);
-        for (index, import) in imports.into_iter().enumerate() {
-            let at = [Step::Key("imports".to_owned()), Step::Item(index)];
-            self.import(document, import, &at, chain, tools);
-        }
-        let mut names: Vec<String> = Vec::new();
-        for (index, item) in own.into_iter().flatten().enumerate() {
-            let at = [Step::Key("tools".to_owned()), Step::Item(index)];
-            if !item.is_object() {
-                let message = format!("tools: expected a mapping, found {}", found(item));
-                self.problems
-                    .push(document.problem(Severity::Error, &at, message));
-                continue;
-            }
-            match expand::load(item) {
-                Ok((tool, warnings)) => {
-                    document.report(&at, warnings, self.problems);
-                    if names.contains(&tool.name) {
-                        let message = format!(
-                            "tool \"{}\": there are two tools of this name in this file",
-                            tool.name
-                        );
-                        self.problems
-                            .push(document.problem(Severity::Error, &at, message));
-                    }
-                    names.push(tool.name.clone());
-                    tools.retain(|earlier| earlier.name != tool.name);
-                    tools.push(tool);
-                }
-                Err(complaints) => document.report(&at, complaints, self.problems),
-            }
-        }
-    }
-
-    fn import(
-        &mut self,
-        document: &Document,
-        import: &str,
-        at: &[Step],
-        chain: &mut Vec<PathBuf>,
-        tools: &mut Vec<Tool>,
-    ) {
-        let beside = document.path.parent().unwrap_or(&self.home).join(import);
-        let real = if Path::new(import).is_absolute() {
-            Err(format!(
-                "imports: {import} is an absolute path; a module lies below the agent's directory"
-            ))
-        } else {
-            match beside.canonicalize() {
-                Ok(real) if !real.starts_with(&self.home) => Err(format!(
-                    "imports: {import} lies outside the agent's directory"
-                )),
-                Ok(real) if chain.contains(&real) => {
-                    let names = chain.iter().chain([&real]).map(|path| self.name_of(path));
-                    Err(format!(
-                        "imports: cycle: {}",
-                        names.collect::<Vec<_>>().join(" -> ")
-                    ))
-                }
-                Ok(real) => Ok(real),
-                Err(e) => Err(format!("imports: {import}: {}", crate::error::reason(&e))),
-            }
-        };
-        let real = match real {
-            Ok(real) => real,
-            Err(message) => {
-                self.problems
-                    .push(document.problem(Severity::Error, at, message));
-                return;
-            }
-        };
-        let shown = self.shown(&self.name_of(&real));
-        if let Some(module) = Document::read(&real, shown, self.problems) {
-            if !module.root.contains_key("tools") && !module.root.contains_key("imports") {
-                let message = "a module has tools: or imports: at the top";
-                self.problems
-                    .push(module.problem(Severity::Error, &[], message));
-            }
-            chain.push(real);
-            self.tools_of(&module, chain, tools);
-            chain.pop();
-        }
-    }
-
-    fn name_of(&self, path: &Path) -> String {
-        path.strip_prefix(&self.home)
-            .unwrap_or(path)
-            .display()
-            .to_string()
-    }
-
     fn is_inside(&self, path: &Path) -> bool {
         path.canonicalize()
-            .is_ok_and(|real| real.starts_with(&self.home))
+            .is_ok_and(|real| real.starts_with(&self.found.home))
     }
 }
 
 static EMPTY: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
-
-fn shown(dir: &Path, name: &str) -> String {
-    if dir == Path::new(".") {
-        name.to_owned()
-    } else {
-        dir.join(name).display().to_string()
-    }
-}
 
 fn llm(node: &Node<'_>, out: &mut Complaints) -> Option<Llm> {
     if !node.map.contains_key("llm") {

@@ -17,6 +17,7 @@
 mod harness;
 
 mod architecture;
+mod check;
 mod cli;
 mod config;
 mod damage;

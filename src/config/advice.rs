@@ -1,0 +1,221 @@
+//! What is legal in an agent's files, and dangerous or useless all the same.
+//!
+//! Only told when somebody checks the agent: none of it keeps a run from its work. Unaware of
+//! anything that [`super::load`] reports.
+
+mod options;
+mod programs;
+
+use super::document::Document;
+use super::load::{Found, Place};
+use super::{Problem, Severity, word};
+use crate::expand;
+use crate::quoting::mentions;
+use crate::tool::{Piece, Tool, Word};
+use crate::yaml::Step;
+use serde_json::{Map, Value};
+use std::ffi::OsStr;
+
+/// Advice about what was found in an agent's directory. Programs are looked for in the directories
+/// of `path`, which is written as the variable `PATH` is.
+#[must_use]
+pub fn about(found: &Found, path: &OsStr) -> Vec<Problem> {
+    let mut advisor = Advisor {
+        found,
+        path,
+        problems: Vec::new(),
+    };
+    if let Some(document) = advisor.read(&found.main_file) {
+        if let Some(Value::Object(llm)) = document.root.get("llm") {
+            advisor.command(&document, llm, &[key("llm")], "command");
+        }
+        advisor.command(&document, &document.root, &[], "wrapper");
+        if let Some(Value::Object(hooks)) = document.root.get("lifecycle_hooks") {
+            advisor.hooks(&document, hooks, &[key("lifecycle_hooks")]);
+        }
+    }
+    for place in &found.tools {
+        advisor.tool(place);
+    }
+    if let Some(document) = advisor.read("context.yaml") {
+        advisor.context(&document);
+    }
+    if let Some(document) = advisor.read("hooks.yaml") {
+        advisor.hooks(&document, &document.root, &[]);
+    }
+    advisor.problems
+}
+
+struct Advisor<'a> {
+    found: &'a Found,
+    path: &'a OsStr,
+    problems: Vec<Problem>,
+}
+
+impl Advisor<'_> {
+    /// A file of the agent. What is wrong with it has been told when it was loaded.
+    fn read(&self, name: &str) -> Option<Document> {
+        let shown = self.found.shown(name);
+        Document::read(&self.found.home.join(name), shown, &mut Vec::new())
+    }
+
+    fn say(&mut self, document: &Document, at: &[Step], message: &str) {
+        let problem = document.problem(Severity::Advice, at, message);
+        self.problems.push(problem);
+    }
+
+    fn tool(&mut self, place: &Place) {
+        let shown = place.shown.clone();
+        let Some(document) = Document::read(&place.file, shown, &mut Vec::new()) else {
+            return;
+        };
+        let Some(item) = document.root.get("tools").and_then(|t| t.get(place.index)) else {
+            return;
+        };
+        let Ok((tool, _)) = expand::load(item) else {
+            return;
+        };
+        let at = [key("tools"), Step::Item(place.index)];
+        let below = |name: &str| [&at[..], &[key(name)]].concat();
+        let mut say = |name: &str, message: String| {
+            let message = format!("tool \"{}\": {message}", tool.name);
+            self.say(&document, &below(name), &message);
+        };
+        if tool.description.is_none() {
+            let message = "has no description; the model is shown its command instead";
+            say("description", message.to_owned());
+        }
+        let script = item.get("shell").and_then(Value::as_str);
+        if let Some(script) = script {
+            for name in raw(script) {
+                let message = format!(
+                    "${{{name}:raw}} is split into words and its patterns are expanded, and each \
+                     word can be an option; write ${{{name}}} unless that is what it is for"
+                );
+                say("shell", message);
+            }
+            for message in options::in_script(&tool, script) {
+                say("shell", message);
+            }
+        } else {
+            let form = ["exec", "command"]
+                .into_iter()
+                .find(|form| item.get(*form).is_some());
+            for message in options::in_argv(&tool) {
+                say(form.unwrap_or("command"), message);
+            }
+            if let Some(message) = self.missing(&tool.command) {
+                let message = format!("tool \"{}\": {message}", tool.name);
+                self.say(&document, &below(form.unwrap_or("command")), &message);
+            }
+        }
+        if let Some(message) = tool
+            .wrapper
+            .as_deref()
+            .and_then(|words| self.missing(words))
+        {
+            let message = format!("tool \"{}\": wrapper: {message}", tool.name);
+            self.say(&document, &below("wrapper"), &message);
+        }
+    }
+
+    fn context(&mut self, document: &Document) {
+        let sources = document.root.get("sources").and_then(Value::as_array);
+        let mut shows_prompt = false;
+        for (index, source) in sources.into_iter().flatten().enumerate() {
+            let at = [key("sources"), Step::Item(index), key("generator")];
+            match source.get("generator") {
+                Some(Value::Object(generator)) => {
+                    let words = self.command(document, generator, &at, "command");
+                    shows_prompt |= words.iter().any(|word| word.contains(&self.found.prompt));
+                }
+                _ => {
+                    let path = source.get("path").and_then(Value::as_str);
+                    shows_prompt |= path.is_some_and(|path| self.is_prompt(&word(path)));
+                }
+            }
+        }
+        let prompt = &self.found.prompt;
+        if !shows_prompt && !prompt.is_empty() {
+            let message = format!(
+                "sources: none of them shows {prompt}, so the model is not told what is in it; add \
+                 {{type: file, path: '${{AGENT_HOME}}/{prompt}'}}"
+            );
+            self.say(document, &[key("sources")], &message);
+        }
+    }
+
+    fn is_prompt(&self, path: &Word) -> bool {
+        let [Piece::Home, Piece::Text(rest)] = path.0.as_slice() else {
+            return false;
+        };
+        let real = |name: &str| self.found.home.join(name).canonicalize().ok();
+        let shown = real(rest.trim_start_matches('/'));
+        shown.is_some() && shown == real(&self.found.prompt)
+    }
+
+    fn hooks(&mut self, document: &Document, hooks: &Map<String, Value>, below: &[Step]) {
+        for (name, value) in hooks {
+            let at = [below, &[key(name)]].concat();
+            match value {
+                Value::Object(hook) => {
+                    self.command(document, hook, &at, "command");
+                }
+                Value::Array(list) => {
+                    for (index, hook) in list.iter().enumerate() {
+                        if let Value::Object(hook) = hook {
+                            let at = [&at[..], &[Step::Item(index)]].concat();
+                            self.command(document, hook, &at, "command");
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Looks for the program of a command that is the value of `name`. Returns its words.
+    fn command(
+        &mut self,
+        document: &Document,
+        map: &Map<String, Value>,
+        at: &[Step],
+        name: &str,
+    ) -> Vec<String> {
+        let list = map.get(name).and_then(Value::as_array);
+        let texts = list.into_iter().flatten().filter_map(Value::as_str);
+        let texts: Vec<String> = texts.map(str::to_owned).collect();
+        let words: Vec<Word> = texts.iter().map(|text| word(text)).collect();
+        if let Some(message) = self.missing(&words) {
+            let at = [at, &[key(name)]].concat();
+            self.say(document, &at, &format!("{name}: {message}"));
+        }
+        texts
+    }
+
+    fn missing(&self, command: &[Word]) -> Option<String> {
+        programs::missing(command, &self.found.home, self.path)
+    }
+}
+
+/// The placeholders of a script that have the modifier, each once.
+fn raw(script: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    for mention in mentions(script) {
+        if mention.raw && !names.contains(&mention.name) {
+            names.push(mention.name);
+        }
+    }
+    names
+}
+
+/// What begins with a value of the model, unless it can only be one of a few that are no options.
+fn is_free(tool: &Tool, index: usize) -> bool {
+    let choices = &tool.parameters[index].choices;
+    let is_option = |choice: &Value| crate::tool::text_of(choice).starts_with('-');
+    choices.is_empty() || choices.iter().any(is_option)
+}
+
+fn key(name: &str) -> Step {
+    Step::Key(name.to_owned())
+}

@@ -1,0 +1,177 @@
+//! Values of the model that a program could take for options.
+//!
+//! A guess, since every program reads its arguments in its own way: most of them, GNU's in any order
+//! of options and operands, end their options at `--` (XBD 12.2, guideline 10).
+
+use super::is_free;
+use super::programs::{INTERPRETERS, in_home};
+use crate::quoting::{Place, mentions};
+use crate::tool::{Inject, Piece, Tool, Word, is_script};
+
+/// Options whose value is the next word, whatever it begins with.
+const TAKE_A_VALUE: [(&str, &[&str]); 9] = [
+    (
+        "delta",
+        &[
+            "-a",
+            "--agent",
+            "-m",
+            "--message",
+            "-w",
+            "--work-dir",
+            "--run-id",
+        ],
+    ),
+    ("grep", &["-e", "-f", "-A", "-B", "-C", "-m"]),
+    ("head", &["-n", "-c"]),
+    ("tail", &["-n", "-c"]),
+    ("sed", &["-e", "-f"]),
+    ("cut", &["-d", "-f", "-c", "-b"]),
+    (
+        "curl",
+        &[
+            "-X",
+            "-H",
+            "-d",
+            "-o",
+            "-u",
+            "--request",
+            "--header",
+            "--data",
+            "--data-binary",
+            "--url",
+        ],
+    ),
+    ("git", &["-C", "-m"]),
+    ("sqlite3", &["-cmd"]),
+];
+
+/// Messages about the parameters of an `exec:` or `command:`.
+pub(super) fn in_argv(tool: &Tool) -> Vec<String> {
+    if is_script(&tool.command) {
+        // Where its values go is not to be seen from here.
+        return Vec::new();
+    }
+    let name = |index: usize| tool.parameters[index].name.as_str();
+    let mut words: Vec<String> = Vec::new();
+    let mut exposed = Vec::new();
+    for word in &tool.command {
+        if let Some(Piece::Param(index)) = word.0.first()
+            && is_free(tool, *index)
+            && is_exposed(&words, &tool.command)
+        {
+            exposed.push((name(*index), words.clone()));
+        }
+        words.push(word.written(name));
+    }
+    for &index in &tool.appended {
+        match &tool.parameters[index].inject {
+            // The value of that option, whatever it begins with.
+            Inject::Option(option) => words.push(option.clone()),
+            _ if is_free(tool, index) && is_exposed(&words, &tool.command) => {
+                exposed.push((name(index), words.clone()));
+            }
+            _ => {}
+        }
+        words.push(format!("${{{}}}", name(index)));
+    }
+    messages(&exposed)
+}
+
+/// Messages about the parameters of a `shell:`.
+pub(super) fn in_script(tool: &Tool, script: &str) -> Vec<String> {
+    let mut exposed = Vec::new();
+    for mention in mentions(script) {
+        let known = tool.parameters.iter().position(|p| p.name == mention.name);
+        if mention.raw || !known.is_some_and(|index| is_free(tool, index)) {
+            continue;
+        }
+        let before = &script[..mention.range.start];
+        let before = match mention.place {
+            Place::Quoted => before.strip_suffix('"'),
+            _ => Some(before),
+        };
+        let Some(before) = before.filter(|text| text.ends_with([' ', '\t'])) else {
+            continue;
+        };
+        let words = simple_command(before);
+        if is_exposed(&words, &[]) {
+            exposed.push((mention.name, words));
+        }
+    }
+    messages(&exposed)
+}
+
+/// The words of the simple command that a text ends in, as far as that can be told without parsing it.
+fn simple_command(text: &str) -> Vec<String> {
+    const RESERVED: [&str; 10] = [
+        "if", "then", "else", "elif", "while", "until", "do", "!", "{", "exec",
+    ];
+    let text = text.replace("\\\n", " ");
+    let start = text
+        .rfind(['\n', ';', '&', '|', '(', '`'])
+        .map_or(0, |at| at + 1);
+    let is_assignment = |word: &str| {
+        word.split_once('=')
+            .is_some_and(|(name, _)| crate::words::is_identifier(name))
+    };
+    text[start..]
+        .split_whitespace()
+        .skip_while(|word| RESERVED.contains(word) || is_assignment(word))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Whether a word behind these could be taken for an option.
+fn is_exposed(words: &[String], command: &[Word]) -> bool {
+    let Some((program, arguments)) = words.split_first() else {
+        // It names the program.
+        return false;
+    };
+    if command.first().is_some_and(|word| in_home(word).is_some()) || program.contains("${") {
+        // The agent's own, whose author knows what it does with its arguments.
+        return false;
+    }
+    let program = program.rsplit('/').next().unwrap_or(program);
+    let last = arguments.last().map_or("", String::as_str);
+    let takes_it = |(name, options): &(&str, &[&str])| *name == program && options.contains(&last);
+    let is_operand = |word: &String| !word.starts_with('-');
+    match program {
+        // Conditions and words of the shell's own take no options here.
+        "[" | "test" | "case" | "for" | "expr" => false,
+        // Behind its format nothing is an option.
+        "printf" if arguments.first().is_some_and(is_operand) => false,
+        // A primary takes the next word, whatever it is.
+        "find" if last.starts_with('-') => false,
+        // What follows the script belongs to the script.
+        _ if INTERPRETERS.contains(&program) && arguments.iter().any(is_operand) => false,
+        _ => {
+            !arguments.iter().any(|word| word == "--")
+                && !last.ends_with(['<', '>'])
+                && !TAKE_A_VALUE.iter().any(takes_it)
+        }
+    }
+}
+
+fn messages(exposed: &[(&str, Vec<String>)]) -> Vec<String> {
+    let mut messages = Vec::new();
+    for (name, words) in exposed {
+        let last = words.last().map_or("", String::as_str);
+        let way_out = if words[0] == "echo" {
+            format!("echo knows no --; write printf '%s\\n' ${{{name}}}")
+        } else if last.starts_with("--") && last.len() > 2 {
+            format!("put -- before it, or write {last}=${{{name}}} if it belongs to {last}")
+        } else if last.starts_with('-') && last.len() == 2 {
+            format!("put -- before it, or write {last}${{{name}}} if it belongs to {last}")
+        } else {
+            "put -- before it".to_owned()
+        };
+        let message = format!(
+            "a value of '{name}' that begins with - would be taken for an option; {way_out}"
+        );
+        if !messages.contains(&message) {
+            messages.push(message);
+        }
+    }
+    messages
+}

@@ -1,0 +1,64 @@
+//! Whether a command's program is there.
+
+use crate::tool::{Piece, Word};
+use rustix::fs::{Access, access};
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// Programs whose first operand is the program that really runs.
+pub(super) const INTERPRETERS: [&str; 14] = [
+    "sh", "bash", "dash", "ash", "ksh", "zsh", "python", "python3", "node", "perl", "ruby", "php",
+    "lua", "Rscript",
+];
+
+/// What is missing for a command to run, as far as can be known before there is a workspace.
+pub(super) fn missing(command: &[Word], home: &Path, path: &OsStr) -> Option<String> {
+    let program = command.first()?;
+    if let Some(file) = in_home(program) {
+        return lacks(home, file, Access::EXEC_OK);
+    }
+    let program = program.as_fixed()?;
+    let found = if program.starts_with('/') {
+        is_executable(Path::new(program))
+    } else if program.is_empty() || program.contains('/') {
+        // Found from the workspace.
+        return None;
+    } else {
+        std::env::split_paths(path).any(|dir| is_executable(&dir.join(program)))
+    };
+    if !found {
+        return Some(if program.starts_with('/') {
+            format!("{program} is not there, or cannot be executed")
+        } else {
+            format!("there is no program '{program}' in PATH; install it, or name another")
+        });
+    }
+    let file = in_home(command.get(1)?)?;
+    INTERPRETERS
+        .contains(&program)
+        .then(|| lacks(home, file, Access::READ_OK))?
+}
+
+/// The path below the agent's directory.
+pub(super) fn in_home(word: &Word) -> Option<&str> {
+    match word.0.as_slice() {
+        [Piece::Home, Piece::Text(rest)] => rest.strip_prefix('/'),
+        _ => None,
+    }
+}
+
+fn lacks(home: &Path, file: &str, need: Access) -> Option<String> {
+    let path = home.join(file);
+    if !path.exists() {
+        return Some(format!("{file} is not there; create it"));
+    }
+    let may = path.is_file() && access(&path, need).is_ok();
+    (!may).then(|| match need {
+        Access::EXEC_OK => format!("{file} cannot be executed; chmod +x {file}"),
+        _ => format!("{file} cannot be read"),
+    })
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+}

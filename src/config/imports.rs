@@ -1,0 +1,129 @@
+//! Tools, and the files that they are imported from.
+
+use super::Severity;
+use super::document::Document;
+use super::load::{Loader, Place};
+use crate::expand;
+use crate::node::{Complaints, Node, found};
+use crate::tool::Tool;
+use crate::yaml::Step;
+use std::path::{Path, PathBuf};
+
+impl Loader<'_> {
+    /// Adds the tools of a file to `tools`: first those it imports, then its own. `chain` holds the
+    /// files on the way to it, and itself.
+    pub(super) fn tools_of(
+        &mut self,
+        document: &Document,
+        chain: &mut Vec<PathBuf>,
+        tools: &mut Vec<Tool>,
+    ) {
+        let mut out = Complaints::about("");
+        let node = Node::new(&document.root, vec![]);
+        if chain.len() > 1 {
+            node.unknown_keys(&["tools", "imports"], &mut out);
+        }
+        let imports = node.texts("imports", &mut out).unwrap_or_default();
+        let own = node.list("tools", &mut out);
+        document.report(&[], out.into_list(), self.problems);
+        for (index, import) in imports.into_iter().enumerate() {
+            let at = [Step::Key("imports".to_owned()), Step::Item(index)];
+            self.import(document, import, &at, chain, tools);
+        }
+        let mut names: Vec<String> = Vec::new();
+        for (index, item) in own.into_iter().flatten().enumerate() {
+            let at = [Step::Key("tools".to_owned()), Step::Item(index)];
+            if !item.is_object() {
+                let message = format!("tools: expected a mapping, found {}", found(item));
+                self.problems
+                    .push(document.problem(Severity::Error, &at, message));
+                continue;
+            }
+            match expand::load(item) {
+                Ok((tool, warnings)) => {
+                    document.report(&at, warnings, self.problems);
+                    if names.contains(&tool.name) {
+                        let message = format!(
+                            "tool \"{}\": there are two tools of this name in this file",
+                            tool.name
+                        );
+                        self.problems
+                            .push(document.problem(Severity::Error, &at, message));
+                    }
+                    names.push(tool.name.clone());
+                    tools.retain(|earlier| earlier.name != tool.name);
+                    self.found.tools.retain(|place| place.name != tool.name);
+                    self.found.tools.push(Place {
+                        name: tool.name.clone(),
+                        file: document.path.clone(),
+                        shown: document.shown.clone(),
+                        index,
+                    });
+                    tools.push(tool);
+                }
+                Err(complaints) => document.report(&at, complaints, self.problems),
+            }
+        }
+    }
+
+    fn import(
+        &mut self,
+        document: &Document,
+        import: &str,
+        at: &[Step],
+        chain: &mut Vec<PathBuf>,
+        tools: &mut Vec<Tool>,
+    ) {
+        let beside = document
+            .path
+            .parent()
+            .unwrap_or(&self.found.home)
+            .join(import);
+        let real = if Path::new(import).is_absolute() {
+            Err(format!(
+                "imports: {import} is an absolute path; a module lies below the agent's directory"
+            ))
+        } else {
+            match beside.canonicalize() {
+                Ok(real) if !real.starts_with(&self.found.home) => Err(format!(
+                    "imports: {import} lies outside the agent's directory"
+                )),
+                Ok(real) if chain.contains(&real) => {
+                    let names = chain.iter().chain([&real]).map(|path| self.name_of(path));
+                    Err(format!(
+                        "imports: cycle: {}",
+                        names.collect::<Vec<_>>().join(" -> ")
+                    ))
+                }
+                Ok(real) => Ok(real),
+                Err(e) => Err(format!("imports: {import}: {}", crate::error::reason(&e))),
+            }
+        };
+        let real = match real {
+            Ok(real) => real,
+            Err(message) => {
+                self.problems
+                    .push(document.problem(Severity::Error, at, message));
+                return;
+            }
+        };
+        let shown = self.found.shown(&self.name_of(&real));
+        if let Some(module) = Document::read(&real, shown, self.problems) {
+            if !module.root.contains_key("tools") && !module.root.contains_key("imports") {
+                let message = "a module has tools: or imports: at the top";
+                self.problems
+                    .push(module.problem(Severity::Error, &[], message));
+            }
+            chain.push(real);
+            self.tools_of(&module, chain, tools);
+            chain.pop();
+        }
+    }
+
+    fn name_of(&self, path: &Path) -> String {
+        path.strip_prefix(&self.found.home)
+            .unwrap_or(path)
+            .display()
+            .to_string()
+    }
+}
