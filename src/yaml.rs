@@ -38,7 +38,7 @@ pub fn parse(text: &str) -> Result<Value, SyntaxError> {
     })
 }
 
-/// The line, from 1, of the node at `path`; of the deepest node on the way to it if it is not there.
+/// The line, from 1, of the node at `path`, which is that of its key if it has one; of the deepest node on the way to it if it is not there.
 #[must_use]
 pub fn locate(text: &str, path: &[Step]) -> Option<usize> {
     (0..=path.len()).rev().find_map(|depth| {
@@ -181,8 +181,15 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         self.arrive()?;
-        while let Some(key) = map.next_key::<String>()? {
-            if self.path[0] == Step::Key(key) {
+        let Step::Key(wanted) = &self.path[0] else {
+            return IgnoredAny.visit_map(map).map(|_| ());
+        };
+        let key = || Key {
+            wanted,
+            is_last: self.path.len() == 1,
+        };
+        while let Some(is_wanted) = map.next_key_seed(key())? {
+            if is_wanted {
                 map.next_value_seed(Walk {
                     path: &self.path[1..],
                 })?;
@@ -191,6 +198,36 @@ impl<'de> Visitor<'de> for Walk<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Tells whether a key is the one that is wanted, or fails at it: a value in block style begins on
+/// another line.
+struct Key<'p> {
+    wanted: &'p str,
+    is_last: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Key<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: de::Error>(self, key: &str) -> Result<bool, E> {
+        if self.is_last && key == self.wanted {
+            return Err(E::custom(FOUND));
+        }
+        Ok(key == self.wanted)
     }
 }
 
@@ -215,6 +252,8 @@ mod tests {
         assert_eq!(locate(TEXT, &path(&["tools", "0", "exec"])), Some(4));
         assert_eq!(locate(TEXT, &path(&["tools", "1", "exec"])), Some(6));
         assert_eq!(locate(TEXT, &path(&["tools", "1", "name"])), Some(5));
+        assert_eq!(locate(TEXT, &path(&["tools"])), Some(2));
+        assert_eq!(locate(TEXT, &path(&["tools", "1"])), Some(5));
     }
 
     #[test]

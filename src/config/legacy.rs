@@ -34,40 +34,63 @@ pub fn main_file(found: &Found, problems: &mut Vec<Problem>) -> PathBuf {
     new
 }
 
-/// Puts `llm_config: {model_name: …}` in today's form.
-pub fn rewrite_llm(document: &mut Document, problems: &mut Vec<Problem>) {
-    let Some(Value::Object(old)) = document.root.get("llm_config") else {
-        return;
+/// Puts `llm_config: {model_name: …}` in today's form. Returns the key that `llm` is written under.
+pub fn rewrite_llm(document: &mut Document, problems: &mut Vec<Problem>) -> &'static str {
+    const OLD: &str = "llm_config";
+    let Some(old) = document.root.shift_remove(OLD) else {
+        return "llm";
     };
-    let mut new = Map::new();
-    for (key, value) in old {
-        let key = if key == "model_name" { "model" } else { key };
-        new.insert(key.to_owned(), value.clone());
+    let at = [Step::Key(OLD.to_owned())];
+    let mut say = |severity, message: &str| {
+        problems.push(document.problem(severity, &at, message));
+    };
+    if document.root.contains_key("llm") {
+        let message = "llm_config is passed over, because llm is there; remove it";
+        say(Severity::Deprecation, message);
+        return "llm";
     }
     let message = "llm_config is called llm now, and its model_name model";
-    problems.push(document.problem(
-        Severity::Deprecation,
-        &[Step::Key("llm_config".into())],
-        message,
-    ));
-    document.root.shift_remove("llm_config");
-    document.root.entry("llm").or_insert(Value::Object(new));
+    say(Severity::Deprecation, message);
+    let new = match old {
+        Value::Object(old) => {
+            let today = |key: String| match key.as_str() {
+                "model_name" => "model".to_owned(),
+                _ => key,
+            };
+            old.into_iter()
+                .map(|(key, value)| (today(key), value))
+                .collect()
+        }
+        other => other,
+    };
+    document.root.insert("llm".to_owned(), new);
+    OLD
 }
 
-/// Takes `lifecycle_hooks` out of the main file.
+/// Takes `lifecycle_hooks` out of the main file; `replaced` tells that there is a hooks.yaml.
 pub fn take_hooks(
     document: &mut Document,
+    replaced: bool,
     problems: &mut Vec<Problem>,
 ) -> Option<Map<String, Value>> {
-    let hooks = document.root.get("lifecycle_hooks")?.as_object()?.clone();
-    let message = "lifecycle_hooks belong into hooks.yaml now, without this key around them";
-    problems.push(document.problem(
-        Severity::Deprecation,
-        &[Step::Key("lifecycle_hooks".into())],
-        message,
-    ));
-    document.root.shift_remove("lifecycle_hooks");
-    Some(hooks)
+    const OLD: &str = "lifecycle_hooks";
+    let hooks = document.root.shift_remove(OLD)?;
+    let at = [Step::Key(OLD.to_owned())];
+    let message = if replaced {
+        "lifecycle_hooks are passed over, because hooks.yaml is there; remove them"
+    } else {
+        "lifecycle_hooks belong into hooks.yaml now, without this key around them"
+    };
+    problems.push(document.problem(Severity::Deprecation, &at, message));
+    match hooks {
+        Value::Object(hooks) => Some(hooks),
+        other => {
+            let found = crate::node::found(&other);
+            let message = format!("{OLD}: expected a mapping, found {found}");
+            problems.push(document.problem(Severity::Error, &at, message));
+            None
+        }
+    }
 }
 
 /// Today's name of a hook.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 15] = [
     "name",
     "version",
     "description",
@@ -26,8 +26,6 @@ const KEYS: [&str; 17] = [
     "tools",
     "ask_human",
     "sync",
-    "llm_config",
-    "lifecycle_hooks",
 ];
 
 const LLM_KEYS: [&str; 5] = ["model", "base_url", "command", "timeout_ms", "max_retries"];
@@ -165,7 +163,7 @@ impl<'p> Loader<'p> {
             self.context("system_prompt.md");
             return None;
         };
-        legacy::rewrite_llm(&mut document, self.problems);
+        let llm_key = legacy::rewrite_llm(&mut document, self.problems);
         let hooks = self.hooks(Some(&mut document));
         let mut tools = Vec::new();
         self.tools_of(&document, &mut vec![path], &mut tools);
@@ -177,7 +175,7 @@ impl<'p> Loader<'p> {
         let node = Node::new(&document.root, vec![]);
         node.unknown_keys(&KEYS, &mut out);
         let name = required_text(&node, "name", "what the agent is called", &mut out);
-        let llm = llm(&node, &mut out);
+        let llm = llm(&node, llm_key, &mut out);
         let limits = Node::new(
             node.mapping("limits", &mut out).unwrap_or(&EMPTY),
             vec![Step::Key("limits".to_owned())],
@@ -232,11 +230,12 @@ impl<'p> Loader<'p> {
 
     /// The hooks of hooks.yaml, or of a main file that is older.
     fn hooks(&mut self, mut document: Option<&mut Document>) -> Vec<Hook> {
+        let path = self.found.home.join("hooks.yaml");
+        let is_there = path.exists();
         let old = document
             .as_mut()
-            .and_then(|document| legacy::take_hooks(document, self.problems));
-        let path = self.found.home.join("hooks.yaml");
-        if path.exists() {
+            .and_then(|document| legacy::take_hooks(document, is_there, self.problems));
+        if is_there {
             let shown = self.found.shown("hooks.yaml");
             return match Document::read(&path, shown, self.problems) {
                 Some(file) => hooks::load(&file, &file.root, &[], self.problems),
@@ -299,19 +298,26 @@ impl<'p> Loader<'p> {
 
 static EMPTY: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
 
-fn llm(node: &Node<'_>, out: &mut Complaints) -> Option<Llm> {
-    if !node.map.contains_key("llm") {
+/// `key` is where it stands in the file.
+fn llm(node: &Node<'_>, key: &str, out: &mut Complaints) -> Option<Llm> {
+    let at = vec![Step::Key(key.to_owned())];
+    let Some(value) = node.map.get("llm") else {
         out.error(vec![], "llm: missing; it names the model: llm: {model: …}");
-    }
-    let map = node.mapping("llm", out)?;
-    let llm = Node::new(map, vec![Step::Key("llm".to_owned())]);
+        return None;
+    };
+    let Value::Object(map) = value else {
+        let found = found(value);
+        out.error(at, format!("{key}: expected a mapping, found {found}"));
+        return None;
+    };
+    let llm = Node::new(map, at.clone());
     let command = map
         .contains_key("command")
         .then(|| context::command(&llm, out));
     let model = llm.text("model", out);
     if model.is_none() && command.is_none() && !map.contains_key("model") {
         out.error(
-            node.at("llm"),
+            at,
             "llm: model is missing; name one, or make a program the model with command: […]",
         );
     }

@@ -198,7 +198,7 @@ fn what_is_wrong_with_the_env_file_is_told() {
 
 #[test]
 fn a_prompt_that_no_source_shows_is_warned_of() {
-    let missing = "context.yaml:2: sources: none of them shows system_prompt.md, so the model is not told \
+    let missing = "context.yaml:1: sources: none of them shows system_prompt.md, so the model is not told \
                    what is in it; add {type: file, path: '${AGENT_HOME}/system_prompt.md'}";
     let computed = "  - {type: computed_file, output_path: x, generator: {command: [cat, ";
     for (sources, said) in [
@@ -231,7 +231,7 @@ fn a_prompt_that_no_source_shows_is_warned_of() {
 fn a_context_without_a_journal_is_warned_of_by_check_and_by_run() {
     let world = World::new();
     world.write("agent/context.yaml", format!("sources:\n{SYSTEM}"));
-    let said = "context.yaml:2: sources: no journal among them; the model will not see its task";
+    let said = "context.yaml:1: sources: no journal among them; the model will not see its task";
     assert_eq!(world.advice(), [said]);
     world.server.accepts_anything().says([text("done")]);
     world.run("go").end().exits(0).says(said);

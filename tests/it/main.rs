@@ -24,6 +24,7 @@ mod damage;
 mod human;
 mod journal;
 mod init;
+mod legacy;
 mod limits;
 mod manual;
 mod model;
