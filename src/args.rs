@@ -83,6 +83,11 @@ pub enum Command {
         /// Which request, from 1; none: the last.
         number: Option<usize>,
     },
+    /// `delta migrate`.
+    Migrate {
+        /// The workspace.
+        work_dir: PathBuf,
+    },
     /// `delta tool expand`.
     ToolExpand {
         /// The file.
@@ -107,8 +112,8 @@ pub enum Command {
 }
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 7] = [
-    "run", "continue", "init", "check", "request", "tool", "help",
+pub const COMMANDS: [&str; 8] = [
+    "run", "continue", "init", "check", "request", "tool", "migrate", "help",
 ];
 
 /// Reads a command line, without the program's name.
@@ -139,6 +144,7 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
         "init" => init(&mut parser),
         "check" => check(&mut parser),
         "request" => request(&mut parser),
+        "migrate" => migrate(&mut parser),
         "tool" => tool(&mut parser),
         "help" => page(&mut parser),
         crate::llm::http::RESOLVE_COMMAND => match next(&mut parser)? {
@@ -251,6 +257,22 @@ fn check(parser: &mut Parser) -> Result<Command> {
     }
     let agent = agent.unwrap_or_else(|| PathBuf::from("."));
     Ok(Command::Check { agent, format })
+}
+
+fn migrate(parser: &mut Parser) -> Result<Command> {
+    let mut work_dir = None;
+    while let Some(arg) = next(parser)? {
+        match arg {
+            ref arg if arg.is(Some('w'), "work-dir") => work_dir = Some(path(parser)?),
+            Arg::Short('h') => return Ok(help(Some("migrate"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("migrate"), true)),
+            other => return Err(unexpected(&other, &["work-dir", "help"])),
+        }
+    }
+    let missing = || Error::usage("migrate needs the workspace: -w DIR");
+    Ok(Command::Migrate {
+        work_dir: work_dir.ok_or_else(missing)?,
+    })
 }
 
 fn request(parser: &mut Parser) -> Result<Command> {

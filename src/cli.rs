@@ -1,7 +1,7 @@
 //! The program as a whole: from the command line to the exit code.
 
 use crate::args::{self, Command};
-use crate::commands::{check, expand, init, request, resume, run};
+use crate::commands::{check, expand, init, migrate, request, resume, run};
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
 use crate::screen::{print, print_error};
@@ -36,6 +36,7 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
             run,
             number,
         } => request::run(&work_dir, &run, number),
+        Command::Migrate { work_dir } => migrate::run(&work_dir),
         Command::ToolExpand { file } => expand::run(&file),
         Command::Version => said(&format!("delta {VERSION}\n")),
         Command::Help { topic, full } => said(help::text(topic, full)),

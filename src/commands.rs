@@ -7,4 +7,5 @@ pub mod resume;
 pub mod init;
 pub mod check;
 pub mod request;
+pub mod migrate;
 pub mod expand;

@@ -33,7 +33,10 @@ pub fn message(out: &mut Vec<u8>, role: &str, content: &[u8]) {
 
 fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, model: Option<&str>) {
     let says_nothing = matches!(thought.content, "null" | "\"\"");
-    let calls = thought.tool_calls.filter(|_| !thought.calls.is_empty());
+    let calls = thought
+        .tool_calls
+        .as_deref()
+        .filter(|_| !thought.calls.is_empty());
     if says_nothing && calls.is_none() {
         // Servers refuse an assistant message with neither text nor calls.
         return;
@@ -60,7 +63,10 @@ fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, model: Option<&str>) {
             Some(result) => {
                 object.raw("content", result.as_bytes());
             }
-            None => string(object.nest("content"), RESULT_REMOVED),
+            None => {
+                let answered = call.question.as_ref().and_then(|q| q.response.as_deref());
+                string(object.nest("content"), answered.unwrap_or(RESULT_REMOVED));
+            }
         }
         object.end();
     }

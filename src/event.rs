@@ -467,8 +467,8 @@ pub struct Line<'a> {
     pub agent_home: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]
     pub work_dir: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub task: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub task: Option<&'a RawValue>,
     #[serde(borrow)]
     pub config: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "text")]
@@ -481,6 +481,9 @@ pub struct Line<'a> {
     pub error: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub payload: Option<&'a RawValue>,
+    /// It was read from an older form.
+    #[serde(skip)]
+    pub is_old: bool,
 }
 
 /// A string or null, borrowed where it has no escapes. (The derived code would copy every one.)

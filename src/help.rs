@@ -14,6 +14,7 @@ pub fn text(topic: Option<&str>, full: bool) -> &'static str {
         Some("continue") => CONTINUE,
         Some("init") => INIT,
         Some("check") => CHECK,
+        Some("migrate") => MIGRATE,
         Some("request") => REQUEST,
         Some("tool") => TOOL,
         Some("help") => HELP,
@@ -30,6 +31,7 @@ usage: delta COMMAND [OPTIONS]
   check     tell everything that is wrong with an agent
   request   print the exact bytes that were sent to the model
   tool      print tools in their full form
+  migrate   bring an older engine's workspace into today's layout
   help      list the pages of the manual, or print one
 
   -h, --help     print this text, or the manual page
@@ -70,8 +72,8 @@ usage: delta continue -w DIR [OPTIONS]
 const INIT: &str = "\
 usage: delta init [OPTIONS] [NAME]
 
-Make a new agent in the directory NAME (default: the current one), which must be
-new or empty, and print the directory's name.
+Make a new agent in the directory NAME (default: the current directory), which
+must be new or empty, and print its name.
 
   -t, --template NAME  take minimal, hello-world, file-ops or api-tester
   -y, --yes            take minimal without asking
@@ -86,6 +88,16 @@ directory).
 
       --format text|json  print problems as text (default) or as one object
   -h, --help              print this text, or the manual page
+";
+
+const MIGRATE: &str = "\
+usage: delta migrate -w DIR
+
+Bring a workspace of an older engine into today's layout. Nothing is lost, and
+the same command goes on where it was interrupted.
+
+  -w, --work-dir DIR  migrate the workspace DIR
+  -h, --help          print this text, or the manual page
 ";
 
 const REQUEST: &str = "\

@@ -108,14 +108,17 @@ impl Invocations {
 }
 
 /// The names of a run's invocations in the order in which they were made: by iteration first, because
-/// clocks may go back.
+/// clocks may go back. Older engines did not name them so: theirs stand first, by their files' times.
 pub fn in_order(dir: &Path) -> Result<Vec<String>> {
     let mut names = files::names(dir)?;
     names.sort_by_cached_key(|name| {
         let mut parts = name.split('_');
         let time = parts.next().unwrap_or_default().to_owned();
         let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
-        (number(), time, number())
+        let iteration = number();
+        let modified = || dir.join(name).metadata().ok()?.modified().ok();
+        let modified = iteration.is_none().then(modified);
+        (iteration, modified, time, number())
     });
     Ok(names)
 }

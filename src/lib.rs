@@ -33,6 +33,7 @@ pub mod metadata;
 pub mod conversation;
 pub mod workspace;
 pub mod rundir;
+pub mod migrate;
 pub mod observe;
 pub mod invocations;
 pub mod llm;

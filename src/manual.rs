@@ -33,6 +33,7 @@ pub const PAGES: &[Page] = pages![
     "check" 1 "delta-check",
     "request" 1 "delta-request",
     "tool" 1 "delta-tool",
+    "migrate" 1 "delta-migrate",
     "help" 1 "delta-help",
     "agent" 5 "delta-agent",
     "context" 5 "delta-context",

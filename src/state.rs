@@ -6,6 +6,7 @@
 
 use crate::event::{Line, Tokens, quick_kind};
 use crate::journal::{Rewritten, rewritten};
+use crate::legacy;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -48,6 +49,8 @@ pub struct Run<'j> {
     pub end: Option<End<'j>>,
     /// Lines that were passed over, if that was allowed.
     pub damaged: Vec<Damage>,
+    /// The task of an old start, which nobody has said yet.
+    unsaid: Option<&'j str>,
 }
 
 /// One step of the conversation.
@@ -60,14 +63,14 @@ pub enum Turn<'j> {
 }
 
 /// An answer of the model and what became of its calls.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Thought<'j> {
     /// Its iteration.
     pub iteration: u64,
     /// The text: a JSON string, or null.
     pub content: &'j str,
     /// The calls as they are sent back: a JSON array.
-    pub tool_calls: Option<&'j str>,
+    pub tool_calls: Option<Cow<'j, str>>,
     /// Members with the model's reasoning: names and JSON values.
     pub reasoning: Vec<(&'static str, &'j str)>,
     /// The model that was asked, as the configuration of that start names it: JSON.
@@ -76,6 +79,8 @@ pub struct Thought<'j> {
     pub finish_reason: Option<Cow<'j, str>>,
     /// The calls one by one.
     pub calls: Vec<Call<'j>>,
+    /// An old engine recorded it: it may have asked for calls that were never started.
+    is_old: bool,
 }
 
 /// A call of a tool, from the wish to the result.
@@ -185,6 +190,10 @@ pub fn read<'j>(bytes: &'j [u8], reading: Reading) -> Result<Run<'j>, Unreadable
         let end = memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |at| start + at);
         let line = &bytes[start..end];
         number += 1;
+        if start == keep_from {
+            // What was written in another form than ours has been read, for its numbers.
+            run.turns.retain(|turn| matches!(turn, Turn::User(_)));
+        }
         let read = if line.trim_ascii().is_empty() || (start < keep_from && is_only_history(line)) {
             Ok(())
         } else {
@@ -243,6 +252,7 @@ fn is_only_history(line: &[u8]) -> bool {
 fn kind_is(line: &[u8], wanted: &[u8]) -> bool {
     match quick_kind(line) {
         Some(kind) => kind == wanted,
+        // Older engines, and people's tools, write their lines differently.
         None => std::str::from_utf8(line)
             .ok()
             .and_then(|text| Line::parse(text).ok())
@@ -301,14 +311,14 @@ impl<'j> Run<'j> {
     #[must_use]
     pub fn has_final_answer(&self) -> bool {
         matches!(self.turns.last(), Some(Turn::Thought(thought))
-            if thought.calls.is_empty() && !matches!(thought.finish_reason.as_deref(), Some("length" | "content_filter")))
+            if thought.calls.is_empty() && !thought.is_old && !matches!(thought.finish_reason.as_deref(), Some("length" | "content_filter")))
     }
 
     fn line(&mut self, bytes: &'j [u8], model: &mut Option<Cow<'j, str>>) -> Result<(), Fault> {
         let text = std::str::from_utf8(bytes)
             .map_err(|e| (e.valid_up_to() + 1, "not UTF-8".to_owned()))?;
         let line = Line::parse(text).map_err(|e| (e.column(), parser_words(&e)))?;
-        let line = crate::legacy::flat(line).map_err(|e| (e.column(), parser_words(&e)))?;
+        let line = legacy::flat(line).map_err(|e| (e.column(), parser_words(&e)))?;
         let seq = line.seq.unwrap_or(self.seq + 1);
         if seq <= self.seq || seq > LARGEST_NUMBER {
             return Err((0, format!("seq {seq} does not follow {}", self.seq)));
@@ -340,20 +350,20 @@ impl<'j> Run<'j> {
                 if self.first_message.is_none() {
                     self.first_message = Some(decoded(content));
                 }
+                self.unsaid = None;
                 self.turns.push(Turn::User(content));
                 self.end = None;
             }
             "THOUGHT" => {
                 self.end = None;
+                self.turns.extend(self.unsaid.take().map(Turn::User));
                 let thought = self.thought(&line, model.clone())?;
                 self.turns.push(Turn::Thought(thought));
             }
             "ACTION_REQUEST" => self.action_request(line),
             "ACTION_RESULT" => {
                 let content = line.observation_content.map_or("\"\"", RawValue::get);
-                if let Some(call) =
-                    self.call(line.action_id.as_deref(), |call| call.result.is_none())
-                {
+                if let Some(call) = self.finished(&line) {
                     call.result = Some(content);
                 }
             }
@@ -388,7 +398,10 @@ impl<'j> Run<'j> {
     /// Returns the model that is asked from now on.
     fn start(&mut self, line: Line<'j>) -> Option<Cow<'j, str>> {
         if self.first_message.is_none() && self.turns.is_empty() {
-            self.first_message.clone_from(&line.task);
+            let task = line.task.map(RawValue::get);
+            let task = task.filter(|json| json.starts_with('"'));
+            self.first_message = task.map(decoded);
+            self.unsaid = task.filter(|_| line.is_old);
         }
         self.run_id = line.run_id.or(self.run_id.take());
         self.agent_home = line.agent_home.or(self.agent_home.take());
@@ -443,7 +456,7 @@ impl<'j> Run<'j> {
         Ok(Thought {
             iteration: self.iterations,
             content: line.content.map_or("null", RawValue::get),
-            tool_calls: tool_calls.filter(|_| !calls.is_empty()),
+            tool_calls: tool_calls.filter(|_| !calls.is_empty()).map(Cow::Borrowed),
             reasoning: line
                 .reasoning_fields()
                 .into_iter()
@@ -452,37 +465,86 @@ impl<'j> Run<'j> {
             asked_model,
             finish_reason: line.finish_reason.clone(),
             calls,
+            is_old: line.is_old,
         })
     }
 
     fn action_request(&mut self, line: Line<'j>) {
+        let id = line.action_id.as_deref();
+        if self.call(id, |_| true).is_none() {
+            self.adopt(&line);
+            return;
+        }
+        let is_new = self.call(id, |call| call.request.is_none()).is_some();
         let request = Request {
             call_id: line.call_id,
             execution_ref: line.execution_ref,
         };
-        let id = line.action_id.as_deref();
-        let is_new = self.call(id, |call| call.request.is_none()).is_some();
         if let Some(call) = self.call(id, |call| !is_new || call.request.is_none()) {
             call.request = Some(request);
         }
     }
 
+    /// Adds a call that an old thought did not record. Returns it unless it is none.
+    fn adopt(&mut self, line: &Line<'j>) -> Option<&mut Call<'j>> {
+        let mut call = legacy::call(line, self.seq)?;
+        self.turns.extend(self.unsaid.take().map(Turn::User));
+        if !matches!(self.turns.last(), Some(Turn::Thought(_))) {
+            self.iterations += 1;
+            let thought = Thought {
+                iteration: self.iterations,
+                content: "null",
+                ..Thought::default()
+            };
+            self.turns.push(Turn::Thought(thought));
+        }
+        let Some(Turn::Thought(thought)) = self.turns.last_mut() else {
+            return None;
+        };
+        if matches!(thought.tool_calls, Some(Cow::Borrowed(_))) {
+            // It recorded its calls, and this is none of them.
+            return None;
+        }
+        let tool_calls = legacy::with_call(thought.tool_calls.as_deref(), &call);
+        thought.tool_calls = Some(Cow::Owned(tool_calls));
+        thought.calls.push(Call {
+            request: Some(Request {
+                call_id: None,
+                execution_ref: call.execution_ref.take().map(Cow::Owned),
+            }),
+            id: call.id,
+            name: call.name,
+            arguments: call.arguments,
+            invalid_arguments: None,
+            question: None,
+            result: None,
+        });
+        thought.calls.last_mut()
+    }
+
     fn question(&mut self, line: Line<'j>) {
+        if self.asked(&line).is_none() {
+            self.adopt(&line);
+        }
         let question = Question {
-            request_id: line.request_id.unwrap_or_default(),
-            prompt: line.prompt.unwrap_or_default(),
-            input_type: line.input_type.unwrap_or(Cow::Borrowed("text")),
+            request_id: line.request_id.clone().unwrap_or_default(),
+            prompt: line.prompt.clone().unwrap_or_default(),
+            input_type: line.input_type.clone().unwrap_or(Cow::Borrowed("text")),
             sensitive: line.sensitive.unwrap_or(false),
             response: None,
         };
-        let call = match &line.action_id {
+        if let Some(call) = self.asked(&line) {
+            call.question = Some(question);
+        }
+    }
+
+    /// The call that a question belongs to.
+    fn asked(&mut self, line: &Line<'j>) -> Option<&mut Call<'j>> {
+        match &line.action_id {
             Some(id) => self.call(Some(id), |_| true),
             None => self
                 .calls_of_last_thought()
                 .find(|call| call.name == "ask_human" && call.result.is_none()),
-        };
-        if let Some(call) = call {
-            call.question = Some(question);
         }
     }
 
@@ -493,6 +555,17 @@ impl<'j> Run<'j> {
         });
         last.into_iter()
             .flat_map(|thought| thought.calls.iter_mut())
+    }
+
+    /// The call that a result belongs to. Old results have no id, and belong to the first call of
+    /// their tool.
+    fn finished(&mut self, line: &Line<'j>) -> Option<&mut Call<'j>> {
+        match &line.action_id {
+            Some(id) => self.call(Some(id), |call| call.result.is_none()),
+            None => self
+                .calls_of_last_thought()
+                .find(|call| call.result.is_none() && line.tool_name.as_ref() == Some(&call.name)),
+        }
     }
 
     fn call(

@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -277,6 +277,44 @@ pub fn processes(group: Option<Pid>, call_id: &str) -> Vec<Pid> {
         }
     }
     found
+}
+
+/// Whether there is a process of this number.
+#[must_use]
+pub fn is_alive(pid: i32) -> bool {
+    Pid::from_raw(pid).is_some_and(|pid| {
+        // Somebody else's process cannot be signalled, and lives all the same.
+        !matches!(
+            rustix::process::test_kill_process(pid),
+            Err(rustix::io::Errno::SRCH)
+        )
+    })
+}
+
+/// A process that has a file below a directory open for writing, as far as `/proc` tells.
+#[must_use]
+pub fn writer_below(dir: &Path) -> Option<(i32, PathBuf)> {
+    let numbers = |dir: &str| -> Vec<i32> {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        entries
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect()
+    };
+    let written = |pid: i32, fd: i32| {
+        let file = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+        if !file.starts_with(dir) {
+            return None;
+        }
+        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        let flags = u32::from_str_radix(flags.trim(), 8).ok()?;
+        // O_ACCMODE: 0 is O_RDONLY.
+        (flags & 3 != 0).then_some((pid, file))
+    };
+    numbers("/proc").into_iter().find_map(|pid| {
+        let descriptors = numbers(&format!("/proc/{pid}/fd"));
+        descriptors.into_iter().find_map(|fd| written(pid, fd))
+    })
 }
 
 /// Sends a signal to a process group and to single processes. Those that are gone are passed over.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The layout that this engine writes.
-const LAYOUT: &str = "1.2\n";
+pub const LAYOUT: &str = "1.2\n";
 
 /// A directory that an agent works in.
 #[derive(Clone, Debug)]

@@ -245,8 +245,10 @@ impl Stage<'_> {
             .turns
             .iter()
             .any(|turn| matches!(turn, state::Turn::User(_)));
-        if nothing_said && state.turns.is_empty() && !task.is_empty() {
-            // The engine died before the first message was in the journal.
+        let task_is_unknown = state.turns.is_empty() || state.first_message.is_none();
+        if nothing_said && task_is_unknown && !task.is_empty() {
+            // The engine died before the first message was in the journal, or was one that kept it
+            // elsewhere.
             journal.add(iteration, &Event::UserMessage { content: &task });
         }
         if let Some(message) = message {

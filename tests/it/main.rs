@@ -27,6 +27,7 @@ mod init;
 mod legacy;
 mod limits;
 mod manual;
+mod migrate;
 mod model;
 mod requests;
 mod resume;

@@ -1,0 +1,44 @@
+//! `delta migrate`: brings a workspace of an older engine into today's layout.
+
+use super::start;
+use crate::error::{Error, Exit, Result};
+use crate::migrate::{perform, plan};
+use crate::screen::{Screen, Tone};
+use crate::workspace::Workspace;
+use std::path::Path;
+
+/// Runs the command.
+pub fn run(dir: &Path) -> Result<Exit> {
+    let signals = start::signals()?;
+    let workspace = Workspace::at(dir)?;
+    let root = workspace.root.display();
+    if !workspace.control.is_dir() {
+        return Err(Error::failure(format!(
+            "there is nothing to migrate in {root}: no agent has worked there"
+        )));
+    }
+    let screen = Screen::new(false, false);
+    if plan(&workspace)?.steps.is_empty() {
+        screen.progress(&[(Tone::Dim, &format!("{root} is in today's layout"))]);
+        return Ok(Exit::Success);
+    }
+    // Again, because another process may have begun: what it has done is not left to do.
+    let _lock = workspace.lock(&signals)?;
+    let plan = plan(&workspace)?;
+    for step in &plan.steps {
+        if let Some(stop) = signals.stop() {
+            let message = format!("{}; the same command goes on", stop.name());
+            return Err(Error::new(stop.into(), message));
+        }
+        perform(step)?;
+    }
+    let runs = match plan.runs.len() {
+        1 => "1 run".to_owned(),
+        runs => format!("{runs} runs"),
+    };
+    screen.progress(&[
+        (Tone::Good, "migrated "),
+        (Tone::Dim, &format!("{root} with {runs}")),
+    ]);
+    Ok(Exit::Success)
+}

@@ -1,0 +1,494 @@
+//! Workspaces of engines up to 1.2, brought into today's layout.
+//!
+//! They keep runs in `.delta/runs/ID/`, what happened in `execution/`, the records in `runtime_io/`,
+//! and the layout's number in `schema_version.txt`. Nothing else in the crate knows that, beside
+//! [`Workspace::check_layout`], which sends people here.
+//!
+//! Architecture invariant: everything is decided before anything is changed, and every step is one
+//! call of the system that happens or does not. Wherever the steps end, deciding again finds those
+//! that are left. The marks of the old layout go last, so that until then no other command takes the
+//! workspace for finished.
+
+use crate::error::{At, Error, Exit, Result};
+use crate::files;
+use crate::ids::RunId;
+use crate::journal::Journal;
+use crate::metadata::Metadata;
+use crate::state::{self, Reading};
+use crate::sys;
+use crate::workspace::Workspace;
+use crate::yaml;
+use serde_json::{Map, Value};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The numbers of the layouts that are known.
+const KNOWN: [&str; 3] = ["1.0", "1.1", "1.2"];
+
+/// What a run's directory can hold in the old layout, beside files of its own.
+const PARTS: [&str; 6] = [
+    "execution",
+    "runtime_io",
+    "configuration",
+    "interaction",
+    "journal.jsonl",
+    "metadata.json",
+];
+
+/// One change that happens at once or not at all.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Makes a directory that only its owner may read.
+    Make(PathBuf),
+    /// Renames a file or directory; nothing is at the new place.
+    Move(PathBuf, PathBuf),
+    /// Puts this content in a file's place.
+    Write(PathBuf, Vec<u8>),
+    /// Removes a file whose content is elsewhere.
+    Remove(PathBuf),
+    /// Removes a directory that is empty by then.
+    RemoveDir(PathBuf),
+    /// Lets nobody but its owner look into a directory.
+    Hide(PathBuf),
+}
+
+/// What is to be done with a workspace.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// In this order.
+    pub steps: Vec<Step>,
+    /// The runs that are brought into today's layout.
+    pub runs: Vec<RunId>,
+}
+
+/// Finds out what is to be done. Nothing, if the workspace is in today's layout.
+///
+/// # Errors
+/// The layout is none that is known, or somebody works on a run: nothing has been changed.
+pub fn plan(workspace: &Workspace) -> Result<Plan> {
+    let control = &workspace.control;
+    let (runs_dir, schema) = (control.join("runs"), control.join("schema_version.txt"));
+    check_numbers(control, &schema)?;
+    let mut plan = Plan::default();
+    let has_schema = schema.exists();
+    if !runs_dir.exists() && !has_schema {
+        return Ok(plan);
+    }
+    if let Some((pid, file)) = sys::writer_below(&runs_dir) {
+        return Err(busy(format!("process {pid} writes {}", file.display())));
+    }
+    plan.steps.push(Step::Hide(control.clone()));
+    for name in files::names(&runs_dir)? {
+        if name == "LATEST" {
+            continue;
+        }
+        let run = run_id(&runs_dir, &name)?;
+        let (old, new) = (runs_dir.join(&name), workspace.run_path(&run));
+        if new.exists() {
+            return Err(twice(&old, &new));
+        }
+        flatten(&mut plan.steps, workspace, &run, &old)?;
+        plan.steps.push(Step::Move(old, new));
+        plan.runs.push(run);
+    }
+    latest(&mut plan, workspace, &runs_dir);
+    if runs_dir.exists() {
+        plan.steps.push(Step::RemoveDir(runs_dir));
+    }
+    let ignore = control.join(".gitignore");
+    if !ignore.exists() {
+        plan.steps.push(Step::Write(ignore, b"*\n".to_vec()));
+    }
+    let version = crate::workspace::LAYOUT.as_bytes().to_vec();
+    plan.steps
+        .push(Step::Write(control.join("VERSION"), version));
+    if has_schema {
+        plan.steps.push(Step::Remove(schema));
+    }
+    Ok(plan)
+}
+
+/// Takes one step.
+pub fn perform(step: &Step) -> Result<()> {
+    match step {
+        Step::Make(dir) => files::make_dir(dir),
+        Step::Move(from, to) => {
+            if from.is_dir() {
+                // What is done inside is on the disk before it is seen in its new place.
+                files::sync_dir(from)?;
+            }
+            fs::rename(from, to).at("move", from)
+        }
+        Step::Write(path, bytes) => files::replace(path, bytes),
+        Step::Remove(path) => {
+            if let Some(parent) = path.parent() {
+                files::sync_dir(parent)?;
+            }
+            files::remove(path)
+        }
+        Step::RemoveDir(dir) => fs::remove_dir(dir).at("remove", dir),
+        Step::Hide(dir) => fs::set_permissions(dir, Permissions::from_mode(0o700)).at("hide", dir),
+    }
+}
+
+fn check_numbers(control: &Path, schema: &Path) -> Result<()> {
+    let today = crate::workspace::LAYOUT.trim();
+    let version = control.join("VERSION");
+    for (path, known) in [(schema, &KNOWN[..]), (&version, &[today][..])] {
+        let Some(text) = files::read_lossy(path)? else {
+            continue;
+        };
+        if !known.contains(&text.trim()) {
+            return Err(Error::failure(format!(
+                "{} says layout '{}', which this delta does not know; nothing has been changed",
+                path.display(),
+                text.trim().escape_debug()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The run whose directory has this name.
+fn run_id(runs_dir: &Path, name: &str) -> Result<RunId> {
+    let path = runs_dir.join(name);
+    let is_part = |name: &String| PARTS.contains(&name.as_str()) || name == "io";
+    let objection = match RunId::parse(name) {
+        Err(why) => why,
+        Ok(_) if !path.is_dir() => "it is not a directory".to_owned(),
+        Ok(id) => {
+            let names = files::names(&path)?;
+            if names.is_empty() || names.iter().any(is_part) {
+                return Ok(id);
+            }
+            "there is nothing of a run in it".to_owned()
+        }
+    };
+    Err(Error::failure(format!(
+        "{} is no run of an engine that is known: {objection}; nothing has been changed, move it away \
+         and try again",
+        path.display()
+    )))
+}
+
+/// The steps that bring a run's directory into today's form, where it stands.
+fn flatten(steps: &mut Vec<Step>, workspace: &Workspace, id: &RunId, dir: &Path) -> Result<()> {
+    let execution = dir.join("execution");
+    // Before or after a move that was interrupted.
+    let place = |name: &str| {
+        let old = execution.join(name);
+        if old.exists() { old } else { dir.join(name) }
+    };
+    let journal = place("journal.jsonl");
+    check_idle(id, &journal, &place("metadata.json"))?;
+    if execution.exists() {
+        for name in files::names(&execution)? {
+            let (from, to) = (execution.join(&name), dir.join(&name));
+            if to.exists() {
+                return Err(twice(&from, &to));
+            }
+            steps.push(Step::Move(from, to));
+        }
+        steps.push(Step::RemoveDir(execution.clone()));
+    }
+    let (old_io, io) = (dir.join("runtime_io"), dir.join("io"));
+    match (old_io.exists(), io.exists()) {
+        (true, true) => return Err(twice(&old_io, &io)),
+        (true, false) => steps.push(Step::Move(old_io.clone(), io.clone())),
+        (false, false) => steps.push(Step::Make(io.clone())),
+        (false, true) => {}
+    }
+    for kind in ["invocations", "tool_executions", "hooks"] {
+        if !old_io.join(kind).exists() && !io.join(kind).exists() {
+            steps.push(Step::Make(io.join(kind)));
+        }
+    }
+    let old_metadata = place("metadata.json");
+    let (known, is_damaged) = match fs::read(&old_metadata) {
+        Ok(bytes) => match serde_json::from_slice(&bytes) {
+            Ok(Value::Object(known)) => (known, false),
+            _ => (Map::new(), true),
+        },
+        Err(_) => (Map::new(), false),
+    };
+    let complete = complete(workspace, id, dir, &journal, &known)?;
+    let metadata = dir.join("metadata.json");
+    if is_damaged {
+        let aside = dir.join("metadata.json.damaged");
+        if aside.exists() {
+            return Err(twice(&old_metadata, &aside));
+        }
+        steps.push(Step::Move(metadata.clone(), aside));
+    }
+    if complete != known {
+        let mut bytes = serde_json::to_vec_pretty(&complete).unwrap_or_default();
+        bytes.push(b'\n');
+        steps.push(Step::Write(metadata, bytes));
+    }
+    Ok(())
+}
+
+/// Refuses a run that somebody works on. Engines of that time hold no lock.
+fn check_idle(id: &RunId, journal: &Path, metadata: &Path) -> Result<()> {
+    let pid = || {
+        let metadata: Value = serde_json::from_slice(&fs::read(metadata).ok()?).ok()?;
+        let host = metadata.get("hostname").and_then(Value::as_str);
+        let is_here = host.is_none_or(|host| host == sys::hostname());
+        let is_running = metadata.get("status").and_then(Value::as_str) == Some("RUNNING");
+        let pid = metadata
+            .get("pid")?
+            .as_i64()
+            .filter(|_| is_here && is_running)?;
+        let pid = i32::try_from(pid).ok()?;
+        sys::is_alive(pid).then_some(pid)
+    };
+    match pid() {
+        Some(pid) => Err(busy(format!("run {id} is already running, pid {pid}"))),
+        None if Journal::is_owned(journal) => Err(busy(format!("run {id} is already running"))),
+        None => Ok(()),
+    }
+}
+
+fn busy(what: String) -> Error {
+    let message = format!("{what}; nothing has been changed, try again when it has ended");
+    Error::new(Exit::TempFail, message)
+}
+
+/// Metadata with what the journal and the snapshot of the configuration tell beside it.
+fn complete(
+    workspace: &Workspace,
+    id: &RunId,
+    dir: &Path,
+    journal: &Path,
+    known: &Map<String, Value>,
+) -> Result<Map<String, Value>> {
+    let mut rebuilt = Metadata {
+        run_id: id.to_string(),
+        workspace_id: workspace.id(),
+        agent_name: snapshot_name(dir).unwrap_or_default(),
+        work_dir: workspace.root.to_string_lossy().into_owned(),
+        ..Metadata::default()
+    };
+    if journal.exists() {
+        let bytes = fs::read(journal).at("read", journal)?;
+        let reading = Reading {
+            lenient: true,
+            window: None,
+        };
+        if let Ok(run) = state::read(&bytes, reading) {
+            rebuilt.correct(&run);
+        }
+    } else if known.is_empty() {
+        // A run that died before it began. Nothing is known of it.
+        return Ok(Map::new());
+    }
+    let Ok(Value::Object(mut complete)) = serde_json::to_value(&rebuilt) else {
+        return Ok(known.clone());
+    };
+    for (key, value) in known {
+        if !value.is_null() {
+            complete.insert(key.clone(), value.clone());
+        }
+    }
+    // Old keys may hold other types, which would make the whole file unreadable.
+    let is_readable = serde_json::from_value::<Metadata>(complete.clone().into()).is_ok();
+    Ok(if is_readable { complete } else { known.clone() })
+}
+
+/// The agent's name in the configuration that was kept with a run.
+fn snapshot_name(dir: &Path) -> Option<String> {
+    let text = fs::read_to_string(dir.join("configuration/resolved_config.yaml")).ok()?;
+    let config = yaml::parse(&text).ok()?;
+    config.get("name")?.as_str().map(str::to_owned)
+}
+
+/// The steps that let LATEST name the newest run where it stands now.
+fn latest(plan: &mut Plan, workspace: &Workspace, runs_dir: &Path) {
+    let old = runs_dir.join("LATEST");
+    if fs::symlink_metadata(&old).is_err() {
+        return;
+    }
+    let target = fs::read_link(&old).ok();
+    let named = match &target {
+        Some(link) => link
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned()),
+        None => files::read_line(&old),
+    };
+    let id = named.and_then(|name| RunId::parse(&name).ok());
+    if let Some(id) = id
+        && (plan.runs.contains(&id) || workspace.run_path(&id).is_dir())
+    {
+        let path = workspace.control.join("LATEST");
+        plan.steps
+            .push(Step::Write(path, format!("{id}\n").into_bytes()));
+    }
+    plan.steps.push(Step::Remove(old));
+}
+
+fn twice(one: &Path, other: &Path) -> Error {
+    Error::failure(format!(
+        "there are both {} and {}; nothing has been changed, move one away and try again",
+        one.display(),
+        other.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    const JOURNAL: &str = r#"{"seq":1,"timestamp":"2025-09-26T10:35:35.123Z","type":"RUN_START","payload":{"run_id":"r","task":"go","agent_ref":"/a"}}
+{"seq":2,"timestamp":"2025-09-26T10:35:36.123Z","type":"THOUGHT","payload":{"content":"done","llm_invocation_ref":"u"}}
+{"seq":3,"timestamp":"2025-09-26T10:35:37.123Z","type":"RUN_END","payload":{"status":"COMPLETED"}}
+"#;
+
+    /// A workspace as old engines leave it: a whole run, one without metadata, one whose metadata is
+    /// torn, one that died at once.
+    fn old(name: &str) -> Workspace {
+        let root =
+            std::env::temp_dir().join(format!("delta-migrate-{}-{name}", std::process::id()));
+        let put = |path: &str, text: &str| {
+            let path = root.join(".delta").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        put("schema_version.txt", "1.1\n");
+        put("manifest.json", "{}\n");
+        put("runs/LATEST", "20250926_120006_a1b2c3");
+        let whole = "runs/20250926_120006_a1b2c3";
+        put(&format!("{whole}/execution/journal.jsonl"), JOURNAL);
+        put(
+            &format!("{whole}/execution/metadata.json"),
+            r#"{"run_id":"x","status":"COMPLETED","iterations_completed":1}"#,
+        );
+        put(&format!("{whole}/execution/engine.log"), "log");
+        put(
+            &format!("{whole}/configuration/resolved_config.yaml"),
+            "name: Orchestrator\n",
+        );
+        put(
+            &format!("{whole}/configuration/system_prompt.txt"),
+            "prompt",
+        );
+        put(
+            &format!("{whole}/runtime_io/invocations/u/request.json"),
+            "{}",
+        );
+        put(
+            &format!("{whole}/runtime_io/tool_executions/t/stdout.log"),
+            "out",
+        );
+        put("runs/bare/execution/journal.jsonl", JOURNAL);
+        put("runs/torn/execution/journal.jsonl", JOURNAL);
+        put("runs/torn/execution/metadata.json", "{\"run_id\":");
+        put("runs/torn/interaction/request.json", "{}");
+        fs::create_dir_all(root.join(".delta/runs/dead")).unwrap();
+        Workspace::at(&root).unwrap()
+    }
+
+    fn tree(dir: &Path) -> BTreeMap<PathBuf, Option<String>> {
+        let mut found = BTreeMap::new();
+        let mut pending = vec![dir.to_owned()];
+        while let Some(at) = pending.pop() {
+            for entry in fs::read_dir(&at).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.strip_prefix(dir).unwrap().to_owned();
+                let text = path.is_file().then(|| fs::read_to_string(&path).unwrap());
+                if text.is_none() {
+                    pending.push(path);
+                }
+                // The workspace is named after the test.
+                let text = text.map(|text| text.replace(&*dir.to_string_lossy(), "ROOT"));
+                found.insert(name, text.map(|text| text.replace(&*name_of(dir), "NAME")));
+            }
+        }
+        found
+    }
+
+    fn name_of(dir: &Path) -> String {
+        dir.file_name().unwrap().to_string_lossy().into_owned()
+    }
+
+    fn migrate(workspace: &Workspace) {
+        for step in plan(workspace).unwrap().steps {
+            perform(&step).unwrap();
+        }
+    }
+
+    #[test]
+    fn wherever_it_stops_the_next_start_comes_to_the_same_end() {
+        let whole = old("whole");
+        let steps = plan(&whole).unwrap().steps.len();
+        migrate(&whole);
+        let expected = tree(&whole.root);
+        assert!(steps > 20, "{steps}");
+        for stop in 0..=steps {
+            let workspace = old(&format!("stop{stop}"));
+            for step in &plan(&workspace).unwrap().steps[..stop] {
+                perform(step).unwrap();
+            }
+            // No other command takes it for a workspace in today's layout before it is one.
+            assert_eq!(workspace.check_layout().is_ok(), stop == steps);
+            migrate(&workspace);
+            assert_eq!(tree(&workspace.root), expected, "after step {stop}");
+            assert!(plan(&workspace).unwrap().steps.is_empty());
+            fs::remove_dir_all(&workspace.root).unwrap();
+        }
+        fs::remove_dir_all(&whole.root).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_lost_and_everything_is_where_it_belongs() {
+        let workspace = old("kept");
+        migrate(&workspace);
+        let control = &workspace.control;
+        let read = |name: &str| fs::read_to_string(control.join(name)).unwrap();
+        let run = "20250926_120006_a1b2c3";
+        assert_eq!(read("VERSION"), "1.2\n");
+        assert_eq!(read("LATEST"), format!("{run}\n"));
+        assert_eq!(read("manifest.json"), "{}\n");
+        assert_eq!(read(&format!("{run}/journal.jsonl")), JOURNAL);
+        assert_eq!(read(&format!("{run}/engine.log")), "log");
+        assert_eq!(
+            read(&format!("{run}/configuration/system_prompt.txt")),
+            "prompt"
+        );
+        assert_eq!(read(&format!("{run}/io/invocations/u/request.json")), "{}");
+        assert_eq!(
+            read(&format!("{run}/io/tool_executions/t/stdout.log")),
+            "out"
+        );
+        assert_eq!(read("torn/metadata.json.damaged"), "{\"run_id\":");
+        assert_eq!(read("torn/interaction/request.json"), "{}");
+        for kind in ["invocations", "tool_executions", "hooks"] {
+            assert!(control.join(run).join("io").join(kind).is_dir());
+        }
+        let metadata: Value = serde_json::from_str(&read(&format!("{run}/metadata.json"))).unwrap();
+        for (key, value) in [
+            ("run_id", "x"),
+            ("status", "COMPLETED"),
+            ("agent_name", "Orchestrator"),
+            ("agent_home", "/a"),
+            ("initial_message", "go"),
+            ("created_at", "2025-09-26T10:35:35.123Z"),
+        ] {
+            assert_eq!(metadata[key], value, "{key}");
+        }
+        assert_eq!(metadata["iterations_completed"], 1);
+        for run in ["bare", "torn"] {
+            let metadata = crate::metadata::read(&control.join(run)).unwrap();
+            assert_eq!(metadata.run_id, run);
+            assert_eq!(metadata.status, crate::metadata::Status::Completed);
+            assert_eq!(
+                metadata.end_time.as_deref(),
+                Some("2025-09-26T10:35:37.123Z")
+            );
+        }
+        let mode = control.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        fs::remove_dir_all(&workspace.root).unwrap();
+    }
+}
