@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::manual;
 use crate::nearest::nearest;
+use crate::schemas::{self, Schema};
 use crate::templates::{self, Template};
 use lexopt::{Parser, ValueExt};
 use std::ffi::OsString;
@@ -74,6 +75,11 @@ pub enum Command {
         /// How problems are printed.
         format: Format,
     },
+    /// `delta schema`.
+    Schema {
+        /// Of which file.
+        schema: &'static Schema,
+    },
     /// `delta request`.
     Request {
         /// The workspace.
@@ -112,8 +118,8 @@ pub enum Command {
 }
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 8] = [
-    "run", "continue", "init", "check", "request", "tool", "migrate", "help",
+pub const COMMANDS: [&str; 9] = [
+    "run", "continue", "init", "check", "schema", "request", "tool", "migrate", "help",
 ];
 
 /// Reads a command line, without the program's name.
@@ -143,6 +149,7 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
         "continue" => resume(&mut parser),
         "init" => init(&mut parser),
         "check" => check(&mut parser),
+        "schema" => schema(&mut parser),
         "request" => request(&mut parser),
         "migrate" => migrate(&mut parser),
         "tool" => tool(&mut parser),
@@ -257,6 +264,28 @@ fn check(parser: &mut Parser) -> Result<Command> {
     }
     let agent = agent.unwrap_or_else(|| PathBuf::from("."));
     Ok(Command::Check { agent, format })
+}
+
+fn schema(parser: &mut Parser) -> Result<Command> {
+    let names = schemas::ALL.map(|schema| schema.name);
+    let mut found = None;
+    while let Some(arg) = next(parser)? {
+        match arg {
+            Arg::Short('h') => return Ok(help(Some("schema"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("schema"), true)),
+            Arg::Value(name) if found.is_none() => {
+                let name = name.to_string_lossy();
+                found = schemas::ALL.into_iter().find(|schema| schema.name == name);
+                if found.is_none() {
+                    return Err(usage("there is no schema", &names, &name));
+                }
+            }
+            other => return Err(unexpected(&other, &["help"])),
+        }
+    }
+    let form = format!("schema needs a file: {}", names.join(", "));
+    let schema = found.ok_or_else(|| Error::usage(form))?;
+    Ok(Command::Schema { schema })
 }
 
 fn migrate(parser: &mut Parser) -> Result<Command> {

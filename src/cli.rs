@@ -36,6 +36,7 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
             run,
             number,
         } => request::run(&work_dir, &run, number),
+        Command::Schema { schema } => said(schema.text),
         Command::Migrate { work_dir } => migrate::run(&work_dir),
         Command::ToolExpand { file } => expand::run(&file),
         Command::Version => said(&format!("delta {VERSION}\n")),

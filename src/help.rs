@@ -14,6 +14,7 @@ pub fn text(topic: Option<&str>, full: bool) -> &'static str {
         Some("continue") => CONTINUE,
         Some("init") => INIT,
         Some("check") => CHECK,
+        Some("schema") => SCHEMA,
         Some("migrate") => MIGRATE,
         Some("request") => REQUEST,
         Some("tool") => TOOL,
@@ -29,6 +30,7 @@ usage: delta COMMAND [OPTIONS]
   continue  go on with a run: resume, answer, or say something more
   init      make a new agent from a template
   check     tell everything that is wrong with an agent
+  schema    print the JSON Schema of an agent's file
   request   print the exact bytes that were sent to the model
   tool      print tools in their full form
   migrate   bring an older engine's workspace into today's layout
@@ -88,6 +90,14 @@ directory).
 
       --format text|json  print problems as text (default) or as one object
   -h, --help              print this text, or the manual page
+";
+
+const SCHEMA: &str = "\
+usage: delta schema agent|context|hooks
+
+Print the JSON Schema of agent.yaml, context.yaml or hooks.yaml, for editors.
+
+  -h, --help  print this text, or the manual page
 ";
 
 const MIGRATE: &str = "\

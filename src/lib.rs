@@ -46,6 +46,7 @@ pub mod action;
 pub mod agent;
 pub mod manual;
 pub mod templates;
+pub mod schemas;
 pub mod args;
 pub mod report;
 pub mod commands;

@@ -31,6 +31,7 @@ pub const PAGES: &[Page] = pages![
     "continue" 1 "delta-continue",
     "init" 1 "delta-init",
     "check" 1 "delta-check",
+    "schema" 1 "delta-schema",
     "request" 1 "delta-request",
     "tool" 1 "delta-tool",
     "migrate" 1 "delta-migrate",

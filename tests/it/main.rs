@@ -32,6 +32,7 @@ mod model;
 mod requests;
 mod resume;
 mod run;
+mod schema;
 mod signals;
 mod subagents;
 mod tools;

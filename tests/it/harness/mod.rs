@@ -3,6 +3,7 @@
 mod check;
 mod delta;
 mod run;
+mod schema;
 mod server;
 mod system;
 mod terminal;
@@ -11,6 +12,7 @@ mod world;
 pub use check::assert_valid_for_api;
 pub use delta::{Delta, Outcome, Running};
 pub use run::Run;
+pub use schema::violations;
 pub use server::{Moment, Received, Reply, answer, call, calls, completion, message, raw, text};
 pub use system::{Fifo, alive, eventually, files_below};
 pub use terminal::Terminal;

@@ -1,0 +1,29 @@
+//! JSON Schemas of an agent's files, for editors.
+//!
+//! Data only. They say of each key what the loader in `config` says of it; tests hold the two
+//! together.
+
+/// A schema.
+#[derive(Debug)]
+pub struct Schema {
+    /// The file that it is of, without `.yaml`.
+    pub name: &'static str,
+    /// What is printed.
+    pub text: &'static str,
+}
+
+/// All of them.
+pub static ALL: [&Schema; 3] = [
+    &Schema {
+        name: "agent",
+        text: include_str!("schemas/agent.json"),
+    },
+    &Schema {
+        name: "context",
+        text: include_str!("schemas/context.json"),
+    },
+    &Schema {
+        name: "hooks",
+        text: include_str!("schemas/hooks.json"),
+    },
+];

@@ -1,0 +1,358 @@
+//! The JSON Schemas accept what the loader accepts and refuse what a schema can see.
+
+use crate::harness::*;
+use delta_engine::yaml;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+const FILES: [&str; 3] = ["agent", "context", "hooks"];
+
+/// What `delta schema NAME` prints.
+fn schema(name: &str) -> Value {
+    World::new().delta(["schema", name]).end().exits(0).object()
+}
+
+/// What a schema has against a text in YAML.
+fn objections(name: &str, text: &str) -> Vec<String> {
+    let value = yaml::parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+    violations(&schema(name), &value)
+}
+
+/// Every subschema, with its place.
+fn walk<'s>(at: &str, schema: &'s Value, visit: &mut impl FnMut(&str, &'s Value)) {
+    visit(at, schema);
+    let children = match schema {
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| (key.clone(), value))
+            .collect(),
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .map(|(i, v)| (i.to_string(), v))
+            .collect(),
+        _ => Vec::new(),
+    };
+    for (key, child) in children {
+        walk(&format!("{at}/{key}"), child, visit);
+    }
+}
+
+/// The names of all properties below a part of a schema.
+fn properties(schema: &Value, pointer: &str) -> BTreeSet<String> {
+    let part = schema.pointer(pointer).expect(pointer);
+    let known = part["properties"].as_object().expect("properties");
+    known.keys().cloned().collect()
+}
+
+#[test]
+fn each_schema_is_of_the_draft_it_names_and_describes_every_key() {
+    for name in FILES {
+        let schema = schema(name);
+        assert_eq!(
+            schema["$schema"],
+            "https://json-schema.org/draft/2020-12/schema"
+        );
+        assert_eq!(schema["title"], format!("{name}.yaml"));
+        walk("", &schema, &mut |at, part| {
+            let in_condition =
+                at.contains("/else/") || at.contains("/if/") || at.contains("/contains/");
+            let is_property = at.rsplit('/').nth(1) == Some("properties");
+            if is_property && !in_condition && part != &Value::Bool(false) {
+                let described = part["description"]
+                    .as_str()
+                    .is_some_and(|text| text.len() > 5);
+                assert!(described, "{name}.json{at} has no description");
+            }
+        });
+    }
+}
+
+#[test]
+fn every_template_and_example_is_accepted() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = files_below(&root.join("examples"));
+    let world = World::new();
+    for template in ["minimal", "hello-world", "file-ops", "api-tester"] {
+        world
+            .delta(["init", "-t", template, template])
+            .end()
+            .exits(0);
+        files.extend(files_below(&world.path(template)));
+    }
+    let mut seen = 0;
+    for file in files {
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        if FILES.contains(&name) && file.extension().is_some_and(|end| end == "yaml") {
+            let text = std::fs::read_to_string(&file).unwrap();
+            assert_eq!(objections(name, &text), [""; 0], "{}", file.display());
+            seen += 1;
+        }
+    }
+    assert!(seen >= 10, "{seen} files");
+}
+
+/// Everything that can be said in an agent's files.
+const EVERYTHING: [(&str, &str); 3] = [
+    (
+        "agent",
+        "name: all\nversion: 1.5\ndescription: d\nllm:\n  {model: m, base_url: 'http://127.0.0.1:1/v1', \
+         command: ['true'], timeout_ms: 1, max_retries: 0, temperature: 0.5, max_tokens: 5, top_p: 1, \
+         seed: 1, reasoning_effort: low, stream: false, response_format: {type: text}}\n\
+         system_prompt: system_prompt.md\nimports: [more.yaml]\nmax_iterations: 1\nmax_output_bytes: 1\n\
+         keep_requests: 0\nlimits: {tokens: 0, seconds: 0}\ntool_timeout_ms: 0\nwrapper: [env]\n\
+         ask_human: false\nsync: false\ntools:\n\
+         - {name: a, description: d, exec: 'cat -- ${f}', parameters: [{name: f, type: string, \
+           description: d, enum: [a, 1], required: true, default: a, inject_as: argument, position: 0, maxLength: 3}], \
+           stdin: text, timeout_ms: 0, max_output_bytes: 0, wrapper: [], env: {A: b, C: 1, D: true}, \
+           on_resume: retry, pass_api_key: true}\n\
+         - {name: b, description: d, shell: 'ls ${x:raw}', parameters: [{name: x, raw: true}]}\n\
+         - {name: c, description: d, command: [ls], parameters: [{name: x, inject_as: option, option_name: --x}, \
+           {name: y, inject_as: stdin}]}\n",
+    ),
+    (
+        "context",
+        "system_messages: separate\nsources:\n\
+         - {type: file, id: a, path: '${AGENT_HOME}/system_prompt.md', on_missing: skip}\n\
+         - {type: computed_file, id: b, generator: {command: ['true'], timeout_ms: 1}, output_path: x, \
+           on_missing: skip, refresh: once}\n\
+         - {type: journal, id: c, max_iterations: 1}\n",
+    ),
+    (
+        "hooks",
+        "pre_llm_request: {command: ['true'], timeout_ms: 1}\npost_llm_response: [{command: ['true']}]\n\
+         pre_tool_execution: []\npost_tool_execution: {command: ['true']}\non_error: {command: ['true']}\n\
+         on_run_end: {command: ['true']}\non_iteration_start: {command: ['true']}\n\
+         on_iteration_end: {command: ['true']}\n",
+    ),
+];
+
+#[test]
+fn an_agent_that_says_everything_pleases_schema_and_loader_and_uses_every_key() {
+    let world = World::new();
+    world.write("agent/more.yaml", "tools: []\n");
+    for (name, text) in EVERYTHING {
+        world.write(&format!("agent/{name}.yaml"), text);
+        assert_eq!(objections(name, text), [""; 0], "{name}");
+        walk("", &schema(name), &mut |at, part| {
+            let is_property = at.rsplit('/').nth(1) == Some("properties");
+            let key = at.rsplit('/').next().unwrap();
+            let allowed = part != &Value::Bool(false) && !at.contains("/else/");
+            let used = text.contains(&format!("{key}:"));
+            assert!(
+                !is_property || !allowed || used,
+                "{name}.json{at} is not tried out"
+            );
+        });
+    }
+    let checked = world.delta(["check", "agent"]).end().exits(0);
+    checked
+        .does_not_say("unknown key")
+        .does_not_say("DEPRECATION");
+}
+
+#[test]
+fn the_schemas_know_the_keys_that_the_loader_knows() {
+    let keys = |file: &str, beginning: &str| -> BTreeSet<String> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
+        let code = std::fs::read_to_string(path).unwrap();
+        let list = code.split(beginning).nth(1).expect(beginning);
+        let list = list.split_once('=').unwrap().1.split("];").next().unwrap();
+        list.split('"')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect()
+    };
+    let agent = schema("agent");
+    assert_eq!(
+        properties(&agent, ""),
+        keys("config/load.rs", "const KEYS:")
+    );
+    assert_eq!(
+        properties(&agent, "/$defs/tool"),
+        keys("expand.rs", "const KEYS:")
+    );
+    assert_eq!(
+        properties(&agent, "/$defs/parameter"),
+        keys("declared.rs", "const KEYS:")
+    );
+    let llm = properties(&agent, "/properties/llm");
+    assert!(llm.is_superset(&keys("config/load.rs", "const LLM_KEYS:")));
+    let hooks: BTreeSet<String> = delta_engine::config::HookEvent::ALL
+        .map(|event| event.name().to_owned())
+        .into();
+    assert_eq!(properties(&schema("hooks"), ""), hooks);
+}
+
+#[test]
+fn what_a_schema_refuses_the_loader_refuses_or_warns_of() {
+    let agent = |more: &str| format!("name: a\nllm: {{model: m}}\n{more}\n");
+    let tool = |item: &str| agent(&format!("tools:\n  - {item}"));
+    let source = |item: &str| format!("sources:\n  - {item}\n  - {{type: journal}}\n");
+    let broken = [
+        ("agent", "llm: {model: m}\n".to_owned()),
+        ("agent", "name: a\n".to_owned()),
+        ("agent", "name: ''\nllm: {model: m}\n".to_owned()),
+        ("agent", "name: a\nllm: {}\n".to_owned()),
+        ("agent", "name: a\nllm: gpt-4o\n".to_owned()),
+        (
+            "agent",
+            "name: a\nllm: {model: m, base_url: localhost}\n".to_owned(),
+        ),
+        ("agent", "name: a\nllm: {model: m, api_key: k}\n".to_owned()),
+        (
+            "agent",
+            "name: a\nllm: {model: m, stream: true}\n".to_owned(),
+        ),
+        ("agent", "name: a\nllm: {command: sh}\n".to_owned()),
+        ("agent", agent("max_iterations: 0")),
+        ("agent", agent("max_iterations: many")),
+        ("agent", agent("keep_requests: -1")),
+        ("agent", agent("limits: {tokens: 1.5}")),
+        ("agent", agent("limits: {token: 1}")),
+        ("agent", agent("wrapper: bwrap")),
+        ("agent", agent("imports: [1]")),
+        ("agent", agent("ask_human: maybe")),
+        ("agent", agent("colour: red")),
+        ("agent", agent("lifecycle_hooks: {}")),
+        ("agent", agent("tools: {}")),
+        ("agent", tool("words")),
+        ("agent", tool("{exec: ls}")),
+        ("agent", tool("{name: a b, exec: ls}")),
+        ("agent", tool("{name: a}")),
+        ("agent", tool("{name: a, exec: ls, shell: ls}")),
+        ("agent", tool("{name: a, exec: ''}")),
+        ("agent", tool("{name: a, command: []}")),
+        ("agent", tool("{name: a, exec: ls, env: {A: []}}")),
+        ("agent", tool("{name: a, exec: ls, on_resume: again}")),
+        ("agent", tool("{name: a, exec: ls, desciption: d}")),
+        (
+            "agent",
+            tool("{name: a, exec: 'ls ${x}', parameters: [{type: string}]}"),
+        ),
+        (
+            "agent",
+            tool("{name: a, exec: 'ls ${x}', parameters: [{name: x, type: text}]}"),
+        ),
+        (
+            "agent",
+            tool("{name: a, exec: 'ls ${x}', parameters: [{name: x, enum: []}]}"),
+        ),
+        (
+            "agent",
+            tool("{name: a, command: [ls], parameters: [{name: CWD}]}"),
+        ),
+        (
+            "agent",
+            tool("{name: a, command: [ls], parameters: [{name: x, inject_as: option}]}"),
+        ),
+        (
+            "agent",
+            tool("{name: a, command: [ls], parameters: [{name: x, option_name: --x}]}"),
+        ),
+        ("context", "{}".to_owned()),
+        ("context", "sources: 3\n".to_owned()),
+        (
+            "context",
+            "sources:\n- {type: journal}\n- {type: journal}\n".to_owned(),
+        ),
+        ("context", source("{type: file}")),
+        ("context", source("{path: x}")),
+        ("context", source("{type: journl}")),
+        (
+            "context",
+            source("{type: file, path: x, on_missing: ignore}"),
+        ),
+        ("context", source("{type: file, path: ''}")),
+        ("context", source("{type: file, path: x, refresh: once}")),
+        ("context", source("{type: computed_file, output_path: x}")),
+        (
+            "context",
+            source("{type: computed_file, output_path: x, generator: {command: []}}"),
+        ),
+        (
+            "context",
+            source(
+                "{type: computed_file, output_path: x, generator: {command: [a], timeout_ms: 0}}",
+            ),
+        ),
+        (
+            "context",
+            "sources:\n- {type: journal, max_iterations: 0}\n".to_owned(),
+        ),
+        ("hooks", "on_erorr: {command: [ls]}\n".to_owned()),
+        ("hooks", "on_error: 3\n".to_owned()),
+        ("hooks", "on_error: {command: ls}\n".to_owned()),
+        ("hooks", "on_error: [{}]\n".to_owned()),
+        (
+            "hooks",
+            "on_error: {command: [ls], timeout_ms: 0}\n".to_owned(),
+        ),
+        ("hooks", "pre_llm_req: {command: [ls]}\n".to_owned()),
+    ];
+    for (name, text) in broken {
+        assert!(
+            !objections(name, &text).is_empty(),
+            "{name}.json accepts:\n{text}"
+        );
+        let world = World::new();
+        world.write(&format!("agent/{name}.yaml"), &text);
+        let checked = world.delta(["check", "agent"]).end();
+        let said = checked.stderr.contains(&format!("agent/{name}.yaml"));
+        assert!(said, "{text}\n{}", checked.describe());
+    }
+}
+
+#[test]
+fn another_validator_agrees() {
+    let library = "import json, sys, jsonschema as j\n\
+                   schema, value = json.load(sys.stdin)\n\
+                   j.Draft202012Validator.check_schema(schema)\n\
+                   sys.exit(0 if j.Draft202012Validator(schema).is_valid(value) else 3)";
+    let probe = Command::new("python3")
+        .args(["-c", "import jsonschema"])
+        .output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: there is no python3 with jsonschema");
+        return;
+    }
+    let world = World::new();
+    for (name, text) in EVERYTHING {
+        for (text, code) in [
+            (text.to_owned(), 0),
+            (text.replace(": {command", ": {comand"), 3),
+        ] {
+            let code = if name == "agent" { 0 } else { code };
+            let both = json!([schema(name), yaml::parse(&text).unwrap()]);
+            let script = world.write("validate.py", library);
+            let input = world.write("input.json", both.to_string());
+            let status = Command::new("python3")
+                .arg(script)
+                .stdin(std::fs::File::open(input).unwrap())
+                .status();
+            assert_eq!(status.unwrap().code(), Some(code), "{text}");
+        }
+    }
+}
+
+#[test]
+fn wrong_words_are_refused() {
+    let world = World::new();
+    for (args, said) in [
+        (
+            &["schema"][..],
+            "schema needs a file: agent, context, hooks",
+        ),
+        (
+            &["schema", "hook"],
+            "there is no schema 'hook'; did you mean 'hooks'?",
+        ),
+        (&["schema", "agent", "hooks"], "unexpected argument 'hooks'"),
+    ] {
+        let outcome = world.delta(args.iter().copied()).end().exits(2);
+        outcome.says(said).says_one_line();
+    }
+}
