@@ -33,7 +33,7 @@ bench: all
 
 install: all
 	mkdir -p $(bindir)
-	install -m 755 target/release/delta $(bindir)/delta
+	install -m 755 target/release/delta target/release/delta-sessions $(bindir)/
 	for page in $(pages); do \
 		section=man$${page##*.}; \
 		mkdir -p $(mandir)/$$section && \
@@ -41,7 +41,7 @@ install: all
 	done
 
 uninstall:
-	rm -f $(bindir)/delta
+	rm -f $(bindir)/delta $(bindir)/delta-sessions
 	for page in $(pages); do rm -f $(mandir)/man$${page##*.}/$${page#man/}; done
 
 clean:

@@ -52,3 +52,4 @@ pub mod report;
 pub mod commands;
 pub mod help;
 pub mod cli;
+pub mod sessions;

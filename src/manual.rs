@@ -36,6 +36,7 @@ pub const PAGES: &[Page] = pages![
     "tool" 1 "delta-tool",
     "migrate" 1 "delta-migrate",
     "help" 1 "delta-help",
+    "sessions" 1 "delta-sessions",
     "agent" 5 "delta-agent",
     "context" 5 "delta-context",
     "hooks" 5 "delta-hooks",

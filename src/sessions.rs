@@ -1,0 +1,14 @@
+//! `delta-sessions`: a shell that remembers, without a process that waits.
+//!
+//! A session is a directory. Each command runs in a shell of its own, which reads the state that
+//! the shell before it wrote, and writes its own when it ends. Nothing runs in between, so nothing
+//! can die.
+//!
+//! Unaware of agents, runs and models.
+
+pub mod store;
+pub mod shell;
+pub mod report;
+pub mod run;
+pub mod args;
+pub mod cli;

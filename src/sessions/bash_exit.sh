@@ -1,0 +1,6 @@
+( _delta_set=$SHELLOPTS _delta_shopt=$BASHOPTS _delta_posix=${POSIXLY_CORRECT+${POSIXLY_CORRECT@A}}
+POSIXLY_CORRECT=1
+\set +fxvuCTE -e
+\trap - DEBUG ERR RETURN
+\trap @SAVE@ EXIT
+\eval '((0))' ) >/dev/null 2>&1

@@ -1,0 +1,279 @@
+//! The program `delta-sessions` as a whole: from the command line to the exit code.
+//!
+//! Results are JSON on standard output, also those that say why there is none; what is wrong with
+//! the command line itself is one line on standard error.
+
+use crate::error::{At, Error, Exit, Result, may_fail};
+use crate::event::VERSION;
+use crate::json::Object;
+use crate::screen::{print, print_error};
+use crate::sessions::args::{self, Args, Request};
+use crate::sessions::report::{Cut, write_text};
+use crate::sessions::run::{self, Report};
+use crate::sessions::shell::Kind;
+use crate::sessions::store::{Metadata, Session, Store};
+use crate::sys::{Signals, Stop};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::panic::catch_unwind;
+use std::path::Path;
+
+const PROGRAM: &str = "delta-sessions";
+
+const HELP: &str = "\
+usage: delta-sessions [--sessions-dir DIR] COMMAND
+
+  start [PROGRAM [ARGUMENT...]]  begin a session (default: bash), print its id
+  exec [OPTION...] ID [TEXT]     run TEXT, or standard input, in a session
+  end ID                         end a session; its files stay
+  list                           show all sessions
+  cleanup                        end and remove all sessions
+
+options of exec, before ID:
+  --timeout-ms N   end the text after N milliseconds (0: never, the default)
+  --max-bytes N    show at most N bytes of each stream (30000; 0: all)
+  --raw            pass output and exit code through instead of JSON
+
+options:
+  --sessions-dir DIR   the folder of the sessions (default: .sessions)
+  -h, --help           show this, or the manual
+  -V, --version        show the version
+";
+
+/// The manual page as text.
+const MANUAL: &str = include_str!("../../man/text/delta-sessions.txt");
+
+/// How an error is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Json,
+    Text,
+}
+
+/// Runs `delta-sessions`. A panic is a defect of ours.
+#[must_use]
+pub fn main(args: Vec<OsString>) -> u8 {
+    let done = catch_unwind(|| execute(args)).unwrap_or_else(|_| {
+        let message = "this is a defect in delta-sessions; the session keeps the state from before";
+        Err((Error::new(Exit::Software, message), Style::Json))
+    });
+    done.unwrap_or_else(|(error, style)| {
+        match style {
+            Style::Json => may_fail(print_object(|o| {
+                o.put("error", &error.message);
+            })),
+            Style::Text => print_error(PROGRAM, &error),
+        }
+        error.exit.code()
+    })
+}
+
+fn execute(args: Vec<OsString>) -> std::result::Result<u8, (Error, Style)> {
+    let args = args::parse(args).map_err(|error| (error, Style::Text))?;
+    let style = match &args.request {
+        Request::Exec(exec) if exec.raw => Style::Text,
+        _ => Style::Json,
+    };
+    perform(args).map_err(|error| (error, style))
+}
+
+fn perform(args: Args) -> Result<u8> {
+    let store = || Store::new(&args.dir);
+    let done = match args.request {
+        Request::Help { full } => print(if full { MANUAL } else { HELP }.as_bytes()).map(Ok),
+        Request::Version => print(format!("{PROGRAM} {VERSION}\n").as_bytes()).map(Ok),
+        Request::List => print_list(&store()?).map(Ok),
+        Request::Start(words) => started(run::start(&store()?, &words, &signals()?)?),
+        Request::Exec(exec) => {
+            let session = store()?.open(&exec.id)?;
+            let text = match exec.text {
+                Some(text) => text,
+                // Before signals are caught: reading from a terminal must end with Ctrl-C.
+                None => read_stdin()?,
+            };
+            return match run::exec(&session, &text, exec.timeout, &signals()?)? {
+                Ok(report) if exec.raw => pass_through(&report),
+                Ok(report) => print_report(&report, exec.max_bytes),
+                Err(stop) => Ok(exit_of(stop)),
+            };
+        }
+        Request::End(id) => {
+            let session = store()?.open(&id)?;
+            ended(&session, run::end(&session, &signals()?)?)
+        }
+        Request::Cleanup => cleaned(run::cleanup(&store()?, &signals()?)?),
+    };
+    Ok(done?.map_or_else(exit_of, |()| Exit::Success.code()))
+}
+
+fn signals() -> Result<Signals> {
+    Signals::install().at("catch signals for", Path::new(PROGRAM))
+}
+
+fn read_stdin() -> Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let read = io::stdin().lock().read_to_end(&mut text);
+    read.at("read", Path::new("standard input"))?;
+    Ok(text)
+}
+
+fn exit_of(stop: Stop) -> u8 {
+    match stop {
+        Stop::Interrupt => Exit::Interrupt,
+        Stop::Terminate => Exit::Terminate,
+        Stop::Hangup => Exit::Hangup,
+    }
+    .code()
+}
+
+fn started(started: run::OrStop<(Session, Metadata)>) -> Result<run::OrStop<()>> {
+    let (session, metadata) = match started {
+        Ok(started) => started,
+        Err(stop) => return Ok(Err(stop)),
+    };
+    print_object(|o| {
+        o.put("session_id", &session.id)
+            .put("command", &metadata.command)
+            .put("work_dir", &metadata.work_dir)
+            .put("status", &metadata.status)
+            .put("persists", metadata.kind.persists());
+        if metadata.kind == Kind::Other {
+            let note = format!(
+                "each exec starts {} anew in work_dir with the environment of this start and gives \
+                 it the text on standard input; what one exec has in memory, such as variables and \
+                 imports, the next has not: keep it in files",
+                metadata.command
+            );
+            o.put("note", &note);
+        }
+    })
+    .map(Ok)
+}
+
+fn ended(session: &Session, ended: run::OrStop<()>) -> Result<run::OrStop<()>> {
+    if ended.is_ok() {
+        print_object(|o| {
+            o.put("status", "terminated").put("session_id", &session.id);
+        })?;
+    }
+    Ok(ended)
+}
+
+fn cleaned(removed: run::OrStop<Vec<String>>) -> Result<run::OrStop<()>> {
+    match removed {
+        Ok(removed) => print_object(|o| {
+            o.put("removed", &removed);
+        })
+        .map(Ok),
+        Err(stop) => Ok(Err(stop)),
+    }
+}
+
+fn print_list(store: &Store) -> Result<()> {
+    let mut sessions: Vec<_> = store
+        .all()?
+        .into_iter()
+        // One that is being started is none yet.
+        .filter(Session::is_begun)
+        .map(|session| (session.metadata(), session))
+        .collect();
+    let age = |metadata: &Result<Metadata>| metadata.as_ref().ok().map(|m| m.created_at.clone());
+    sessions.sort_by_key(|(metadata, _)| age(metadata));
+    let mut out = vec![b'['];
+    for (metadata, session) in sessions {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        let mut object = Object::begin(&mut out);
+        object.put("session_id", &session.id);
+        match metadata {
+            Ok(m) => object
+                .put("command", &m.command)
+                .put("status", &m.status)
+                .put("created_at", &m.created_at)
+                .put("last_executed_at", &m.last_executed_at)
+                .put("work_dir", &m.work_dir)
+                .put("execution_count", &m.execution_count),
+            Err(error) => object.put("status", "damaged").put("error", &error.message),
+        }
+        .end();
+    }
+    out.extend_from_slice(b"]\n");
+    print(&out)
+}
+
+fn print_object(fill: impl FnOnce(&mut Object<'_>)) -> Result<()> {
+    let mut out = Vec::new();
+    let mut object = Object::begin(&mut out);
+    fill(&mut object);
+    object.end();
+    out.push(b'\n');
+    print(&out)
+}
+
+fn print_report(report: &Report, max_bytes: u64) -> Result<u8> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut cuts = Vec::new();
+    for (name, path) in [("stdout", &report.stdout), ("stderr", &report.stderr)] {
+        let mut file = File::open(path).at("read", path)?;
+        let cut = Cut::of(&mut file, max_bytes).at("read", path)?;
+        let opening = if cuts.is_empty() { '{' } else { ',' };
+        let begun = write!(out, "{opening}\"{name}\":");
+        quiet(begun.and_then(|()| write_text(&mut out, &mut file, cut)))?;
+        cuts.push((name, path, cut));
+    }
+    let mut rest = Vec::new();
+    let mut object = Object::begin(&mut rest);
+    object
+        .put("exit_code", &report.exit_code)
+        .put("execution_time_ms", &(report.duration.as_millis() as u64));
+    if report.timed_out {
+        object.put("timed_out", &true);
+    }
+    if let Some(stop) = report.stopped {
+        object.put("interrupted", stop.name());
+    }
+    for (name, path, cut) in cuts.into_iter().filter(|(_, _, cut)| cut.leaves_out()) {
+        object
+            .put(&format!("{name}_truncated"), &true)
+            .put(&format!("{name}_bytes"), &cut.len)
+            .put(&format!("{name}_file"), &path.to_string_lossy());
+    }
+    if !report.notes.is_empty() {
+        object.put("notes", &report.notes);
+    }
+    object.end();
+    // The object goes on behind the two streams.
+    let members = &rest[1..];
+    let written = out.write_all(b",").and_then(|()| out.write_all(members));
+    quiet(
+        written
+            .and_then(|()| out.write_all(b"\n"))
+            .and_then(|()| out.flush()),
+    )?;
+    Ok(report.stopped.map_or(Exit::Success.code(), exit_of))
+}
+
+fn pass_through(report: &Report) -> Result<u8> {
+    let copy = |path: &Path, to: &mut dyn Write| -> Result<()> {
+        let mut file = File::open(path).at("read", path)?;
+        quiet(io::copy(&mut file, to).and_then(|_| to.flush()))
+    };
+    copy(&report.stdout, &mut io::stdout().lock())?;
+    copy(&report.stderr, &mut io::stderr().lock())?;
+    for note in &report.notes {
+        may_fail(writeln!(io::stderr(), "{PROGRAM}: {note}"));
+    }
+    // An exit code is at most 255, a signal's at most 128+64.
+    let code = u8::try_from(report.exit_code).unwrap_or(Exit::Failure.code());
+    Ok(report.stopped.map_or(code, exit_of))
+}
+
+/// A reader that has gone away is no error.
+fn quiet(written: io::Result<()>) -> Result<()> {
+    match written {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.at("write", Path::new("standard output")),
+    }
+}

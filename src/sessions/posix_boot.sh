@@ -1,0 +1,6 @@
+# Read by a POSIX shell before a command of a session; written anew for each.
+unset -v PATH
+. @DIR@/env.sh
+. @DIR@/options.sh
+# Last: from here on a word may be an alias.
+@ALIASES@

@@ -1,0 +1,27 @@
+# Run in a subshell when a POSIX shell of a session ends: writes its state into next/.
+#
+# `command` passes functions by and keeps a failure from ending the shell; a function named
+# `command` is removed first. A backslash keeps a word from being an alias.
+_delta_status=$?
+\set +o >|@DIR@/next/options.sh
+\set +efuxC
+\unset -f command
+\command alias >|@DIR@/next/aliases.txt
+\command unalias -a
+command pwd >|@DIR@/next/work_dir.txt
+set -- "$_delta_status"
+command unset -v _delta_status _ PPID LINENO PWD @FOREIGN@ @KEYS@
+[ "${DELTA_API_KEY+x}${OPENAI_API_KEY+x}" ] && exit "$1"
+{
+    command printf '# The state of a shell; any POSIX shell reads it.\n'
+    # Other shells' `set` names variables that cannot be set.
+    case ${BASH_VERSION-}${KSH_VERSION-}${ZSH_VERSION-} in
+    '') set && readonly -p ;;
+    *) : >|@DIR@/next/aliases.txt ;;
+    esac
+    export -p
+    command printf 'umask '
+    command umask
+    command printf '# end of sh state\n'
+} >|@DIR@/next/env.sh
+exit "$1"
