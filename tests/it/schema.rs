@@ -187,122 +187,122 @@ fn the_schemas_know_the_keys_that_the_loader_knows() {
     assert_eq!(properties(&schema("hooks"), ""), hooks);
 }
 
+/// Broken files and parts of files, by what they are.
+const BROKEN: [(&str, &[&str]); 6] = [
+    (
+        "agent",
+        &[
+            "llm: {model: m}\n",
+            "name: a\n",
+            "name: ''\nllm: {model: m}\n",
+            "name: a\nllm: {}\n",
+            "name: a\nllm: gpt-4o\n",
+            "name: a\nllm: {model: m, base_url: localhost}\n",
+            "name: a\nllm: {model: m, api_key: k}\n",
+            "name: a\nllm: {model: m, stream: true}\n",
+            "name: a\nllm: {command: sh}\n",
+        ],
+    ),
+    (
+        "top",
+        &[
+            "max_iterations: 0",
+            "max_iterations: many",
+            "keep_requests: -1",
+            "limits: {tokens: 1.5}",
+            "limits: {token: 1}",
+            "wrapper: bwrap",
+            "imports: [1]",
+            "ask_human: maybe",
+            "colour: red",
+            "lifecycle_hooks: {}",
+            "tools: {}",
+        ],
+    ),
+    (
+        "tool",
+        &[
+            "words",
+            "{exec: ls}",
+            "{name: a b, exec: ls}",
+            "{name: a}",
+            "{name: a, exec: ls, shell: ls}",
+            "{name: a, exec: ''}",
+            "{name: a, command: []}",
+            "{name: a, exec: ls, env: {A: []}}",
+            "{name: a, exec: ls, on_resume: again}",
+            "{name: a, exec: ls, desciption: d}",
+            "{name: a, exec: 'ls ${x}', parameters: [{type: string}]}",
+            "{name: a, exec: 'ls ${x}', parameters: [{name: x, type: text}]}",
+            "{name: a, exec: 'ls ${x}', parameters: [{name: x, enum: []}]}",
+            "{name: a, command: [ls], parameters: [{name: CWD}]}",
+            "{name: a, command: [ls], parameters: [{name: x, inject_as: option}]}",
+            "{name: a, command: [ls], parameters: [{name: x, option_name: --x}]}",
+        ],
+    ),
+    (
+        "context",
+        &[
+            "{}",
+            "sources: 3\n",
+            "sources:\n- {type: journal}\n- {type: journal}\n",
+            "sources:\n- {type: journal, max_iterations: 0}\n",
+        ],
+    ),
+    (
+        "source",
+        &[
+            "{type: file}",
+            "{path: x}",
+            "{type: journl}",
+            "{type: file, path: x, on_missing: ignore}",
+            "{type: file, path: ''}",
+            "{type: file, path: x, refresh: once}",
+            "{type: computed_file, output_path: x}",
+            "{type: computed_file, output_path: x, generator: {command: []}}",
+            "{type: computed_file, output_path: x, generator: {command: [a], timeout_ms: 0}}",
+        ],
+    ),
+    (
+        "hooks",
+        &[
+            "on_erorr: {command: [ls]}\n",
+            "on_error: 3\n",
+            "on_error: {command: ls}\n",
+            "on_error: [{}]\n",
+            "on_error: {command: [ls], timeout_ms: 0}\n",
+            "pre_llm_req: {command: [ls]}\n",
+        ],
+    ),
+];
+
 #[test]
 fn what_a_schema_refuses_the_loader_refuses_or_warns_of() {
+    for (kind, parts) in BROKEN {
+        for part in parts {
+            let (name, text) = whole(kind, part);
+            let objections = objections(name, &text);
+            assert!(!objections.is_empty(), "{name}.json accepts:\n{text}");
+            let world = World::new();
+            world.write(&format!("agent/{name}.yaml"), &text);
+            let checked = world.delta(["check", "agent"]).end();
+            let said = checked.stderr.contains(&format!("agent/{name}.yaml"));
+            assert!(said, "{text}\n{}", checked.describe());
+        }
+    }
+}
+
+/// The name and the text of a file with this part in it.
+fn whole<'k>(kind: &'k str, part: &str) -> (&'k str, String) {
     let agent = |more: &str| format!("name: a\nllm: {{model: m}}\n{more}\n");
-    let tool = |item: &str| agent(&format!("tools:\n  - {item}"));
-    let source = |item: &str| format!("sources:\n  - {item}\n  - {{type: journal}}\n");
-    let broken = [
-        ("agent", "llm: {model: m}\n".to_owned()),
-        ("agent", "name: a\n".to_owned()),
-        ("agent", "name: ''\nllm: {model: m}\n".to_owned()),
-        ("agent", "name: a\nllm: {}\n".to_owned()),
-        ("agent", "name: a\nllm: gpt-4o\n".to_owned()),
-        (
-            "agent",
-            "name: a\nllm: {model: m, base_url: localhost}\n".to_owned(),
-        ),
-        ("agent", "name: a\nllm: {model: m, api_key: k}\n".to_owned()),
-        (
-            "agent",
-            "name: a\nllm: {model: m, stream: true}\n".to_owned(),
-        ),
-        ("agent", "name: a\nllm: {command: sh}\n".to_owned()),
-        ("agent", agent("max_iterations: 0")),
-        ("agent", agent("max_iterations: many")),
-        ("agent", agent("keep_requests: -1")),
-        ("agent", agent("limits: {tokens: 1.5}")),
-        ("agent", agent("limits: {token: 1}")),
-        ("agent", agent("wrapper: bwrap")),
-        ("agent", agent("imports: [1]")),
-        ("agent", agent("ask_human: maybe")),
-        ("agent", agent("colour: red")),
-        ("agent", agent("lifecycle_hooks: {}")),
-        ("agent", agent("tools: {}")),
-        ("agent", tool("words")),
-        ("agent", tool("{exec: ls}")),
-        ("agent", tool("{name: a b, exec: ls}")),
-        ("agent", tool("{name: a}")),
-        ("agent", tool("{name: a, exec: ls, shell: ls}")),
-        ("agent", tool("{name: a, exec: ''}")),
-        ("agent", tool("{name: a, command: []}")),
-        ("agent", tool("{name: a, exec: ls, env: {A: []}}")),
-        ("agent", tool("{name: a, exec: ls, on_resume: again}")),
-        ("agent", tool("{name: a, exec: ls, desciption: d}")),
-        (
-            "agent",
-            tool("{name: a, exec: 'ls ${x}', parameters: [{type: string}]}"),
-        ),
-        (
-            "agent",
-            tool("{name: a, exec: 'ls ${x}', parameters: [{name: x, type: text}]}"),
-        ),
-        (
-            "agent",
-            tool("{name: a, exec: 'ls ${x}', parameters: [{name: x, enum: []}]}"),
-        ),
-        (
-            "agent",
-            tool("{name: a, command: [ls], parameters: [{name: CWD}]}"),
-        ),
-        (
-            "agent",
-            tool("{name: a, command: [ls], parameters: [{name: x, inject_as: option}]}"),
-        ),
-        (
-            "agent",
-            tool("{name: a, command: [ls], parameters: [{name: x, option_name: --x}]}"),
-        ),
-        ("context", "{}".to_owned()),
-        ("context", "sources: 3\n".to_owned()),
-        (
+    match kind {
+        "top" => ("agent", agent(part)),
+        "tool" => ("agent", agent(&format!("tools:\n  - {part}"))),
+        "source" => (
             "context",
-            "sources:\n- {type: journal}\n- {type: journal}\n".to_owned(),
+            format!("sources:\n  - {part}\n  - {{type: journal}}\n"),
         ),
-        ("context", source("{type: file}")),
-        ("context", source("{path: x}")),
-        ("context", source("{type: journl}")),
-        (
-            "context",
-            source("{type: file, path: x, on_missing: ignore}"),
-        ),
-        ("context", source("{type: file, path: ''}")),
-        ("context", source("{type: file, path: x, refresh: once}")),
-        ("context", source("{type: computed_file, output_path: x}")),
-        (
-            "context",
-            source("{type: computed_file, output_path: x, generator: {command: []}}"),
-        ),
-        (
-            "context",
-            source(
-                "{type: computed_file, output_path: x, generator: {command: [a], timeout_ms: 0}}",
-            ),
-        ),
-        (
-            "context",
-            "sources:\n- {type: journal, max_iterations: 0}\n".to_owned(),
-        ),
-        ("hooks", "on_erorr: {command: [ls]}\n".to_owned()),
-        ("hooks", "on_error: 3\n".to_owned()),
-        ("hooks", "on_error: {command: ls}\n".to_owned()),
-        ("hooks", "on_error: [{}]\n".to_owned()),
-        (
-            "hooks",
-            "on_error: {command: [ls], timeout_ms: 0}\n".to_owned(),
-        ),
-        ("hooks", "pre_llm_req: {command: [ls]}\n".to_owned()),
-    ];
-    for (name, text) in broken {
-        assert!(
-            !objections(name, &text).is_empty(),
-            "{name}.json accepts:\n{text}"
-        );
-        let world = World::new();
-        world.write(&format!("agent/{name}.yaml"), &text);
-        let checked = world.delta(["check", "agent"]).end();
-        let said = checked.stderr.contains(&format!("agent/{name}.yaml"));
-        assert!(said, "{text}\n{}", checked.describe());
+        whole => (whole, part.to_owned()),
     }
 }
 
