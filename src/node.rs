@@ -77,14 +77,34 @@ pub struct Node<'n> {
     at: Vec<Step>,
     /// Whose keys they are, where the subject of the complaints does not say it.
     of: String,
+    /// What the mapping is the value of, as messages begin with it.
+    within: String,
 }
 
 impl<'n> Node<'n> {
     /// The mapping at the path `at`.
     #[must_use]
     pub fn new(map: &'n Map<String, Value>, at: Vec<Step>) -> Self {
-        let of = String::new();
-        Self { map, at, of }
+        let (of, within) = (String::new(), String::new());
+        Self {
+            map,
+            at,
+            of,
+            within,
+        }
+    }
+
+    /// The same mapping, messages about its keys beginning with the key that it is the value of.
+    #[must_use]
+    pub fn within(mut self, key: &str) -> Self {
+        self.within = format!("{key}: ");
+        self
+    }
+
+    /// How messages call a key.
+    #[must_use]
+    pub fn name(&self, key: &str) -> String {
+        format!("{}{key}{}", self.within, self.of)
     }
 
     /// The same mapping, messages about its keys saying that they belong to `owner`.
@@ -147,6 +167,15 @@ impl<'n> Node<'n> {
 
     /// A list of strings without NUL bytes; none if one of them is not.
     pub fn texts(&self, key: &str, out: &mut Complaints) -> Option<Vec<&'n str>> {
+        if let Some(Value::String(_)) = self.map.get(key) {
+            let found = found(&self.map[key]);
+            let name = self.name(key);
+            let message = format!(
+                "{name}: expected a list of strings, found {found}; make each word an item: [a, b]"
+            );
+            out.error(self.at(key), message);
+            return None;
+        }
         let items = self.read(key, "a list of strings", Value::as_array, out)?;
         let mut texts = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
@@ -156,14 +185,18 @@ impl<'n> Node<'n> {
                 Some(text) if text.contains('\0') => {
                     out.error(
                         at,
-                        format!("{key}: no program argument can hold a NUL byte"),
+                        format!(
+                            "{}: no program argument can hold a NUL byte",
+                            self.name(key)
+                        ),
                     );
                 }
                 Some(text) => texts.push(text),
                 None => out.error(
                     at,
                     format!(
-                        "{key}: expected a list of strings, found {} in it; quote it",
+                        "{}: expected a list of strings, found {} in it; quote it",
+                        self.name(key),
                         found(item)
                     ),
                 ),
@@ -177,7 +210,8 @@ impl<'n> Node<'n> {
         for key in self.map.keys().filter(|key| !known.contains(&key.as_str())) {
             let meant = nearest(key, known.iter().copied());
             let hint = meant.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
-            out.warn(self.at(key), format!("unknown key '{key}'{hint}"));
+            let message = format!("{}unknown key '{key}'{hint}", self.within);
+            out.warn(self.at(key), message);
         }
     }
 
@@ -192,8 +226,8 @@ impl<'n> Node<'n> {
         let picked = pick(value);
         if picked.is_none() {
             let message = format!(
-                "{key}{}: expected {expected}, found {}",
-                self.of,
+                "{}: expected {expected}, found {}",
+                self.name(key),
                 found(value)
             );
             out.error(self.at(key), message);
@@ -235,6 +269,8 @@ mod tests {
         assert_eq!(node.text("absent", &mut out), None);
         let node = node.of("c");
         assert_eq!(node.text("t", &mut out), None);
+        let node = Node::new(node.map, vec![]).within("k");
+        assert_eq!(node.texts("w", &mut out), None);
         let said: Vec<String> = out.into_list().into_iter().map(|c| c.message).collect();
         assert_eq!(
             said,
@@ -246,6 +282,7 @@ mod tests {
                 "it: w: expected one of a, b, found the string \"c\"",
                 "it: s: expected a list of strings, found the number 2 in it; quote it",
                 "it: t of c: expected a string, found the number 3",
+                "it: k: w: expected a list of strings, found the string \"c\"; make each word an item: [a, b]",
             ]
         );
     }

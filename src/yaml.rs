@@ -18,9 +18,9 @@ pub enum Step {
 /// Why a text is no document we can use.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// Line and column from 1, if the parser gives them.
-    pub place: Option<(usize, usize)>,
-    /// The parser's words, without the place.
+    /// Line and column from 1, as far as they are known.
+    pub place: Option<(usize, Option<usize>)>,
+    /// What is wrong, without the place.
     pub message: String,
 }
 
@@ -32,8 +32,9 @@ pub struct SyntaxError {
 pub fn parse(text: &str) -> Result<Value, SyntaxError> {
     let mut document: serde_yaml::Value = serde_yaml::from_str(text).map_err(|e| syntax(&e))?;
     document.apply_merge().map_err(|e| syntax(&e))?;
-    convert(document).map_err(|message| SyntaxError {
-        place: None,
+    let mut path = Vec::new();
+    convert(document, &mut path).map_err(|message| SyntaxError {
+        place: locate(text, &path).map(|line| (line, None)),
         message,
     })
 }
@@ -65,16 +66,21 @@ pub fn render(value: &Value) -> String {
 }
 
 fn syntax(error: &serde_yaml::Error) -> SyntaxError {
-    let place = error.location().map(|at| (at.line(), at.column()));
+    let place = error.location().map(|at| (at.line(), Some(at.column())));
     let text = error.to_string();
-    let message = match place {
-        Some((line, column)) => text.replacen(&format!(" at line {line} column {column}"), "", 1),
+    let text = match error.location() {
+        Some(at) => {
+            let place = format!(" at line {} column {}", at.line(), at.column());
+            text.replacen(&place, "", 1)
+        }
         None => text,
     };
+    let message = format!("not valid YAML: {text}");
     SyntaxError { place, message }
 }
 
-fn convert(node: serde_yaml::Value) -> Result<Value, String> {
+/// If that fails, `path` leads to the node at fault.
+fn convert(node: serde_yaml::Value, path: &mut Vec<Step>) -> Result<Value, String> {
     use serde_yaml::Value as Yaml;
     Ok(match node {
         Yaml::Null => Value::Null,
@@ -82,7 +88,13 @@ fn convert(node: serde_yaml::Value) -> Result<Value, String> {
         Yaml::Number(n) => number(&n)?,
         Yaml::String(s) => Value::String(s),
         Yaml::Sequence(items) => {
-            Value::Array(items.into_iter().map(convert).collect::<Result<_, _>>()?)
+            let mut array = Vec::with_capacity(items.len());
+            for (index, item) in items.into_iter().enumerate() {
+                path.push(Step::Item(index));
+                array.push(convert(item, path)?);
+                path.pop();
+            }
+            Value::Array(array)
         }
         Yaml::Mapping(entries) => {
             let mut object = serde_json::Map::with_capacity(entries.len());
@@ -94,7 +106,11 @@ fn convert(node: serde_yaml::Value) -> Result<Value, String> {
                         shown.trim_end()
                     ));
                 };
-                object.insert(key, convert(value)?);
+                path.push(Step::Key(key));
+                let value = convert(value, path)?;
+                if let Some(Step::Key(key)) = path.pop() {
+                    object.insert(key, value);
+                }
             }
             Value::Object(object)
         }

@@ -52,10 +52,18 @@ pub fn load(
         out.error(vec![], "sources: missing; it lists what the model sees");
     }
     let mut sources = Vec::new();
+    let mut journals = 0;
     for (index, item) in listed.into_iter().flatten().enumerate() {
         let at = vec![Step::Key("sources".to_owned()), Step::Item(index)];
         match item.as_object() {
-            Some(map) => sources.extend(source(map, at, home, &mut out)),
+            Some(map) => {
+                journals += usize::from(map.get("type").is_some_and(|kind| kind == "journal"));
+                if journals == 2 {
+                    let message = "journal: there are two of it among the sources; remove one";
+                    out.error(at.clone(), message);
+                }
+                sources.extend(source(map, at, (home, prompt), &mut out));
+            }
             None => out.error(
                 at,
                 format!(
@@ -64,13 +72,6 @@ pub fn load(
                 ),
             ),
         }
-    }
-    let journals = sources
-        .iter()
-        .filter(|s| matches!(s, Source::Journal { .. }))
-        .count();
-    if journals > 1 {
-        out.error(node.at("sources"), "sources: more than one journal");
     }
     let fatal = out.fatal();
     document.report(&[], out.into_list(), problems);
@@ -87,18 +88,18 @@ pub fn load(
 fn source(
     map: &Map<String, Value>,
     at: Vec<Step>,
-    home: &Path,
+    (home, prompt): (&Path, &str),
     out: &mut Complaints,
 ) -> Option<Source> {
-    let node = Node::new(map, at.clone());
+    let node = Node::new(map, at.clone()).within("source");
     let kinds = [("file", 0), ("computed_file", 1), ("journal", 2)];
     let kind = node.choice("type", &kinds, out);
     if !map.contains_key("type") {
-        out.error(
-            at,
-            "source: type is missing; it is one of file, computed_file, journal",
-        );
+        let message = "source: type: missing; it is one of file, computed_file, journal";
+        out.error(at.clone(), message);
     }
+    let name = kind.map_or("source", |kind| kinds[kind].0);
+    let node = Node::new(map, at).within(name);
     let id = node.text("id", out).map(str::to_owned);
     let missing = [("error", false), ("skip", true)];
     match kind? {
@@ -107,7 +108,7 @@ fn source(
             let path = required_path(&node, "path", out)?;
             let optional = node.choice("on_missing", &missing, out).unwrap_or(false);
             if !optional {
-                must_exist(&path, home, &node, out);
+                must_exist(&path, (home, prompt), &node, out);
             }
             Some(Source::File {
                 id: id.unwrap_or_else(|| file_name(&path)),
@@ -129,9 +130,11 @@ fn source(
             let optional = node.choice("on_missing", &missing, out).unwrap_or(false);
             let once = node.choice("refresh", &[("every", false), ("once", true)], out);
             if !map.contains_key("generator") {
-                out.error(node.at("generator"), "computed_file: generator is missing");
+                let message = "computed_file: generator is missing; it is {command: […]}";
+                out.error(node.at("generator"), message);
             }
-            let generator = Node::new(node.mapping("generator", out)?, node.at("generator"));
+            let generator = Node::new(node.mapping("generator", out)?, node.at("generator"))
+                .within("generator");
             generator.unknown_keys(&["command", "timeout_ms"], out);
             let command = command(&generator, out)?;
             let timeout = at_least_one(&generator, "timeout_ms", GENERATOR_TIMEOUT_MS, out);
@@ -149,10 +152,8 @@ fn source(
             node.unknown_keys(&["type", "id", "max_iterations"], out);
             let max = node.count("max_iterations", out);
             if max == Some(0) {
-                out.error(
-                    node.at("max_iterations"),
-                    "max_iterations: expected at least 1",
-                );
+                let message = "journal: max_iterations: expected at least 1, found 0";
+                out.error(node.at("max_iterations"), message);
             }
             Some(Source::Journal {
                 max_iterations: max.map(|max| max as usize),
@@ -167,15 +168,17 @@ pub(super) fn command(node: &Node<'_>, out: &mut Complaints) -> Option<Vec<Word>
     match words {
         Some(words) if !words.is_empty() => Some(words.into_iter().map(word).collect()),
         Some(_) => {
-            out.error(node.at("command"), "command: it is empty");
+            let message = format!("{}: it is empty; name a program", node.name("command"));
+            out.error(node.at("command"), message);
             None
         }
         None => {
             if !node.map.contains_key("command") {
-                out.error(
-                    node.at("command"),
-                    "command: missing; it is a list: the program and its arguments",
+                let message = format!(
+                    "{}: missing; it is a list: the program and its arguments",
+                    node.name("command")
                 );
+                out.error(node.at("command"), message);
             }
             None
         }
@@ -186,33 +189,40 @@ pub(super) fn command(node: &Node<'_>, out: &mut Complaints) -> Option<Vec<Word>
 pub(super) fn at_least_one(node: &Node<'_>, key: &str, default: u64, out: &mut Complaints) -> u64 {
     let count = node.count(key, out);
     if count == Some(0) {
-        out.error(node.at(key), format!("{key}: expected at least 1, found 0"));
+        let message = format!("{}: expected at least 1, found 0", node.name(key));
+        out.error(node.at(key), message);
     }
     count.unwrap_or(default)
 }
 
 fn required_path(node: &Node<'_>, key: &str, out: &mut Complaints) -> Option<Word> {
     if !node.map.contains_key(key) {
-        out.error(node.at(key), format!("source: {key} is missing"));
+        let message = format!("{}: missing; name the file", node.name(key));
+        out.error(node.at(key), message);
     }
     let text = node.text(key, out)?;
     if text.is_empty() {
-        out.error(node.at(key), format!("{key}: it is empty"));
+        let message = format!("{}: it is empty; name the file", node.name(key));
+        out.error(node.at(key), message);
         return None;
     }
     Some(word(text))
 }
 
 /// A file below the agent's directory can be looked for before there is a workspace.
-fn must_exist(path: &Word, home: &Path, node: &Node<'_>, out: &mut Complaints) {
+///
+/// That the system prompt is missing has been told where it is named.
+fn must_exist(path: &Word, (home, prompt): (&Path, &str), node: &Node<'_>, out: &mut Complaints) {
     if let [Piece::Home, Piece::Text(rest)] = path.0.as_slice()
-        && !home.join(rest.trim_start_matches('/')).exists()
+        && let shown = rest.trim_start_matches('/')
+        && shown != prompt
+        && !home.join(shown).exists()
     {
-        let shown = rest.trim_start_matches('/');
-        out.error(
-            node.at("path"),
-            format!("source: {shown} is not there; create it, or say on_missing: skip"),
+        let message = format!(
+            "{}: {shown} is not there; create it, or say on_missing: skip",
+            node.name("path")
         );
+        out.error(node.at("path"), message);
     }
 }
 

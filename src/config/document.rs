@@ -25,18 +25,19 @@ impl Document {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(e) => {
-                let message = format!("cannot read it: {}", reason(&e));
+                let reason = match e.kind() {
+                    std::io::ErrorKind::InvalidData => "it is not UTF-8".to_owned(),
+                    _ => reason(&e),
+                };
+                let message = format!("cannot read it: {reason}");
                 problems.push(error_in(&shown, message));
                 return None;
             }
         };
         match yaml::parse(&text) {
-            Ok(Value::Object(root)) => Some(Self {
-                path: path.to_owned(),
-                shown,
-                text,
-                root,
-            }),
+            // Nothing but comments: there are no keys yet.
+            Ok(Value::Null) => Some(Self::of(path, shown, text, Map::new())),
+            Ok(Value::Object(root)) => Some(Self::of(path, shown, text, root)),
             Ok(other) => {
                 let found = crate::node::found(&other);
                 let message = format!("expected keys and values at the top, found {found}");
@@ -46,11 +47,20 @@ impl Document {
             Err(error) => {
                 problems.push(Problem {
                     line: error.place.map(|place| place.0),
-                    column: error.place.map(|place| place.1),
-                    ..error_in(&shown, format!("not valid YAML: {}", error.message))
+                    column: error.place.and_then(|place| place.1),
+                    ..error_in(&shown, error.message)
                 });
                 None
             }
+        }
+    }
+
+    fn of(path: &Path, shown: String, text: String, root: Map<String, Value>) -> Self {
+        Self {
+            path: path.to_owned(),
+            shown,
+            text,
+            root,
         }
     }
 

@@ -67,7 +67,7 @@ fn hook(event: HookEvent, at: Vec<Step>, item: &Value, out: &mut Complaints) -> 
         );
         return None;
     };
-    let node = Node::new(map, at);
+    let node = Node::new(map, at).within(event.name());
     node.unknown_keys(&["command", "timeout_ms"], out);
     let command = command(&node, out)?;
     let timeout = at_least_one(&node, "timeout_ms", HOOK_TIMEOUT_MS, out);

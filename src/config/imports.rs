@@ -44,9 +44,15 @@ impl Loader<'_> {
                     document.report(&at, warnings, self.problems);
                     if names.contains(&tool.name) {
                         let message = format!(
-                            "tool \"{}\": there are two tools of this name in this file",
+                            "tool \"{}\": there are two tools of this name in this file; rename one",
                             tool.name
                         );
+                        self.problems
+                            .push(document.problem(Severity::Error, &at, message));
+                    }
+                    if tool.name == "ask_human" && self.has_ask_human {
+                        let message = "tool \"ask_human\": the engine has a tool of this name; \
+                                       rename it, or say ask_human: false";
                         self.problems
                             .push(document.problem(Severity::Error, &at, message));
                     }
@@ -79,15 +85,19 @@ impl Loader<'_> {
             .parent()
             .unwrap_or(&self.found.home)
             .join(import);
-        let real = if Path::new(import).is_absolute() {
+        let real = if import.is_empty() {
+            Err("imports: it is empty; name a file".to_owned())
+        } else if Path::new(import).is_absolute() {
             Err(format!(
-                "imports: {import} is an absolute path; a module lies below the agent's directory"
+                "imports: {import} is an absolute path; a module lies below the agent's directory, \
+                 and is named from the file that imports it"
             ))
         } else {
             match beside.canonicalize() {
                 Ok(real) if !real.starts_with(&self.found.home) => Err(format!(
-                    "imports: {import} lies outside the agent's directory"
+                    "imports: {import} lies outside the agent's directory; copy it into it"
                 )),
+                Ok(real) if !real.is_file() => Err(format!("imports: {import} is not a file")),
                 Ok(real) if chain.contains(&real) => {
                     let names = chain.iter().chain([&real]).map(|path| self.name_of(path));
                     Err(format!(
@@ -96,6 +106,12 @@ impl Loader<'_> {
                     ))
                 }
                 Ok(real) => Ok(real),
+                Err(_) if self.leads_out(&beside) => Err(format!(
+                    "imports: {import} lies outside the agent's directory; copy it into it"
+                )),
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(format!(
+                    "imports: {import} is not there; create it, or remove the import"
+                )),
                 Err(e) => Err(format!("imports: {import}: {}", crate::error::reason(&e))),
             }
         };
@@ -110,7 +126,8 @@ impl Loader<'_> {
         let shown = self.found.shown(&self.name_of(&real));
         if let Some(module) = Document::read(&real, shown, self.problems) {
             if !module.root.contains_key("tools") && !module.root.contains_key("imports") {
-                let message = "a module has tools: or imports: at the top";
+                let message =
+                    "a module has tools: or imports: at the top, and this one has neither";
                 self.problems
                     .push(module.problem(Severity::Error, &[], message));
             }
@@ -120,10 +137,30 @@ impl Loader<'_> {
         }
     }
 
+    /// Whether a path that is not there leads out of the agent's directory.
+    fn leads_out(&self, path: &Path) -> bool {
+        path.strip_prefix(&self.found.home)
+            .is_ok_and(|below| below.to_str().is_some_and(leads_out))
+    }
+
     fn name_of(&self, path: &Path) -> String {
         path.strip_prefix(&self.found.home)
             .unwrap_or(path)
             .display()
             .to_string()
     }
+}
+
+/// Whether a path goes further up than it has come down. Symbolic links are not looked at.
+pub(super) fn leads_out(path: &str) -> bool {
+    use std::path::Component;
+    let mut depth = 0;
+    Path::new(path).components().any(|component| {
+        depth += match component {
+            Component::ParentDir => -1,
+            Component::Normal(_) => 1,
+            _ => 0,
+        };
+        depth < 0
+    })
 }

@@ -104,6 +104,8 @@ pub fn load_tools(file: &Path) -> (Vec<Tool>, Vec<Problem>) {
 
 pub(super) struct Loader<'p> {
     pub(super) found: Found,
+    /// Whether the engine's own tool is there.
+    pub(super) has_ask_human: bool,
     pub(super) problems: &'p mut Vec<Problem>,
 }
 
@@ -143,7 +145,11 @@ impl<'p> Loader<'p> {
             dir: dir.to_owned(),
             ..Found::default()
         };
-        Some(Self { found, problems })
+        Some(Self {
+            found,
+            has_ask_human: false,
+            problems,
+        })
     }
 
     fn agent(&mut self) -> Option<Agent> {
@@ -165,6 +171,7 @@ impl<'p> Loader<'p> {
         };
         let llm_key = legacy::rewrite_llm(&mut document, self.problems);
         let hooks = self.hooks(Some(&mut document));
+        self.has_ask_human = document.root.get("ask_human") != Some(&Value::Bool(false));
         let mut tools = Vec::new();
         self.tools_of(&document, &mut vec![path], &mut tools);
         self.found.prompt = self.prompt(&document);
@@ -179,7 +186,8 @@ impl<'p> Loader<'p> {
         let limits = Node::new(
             node.mapping("limits", &mut out).unwrap_or(&EMPTY),
             vec![Step::Key("limits".to_owned())],
-        );
+        )
+        .within("limits");
         limits.unknown_keys(&["tokens", "seconds"], &mut out);
         let version = match document.root.get("version") {
             Some(Value::Number(number)) => Some(number.to_string()),
@@ -196,12 +204,6 @@ impl<'p> Loader<'p> {
         let sync = node.flag("sync", &mut out).unwrap_or(true);
         let description = node.text("description", &mut out).map(str::to_owned);
         document.report(&[], out.into_list(), self.problems);
-        if ask_human && tools.iter().any(|tool| tool.name == "ask_human") {
-            let message = "tool \"ask_human\": the engine has a tool of this name; rename it, or say ask_human: false";
-            let at = [Step::Key("tools".to_owned())];
-            self.problems
-                .push(document.problem(Severity::Error, &at, message));
-        }
         Some(Agent {
             home: self.found.home.clone(),
             name: name?,
@@ -273,17 +275,19 @@ impl<'p> Loader<'p> {
             None => DEFAULT,
         };
         let path = self.found.home.join(name);
+        let leads_out = super::imports::leads_out(name) || !self.is_inside(&path) && path.exists();
         if given.is_none() && document.root.contains_key("system_prompt") {
             let found = found(&document.root["system_prompt"]);
             let message = format!("system_prompt: expected a string, found {found}");
             self.problems
                 .push(document.problem(Severity::Error, &at, message));
-        } else if !path.is_file() {
-            let message = format!("system_prompt: {name} is not there; create it");
-            self.problems
-                .push(document.problem(Severity::Error, &at, message));
-        } else if !self.is_inside(&path) {
-            let message = format!("system_prompt: {name} lies outside the agent's directory");
+        } else if leads_out || !path.is_file() {
+            let what = match (leads_out, path.exists()) {
+                (true, _) => "lies outside the agent's directory; put it inside",
+                (_, true) => "is not a file",
+                _ => "is not there; create it",
+            };
+            let message = format!("system_prompt: {name} {what}");
             self.problems
                 .push(document.problem(Severity::Error, &at, message));
         }
@@ -310,15 +314,18 @@ fn llm(node: &Node<'_>, key: &str, out: &mut Complaints) -> Option<Llm> {
         out.error(at, format!("{key}: expected a mapping, found {found}"));
         return None;
     };
-    let llm = Node::new(map, at.clone());
+    let llm = Node::new(map, at.clone()).within("llm");
     let command = map
         .contains_key("command")
         .then(|| context::command(&llm, out));
     let model = llm.text("model", out);
+    if model.is_some_and(|model| model.trim().is_empty()) {
+        out.error(llm.at("model"), "llm: model: it is empty; name one");
+    }
     if model.is_none() && command.is_none() && !map.contains_key("model") {
         out.error(
             at,
-            "llm: model is missing; name one, or make a program the model with command: […]",
+            "llm: model: missing; name one, or make a program the model with command: […]",
         );
     }
     let base_url = llm.text("base_url", out);
@@ -374,7 +381,8 @@ fn required_text(node: &Node<'_>, key: &str, what: &str, out: &mut Complaints) -
     }
     let text = node.text(key, out)?;
     if text.trim().is_empty() {
-        out.error(node.at(key), format!("{key}: it is empty"));
+        let message = format!("{key}: it is empty; it says {what}");
+        out.error(node.at(key), message);
     }
     Some(text.to_owned())
 }

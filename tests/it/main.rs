@@ -17,6 +17,7 @@
 mod harness;
 
 mod architecture;
+mod broken_agents;
 mod check;
 mod cli;
 mod config;
