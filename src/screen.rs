@@ -95,12 +95,9 @@ pub fn print(bytes: &[u8]) -> Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            let mut error = Error::failure(format!(
-                "cannot write to stdout: {}",
-                crate::error::reason(&e)
-            ));
-            error.disk_full = crate::error::is_disk_full(&e);
-            Err(error)
+            // However full the disk of a result is: the run's own is another matter.
+            let reason = crate::error::reason(&e);
+            Err(Error::failure(format!("cannot write to stdout: {reason}")))
         }
         _ => Ok(()),
     }
