@@ -29,7 +29,17 @@ pub struct Workspace {
 /// Held while it is decided which run to start or resume.
 #[derive(Debug)]
 pub struct DecisionLock {
-    _file: File,
+    files: Vec<File>,
+}
+
+impl DecisionLock {
+    /// Both, let go of together.
+    #[must_use]
+    pub fn and(mut self, other: Option<Self>) -> Self {
+        self.files
+            .extend(other.into_iter().flat_map(|other| other.files));
+        self
+    }
 }
 
 impl Workspace {
@@ -225,7 +235,7 @@ impl Workspace {
 fn wait_for_lock(file: File, path: &Path, signals: &Signals) -> Result<DecisionLock> {
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(DecisionLock { _file: file }),
+            Ok(()) => return Ok(DecisionLock { files: vec![file] }),
             Err(fs::TryLockError::WouldBlock) => {
                 if let Err(stop) = signals.sleep(Duration::from_millis(2)) {
                     let message = format!("{} while waiting for {}", stop.name(), path.display());

@@ -200,10 +200,10 @@ impl Chosen<'_> {
         if self.common.work_dir.is_none() {
             workspace::remember(&self.agent.home, self.workspace)?;
         }
-        let lock = self.workspace.lock(&self.signals)?;
+        // Whoever else starts a run of this name may look for it only when it is there.
+        let claim = self.claim.take();
+        let lock = self.workspace.lock(&self.signals)?.and(claim);
         self.workspace.clear_unborn()?;
-        // From here on the workspace's own lock decides.
-        drop(self.claim.take());
         if let Some(name) = &self.common.run_id {
             let id = RunId::parse(name).map_err(Error::usage)?;
             return self.by_name(&id, lock);
