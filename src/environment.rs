@@ -162,8 +162,9 @@ impl Environment {
         };
         let base_url = base_url.trim_end_matches('/').to_owned();
         if let Some(why) = unusable(&base_url) {
+            let shown = without_secrets(&base_url);
             return Err(Error::config(format!(
-                "the base URL '{base_url}' cannot be used: {why}"
+                "the base URL '{shown}' cannot be used: {why}"
             )));
         }
         let key = self.find(&KEY_NAMES);
@@ -253,6 +254,16 @@ fn unusable(url: &str) -> Option<&'static str> {
         (Some("http" | "https"), Some(_)) if uri.query().is_some() => Some("it has a query"),
         (Some("http" | "https"), Some(_)) => None,
         _ => Some("it does not begin with http:// or https://"),
+    }
+}
+
+/// A URL without its credentials and its query, either of which may hold a key.
+fn without_secrets(url: &str) -> String {
+    let url = url.split_once('?').map_or(url, |(before, _)| before);
+    let scheme = url.find("://").map_or("", |at| &url[..at + 3]);
+    match url.rsplit_once('@') {
+        Some((_, rest)) => format!("{scheme}…@{rest}"),
+        None => url.to_owned(),
     }
 }
 
