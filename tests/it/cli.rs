@@ -371,3 +371,19 @@ fn the_result_can_go_straight_into_a_file() {
     assert!(command.status().unwrap().success());
     assert_eq!(world.read("result"), "done\n");
 }
+
+#[test]
+fn a_result_that_nobody_got_is_told_again_without_asking_the_model() {
+    let world = World::new();
+    world.server.says([text("done")]);
+    let into = |file: &str| {
+        let shell = format!("exec \"$0\" \"$@\" > {file}");
+        world.run("go").under(&["sh", "-c", &shell])
+    };
+    into("/dev/full").end().exits(1).does_not_say("panic");
+    into("/dev/full").end().exits(1).does_not_say("panic");
+    world.run("go").end().exits(0).prints("done\n");
+    assert_eq!(world.server.requests().len(), 1);
+    assert_eq!(world.runs().len(), 1);
+    assert_eq!(world.latest().ending().0, "COMPLETED");
+}

@@ -464,3 +464,169 @@ fn blank_lines_are_passed_over() {
     broken.world.server.says([text("done")]);
     broken.world.run("go").end().exits(0).prints("done\n");
 }
+
+#[test]
+fn a_journal_damaged_in_the_middle_and_torn_at_its_end_is_left_as_it_is() {
+    let broken = Broken::new();
+    let mut lines = broken.lines();
+    lines[2].truncate(40);
+    let torn = lines.join("\n");
+    broken.journal_is(&torn[..torn.len() - 9]);
+    broken.is_refused(&["journal.jsonl:3:", "--force"]);
+    // What is whole but for its newline gets none either.
+    broken.journal_is(&torn);
+    broken.is_refused(&["journal.jsonl:3:", "--force"]);
+}
+
+#[test]
+fn numbers_beyond_what_all_readers_hold_are_damage() {
+    let broken = Broken::new();
+    for number in [
+        "9007199254740993",
+        "18446744073709551615",
+        "18446744073709551616",
+    ] {
+        for (line, key) in [(3, "iteration"), (5, "seq")] {
+            let mut lines = broken.lines();
+            let (before, rest) = lines[line - 1].split_once(&format!("\"{key}\":")).unwrap();
+            let after = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+            lines[line - 1] = format!("{before}\"{key}\":{number}{after}");
+            broken.journal_is(lines.join("\n") + "\n");
+            broken.is_refused(&[&format!("journal.jsonl:{line}"), "damaged"]);
+        }
+    }
+}
+
+/// JSON as Python's `json.dumps` spaces it.
+fn spaced(value: &Value) -> String {
+    match value {
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(spaced).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(map) => {
+            let pair =
+                |(key, value): (&String, &Value)| format!("{}: {}", json!(key), spaced(value));
+            let pairs: Vec<_> = map.iter().map(pair).collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[test]
+fn a_journal_in_another_spacing_keeps_the_window() {
+    let world = World::with_tools(ECHO);
+    let sources = "sources:\n  - {type: file, path: '${AGENT_HOME}/system_prompt.md'}\n  \
+                   - {type: journal, max_iterations: 2}\n";
+    world.write("agent/context.yaml", sources);
+    let words = json!({"words": "x"});
+    let ids = ["a", "b", "c", "d", "e"];
+    world.server.says(ids.map(|id| call(id, "echo", &words)));
+    world.server.says([text("never").held()]);
+    let delta = world.run("go").spawn();
+    world.server.wait_for(6);
+    delta.kill();
+    let run = world.latest();
+    let lines = run.journal();
+    let rewritten: String = lines.iter().map(|line| spaced(line) + "\n").collect();
+    assert_ne!(rewritten, run.text("journal.jsonl"));
+    fs::write(run.path("journal.jsonl"), rewritten).unwrap();
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0).prints("done\n");
+    let requests = world.server.requests();
+    assert_eq!(requests[6].messages(), requests[5].messages());
+    let results = requests[6]
+        .messages()
+        .into_iter()
+        .filter(|m| m["role"] == "tool");
+    let ids: Vec<_> = results.map(|m| m["tool_call_id"].clone()).collect();
+    assert_eq!(ids, ["d", "e"]);
+}
+
+/// Replaces the journal in one way while its run is live.
+#[track_caller]
+fn is_replaced_by(script: &str) {
+    let world = World::with_tools("- {name: edit, exec: 'sh ${AGENT_HOME}/edit.sh'}");
+    let script =
+        format!("cd \"$DELTA_RUN_DIR\" && {script} && cp journal.jsonl \"$HOME/replaced\"\n");
+    world.write("agent/edit.sh", script);
+    world.server.says([call("a", "edit", &json!({}))]);
+    let outcome = world.run("go").end().exits(75).prints("");
+    outcome.says("journal.jsonl");
+    let run = world.latest();
+    assert_eq!(run.text("journal.jsonl"), world.read("replaced"));
+    assert_eq!(run.types().last().unwrap(), "ACTION_REQUEST");
+    // Whoever owns the new file may be at work.
+    assert_eq!(run.metadata()["status"], "RUNNING");
+    assert_eq!(world.server.requests().len(), 1);
+
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0).prints("done\n");
+    assert_eq!(world.latest(), run);
+    assert_eq!(run.result(1)["status"], "ERROR");
+    assert_eq!(run.ending().0, "COMPLETED");
+}
+
+#[test]
+fn a_journal_that_is_replaced_while_its_run_is_live_ends_the_run() {
+    is_replaced_by("cp journal.jsonl new && mv new journal.jsonl");
+    is_replaced_by("sed -i 's/go/go/' journal.jsonl");
+}
+
+#[test]
+fn a_journal_that_is_removed_while_its_run_is_live_ends_the_run() {
+    let world = World::with_tools("- {name: lose, shell: 'rm \"$DELTA_RUN_DIR/journal.jsonl\"'}");
+    world.server.says([call("a", "lose", &json!({}))]);
+    let outcome = world.run("go").end().exits(75).prints("");
+    outcome.says("journal.jsonl");
+    assert!(!world.latest().path("journal.jsonl").exists());
+}
+
+#[test]
+fn lost_metadata_of_a_completed_run_is_written_anew_when_its_result_is_told_again() {
+    let world = World::new();
+    world.server.says([text("done")]);
+    let delta = || world.run("go").args(["--run-id", "nightly"]);
+    let parent = "20260102_030405_abcdef";
+    let first = delta().env("DELTA_RUN_ID", parent);
+    first.end().exits(0).prints("done\n");
+    let run = world.latest();
+    let before = run.metadata();
+    assert_eq!(before["parent_run_id"], parent);
+    fs::remove_file(run.path("metadata.json")).unwrap();
+    delta().end().exits(0).prints("done\n");
+    let after = run.metadata();
+    for key in [
+        "run_id",
+        "agent_name",
+        "status",
+        "stop_reason",
+        "exit_code",
+        "result",
+        "iterations",
+        "initial_message",
+        "parent_run_id",
+        "agent_home",
+        "work_dir",
+    ] {
+        assert_eq!(after[key], before[key], "{key}");
+    }
+    assert_eq!(run.events("ENGINE_START").len(), 1);
+}
+
+#[test]
+fn the_parent_is_known_when_metadata_is_lost() {
+    let world = World::new();
+    let parent = "20260102_030405_abcdef";
+    world.server.says([text("never").held()]);
+    let delta = world.run("go").env("DELTA_RUN_ID", parent).spawn();
+    world.server.wait_for(1);
+    delta.kill();
+    let run = world.latest();
+    fs::remove_file(run.path("metadata.json")).unwrap();
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0).prints("done\n");
+    assert_eq!(world.latest(), run);
+    assert_eq!(run.metadata()["parent_run_id"], parent);
+}

@@ -1,7 +1,8 @@
 //! What ends a run that could go on: the same command resumes it, the reason is in all four places.
 
 use crate::harness::*;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::process::{Command, Stdio};
 
 const NOTE: &str = "- {name: note, shell: 'echo ${n} >> ../log'}";
 
@@ -175,4 +176,70 @@ fn a_tool_whose_output_is_too_large_for_the_disk_is_not_the_engines_end() {
     outcome.does_not_say("panic");
     assert_ne!(world.latest().ending().0, "FAILED");
     world.server.may_stay_unasked();
+}
+
+#[test]
+fn seconds_cut_an_answer_that_is_awaited() {
+    let world = World::new().top("limits: {seconds: 1}");
+    world.server.says([text("never").held()]);
+    stops(&world, world.run("go"), "seconds");
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0).prints("done\n");
+    assert_eq!(world.runs().len(), 1);
+
+    let world = World::new().program([text("never"), text("done")]);
+    let world = world.top("limits: {seconds: 1}");
+    world.write("agent/model/1.sh", "sleep 600\n");
+    stops(&world, world.run("go"), "seconds");
+    world.run("go").end().exits(0).prints("done\n");
+}
+
+/// Runs it where no file can get a byte. What it prints goes into pipes.
+#[track_caller]
+fn without_room(world: &World) -> (Option<i32>, Value) {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 0; exec \"$0\" \"$@\""]);
+    command.arg(env!("CARGO_BIN_EXE_delta"));
+    command.args(["run", "-a", "agent", "-w", "ws", "-m", "go"]);
+    command.args(["--format", "json"]);
+    command.current_dir(world.home()).stdin(Stdio::null());
+    let output = command.env("HOME", world.home()).output().unwrap();
+    let object = serde_json::from_slice(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    (
+        output.status.code(),
+        object.unwrap_or_else(|_| panic!("{}\n{stderr}", output.status)),
+    )
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start_is_a_reason_to_come_back() {
+    let world = World::new();
+    let (code, object) = without_room(&world);
+    assert_eq!(code, Some(75), "{object}");
+    assert_eq!(object["exit_code"], 75);
+    assert_eq!(object["error"]["type"], "disk_full");
+    assert!(world.server.requests().is_empty());
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0).prints("done\n");
+    assert_eq!(world.runs().len(), 1);
+}
+
+#[test]
+fn a_disk_that_is_full_when_a_run_is_taken_up_is_a_reason_to_come_back() {
+    let world = World::with_tools(NOTE);
+    world.server.says([note(1), text("never").held()]);
+    let delta = world.run("go").spawn();
+    world.server.wait_for(2);
+    delta.kill();
+    let before = world.latest().read("journal.jsonl");
+    let (code, object) = without_room(&world);
+    assert_eq!(code, Some(75), "{object}");
+    assert_eq!(object["exit_code"], 75);
+    assert_eq!(object["error"]["type"], "disk_full");
+    assert_eq!(world.latest().read("journal.jsonl"), before);
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0).prints("done\n");
+    assert_eq!(world.lines("log"), ["1"]);
+    assert_eq!(world.runs().len(), 1);
 }

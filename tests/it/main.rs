@@ -23,6 +23,7 @@ mod cli;
 mod config;
 mod damage;
 mod examples;
+mod hooked;
 mod human;
 mod journal;
 mod init;

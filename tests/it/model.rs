@@ -682,3 +682,187 @@ fn a_program_needs_no_model_name() {
     );
     world.run("go").end().exits(0).prints("done\n");
 }
+
+#[test]
+fn a_server_that_goes_away_after_an_answer_is_tried_again_with_a_pause() {
+    let world = World::with_tools(
+        "- {name: wait, shell: 'echo up > ../ready; read go < ../go; echo waited'}",
+    )
+    .llm("max_retries: 1");
+    let (mut ready, mut go) = (world.fifo("ready"), world.fifo("go"));
+    world.server.says([call("a", "wait", &json!({}))]);
+    let delta = world.run("go").spawn();
+    ready.line();
+    world.server.goes_away();
+    go.tell("on");
+    delta.wait().exits(75).prints("").says("wait");
+    let ending = world.latest().ending();
+    let reason = Some("model_unavailable".to_owned());
+    assert_eq!(ending, ("INTERRUPTED".to_owned(), reason));
+    assert_eq!(attempts(&world, 2).len(), 2);
+}
+
+/// Asks for the tool by this name; returns the next request and what it says about the call.
+#[track_caller]
+fn called(name: &str) -> (Value, String) {
+    let world = World::with_tools(ECHO);
+    let first = call("a", name, &json!({"words": "x"}));
+    world.server.says([first, text("done")]);
+    world.run("go").end().exits(0).prints("done\n");
+    let request = world.server.last();
+    assert_valid_for_api(&request.body);
+    let call = request.messages()[2]["tool_calls"][0].clone();
+    (call, request.observation("a"))
+}
+
+#[test]
+fn a_name_that_servers_refuse_goes_back_as_one_that_they_take() {
+    let long = "x".repeat(65);
+    for name in [
+        "../../x",
+        "",
+        "functions.sh",
+        "echo ",
+        "naïve",
+        "a\nb",
+        &long,
+    ] {
+        let (call, told) = called(name);
+        assert_ne!(call["function"]["name"], name);
+        assert!(told.contains(&format!("{name:?}")), "{told}");
+        assert!(told.contains("echo"), "the tools are named: {told}");
+    }
+    let (call, told) = called("no_such_tool");
+    assert_eq!(call["function"]["name"], "no_such_tool");
+    assert!(told.contains("no_such_tool"), "{told}");
+}
+
+/// A completion whose JSON is written by hand.
+fn written(message: &str, usage: &str) -> Reply {
+    raw(format!(
+        r#"{{"choices":[{{"index":0,"message":{message},"finish_reason":"stop"}}],"usage":{usage}}}"#
+    ))
+}
+
+#[test]
+fn half_a_character_does_not_lose_an_answer() {
+    let world = World::with_tools(ECHO);
+    let call = r#"{"role":"assistant","content":"half \ud83e","tool_calls":[{"id":"a","type":"function",
+        "function":{"name":"echo","arguments":"{\"words\": \"\udd80 \ud83e\udd80\"}"}}]}"#;
+    let answer = r#"{"role":"assistant","content":"a \uDC00 b \ud83e\udd80 c \\ud800"}"#;
+    world
+        .server
+        .says([written(call, "null"), written(answer, "null")]);
+    let outcome = world.run("go").end().exits(0);
+    outcome.prints("a \u{FFFD} b \u{1F980} c \\ud800\n");
+    let told = world.server.last().observation("a");
+    assert_eq!(told.trim_end(), "\u{FFFD} \u{1F980}");
+    let kept = fs::read(world.latest().invocations()[0].join("response.json")).unwrap();
+    assert_eq!(
+        kept,
+        written(call, "null").body(),
+        "the response is kept as it came"
+    );
+}
+
+#[test]
+fn counts_of_tokens_may_be_as_large_as_a_number_can_be() {
+    let huge = r#"{"prompt_tokens":18446744073709551615,"completion_tokens":18446744073709551615,"total_tokens":18446744073709551615}"#;
+    // Without a total, it is the sum.
+    let parts =
+        r#"{"prompt_tokens":18446744073709551615,"completion_tokens":18446744073709551615}"#;
+    let call = |id: &str| {
+        format!(
+            r#"{{"role":"assistant","content":null,"tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"echo","arguments":"{{\"words\":\"x\"}}"}}}}]}}"#
+        )
+    };
+    let world = World::with_tools(ECHO);
+    let first = [written(&call("a"), huge), written(&call("b"), parts)];
+    world.server.says(first).says([text("never").held()]);
+    let delta = world.run("go").spawn();
+    world.server.wait_for(3);
+    delta.kill();
+    world.server.says([
+        written(&call("c"), parts),
+        written(r#"{"role":"assistant","content":"done"}"#, huge),
+    ]);
+    world.run("go").end().exits(0).prints("done\n");
+    let usage = &world.latest().metadata()["usage"];
+    for key in ["prompt_tokens", "completion_tokens", "total_tokens"] {
+        assert_eq!(usage[key], u64::MAX, "{key}");
+    }
+}
+
+#[test]
+fn a_word_that_stands_in_for_a_key_is_left_in_answers() {
+    for (key, is_secret) in [
+        ("ollama", false),
+        ("sk-0123456789abcdef", true),
+        ("abcdefghijklmnopqrst", true),
+    ] {
+        let world = World::new();
+        let words = format!("this is {key}, is it not?");
+        world.server.says([text(&words)]);
+        let outcome = world.run("go").env("DELTA_API_KEY", key).end().exits(0);
+        assert_eq!(
+            world.server.last().header("authorization"),
+            Some(&*format!("Bearer {key}"))
+        );
+        let kept = fs::read(world.latest().invocations()[0].join("response.json")).unwrap();
+        if is_secret {
+            outcome.prints("this is [redacted], is it not?\n");
+            key_is_nowhere(&world, key);
+        } else {
+            outcome.prints(&format!("{words}\n"));
+            assert_eq!(kept, text(&words).body());
+        }
+    }
+}
+
+#[test]
+fn an_endpoint_that_cannot_be_one_is_a_configuration_error_and_nothing_is_created() {
+    for (url, words) in [
+        ("http://user:pass@127.0.0.1:9/v1", "credentials"),
+        ("http://sk-12345678@127.0.0.1:9/v1", "credentials"),
+        ("sk-12345678@127.0.0.1:9/v1", "127.0.0.1:9/v1"),
+        ("http://127.0.0.1:9/v1?key=sk-12345678", "query"),
+        ("http://127.0.0.1:9/v1 x", "URL"),
+        ("127.0.0.1:9/v1", "127.0.0.1:9/v1"),
+        ("ftp://127.0.0.1/v1", "http"),
+        ("http://", ""),
+    ] {
+        let world = World::new();
+        world.write("agent/agent.yaml", "name: probe\nllm: {model: scripted}\n");
+        let delta = world.run("go").env("DELTA_BASE_URL", url);
+        let outcome = delta.end().exits(78).prints("").says(words);
+        outcome.does_not_say("pass@").does_not_say("sk-12345678");
+        assert!(!world.exists("ws"), "{url}");
+
+        let world = World::new().llm(&format!("base_url: '{url}'"));
+        world.run("go").end().exits(78).prints("").says(words);
+        assert!(!world.exists("ws"), "{url}");
+    }
+}
+
+#[test]
+fn a_key_with_control_characters_is_a_configuration_error_and_nothing_is_created() {
+    for key in [
+        "sk-0123\n4567",
+        "sk-0123\u{1b}[31m4567",
+        "sk-0123\r\nX: 4567",
+    ] {
+        let world = World::new();
+        let outcome = world.run("go").env("DELTA_API_KEY", key).end();
+        let outcome = outcome.exits(78).prints("").says("key");
+        outcome.does_not_say("sk-0123").does_not_say("4567");
+        assert!(!world.exists("ws"));
+    }
+    let world = World::new();
+    world.server.says([text("done")]);
+    let delta = world.run("go").env("DELTA_API_KEY", " sk-01234567\n");
+    delta.end().exits(0);
+    assert_eq!(
+        world.server.last().header("authorization"),
+        Some("Bearer sk-01234567")
+    );
+}

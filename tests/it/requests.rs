@@ -469,3 +469,22 @@ fn a_request_that_was_never_made_is_an_error() {
         .prints("")
         .says("nowhere");
 }
+
+#[test]
+fn requests_are_told_apart_by_their_iteration_even_if_the_clock_went_back() {
+    let world = World::with_tools(ECHO);
+    talk(&world, 4);
+    let sent = world.server.requests();
+    let first = world.latest().invocations().remove(0);
+    let name = first.file_name().unwrap().to_str().unwrap();
+    let (_, iteration) = name.split_once('_').unwrap();
+    fs::rename(
+        &first,
+        first.with_file_name(format!("20990101T000000.000Z_{iteration}")),
+    )
+    .unwrap();
+    for (at, sent) in sent.iter().enumerate() {
+        assert_eq!(request(&world, Some(at + 1)), sent.body, "request {at}");
+    }
+    assert_eq!(request(&world, None), sent[3].body);
+}

@@ -3,6 +3,7 @@
 use crate::harness::*;
 use serde_json::{Value, json};
 use std::fs;
+use std::process::Command;
 
 /// Each call leaves a line in `log`, says half of what it has to say, and waits for the test.
 const WORK: &str = "- {name: work, shell: 'echo \"${n} $DELTA_CALL_ID\" >> ../log; echo half; \
@@ -629,4 +630,88 @@ fn a_kill_between_the_thought_and_its_action_loses_neither() {
     world.run("go").end().exits(0).prints("done\n");
     assert_eq!(world.lines("log"), ["1", "1"]);
     assert_eq!(world.server.last().messages()[3]["tool_call_id"], "a");
+}
+
+/// A world with `work` under way in `ws`, with this beside the tool's other keys, and a copy of `ws` in `copy`.
+#[track_caller]
+fn copied_while_it_runs(options: &str) -> (World, Running, Fifo, Fifo, u32) {
+    let tool = WORK.replacen("work,", &format!("work,{options}"), 1);
+    let world = World::with_tools(&tool);
+    let (mut ready, go) = (world.fifo("ready"), world.fifo("go"));
+    world.server.says([call("call_1", "work", &work(1))]);
+    let delta = world.run("go").spawn();
+    let tool = ready.pid();
+    let (from, to) = (world.workspace(), world.path("copy"));
+    let copied = Command::new("cp").arg("-r").args([from, to]).status();
+    assert!(copied.unwrap().success());
+    (world, delta, ready, go, tool)
+}
+
+#[test]
+fn a_copy_of_a_live_run_goes_on_and_leaves_the_originals_tool_alone() {
+    let (world, delta, _ready, mut go, tool) = copied_while_it_runs("");
+    world.server.says([text("copied")]);
+    let copy = world.delta(["run", "-a", "agent", "-w", "copy", "-m", "go"]);
+    copy.end().exits(0).prints("copied\n");
+    assert!(alive(tool), "the original's tool lives");
+    world.server.says([text("done")]);
+    go.tell("on");
+    delta.wait().exits(0).prints("done\n");
+    assert_eq!(world.server.last().observation("call_1"), "half\nwhole\n");
+    assert_eq!(worked(&world), ["1"]);
+    let copy = Run::latest(&world.path("copy"));
+    assert_eq!(copy.result(1)["status"], "ERROR");
+}
+
+#[test]
+fn a_copy_under_another_name_leaves_the_originals_tool_alone() {
+    let (world, delta, _ready, mut go, tool) = copied_while_it_runs("");
+    let run = world.latest();
+    let copied = Command::new("cp")
+        .arg("-r")
+        .args([&run.dir, &run.dir.with_file_name("twin")])
+        .status();
+    assert!(copied.unwrap().success());
+    world.server.says([text("copied")]);
+    let twin = world.go_on().args(["--run-id", "twin"]);
+    twin.end().exits(0).prints("copied\n");
+    assert!(alive(tool), "the original's tool lives");
+    world.server.says([text("done")]);
+    go.tell("on");
+    delta.wait().exits(0).prints("done\n");
+}
+
+#[test]
+fn a_copy_repeats_a_tool_under_an_id_of_its_own() {
+    let (world, delta, mut ready, mut go, tool) = copied_while_it_runs(" on_resume: retry,");
+    world.server.says([text("done"), text("done")]);
+    let copy = world.delta(["run", "-a", "agent", "-w", "copy", "-m", "go"]);
+    let copy = copy.spawn();
+    let again = ready.pid();
+    assert!(alive(tool) && alive(again));
+    go.tell("on");
+    go.tell("on");
+    delta.wait().exits(0).prints("done\n");
+    copy.wait().exits(0).prints("done\n");
+    let log = world.lines("log");
+    assert_eq!(log.len(), 2);
+    assert_ne!(log[0], log[1], "each call has an id of its own");
+}
+
+#[test]
+fn a_failed_run_id_tells_its_run_and_status_as_an_object() {
+    let world = World::new();
+    world.server.says([Reply::error(400, "no such luck")]);
+    let first = nightly(&world, Some("go")).json().end().exits(1).object();
+    let outcome = nightly(&world, Some("go")).json().end().exits(1);
+    let object = outcome.object();
+    for key in ["run_id", "status", "stop_reason", "exit_code"] {
+        assert_eq!(object[key], first[key], "{key}");
+    }
+    assert_eq!(object["run_id"], "nightly");
+    assert_eq!(object["status"], "FAILED");
+    assert_eq!(object["exit_code"], 1);
+    let message = object["error"]["message"].as_str().unwrap();
+    assert!(message.contains("no such luck"), "{message}");
+    assert_eq!(world.server.requests().len(), 1);
 }

@@ -3,6 +3,7 @@
 use crate::harness::*;
 use rustix::process::Signal;
 use serde_json::json;
+use std::time::{Duration, Instant};
 
 const SIGNALS: [(Signal, i32); 3] = [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)];
 
@@ -199,4 +200,65 @@ fn format_json_tells_about_an_interrupted_run() {
     let object = delta.wait().exits(143).object();
     assert_eq!(object["status"], "INTERRUPTED");
     assert_eq!(object["exit_code"], 143);
+}
+
+#[test]
+fn while_the_message_is_read() {
+    for (signal, code) in SIGNALS {
+        let world = World::new();
+        let mut delta = world.run("-").open_stdin().spawn();
+        // More than a pipe holds: when all is written, it reads.
+        delta.type_in(&"x".repeat(300_000));
+        delta.signal(signal);
+        delta.wait().exits(code).prints("");
+        assert!(!world.exists("ws"));
+    }
+}
+
+#[test]
+fn in_hooks_that_ignore_them() {
+    let world = World::with_tools(
+        "- {name: hang, shell: 'echo begun > ../ready; while :; do sleep 600; done'}",
+    );
+    let stubborn = "command: [sh, '${AGENT_HOME}/stubborn.sh']";
+    let hooks = format!(
+        "post_tool_execution: {{{stubborn}}}\non_run_end:\n{}",
+        format!("- {{{stubborn}}}\n").repeat(8)
+    );
+    world.write("agent/hooks.yaml", hooks);
+    let script = "trap '' TERM INT HUP\nwhile :; do sleep 600; done\n";
+    world.write("agent/stubborn.sh", script);
+    let mut ready = world.fifo("ready");
+    world.server.says([call("a", "hang", &json!({}))]);
+    let delta = world.run("go").spawn();
+    ready.line();
+    let asked = Instant::now();
+    delta.signal(Signal::INT);
+    delta.wait().exits(130).prints("");
+    // Three are promised.
+    assert!(asked.elapsed() < Duration::from_secs(6));
+    let run = world.latest();
+    assert_eq!(run.ending().0, "INTERRUPTED");
+    assert_eq!(run.result(1)["status"], "FAILED");
+    let audits = run.events("HOOK_EXECUTION_AUDIT");
+    let names: Vec<_> = audits.iter().map(|audit| &audit["hook_name"]).collect();
+    let expected = [vec!["post_tool_execution"], vec!["on_run_end"; 8]].concat();
+    assert_eq!(names, expected);
+    assert!(audits.iter().all(|audit| audit["status"] != "SUCCESS"));
+    eventually("no process is left", || world.processes().is_empty());
+}
+
+#[test]
+fn hooks_at_the_end_that_do_their_work_have_the_time_for_it() {
+    let world = World::new();
+    let write =
+        |name: &str| format!("- {{command: [sh, -c, 'sleep 0.1; echo {name} >> ../ended']}}\n");
+    let hooks = format!("on_run_end:\n{}{}", write("one"), write("two"));
+    world.write("agent/hooks.yaml", hooks);
+    world.server.says([text("never").held()]);
+    let delta = world.run("go").spawn();
+    world.server.wait_for(1);
+    delta.signal(Signal::INT);
+    delta.wait().exits(130).prints("");
+    assert_eq!(world.lines("ended"), ["one", "two"]);
 }

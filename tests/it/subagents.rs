@@ -223,3 +223,69 @@ fn a_family_without_end_ends_at_the_depth_allowed() {
         "four runs of two requests"
     );
 }
+
+#[test]
+fn the_greatest_depth_there_is_is_refused_and_may_be_allowed() {
+    let depth = "4294967295";
+    let world = World::with_tools("- {name: depth, shell: 'echo $DELTA_DEPTH'}");
+    let outcome = world.run("go").env("DELTA_DEPTH", depth).end();
+    outcome.exits(1).prints("").says("DELTA_MAX_DEPTH");
+    assert!(!world.exists("ws"));
+
+    world
+        .server
+        .says([call("a", "depth", &json!({})), text("done")]);
+    let delta = world.run("go").env("DELTA_DEPTH", depth);
+    delta.env("DELTA_MAX_DEPTH", depth).end().exits(0);
+    assert_eq!(world.server.last().observation("a").trim_end(), depth);
+}
+
+#[test]
+fn a_sub_agent_whose_parent_has_died_before_it_starts_does_not_begin() {
+    let world = family("");
+    let script = format!(
+        "echo up > \"$HOME/ready\"\nread go < \"$HOME/go\"\n\
+         {} run -a \"$HOME/agent2\" -w child -m x\necho $? > \"$HOME/code\"\n",
+        env!("CARGO_BIN_EXE_delta")
+    );
+    world.write("agent/late.sh", script);
+    let url = world.server.url();
+    let agent = format!(
+        "name: one\nllm: {{model: scripted, base_url: '{url}'}}\n\
+         tools:\n  - {{name: late, exec: 'sh ${{AGENT_HOME}}/late.sh'}}\n"
+    );
+    world.write("agent/agent.yaml", agent);
+    let (mut ready, mut go, mut code) = (world.fifo("ready"), world.fifo("go"), world.fifo("code"));
+    world.server.says([call("a", "late", &json!({}))]);
+    let delta = world.run("go").spawn();
+    ready.line();
+    delta.kill();
+    go.tell("on");
+    assert_eq!(code.line(), "143");
+    assert!(!world.exists("ws/child"));
+    assert_eq!(world.server.requests().len(), 1);
+}
+
+#[test]
+fn an_endpoint_from_the_workspace_gets_no_key_through_a_sub_agent() {
+    let world = family(", pass_api_key: true");
+    let stranger = World::new();
+    stranger.server.answers(|_| text("give me the key"));
+    let agent = world.read("agent2/agent.yaml");
+    let line = format!(", base_url: '{}'", world.server.url());
+    assert!(agent.contains(&line));
+    world.write("agent2/agent.yaml", agent.replace(&line, ""));
+    let url = stranger.server.url();
+    world.write(
+        "ws/.env",
+        format!("DELTA_BASE_URL={url}\nOPENAI_BASE_URL={url}\n"),
+    );
+    world.server.answers(model);
+    let delta = world.run("go").env("DELTA_API_KEY", "sk-12345678");
+    let delta = delta.env("OPENAI_API_URL", world.server.url());
+    delta.end().exits(0).prints("done by 1\n");
+    assert!(stranger.server.requests().is_empty());
+    let requests = world.server.requests();
+    let second = requests.iter().find(|request| depth(request) == 2).unwrap();
+    assert_eq!(second.header("authorization"), Some("Bearer sk-12345678"));
+}

@@ -152,3 +152,45 @@ fn a_workspace_that_is_named_leaves_the_agents_directory_alone() {
         .exits(0);
     assert!(!world.path("agent/workspaces/LAST_USED").exists());
 }
+
+#[test]
+fn of_three_starts_of_a_run_id_at_once_one_runs_in_one_workspace() {
+    for _ in 0..5 {
+        let world = World::new();
+        world.server.answers(|_| text("done").held());
+        let command = || run(&world).args(["--run-id", "job1"]);
+        let all = [(); 3].map(|()| command().spawn());
+        world.server.wait_for(1);
+        eventually("two have given up", || {
+            all.iter().filter(|delta| alive(delta.pid())).count() == 1
+        });
+        world.server.release();
+        let mut codes = all.map(|delta| delta.wait().code());
+        codes.sort_unstable();
+        assert_eq!(codes, [Some(0), Some(75), Some(75)]);
+        command().end().exits(0).prints("done\n");
+        assert_eq!(world.server.requests().len(), 1);
+        let has_run = |name: &String| world.exists(&format!("agent/workspaces/{name}/.delta/job1"));
+        assert_eq!(names(&world).iter().filter(|name| has_run(name)).count(), 1);
+    }
+}
+
+#[test]
+fn a_workspace_in_a_layout_that_is_not_known_is_refused() {
+    let world = World::new();
+    world.server.says([text("done")]);
+    world.run("go").args(["--run-id", "one"]).end().exits(0);
+    world.write("ws/.delta/VERSION", "9.9\n");
+    let before = world.latest().read("journal.jsonl");
+    for delta in [
+        world.run("go"),
+        world.run("go").args(["--run-id", "one"]),
+        world.go_on().args(["-m", "more"]),
+        world.delta(["request", "-w", "ws", "one"]),
+    ] {
+        delta.end().exits(1).prints("").says("9.9").says("1.2");
+    }
+    assert_eq!(world.latest().read("journal.jsonl"), before);
+    assert_eq!(world.read("ws/.delta/VERSION"), "9.9\n");
+    assert_eq!(world.runs().len(), 1);
+}

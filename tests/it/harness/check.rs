@@ -103,11 +103,18 @@ fn objection_to_call(call: &Value) -> Option<String> {
         Some(format!("a call without an id: {call}"))
     } else if call["type"] != "function" || !call["function"]["name"].is_string() {
         Some(format!("a call that is no function: {call}"))
+    } else if !is_name(call["function"]["name"].as_str().unwrap_or_default()) {
+        Some(format!("a name that is none: {call}"))
     } else if !object.is_some_and(|object| object.is_object()) {
         Some(format!("arguments that are no object in a string: {call}"))
     } else {
         None
     }
+}
+
+fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    (1..=64).contains(&name.len()) && name.chars().all(allowed)
 }
 
 #[test]

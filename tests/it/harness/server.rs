@@ -1,7 +1,7 @@
 //! A model server on loopback that answers from a script and remembers what it was sent.
 
 use super::check::objections;
-use super::system::PATIENCE;
+use super::system::{PATIENCE, eventually};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -329,6 +329,20 @@ impl Server {
     pub fn release(&self) {
         self.shared.lock().released += 1;
         self.shared.changed.notify_all();
+    }
+
+    /// Closes all connections, and refuses new ones from now on.
+    pub fn goes_away(&self) {
+        let mut state = self.shared.lock();
+        state.stopped = true;
+        for stream in state.streams.drain(..) {
+            // It may be closed already.
+            stream.shutdown(Shutdown::Both).ok();
+        }
+        drop(state);
+        eventually("connections are refused", || {
+            TcpStream::connect(self.address).is_err()
+        });
     }
 
     pub fn requests(&self) -> Vec<Arc<Received>> {
