@@ -279,18 +279,6 @@ pub fn processes(group: Option<Pid>, call_id: &str) -> Vec<Pid> {
     found
 }
 
-/// Whether there is a process of this number.
-#[must_use]
-pub fn is_alive(pid: i32) -> bool {
-    Pid::from_raw(pid).is_some_and(|pid| {
-        // Somebody else's process cannot be signalled, and lives all the same.
-        !matches!(
-            rustix::process::test_kill_process(pid),
-            Err(rustix::io::Errno::SRCH)
-        )
-    })
-}
-
 /// A process that has a file below a directory open for writing, as far as `/proc` tells.
 #[must_use]
 pub fn writer_below(dir: &Path) -> Option<(i32, PathBuf)> {
@@ -315,6 +303,28 @@ pub fn writer_below(dir: &Path) -> Option<(i32, PathBuf)> {
         let descriptors = numbers(&format!("/proc/{pid}/fd"));
         descriptors.into_iter().find_map(|fd| written(pid, fd))
     })
+}
+
+/// Whether there is a process of this number that has not ended. One that may not be seen from here,
+/// in another pid namespace, counts as ended.
+#[must_use]
+pub fn is_alive(pid: i32) -> bool {
+    let Some(pid) = Pid::from_raw(pid) else {
+        return false;
+    };
+    if rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH) {
+        return false;
+    }
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()));
+    // The state follows the command's name, which is in parentheses and may hold anything.
+    let state = stat.map(|stat| {
+        stat.rsplit(')')
+            .next()
+            .unwrap_or("")
+            .trim_start()
+            .to_owned()
+    });
+    !state.is_ok_and(|state| state.starts_with(['Z', 'X']))
 }
 
 /// Sends a signal to a process group and to single processes. Those that are gone are passed over.

@@ -8,8 +8,10 @@ use crate::metadata::{self, Metadata, Status};
 use crate::report::open_question;
 use crate::rundir::RunDir;
 use crate::state::{self, Reading, Unreadable};
+use crate::sys;
 use crate::workspace::Workspace;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// A run as it lies there.
 #[derive(Debug)]
@@ -36,7 +38,7 @@ pub fn look(workspace: &Workspace, id: &RunId) -> Result<Found> {
     }
     // It says so until the end of a run has been told: whoever should have told it has died.
     let untold = metadata.status == Status::Running;
-    let live = workspace.is_live(id);
+    let live = is_owned(workspace, id, &metadata);
     let path = run.journal();
     let bytes = match std::fs::read(&path) {
         Ok(bytes) => bytes,
@@ -79,6 +81,26 @@ pub fn look(workspace: &Workspace, id: &RunId) -> Result<Found> {
         question,
         is_answered,
     })
+}
+
+/// How long the lock of a process that is gone may last.
+const AFTERLIFE: Duration = Duration::from_secs(2);
+
+/// Whether somebody works on a run now. An engine that is killed while it starts a child leaves the
+/// lock with the child, until that has become the program that it is to run.
+fn is_owned(workspace: &Workspace, id: &RunId, metadata: &Metadata) -> bool {
+    let began = Instant::now();
+    loop {
+        if !workspace.is_live(id) {
+            return false;
+        }
+        let owner = i32::try_from(metadata.pid).unwrap_or(0);
+        let elsewhere = metadata.hostname != sys::hostname();
+        if owner == 0 || elsewhere || sys::is_alive(owner) || began.elapsed() > AFTERLIFE {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// The agent's name as the journal's first start tells it.

@@ -47,7 +47,7 @@ fn hello_world_writes_a_greeting() {
 #[test]
 fn interactive_shell_remembers_and_leaves_no_session() {
     let world = example("interactive-shell");
-    world.run("go").env("PATH", &path()).end().exits(0);
+    world.run("go").env("PATH", path()).end().exits(0);
     assert_eq!(world.read("ws/notes/greeting.txt"), "hello from notes\n");
     assert_eq!(sessions(&world), 0);
 }
@@ -59,7 +59,7 @@ fn python_repl_keeps_files_and_leaves_no_session() {
         return;
     }
     let world = example("python-repl");
-    world.run("go").env("PATH", &path()).end().exits(0);
+    world.run("go").env("PATH", path()).end().exits(0);
     let results = world.latest().events("ACTION_RESULT");
     let third = results[2]["observation_content"].as_str().unwrap();
     assert!(third.contains(r#""stdout":"285\n""#), "{third}");
