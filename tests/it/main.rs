@@ -26,6 +26,7 @@ mod examples;
 mod hooked;
 mod human;
 mod journal;
+mod imports;
 mod init;
 mod legacy;
 mod limits;

@@ -1,0 +1,232 @@
+//! Modules: their order, what overrides what, and what cannot be imported.
+
+use crate::harness::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+/// Tools that print where they were defined: `a=1` is a tool `a` that prints 1.
+fn tools(list: &str) -> String {
+    let items = list.split_whitespace().map(|tool| {
+        let (name, says) = tool.split_once('=').unwrap_or((tool, tool));
+        format!("  - {{name: {name}, exec: 'echo {says}'}}\n")
+    });
+    format!("tools:\n{}", items.collect::<String>())
+}
+
+/// A module: files it imports, and tools.
+fn module(imports: &str, list: &str) -> String {
+    let imports: Vec<&str> = imports.split_whitespace().collect();
+    let imports = if imports.is_empty() {
+        String::new()
+    } else {
+        format!("imports: [{}]\n", imports.join(", "))
+    };
+    imports
+        + &if list.is_empty() {
+            String::new()
+        } else {
+            tools(list)
+        }
+}
+
+/// An agent that imports these and has these tools of its own.
+fn agent(imports: &str, list: &str) -> World {
+    World::new().top(&module(imports, list))
+}
+
+/// The tools that the model is offered, in order, with what each prints.
+#[track_caller]
+fn offered(world: &World) -> Vec<String> {
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0);
+    let request = world.server.last().json();
+    let tools = request["tools"].as_array().unwrap().iter();
+    tools
+        .map(|tool| &tool["function"])
+        .filter(|function| function["name"] != "ask_human")
+        .map(|function| {
+            let says = function["description"]
+                .as_str()
+                .unwrap()
+                .replace("echo ", "");
+            format!("{}={says}", function["name"].as_str().unwrap())
+        })
+        .collect()
+}
+
+#[track_caller]
+fn refused(world: &World, said: &str) {
+    let outcome = world.run("go").end().exits(78).prints("");
+    assert_eq!(outcome.stderr, format!("delta: agent/{said}\n"));
+    assert!(!world.exists("ws"));
+}
+
+#[test]
+fn imports_come_first_in_their_order_and_local_tools_last() {
+    let world = agent("one.yaml two.yaml", "l=0");
+    world.write("agent/one.yaml", tools("a=1 b=1"));
+    world.write("agent/two.yaml", tools("c=2"));
+    assert_eq!(offered(&world), ["a=1", "b=1", "c=2", "l=0"]);
+}
+
+#[test]
+fn a_later_definition_replaces_an_earlier_one_and_keeps_its_own_place() {
+    let world = agent("one.yaml two.yaml", "x=local b=local");
+    world.write("agent/one.yaml", tools("a=1 b=1 c=1"));
+    world.write("agent/two.yaml", tools("c=2 d=2 a=2"));
+    assert_eq!(offered(&world), ["c=2", "d=2", "a=2", "x=local", "b=local"]);
+}
+
+#[test]
+fn nested_imports_come_depth_first_and_are_found_from_the_file_that_names_them() {
+    let world = agent("tools/one.yaml top.yaml", "l=0");
+    world.write(
+        "agent/tools/one.yaml",
+        module("deep/two.yaml ../top.yaml", "b=one c=one"),
+    );
+    world.write(
+        "agent/tools/deep/two.yaml",
+        module("./three.yaml", "a=two b=two"),
+    );
+    world.write("agent/tools/deep/three.yaml", tools("a=three z=three"));
+    world.write("agent/top.yaml", tools("t=top"));
+    assert_eq!(
+        offered(&world),
+        ["z=three", "a=two", "b=one", "c=one", "t=top", "l=0"]
+    );
+}
+
+#[test]
+fn a_file_that_is_imported_twice_is_no_cycle() {
+    let world = agent("one.yaml two.yaml common.yaml", "");
+    world.write("agent/one.yaml", module("common.yaml", "a=1"));
+    world.write("agent/two.yaml", module("common.yaml", "b=2"));
+    world.write("agent/common.yaml", tools("c=c"));
+    assert_eq!(offered(&world), ["a=1", "b=2", "c=c"]);
+}
+
+#[test]
+fn a_module_of_imports_alone_is_one() {
+    let world = agent("all.yaml", "");
+    world.write("agent/all.yaml", module("one.yaml", ""));
+    world.write("agent/one.yaml", tools("a=1"));
+    assert_eq!(offered(&world), ["a=1"]);
+}
+
+#[test]
+fn an_overridden_tool_that_is_broken_is_still_an_error() {
+    let world = agent("one.yaml", "a=0");
+    world.write("agent/one.yaml", "tools:\n  - {name: a, exec: 'x | y'}\n");
+    let outcome = world.run("go").end().exits(78);
+    outcome.says("agent/one.yaml:2: tool \"a\": ");
+}
+
+#[test]
+fn a_cycle_is_told_with_its_chain() {
+    let world = agent("a.yaml", "");
+    world.write("agent/a.yaml", module("sub/b.yaml", "x"));
+    world.write("agent/sub/b.yaml", module("../c.yaml", "y"));
+    world.write("agent/c.yaml", "tools: []\nimports:\n  - sub/b.yaml\n");
+    let chain = "agent.yaml -> a.yaml -> sub/b.yaml -> c.yaml -> sub/b.yaml";
+    refused(&world, &format!("c.yaml:3: imports: cycle: {chain}"));
+    let world = agent("a.yaml", "");
+    world.write("agent/a.yaml", module("./a.yaml", "x"));
+    refused(
+        &world,
+        "a.yaml:1: imports: cycle: agent.yaml -> a.yaml -> a.yaml",
+    );
+    let world = agent("agent.yaml", "");
+    refused(
+        &world,
+        "agent.yaml:2: imports: cycle: agent.yaml -> agent.yaml",
+    );
+    // By another name.
+    let world = agent("a.yaml", "");
+    world.write("agent/a.yaml", module("b.yaml", "x"));
+    symlink("a.yaml", world.path("agent/b.yaml")).unwrap();
+    refused(
+        &world,
+        "a.yaml:1: imports: cycle: agent.yaml -> a.yaml -> a.yaml",
+    );
+}
+
+#[test]
+fn nothing_outside_the_agents_directory_is_imported() {
+    let outside = "lies outside the agent's directory; copy it into it";
+    for (import, name) in [
+        ("../shared/a.yaml", "../shared/a.yaml"),
+        ("tools/../../shared/a.yaml", "tools/../../shared/a.yaml"),
+        ("../agentbeside/a.yaml", "../agentbeside/a.yaml"),
+        ("../nowhere/a.yaml", "../nowhere/a.yaml"),
+        ("link.yaml", "link.yaml"),
+        ("linked/a.yaml", "linked/a.yaml"),
+        ("chain.yaml", "chain.yaml"),
+    ] {
+        let world = agent(import, "");
+        for dir in ["shared", "agentbeside"] {
+            world.write(&format!("{dir}/a.yaml"), tools("a"));
+        }
+        fs::create_dir(world.path("agent/tools")).unwrap();
+        symlink("../shared/a.yaml", world.path("agent/link.yaml")).unwrap();
+        symlink("../shared", world.path("agent/linked")).unwrap();
+        symlink("link.yaml", world.path("agent/chain.yaml")).unwrap();
+        refused(&world, &format!("agent.yaml:2: imports: {name} {outside}"));
+    }
+    let world = agent("sub/a.yaml", "");
+    world.write("agent/sub/a.yaml", module("../../b.yaml", "x"));
+    world.write("b.yaml", tools("b"));
+    refused(
+        &world,
+        &format!("sub/a.yaml:1: imports: ../../b.yaml {outside}"),
+    );
+}
+
+#[test]
+fn an_absolute_path_is_refused_even_inside() {
+    let world = World::new();
+    let inside = world.write("agent/a.yaml", tools("a"));
+    let world = world.top(&format!("imports: ['{}']", inside.display()));
+    refused(
+        &world,
+        &format!(
+            "agent.yaml:2: imports: {} is an absolute path; a module lies below the agent's \
+             directory, and is named from the file that imports it",
+            inside.display()
+        ),
+    );
+}
+
+#[test]
+fn a_link_that_stays_inside_is_followed() {
+    let world = agent("tools/link.yaml ./tools/../tools/./b.yaml", "");
+    world.write("agent/real/a.yaml", module("beside.yaml", "a=real"));
+    world.write("agent/real/beside.yaml", tools("n=beside"));
+    world.write("agent/tools/b.yaml", tools("b=b"));
+    symlink("../real/a.yaml", world.path("agent/tools/link.yaml")).unwrap();
+    assert_eq!(offered(&world), ["n=beside", "a=real", "b=b"]);
+    // The agent's own directory may be a link.
+    symlink("agent", world.path("alias")).unwrap();
+    let outcome = world.delta(["check", "alias"]).end().exits(0);
+    assert!(outcome.stdout.starts_with(b"probe: ok, 3 tools"));
+}
+
+#[test]
+fn what_is_wrong_in_a_module_is_told_with_its_file() {
+    let world = agent("tools/a.yaml", "");
+    world.write(
+        "agent/tools/a.yaml",
+        "tools:\n  - name: x\n    exec: ls\n    tiemout_ms: 3\n",
+    );
+    world.server.says([text("done")]);
+    let outcome = world.run("go").end().exits(0);
+    outcome.says("warning: agent/tools/a.yaml:4: tool \"x\": unknown key 'tiemout_ms'; did you mean 'timeout_ms'?");
+    let world = agent("tools/a.yaml", "");
+    world.write(
+        "agent/tools/a.yaml",
+        "tools:\n  - {name: ask_human, exec: ls}\n",
+    );
+    refused(
+        &world,
+        "tools/a.yaml:2: tool \"ask_human\": the engine has a tool of this name; rename it, or say ask_human: false",
+    );
+}
