@@ -24,6 +24,7 @@ mod config;
 mod damage;
 mod examples;
 mod hooked;
+mod expand;
 mod human;
 mod journal;
 mod imports;
