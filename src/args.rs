@@ -1,5 +1,7 @@
 //! The command line as plain data. Nothing is looked up or resolved here.
 
+pub mod repeat;
+
 use crate::error::{Error, Result};
 use crate::manual;
 use crate::nearest::nearest;
@@ -94,6 +96,15 @@ pub enum Command {
         /// The workspace.
         work_dir: PathBuf,
     },
+    /// `delta model replay`.
+    ModelReplay {
+        /// The run's directory.
+        run_dir: PathBuf,
+        /// Find the answer by its place alone.
+        lenient: bool,
+    },
+    /// `delta replay`.
+    Replay(repeat::Replay),
     /// `delta tool expand`.
     ToolExpand {
         /// The file.
@@ -118,8 +129,9 @@ pub enum Command {
 }
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 9] = [
-    "run", "continue", "init", "check", "schema", "request", "tool", "migrate", "help",
+pub const COMMANDS: [&str; 11] = [
+    "run", "continue", "init", "replay", "check", "schema", "request", "tool", "migrate", "model",
+    "help",
 ];
 
 /// Reads a command line, without the program's name.
@@ -152,6 +164,8 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
         "schema" => schema(&mut parser),
         "request" => request(&mut parser),
         "migrate" => migrate(&mut parser),
+        "replay" => repeat::replay(&mut parser),
+        "model" => repeat::model(&mut parser),
         "tool" => tool(&mut parser),
         "help" => page(&mut parser),
         crate::llm::http::RESOLVE_COMMAND => match next(&mut parser)? {

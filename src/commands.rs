@@ -8,4 +8,7 @@ pub mod init;
 pub mod check;
 pub mod request;
 pub mod migrate;
+pub mod model;
+pub mod fresh;
+pub mod replay;
 pub mod expand;

@@ -117,6 +117,17 @@ pub enum Source {
     },
 }
 
+impl Source {
+    /// The block's name; the conversation has none.
+    #[must_use]
+    pub fn id(&self) -> Option<&str> {
+        match self {
+            Self::File { id, .. } | Self::Computed { id, .. } => Some(id),
+            Self::Journal { .. } => None,
+        }
+    }
+}
+
 /// A program that is run at a certain moment.
 #[derive(Clone, Debug)]
 pub struct Hook {

@@ -65,7 +65,8 @@ impl Builder {
         })
     }
 
-    /// The next request.
+    /// The next request. With `recorded`, a request that was sent at this place in a recorded run, what
+    /// generators wrote is taken from there, and none is run.
     ///
     /// # Errors
     /// Those of the disk; and, inside, a required source that is not to be had.
@@ -74,6 +75,7 @@ impl Builder {
         around: &Surroundings<'_>,
         run: &Run<'_>,
         iteration: u64,
+        recorded: Option<&[u8]>,
     ) -> Result<std::result::Result<Vec<u8>, Unavailable>> {
         let context = &around.agent.context;
         let mut out = self.head.clone();
@@ -88,6 +90,10 @@ impl Builder {
                     continue;
                 }
                 Source::File { id, path, optional } => file_block(around, id, path, *optional),
+                Source::Computed { id, .. } if recorded.is_some() => {
+                    let later = context.sources[index + 1..].iter().filter_map(Source::id);
+                    Ok(recorded.and_then(|request| block_in(request, id, later)))
+                }
                 Source::Computed {
                     id,
                     command,
@@ -180,6 +186,28 @@ fn file_block(
     }
 }
 
+/// A context block as a recorded request has it: up to the block of one of the sources that come
+/// `later`, or the end of its message. Joined with its neighbours again it is the same text, whether
+/// it ended with a newline or not.
+fn block_in<'s>(request: &[u8], id: &str, later: impl Iterator<Item = &'s str>) -> Option<String> {
+    let request: Value = serde_json::from_slice(request).ok()?;
+    let head = |id: &str| format!("# Context Block: {id}\n\n");
+    let own = head(id);
+    let texts = request.get("messages")?.as_array()?.iter();
+    let mut texts = texts.filter_map(|message| message.get("content")?.as_str());
+    let block = texts.find_map(|text| {
+        let at = match text.strip_prefix(&own) {
+            Some(_) => 0,
+            None => text.find(&format!("\n\n{own}"))? + 2,
+        };
+        Some(&text[at..])
+    })?;
+    let next = later.filter_map(|id| block.find(&format!("\n\n{}", head(id))));
+    // With one of the two line breaks: whether it was the block's own or not comes to the same.
+    let end = next.min().map_or(block.len(), |at| at + 1);
+    Some(block[..end].to_owned())
+}
+
 /// Runs a generator. What it prints becomes the file if it did not write the file itself.
 fn generate(
     around: &Surroundings<'_>,
@@ -249,4 +277,29 @@ fn generate(
 fn version(path: &Path) -> Option<(u64, i64, i64, u64)> {
     let meta = path.metadata().ok()?;
     Some((meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_found_in_a_request_and_joins_to_the_same_text() {
+        for (first, second) in [("one", "two\n"), ("one\n", ""), ("", "two\n\nthree")] {
+            let blocks = ["a", "b", "c"].map(|id| {
+                let text = if id == "b" { second } else { first };
+                format!("# Context Block: {id}\n\n{text}")
+            });
+            let text = joined(&blocks);
+            let request = serde_json::json!({"messages": [{"role": "system", "content": text}]});
+            let request = request.to_string().into_bytes();
+            let found = [
+                block_in(&request, "a", ["b", "c"].into_iter()).unwrap(),
+                block_in(&request, "b", ["c"].into_iter()).unwrap(),
+                block_in(&request, "c", [].into_iter()).unwrap(),
+            ];
+            assert_eq!(joined(&found), text);
+            assert_eq!(block_in(&request, "d", [].into_iter()), None);
+        }
+    }
 }

@@ -11,6 +11,7 @@ use crate::json::Object;
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -47,6 +48,15 @@ impl Tokens {
     }
 }
 
+/// The run that a run was forked from, and after which of its iterations.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, Deserialize)]
+pub struct ForkedFrom {
+    /// The run's name.
+    pub run_id: String,
+    /// The last iteration that the two share; 0: none.
+    pub iteration: u64,
+}
+
 /// How an action ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionStatus {
@@ -67,6 +77,13 @@ impl ActionStatus {
             Self::Failed => "FAILED",
             Self::Error => "ERROR",
         }
+    }
+
+    /// Reads what [`Self::name`] writes.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let all = [Self::Success, Self::Failed, Self::Error];
+        all.into_iter().find(|status| status.name() == name)
     }
 }
 
@@ -90,6 +107,10 @@ pub enum Event<'a> {
         resumed: bool,
         /// The run whose tool this run is, if it is one.
         parent_run_id: Option<&'a str>,
+        /// The run that this one began as a part of.
+        forked_from: Option<&'a ForkedFrom>,
+        /// Keys of agent.yaml that this run sets otherwise, and to what.
+        set: &'a Map<String, Value>,
     },
     /// Somebody spoke to the model.
     UserMessage {
@@ -247,6 +268,8 @@ impl Event<'_> {
                 hostname,
                 resumed,
                 parent_run_id,
+                forked_from,
+                set,
             } => {
                 line.put("run_id", run_id)
                     .put("agent_home", agent_home)
@@ -259,6 +282,12 @@ impl Event<'_> {
                     .put("resumed", &resumed);
                 if let Some(parent) = parent_run_id {
                     line.put("parent_run_id", parent);
+                }
+                if let Some(fork) = forked_from {
+                    line.put("forked_from", fork);
+                }
+                if !set.is_empty() {
+                    line.put("set", set);
                 }
             }
             Self::UserMessage { content } => {
@@ -473,6 +502,13 @@ pub struct Line<'a> {
     pub config: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "text")]
     pub hostname: Option<Cow<'a, str>>,
+    pub forked_from: Option<ForkedFrom>,
+    pub set: Option<Map<String, Value>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub hook_name: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub io_path_ref: Option<Cow<'a, str>>,
+    pub duration_ms: Option<u64>,
     #[serde(borrow, deserialize_with = "text")]
     pub stop_reason: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]

@@ -181,6 +181,37 @@ pub fn names(path: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Copies a directory with everything in it but the entries named in `without`, which is not looked
+/// for further down. The copy must not be there yet, or be empty. Permissions are kept, and symbolic
+/// links are copied as links. Returns what is neither a file nor a directory nor a link, and was left
+/// out.
+pub fn copy_tree(from: &Path, to: &Path, without: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut left_out = Vec::new();
+    make_dirs(to)?;
+    for entry in fs::read_dir(from).at("read", from)? {
+        let entry = entry.at("read", from)?;
+        let (path, kind) = (entry.path(), entry.file_type().at("read", from)?);
+        let copy = to.join(entry.file_name());
+        if without.iter().any(|name| entry.file_name() == *name) {
+            continue;
+        }
+        if kind.is_dir() {
+            left_out.extend(copy_tree(&path, &copy, &[])?);
+        } else if kind.is_symlink() {
+            let target = fs::read_link(&path).at("read", &path)?;
+            std::os::unix::fs::symlink(target, &copy).at("create", &copy)?;
+        } else if kind.is_file() {
+            fs::copy(&path, &copy).at("copy", &path)?;
+        } else {
+            left_out.push(path);
+        }
+    }
+    // Last: a directory that cannot be written to could not be filled.
+    let permissions = from.metadata().at("read", from)?.permissions();
+    fs::set_permissions(to, permissions).at("write", to)?;
+    Ok(left_out)
+}
+
 /// A path made absolute without asking the file system, for files that may not exist yet.
 pub fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).at("resolve", path)
@@ -204,6 +235,33 @@ mod tests {
             .map(|_| make_unique_dir(&dir, "a").unwrap())
             .collect();
         assert_eq!(made, ["a", "a_2", "a_3"]);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_copied_tree_has_links_and_permissions_and_lacks_what_was_named() {
+        let dir = scratch("copy");
+        let (from, to) = (dir.join("from"), dir.join("to"));
+        for made in ["from/.delta", "from/sub/.delta"] {
+            fs::create_dir_all(dir.join(made)).unwrap();
+        }
+        fs::write(from.join("sub/script"), b"x").unwrap();
+        fs::set_permissions(from.join("sub/script"), fs::Permissions::from_mode(0o750)).unwrap();
+        std::os::unix::fs::symlink("sub/none", from.join("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(from.join("socket")).unwrap();
+        let left_out = copy_tree(&from, &to, &[".delta"]).unwrap();
+        assert_eq!(left_out, [from.join("socket")]);
+        assert_eq!(names(&to).unwrap(), ["link", "sub"]);
+        assert_eq!(names(&to.join("sub")).unwrap(), [".delta", "script"]);
+        let mode = fs::metadata(to.join("sub/script"))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o750);
+        assert_eq!(
+            fs::read_link(to.join("link")).unwrap(),
+            Path::new("sub/none")
+        );
         fs::remove_dir_all(dir).unwrap();
     }
 

@@ -17,6 +17,8 @@ pub fn text(topic: Option<&str>, full: bool) -> &'static str {
         Some("schema") => SCHEMA,
         Some("migrate") => MIGRATE,
         Some("request") => REQUEST,
+        Some("replay") => REPLAY,
+        Some("model") => MODEL,
         Some("tool") => TOOL,
         Some("help") => HELP,
         _ => OVERVIEW,
@@ -29,11 +31,13 @@ usage: delta COMMAND [OPTIONS]
   run       start a run of an agent, or resume the one this command started
   continue  go on with a run: resume, answer, or say something more
   init      make a new agent from a template
+  replay    run again with the recorded answers, and compare every request
   check     tell everything that is wrong with an agent
   schema    print the JSON Schema of an agent's file
   request   print the exact bytes that were sent to the model
   tool      print tools in their full form
   migrate   bring an older engine's workspace into today's layout
+  model     answer as the model of a recorded run did
   help      list the pages of the manual, or print one
 
   -h, --help     print this text, or the manual page
@@ -133,4 +137,33 @@ usage: delta help [PAGE]
 List the pages of the manual, or print one.
 
   -h, --help  print this text, or the manual page
+";
+
+const REPLAY: &str = "\
+usage: delta replay [-w DIR] RUN [OPTIONS]
+
+Repeat a run with the model's recorded answers and compare every request.
+Exit code 0: all are identical; 1: one is not, and the difference is shown.
+
+  -w, --work-dir DIR   look in the workspace DIR (default: the current one)
+  -a, --agent DIR      run the agent in DIR (default: the one that the run had)
+      --tools WHICH    run: execute tools, hooks and generators (default);
+                       recorded: take what came of them from the record
+      --from DIR       begin with a copy of the files in DIR (default: none)
+      --to DIR         work in DIR (default: a temporary directory)
+  -v, --verbose        show what the model and the tools say
+  -q, --quiet          show nothing but the result, warnings and errors
+  -h, --help           print this text, or the manual page
+
+RUN is an id, the beginning of one, LATEST, or the path of a run's directory.
+";
+
+const MODEL: &str = "\
+usage: delta model replay RUN_DIR [--lenient]
+
+Answer as the model of a recorded run did: the request on stdin, the recorded
+response on stdout. For llm.command in agent.yaml.
+
+      --lenient  go by the number of answers in the request alone
+  -h, --help     print this text, or the manual page
 ";

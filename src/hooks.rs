@@ -161,6 +161,27 @@ pub fn run(
     })
 }
 
+/// What came of a hook in a recorded run, read from its directory.
+#[must_use]
+pub fn recorded(dir: &Path, event: HookEvent) -> Execution {
+    let code = files::read_line(&dir.join("execution_meta/exit_code.txt"));
+    let told = match code.as_deref() {
+        Some("0") => output(&dir.join("output"), event),
+        Some(code) => Err(format!("exit code {code} in the recorded run")),
+        None => Err(format!("no record of it in {}", dir.display())),
+    };
+    let (failure, (payload, control)) = match told {
+        Ok(told) => (None, told),
+        Err(why) => (Some(why), (None, Control::default())),
+    };
+    Execution {
+        failure,
+        payload,
+        control,
+        reference: String::new(),
+    }
+}
+
 fn execute(
     around: &Surroundings<'_>,
     hook: &Hook,

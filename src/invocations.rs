@@ -160,26 +160,56 @@ fn retire(dir: &Path) -> Result<()> {
 /// # Errors
 /// It is not there, or one that it builds on is not.
 pub fn request(dir: &Path, name: &str) -> Result<Vec<u8>> {
-    let mut tails = Vec::new();
-    let mut name = name.to_owned();
-    let mut bytes = loop {
-        let entry = dir.join(&name);
-        let path = entry.join("request.json");
-        if path.exists() {
-            break std::fs::read(&path).at("read", &path)?;
+    Requests::of(dir).read(name).map(<[u8]>::to_vec)
+}
+
+/// Reads requests one after another. One that builds on the one read before it costs only what it
+/// adds.
+#[derive(Debug)]
+pub struct Requests {
+    dir: PathBuf,
+    last: Option<(String, Vec<u8>)>,
+}
+
+impl Requests {
+    /// Those of the invocations in a directory.
+    #[must_use]
+    pub fn of(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            last: None,
         }
-        let path = entry.join("request.tail.json");
-        let text = std::fs::read(&path).at("read", &path)?;
-        let tail: Tail = serde_json::from_slice(&text)
-            .map_err(|e| Error::failure(format!("{}: {e}", path.display())))?;
-        name.clone_from(&tail.extends);
-        tails.push(tail);
-    };
-    for tail in tails.iter().rev() {
-        bytes.truncate(tail.bytes);
-        bytes.extend_from_slice(tail.text.as_bytes());
     }
-    Ok(bytes)
+
+    /// The request of an invocation, byte for byte.
+    ///
+    /// # Errors
+    /// It is not there, or one that it builds on is not.
+    pub fn read(&mut self, name: &str) -> Result<&[u8]> {
+        let mut tails = Vec::new();
+        let mut at = name.to_owned();
+        let mut bytes = loop {
+            if let Some((_, bytes)) = self.last.take_if(|(last, _)| *last == at) {
+                break bytes;
+            }
+            let entry = self.dir.join(&at);
+            let path = entry.join("request.json");
+            if path.exists() {
+                break std::fs::read(&path).at("read", &path)?;
+            }
+            let path = entry.join("request.tail.json");
+            let text = std::fs::read(&path).at("read", &path)?;
+            let tail: Tail = serde_json::from_slice(&text)
+                .map_err(|e| Error::failure(format!("{}: {e}", path.display())))?;
+            at.clone_from(&tail.extends);
+            tails.push(tail);
+        };
+        for tail in tails.iter().rev() {
+            bytes.truncate(tail.bytes);
+            bytes.extend_from_slice(tail.text.as_bytes());
+        }
+        Ok(&self.last.insert((name.to_owned(), bytes)).1)
+    }
 }
 
 /// How many leading bytes two requests share, up to a character boundary.

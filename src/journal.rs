@@ -137,6 +137,12 @@ impl Journal {
         event.write(&mut self.pending, self.seq, Timestamp::now(), iteration);
     }
 
+    /// Puts whole lines of another journal behind those that wait. `seq` is the number of the last.
+    pub fn copy(&mut self, lines: &[u8], seq: u64) {
+        self.pending.extend_from_slice(lines);
+        self.seq = seq;
+    }
+
     /// Writes what waits, in one write. If that fails, the file is as it was and nothing waits.
     pub fn flush(&mut self) -> Result<()> {
         if self.pending.is_empty() {

@@ -1,7 +1,7 @@
 //! Asking the model: one request, as many attempts as it takes, one answer.
 //!
-//! Unaware of runs, journals and tools. An attempt goes over HTTP or to a program; what is retried
-//! and how long is waited is decided here for both.
+//! Unaware of runs, journals and tools. An attempt goes over HTTP, to a program or to a recording; what
+//! is retried and how long is waited is decided here for all.
 
 pub mod answer;
 pub mod http;
@@ -11,6 +11,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::json::Object;
+use crate::playback::Playback;
 use crate::sys::{Signals, Stop};
 use answer::{Answer, parse};
 use serde::Serialize;
@@ -58,6 +59,8 @@ pub enum Model<'a> {
     Http(http::Http),
     /// By a program.
     Command(command::Program<'a>),
+    /// Not at all: its answers have been recorded.
+    Recorded(&'a mut Playback),
 }
 
 /// How often, and until when, attempts are made.
@@ -293,6 +296,27 @@ impl Model<'_> {
                 Ok(attempt)
             }
             Self::Command(program) => program.attempt(invocation.dir, &response, signals, left),
+            Self::Recorded(playback) => Ok(match playback.answer(invocation.request)? {
+                Ok(body) => {
+                    files::write(&response, &body)?;
+                    Attempt::Body {
+                        body,
+                        http_status: None,
+                    }
+                }
+                Err(why) => Attempt::Refused {
+                    why,
+                    http_status: None,
+                },
+            }),
+        }
+    }
+
+    /// The recording that is asked instead of a model.
+    pub fn playback(&mut self) -> Option<&mut Playback> {
+        match self {
+            Self::Recorded(playback) => Some(playback),
+            Self::Http(_) | Self::Command(_) => None,
         }
     }
 }

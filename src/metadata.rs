@@ -4,10 +4,11 @@
 //! where the two disagree the journal is right.
 
 use crate::error::Result;
-use crate::event::Tokens;
+use crate::event::{ForkedFrom, Tokens};
 use crate::files;
 use crate::state::Run;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::path::Path;
 
 /// The state of a run.
@@ -91,6 +92,10 @@ pub struct Metadata {
     pub hostname: String,
     pub delta_version: String,
     pub parent_run_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkedFrom>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub set: Map<String, Value>,
     pub usage: Usage,
     pub result: Option<String>,
 }
@@ -124,6 +129,8 @@ impl Metadata {
         if run.first_message.is_some() {
             self.initial_message = text(&run.first_message);
         }
+        self.forked_from.clone_from(&run.forked_from);
+        self.set.clone_from(&run.set);
         self.iterations = run.iterations;
         self.max_iterations = run.max_iterations.unwrap_or(self.max_iterations);
         self.usage = Usage {

@@ -42,7 +42,7 @@ impl RunDir {
         workspace: &Workspace,
         id: &RunId,
         metadata: &Metadata,
-        first_events: impl FnOnce(&mut Journal),
+        first_events: impl FnOnce(&mut Journal) -> Result<()>,
     ) -> Result<(Self, Journal)> {
         let run = Self::of(workspace, id);
         if run.path.exists() {
@@ -54,7 +54,7 @@ impl RunDir {
             files::make_dir(&building.join(dir))?;
         }
         let mut journal = Journal::create(&building.join("journal.jsonl"))?;
-        first_events(&mut journal);
+        first_events(&mut journal)?;
         journal.flush()?;
         journal.moved_to(&run.journal());
         metadata.write(&building)?;

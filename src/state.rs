@@ -4,11 +4,12 @@
 //! Unaware of files, processes and models. Reading is one pass over the bytes; texts stay where
 //! they are and are borrowed.
 
-use crate::event::{Line, Tokens, quick_kind};
+use crate::event::{ForkedFrom, Line, Tokens, quick_kind};
 use crate::journal::{Rewritten, rewritten};
 use crate::legacy;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -25,6 +26,10 @@ pub struct Run<'j> {
     pub parent_run_id: Option<Cow<'j, str>>,
     /// The host of the newest start.
     pub hostname: Option<Cow<'j, str>>,
+    /// The run of which this one is a fork.
+    pub forked_from: Option<ForkedFrom>,
+    /// Keys of agent.yaml that the run sets otherwise.
+    pub set: Map<String, Value>,
     /// The text with which the run began.
     pub first_message: Option<Cow<'j, str>>,
     /// The time of the first event.
@@ -403,6 +408,13 @@ impl<'j> Run<'j> {
             self.first_message = task.map(decoded);
             self.unsaid = task.filter(|_| line.is_old);
         }
+        let is_fork = line.forked_from.is_some() && line.forked_from != self.forked_from;
+        if is_fork {
+            // What comes before was another run.
+            self.created_at.clone_from(&line.timestamp);
+        }
+        self.forked_from = line.forked_from.or(self.forked_from.take());
+        self.set = line.set.unwrap_or_default();
         self.run_id = line.run_id.or(self.run_id.take());
         self.agent_home = line.agent_home.or(self.agent_home.take());
         self.work_dir = line.work_dir.or(self.work_dir.take());

@@ -12,6 +12,7 @@ use crate::human::{self, Question, Reply};
 use crate::ids::hex;
 use crate::json;
 use crate::llm::answer::NewCall;
+use crate::recording::Outcome;
 use crate::screen::{Tone, in_short, time};
 use crate::state::Call;
 use crate::surroundings::Surroundings;
@@ -152,13 +153,19 @@ impl Engine<'_> {
             let text = "not run: the message with this call was cut off";
             return self.refuse(call, text).map(|()| None);
         }
+        let asks_a_person = call.name == "ask_human" && self.ask_human.is_some();
+        if let Some(playback) = self.model.playback()
+            && let Some(outcome) = playback.result(&call.id, asks_a_person)
+        {
+            return self.recorded(call, outcome).map(|()| None);
+        }
         if let Some((question, response)) = &call.asked {
             return self.ask(call, question, response.clone());
         }
         if let Some(started) = &call.started {
             return self.take_up(call, started).map(|()| None);
         }
-        if call.name == "ask_human" && self.ask_human.is_some() {
+        if asks_a_person {
             return self.ask_first(call);
         }
         let agent = self.around.agent;
@@ -274,6 +281,22 @@ impl Engine<'_> {
         };
         self.say_done(done.exit_code == Some(0), &outcome, &done.observation);
         self.result(call, done, Some(reference))
+    }
+
+    /// Gives a call the result that it had in the recorded run. Nothing is executed.
+    fn recorded(&mut self, call: &OpenCall, outcome: Outcome) -> Result<()> {
+        let done = Done {
+            status: outcome.status,
+            exit_code: outcome.exit_code,
+            observation: outcome.observation,
+            duration: std::time::Duration::from_millis(outcome.duration_ms),
+        };
+        self.say(&[
+            (Tone::Dim, "= "),
+            (Tone::Command, &call.name),
+            (Tone::Dim, ", as recorded"),
+        ]);
+        self.result(call, done, None)
     }
 
     fn result(&mut self, call: &OpenCall, done: Done, execution_ref: Option<&str>) -> Result<()> {

@@ -5,7 +5,7 @@
 use super::{Ending, Engine};
 use crate::action::{Done, full_argv};
 use crate::bind::{Bound, bind, shell_quoted};
-use crate::config::HookEvent;
+use crate::config::{Hook, HookEvent};
 use crate::error::Result;
 use crate::event::Event;
 use crate::hooks::{self, Execution, Input};
@@ -55,30 +55,14 @@ impl Engine<'_> {
                 );
                 continue;
             }
-            self.journal.flush()?;
-            let input = Input {
-                names,
-                payload: &payload,
-                variables,
-                iteration: self.iteration,
+            let recorded = self.model.playback().and_then(|playback| {
+                playback.hook(event.name(), event == HookEvent::PostLlmResponse)
+            });
+            let execution = match recorded {
+                Some(None) => continue,
+                Some(Some(dir)) => hooks::recorded(&dir, event),
+                None => self.execute_hook(hook, names, &payload, variables)?,
             };
-            let number = self.next_hook;
-            self.next_hook += 1;
-            let execution = hooks::run(&self.around, hook, number, &input)?;
-            let status = if execution.failure.is_some() {
-                "FAILED"
-            } else {
-                "SUCCESS"
-            };
-            self.journal.add(
-                self.iteration,
-                &Event::HookAudit {
-                    hook_name: event.name(),
-                    status,
-                    io_path_ref: &execution.reference,
-                },
-            );
-            self.journal.flush()?;
             let may_stop = !matches!(event, HookEvent::OnError | HookEvent::OnRunEnd);
             if may_stop && execution.control.stops() {
                 let message = execution.control.message();
@@ -87,6 +71,41 @@ impl Engine<'_> {
             ended = !look(self, &execution, &mut payload)?;
         }
         Ok(())
+    }
+
+    /// Runs one hook and records that it ran.
+    fn execute_hook(
+        &mut self,
+        hook: &Hook,
+        names: &[&str],
+        payload: &[u8],
+        variables: &[(&str, &str)],
+    ) -> Result<Execution> {
+        self.journal.flush()?;
+        let input = Input {
+            names,
+            payload,
+            variables,
+            iteration: self.iteration,
+        };
+        let number = self.next_hook;
+        self.next_hook += 1;
+        let execution = hooks::run(&self.around, hook, number, &input)?;
+        let status = if execution.failure.is_some() {
+            "FAILED"
+        } else {
+            "SUCCESS"
+        };
+        self.journal.add(
+            self.iteration,
+            &Event::HookAudit {
+                hook_name: hook.event.name(),
+                status,
+                io_path_ref: &execution.reference,
+            },
+        );
+        self.journal.flush()?;
+        Ok(execution)
     }
 
     fn warn_of(&mut self, event: HookEvent, failure: &str) -> Result<()> {

@@ -89,7 +89,9 @@ impl Engine<'_> {
         self.invocations.retire_old()?;
         let ending = match asked {
             Asked::Answered(answer) => {
-                let answer = self.after_response(*answer, &invoked.dir.join("response.json"))?;
+                let mut answer =
+                    self.after_response(*answer, &invoked.dir.join("response.json"))?;
+                self.name_as_recorded(&mut answer);
                 match self.around.signals.stop() {
                     // A hook that was to look at the answer may have been kept from it.
                     Some(stop) => Ending::stopped(stop),
@@ -116,11 +118,29 @@ impl Engine<'_> {
         let window = Builder::window(&self.around.agent.context);
         let mut buffer = std::mem::take(&mut self.buffer);
         let built = match self.read(&mut buffer, window) {
-            Ok(run) => self.builder.request(&self.around, &run, self.iteration),
+            Ok(run) => {
+                let recorded = match self.model.playback() {
+                    Some(playback) => playback.upcoming()?,
+                    None => None,
+                };
+                self.builder
+                    .request(&self.around, &run, self.iteration, recorded)
+            }
             Err(error) => Err(error),
         };
         self.buffer = buffer;
         Ok(built?.map_err(|unavailable| unavailable.0))
+    }
+
+    /// Gives calls that came without ids those under which they were recorded.
+    fn name_as_recorded(&mut self, answer: &mut Answer) {
+        if let Some(playback) = self.model.playback() {
+            for (call, id) in answer.calls.iter_mut().zip(playback.ids()) {
+                if call.id.is_empty() {
+                    call.id.clone_from(id);
+                }
+            }
+        }
     }
 
     fn after_response(&mut self, answer: Answer, response: &std::path::Path) -> Result<Answer> {

@@ -54,7 +54,11 @@ fn try_run(force: bool, common: &Common) -> Result<Exit> {
              `delta run -m` starts a new run"
         )));
     }
-    let agent = start::agent(Path::new(&found.metadata.agent_home), screen)?;
+    let agent = start::agent_with(
+        Path::new(&found.metadata.agent_home),
+        &found.metadata.set,
+        screen,
+    )?;
     let environment = start::environment(&agent, Some(&workspace), screen)?;
     let stage = Stage {
         agent: &agent,

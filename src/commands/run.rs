@@ -332,7 +332,16 @@ impl Chosen<'_> {
                 found.question.as_ref(),
             );
         }
-        self.stage().take_up(found, None, None, lock)
+        if found.metadata.set.is_empty() {
+            return self.stage().take_up(found, None, None, lock);
+        }
+        // A fork keeps the settings that it was made with.
+        let agent = start::agent_with(&self.agent.home, &found.metadata.set, self.screen)?;
+        let stage = Stage {
+            agent: &agent,
+            ..self.stage()
+        };
+        stage.take_up(found, None, None, lock)
     }
 }
 

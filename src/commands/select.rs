@@ -182,6 +182,17 @@ pub fn named(workspace: &Workspace, name: &str) -> Result<RunId> {
     }
 }
 
+/// The run that a person names, by the path of its directory if there is a slash in it.
+pub fn at_or_named(work_dir: &Path, name: &str) -> Result<RunDir> {
+    if name.contains('/') {
+        return crate::recording::at_path(Path::new(name));
+    }
+    let workspace = Workspace::at(work_dir)?;
+    workspace.check_layout()?;
+    let id = named(&workspace, name)?;
+    Ok(RunDir::of(&workspace, &id))
+}
+
 /// The error for a workspace without runs.
 #[must_use]
 pub fn no_runs(root: &Path) -> Error {

@@ -21,6 +21,7 @@ use crate::state::{self, Reading};
 use crate::surroundings::{self, Surroundings};
 use crate::sys::{self, Signals};
 use crate::workspace::{DecisionLock, Workspace};
+use serde_json::{Map, Value};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -84,6 +85,13 @@ pub fn told(done: Result<Exit>, common: &Common) -> Result<Exit> {
     done
 }
 
+/// The run whose tool this process is.
+#[must_use]
+pub fn parent_run() -> Option<String> {
+    let id = std::env::var("DELTA_RUN_ID").ok();
+    id.filter(|id| RunId::parse(id).is_ok())
+}
+
 /// Refuses to nest too deep.
 pub fn check_depth() -> Result<()> {
     let (depth, max) = surroundings::depth();
@@ -98,7 +106,12 @@ pub fn check_depth() -> Result<()> {
 
 /// Reads the agent, tells its warnings, and fails with all its errors.
 pub fn agent(dir: &Path, screen: Screen) -> Result<Agent> {
-    let (agent, problems) = load::load(dir);
+    agent_with(dir, &Map::new(), screen)
+}
+
+/// The same with some keys of agent.yaml set otherwise, as a fork may have them.
+pub fn agent_with(dir: &Path, set: &Map<String, Value>, screen: Screen) -> Result<Agent> {
+    let (agent, problems) = load::load_with(dir, set);
     for problem in &problems {
         if matches!(problem.severity, Severity::Warning | Severity::Deprecation) && !screen.quiet {
             screen.warn(&problem.to_string());
@@ -162,7 +175,9 @@ pub fn message(common: &Common, signals: &Signals) -> Result<Option<String>> {
 }
 
 impl Stage<'_> {
-    fn max_iterations(&self) -> u64 {
+    /// The limit of iterations of this start.
+    #[must_use]
+    pub fn max_iterations(&self) -> u64 {
         self.common
             .max_iterations
             .unwrap_or(self.agent.max_iterations)
@@ -171,9 +186,6 @@ impl Stage<'_> {
     /// Starts a new run.
     pub fn begin(&self, id: &RunId, message: &str, lock: DecisionLock) -> Result<Exit> {
         let config = resolved::resolved(self.agent, self.max_iterations());
-        let parent = std::env::var("DELTA_RUN_ID")
-            .ok()
-            .filter(|id| RunId::parse(id).is_ok());
         let now = Timestamp::now().to_string();
         let metadata = Metadata {
             run_id: id.to_string(),
@@ -181,13 +193,14 @@ impl Stage<'_> {
             agent_name: self.agent.name.clone(),
             created_at: now,
             initial_message: Some(message.to_owned()),
-            parent_run_id: parent,
+            parent_run_id: parent_run(),
             ..Metadata::default()
         };
         let metadata = self.started(metadata);
         let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
             journal.add(0, &start_event(&metadata, message, &config, false));
             journal.add(0, &Event::UserMessage { content: message });
+            Ok(())
         })?;
         drop(lock);
         self.engine(run, journal, metadata, (None, true))
@@ -261,7 +274,8 @@ impl Stage<'_> {
     }
 
     /// Metadata of a run that this process works on from now on.
-    fn started(&self, mut metadata: Metadata) -> Metadata {
+    #[must_use]
+    pub fn started(&self, mut metadata: Metadata) -> Metadata {
         let now = Timestamp::now().to_string();
         metadata.status = Status::Running;
         metadata.agent_name.clone_from(&self.agent.name);
@@ -299,7 +313,8 @@ impl Stage<'_> {
         Ok(())
     }
 
-    fn engine(
+    /// Lets the engine work on a run, and tells how it ended.
+    pub fn engine(
         &self,
         run: RunDir,
         mut journal: Journal,
@@ -307,14 +322,7 @@ impl Stage<'_> {
         (answer, is_ours): (Option<String>, bool),
     ) -> Result<Exit> {
         journal.set_sync(self.agent.sync);
-        let around = Surroundings {
-            signals: Arc::clone(&self.signals),
-            agent: self.agent,
-            workspace: self.workspace,
-            run: run.clone(),
-            environment: self.environment,
-            depth: surroundings::depth().0,
-        };
+        let around = self.around(&run);
         let (model, described) = self.model(&around)?;
         self.screen.progress(&[(
             Tone::Dim,
@@ -343,6 +351,19 @@ impl Stage<'_> {
             ended.seal();
         }
         told
+    }
+
+    /// A run's surroundings.
+    #[must_use]
+    pub fn around(&self, run: &RunDir) -> Surroundings<'_> {
+        Surroundings {
+            signals: Arc::clone(&self.signals),
+            agent: self.agent,
+            workspace: self.workspace,
+            run: run.clone(),
+            environment: self.environment,
+            depth: surroundings::depth().0,
+        }
     }
 
     /// Tells how a run ended.
@@ -386,7 +407,8 @@ impl Stage<'_> {
 }
 
 /// The event of a start that the metadata tells of.
-fn start_event<'e>(
+#[must_use]
+pub fn start_event<'e>(
     metadata: &'e Metadata,
     task: &'e str,
     config: &'e [u8],
@@ -401,6 +423,8 @@ fn start_event<'e>(
         hostname: &metadata.hostname,
         resumed,
         parent_run_id: metadata.parent_run_id.as_deref(),
+        forked_from: metadata.forked_from.as_ref(),
+        set: &metadata.set,
     }
 }
 

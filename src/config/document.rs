@@ -64,6 +64,15 @@ impl Document {
         }
     }
 
+    /// Sets keys otherwise than the file does. A key is dotted: `llm.temperature`; null takes it away.
+    pub fn set(&mut self, set: &Map<String, Value>, problems: &mut Vec<Problem>) {
+        for (key, value) in set {
+            if let Err(message) = put(&mut self.root, key, value) {
+                problems.push(error_in(&self.shown, message));
+            }
+        }
+    }
+
     /// Gives complaints about a node of this document their lines.
     pub fn report(&self, below: &[Step], complaints: Vec<Complaint>, problems: &mut Vec<Problem>) {
         for complaint in complaints {
@@ -93,6 +102,26 @@ impl Document {
             column: None,
             message: message.into(),
         }
+    }
+}
+
+fn put(map: &mut Map<String, Value>, key: &str, value: &Value) -> Result<(), String> {
+    let Some((first, rest)) = key.split_once('.') else {
+        match value {
+            Value::Null => map.shift_remove(key),
+            value => map.insert(key.to_owned(), value.clone()),
+        };
+        return Ok(());
+    };
+    let below = map
+        .entry(first)
+        .or_insert_with(|| Value::Object(Map::new()));
+    match below {
+        Value::Object(below) => put(below, rest, value),
+        other => Err(format!(
+            "{first}: {} cannot have the key '{rest}'",
+            crate::node::found(other)
+        )),
     }
 }
 

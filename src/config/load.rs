@@ -61,18 +61,28 @@ pub struct Place {
 /// Reads an agent's directory. The agent is there if none of the problems is an error.
 #[must_use]
 pub fn load(dir: &Path) -> (Option<Agent>, Vec<Problem>) {
-    let (agent, problems, _) = survey(dir);
+    load_with(dir, &Map::new())
+}
+
+/// The same as [`load`], with some keys of the main file set otherwise.
+#[must_use]
+pub fn load_with(dir: &Path, set: &Map<String, Value>) -> (Option<Agent>, Vec<Problem>) {
+    let (agent, problems, _) = survey_with(dir, set);
     (agent, problems)
 }
 
 /// The same as [`load`], with the places of what was read.
 #[must_use]
 pub fn survey(dir: &Path) -> (Option<Agent>, Vec<Problem>, Found) {
+    survey_with(dir, &Map::new())
+}
+
+fn survey_with(dir: &Path, set: &Map<String, Value>) -> (Option<Agent>, Vec<Problem>, Found) {
     let mut problems = Vec::new();
     let mut found = Found::default();
     let mut agent = None;
     if let Some(mut loader) = Loader::new(dir, &mut problems) {
-        agent = loader.agent();
+        agent = loader.agent(set);
         found = loader.found;
     }
     super::sort(&mut problems);
@@ -152,7 +162,7 @@ impl<'p> Loader<'p> {
         })
     }
 
-    fn agent(&mut self) -> Option<Agent> {
+    fn agent(&mut self, set: &Map<String, Value>) -> Option<Agent> {
         let path = legacy::main_file(&self.found, self.problems);
         if !path.exists() {
             let message = "no agent here: agent.yaml is not there; `delta init` makes one";
@@ -170,6 +180,7 @@ impl<'p> Loader<'p> {
             return None;
         };
         let llm_key = legacy::rewrite_llm(&mut document, self.problems);
+        document.set(set, self.problems);
         let hooks = self.hooks(Some(&mut document));
         self.has_ask_human = document.root.get("ask_human") != Some(&Value::Bool(false));
         let mut tools = Vec::new();

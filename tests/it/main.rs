@@ -34,6 +34,8 @@ mod limits;
 mod manual;
 mod migrate;
 mod model;
+mod recorder;
+mod replay;
 mod requests;
 mod resume;
 mod run;

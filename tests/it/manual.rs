@@ -196,12 +196,15 @@ fn short_help_is_imperative_lines_under_80_columns() {
     }
 }
 
-/// The functions of `args.rs` that read a command's options, by the command.
+/// The functions that read a command's options, by the command.
 fn parsers() -> Vec<(&'static str, String)> {
-    let code = source("args.rs");
+    let code = source("args.rs") + &source("args/repeat.rs");
     let body = |name: &str| -> String {
-        let from = code.find(&format!("\nfn {name}(")).unwrap();
-        let rest = &code[from + 1..];
+        let name = name.rsplit("::").next().unwrap();
+        let from = code
+            .find(&format!("fn {name}(parser: &mut Parser)"))
+            .unwrap();
+        let rest = &code[from..];
         rest[..rest.find("\n}\n").unwrap()].to_owned()
     };
     let of = |command: &'static str| {

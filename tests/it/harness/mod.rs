@@ -2,6 +2,7 @@
 
 mod check;
 mod delta;
+mod recording;
 mod run;
 mod schema;
 mod server;
@@ -11,6 +12,7 @@ mod world;
 
 pub use check::assert_valid_for_api;
 pub use delta::{Delta, Outcome, Running};
+pub use recording::{Recorded, copy, recordings, snapshot};
 pub use run::Run;
 pub use schema::violations;
 pub use server::{Moment, Received, Reply, answer, call, calls, completion, message, raw, text};

@@ -1,0 +1,103 @@
+//! A fresh directory for a run to work in, filled with a copy of other files if wanted.
+
+use crate::error::{At, Error, Result, may_fail};
+use crate::files;
+use crate::ids::hex;
+use crate::screen::{Screen, Tone};
+use crate::workspace::Workspace;
+use std::path::{Path, PathBuf};
+
+/// Where a run is repeated.
+#[derive(Debug)]
+pub struct Place {
+    /// The directory.
+    pub workspace: Workspace,
+    is_temporary: bool,
+}
+
+impl Place {
+    /// Makes `to`, or a temporary directory, with a copy of the files in `from`.
+    pub fn make(to: Option<&Path>, from: Option<&Path>, screen: Screen) -> Result<Self> {
+        if let Some(from) = from
+            && !from.is_dir()
+        {
+            let from = from.display();
+            return Err(Error::usage(format!("--from {from} is not a directory")));
+        }
+        let dir = match to {
+            Some(to) => to.to_owned(),
+            None => temporary()?,
+        };
+        if let Some(from) = from {
+            copy_files(from, &dir, screen)?;
+        } else {
+            files::make_dirs(&dir)?;
+            refuse_unless_empty(&dir)?;
+        }
+        let workspace = Workspace::at(&dir)?;
+        let shown = workspace.root.display();
+        screen.progress(&[(Tone::Dim, &format!("replaying in {shown}"))]);
+        Ok(Self {
+            workspace,
+            is_temporary: to.is_none(),
+        })
+    }
+
+    /// Removes it if it was only made for this, and keeps it for inspection if something went wrong.
+    pub fn leave(&self, all_is_well: bool, screen: Screen) {
+        let root = &self.workspace.root;
+        if self.is_temporary && all_is_well {
+            may_fail(std::fs::remove_dir_all(root));
+        } else if self.is_temporary {
+            screen.warn(&format!("the repetition is left in {}", root.display()));
+        }
+    }
+}
+
+/// A new directory that only its owner can look into.
+fn temporary() -> Result<PathBuf> {
+    let name = format!("delta-replay-{}", hex(8));
+    let dir = std::env::temp_dir().join(name);
+    files::make_dir(&dir)?;
+    Ok(dir)
+}
+
+/// Fails if there is something in a directory that is to be filled.
+pub fn refuse_unless_empty(dir: &Path) -> Result<()> {
+    let mut entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e).at("read", dir),
+    };
+    match entries.next() {
+        None => Ok(()),
+        Some(_) => Err(Error::usage(format!(
+            "--to {}: there is something in it already; name a new or empty directory",
+            dir.display()
+        ))),
+    }
+}
+
+/// Copies the files of a workspace, without its control plane, to a new or empty directory.
+pub fn copy_files(from: &Path, to: &Path, screen: Screen) -> Result<()> {
+    refuse_unless_empty(to)?;
+    let source = from.canonicalize().at("copy", from)?;
+    let target = files::absolute(to)?;
+    let mut above = target.as_path();
+    while !above.exists() {
+        above = above.parent().unwrap_or(Path::new("/"));
+    }
+    if above.canonicalize().at("open", above)?.starts_with(&source) {
+        let (from, to) = (from.display(), to.display());
+        return Err(Error::usage(format!(
+            "--to {to} lies inside {from}, which would be copied into itself"
+        )));
+    }
+    for path in files::copy_tree(&source, &target, &[".delta"])? {
+        let path = path.display();
+        screen.warn(&format!(
+            "warning: {path} is no file and has not been copied"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,288 @@
+//! `delta replay`: a recorded run again, with the model's recorded answers. Every request is compared
+//! with the recorded one.
+
+use super::fresh::Place;
+use super::select::at_or_named;
+use super::start::{self, Stage, start_event};
+use crate::agent::{Ending, Engine, Options};
+use crate::args::{Common, repeat::Replay};
+use crate::clock::Timestamp;
+use crate::config::{Agent, resolved};
+use crate::difference::first;
+use crate::environment::Environment;
+use crate::error::{Error, Exit, Result};
+use crate::event::Event;
+use crate::ids::RunId;
+use crate::journal::Journal;
+use crate::json;
+use crate::llm::Model;
+use crate::metadata::Metadata;
+use crate::playback::{Divergence, Playback};
+use crate::recording::{Beginning, Recording};
+use crate::rundir::RunDir;
+use crate::screen::{Screen, print};
+use crate::state::{self, Reading};
+use crate::workspace::Workspace;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Runs the command.
+pub fn run(wanted: &Replay) -> Result<Exit> {
+    start::check_depth()?;
+    let signals = start::signals()?;
+    let screen = Screen::new(wanted.quiet, wanted.verbose);
+    let run = at_or_named(&wanted.work_dir, &wanted.run)?;
+    if Journal::is_owned(&run.journal()) {
+        let id = &run.id;
+        return Err(Error::new(
+            Exit::TempFail,
+            format!("run {id} is live: it can be replayed when it has ended"),
+        ));
+    }
+    let recording = Recording::read(&run)?;
+    if recording.steps.is_empty() {
+        let id = &run.id;
+        return Err(Error::failure(format!(
+            "run {id} has no answer of a model: there is nothing to replay"
+        )));
+    }
+    let agent = agent(wanted, &recording, screen)?;
+    let place = Place::make(wanted.to.as_deref(), wanted.from.as_deref(), screen)?;
+    let (environment, _) = Environment::read(&agent.home, Some(&place.workspace.root))?;
+    let common = Common::default();
+    let stage = Stage {
+        agent: &agent,
+        workspace: &place.workspace,
+        environment: &environment,
+        signals: Arc::clone(&signals),
+        common: &common,
+        screen,
+        force: false,
+    };
+    let mut playback = Playback::new(recording, wanted.executes_nothing);
+    let ending = repeat(&stage, &mut playback)?;
+    let exit = tell(&playback, ending.as_ref(), &agent, &place.workspace)?;
+    place.leave(exit == Exit::Success, screen);
+    Ok(exit)
+}
+
+/// The agent that the run had, or another one, without what would end a repetition early.
+fn agent(wanted: &Replay, recording: &Recording, screen: Screen) -> Result<Agent> {
+    let state = recording.state()?;
+    let recorded = state.agent_home.as_deref().unwrap_or_default();
+    let dir = match &wanted.agent {
+        Some(dir) => dir.as_path(),
+        None if !Path::new(recorded).is_dir() => {
+            return Err(Error::config(format!(
+                "the run's agent is not there any more: {recorded}; name one with --agent DIR"
+            )));
+        }
+        None => Path::new(recorded),
+    };
+    let mut agent = start::agent_with(dir, &state.set, screen)?;
+    (agent.limit_tokens, agent.limit_seconds) = (0, 0);
+    agent.llm.max_retries = 0;
+    // What can be repeated need not be durable.
+    agent.sync = false;
+    Ok(agent)
+}
+
+/// Lets the engine run with the recorded answers until none is left. Returns how it ended if it
+/// ended before that.
+fn repeat(stage: &Stage<'_>, playback: &mut Playback) -> Result<Option<Ending>> {
+    let parts = playback.recording().parts.clone();
+    let (run, mut journal, mut metadata) = begin(stage, playback.recording())?;
+    let mut target = 0;
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            for content in &part.messages {
+                journal.add(metadata.iterations, &Event::UserMessage { content });
+            }
+            journal.flush()?;
+        }
+        target += part.answers;
+        while playback.given() < target {
+            let before = playback.given();
+            let left = (target - before) as u64;
+            let ending;
+            (ending, metadata) = engine(stage, &run, journal, metadata, left, playback)?;
+            // The engine may have been ended by a hook, as in the recorded run, which went on.
+            if playback.divergence.is_some() || playback.given() == before {
+                return Ok(Some(ending));
+            }
+            journal = take_up(&run)?;
+        }
+    }
+    Ok(None)
+}
+
+/// Creates the repetition: what the recorded run inherited, and what was said first.
+fn begin(stage: &Stage<'_>, recording: &Recording) -> Result<(RunDir, Journal, Metadata)> {
+    let recorded = recording.state()?;
+    let own_name = recorded.run_id.as_deref();
+    let id = own_name.and_then(|name| RunId::parse(name).ok());
+    let id = id.unwrap_or_else(|| recording.run.id.clone());
+    let inherited = &recording.journal[..recording.inherited];
+    let before = state::read(inherited, Reading::default())
+        .map_err(|e| crate::recording::unreadable(&e, &recording.run.journal()))?;
+    let mut metadata = Metadata {
+        run_id: id.to_string(),
+        workspace_id: stage.workspace.id(),
+        ..Metadata::default()
+    };
+    metadata.correct(&before);
+    metadata.created_at = Timestamp::now().to_string();
+    metadata.initial_message = recorded.first_message.as_deref().map(str::to_owned);
+    metadata.forked_from.clone_from(&recorded.forked_from);
+    metadata.set.clone_from(&recorded.set);
+    let metadata = stage.started(metadata);
+    stage.workspace.create()?;
+    let beginning = Beginning {
+        journal: inherited,
+        iterations: before.iterations,
+    };
+    let config = resolved::resolved(stage.agent, stage.agent.max_iterations);
+    let task = metadata.initial_message.as_deref().unwrap_or_default();
+    let lock = stage.workspace.lock(&stage.signals)?;
+    let (run, journal) = RunDir::create(stage.workspace, &id, &metadata, |journal| {
+        journal.copy(inherited, before.seq);
+        journal.add(
+            before.iterations,
+            &start_event(&metadata, task, &config, !inherited.is_empty()),
+        );
+        let said = recording.parts.first().map(|part| part.messages.as_slice());
+        for content in said.unwrap_or_default() {
+            journal.add(before.iterations, &Event::UserMessage { content });
+        }
+        beginning.copy_records(&recording.run.path, &stage.workspace.unborn())
+    })?;
+    drop(lock);
+    Ok((run, journal, metadata))
+}
+
+fn engine(
+    stage: &Stage<'_>,
+    run: &RunDir,
+    journal: Journal,
+    metadata: Metadata,
+    max_iterations: u64,
+    playback: &mut Playback,
+) -> Result<(Ending, Metadata)> {
+    let options = Options {
+        interactive: false,
+        max_iterations,
+        screen: stage.screen,
+        lenient: false,
+        is_ours: true,
+        answer: None,
+    };
+    let around = stage.around(run);
+    let model = Model::Recorded(playback);
+    let ended = Engine::new(around, journal, metadata, options, model)?.run();
+    let (ending, metadata) = (ended.ending.clone(), ended.metadata.clone());
+    ended.seal();
+    Ok((ending, metadata))
+}
+
+fn take_up(run: &RunDir) -> Result<Journal> {
+    let path = run.journal();
+    let Some(mut journal) = Journal::open(&path)? else {
+        let path = path.display();
+        return Err(Error::failure(format!("somebody else works on {path}")));
+    };
+    let mut bytes = Vec::new();
+    journal.read_into(&mut bytes)?;
+    let state = state::read(&bytes, Reading::default())
+        .map_err(|e| crate::recording::unreadable(&e, &path))?;
+    journal.continue_after(state.seq);
+    Ok(journal)
+}
+
+/// Tells what came of it, on stdout.
+fn tell(
+    playback: &Playback,
+    ending: Option<&Ending>,
+    agent: &Agent,
+    workspace: &Workspace,
+) -> Result<Exit> {
+    let total = playback.recording().steps.len();
+    if let Some(divergence) = &playback.divergence {
+        let moved = moved(playback.recording(), agent, workspace)?;
+        print(described(divergence, &moved).as_bytes())?;
+        return Ok(Exit::Failure);
+    }
+    let Some(ending) = ending else {
+        let noun = if total == 1 { "request" } else { "requests" };
+        print(format!("identical: {total} {noun}\n").as_bytes())?;
+        return Ok(Exit::Success);
+    };
+    let given = playback.given();
+    let exit = match ending.exit {
+        Exit::Interrupt | Exit::Terminate | Exit::Hangup => ending.exit,
+        _ => Exit::Failure,
+    };
+    Err(Error::new(
+        exit,
+        format!(
+            "the repetition ended after {given} of {total} answers: {} ({}): {}",
+            ending.status.name(),
+            ending.stop_reason,
+            ending.text
+        ),
+    ))
+}
+
+/// The places that a run knows, in the recorded run and here; the longest first.
+fn moved(
+    recording: &Recording,
+    agent: &Agent,
+    workspace: &Workspace,
+) -> Result<Vec<(String, String)>> {
+    let state = recording.state()?;
+    let now = [workspace.root.as_path(), agent.home.as_path()];
+    let then = [state.work_dir.as_deref(), state.agent_home.as_deref()];
+    let mut pairs: Vec<(String, String)> = then
+        .into_iter()
+        .zip(now)
+        .filter_map(|(then, now)| Some((then?.to_owned(), now.to_string_lossy().into_owned())))
+        .filter(|(then, now)| !then.is_empty() && then != now)
+        .collect();
+    pairs.sort_by_key(|(then, _)| std::cmp::Reverse(then.len()));
+    Ok(pairs)
+}
+
+fn described(divergence: &Divergence, moved: &[(String, String)]) -> String {
+    let Divergence {
+        iteration,
+        recorded,
+        rebuilt,
+    } = divergence;
+    let mut out = format!("diverged at iteration {iteration}");
+    if let Some(found) = first(recorded, rebuilt) {
+        out.push_str(&format!(
+            ", {}\n  recorded: {}\n  replayed: {}\n",
+            found.place, found.left, found.right
+        ));
+    }
+    let inner = |path: &str| {
+        let quoted = json::text(path);
+        quoted[1..quoted.len() - 1].to_owned()
+    };
+    let mut translated = String::from_utf8_lossy(recorded).into_owned();
+    let mut used = Vec::new();
+    for (then, now) in moved {
+        let changed = translated.replace(&inner(then), &inner(now));
+        if changed != translated {
+            used.push(format!("{then} is {now} here"));
+        }
+        translated = changed;
+    }
+    if translated.as_bytes() == rebuilt.as_slice() {
+        out.push_str(&format!(
+            "the only difference is where things lie: {}; tools that print no absolute paths \
+             replay anywhere\n",
+            used.join(", ")
+        ));
+    }
+    out
+}

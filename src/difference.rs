@@ -1,0 +1,220 @@
+//! Where two requests part, in words for a person.
+//!
+//! Pure; unaware of runs. Requests are the same only if all their bytes are: nothing is normalised
+//! to find out, only to say where.
+
+use serde_json::Value;
+
+/// How much of a text is shown before the place where it differs, and from there on.
+const BEFORE: usize = 40;
+const AFTER: usize = 120;
+
+/// The first difference between two requests.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Where: `messages[4] (tool)`, or another key of the request.
+    pub place: String,
+    /// What the first one has there, around the difference, on one line.
+    pub left: String,
+    /// What the second one has there.
+    pub right: String,
+}
+
+/// The first difference; `None` if there is none.
+#[must_use]
+pub fn first(left: &[u8], right: &[u8]) -> Option<Difference> {
+    if left == right {
+        return None;
+    }
+    let parsed = (
+        serde_json::from_slice::<Value>(left),
+        serde_json::from_slice::<Value>(right),
+    );
+    let found = match &parsed {
+        (Ok(left), Ok(right)) => in_values(left, right),
+        _ => None,
+    };
+    Some(found.unwrap_or_else(|| {
+        let (left, right) = (
+            String::from_utf8_lossy(left),
+            String::from_utf8_lossy(right),
+        );
+        let at = shared(&left, &right);
+        around(format!("byte {at}"), &left, &right)
+    }))
+}
+
+/// How many answers of the model a request holds: its place among the requests of its run.
+///
+/// # Errors
+/// What is wrong with a request that cannot be read.
+pub fn answers_in(request: &[u8]) -> Result<usize, String> {
+    let request: Value =
+        serde_json::from_slice(request).map_err(|e| format!("the request is not JSON: {e}"))?;
+    let messages = request.get("messages").and_then(Value::as_array);
+    let messages = messages.ok_or("the request has no list of messages")?;
+    Ok(messages.iter().filter(|m| role(m) == "assistant").count())
+}
+
+fn in_values(left: &Value, right: &Value) -> Option<Difference> {
+    let (left, right) = (left.as_object()?, right.as_object()?);
+    let keys = left
+        .keys()
+        .chain(right.keys())
+        .filter(|key| *key != "messages");
+    for key in keys {
+        let (a, b) = (left.get(key), right.get(key));
+        if a != b {
+            return Some(around(key.clone(), &written(a), &written(b)));
+        }
+    }
+    let (a, b) = (
+        left.get("messages")?.as_array()?,
+        right.get("messages")?.as_array()?,
+    );
+    let at = (0..a.len().max(b.len())).find(|at| a.get(*at) != b.get(*at))?;
+    Some(in_messages(at, a.get(at), b.get(at)))
+}
+
+fn in_messages(at: usize, left: Option<&Value>, right: Option<&Value>) -> Difference {
+    let who = left.or(right).map_or("", role);
+    let place = format!("messages[{at}] ({who})");
+    if let (Some(left), Some(right)) = (left, right)
+        && role(left) == role(right)
+        && let (Some(a), Some(b)) = (text(left), text(right))
+        && a != b
+    {
+        return around(place, a, b);
+    }
+    around(place, &written(left), &written(right))
+}
+
+fn role(message: &Value) -> &str {
+    message.get("role").and_then(Value::as_str).unwrap_or("")
+}
+
+fn text(message: &Value) -> Option<&str> {
+    message.get("content")?.as_str()
+}
+
+fn written(value: Option<&Value>) -> String {
+    value.map_or_else(|| "(nothing)".to_owned(), Value::to_string)
+}
+
+/// How many leading bytes two texts share, up to a character boundary.
+fn shared(left: &str, right: &str) -> usize {
+    let pairs = left.char_indices().zip(right.chars());
+    let mut end = 0;
+    for ((at, a), b) in pairs {
+        if a != b {
+            return at;
+        }
+        end = at + a.len_utf8();
+    }
+    end
+}
+
+fn around(place: String, left: &str, right: &str) -> Difference {
+    let at = shared(left, right);
+    let from = left[..at]
+        .char_indices()
+        .rev()
+        .take(BEFORE)
+        .last()
+        .map_or(at, |(start, _)| start);
+    Difference {
+        place,
+        left: excerpt(left, from),
+        right: excerpt(right, from),
+    }
+}
+
+/// A part of a text on one line, with marks where something is left out.
+fn excerpt(text: &str, from: usize) -> String {
+    let rest = &text[from..];
+    let mut out = String::new();
+    if from > 0 {
+        out.push('…');
+    }
+    let mut chars = rest.chars();
+    for c in chars.by_ref().take(BEFORE + AFTER) {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control() => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    if chars.next().is_some() {
+        out.push('…');
+    }
+    if out.is_empty() {
+        out.push_str("(nothing)");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(messages: &str) -> Vec<u8> {
+        format!("{{\"model\":\"m\",\"messages\":[{messages}]}}").into_bytes()
+    }
+
+    #[test]
+    fn the_same_bytes_do_not_differ() {
+        assert_eq!(first(b"x", b"x"), None);
+    }
+
+    #[test]
+    fn the_first_message_that_differs_is_named_with_both_texts() {
+        let user = r#"{"role":"user","content":"go"}"#;
+        let a = request(&format!(r#"{user},{{"role":"tool","content":"one\ntwo"}}"#));
+        let b = request(&format!(r#"{user},{{"role":"tool","content":"one\nsix"}}"#));
+        let found = first(&a, &b).unwrap();
+        assert_eq!(found.place, "messages[1] (tool)");
+        assert_eq!(
+            (found.left.as_str(), found.right.as_str()),
+            ("one\\ntwo", "one\\nsix")
+        );
+        let found = first(&request(user), &a).unwrap();
+        assert_eq!(found.place, "messages[1] (tool)");
+        assert_eq!(found.left, "(nothing)");
+    }
+
+    #[test]
+    fn a_setting_that_differs_is_named_before_any_message() {
+        let a = br#"{"model":"m","temperature":0,"messages":[]}"#;
+        let b = br#"{"model":"m","messages":[1]}"#;
+        let found = first(a, b).unwrap();
+        assert_eq!(
+            (found.place.as_str(), found.left.as_str()),
+            ("temperature", "0")
+        );
+    }
+
+    #[test]
+    fn requests_that_mean_the_same_differ_at_a_byte() {
+        assert_eq!(first(b"{\"a\":1}", b"{\"a\": 1}").unwrap().place, "byte 5");
+        assert_eq!(first(b"{", b"[").unwrap().place, "byte 0");
+    }
+
+    #[test]
+    fn long_texts_are_shown_around_the_difference() {
+        let long = "é".repeat(500);
+        let a = request(&format!(r#"{{"role":"user","content":"{long}a{long}"}}"#));
+        let b = request(&format!(r#"{{"role":"user","content":"{long}b{long}"}}"#));
+        let found = first(&a, &b).unwrap();
+        assert!(found.left.starts_with('…') && found.left.ends_with('…'));
+        assert_eq!(found.left.chars().count(), BEFORE + AFTER + 2);
+        assert!(found.left.contains('a') && found.right.contains('b'));
+    }
+
+    #[test]
+    fn answers_are_counted() {
+        let some = request(r#"{"role":"user"},{"role":"assistant"},{"role":"assistant"}"#);
+        assert_eq!(answers_in(&some), Ok(2));
+        assert!(answers_in(b"x").is_err() && answers_in(b"{}").is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! A recording that stands in for a model, and, if wanted, for everything else that a run executes.
+//!
+//! Unaware of the loop that asks it. It compares every request with the recorded one, byte for byte,
+//! and answers none after the first that differs.
+
+use crate::error::{At, Result};
+use crate::invocations::Requests;
+use crate::recording::{Outcome, Recording};
+use std::path::PathBuf;
+
+/// A recording that is being played back.
+#[derive(Debug)]
+pub struct Playback {
+    recording: Recording,
+    requests: Requests,
+    /// Nothing is executed: tools, hooks and generators come from the record, too.
+    executes_nothing: bool,
+    /// How many answers have been given.
+    given: usize,
+    /// Where the run went another way.
+    pub divergence: Option<Divergence>,
+}
+
+/// A request that is not the recorded one.
+#[derive(Debug)]
+pub struct Divergence {
+    /// The iteration of the recorded one.
+    pub iteration: u64,
+    /// The recorded one.
+    pub recorded: Vec<u8>,
+    /// The one that was sent.
+    pub rebuilt: Vec<u8>,
+}
+
+impl Playback {
+    /// From the first answer on.
+    #[must_use]
+    pub fn new(recording: Recording, executes_nothing: bool) -> Self {
+        let requests = Requests::of(&recording.run.io("invocations"));
+        Self {
+            recording,
+            requests,
+            executes_nothing,
+            given: 0,
+            divergence: None,
+        }
+    }
+
+    /// What is played back.
+    #[must_use]
+    pub fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    /// How many answers have been given.
+    #[must_use]
+    pub fn given(&self) -> usize {
+        self.given
+    }
+
+    /// The recorded answer to a request, as it came from the model; inside, why there is none.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn answer(&mut self, request: &[u8]) -> Result<std::result::Result<Vec<u8>, String>> {
+        let Some(step) = self.recording.steps.get(self.given) else {
+            return Ok(Err("the recording is at its end".to_owned()));
+        };
+        let Some(name) = &step.invocation else {
+            let iteration = step.iteration;
+            return Ok(Err(format!(
+                "iteration {iteration} has no recorded request"
+            )));
+        };
+        let recorded = self.requests.read(name)?;
+        if recorded != request {
+            self.divergence = Some(Divergence {
+                iteration: step.iteration,
+                recorded: recorded.to_vec(),
+                rebuilt: request.to_vec(),
+            });
+            return Ok(Err("the request is not the recorded one".to_owned()));
+        }
+        let path = self
+            .recording
+            .run
+            .io("invocations")
+            .join(name)
+            .join("response.json");
+        let body = std::fs::read(&path).at("read", &path)?;
+        self.given += 1;
+        Ok(Ok(body))
+    }
+
+    /// The ids under which the calls of the newest answer were recorded.
+    #[must_use]
+    pub fn ids(&self) -> &[String] {
+        let step = self
+            .given
+            .checked_sub(1)
+            .and_then(|last| self.recording.steps.get(last));
+        step.map_or(&[], |step| &step.ids)
+    }
+
+    /// What came of a call of the newest answer, if it is not to be executed. A person is never asked
+    /// again.
+    #[must_use]
+    pub fn result(&self, id: &str, asks_a_person: bool) -> Option<Outcome> {
+        if !self.executes_nothing && !asks_a_person {
+            return None;
+        }
+        let step = self
+            .given
+            .checked_sub(1)
+            .and_then(|last| self.recording.steps.get(last));
+        Some(
+            step.and_then(|step| step.results.get(id))
+                .cloned()
+                .unwrap_or_else(|| Outcome {
+                    status: crate::event::ActionStatus::Error,
+                    exit_code: None,
+                    observation: "(the recorded run has no result of this call)".to_owned(),
+                    duration_ms: 0,
+                }),
+        )
+    }
+
+    /// The next recorded request, if what generators wrote is to be taken from it.
+    pub fn upcoming(&mut self) -> Result<Option<&[u8]>> {
+        if !self.executes_nothing {
+            return Ok(None);
+        }
+        let step = self.recording.steps.get(self.given);
+        match step.and_then(|step| step.invocation.as_deref()) {
+            Some(name) => self.requests.read(name).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Where the outcome of the hook that would run now is recorded, if it is not to be executed:
+    /// inside, nothing if the recorded run did not come to it.
+    pub fn hook(&mut self, event: &str, follows_answer: bool) -> Option<Option<PathBuf>> {
+        if !self.executes_nothing {
+            return None;
+        }
+        let at = if follows_answer {
+            self.given.checked_sub(1)
+        } else {
+            Some(self.given)
+        };
+        let step = at.and_then(|at| self.recording.steps.get_mut(at));
+        Some(step.and_then(|step| {
+            let at = step.hooks.iter().position(|(name, _)| name == event)?;
+            let (_, reference) = step.hooks.remove(at);
+            Some(self.recording.run.path.join(reference))
+        }))
+    }
+}

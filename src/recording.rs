@@ -1,0 +1,432 @@
+//! A run as it was recorded: what the model was sent and answered, what came of every call, and the
+//! part of a journal that another run can begin with.
+//!
+//! Unaware of how a run goes on, and of agents. Only reads.
+
+use crate::error::{At, Error, Result};
+use crate::event::{ActionStatus, Line};
+use crate::files;
+use crate::ids::RunId;
+use crate::rundir::RunDir;
+use crate::state::{self, Reading, Run, Unreadable, decoded};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// A run, read from its directory.
+#[derive(Debug)]
+pub struct Recording {
+    /// Where it is.
+    pub run: RunDir,
+    /// Its journal.
+    pub journal: Vec<u8>,
+    /// How many leading bytes of the journal are another run's, of which this one is a fork.
+    pub inherited: usize,
+    /// The inherited answers.
+    pub inherited_steps: Vec<Step>,
+    /// What was said and how often the model answered it, in order, without the inherited part.
+    pub parts: Vec<Part>,
+    /// The model's answers, in order, without the inherited ones.
+    pub steps: Vec<Step>,
+}
+
+/// Messages of people, and the answers that followed before somebody spoke again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// What was said.
+    pub messages: Vec<String>,
+    /// How many answers followed.
+    pub answers: usize,
+}
+
+/// One answer of the model and what came of its calls.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// Its iteration.
+    pub iteration: u64,
+    /// The name of its directory among the invocations; `None` if the journal has lost it.
+    pub invocation: Option<String>,
+    /// The ids of its calls, in order.
+    pub ids: Vec<String>,
+    /// What came of the calls, by id.
+    pub results: HashMap<String, Outcome>,
+    /// The hooks that ran from the answer before this one to this one and its calls: name and directory
+    /// from the run's directory.
+    pub hooks: Vec<(String, String)>,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: ActionStatus,
+    /// The exit code, if one is known.
+    pub exit_code: Option<i32>,
+    /// What the model was shown.
+    pub observation: String,
+    /// From start to end.
+    pub duration_ms: u64,
+}
+
+#[derive(Deserialize)]
+struct CallId<'j> {
+    #[serde(borrow)]
+    id: Cow<'j, str>,
+}
+
+impl Recording {
+    /// Reads a run.
+    ///
+    /// # Errors
+    /// It has no journal, or one that is damaged.
+    pub fn read(run: &RunDir) -> Result<Self> {
+        let path = run.journal();
+        let mut recording = Self {
+            run: run.clone(),
+            journal: std::fs::read(&path).at("read", &path)?,
+            inherited: 0,
+            inherited_steps: Vec::new(),
+            parts: Vec::new(),
+            steps: Vec::new(),
+        };
+        cut_torn(&mut recording.journal);
+        let own_name = recording.state()?.run_id.map(Cow::into_owned);
+        recording.gather(own_name.as_deref());
+        Ok(recording)
+    }
+
+    /// What the journal adds up to.
+    pub fn state(&self) -> Result<Run<'_>> {
+        state::read(&self.journal, Reading::default())
+            .map_err(|error| unreadable(&error, &self.run.journal()))
+    }
+
+    fn gather(&mut self, own_name: Option<&str>) {
+        let (mut parts, mut steps) = (Vec::<Part>::new(), Vec::<Step>::new());
+        let (mut inherited, mut hooks) = (Vec::new(), Vec::new());
+        let mut iteration = 0;
+        let mut found_own = false;
+        for (start, line) in lines(&self.journal) {
+            match &*line.kind {
+                "ENGINE_START" => {
+                    if !found_own && line.run_id.as_deref() == own_name {
+                        found_own = true;
+                        self.inherited = start;
+                        parts.clear();
+                        inherited = std::mem::take(&mut steps);
+                    }
+                    // Hooks of an iteration that did not come about: it has been begun anew.
+                    hooks.clear();
+                }
+                "USER_MESSAGE" => {
+                    if parts.last().is_none_or(|part| part.answers > 0) {
+                        parts.push(Part::default());
+                    }
+                    let said = line.content.map(|raw| decoded(raw.get()).into_owned());
+                    if let Some(part) = parts.last_mut() {
+                        part.messages.extend(said);
+                    }
+                }
+                "THOUGHT" => {
+                    if parts.is_empty() {
+                        parts.push(Part::default());
+                    }
+                    if let Some(part) = parts.last_mut() {
+                        part.answers += 1;
+                    }
+                    iteration = line.iteration.unwrap_or(iteration + 1).max(iteration);
+                    let mut step = step(&line, iteration);
+                    step.hooks = std::mem::take(&mut hooks);
+                    steps.push(step);
+                }
+                "ACTION_RESULT" => {
+                    if let Some(step) = steps.last_mut() {
+                        let id = line.action_id.as_deref().unwrap_or_default();
+                        let result = step.results.entry(id.to_owned());
+                        result.or_insert_with(|| outcome(&line));
+                    }
+                }
+                "HOOK_EXECUTION_AUDIT" if line.status.as_deref() != Some("SKIPPED") => {
+                    let name = line.hook_name.unwrap_or_default().into_owned();
+                    let reference = line.io_path_ref.unwrap_or_default().into_owned();
+                    hooks.push((name, reference));
+                }
+                _ => {}
+            }
+        }
+        (self.parts, self.steps) = (parts, steps);
+        self.inherited_steps = inherited;
+    }
+}
+
+fn step(line: &Line<'_>, iteration: u64) -> Step {
+    let calls = line.tool_calls.map_or("null", RawValue::get);
+    let calls: Option<Vec<CallId<'_>>> = serde_json::from_str(calls).unwrap_or_default();
+    let reference = line.llm_invocation_ref.as_deref().unwrap_or_default();
+    Step {
+        iteration,
+        invocation: reference
+            .rsplit('/')
+            .next()
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned),
+        ids: calls
+            .into_iter()
+            .flatten()
+            .map(|call| call.id.into_owned())
+            .collect(),
+        ..Step::default()
+    }
+}
+
+fn outcome(line: &Line<'_>) -> Outcome {
+    let status = line.status.as_deref().and_then(ActionStatus::parse);
+    Outcome {
+        status: status.unwrap_or(ActionStatus::Error),
+        exit_code: line.exit_code.and_then(|code| i32::try_from(code).ok()),
+        observation: line
+            .observation_content
+            .map(|raw| decoded(raw.get()).into_owned())
+            .unwrap_or_default(),
+        duration_ms: line.duration_ms.unwrap_or(0),
+    }
+}
+
+/// Takes away a last line that was torn while it was written.
+fn cut_torn(journal: &mut Vec<u8>) {
+    let start = memchr::memrchr(b'\n', journal).map_or(0, |at| at + 1);
+    let last = std::str::from_utf8(&journal[start..]).ok();
+    if last.is_none_or(|line| Line::parse(line).is_err()) {
+        journal.truncate(start);
+    } else {
+        journal.push(b'\n');
+    }
+}
+
+/// The lines of a journal that can be read, each with the place where it begins.
+fn lines(journal: &[u8]) -> impl Iterator<Item = (usize, Line<'_>)> {
+    let mut next = 0;
+    let pieces = journal.split(|byte| *byte == b'\n').map(move |piece| {
+        let start = next;
+        next += piece.len() + 1;
+        (start, piece)
+    });
+    pieces.filter_map(|(start, piece)| {
+        let line = Line::parse(std::str::from_utf8(piece).ok()?).ok()?;
+        Some((start, crate::legacy::flat(line).ok()?))
+    })
+}
+
+/// Why a journal cannot be read, for whoever only wants to read it.
+#[must_use]
+pub fn unreadable(error: &Unreadable, path: &Path) -> Error {
+    match error {
+        Unreadable::Rewritten(form) => form.error(path),
+        Unreadable::Damaged(damage) => Error::failure(format!(
+            "{}:{}: damaged: {}",
+            path.display(),
+            damage.line,
+            damage.message
+        )),
+    }
+}
+
+/// The beginning of a run: its first iterations, whole, with all their results.
+#[derive(Debug)]
+pub struct Beginning<'j> {
+    /// Lines of the journal.
+    pub journal: &'j [u8],
+    /// How many iterations.
+    pub iterations: u64,
+}
+
+impl<'j> Beginning<'j> {
+    /// The first `wanted` iterations of a journal.
+    ///
+    /// # Errors
+    /// There are not so many, or the last of them has a call without a result.
+    pub fn of(journal: &'j [u8], wanted: u64) -> std::result::Result<Self, String> {
+        let (mut end, mut iteration, mut found) = (0, 0, 0);
+        for (start, line) in lines(journal) {
+            let belongs = match &*line.kind {
+                "THOUGHT" => {
+                    iteration = line.iteration.unwrap_or(iteration + 1).max(iteration);
+                    if iteration > wanted {
+                        break;
+                    }
+                    found = iteration;
+                    true
+                }
+                "ACTION_REQUEST"
+                | "ACTION_RESULT"
+                | "HUMAN_INPUT_REQUEST"
+                | "HUMAN_INPUT_RECEIVED" => found > 0,
+                "HOOK_EXECUTION_AUDIT" => line.hook_name.as_deref() == Some("on_iteration_end"),
+                _ => false,
+            };
+            if belongs {
+                let rest = memchr::memchr(b'\n', &journal[start..]);
+                end = rest.map_or(journal.len(), |at| start + at + 1);
+            }
+        }
+        if found != wanted {
+            return Err(match found {
+                0 => "it has no iteration".to_owned(),
+                1 => "it has one iteration".to_owned(),
+                found => format!("it has {found} iterations"),
+            });
+        }
+        let beginning = Self {
+            journal: &journal[..end],
+            iterations: wanted,
+        };
+        let state = state::read(beginning.journal, Reading::default())
+            .map_err(|error| unreadable(&error, Path::new("its journal")).message)?;
+        let calls = state.last_thought().map(|thought| thought.calls.as_slice());
+        let open = calls
+            .unwrap_or_default()
+            .iter()
+            .find(|call| call.result.is_none());
+        match open {
+            Some(call) => Err(format!(
+                "iteration {wanted} is not whole: {} has no result yet",
+                call.name
+            )),
+            None => Ok(beginning),
+        }
+    }
+
+    /// Copies the records that these iterations refer to, from the directory of the run that they are
+    /// of to another one.
+    pub fn copy_records(&self, from: &Path, to: &Path) -> Result<()> {
+        let copy = |reference: &str| {
+            let reference = Path::new(reference.trim_end_matches('/'));
+            let is_below = reference.starts_with("io")
+                && reference.components().all(|part| part.as_os_str() != "..");
+            let (from, to) = (from.join(reference), to.join(reference));
+            if !is_below || !from.is_dir() || to.exists() {
+                return Ok(());
+            }
+            files::copy_tree(&from, &to, &[]).map(|_| ())
+        };
+        for (_, line) in lines(self.journal) {
+            for reference in [&line.execution_ref, &line.io_path_ref]
+                .into_iter()
+                .flatten()
+            {
+                copy(reference)?;
+            }
+        }
+        // A shortened request builds on those before it, whether they were answered or not.
+        for name in files::names(&from.join("io/invocations"))? {
+            let iteration = name
+                .split('_')
+                .nth(1)
+                .and_then(|number| number.parse().ok());
+            if iteration.is_some_and(|number: u64| number <= self.iterations) {
+                copy(&format!("io/invocations/{name}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The run in a directory that a person names by its path.
+pub fn at_path(path: &Path) -> Result<RunDir> {
+    let path = path.canonicalize().at("open", path)?;
+    if !path.join("journal.jsonl").is_file() {
+        let shown = path.display();
+        return Err(Error::failure(format!(
+            "{shown} is no run's directory: it has no journal.jsonl"
+        )));
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let id = RunId::parse(&name).map_err(Error::failure)?;
+    Ok(RunDir { id, path })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOURNAL: &str = r#"{"seq":1,"type":"ENGINE_START","run_id":"r"}
+{"seq":2,"type":"USER_MESSAGE","content":"go"}
+{"seq":3,"type":"THOUGHT","iteration":1,"tool_calls":[{"id":"a","type":"function","function":{"name":"x","arguments":"{}"}}]}
+{"seq":4,"type":"ACTION_REQUEST","iteration":1,"action_id":"a"}
+{"seq":5,"type":"ACTION_RESULT","iteration":1,"action_id":"a","observation_content":"A"}
+{"seq":6,"type":"HOOK_EXECUTION_AUDIT","iteration":1,"hook_name":"on_iteration_end"}
+{"seq":7,"type":"HOOK_EXECUTION_AUDIT","iteration":2,"hook_name":"on_iteration_start"}
+{"seq":8,"type":"THOUGHT","iteration":2,"content":"done"}
+{"seq":9,"type":"ENGINE_END","iteration":2,"status":"COMPLETED"}
+{"seq":10,"type":"ENGINE_START","run_id":"r"}
+{"seq":11,"type":"USER_MESSAGE","content":"more"}
+{"seq":12,"type":"THOUGHT","iteration":3,"tool_calls":[{"id":"b","type":"function","function":{"name":"x","arguments":"{}"}}]}
+"#;
+
+    fn last_line(text: &[u8]) -> &str {
+        std::str::from_utf8(text)
+            .unwrap()
+            .lines()
+            .last()
+            .unwrap_or("")
+    }
+
+    #[test]
+    fn a_beginning_ends_with_the_last_result_of_its_last_iteration() {
+        let of = |n| Beginning::of(JOURNAL.as_bytes(), n);
+        assert!(last_line(of(1).unwrap().journal).contains("on_iteration_end"));
+        assert!(last_line(of(2).unwrap().journal).contains("done"));
+        assert!(of(0).unwrap().journal.is_empty());
+        assert_eq!(
+            of(3).unwrap_err(),
+            "iteration 3 is not whole: x has no result yet"
+        );
+        assert_eq!(of(4).unwrap_err(), "it has 3 iterations");
+    }
+
+    #[test]
+    fn a_recording_is_what_was_said_and_what_was_answered() {
+        let mut recording = Recording {
+            run: RunDir {
+                id: RunId::parse("r").unwrap(),
+                path: "/".into(),
+            },
+            journal: JOURNAL.as_bytes().to_vec(),
+            inherited: 0,
+            inherited_steps: Vec::new(),
+            parts: Vec::new(),
+            steps: Vec::new(),
+        };
+        recording.gather(Some("r"));
+        let part = |text: &str, answers| Part {
+            messages: vec![text.to_owned()],
+            answers,
+        };
+        assert_eq!(recording.parts, [part("go", 2), part("more", 1)]);
+        assert_eq!(recording.steps[0].results["a"].observation, "A");
+        assert_eq!(recording.steps[1].hooks.len(), 2);
+        assert!(recording.steps[2].results.is_empty());
+    }
+
+    #[test]
+    fn what_comes_before_the_run_s_own_name_is_inherited() {
+        let own = r#"{"seq":10,"type":"ENGINE_START","run_id":"own"}"#;
+        let journal = JOURNAL.replace(r#"{"seq":10,"type":"ENGINE_START","run_id":"r"}"#, own);
+        let mut recording = Recording {
+            run: RunDir {
+                id: RunId::parse("own").unwrap(),
+                path: "/".into(),
+            },
+            journal: journal.into_bytes(),
+            inherited: 0,
+            inherited_steps: Vec::new(),
+            parts: Vec::new(),
+            steps: Vec::new(),
+        };
+        recording.gather(Some("own"));
+        assert!(recording.journal[recording.inherited..].starts_with(own.as_bytes()));
+        assert_eq!((recording.parts.len(), recording.steps.len()), (1, 1));
+    }
+}
