@@ -105,6 +105,8 @@ pub enum Command {
     },
     /// `delta replay`.
     Replay(repeat::Replay),
+    /// `delta fork`.
+    Fork(repeat::Fork),
     /// `delta tool expand`.
     ToolExpand {
         /// The file.
@@ -129,9 +131,9 @@ pub enum Command {
 }
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 11] = [
-    "run", "continue", "init", "replay", "check", "schema", "request", "tool", "migrate", "model",
-    "help",
+pub const COMMANDS: [&str; 12] = [
+    "run", "continue", "init", "fork", "replay", "check", "schema", "request", "tool", "migrate",
+    "model", "help",
 ];
 
 /// Reads a command line, without the program's name.
@@ -165,6 +167,7 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
         "request" => request(&mut parser),
         "migrate" => migrate(&mut parser),
         "replay" => repeat::replay(&mut parser),
+        "fork" => repeat::fork(&mut parser),
         "model" => repeat::model(&mut parser),
         "tool" => tool(&mut parser),
         "help" => page(&mut parser),

@@ -1,7 +1,7 @@
 //! The program as a whole: from the command line to the exit code.
 
 use crate::args::{self, Command};
-use crate::commands::{check, expand, init, migrate, model, replay, request, resume, run};
+use crate::commands::{check, expand, fork, init, migrate, model, replay, request, resume, run};
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
 use crate::screen::{print, print_error};
@@ -40,6 +40,7 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
         Command::Migrate { work_dir } => migrate::run(&work_dir),
         Command::ModelReplay { run_dir, lenient } => model::replay(&run_dir, lenient),
         Command::Replay(wanted) => replay::run(&wanted),
+        Command::Fork(wanted) => fork::run(&wanted),
         Command::ToolExpand { file } => expand::run(&file),
         Command::Version => said(&format!("delta {VERSION}\n")),
         Command::Help { topic, full } => said(help::text(topic, full)),

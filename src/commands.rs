@@ -11,4 +11,5 @@ pub mod migrate;
 pub mod model;
 pub mod fresh;
 pub mod replay;
+pub mod fork;
 pub mod expand;

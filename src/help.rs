@@ -18,6 +18,7 @@ pub fn text(topic: Option<&str>, full: bool) -> &'static str {
         Some("migrate") => MIGRATE,
         Some("request") => REQUEST,
         Some("replay") => REPLAY,
+        Some("fork") => FORK,
         Some("model") => MODEL,
         Some("tool") => TOOL,
         Some("help") => HELP,
@@ -31,6 +32,7 @@ usage: delta COMMAND [OPTIONS]
   run       start a run of an agent, or resume the one this command started
   continue  go on with a run: resume, answer, or say something more
   init      make a new agent from a template
+  fork      start a run from the first iterations of another one
   replay    run again with the recorded answers, and compare every request
   check     tell everything that is wrong with an agent
   schema    print the JSON Schema of an agent's file
@@ -156,6 +158,25 @@ Exit code 0: all are identical; 1: one is not, and the difference is shown.
   -h, --help           print this text, or the manual page
 
 RUN is an id, the beginning of one, LATEST, or the path of a run's directory.
+";
+
+const FORK: &str = "\
+usage: delta fork [-w DIR] RUN --at N [-m MESSAGE] [OPTIONS]
+
+Start a run that begins with the first N iterations of another one.
+
+  -w, --work-dir DIR      look in the workspace DIR (default: the current one)
+      --at N              begin with N iterations; 0: with the message alone
+  -m, --message TEXT      say this then; - reads it from stdin
+      --to DIR            copy the workspace's files to DIR, and work there
+      --set KEY=VALUE     set a key of agent.yaml otherwise: llm.temperature=0
+      --run-id ID         name the new run
+      --max-iterations N  stop after N iterations
+  -i, --interactive       ask questions at the terminal
+  -v, --verbose           show what the model and the tools say
+  -q, --quiet             show nothing but the result, warnings and errors
+      --format text|json  print the result as text (default) or as one object
+  -h, --help              print this text, or the manual page
 ";
 
 const MODEL: &str = "\

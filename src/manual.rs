@@ -30,6 +30,7 @@ pub const PAGES: &[Page] = pages![
     "run" 1 "delta-run",
     "continue" 1 "delta-continue",
     "init" 1 "delta-init",
+    "fork" 1 "delta-fork",
     "replay" 1 "delta-replay",
     "check" 1 "delta-check",
     "schema" 1 "delta-schema",

@@ -1,6 +1,6 @@
 //! The command lines of the commands that repeat, branch and compare recorded runs.
 
-use super::{Arg, Command, help, next, path, unexpected, usage, wrong};
+use super::{Arg, Command, Common, help, next, path, unexpected, usage, wrong};
 use crate::error::{Error, Result};
 use lexopt::{Parser, ValueExt};
 use std::path::PathBuf;
@@ -24,6 +24,21 @@ pub struct Replay {
     pub quiet: bool,
     /// Say more.
     pub verbose: bool,
+}
+
+/// `delta fork`.
+#[derive(Debug)]
+pub struct Fork {
+    /// The run.
+    pub run: String,
+    /// How many of its iterations the new run begins with.
+    pub at: u64,
+    /// A new workspace for the new run; none: the same.
+    pub to: Option<PathBuf>,
+    /// Keys of agent.yaml and what they are set to, as YAML.
+    pub set: Vec<(String, String)>,
+    /// The rest.
+    pub common: Common,
 }
 
 pub(super) fn replay(parser: &mut Parser) -> Result<Command> {
@@ -100,5 +115,73 @@ pub(super) fn model(parser: &mut Parser) -> Result<Command> {
             Err(usage("unknown command", &["replay"], &verb))
         }
         _ => Err(Error::usage("the form is: delta model replay RUN_DIR")),
+    }
+}
+
+pub(super) fn fork(parser: &mut Parser) -> Result<Command> {
+    const OPTIONS: [&str; 12] = [
+        "at",
+        "to",
+        "set",
+        "message",
+        "work-dir",
+        "run-id",
+        "max-iterations",
+        "interactive",
+        "verbose",
+        "quiet",
+        "format",
+        "help",
+    ];
+    const FORM: &str = "delta fork [-w DIR] RUN --at N [-m TEXT]";
+    let (mut run, mut at, mut to) = (None, None, None);
+    let (mut set, mut common) = (Vec::new(), Common::default());
+    while let Some(arg) = next(parser)? {
+        match arg {
+            ref arg if arg.is(None, "at") => at = Some(at_value(parser)?),
+            ref arg if arg.is(None, "to") => to = Some(path(parser)?),
+            ref arg if arg.is(None, "set") => set.push(set_value(parser)?),
+            Arg::Short('h') => return Ok(help(Some("fork"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("fork"), true)),
+            Arg::Value(value) if run.is_none() => {
+                run = Some(value.string().map_err(|e| wrong(&e))?);
+            }
+            other => common.take(&other, parser, &OPTIONS)?,
+        }
+    }
+    common.check()?;
+    Ok(Command::Fork(Fork {
+        run: run.ok_or_else(|| Error::usage(format!("fork needs a run: {FORM}")))?,
+        at: at.ok_or_else(|| {
+            Error::usage(format!(
+                "fork needs the iteration to part from, --at N: {FORM}"
+            ))
+        })?,
+        to,
+        set,
+        common,
+    }))
+}
+
+fn at_value(parser: &mut Parser) -> Result<u64> {
+    let text = parser.value().map_err(|e| wrong(&e))?;
+    let text = text.to_string_lossy();
+    text.parse().map_err(|_| {
+        Error::usage(format!(
+            "--at: '{text}' is not a number of iterations, 0 or more"
+        ))
+    })
+}
+
+fn set_value(parser: &mut Parser) -> Result<(String, String)> {
+    let text = parser.value().map_err(|e| wrong(&e))?.string();
+    let text = text.map_err(|_| Error::usage("the value of --set is not UTF-8"))?;
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() && key.split('.').all(|step| !step.is_empty()) => {
+            Ok((key.to_owned(), value.to_owned()))
+        }
+        _ => Err(Error::usage(format!(
+            "--set: '{text}' is not of the form KEY=VALUE, as in llm.temperature=0"
+        ))),
     }
 }

@@ -23,6 +23,7 @@ mod cli;
 mod config;
 mod damage;
 mod examples;
+mod fork;
 mod hooked;
 mod expand;
 mod human;

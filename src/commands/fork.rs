@@ -1,0 +1,185 @@
+//! `delta fork`: a new run that begins with the first iterations of another one, which stays as it is.
+
+use super::fresh::{copy_files, refuse_unless_empty};
+use super::select::named;
+use super::start::{self, Stage, start_event};
+use crate::args::repeat::Fork;
+use crate::clock::Timestamp;
+use crate::config::{Agent, Severity, load, resolved};
+use crate::error::{Error, Exit, Result};
+use crate::event::{Event, ForkedFrom};
+use crate::ids::RunId;
+use crate::metadata::Metadata;
+use crate::recording::{Beginning, Recording, unreadable};
+use crate::rundir::RunDir;
+use crate::screen::Screen;
+use crate::state::{self, Reading, Run};
+use crate::workspace::Workspace;
+use crate::yaml;
+use serde_json::{Map, Value};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Runs the command.
+pub fn run(fork: &Fork) -> Result<Exit> {
+    start::told(try_run(fork), &fork.common)
+}
+
+fn try_run(fork: &Fork) -> Result<Exit> {
+    start::check_depth()?;
+    let signals = start::signals()?;
+    let common = &fork.common;
+    let screen = Screen::new(common.quiet, common.verbose);
+    let message = start::message(common, &signals)?;
+    let here = Workspace::at(common.work_dir.as_deref().unwrap_or(Path::new(".")))?;
+    here.check_layout()?;
+    let parent = RunDir::of(&here, &named(&here, &fork.run)?);
+    let recording = Recording::read(&parent)?;
+    let whole = recording.state()?;
+    let beginning = beginning(&recording, fork, message.is_some())?;
+    let home = whole.agent_home.as_deref().unwrap_or_default();
+    let (agent, set) = settings(Path::new(home), whole.set.clone(), &fork.set, screen)?;
+    // What the environment lacks is told before anything is created.
+    let mut environment = start::environment(&agent, Some(&here), screen)?;
+    let workspace = match &fork.to {
+        Some(to) => {
+            refuse_unless_empty(to)?;
+            Workspace::at(to)?.check_writable()?;
+            copy_files(&here.root, to, screen)?;
+            let workspace = Workspace::at(to)?;
+            environment = start::environment(&agent, Some(&workspace), screen)?;
+            workspace
+        }
+        None => here,
+    };
+    let stage = Stage {
+        agent: &agent,
+        workspace: &workspace,
+        environment: &environment,
+        signals: Arc::clone(&signals),
+        common,
+        screen,
+        force: false,
+    };
+    let from = Parent {
+        run: &parent,
+        whole: &whole,
+        beginning: &beginning,
+    };
+    begin(&stage, &from, message.as_deref(), set)
+}
+
+/// The run that a new one is made from.
+struct Parent<'p> {
+    run: &'p RunDir,
+    whole: &'p Run<'p>,
+    beginning: &'p Beginning<'p>,
+}
+
+/// The iterations to begin with, if something can follow them.
+fn beginning<'r>(
+    recording: &'r Recording,
+    fork: &Fork,
+    something_is_said: bool,
+) -> Result<Beginning<'r>> {
+    let (id, at) = (&recording.run.id, fork.at);
+    let beginning = Beginning::of(&recording.journal, at).map_err(|why| {
+        Error::usage(format!("--at {at}: run {id} cannot be forked there: {why}"))
+    })?;
+    let is_done = read(beginning.journal, recording)?.has_final_answer();
+    if is_done && !something_is_said {
+        return Err(Error::usage(format!(
+            "--at {at}: iteration {at} of run {id} is a final answer: to go on from it, say something: -m MESSAGE"
+        )));
+    }
+    Ok(beginning)
+}
+
+fn read<'j>(journal: &'j [u8], recording: &Recording) -> Result<Run<'j>> {
+    state::read(journal, Reading::default())
+        .map_err(|error| unreadable(&error, &recording.run.journal()))
+}
+
+/// The agent with settings of the run's own: those that the parent had and those that are given now.
+/// Whatever a setting gives rise to is wrong usage, also what would be a warning in the file: a
+/// mistyped key must not stay in force unnoticed.
+fn settings(
+    home: &Path,
+    mut set: Map<String, Value>,
+    given: &[(String, String)],
+    screen: Screen,
+) -> Result<(Agent, Map<String, Value>)> {
+    let mut agent = start::agent_with(home, &set, screen)?;
+    for (key, text) in given {
+        let wrong = |why: &str| Error::usage(format!("--set {key}: {why}"));
+        let value =
+            yaml::parse(text).map_err(|e| wrong(&format!("not valid YAML: {}", e.message)))?;
+        let (_, before) = load::load_with(home, &set);
+        set.insert(key.clone(), value);
+        let (loaded, problems) = load::load_with(home, &set);
+        let new = problems.iter().find(|problem| {
+            let counts = matches!(problem.severity, Severity::Error | Severity::Warning);
+            counts && !before.contains(problem)
+        });
+        if let Some(problem) = new {
+            return Err(wrong(&problem.message));
+        }
+        agent = loaded.ok_or_else(|| wrong("the agent cannot be loaded with it"))?;
+    }
+    Ok((agent, set))
+}
+
+/// Creates the run and lets it go on.
+fn begin(
+    stage: &Stage<'_>,
+    from: &Parent<'_>,
+    message: Option<&str>,
+    set: Map<String, Value>,
+) -> Result<Exit> {
+    let beginning = from.beginning;
+    let shared = state::read(beginning.journal, Reading::default())
+        .map_err(|error| unreadable(&error, &from.run.journal()))?;
+    let first = shared.first_message.as_deref().or(message);
+    let task = first
+        .or(from.whole.first_message.as_deref())
+        .unwrap_or_default();
+    let said = if beginning.iterations == 0 {
+        Some(task)
+    } else {
+        message
+    };
+    let id = match &stage.common.run_id {
+        Some(name) => RunId::parse(name).map_err(Error::usage)?,
+        None => RunId::generate(Timestamp::now()),
+    };
+    let mut metadata = Metadata {
+        run_id: id.to_string(),
+        workspace_id: stage.workspace.id(),
+        parent_run_id: start::parent_run(),
+        ..Metadata::default()
+    };
+    metadata.correct(&shared);
+    metadata.created_at = Timestamp::now().to_string();
+    metadata.initial_message = Some(task.to_owned());
+    metadata.set = set;
+    metadata.forked_from = Some(ForkedFrom {
+        run_id: from.run.id.to_string(),
+        iteration: beginning.iterations,
+    });
+    let metadata = stage.started(metadata);
+    let config = resolved::resolved(stage.agent, stage.max_iterations());
+    let goes_on = beginning.iterations > 0;
+    stage.workspace.create()?;
+    let lock = stage.workspace.lock(&stage.signals)?;
+    let (run, journal) = RunDir::create(stage.workspace, &id, &metadata, |journal| {
+        journal.copy(beginning.journal, shared.seq);
+        let at = beginning.iterations;
+        journal.add(at, &start_event(&metadata, task, &config, goes_on));
+        if let Some(content) = said {
+            journal.add(at, &Event::UserMessage { content });
+        }
+        beginning.copy_records(&from.run.path, &stage.workspace.unborn())
+    })?;
+    drop(lock);
+    stage.engine(run, journal, metadata, (None, true))
+}
