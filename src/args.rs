@@ -107,6 +107,13 @@ pub enum Command {
     Replay(repeat::Replay),
     /// `delta fork`.
     Fork(repeat::Fork),
+    /// `delta diff`.
+    Diff {
+        /// The workspace that runs are looked for in.
+        work_dir: PathBuf,
+        /// Both runs, or the paths of their directories.
+        runs: [String; 2],
+    },
     /// `delta tool expand`.
     ToolExpand {
         /// The file.
@@ -131,9 +138,9 @@ pub enum Command {
 }
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 12] = [
-    "run", "continue", "init", "fork", "replay", "check", "schema", "request", "tool", "migrate",
-    "model", "help",
+pub const COMMANDS: [&str; 13] = [
+    "run", "continue", "init", "fork", "replay", "diff", "check", "schema", "request", "tool",
+    "migrate", "model", "help",
 ];
 
 /// Reads a command line, without the program's name.
@@ -168,6 +175,7 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
         "migrate" => migrate(&mut parser),
         "replay" => repeat::replay(&mut parser),
         "fork" => repeat::fork(&mut parser),
+        "diff" => repeat::diff(&mut parser),
         "model" => repeat::model(&mut parser),
         "tool" => tool(&mut parser),
         "help" => page(&mut parser),

@@ -1,7 +1,9 @@
 //! The program as a whole: from the command line to the exit code.
 
 use crate::args::{self, Command};
-use crate::commands::{check, expand, fork, init, migrate, model, replay, request, resume, run};
+use crate::commands::{
+    check, diff, expand, fork, init, migrate, model, replay, request, resume, run,
+};
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
 use crate::screen::{print, print_error};
@@ -41,6 +43,7 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
         Command::ModelReplay { run_dir, lenient } => model::replay(&run_dir, lenient),
         Command::Replay(wanted) => replay::run(&wanted),
         Command::Fork(wanted) => fork::run(&wanted),
+        Command::Diff { work_dir, runs } => diff::run(&work_dir, &runs),
         Command::ToolExpand { file } => expand::run(&file),
         Command::Version => said(&format!("delta {VERSION}\n")),
         Command::Help { topic, full } => said(help::text(topic, full)),

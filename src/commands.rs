@@ -12,4 +12,5 @@ pub mod model;
 pub mod fresh;
 pub mod replay;
 pub mod fork;
+pub mod diff;
 pub mod expand;

@@ -19,6 +19,7 @@ pub fn text(topic: Option<&str>, full: bool) -> &'static str {
         Some("request") => REQUEST,
         Some("replay") => REPLAY,
         Some("fork") => FORK,
+        Some("diff") => DIFF,
         Some("model") => MODEL,
         Some("tool") => TOOL,
         Some("help") => HELP,
@@ -34,6 +35,7 @@ usage: delta COMMAND [OPTIONS]
   init      make a new agent from a template
   fork      start a run from the first iterations of another one
   replay    run again with the recorded answers, and compare every request
+  diff      show where two runs part
   check     tell everything that is wrong with an agent
   schema    print the JSON Schema of an agent's file
   request   print the exact bytes that were sent to the model
@@ -177,6 +179,18 @@ Start a run that begins with the first N iterations of another one.
   -q, --quiet             show nothing but the result, warnings and errors
       --format text|json  print the result as text (default) or as one object
   -h, --help              print this text, or the manual page
+";
+
+const DIFF: &str = "\
+usage: delta diff [-w DIR] RUN RUN
+
+Show where two runs part: what they share in a line, then side by side.
+Exit code 0: the conversations are the same; 1: they are not.
+
+  -w, --work-dir DIR  look in the workspace DIR (default: the current one)
+  -h, --help          print this text, or the manual page
+
+RUN is an id, the beginning of one, LATEST, or the path of a run's directory.
 ";
 
 const MODEL: &str = "\

@@ -32,6 +32,7 @@ pub const PAGES: &[Page] = pages![
     "init" 1 "delta-init",
     "fork" 1 "delta-fork",
     "replay" 1 "delta-replay",
+    "diff" 1 "delta-diff",
     "check" 1 "delta-check",
     "schema" 1 "delta-schema",
     "request" 1 "delta-request",

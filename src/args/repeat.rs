@@ -185,3 +185,21 @@ fn set_value(parser: &mut Parser) -> Result<(String, String)> {
         ))),
     }
 }
+
+pub(super) fn diff(parser: &mut Parser) -> Result<Command> {
+    let (mut work_dir, mut runs) = (PathBuf::from("."), Vec::new());
+    while let Some(arg) = next(parser)? {
+        match arg {
+            ref arg if arg.is(Some('w'), "work-dir") => work_dir = path(parser)?,
+            Arg::Short('h') => return Ok(help(Some("diff"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("diff"), true)),
+            Arg::Value(value) if runs.len() < 2 => {
+                runs.push(value.string().map_err(|e| wrong(&e))?);
+            }
+            other => return Err(unexpected(&other, &["work-dir", "help"])),
+        }
+    }
+    let runs = <[String; 2]>::try_from(runs)
+        .map_err(|_| Error::usage("diff needs two runs: delta diff [-w DIR] RUN_A RUN_B"))?;
+    Ok(Command::Diff { work_dir, runs })
+}

@@ -22,6 +22,7 @@ mod check;
 mod cli;
 mod config;
 mod damage;
+mod diff;
 mod examples;
 mod fork;
 mod hooked;
