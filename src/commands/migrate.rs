@@ -18,13 +18,22 @@ pub fn run(dir: &Path) -> Result<Exit> {
         )));
     }
     let screen = Screen::new(false, false);
-    if plan(&workspace)?.steps.is_empty() {
+    let nothing_to_do = || {
         screen.progress(&[(Tone::Dim, &format!("{root} is in today's layout"))]);
-        return Ok(Exit::Success);
+        Ok(Exit::Success)
+    };
+    match plan(&workspace) {
+        Ok(plan) if plan.steps.is_empty() => return nothing_to_do(),
+        // Nobody else is at it, so this is how it really is. Not even a lock is left there.
+        Err(error) if !workspace.control.join("lock").exists() => return Err(error),
+        _ => {}
     }
-    // Again, because another process may have begun: what it has done is not left to do.
+    // Again, because another process may be in the middle of it.
     let _lock = workspace.lock(&signals)?;
     let plan = plan(&workspace)?;
+    if plan.steps.is_empty() {
+        return nothing_to_do();
+    }
     for step in &plan.steps {
         if let Some(stop) = signals.stop() {
             let message = format!("{}; the same command goes on", stop.name());
