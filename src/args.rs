@@ -119,6 +119,8 @@ pub enum Command {
         /// The file.
         file: PathBuf,
     },
+    /// `delta sandbox`.
+    Sandbox(Sandbox),
     /// `delta -V`.
     Version,
     /// `-h`, `--help` and `delta help PAGE`: about what, and whether in full.
@@ -137,10 +139,25 @@ pub enum Command {
     },
 }
 
+/// What `delta sandbox` is to do.
+#[derive(Debug, Default)]
+pub struct Sandbox {
+    /// Where the command may write.
+    pub rw: Vec<PathBuf>,
+    /// Where it may read.
+    pub ro: Vec<PathBuf>,
+    /// No TCP.
+    pub no_network: bool,
+    /// Fail where the kernel cannot do it all.
+    pub strict: bool,
+    /// The command and its arguments; never empty.
+    pub command: Vec<OsString>,
+}
+
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 13] = [
+pub const COMMANDS: [&str; 14] = [
     "run", "continue", "init", "fork", "replay", "diff", "check", "schema", "request", "tool",
-    "migrate", "model", "help",
+    "sandbox", "migrate", "model", "help",
 ];
 
 /// Reads a command line, without the program's name.
@@ -178,6 +195,7 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
         "diff" => repeat::diff(&mut parser),
         "model" => repeat::model(&mut parser),
         "tool" => tool(&mut parser),
+        "sandbox" => sandbox(&mut parser),
         "help" => page(&mut parser),
         crate::llm::http::RESOLVE_COMMAND => match next(&mut parser)? {
             Some(Arg::Value(host)) => Ok(Command::ResolveHost {
@@ -396,6 +414,32 @@ fn page(parser: &mut Parser) -> Result<Command> {
     let names: Vec<&str> = manual::PAGES.iter().map(|page| page.name).collect();
     let page = manual::find(&topic).ok_or_else(|| usage("no page about", &names, &topic))?;
     Ok(help(Some(page.name), true))
+}
+
+fn sandbox(parser: &mut Parser) -> Result<Command> {
+    const OPTIONS: [&str; 5] = ["rw", "ro", "no-network", "strict", "help"];
+    let mut wanted = Sandbox::default();
+    while let Some(arg) = next(parser)? {
+        match arg {
+            ref arg if arg.is(None, "rw") => wanted.rw.push(path(parser)?),
+            ref arg if arg.is(None, "ro") => wanted.ro.push(path(parser)?),
+            ref arg if arg.is(None, "no-network") => wanted.no_network = true,
+            ref arg if arg.is(None, "strict") => wanted.strict = true,
+            Arg::Short('h') => return Ok(help(Some("sandbox"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("sandbox"), true)),
+            Arg::Value(program) => {
+                // From here on everything is the command's, whatever it looks like.
+                wanted.command.push(program);
+                let rest = parser.raw_args().map_err(|e| wrong(&e))?;
+                wanted.command.extend(rest);
+                return Ok(Command::Sandbox(wanted));
+            }
+            other => return Err(unexpected(&other, &OPTIONS)),
+        }
+    }
+    Err(Error::usage(
+        "sandbox needs a command: delta sandbox [OPTIONS] -- COMMAND [ARGUMENT…]",
+    ))
 }
 
 impl Common {

@@ -2,7 +2,7 @@
 
 use crate::args::{self, Command};
 use crate::commands::{
-    check, diff, expand, fork, init, migrate, model, replay, request, resume, run,
+    check, diff, expand, fork, init, migrate, model, replay, request, resume, run, sandbox,
 };
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
@@ -45,6 +45,7 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
         Command::Fork(wanted) => fork::run(&wanted),
         Command::Diff { work_dir, runs } => diff::run(&work_dir, &runs),
         Command::ToolExpand { file } => expand::run(&file),
+        Command::Sandbox(wanted) => sandbox::run(&wanted),
         Command::Version => said(&format!("delta {VERSION}\n")),
         Command::Help { topic, full } => said(help::text(topic, full)),
         Command::Pages => said(&manual::list()),

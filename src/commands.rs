@@ -2,6 +2,7 @@
 
 pub mod select;
 pub mod start;
+pub mod wrapper;
 pub mod run;
 pub mod resume;
 pub mod init;
@@ -14,3 +15,4 @@ pub mod replay;
 pub mod fork;
 pub mod diff;
 pub mod expand;
+pub mod sandbox;

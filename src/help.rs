@@ -22,6 +22,7 @@ pub fn text(topic: Option<&str>, full: bool) -> &'static str {
         Some("diff") => DIFF,
         Some("model") => MODEL,
         Some("tool") => TOOL,
+        Some("sandbox") => SANDBOX,
         Some("help") => HELP,
         _ => OVERVIEW,
     }
@@ -40,6 +41,7 @@ usage: delta COMMAND [OPTIONS]
   schema    print the JSON Schema of an agent's file
   request   print the exact bytes that were sent to the model
   tool      print tools in their full form
+  sandbox   run a command that cannot write outside some directories
   migrate   bring an older engine's workspace into today's layout
   model     answer as the model of a recorded run did
   help      list the pages of the manual, or print one
@@ -201,4 +203,17 @@ response on stdout. For llm.command in agent.yaml.
 
       --lenient  go by the number of answers in the request alone
   -h, --help     print this text, or the manual page
+";
+
+const SANDBOX: &str = "\
+usage: delta sandbox [OPTIONS] -- COMMAND [ARGUMENT…]
+
+Run a command that reads the system and the directories given, writes only
+where it may, and cannot undo that. Made to be the wrapper of an agent.
+
+      --rw DIR      let it read, write and run what is below DIR
+      --ro DIR      let it read and run what is below DIR
+      --no-network  keep it from TCP connections
+      --strict      fail where the kernel cannot do all of this
+  -h, --help        print this text, or the manual page
 ";

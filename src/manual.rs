@@ -37,6 +37,7 @@ pub const PAGES: &[Page] = pages![
     "schema" 1 "delta-schema",
     "request" 1 "delta-request",
     "tool" 1 "delta-tool",
+    "sandbox" 1 "delta-sandbox",
     "migrate" 1 "delta-migrate",
     "model" 1 "delta-model",
     "help" 1 "delta-help",

@@ -1,0 +1,221 @@
+//! Restricting this process for good, with Landlock: where it may write, what it may read, whether it
+//! may use TCP.
+//!
+//! Unaware of what is executed afterwards. What is granted below a directory cannot be taken away
+//! again for a part of it: Landlock has no exceptions.
+
+use crate::error::{Error, Exit, Result, may_fail, reason};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
+    PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
+    Scope,
+};
+use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
+use std::path::{Path, PathBuf};
+
+/// What all of this needs: Linux 6.12.
+const WHOLE: ABI = ABI::V6;
+
+/// Where programs, libraries and their settings are. Home directories, `/var`, `/tmp`, `/run`, `/srv`
+/// and `/mnt` are not among them.
+const PROGRAMS: [&str; 13] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/snap",
+    "/run/current-system",
+];
+
+/// What programs read to know the machine and to resolve names.
+const READABLE: [&str; 5] = [
+    "/proc",
+    "/sys",
+    "/dev",
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+];
+
+/// What anybody may write to.
+const DEVICES: [&str; 8] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+];
+
+/// What is granted beyond the system itself.
+#[derive(Debug, Default)]
+pub struct Grants<'a> {
+    /// Read, written and executed from.
+    pub rw: &'a [PathBuf],
+    /// Read and executed from.
+    pub ro: &'a [PathBuf],
+    /// TCP.
+    pub network: bool,
+    /// Whether to fail where the kernel cannot do it all.
+    pub strict: bool,
+}
+
+/// Restricts this process and everything it will start. Returns what the kernel could not do of it.
+///
+/// # Errors
+/// A directory that is not there; with `strict`, a kernel that lacks something.
+pub fn restrict(grants: &Grants<'_>) -> Result<Vec<&'static str>> {
+    let all = AccessFs::from_all(WHOLE);
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let run = read | AccessFs::Execute;
+    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::ReadDir | AccessFs::IoctlDev;
+    let mut rules = create(grants).map_err(|e| unsupported(&e))?;
+    for path in &PROGRAMS {
+        rules = grant(rules, Path::new(path), run, false)?;
+    }
+    for path in &READABLE {
+        rules = grant(rules, Path::new(path), read, false)?;
+    }
+    for path in &DEVICES {
+        rules = grant(rules, Path::new(path), device, false)?;
+    }
+    let output = device | AccessFs::Truncate;
+    for (path, access) in [
+        ("/dev/stdin", AccessFs::ReadFile.into()),
+        ("/dev/stdout", output),
+        ("/dev/stderr", output),
+    ] {
+        // What is open already may be opened again by these names, as scripts do.
+        if Path::new(path).is_file() {
+            rules = grant(rules, Path::new(path), access, false)?;
+        }
+    }
+    for path in grants.ro {
+        rules = grant(rules, path, run, true)?;
+    }
+    for path in grants.rw {
+        rules = grant(rules, path, all, true)?;
+    }
+    drop_capabilities();
+    let status = rules.restrict_self().map_err(|e| unsupported(&e))?;
+    Ok(lacking(&status.landlock, grants.network))
+}
+
+/// With these, root reads the memory and the environment of any process through `/proc`, whatever its
+/// sandbox says (`mm_access` in the kernel). Nobody else has them.
+fn drop_capabilities() {
+    for capability in [
+        CapabilitySet::SYS_ADMIN,
+        CapabilitySet::SYS_PTRACE,
+        CapabilitySet::PERFMON,
+    ] {
+        may_fail(remove_capability_from_bounding_set(capability));
+    }
+}
+
+fn create(grants: &Grants<'_>) -> std::result::Result<RulesetCreated, RulesetError> {
+    let level = if grants.strict {
+        CompatLevel::HardRequirement
+    } else {
+        CompatLevel::BestEffort
+    };
+    let mut rules = Ruleset::default()
+        .set_compatibility(level)
+        .handle_access(AccessFs::from_all(WHOLE))?
+        .scope(Scope::Signal)?;
+    if !grants.network {
+        rules = rules
+            .handle_access(AccessNet::from_all(WHOLE))?
+            .scope(Scope::AbstractUnixSocket)?;
+    }
+    rules.create()
+}
+
+/// Grants something below a path. The system's own paths need not all be there.
+fn grant(
+    rules: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+    must_exist: bool,
+) -> Result<RulesetCreated> {
+    let is_dir = match path.metadata() {
+        Ok(meta) => meta.is_dir(),
+        Err(e) if must_exist => {
+            let path = path.display();
+            let message = format!("sandbox: {path}: {}", reason(&e));
+            return Err(Error::new(Exit::NotSetUp, message));
+        }
+        Err(_) => return Ok(rules),
+    };
+    let Ok(file) = PathFd::new(path) else {
+        return Ok(rules);
+    };
+    let access = if is_dir {
+        access
+    } else {
+        access & AccessFs::from_file(WHOLE)
+    };
+    rules
+        .add_rule(PathBeneath::new(file, access))
+        .map_err(|e| unsupported(&e))
+}
+
+fn unsupported(error: &RulesetError) -> Error {
+    Error::new(
+        Exit::NotSetUp,
+        format!(
+            "sandbox: the kernel cannot do all of this ({error}); it takes Linux 6.12 with Landlock enabled. \
+             Without --strict it does what it can"
+        ),
+    )
+}
+
+/// What a kernel of this state leaves open, of what was asked for.
+fn lacking(status: &LandlockStatus, network: bool) -> Vec<&'static str> {
+    let abi = match status {
+        LandlockStatus::Available { effective_abi, .. } => *effective_abi,
+        LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => {
+            return vec!["anything at all: it has no Landlock, and nothing is restricted"];
+        }
+    };
+    [
+        (ABI::V3, true, "truncating files"),
+        (ABI::V4, !network, "TCP"),
+        (ABI::V5, true, "ioctl on devices"),
+        (ABI::V6, true, "signals to other processes"),
+        (ABI::V6, !network, "abstract Unix sockets"),
+    ]
+    .into_iter()
+    .filter(|(since, wanted, _)| *wanted && abi < *since)
+    .map(|(_, _, what)| what)
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_older_kernel_leaves_open_is_named() {
+        let with = |effective_abi| LandlockStatus::Available {
+            effective_abi,
+            kernel_abi: None,
+        };
+        assert!(lacking(&with(ABI::V6), false).is_empty());
+        assert_eq!(
+            lacking(&with(ABI::V5), true),
+            ["signals to other processes"]
+        );
+        assert!(lacking(&with(ABI::V3), false).contains(&"TCP"));
+        assert!(!lacking(&with(ABI::V3), true).contains(&"TCP"));
+        assert_eq!(lacking(&LandlockStatus::NotEnabled, true).len(), 1);
+    }
+}
