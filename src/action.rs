@@ -134,7 +134,10 @@ pub fn run(
         timeout,
     };
     let (how, duration) = match exec::run(&around.signals, command, around.grace()) {
-        Ok(outcome) => (outcome.how, outcome.duration),
+        Ok(outcome) => {
+            around.log.ended(&format!("tool {}", tool.name), &outcome);
+            (outcome.how, outcome.duration)
+        }
         Err(error) => {
             let message = match &error {
                 SpawnError::TooLong => too_long(bound),

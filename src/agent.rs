@@ -15,10 +15,11 @@ use crate::bind::{Bound, Places};
 use crate::config::Agent;
 use crate::context::Builder;
 use crate::error::{Error, Exit, Result, may_fail};
-use crate::event::Event;
+use crate::event::{Event, VERSION};
 use crate::invocations::Invocations;
 use crate::journal::Journal;
 use crate::llm::Model;
+use crate::log::Level;
 use crate::metadata::{Metadata, Status};
 use crate::rundir::RunDir;
 use crate::screen::{Screen, Tone, in_short};
@@ -201,6 +202,12 @@ impl<'a> Engine<'a> {
     /// written, by [`Ended::seal`].
     #[must_use]
     pub fn run(mut self) -> Ended {
+        let (pid, depth) = (std::process::id(), self.around.depth);
+        let text = format!(
+            "engine started: delta {VERSION}, pid {pid}, run {}, depth {depth}",
+            self.around.run.id
+        );
+        self.around.log.line(Level::Info, &text);
         let ending = self.drive().unwrap_or_else(|error| {
             self.around.run.release_reserve();
             let reason = if error.disk_full {
@@ -211,6 +218,19 @@ impl<'a> Engine<'a> {
             Ending::interrupted(reason, error.message)
         });
         self.finish(&ending);
+        let level = if ending.is_error() {
+            Level::Error
+        } else {
+            Level::Info
+        };
+        let text = format!(
+            "engine ended: pid {pid}, {} ({}), exit code {}: {}",
+            ending.status.name(),
+            ending.stop_reason,
+            ending.exit.code(),
+            in_short(&ending.text, 200)
+        );
+        self.around.log.line(level, &text);
         Ended {
             ending,
             metadata: self.metadata,
@@ -301,6 +321,10 @@ impl<'a> Engine<'a> {
         if let Some(stop) = self.around.signals.stop() {
             return Some(Ending::stopped(stop));
         }
+        self.stopped_by_hook()
+    }
+
+    fn stopped_by_hook(&self) -> Option<Ending> {
         self.stop_wanted
             .as_ref()
             .map(|message| Ending::interrupted("hook", message.clone()))
@@ -359,6 +383,7 @@ impl<'a> Engine<'a> {
         self.journal.flush()?;
         if level != "INFO" {
             self.options.screen.warn(content);
+            self.around.log.line(Level::Warn, content);
         }
         Ok(())
     }

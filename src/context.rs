@@ -8,12 +8,15 @@ use crate::conversation;
 use crate::error::{At, Result, reason};
 use crate::exec::{self, Command, Ended};
 use crate::files;
+use crate::hooks::spawn_failure;
 use crate::json::{self, Object};
+use crate::log::Level;
+use crate::observe::last_words;
 use crate::state::Run;
 use crate::surroundings::Surroundings;
 use crate::tool::{Tool, Word, schema};
 use serde_json::Value;
-use std::fs::File;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
@@ -24,8 +27,8 @@ pub struct Builder {
     head: Vec<u8>,
     /// The model, as JSON.
     model: Option<String>,
-    /// Which computed files have been computed in this start.
-    computed: Vec<usize>,
+    /// Which computed files are not computed again in this start, and whether there is anything.
+    computed: Vec<(usize, bool)>,
 }
 
 /// A source that is required and cannot be had: the run fails with this.
@@ -102,19 +105,26 @@ impl Builder {
                     optional,
                     once,
                 } => {
-                    let fresh = *once && self.computed.contains(&index);
-                    let generated = if fresh {
-                        Ok(())
-                    } else {
-                        generate(around, command, *timeout, output, iteration)?
+                    let earlier = self.computed.iter().find(|(at, _)| *at == index);
+                    let there = match earlier {
+                        Some((_, there)) => Ok(*there),
+                        None => match generate(around, id, command, *timeout, output, iteration)? {
+                            Ok(()) => Ok(true),
+                            Err(why) if *optional => {
+                                let text = format!("context source {id} is skipped: {why}");
+                                around.log.line(Level::Warn, &text);
+                                Ok(false)
+                            }
+                            Err(why) => Err(Unavailable(format!("context source {id}: {why}"))),
+                        },
                     };
-                    if generated.is_ok() && !fresh {
-                        self.computed.push(index);
+                    if let (Ok(there), true, None) = (&there, *once, earlier) {
+                        self.computed.push((index, *there));
                     }
-                    match generated {
-                        Ok(()) => file_block(around, id, output, *optional),
-                        Err(_) if *optional => Ok(None),
-                        Err(why) => Err(Unavailable(format!("context source {id}: {why}"))),
+                    match there {
+                        Ok(true) => file_block(around, id, output, *optional),
+                        Ok(false) => Ok(None),
+                        Err(unavailable) => Err(unavailable),
                     }
                 }
             };
@@ -170,12 +180,12 @@ fn file_block(
     optional: bool,
 ) -> std::result::Result<Option<String>, Unavailable> {
     let path = around.workspace.root.join(around.place(path));
-    match std::fs::read(&path) {
+    match files::read_regular(&path) {
         Ok(bytes) => {
             let content = String::from_utf8_lossy(&bytes);
             Ok(Some(format!("# Context Block: {id}\n\n{content}")))
         }
-        Err(e) if optional && e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) if optional && is_missing(&e) => Ok(None),
         Err(e) => {
             let path = path.display();
             Err(Unavailable(format!(
@@ -208,9 +218,17 @@ fn block_in<'s>(request: &[u8], id: &str, later: impl Iterator<Item = &'s str>) 
     Some(block[..end].to_owned())
 }
 
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
 /// Runs a generator. What it prints becomes the file if it did not write the file itself.
 fn generate(
     around: &Surroundings<'_>,
+    id: &str,
     command: &[Word],
     timeout: Duration,
     output: &Word,
@@ -234,20 +252,18 @@ fn generate(
         stderr,
         timeout: Some(timeout),
     };
-    let ended = match exec::run(&around.signals, command, around.grace()) {
-        Ok(outcome) => outcome.how,
-        Err(error) => return Ok(Err(crate::hooks::spawn_failure(&argv[0], &error))),
-    };
-    let file = File::open(&log).at("open", &log)?;
-    let said = files::read_part(&file, said_before, 4096).at("read", &log)?;
-    let said = crate::llm::their_words(&said);
-    let said = if said.is_empty() {
-        said
-    } else {
-        format!(": {said}")
-    };
     let program = &argv[0];
-    let result = match ended {
+    let ran = exec::run(&around.signals, command, around.grace());
+    let outcome = match ran {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            files::remove(&printed)?;
+            return Ok(Err(spawn_failure(program, &error)));
+        }
+    };
+    let said = last_words(&log, said_before)?;
+    around.log.ended(&format!("generator of {id}"), &outcome);
+    let result = match outcome.how {
         Ended::Exited(0) => {
             let text = std::fs::read(&printed).at("read", &printed)?;
             if !text.is_empty() && version(&output) == before {

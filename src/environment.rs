@@ -97,10 +97,16 @@ impl Environment {
             (Some(agent_home), Origin::Trusted),
             (project, Origin::Project),
         ];
+        let mut seen = Vec::new();
         for (dir, origin) in files {
             let Some(path) = dir.map(|dir| dir.join(".env")) else {
                 continue;
             };
+            // One directory may be all three. Then the file is what the agent can write.
+            if seen.contains(&path) {
+                continue;
+            }
+            seen.push(path.clone());
             let Some(text) = files::read_lossy(&path)? else {
                 continue;
             };
@@ -115,7 +121,10 @@ impl Environment {
             for (name, value) in pairs {
                 if origin == Origin::Workspace && decides_what_runs(&name) {
                     let path = path.display();
-                    warnings.push(format!("{path}: {name} is passed over: a workspace does not decide which program runs"));
+                    warnings.push(format!(
+                        "{path}: {name} is passed over: a workspace does not decide which program runs, \
+                         or whom it trusts"
+                    ));
                 } else if !value.contains('\0') {
                     environment.add(name, value, origin);
                 }
@@ -146,6 +155,18 @@ impl Environment {
                 .map(|(value, origin)| (value.trim().to_owned(), origin))
                 .find(|(value, _)| !value.is_empty())
         })
+    }
+
+    /// A variable as programs see it, if it is set and not empty.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<String> {
+        self.find(&[name]).map(|(value, _)| value)
+    }
+
+    /// The API key, if there is one, for whoever must keep it out of something.
+    #[must_use]
+    pub fn key(&self) -> Option<Secret> {
+        self.find(&KEY_NAMES).map(|(key, _)| Secret(key))
     }
 
     /// The endpoint, and the key if it may be sent there.
@@ -221,12 +242,27 @@ impl Environment {
             };
             variables.retain(|(name, value)| !holds_key(name, value.as_deref().unwrap_or("")));
             for (name, value) in std::env::vars_os() {
-                let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else {
-                    continue;
-                };
-                if holds_key(name, value) {
+                if let Some(name) = name.to_str()
+                    && holds_key(name, value.to_str().unwrap_or(""))
+                {
                     variables.push((name.to_owned(), None));
                 }
+            }
+        }
+        variables
+    }
+
+    /// The same for a program that is the model: it gets the key, and of the endpoints those that the
+    /// key may be sent to.
+    #[must_use]
+    pub fn for_model(&self) -> Vec<Variable> {
+        let mut variables = self.for_child(true);
+        let key = self.find(&KEY_NAMES).map(|(_, origin)| origin);
+        for name in URL_NAMES {
+            if let Some((url, origin)) = self.find(&[name])
+                && key.is_some_and(|key| origin >= key)
+            {
+                variables.push((name.to_owned(), Some(url)));
             }
         }
         variables
@@ -283,9 +319,9 @@ pub fn is_loopback(url: &str) -> bool {
             .is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Variables that decide which program runs or what it loads.
+/// Variables that decide which program runs, what it loads, or whom it believes on the network.
 fn decides_what_runs(name: &str) -> bool {
-    const NAMES: [&str; 30] = [
+    const NAMES: [&str; 62] = [
         "PATH",
         "BASH_ENV",
         "ENV",
@@ -296,28 +332,67 @@ fn decides_what_runs(name: &str) -> bool {
         "PS4",
         "CDPATH",
         "PROMPT_COMMAND",
+        "HOME",
+        "ZDOTDIR",
+        "XDG_CONFIG_HOME",
+        "EDITOR",
+        "VISUAL",
+        "PAGER",
+        "MANPAGER",
+        "BROWSER",
+        "LESSOPEN",
+        "LESSCLOSE",
+        "SSH_ASKPASS",
+        "SUDO_ASKPASS",
+        "GCONV_PATH",
+        "GLIBC_TUNABLES",
         "PYTHONPATH",
         "PYTHONHOME",
         "PYTHONSTARTUP",
+        "PYTHONUSERBASE",
+        "PYTHONBREAKPOINT",
         "NODE_OPTIONS",
         "NODE_PATH",
+        "NODE_EXTRA_CA_CERTS",
+        "NODE_TLS_REJECT_UNAUTHORIZED",
         "PERL5LIB",
         "PERL5OPT",
         "PERL5DB",
         "RUBYOPT",
         "RUBYLIB",
+        "GEM_HOME",
+        "GEM_PATH",
+        "BUNDLE_GEMFILE",
+        "PHPRC",
+        "PHP_INI_SCAN_DIR",
+        "R_PROFILE",
+        "R_PROFILE_USER",
         "JAVA_TOOL_OPTIONS",
+        "JDK_JAVA_OPTIONS",
+        "_JAVA_OPTIONS",
         "CLASSPATH",
         "LUA_PATH",
         "LUA_CPATH",
-        "GCONV_PATH",
-        "EDITOR",
-        "VISUAL",
-        "PAGER",
-        "HOME",
-        "ZDOTDIR",
+        "LUA_INIT",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "CURL_CA_BUNDLE",
+        "CURL_HOME",
+        "REQUESTS_CA_BUNDLE",
+        "DELTA_MAX_DEPTH",
     ];
-    const PREFIXES: [&str; 5] = ["LD_", "DYLD_", "BASH_FUNC_", "GIT_", "DELTA_MAX_DEPTH"];
+    const PREFIXES: [&str; 5] = ["LD_", "DYLD_", "BASH_FUNC_", "GIT_", "LUA_INIT_"];
+    let upper = name.to_ascii_uppercase();
+    // Proxies are looked up in lower case, too.
+    let name = if upper.ends_with("_PROXY") {
+        &upper
+    } else {
+        name
+    };
     NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 

@@ -105,6 +105,15 @@ fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
     written.at("write", path)
 }
 
+/// The content of a regular file. A pipe that nobody writes to, or a device without an end, would keep
+/// the reader where no signal can end it.
+pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    fs::read(path)
+}
+
 /// The text of a file, what is not UTF-8 in it as U+FFFD; `None` if there is no such file.
 pub fn read_lossy(path: &Path) -> Result<Option<String>> {
     match fs::read(path) {

@@ -1,18 +1,21 @@
 //! Running hooks: programs that look at, change or forbid what the engine is about to do.
 //!
-//! Unaware of what a hook's answer means; the loop knows that. Each execution has a directory of its
-//! own, so that no output is ever read twice.
+//! Knows the form of what a hook may write, and not what it means; the loop knows that. Each execution
+//! has a directory of its own, so that no output is ever read twice.
 
 use crate::bind::shell_quoted;
 use crate::clock::Timestamp;
 use crate::config::{Hook, HookEvent};
 use crate::error::{At, Result};
-use crate::exec::{self, Command, Ended, SpawnError};
+use crate::exec::{self, Command, Ended, Outcome, SpawnError};
 use crate::files;
 use crate::json::Object;
+use crate::llm::answer;
+use crate::log::Level;
+use crate::observe::last_words;
 use crate::rundir::reference;
 use crate::surroundings::Surroundings;
-use serde::Deserialize;
+use serde_json::Value;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,18 +24,12 @@ use std::time::Duration;
 /// Longer values of `TOOL_RESULT` are cut: the environment is limited.
 const LONGEST_VARIABLE: usize = 32 << 10;
 
-/// Less than this is not enough to start a program.
-const SHORTEST_TIME: Duration = Duration::from_millis(60);
-
-/// Within this time since the signal all hooks must be done when the engine has been asked to end.
-const TIME_TO_END: Duration = Duration::from_millis(2600);
-
 /// One execution of a hook.
 #[derive(Debug)]
 pub struct Execution {
     /// Why it failed, if it did. Its output counts for nothing then.
     pub failure: Option<String>,
-    /// What it wants to be used instead.
+    /// What it wants to be used instead, in the form that belongs to its moment.
     pub payload: Option<Vec<u8>>,
     /// What it says should happen.
     pub control: Control,
@@ -41,36 +38,56 @@ pub struct Execution {
 }
 
 /// `output/control.json`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Control {
-    action: Option<String>,
-    skip: Option<bool>,
+    /// The hook forbids what is about to happen.
+    pub denies: bool,
+    /// The hook ends the run.
+    pub stops: bool,
     message: Option<String>,
 }
 
 impl Control {
-    /// Whether the hook forbids what is about to happen.
-    #[must_use]
-    pub fn denies(&self) -> bool {
-        let denied = |action: &str| {
-            action.eq_ignore_ascii_case("deny") || action.eq_ignore_ascii_case("abort")
-        };
-        self.skip == Some(true) || self.action.as_deref().is_some_and(denied)
-    }
-
-    /// Whether the hook ends the run.
-    #[must_use]
-    pub fn stops(&self) -> bool {
-        self.action
-            .as_deref()
-            .is_some_and(|action| action.eq_ignore_ascii_case("stop"))
-    }
-
     /// The hook's reason.
     #[must_use]
     pub fn message(&self) -> &str {
         self.message.as_deref().unwrap_or("no reason given")
+    }
+
+    /// Reads it. A word that is not known may be a guard's misspelt "deny": it is an error.
+    fn parse(bytes: &[u8], event: HookEvent) -> std::result::Result<Self, String> {
+        let value: Value = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+        let Value::Object(map) = value else {
+            return Err("it is not an object".to_owned());
+        };
+        let mut control = Self::default();
+        match map.get("skip") {
+            None | Some(Value::Null) => {}
+            Some(Value::Bool(skip)) => control.denies = *skip,
+            Some(_) => return Err("skip is neither true nor false".to_owned()),
+        }
+        match map.get("action") {
+            None | Some(Value::Null) => {}
+            Some(Value::String(action)) => match action.to_ascii_lowercase().as_str() {
+                "deny" | "abort" => control.denies = true,
+                "stop" => control.stops = true,
+                "allow" | "continue" => {}
+                _ => {
+                    return Err(format!(
+                        "there is no action \"{action}\"; the actions are deny, stop and allow"
+                    ));
+                }
+            },
+            Some(_) => return Err("action is not a string".to_owned()),
+        }
+        if control.denies && event != HookEvent::PreToolExecution {
+            return Err("only pre_tool_execution can deny".to_owned());
+        }
+        control.message = map
+            .get("message")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
+        Ok(control)
     }
 }
 
@@ -118,33 +135,32 @@ pub fn run(
     )?;
     let argv = around.argv(&hook.command);
     let meta = dir.join("execution_meta");
-    let (how, took) = execute(around, hook, &argv, &dir, input)?;
+    let how = execute(around, hook, &argv, &dir, input)?;
     let code = match &how {
-        Ok(Ended::Exited(code) | Ended::Interrupted(code)) => *code,
-        Ok(Ended::TimedOut) => 124,
-        Err(why) if why.starts_with("timed out") => 124,
-        Err(_) => 127,
+        Ok(outcome) => match outcome.how {
+            Ended::Exited(code) | Ended::Interrupted(code) => code,
+            Ended::TimedOut => 124,
+        },
+        Err(SpawnError::NotFound) => 127,
+        Err(_) => 126,
     };
+    let took = how.as_ref().map_or(Duration::ZERO, |ran| ran.duration);
     files::write(&meta.join("exit_code.txt"), format!("{code}\n").as_bytes())?;
     files::write(
         &meta.join("duration_ms.txt"),
         format!("{}\n", took.as_millis()).as_bytes(),
     )?;
-    let mut failure = match how {
+    let said = || last_words(&meta.join("stderr.log"), 0);
+    let mut failure = match how.map(|outcome| outcome.how) {
         Ok(Ended::Exited(0)) => None,
-        Ok(Ended::Exited(code)) => {
-            let said = std::fs::read(meta.join("stderr.log")).unwrap_or_default();
-            let said = crate::llm::their_words(&said[..said.len().min(4096)]);
-            let said = if said.is_empty() {
-                said
-            } else {
-                format!(": {said}")
-            };
-            Some(format!("exit code {code}{said}"))
-        }
-        Ok(Ended::TimedOut) => Some(format!("timed out after {} ms", hook.timeout.as_millis())),
+        Ok(Ended::Exited(code)) => Some(format!("exit code {code}{}", said()?)),
+        Ok(Ended::TimedOut) => Some(format!(
+            "timed out after {} ms{}",
+            took.as_millis(),
+            said()?
+        )),
         Ok(Ended::Interrupted(_)) => Some("interrupted".to_owned()),
-        Err(why) => Some(why),
+        Err(error) => Some(spawn_failure(&argv[0], &error)),
     };
     let (mut payload, mut control) = (None, Control::default());
     if failure.is_none() {
@@ -152,6 +168,11 @@ pub fn run(
             Ok((new, said)) => (payload, control) = (new, said),
             Err(why) => failure = Some(why),
         }
+    }
+    if let Some(why) = &failure {
+        around
+            .log
+            .line(Level::Warn, &format!("hook {name} failed: {why}"));
     }
     Ok(Execution {
         failure,
@@ -188,7 +209,7 @@ fn execute(
     argv: &[String],
     dir: &Path,
     input: &Input<'_>,
-) -> Result<(std::result::Result<Ended, String>, Duration)> {
+) -> Result<std::result::Result<Outcome, SpawnError>> {
     let meta = dir.join("execution_meta");
     files::write(
         &meta.join("command.txt"),
@@ -201,12 +222,8 @@ fn execute(
         env.push(((*name).to_owned(), Some(shortened(value))));
     }
     let stdin: PathBuf = dir.join("input").join(input.names[0]);
-    let left = around.signals.left_to_end(TIME_TO_END);
-    // Of what is left, a part is for those hooks that will not end.
-    let timeout = left.map_or(hook.timeout, |left| hook.timeout.min(left * 6 / 10));
-    if left.is_some_and(|left| left < SHORTEST_TIME) {
-        return Ok((Err("no time was left for it".to_owned()), Duration::ZERO));
-    }
+    // What is left is shared: the hooks that are still to come have their part, too.
+    let part = around.time_left().map(|left| left / 2);
     let command = Command {
         argv,
         dir: &around.workspace.root,
@@ -215,20 +232,18 @@ fn execute(
         stdin: Some(File::open(&stdin).at("open", &stdin)?),
         stdout: files::create(&meta.join("stdout.log"))?,
         stderr: files::create(&meta.join("stderr.log"))?,
-        timeout: Some(timeout),
+        timeout: Some(part.map_or(hook.timeout, |part| hook.timeout.min(part))),
     };
-    let ran = match left {
-        Some(left) => exec::run_to_the_end(&around.signals, command, left * 3 / 10),
+    let ran = match part {
+        Some(part) => exec::run_to_the_end(&around.signals, command, part / 4),
         None => exec::run(&around.signals, command, around.grace()),
     };
-    Ok(match ran {
-        Ok(outcome) if outcome.how == Ended::TimedOut => {
-            let ms = timeout.as_millis();
-            (Err(format!("timed out after {ms} ms")), outcome.duration)
-        }
-        Ok(outcome) => (Ok(outcome.how), outcome.duration),
-        Err(error) => (Err(spawn_failure(&argv[0], &error)), Duration::ZERO),
-    })
+    if let Ok(outcome) = &ran {
+        around
+            .log
+            .ended(&format!("hook {}", hook.event.name()), outcome);
+    }
+    Ok(ran)
 }
 
 /// Why a program could not be started.
@@ -264,36 +279,91 @@ fn context(around: &Surroundings<'_>, event: &str, number: u64, iteration: u64) 
 
 /// What a hook wrote. A file that cannot be understood makes it a failure.
 fn output(dir: &Path, event: HookEvent) -> std::result::Result<(Option<Vec<u8>>, Control), String> {
-    let read = |name: &str| match std::fs::read(dir.join(name)) {
+    let read = |name: &str| match files::read_regular(&dir.join(name)) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(format!("output/{name}: {}", crate::error::reason(&e))),
     };
     let control = match read("control.json")? {
         Some(bytes) => {
-            serde_json::from_slice(&bytes).map_err(|e| format!("output/control.json: {e}"))?
+            Control::parse(&bytes, event).map_err(|why| format!("output/control.json: {why}"))?
         }
         None => Control::default(),
     };
-    let mut payload = read("final_payload.json")?;
+    let mut name = "final_payload.json";
+    let mut payload = read(name)?;
     if payload.is_none() && event == HookEvent::PreLlmRequest {
-        payload = read("payload_override.dat")?;
+        name = "payload_override.dat";
+        payload = read(name)?;
     }
-    if let Some(bytes) = &payload
-        && let Err(why) = std::str::from_utf8(bytes)
-            .map_err(|e| e.to_string())
-            .and_then(|text| serde_json::from_str(text).map_err(|e| e.to_string()))
-            .map(|_: serde::de::IgnoredAny| ())
-    {
-        return Err(format!("output/final_payload.json: {why}"));
+    if let Some(bytes) = &payload {
+        check(bytes, event).map_err(|why| format!("output/{name}: {why}"))?;
     }
     Ok((payload, control))
 }
 
+/// Whether a payload has the form that belongs to its moment.
+fn check(payload: &[u8], event: HookEvent) -> std::result::Result<(), String> {
+    let value: Value = serde_json::from_slice(payload).map_err(|e| e.to_string())?;
+    match event {
+        HookEvent::PreLlmRequest if !value.is_object() => Err("it is not an object".to_owned()),
+        HookEvent::PostLlmResponse => answer::parse(payload).map(|_| ()),
+        HookEvent::PreToolExecution if !value["tool_args"].is_object() => {
+            Err("tool_args is not an object".to_owned())
+        }
+        HookEvent::PostToolExecution if !value["observation"].is_string() => {
+            Err("observation is not a string".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A value as the environment can hold it: without NUL, and not too long.
 fn shortened(value: &str) -> String {
+    let value = value.replace('\0', "\u{FFFD}");
     let mut end = value.len().min(LONGEST_VARIABLE);
     while !value.is_char_boundary(end) {
         end -= 1;
     }
-    value[..end].replace('\0', "\u{FFFD}")
+    value[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_clear_word_of_a_guard_is_an_error() {
+        let parse = |text: &str| Control::parse(text.as_bytes(), HookEvent::PreToolExecution);
+        for word in ["deny", "Deny", "ABORT", "abort"] {
+            let control = parse(&format!("{{\"action\":\"{word}\"}}")).unwrap();
+            assert!(control.denies && !control.stops, "{word}");
+        }
+        assert!(parse("{\"skip\":true}").unwrap().denies);
+        assert!(parse("{\"skip\":true,\"action\":\"stop\"}").unwrap().stops);
+        assert_eq!(parse("{\"action\":\"allow\"}"), Ok(Control::default()));
+        assert_eq!(parse("{}"), Ok(Control::default()));
+        for text in [
+            "",
+            "deny",
+            "\"deny\"",
+            "[\"deny\"]",
+            "{\"action\":\"denny\"}",
+            "{\"action\":true}",
+            "{\"skip\":\"yes\"}",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        assert!(Control::parse(b"{\"action\":\"deny\"}", HookEvent::PreLlmRequest).is_err());
+    }
+
+    #[test]
+    fn a_long_value_is_cut_between_two_characters() {
+        let long = "é".repeat(LONGEST_VARIABLE);
+        assert_eq!(shortened(&long).len(), LONGEST_VARIABLE);
+        let odd = format!("a{long}");
+        assert_eq!(shortened(&odd).len(), LONGEST_VARIABLE - 1);
+        assert_eq!(shortened("a\0b"), "a\u{FFFD}b");
+        assert!(shortened(&"\0".repeat(LONGEST_VARIABLE)).len() <= LONGEST_VARIABLE);
+    }
 }

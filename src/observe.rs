@@ -75,6 +75,27 @@ impl Ends {
     }
 }
 
+/// What a program said last, from `start` in a file on: its end on one line, behind a colon; empty if
+/// there is nothing. Whoever reports a failure names the cause at the end.
+pub fn last_words(path: &Path, start: u64) -> Result<String> {
+    const LONGEST: u64 = 2000;
+    let file = File::open(path).at("read", path)?;
+    let end = file.metadata().at("read", path)?.len();
+    let from = start.max(end.saturating_sub(LONGEST));
+    let bytes = read_part(&file, from, LONGEST as usize).at("read", path)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let excess = line.chars().count().saturating_sub(500);
+    if excess > 0 {
+        line = format!("…{}", line.chars().skip(excess).collect::<String>());
+    }
+    Ok(if line.is_empty() {
+        line
+    } else {
+        format!(": {line}")
+    })
+}
+
 /// How many bytes at the end are the beginning of a character that goes on behind them.
 fn cut_character(bytes: &[u8]) -> usize {
     for back in 1..=3.min(bytes.len()) {

@@ -5,6 +5,7 @@ use crate::config::Agent;
 use crate::environment::Environment;
 use crate::exec::{GRACE, Variable};
 use crate::ids::hex;
+use crate::log::Log;
 use crate::rundir::RunDir;
 use crate::sys::{CALL_ID, Signals};
 use crate::tool::{Piece, Word};
@@ -15,6 +16,9 @@ use std::time::Duration;
 
 /// How deep runs may nest unless `DELTA_MAX_DEPTH` says otherwise.
 const DEFAULT_MAX_DEPTH: u32 = 8;
+
+/// Within this time after it was asked to end, the engine has run its last hooks.
+const LAST_HOOKS: Duration = Duration::from_millis(2600);
 
 /// The variable that tells how deep a process is nested in runs.
 const DEPTH: &str = "DELTA_DEPTH";
@@ -36,6 +40,8 @@ pub struct Surroundings<'a> {
     pub environment: &'a Environment,
     /// How deep this run is nested; 0 for one that a person started.
     pub depth: u32,
+    /// The run's engine.log.
+    pub log: Log,
 }
 
 impl Surroundings<'_> {
@@ -72,7 +78,16 @@ impl Surroundings<'_> {
     /// The variables that a program sees beside those of this process.
     #[must_use]
     pub fn variables(&self, pass_key: bool) -> Vec<Variable> {
-        let mut variables = self.environment.for_child(pass_key);
+        self.with_own(self.environment.for_child(pass_key))
+    }
+
+    /// The same for a program that is the model.
+    #[must_use]
+    pub fn model_variables(&self) -> Vec<Variable> {
+        self.with_own(self.environment.for_model())
+    }
+
+    fn with_own(&self, mut variables: Vec<Variable>) -> Vec<Variable> {
         let run = text(&self.run.path);
         let depth = self.depth.saturating_add(1).to_string();
         let pid = std::process::id().to_string();
@@ -125,6 +140,15 @@ impl Surroundings<'_> {
     #[must_use]
     pub fn grace(&self) -> Duration {
         (GRACE * 9 / 10) / 2u32.pow(self.depth.min(8))
+    }
+
+    /// How much time is left for hooks once this engine has been asked to end; never nothing at all,
+    /// so that even the last one gets its chance.
+    #[must_use]
+    pub fn time_left(&self) -> Option<Duration> {
+        let all = LAST_HOOKS / 2u32.pow(self.depth.min(8));
+        let left = self.signals.left_to_end(all)?;
+        Some(left.max(Duration::from_millis(40)))
     }
 }
 

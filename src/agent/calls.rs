@@ -12,6 +12,7 @@ use crate::human::{self, Question, Reply};
 use crate::ids::hex;
 use crate::json;
 use crate::llm::answer::NewCall;
+use crate::log::Level;
 use crate::recording::Outcome;
 use crate::screen::{Tone, in_short, time};
 use crate::state::Call;
@@ -216,7 +217,7 @@ impl Engine<'_> {
         (tool, bound): Ready<'_>,
         call_id: String,
     ) -> Result<()> {
-        match self.past_guard(call, tool, bound)? {
+        match self.past_guard(call, Some(tool), bound)? {
             Some(bound) => self.execute(call, (tool, bound), call_id),
             None => Ok(()),
         }
@@ -224,21 +225,23 @@ impl Engine<'_> {
 
     /// The call as the guard lets it through. None if it has been refused, or if the run must end:
     /// then it has not been started, and whoever resumes the run starts it.
-    fn past_guard(&mut self, call: &OpenCall, tool: &Tool, bound: Bound) -> Result<Option<Bound>> {
-        let verdict = self.before_tool(tool, &bound)?;
+    fn past_guard(
+        &mut self,
+        call: &OpenCall,
+        tool: Option<&Tool>,
+        bound: Bound,
+    ) -> Result<Option<Bound>> {
+        let verdict = self.before_tool(&call.name, tool, bound)?;
         if self.around.signals.stop().is_some() {
             return Ok(None);
         }
-        let refusal = match verdict {
-            Verdict::Go(None) => return Ok(Some(bound)),
-            Verdict::Go(Some(arguments)) => match bind(tool, &arguments, &self.places()) {
-                Ok(bound) => return Ok(Some(bound)),
-                Err(text) => format!("pre_tool_execution changed the arguments: {text}"),
-            },
-            Verdict::Denied(why) => format!("denied: {why}"),
-        };
-        self.refuse(call, &refusal)?;
-        Ok(None)
+        match verdict {
+            Verdict::Go(bound) => Ok(Some(bound)),
+            Verdict::Denied(why) => {
+                self.refuse(call, &format!("denied: {why}"))?;
+                Ok(None)
+            }
+        }
     }
 
     fn execute(
@@ -326,6 +329,11 @@ impl Engine<'_> {
         {
             let left = exec::end_leftovers(call_id);
             if left > 0 {
+                let text = format!(
+                    "{}: killed {left} processes that were left of it",
+                    call.name
+                );
+                self.around.log.line(Level::Warn, &text);
                 self.note(
                     "INFO",
                     &format!("{}: ended {left} processes that were left of it", call.name),
@@ -360,11 +368,12 @@ impl Engine<'_> {
             (Tone::Command, &call.name),
             (Tone::Bad, " was interrupted; the model is told"),
         ]);
-        self.result(
-            call,
-            Done::not_run(observation),
-            started.execution_ref.as_deref(),
-        )
+        let done = Done::not_run(observation);
+        match &started.execution_ref {
+            // What it had printed is for the hook's eyes, too.
+            Some(reference) => self.observed(call, done, reference),
+            None => self.result(call, done, None),
+        }
     }
 
     /// Asks a person for the first time.
@@ -374,7 +383,7 @@ impl Engine<'_> {
             Ok(bound) => bound,
             Err(text) => return self.refuse(call, &text).map(|()| None),
         };
-        let bound = self.past_guard(call, &tool, bound)?;
+        let bound = self.past_guard(call, None, bound)?;
         if let Some(ending) = self.must_end() {
             return Ok(Some(ending));
         }

@@ -3,7 +3,7 @@
 //! Hooks change attention, never memory: nothing that is in the journal is rewritten.
 
 use super::{Ending, Engine};
-use crate::action::{Done, full_argv};
+use crate::action::{self, Done};
 use crate::bind::{Bound, bind, shell_quoted};
 use crate::config::{Hook, HookEvent};
 use crate::error::Result;
@@ -15,8 +15,8 @@ use serde_json::Value;
 
 /// What a guard says about a call.
 pub(super) enum Verdict {
-    /// It may run, perhaps with other arguments.
-    Go(Option<String>),
+    /// It may run, with these arguments, which need not be the model's.
+    Go(Bound),
     /// It may not, and why.
     Denied(String),
 }
@@ -41,9 +41,14 @@ impl Engine<'_> {
         mut look: impl FnMut(&mut Self, &Execution, &mut Vec<u8>) -> Result<bool>,
     ) -> Result<()> {
         let agent = self.around.agent;
+        let begins = matches!(
+            event,
+            HookEvent::PreLlmRequest | HookEvent::PreToolExecution | HookEvent::OnIterationStart
+        );
         let mut ended = false;
         for hook in agent.hooks.iter().filter(|hook| hook.event == event) {
-            if ended {
+            // Nothing begins any more once the engine is to end; the time that is left is for what ends.
+            if ended || begins && self.around.signals.stop().is_some() {
                 let (hook_name, status, io_path_ref) = (event.name(), "SKIPPED", "");
                 self.journal.add(
                     self.iteration,
@@ -64,7 +69,7 @@ impl Engine<'_> {
                 None => self.execute_hook(hook, names, &payload, variables)?,
             };
             let may_stop = !matches!(event, HookEvent::OnError | HookEvent::OnRunEnd);
-            if may_stop && execution.control.stops() {
+            if may_stop && execution.control.stops {
                 let message = execution.control.message();
                 self.stop_wanted = Some(format!("{} ended the run: {message}", event.name()));
             }
@@ -108,7 +113,7 @@ impl Engine<'_> {
         Ok(execution)
     }
 
-    fn warn_of(&mut self, event: HookEvent, failure: &str) -> Result<()> {
+    pub(super) fn warn_of(&mut self, event: HookEvent, failure: &str) -> Result<()> {
         self.note(
             "WARN",
             &format!(
@@ -173,37 +178,36 @@ impl Engine<'_> {
             return Ok(request);
         }
         let names = ["proposed_payload.json", "payload.dat"];
-        match self.transform(EVENT, &names, request.clone())? {
-            Some(changed) if changed.trim_ascii().first() == Some(&b'{') => Ok(changed),
-            Some(_) => {
-                self.warn_of(EVENT, "its payload is not a JSON object")?;
-                Ok(request)
-            }
-            None => Ok(request),
-        }
+        let changed = self.transform(EVENT, &names, request.clone())?;
+        Ok(changed.unwrap_or(request))
     }
 
-    /// Whether a call may run. A guard that fails lets nothing through.
-    pub(super) fn before_tool(&mut self, tool: &Tool, bound: &Bound) -> Result<Verdict> {
+    /// Whether a call may run. A guard that fails lets nothing through. `tool` is one of the agent's;
+    /// none stands for `ask_human`, which is no program.
+    pub(super) fn before_tool(
+        &mut self,
+        name: &str,
+        tool: Option<&Tool>,
+        bound: Bound,
+    ) -> Result<Verdict> {
         const EVENT: HookEvent = HookEvent::PreToolExecution;
         if !self.has_hook(EVENT) {
-            return Ok(Verdict::Go(None));
+            return Ok(Verdict::Go(bound));
         }
-        let name = tool.name.as_str();
-        let payload = tool_payload(name, &bound.arguments, &self.command_line(tool, bound));
-        let mut verdict = Verdict::Go(None);
-        let variables = [("TOOL_NAME", name)];
+        let payload = self.call_payload(name, tool, &bound);
+        let asking = super::calls::ask_human_tool();
+        let mut verdict = Verdict::Go(bound);
         self.each(
             EVENT,
             &["payload.json"],
             payload,
-            &variables,
+            &[("TOOL_NAME", name)],
             |engine, execution, payload| {
                 if let Some(failure) = &execution.failure {
                     verdict = Verdict::Denied(format!("the guard failed ({failure})"));
                     return Ok(false);
                 }
-                if execution.control.denies() {
+                if execution.control.denies {
                     verdict = Verdict::Denied(execution.control.message().to_owned());
                     return Ok(false);
                 }
@@ -211,25 +215,39 @@ impl Engine<'_> {
                     return Ok(true);
                 };
                 let new: Value = serde_json::from_slice(new).unwrap_or_default();
-                let Some(arguments @ Value::Object(_)) = new.get("tool_args") else {
-                    let why = "the guard failed (final_payload.json has no tool_args)";
-                    verdict = Verdict::Denied(why.to_owned());
-                    return Ok(false);
-                };
-                let text = arguments.to_string();
-                // The next guard sees the command that these arguments make.
-                let command = bind(tool, &text, &engine.places())
-                    .map_or_else(|_| String::new(), |bound| engine.command_line(tool, &bound));
-                *payload = tool_payload(name, arguments, &command);
-                verdict = Verdict::Go(Some(text));
-                Ok(true)
+                let arguments = new["tool_args"].to_string();
+                match bind(tool.unwrap_or(&asking), &arguments, &engine.places()) {
+                    Ok(bound) => {
+                        *payload = engine.call_payload(name, tool, &bound);
+                        verdict = Verdict::Go(bound);
+                        Ok(true)
+                    }
+                    Err(why) => {
+                        verdict = Verdict::Denied(format!(
+                            "the guard failed (it changed the arguments: {why})"
+                        ));
+                        Ok(false)
+                    }
+                }
             },
         )?;
         Ok(verdict)
     }
 
-    fn command_line(&self, tool: &Tool, bound: &Bound) -> String {
-        shell_quoted(&full_argv(&self.around, tool, bound))
+    /// A call as its guards see it.
+    fn call_payload(&self, name: &str, tool: Option<&Tool>, bound: &Bound) -> Vec<u8> {
+        let command = match tool {
+            Some(tool) => shell_quoted(&action::full_argv(&self.around, tool, bound)),
+            None => name.to_owned(),
+        };
+        let mut out = Vec::new();
+        let mut object = Object::begin(&mut out);
+        object
+            .put("tool_name", name)
+            .raw("tool_args", json::text(&bound.arguments).as_bytes())
+            .put("resolved_command", &command);
+        object.end();
+        out
     }
 
     /// What the model is to be shown instead of the observation, if a hook says so.
@@ -272,12 +290,9 @@ impl Engine<'_> {
                     engine.warn_of(EVENT, failure)?;
                 } else if let Some(new) = &execution.payload {
                     let new: Value = serde_json::from_slice(new).unwrap_or_default();
-                    match new.get("observation").and_then(Value::as_str) {
-                        Some(observation) => {
-                            *payload = observed(observation);
-                            changed = Some(observation.to_owned());
-                        }
-                        None => engine.warn_of(EVENT, "final_payload.json has no observation")?,
+                    if let Some(observation) = new["observation"].as_str() {
+                        *payload = observed(observation);
+                        changed = Some(observation.to_owned());
                     }
                 }
                 Ok(true)
@@ -312,15 +327,4 @@ impl Engine<'_> {
         object.end();
         self.moment(HookEvent::OnRunEnd, &payload)
     }
-}
-
-fn tool_payload(name: &str, arguments: &Value, command: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut object = Object::begin(&mut out);
-    object
-        .put("tool_name", name)
-        .raw("tool_args", json::text(arguments).as_bytes())
-        .put("resolved_command", command);
-    object.end();
-    out
 }

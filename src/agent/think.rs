@@ -4,11 +4,12 @@ use super::calls::OpenCall;
 use super::{Ending, Engine};
 use crate::config::HookEvent;
 use crate::context::Builder;
-use crate::error::Result;
+use crate::error::{At, Result};
 use crate::event::{Event, Tokens};
 use crate::json;
 use crate::llm::answer::{Answer, calls_json, make_ids_unique, parse};
 use crate::llm::{self, Asked, Invocation, Patience};
+use crate::log::Level;
 use crate::rundir::reference;
 use crate::screen::{Tone, in_short, time};
 use std::time::Instant;
@@ -77,7 +78,11 @@ impl Engine<'_> {
                 max_retries: self.around.agent.llm.max_retries,
                 deadline: self.deadline(),
             };
-            let notify = |text: &str| screen.progress(&[(Tone::Bad, text)]);
+            let log = &self.around.log;
+            let notify = |text: &str| {
+                log.line(Level::Warn, text);
+                screen.progress(&[(Tone::Bad, text)]);
+            };
             llm::ask(
                 &mut self.model,
                 &invocation,
@@ -87,6 +92,7 @@ impl Engine<'_> {
             )?
         };
         self.invocations.retire_old()?;
+        self.log_invocation(&invoked.name, &asked, began);
         let ending = match asked {
             Asked::Answered(answer) => {
                 let mut answer =
@@ -111,6 +117,18 @@ impl Engine<'_> {
         };
         self.iteration -= 1;
         Ok(Thought::End(ending))
+    }
+
+    fn log_invocation(&self, name: &str, asked: &Asked, began: Instant) {
+        let (level, how) = match asked {
+            Asked::Answered(_) => (Level::Debug, "answered".to_owned()),
+            Asked::Stopped(stop) => (Level::Info, format!("ended by {}", stop.name())),
+            Asked::OutOfTime => (Level::Warn, "no time left for another attempt".to_owned()),
+            Asked::Refused(why) | Asked::Unavailable(why) => (Level::Warn, why.clone()),
+        };
+        let took = began.elapsed().as_millis();
+        let text = format!("invocation {name}: {how}, after {took} ms");
+        self.around.log.line(level, &text);
     }
 
     /// The next request, from the journal as it is now.
@@ -147,18 +165,19 @@ impl Engine<'_> {
         if !self.has_hook(HookEvent::PostLlmResponse) {
             return Ok(answer);
         }
-        let raw = std::fs::read(response).unwrap_or_default();
+        let raw = std::fs::read(response).at("read", response)?;
         let Some(changed) = self.transform(HookEvent::PostLlmResponse, &["payload.json"], raw)?
         else {
             return Ok(answer);
         };
         match parse(&changed) {
-            Ok(answer) => Ok(answer),
+            // What was spent has been spent, whatever the hook leaves of it.
+            Ok(changed) => Ok(Answer {
+                usage: answer.usage.or(changed.usage),
+                ..changed
+            }),
             Err(why) => {
-                self.note(
-                    "WARN",
-                    &format!("post_llm_response: its response is not used: {why}"),
-                )?;
+                self.warn_of(HookEvent::PostLlmResponse, &why)?;
                 Ok(answer)
             }
         }
@@ -214,13 +233,21 @@ impl Engine<'_> {
             .collect();
         if let Some(reason) = cut_off_at {
             let ending = cut_off(reason);
-            self.act(open)?;
+            if open.is_empty() {
+                self.moment(HookEvent::OnIterationEnd, b"{}")?;
+            } else {
+                self.act(open)?;
+            }
             return Ok(Thought::End(ending));
         }
         if open.is_empty() {
             self.journal.flush()?;
             self.moment(HookEvent::OnIterationEnd, b"{}")?;
-            return Ok(Thought::End(Ending::completed(answer.text)));
+            // A hook that ends the run has not agreed with the answer.
+            let ending = self.stopped_by_hook();
+            return Ok(Thought::End(
+                ending.unwrap_or_else(|| Ending::completed(answer.text)),
+            ));
         }
         self.update_metadata()?;
         Ok(Thought::Calls(open))

@@ -2,6 +2,7 @@
 
 use super::select::{Found, look};
 use super::start::{self, Stage, ending_of, quoted};
+use super::wrapper;
 use crate::args::Common;
 use crate::clock::Timestamp;
 use crate::config::Agent;
@@ -49,6 +50,7 @@ fn try_run(agent_dir: &Path, yes: bool, common: &Common) -> Result<Exit> {
         Workspace::at(&parent)?.check_writable()?;
     }
     let environment = start::environment(&agent, there, screen)?;
+    wrapper::check(&agent, &environment, there)?;
     let workspace = match place {
         Place::At(workspace) => workspace,
         Place::Next => Workspace::at(&workspace::claim_next(&agent.home)?)?,

@@ -13,6 +13,7 @@ use crate::journal::{self, Journal, Tail};
 use crate::llm::Model;
 use crate::llm::command::Program;
 use crate::llm::http::Http;
+use crate::log::{Level, Log};
 use crate::metadata::{Metadata, Status};
 use crate::report;
 use crate::rundir::RunDir;
@@ -363,7 +364,21 @@ impl Stage<'_> {
             run: run.clone(),
             environment: self.environment,
             depth: surroundings::depth().0,
+            log: self.log(run),
         }
+    }
+
+    fn log(&self, run: &RunDir) -> Log {
+        let level = match self.environment.get("DELTA_LOG") {
+            Some(name) => Level::named(&name).unwrap_or_else(|| {
+                self.screen.warn(&format!(
+                    "warning: DELTA_LOG={name} is none of debug, info, warn, error; info is meant"
+                ));
+                Level::default()
+            }),
+            None => Level::default(),
+        };
+        Log::new(run.log(), level, self.environment.key())
     }
 
     /// Tells how a run ended.
@@ -386,7 +401,7 @@ impl Stage<'_> {
             let described = format!("model {}", argv[0]);
             let program = Program {
                 dir: &self.workspace.root,
-                env: around.variables(true),
+                env: around.model_variables(),
                 timeout: llm.timeout,
                 call_prefix: Surroundings::call_prefix(),
                 log: around.run.log(),

@@ -239,8 +239,8 @@ fn a_context_without_a_journal_is_warned_of_by_check_and_by_run() {
 
 #[test]
 fn run_keeps_advice_to_itself() {
-    let world = World::with_tools("- {name: t, shell: 'ls ${flags:raw} ${d}', wrapper: [nonsuch]}");
-    assert_eq!(world.advice().len(), 4);
+    let world = World::with_tools("- {name: t, shell: 'ls ${flags:raw} ${d}'}");
+    assert_eq!(world.advice().len(), 3);
     world.server.says([text("done")]);
     world.run("go").end().exits(0).does_not_say("warning");
 }

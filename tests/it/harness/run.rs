@@ -117,6 +117,11 @@ impl Run {
         self.in_order("io/tool_executions")
     }
 
+    /// The directories of the hooks, in order.
+    pub fn hooks(&self) -> Vec<PathBuf> {
+        self.in_order("io/hooks")
+    }
+
     fn in_order(&self, name: &str) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.path(name)) else {
             return Vec::new();

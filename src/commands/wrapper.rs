@@ -1,0 +1,81 @@
+//! Whether the programs that stand before tools are there.
+
+use crate::config::Agent;
+use crate::environment::Environment;
+use crate::error::{Error, Result};
+use crate::tool::Piece;
+use crate::workspace::Workspace;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// Makes sure that the programs which stand before every tool are there: without its sandbox, no tool
+/// is to run. `workspace` is none if it is still to be made; what lies in it is not looked for then.
+pub fn check(
+    agent: &Agent,
+    environment: &Environment,
+    workspace: Option<&Workspace>,
+) -> Result<()> {
+    let of_tools = agent
+        .tools
+        .iter()
+        .filter_map(|tool| Some((tool.wrapper.as_ref()?, Some(tool))));
+    let wrappers = std::iter::once((&agent.wrapper, None)).chain(of_tools);
+    let mut missing = Vec::new();
+    for (wrapper, tool) in wrappers {
+        let Some(program) = wrapper.first() else {
+            continue;
+        };
+        if workspace.is_none() && program.0.contains(&Piece::Cwd) {
+            continue;
+        }
+        let place = |piece: &Piece| match piece {
+            Piece::Text(text) => PathBuf::from(text).into_os_string(),
+            Piece::Home => agent.home.clone().into_os_string(),
+            Piece::Cwd => workspace.map_or_else(OsString::new, |w| w.root.clone().into()),
+            Piece::Param(_) => OsString::new(),
+        };
+        let name: OsString = program.0.iter().map(place).collect();
+        let path = environment.get("PATH").unwrap_or_default();
+        let Err(why) = find_program(&name, &path, workspace.map(|w| w.root.as_path())) else {
+            continue;
+        };
+        let whose = tool.map_or_else(String::new, |tool| format!("tool \"{}\": ", tool.name));
+        missing.push(format!(
+            "{whose}wrapper: {} {why}; install it, or take it out: no tool runs without its wrapper",
+            Path::new(&name).display()
+        ));
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Error::config(missing.join("\n")))
+}
+
+/// Looks for a program as the system would.
+fn find_program(
+    name: &OsStr,
+    path: &str,
+    root: Option<&Path>,
+) -> std::result::Result<(), &'static str> {
+    let can_be_run = |path: &Path| {
+        path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+    };
+    if name.as_encoded_bytes().contains(&b'/') {
+        let path = match (Path::new(name), root) {
+            (path, _) if path.is_absolute() => path.to_owned(),
+            (path, Some(root)) => root.join(path),
+            (_, None) => return Ok(()),
+        };
+        return match path.exists() {
+            true if can_be_run(&path) => Ok(()),
+            true => Err("cannot be executed"),
+            false => Err("is not there"),
+        };
+    }
+    let found = std::env::split_paths(path).any(|dir| can_be_run(&dir.join(name)));
+    if found {
+        Ok(())
+    } else {
+        Err("is not installed: it is not found in PATH")
+    }
+}

@@ -1,0 +1,112 @@
+//! engine.log: what people who debug the engine want to know.
+//!
+//! Unaware of what is told. A line is appended with one write; a disk that does not take it changes
+//! nothing, because nothing depends on this file.
+
+use crate::clock::Timestamp;
+use crate::environment::Secret;
+use crate::error::may_fail;
+use crate::exec::{Ended, Outcome};
+use crate::files;
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// How grave a line is; `DELTA_LOG` says from which on they are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Each program and each request.
+    Debug,
+    /// Starts and ends.
+    #[default]
+    Info,
+    /// What did not work and was tried again or gone without.
+    Warn,
+    /// What ended the run.
+    Error,
+}
+
+impl Level {
+    /// The level of a name in `DELTA_LOG`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [Self::Debug, Self::Info, Self::Warn, Self::Error];
+        all.into_iter()
+            .find(|level| level.name().eq_ignore_ascii_case(name))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Debug => "DEBUG",
+            Self::Info => "INFO",
+            Self::Warn => "WARN",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+/// A run's engine.log.
+#[derive(Debug)]
+pub struct Log {
+    path: PathBuf,
+    level: Level,
+    secret: Option<Secret>,
+    /// Opened with the first line; `None` if that failed.
+    file: OnceCell<Option<File>>,
+}
+
+impl Log {
+    /// A log in a file that need not exist. What is written never holds the secret.
+    #[must_use]
+    pub fn new(path: PathBuf, level: Level, secret: Option<Secret>) -> Self {
+        Self {
+            path,
+            level,
+            secret,
+            file: OnceCell::new(),
+        }
+    }
+
+    /// Appends a line: time, level, text.
+    pub fn line(&self, level: Level, text: &str) {
+        if level < self.level {
+            return;
+        }
+        let text = text.replace(|c: char| c.is_control(), " ");
+        let line = format!("{} {} {text}\n", Timestamp::now(), level.name());
+        let mut bytes = line.into_bytes();
+        if let Some(secret) = &self.secret {
+            secret.redact(&mut bytes);
+        }
+        let file = self.file.get_or_init(|| files::append(&self.path).ok());
+        if let Some(mut file) = file.as_ref() {
+            may_fail(file.write_all(&bytes));
+        }
+    }
+
+    /// How a program that the engine started has ended.
+    pub fn ended(&self, what: &str, outcome: &Outcome) {
+        let took = outcome.duration.as_millis();
+        match outcome.how {
+            Ended::Exited(code) => {
+                self.line(
+                    Level::Debug,
+                    &format!("{what}: exit code {code} after {took} ms"),
+                );
+            }
+            Ended::TimedOut => {
+                self.line(
+                    Level::Warn,
+                    &format!("{what}: killed after {took} ms, its time was over"),
+                );
+            }
+            Ended::Interrupted(code) => {
+                let text = format!(
+                    "{what}: killed after {took} ms, the engine is to end; exit code {code}"
+                );
+                self.line(Level::Warn, &text);
+            }
+        }
+    }
+}

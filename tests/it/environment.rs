@@ -1,0 +1,612 @@
+//! `.env` files, keys and endpoints, what programs get to see, and engine.log.
+
+use crate::harness::*;
+use serde_json::json;
+use std::fs;
+use std::path::Path;
+
+const KEY: &str = "sk-trusted-0123456789";
+const OTHER_KEY: &str = "sk-other-9876543210";
+const ENV_TOOL: &str = "- {name: env, shell: 'env | sort'}";
+
+/// The agent says no base URL, so that the environment does.
+fn without_base_url() -> World {
+    let world = World::with_tools(ENV_TOOL);
+    let yaml = world.read("agent/agent.yaml");
+    let kept = yaml.lines().filter(|line| !line.contains("base_url"));
+    world.write("agent/agent.yaml", kept.collect::<Vec<_>>().join("\n"));
+    world
+}
+
+/// Where a key or a base URL can stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Workspace,
+    Agent,
+    Project,
+    Process,
+}
+
+const PLACES: [Place; 4] = [
+    Place::Workspace,
+    Place::Agent,
+    Place::Project,
+    Place::Process,
+];
+
+/// `delta run` with these variables in these places. The project is the test's home.
+fn with_variables(world: &World, variables: &[(Place, &str, &str)]) -> Delta {
+    fs::create_dir_all(world.path(".git")).unwrap();
+    let mut delta = world.run("go");
+    for (place, name, value) in variables {
+        let file = match place {
+            Place::Workspace => "ws/.env",
+            Place::Agent => "agent/.env",
+            Place::Project => ".env",
+            Place::Process => {
+                delta = delta.env(name, value);
+                continue;
+            }
+        };
+        let before = fs::read_to_string(world.path(file)).unwrap_or_default();
+        world.write(file, format!("{before}{name}={value}\n"));
+    }
+    delta
+}
+
+fn sent_key(world: &World) -> Option<String> {
+    let key = world.server.last().header("authorization")?.to_owned();
+    Some(key.strip_prefix("Bearer ").unwrap().to_owned())
+}
+
+/// No file below this directory has these bytes, but for those named.
+#[track_caller]
+fn nowhere(dir: &Path, secret: &str, but: &[&Path]) {
+    for file in files_below(dir) {
+        let bytes = fs::read(&file).unwrap_or_default();
+        let found = bytes
+            .windows(secret.len())
+            .any(|part| part == secret.as_bytes());
+        assert!(
+            !found || but.contains(&file.as_path()),
+            "{} has the key",
+            file.display()
+        );
+    }
+}
+
+#[test]
+fn the_nearest_place_that_has_a_variable_counts() {
+    for at in 0..PLACES.len() {
+        let world = without_base_url();
+        let url = world.server.url();
+        // The URL stands in the place that may send any of these keys.
+        let mut variables: Vec<(Place, &str, String)> = PLACES[at..]
+            .iter()
+            .map(|place| (*place, "DELTA_API_KEY", format!("sk-{place:?}-0123456789")))
+            .collect();
+        variables.push((Place::Process, "DELTA_BASE_URL", url));
+        let variables: Vec<(Place, &str, &str)> = variables
+            .iter()
+            .map(|(place, name, value)| (*place, *name, value.as_str()))
+            .collect();
+        world.server.says([text("done")]);
+        with_variables(&world, &variables).end().exits(0);
+        assert_eq!(
+            sent_key(&world),
+            Some(format!("sk-{:?}-0123456789", PLACES[at]))
+        );
+    }
+}
+
+#[test]
+fn the_names_count_in_their_order() {
+    let world = without_base_url();
+    let url = world.server.url();
+    let variables = [
+        (Place::Process, "OPENAI_API_KEY", OTHER_KEY),
+        (Place::Process, "DELTA_API_KEY", KEY),
+        (Place::Process, "OPENAI_API_URL", "http://127.0.0.1:9/url"),
+        (Place::Process, "OPENAI_BASE_URL", "http://127.0.0.1:9/base"),
+        (Place::Process, "DELTA_BASE_URL", url.as_str()),
+    ];
+    world.server.says([text("done")]);
+    with_variables(&world, &variables).end().exits(0);
+    assert_eq!(sent_key(&world).as_deref(), Some(KEY));
+    for name in ["OPENAI_API_URL", "OPENAI_BASE_URL"] {
+        world.server.says([text("done")]);
+        with_variables(
+            &world,
+            &[
+                (Place::Process, name, &url),
+                (Place::Process, "OPENAI_API_KEY", OTHER_KEY),
+            ],
+        )
+        .end()
+        .exits(0);
+        assert_eq!(sent_key(&world).as_deref(), Some(OTHER_KEY));
+    }
+}
+
+#[test]
+fn a_key_is_sent_only_to_an_endpoint_that_is_trusted_as_much() {
+    let trust = |place| match place {
+        Place::Workspace => 0,
+        Place::Project => 1,
+        Place::Agent | Place::Process => 2,
+    };
+    for key in PLACES {
+        for endpoint in PLACES {
+            let world = without_base_url();
+            let url = world.server.url();
+            let variables = [
+                (key, "DELTA_API_KEY", KEY),
+                (endpoint, "DELTA_BASE_URL", url.as_str()),
+            ];
+            let delta = with_variables(&world, &variables);
+            if trust(endpoint) >= trust(key) {
+                world.server.says([text("done")]);
+                delta.end().exits(0);
+                assert_eq!(
+                    sent_key(&world).as_deref(),
+                    Some(KEY),
+                    "{key:?} to {endpoint:?}"
+                );
+            } else {
+                delta
+                    .end()
+                    .exits(78)
+                    .prints("")
+                    .says("is not sent there")
+                    .does_not_say(KEY);
+                assert_eq!(world.server.connections(), 0, "{key:?} to {endpoint:?}");
+                assert!(!world.exists("ws/.delta"), "{key:?} to {endpoint:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_workspace_that_names_an_endpoint_and_no_key_is_an_error() {
+    for other in [None, Some((Place::Process, "OPENAI_API_KEY", KEY))] {
+        let world = without_base_url();
+        let url = world.server.url();
+        let mut variables = vec![(Place::Workspace, "OPENAI_BASE_URL", url.as_str())];
+        variables.extend(other);
+        with_variables(&world, &variables)
+            .json()
+            .end()
+            .exits(78)
+            .says("workspace's .env")
+            .says("without a key of its own")
+            .does_not_say(KEY);
+        assert_eq!(world.server.connections(), 0);
+        assert!(!world.exists("ws/.delta"));
+    }
+}
+
+#[test]
+fn the_agents_own_endpoint_wins_over_every_variable() {
+    let world = World::new();
+    world.server.says([text("done")]);
+    let elsewhere = (Place::Workspace, "DELTA_BASE_URL", "http://192.0.2.1/v1");
+    with_variables(&world, &[elsewhere, (Place::Process, "DELTA_API_KEY", KEY)])
+        .end()
+        .exits(0);
+    assert_eq!(sent_key(&world).as_deref(), Some(KEY));
+}
+
+#[test]
+fn a_directory_that_is_workspace_and_project_is_trusted_like_a_workspace() {
+    let world = without_base_url();
+    fs::create_dir(world.path(".git")).unwrap();
+    world.write(
+        ".env",
+        format!("DELTA_BASE_URL={}\nPATH=/nowhere\n", world.server.url()),
+    );
+    let here = |world: &World| world.delta(["run", "-a", "agent", "-w", ".", "-m", "go"]);
+    here(&world)
+        .env("DELTA_API_KEY", KEY)
+        .end()
+        .exits(78)
+        .says("workspace's .env");
+    world.write(
+        ".env",
+        format!(
+            "DELTA_BASE_URL={}\nDELTA_API_KEY={OTHER_KEY}\nPATH=/nowhere\n",
+            world.server.url()
+        ),
+    );
+    world
+        .server
+        .says([call("a", "env", &json!({})), text("done")]);
+    here(&world).end().exits(0).says("PATH is passed over");
+    let path = told(&world.server.last().observation("a"), "PATH");
+    assert_eq!(path, std::env::var("PATH").ok());
+}
+
+#[test]
+fn no_key_for_a_remote_endpoint_is_an_error_with_three_ways_out() {
+    let world = without_base_url();
+    let elsewhere = [(Place::Process, "DELTA_BASE_URL", "http://192.0.2.1/v1")];
+    with_variables(&world, &elsewhere)
+        .end()
+        .exits(78)
+        .says("DELTA_API_KEY")
+        .says("llm.base_url")
+        .says("llm.command");
+    assert!(!world.exists("ws/.delta"));
+}
+
+#[test]
+fn a_workspace_does_not_decide_which_program_runs() {
+    let names = [
+        "PATH",
+        "LD_PRELOAD",
+        "LD_LIBRARY_PATH",
+        "DYLD_INSERT_LIBRARIES",
+        "BASH_ENV",
+        "ENV",
+        "IFS",
+        "PYTHONPATH",
+        "NODE_OPTIONS",
+        "GIT_SSH_COMMAND",
+        "HOME",
+        "https_proxy",
+        "SSL_CERT_FILE",
+    ];
+    let world = World::with_tools(ENV_TOOL);
+    let lines: String = names.iter().map(|name| format!("{name}=/evil\n")).collect();
+    world.write("ws/.env", format!("{lines}FRIENDLY=yes\n"));
+    world
+        .server
+        .says([call("a", "env", &json!({})), text("done")]);
+    let mut outcome = world.run("go").end().exits(0);
+    for name in names {
+        outcome = outcome.says(&format!("ws/.env: {name} is passed over"));
+    }
+    let told = world.server.last().observation("a");
+    assert!(!told.contains("/evil"), "{told}");
+    assert!(told.contains("FRIENDLY=yes\n"));
+}
+
+#[test]
+fn an_agent_may_decide_which_program_runs() {
+    let world = World::with_tools("- {name: own, exec: own-program}");
+    world.script("agent/bin/own-program", "#!/bin/sh\necho mine\n");
+    let path = std::env::var("PATH").unwrap();
+    world.write(
+        "agent/.env",
+        format!("PATH={}:{path}\n", world.path("agent/bin").display()),
+    );
+    assert_eq!(world.observe("own", &json!({})), "mine\n");
+}
+
+#[test]
+fn a_line_that_means_nothing_is_named() {
+    let world = World::new();
+    world.write("agent/.env", "A=1\nnonsense\n");
+    world.server.says([text("done")]);
+    world
+        .run("go")
+        .end()
+        .exits(0)
+        .says("agent/.env:2: not NAME=value");
+}
+
+/// The names of the variables that a program told, and their values.
+fn told(lines: &str, name: &str) -> Option<String> {
+    let found = lines
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("{name}=")));
+    found.map(str::to_owned)
+}
+
+#[test]
+fn no_program_sees_the_key_but_the_model_and_those_who_are_given_it() {
+    for place in PLACES {
+        let tools = format!(
+            "{ENV_TOOL}\n- {{name: trusted, shell: 'env | sort > ../trusted', pass_api_key: true}}"
+        );
+        let world = World::with_tools(&tools);
+        world.write(
+            "agent/hooks.yaml",
+            "on_iteration_start: {command: [sh, -c, 'env >> ../hook']}\n",
+        );
+        world.write(
+            "agent/context.yaml",
+            "sources:\n  - {type: computed_file, generator: {command: [sh, -c, 'env > ../generator; echo x']}, output_path: x}\n  - {type: journal}\n",
+        );
+        let variables = [
+            (place, "DELTA_API_KEY", KEY),
+            (place, "COPY_OF_THE_KEY", KEY),
+            (place, "HARMLESS", "yes"),
+        ];
+        world.server.says([
+            call("a", "env", &json!({})),
+            call("b", "trusted", &json!({})),
+            text("done"),
+        ]);
+        with_variables(&world, &variables).end().exits(0);
+        let seen = world.server.last().observation("a");
+        for lines in [&seen, &world.read("hook"), &world.read("generator")] {
+            assert_eq!(told(lines, "DELTA_API_KEY"), None, "{place:?}");
+            assert_eq!(told(lines, "COPY_OF_THE_KEY"), None, "{place:?}");
+            assert_eq!(told(lines, "HARMLESS").as_deref(), Some("yes"), "{place:?}");
+        }
+        assert_eq!(
+            told(&world.read("trusted"), "DELTA_API_KEY").as_deref(),
+            Some(KEY)
+        );
+        nowhere(&world.path("ws/.delta"), KEY, &[]);
+    }
+}
+
+#[test]
+fn a_program_that_is_the_model_gets_the_key() {
+    let world = World::new().program([text("done")]);
+    world.write("agent/model/1.sh", "env > ../../model-env\n");
+    with_variables(&world, &[(Place::Agent, "OPENAI_API_KEY", KEY)])
+        .end()
+        .exits(0);
+    assert_eq!(
+        told(&world.read("model-env"), "OPENAI_API_KEY").as_deref(),
+        Some(KEY)
+    );
+}
+
+#[test]
+fn whoever_gets_the_key_is_not_told_to_send_it_to_a_workspaces_endpoint() {
+    let world = World::new().program([text("done")]);
+    world.write("agent/model/1.sh", "env > ../../model-env\n");
+    let elsewhere = (Place::Workspace, "DELTA_BASE_URL", "http://192.0.2.1/v1");
+    with_variables(&world, &[elsewhere, (Place::Process, "DELTA_API_KEY", KEY)])
+        .end()
+        .exits(0);
+    let env = world.read("model-env");
+    assert_eq!(told(&env, "DELTA_API_KEY").as_deref(), Some(KEY));
+    assert_eq!(told(&env, "DELTA_BASE_URL"), None);
+    // A key of the workspace's own may go there.
+    let world = World::new().program([text("done")]);
+    world.write("agent/model/1.sh", "env > ../../model-env\n");
+    with_variables(
+        &world,
+        &[elsewhere, (Place::Workspace, "DELTA_API_KEY", OTHER_KEY)],
+    )
+    .end()
+    .exits(0);
+    assert_eq!(
+        told(&world.read("model-env"), "DELTA_BASE_URL").as_deref(),
+        Some("http://192.0.2.1/v1")
+    );
+}
+
+#[test]
+fn an_endpoint_that_is_not_trusted_reaches_no_tool() {
+    // A delta in the tool would take it for its parent's word, and send its own key there.
+    for place in PLACES {
+        let tools =
+            format!("{ENV_TOOL}\n- {{name: trusted, shell: 'env | sort', pass_api_key: true}}");
+        let world = World::with_tools(&tools);
+        let elsewhere = (place, "DELTA_BASE_URL", "http://192.0.2.1/v1");
+        world.server.says([
+            call("a", "env", &json!({})),
+            call("b", "trusted", &json!({})),
+            text("done"),
+        ]);
+        with_variables(&world, &[elsewhere]).end().exits(0);
+        let trusted = matches!(place, Place::Agent | Place::Process);
+        for call in ["a", "b"] {
+            let env = world.server.last().observation(call);
+            assert_eq!(told(&env, "DELTA_BASE_URL").is_some(), trusted, "{place:?}");
+        }
+    }
+}
+
+#[test]
+fn a_key_in_a_file_is_enough_to_start_and_to_go_on() {
+    for place in [Place::Workspace, Place::Agent, Place::Project] {
+        let world = without_base_url();
+        let url = world.server.url();
+        let variables = [
+            (place, "DELTA_API_KEY", KEY),
+            (place, "DELTA_BASE_URL", url.as_str()),
+        ];
+        world
+            .server
+            .says([call("a", "env", &json!({})), text("done")]);
+        with_variables(&world, &variables)
+            .arg("--max-iterations=1")
+            .end()
+            .exits(75);
+        world.go_on().end().exits(0).prints("done\n");
+        assert_eq!(sent_key(&world).as_deref(), Some(KEY));
+    }
+}
+
+#[test]
+fn nothing_that_is_written_has_the_key() {
+    let world = World::with_tools(ENV_TOOL).llm("max_retries: 1");
+    let echo = format!("Incorrect API key provided: {KEY}");
+    world.server.says([
+        Reply::error(503, &echo).header("Retry-After", "0"),
+        Reply::error(401, &echo),
+    ]);
+    world
+        .run("go")
+        .env("DELTA_API_KEY", KEY)
+        .env("DELTA_LOG", "debug")
+        .end()
+        .exits(1)
+        .says("Incorrect API key provided")
+        .does_not_say(KEY);
+    nowhere(&world.path("ws"), KEY, &[]);
+}
+
+/// The lines of engine.log without their times.
+fn log(world: &World) -> Vec<String> {
+    let text = world.latest().text("engine.log");
+    let line = |line: &str| {
+        let (time, rest) = line.split_once(' ').unwrap();
+        assert!(time.ends_with('Z') && time.len() == 24, "{line}");
+        rest.to_owned()
+    };
+    text.lines().map(line).collect()
+}
+
+fn talk(world: &World, level: Option<&str>) {
+    world.server.says([
+        Reply::error(503, "Loading model").header("Retry-After", "0"),
+        call("a", "env", &json!({})),
+        text("done"),
+    ]);
+    let mut delta = world.run("go");
+    if let Some(level) = level {
+        delta = delta.env("DELTA_LOG", level);
+    }
+    delta.end().exits(0);
+}
+
+#[test]
+fn the_log_tells_starts_ends_and_what_did_not_work() {
+    let world = World::with_tools(ENV_TOOL);
+    talk(&world, None);
+    let lines = log(&world);
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    let version = format!(
+        "INFO engine started: delta {}, pid ",
+        env!("CARGO_PKG_VERSION")
+    );
+    assert!(lines[0].starts_with(&version) && lines[0].contains(&world.latest().id()));
+    assert!(
+        lines[1].starts_with("WARN ")
+            && lines[1].contains("Loading model")
+            && lines[1].contains("waiting 0.0 s")
+    );
+    assert!(lines[2].starts_with("INFO engine ended: pid ") && lines[2].contains("COMPLETED"));
+}
+
+#[test]
+fn the_level_says_how_much_is_in_the_log() {
+    for (level, lines) in [("error", 0), ("warn", 1), ("INFO", 3), ("debug", 6)] {
+        let world = World::with_tools(ENV_TOOL);
+        talk(&world, Some(level));
+        let written = if lines == 0 {
+            assert!(!world.latest().path("engine.log").exists());
+            Vec::new()
+        } else {
+            log(&world)
+        };
+        assert_eq!(written.len(), lines, "{level}: {written:?}");
+        if level == "debug" {
+            assert!(
+                written
+                    .iter()
+                    .any(|line| line.starts_with("DEBUG tool env: exit code 0 after "))
+            );
+            assert!(
+                written
+                    .iter()
+                    .any(|line| line.starts_with("DEBUG invocation ")
+                        && line.contains(": answered, after "))
+            );
+        }
+    }
+}
+
+#[test]
+fn an_unknown_level_is_named_and_a_file_may_set_it() {
+    let world = World::new();
+    world.server.says([text("done"), text("again")]);
+    world
+        .run("go")
+        .env("DELTA_LOG", "loud")
+        .end()
+        .exits(0)
+        .says("DELTA_LOG=loud")
+        .says("info is meant");
+    assert_eq!(log(&world).len(), 2);
+    world.write("agent/.env", "DELTA_LOG=error\n");
+    world.run("more").end().exits(0);
+    assert!(!world.latest().path("engine.log").exists());
+}
+
+#[test]
+fn a_failure_and_a_process_that_was_killed_are_in_the_log() {
+    let world = World::with_tools("- {name: hang, shell: 'sleep 600', timeout_ms: 50}");
+    world.server.says([
+        call("a", "hang", &json!({})),
+        Reply::error(400, "no such model"),
+    ]);
+    world.run("go").end().exits(1);
+    let lines = log(&world);
+    let has = |words: &[&str]| {
+        lines
+            .iter()
+            .any(|line| words.iter().all(|word| line.contains(word)))
+    };
+    assert!(
+        has(&["WARN tool hang: killed after ", "its time was over"]),
+        "{lines:?}"
+    );
+    assert!(has(&["WARN invocation ", "no such model"]), "{lines:?}");
+    assert!(
+        has(&["ERROR engine ended", "FAILED (model_error), exit code 1"]),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_hook_that_says_the_key_does_not_get_it_into_the_log() {
+    let world = World::new();
+    let hook = "[sh, -c, 'cat \"$AGENT_HOME/.env\" >&2; exit 1']";
+    world.write(
+        "agent/hooks.yaml",
+        format!("on_run_end: {{command: {hook}}}\n"),
+    );
+    world.server.says([text("done")]);
+    with_variables(&world, &[(Place::Agent, "DELTA_API_KEY", KEY)])
+        .end()
+        .exits(0);
+    let log = world.latest().text("engine.log");
+    assert!(
+        log.contains("hook 001_on_run_end failed") && !log.contains(KEY),
+        "{log}"
+    );
+}
+
+/// `delta run -v` with stderr on a terminal, if the system has a program that makes one.
+fn on_a_terminal(no_color: Option<&str>) -> Option<String> {
+    let world = World::new();
+    world.server.says([text("done")]).may_stay_unasked();
+    let mut delta = world.run("go").arg("-v");
+    if let Some(value) = no_color {
+        delta = delta.env("NO_COLOR", value);
+    }
+    let outcome = delta
+        .under(&["sh", "-c", "exec script -qec \"$*\" /dev/null", "sh"])
+        .end();
+    if outcome.code() == Some(127) {
+        eprintln!("skipped: there is no script(1)");
+        return None;
+    }
+    let outcome = outcome.exits(0);
+    Some(String::from_utf8(outcome.stdout).unwrap())
+}
+
+#[test]
+fn colour_is_for_terminals_and_for_those_who_want_it() {
+    let world = World::new();
+    world.server.says([text("done")]);
+    world
+        .run("go")
+        .arg("-v")
+        .end()
+        .exits(0)
+        .does_not_say("\u{1b}[");
+    for (no_color, coloured) in [(None, true), (Some(""), true), (Some("1"), false)] {
+        if let Some(shown) = on_a_terminal(no_color) {
+            assert_eq!(shown.contains("\u{1b}["), coloured, "{no_color:?}: {shown}");
+        }
+    }
+}
