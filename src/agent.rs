@@ -172,7 +172,7 @@ impl<'a> Engine<'a> {
     ) -> Result<Self> {
         let agent = around.agent;
         let ask_human = agent.ask_human.then(calls::ask_human_tool);
-        let builder = Builder::new(agent, agent.tools.iter().chain(&ask_human));
+        let builder = builder(agent);
         around.run.complete()?;
         let invocations = Invocations::open(&around.run.io("invocations"), agent.keep_requests)?;
         let next_hook = crate::hooks::next_number(&around.run.io("hooks"))?;
@@ -471,13 +471,26 @@ impl<'a> Engine<'a> {
     }
 }
 
+/// What builds an agent's requests.
+#[must_use]
+pub fn builder(agent: &Agent) -> Builder {
+    let ask_human = agent.ask_human.then(calls::ask_human_tool);
+    Builder::new(agent, agent.tools.iter().chain(&ask_human))
+}
+
 /// Why a journal cannot be read, for a person.
 #[must_use]
 pub fn unreadable(error: &Unreadable, journal: &Journal) -> Error {
+    unreadable_at(error, journal.path())
+}
+
+/// Why the journal at a path cannot be read, for a person.
+#[must_use]
+pub fn unreadable_at(error: &Unreadable, path: &std::path::Path) -> Error {
     match error {
-        Unreadable::Rewritten(form) => form.error(journal.path()),
+        Unreadable::Rewritten(form) => form.error(path),
         Unreadable::Damaged(damage) => {
-            let path = journal.path().display();
+            let path = path.display();
             let place = match damage.column {
                 0 => format!("{path}:{}", damage.line),
                 column => format!("{path}:{}:{column}", damage.line),

@@ -1,5 +1,6 @@
 //! The command line as plain data. Nothing is looked up or resolved here.
 
+mod look;
 pub mod repeat;
 
 use crate::error::{Error, Result};
@@ -10,6 +11,8 @@ use crate::templates::{self, Template};
 use lexopt::{Parser, ValueExt};
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+pub use look::{ListRuns, Log, Request, Stats, Table};
 
 /// How a result is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +54,8 @@ pub enum Command {
         agent: PathBuf,
         /// Take the next workspace without asking.
         yes: bool,
+        /// Print the first request instead of sending it.
+        dry: bool,
         /// The rest.
         common: Common,
     },
@@ -77,19 +82,18 @@ pub enum Command {
         /// How problems are printed.
         format: Format,
     },
+    /// `delta list-runs`.
+    ListRuns(ListRuns),
+    /// `delta log`.
+    Log(Log),
+    /// `delta request`.
+    Request(Request),
+    /// `delta stats`.
+    Stats(Stats),
     /// `delta schema`.
     Schema {
         /// Of which file.
         schema: &'static Schema,
-    },
-    /// `delta request`.
-    Request {
-        /// The workspace.
-        work_dir: PathBuf,
-        /// The run.
-        run: String,
-        /// Which request, from 1; none: the last.
-        number: Option<usize>,
     },
     /// `delta migrate`.
     Migrate {
@@ -155,9 +159,24 @@ pub struct Sandbox {
 }
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 14] = [
-    "run", "continue", "init", "fork", "replay", "diff", "check", "schema", "request", "tool",
-    "sandbox", "migrate", "model", "help",
+pub const COMMANDS: [&str; 17] = [
+    "run",
+    "continue",
+    "init",
+    "list-runs",
+    "log",
+    "stats",
+    "request",
+    "fork",
+    "replay",
+    "diff",
+    "check",
+    "schema",
+    "tool",
+    "sandbox",
+    "migrate",
+    "model",
+    "help",
 ];
 
 /// Reads a command line, without the program's name.
@@ -188,12 +207,15 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
         "init" => init(&mut parser),
         "check" => check(&mut parser),
         "schema" => schema(&mut parser),
-        "request" => request(&mut parser),
         "migrate" => migrate(&mut parser),
         "replay" => repeat::replay(&mut parser),
         "fork" => repeat::fork(&mut parser),
         "diff" => repeat::diff(&mut parser),
         "model" => repeat::model(&mut parser),
+        "list-runs" => look::list_runs(&mut parser),
+        "log" => look::log(&mut parser),
+        "request" => look::request(&mut parser),
+        "stats" => look::stats(&mut parser),
         "tool" => tool(&mut parser),
         "sandbox" => sandbox(&mut parser),
         "help" => page(&mut parser),
@@ -208,9 +230,10 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
 }
 
 fn run(parser: &mut Parser) -> Result<Command> {
-    const OPTIONS: [&str; 11] = [
+    const OPTIONS: [&str; 12] = [
         "agent",
         "yes",
+        "dry-run",
         "message",
         "work-dir",
         "run-id",
@@ -221,11 +244,13 @@ fn run(parser: &mut Parser) -> Result<Command> {
         "format",
         "help",
     ];
-    let (mut agent, mut yes, mut common) = (PathBuf::from("."), false, Common::default());
+    let (mut agent, mut common) = (PathBuf::from("."), Common::default());
+    let (mut yes, mut dry) = (false, false);
     while let Some(arg) = next(parser)? {
         match arg {
             ref arg if arg.is(Some('a'), "agent") => agent = path(parser)?,
             ref arg if arg.is(Some('y'), "yes") => yes = true,
+            ref arg if arg.is(None, "dry-run") => dry = true,
             ref arg if arg.is(None, "task") => {
                 return Err(Error::usage("--task is called -m (--message) now"));
             }
@@ -235,7 +260,12 @@ fn run(parser: &mut Parser) -> Result<Command> {
         }
     }
     common.check()?;
-    Ok(Command::Run { agent, yes, common })
+    Ok(Command::Run {
+        agent,
+        yes,
+        dry,
+        common,
+    })
 }
 
 fn resume(parser: &mut Parser) -> Result<Command> {
@@ -344,37 +374,6 @@ fn migrate(parser: &mut Parser) -> Result<Command> {
     let missing = || Error::usage("migrate needs the workspace: -w DIR");
     Ok(Command::Migrate {
         work_dir: work_dir.ok_or_else(missing)?,
-    })
-}
-
-fn request(parser: &mut Parser) -> Result<Command> {
-    let (mut work_dir, mut run, mut which) = (PathBuf::from("."), None, None);
-    while let Some(arg) = next(parser)? {
-        match arg {
-            ref arg if arg.is(Some('w'), "work-dir") => work_dir = path(parser)?,
-            Arg::Short('h') => return Ok(help(Some("request"), false)),
-            ref arg if arg.is(None, "help") => return Ok(help(Some("request"), true)),
-            Arg::Value(value) if run.is_none() => {
-                run = Some(value.string().map_err(|e| wrong(&e))?);
-            }
-            Arg::Value(value) if which.is_none() => {
-                let text = value.string().map_err(|e| wrong(&e))?;
-                let parsed: Option<usize> = text.parse().ok().filter(|n| *n > 0);
-                which = Some(parsed.ok_or_else(|| {
-                    Error::usage(format!(
-                        "'{text}' is not the number of a request; they count from 1"
-                    ))
-                })?);
-            }
-            other => return Err(unexpected(&other, &["work-dir", "help"])),
-        }
-    }
-    let run =
-        run.ok_or_else(|| Error::usage("request needs a run: delta request [-w DIR] RUN [N]"))?;
-    Ok(Command::Request {
-        work_dir,
-        run,
-        number: which,
     })
 }
 

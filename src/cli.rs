@@ -2,7 +2,8 @@
 
 use crate::args::{self, Command};
 use crate::commands::{
-    check, diff, expand, fork, init, migrate, model, replay, request, resume, run, sandbox,
+    check, diff, expand, fork, init, list_runs, log, migrate, model, replay, request, resume, run,
+    sandbox, stats,
 };
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
@@ -29,21 +30,25 @@ pub fn main(args: Vec<OsString>) -> u8 {
 
 fn execute(args: Vec<OsString>) -> Result<Exit> {
     match args::parse(args)? {
-        Command::Run { agent, yes, common } => run::run(&agent, yes, &common),
+        Command::Run {
+            agent,
+            yes,
+            dry,
+            common,
+        } => run::run(&agent, yes, dry, &common),
         Command::Continue { force, common } => resume::run(force, &common),
         Command::Init { dir, template, yes } => init::run(&dir, template, yes),
         Command::Check { agent, format } => check::run(&agent, format),
-        Command::Request {
-            work_dir,
-            run,
-            number,
-        } => request::run(&work_dir, &run, number),
         Command::Schema { schema } => said(schema.text),
         Command::Migrate { work_dir } => migrate::run(&work_dir),
         Command::ModelReplay { run_dir, lenient } => model::replay(&run_dir, lenient),
         Command::Replay(wanted) => replay::run(&wanted),
         Command::Fork(wanted) => fork::run(&wanted),
         Command::Diff { work_dir, runs } => diff::run(&work_dir, &runs),
+        Command::ListRuns(options) => list_runs::run(&options),
+        Command::Log(options) => log::run(&options),
+        Command::Request(options) => request::run(&options),
+        Command::Stats(options) => stats::run(&options),
         Command::ToolExpand { file } => expand::run(&file),
         Command::Sandbox(wanted) => sandbox::run(&wanted),
         Command::Version => said(&format!("delta {VERSION}\n")),

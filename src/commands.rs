@@ -3,11 +3,16 @@
 pub mod select;
 pub mod start;
 pub mod wrapper;
+pub mod preview;
+pub mod dry_run;
 pub mod run;
 pub mod resume;
 pub mod init;
 pub mod check;
+pub mod list_runs;
+pub mod log;
 pub mod request;
+pub mod stats;
 pub mod migrate;
 pub mod model;
 pub mod fresh;

@@ -13,6 +13,7 @@ pub mod advice;
 pub mod resolved;
 
 use crate::tool::{Piece, Tool, Word};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::{self, Display};
 use std::path::PathBuf;
@@ -51,6 +52,8 @@ pub struct Agent {
     pub ask_human: bool,
     /// Whether the journal reaches the disk before an action starts.
     pub sync: bool,
+    /// What its model costs.
+    pub pricing: Option<Pricing>,
     /// What the model sees.
     pub context: Context,
     /// What is run at certain moments.
@@ -72,6 +75,19 @@ pub struct Llm {
     pub timeout: Duration,
     /// How often an attempt is repeated.
     pub max_retries: u32,
+}
+
+/// Prices per million tokens, in whatever currency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pricing {
+    /// Of a request's tokens.
+    pub input: f64,
+    /// Of an answer's tokens.
+    pub output: f64,
+    /// Of a request's tokens that came from a cache; none: the same as of others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached: Option<f64>,
 }
 
 /// What the model sees.

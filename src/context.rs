@@ -29,6 +29,10 @@ pub struct Builder {
     model: Option<String>,
     /// Which computed files are not computed again in this start, and whether there is anything.
     computed: Vec<(usize, bool)>,
+    /// Nothing is run: computed files are taken as they are.
+    only_looks: bool,
+    /// What a request lacks because nothing is run.
+    lacking: Vec<String>,
 }
 
 /// A source that is required and cannot be had: the run fails with this.
@@ -56,7 +60,23 @@ impl Builder {
             head,
             model: agent.llm.model.as_ref().map(json::text),
             computed: Vec::new(),
+            only_looks: false,
+            lacking: Vec::new(),
         }
+    }
+
+    /// From now on no generator is run. Computed files are taken as they are, and left out where there
+    /// are none.
+    #[must_use]
+    pub fn only_looking(mut self) -> Self {
+        self.only_looks = true;
+        self
+    }
+
+    /// What the last request lacks, or may have wrong, because nothing was run for it.
+    #[must_use]
+    pub fn lacking(&self) -> &[String] {
+        &self.lacking
     }
 
     /// How much of the journal the request needs: the window of its journal source.
@@ -96,6 +116,17 @@ impl Builder {
                 Source::Computed { id, .. } if recorded.is_some() => {
                     let later = context.sources[index + 1..].iter().filter_map(Source::id);
                     Ok(recorded.and_then(|request| block_in(request, id, later)))
+                }
+                Source::Computed { id, output, .. } if self.only_looks => {
+                    let block = file_block(around, id, output, true);
+                    let used = match block {
+                        Ok(None) => "there is no file of an earlier time, and it is left out",
+                        _ => "the file that is there is used",
+                    };
+                    self.lacking.push(format!(
+                        "context source {id}: its program is not run; {used}"
+                    ));
+                    block
                 }
                 Source::Computed {
                     id,

@@ -515,6 +515,11 @@ pub struct Line<'a> {
     pub result: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]
     pub error: Option<Cow<'a, str>>,
+    pub resumed: Option<bool>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub level: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub error_message: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub payload: Option<&'a RawValue>,
     /// It was read from an older form.

@@ -16,11 +16,14 @@ pub fn text(topic: Option<&str>, full: bool) -> &'static str {
         Some("check") => CHECK,
         Some("schema") => SCHEMA,
         Some("migrate") => MIGRATE,
+        Some("list-runs") => LIST_RUNS,
+        Some("log") => LOG,
         Some("request") => REQUEST,
         Some("replay") => REPLAY,
         Some("fork") => FORK,
         Some("diff") => DIFF,
         Some("model") => MODEL,
+        Some("stats") => STATS,
         Some("tool") => TOOL,
         Some("sandbox") => SANDBOX,
         Some("help") => HELP,
@@ -31,20 +34,23 @@ pub fn text(topic: Option<&str>, full: bool) -> &'static str {
 const OVERVIEW: &str = "\
 usage: delta COMMAND [OPTIONS]
 
-  run       start a run of an agent, or resume the one this command started
-  continue  go on with a run: resume, answer, or say something more
-  init      make a new agent from a template
-  fork      start a run from the first iterations of another one
-  replay    run again with the recorded answers, and compare every request
-  diff      show where two runs part
-  check     tell everything that is wrong with an agent
-  schema    print the JSON Schema of an agent's file
-  request   print the exact bytes that were sent to the model
-  tool      print tools in their full form
-  sandbox   run a command that cannot write outside some directories
-  migrate   bring an older engine's workspace into today's layout
-  model     answer as the model of a recorded run did
-  help      list the pages of the manual, or print one
+  run        start a run of an agent, or resume the one this command started
+  continue   go on with a run: resume, answer, or say something more
+  init       make a new agent from a template
+  list-runs  list the runs of a workspace, or of an agent
+  log        show a run as a timeline, and follow it
+  stats      tell where a run's time and tokens went
+  request    print the exact bytes that were sent to the model
+  fork       start a run from the first iterations of another one
+  replay     run again with the recorded answers, and compare every request
+  diff       show where two runs part
+  check      tell everything that is wrong with an agent
+  schema     print the JSON Schema of an agent's file
+  tool       print tools in their full form
+  sandbox    run a command that cannot write outside some directories
+  migrate    bring an older engine's workspace into today's layout
+  model      answer as the model of a recorded run did
+  help       list the pages of the manual, or print one
 
   -h, --help     print this text, or the manual page
   -V, --version  print the version
@@ -60,6 +66,7 @@ usage: delta run [OPTIONS] -m MESSAGE
       --max-iterations N  stop after N iterations
   -i, --interactive       ask questions at the terminal
   -y, --yes               take the next free workspace without asking
+      --dry-run           print the first request; send and leave nothing
   -v, --verbose           show what the model and the tools say
   -q, --quiet             show nothing but the result, warnings and errors
       --format text|json  print the result as text (default) or as one object
@@ -120,13 +127,52 @@ the same command goes on where it was interrupted.
   -h, --help          print this text, or the manual page
 ";
 
+const LIST_RUNS: &str = "\
+usage: delta list-runs [-w DIR | --agent DIR] [OPTIONS]
+
+List runs, the newest first.
+
+  -w, --work-dir DIR      the workspace (default: the current directory)
+  -a, --agent DIR         all workspaces of this agent
+      --status STATUS     only RUNNING, WAITING_FOR_INPUT, COMPLETED, FAILED
+                          or INTERRUPTED
+      --resumable         only what the same command would resume
+      --first             only the newest, and of it only the id
+      --format text|json  how they are printed (default: text)
+  -h, --help              print this text, or the manual page
+";
+
+const LOG: &str = "\
+usage: delta log [-w DIR] [RUN] [-f] [-n N] [--json]
+
+Show a run (default: the newest) as a timeline.
+
+  -w, --work-dir DIR  the workspace (default: the current directory)
+  -f, --follow        go on until the run ends
+  -n, --lines N       only the last N events
+      --json          print the journal's lines as they are
+  -h, --help          print this text, or the manual page
+";
+
 const REQUEST: &str = "\
-usage: delta request [-w DIR] RUN [N]
+usage: delta request [-w DIR] [--diff M] RUN [N | --next]
 
 Print the exact bytes of the N-th request of a run (default: the last).
 
-  -w, --work-dir DIR  look in workspace DIR (default: the current directory)
+  -w, --work-dir DIR  the workspace (default: the current directory)
+      --next          print the request that continuing would send
+      --diff M        show where the request first differs from the M-th
   -h, --help          print this text, or the manual page
+";
+
+const STATS: &str = "\
+usage: delta stats [-w DIR] [RUN...] [--format text|json|csv]
+
+Tell where the time and the tokens of runs (default: the newest) went.
+
+  -w, --work-dir DIR          the workspace (default: the current directory)
+      --format text|json|csv  how it is printed (default: text)
+  -h, --help                  print this text, or the manual page
 ";
 
 const TOOL: &str = "\

@@ -9,6 +9,7 @@ use crate::error::{At, Error, Result};
 use crate::files;
 use crate::json::Object;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -44,15 +45,55 @@ struct Tail {
     text: String,
 }
 
-#[derive(Deserialize)]
-struct Metadata {
-    extends: Option<Extends>,
+/// What is kept of an invocation beside its bytes. Every field may be missing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Metadata {
+    /// `SUCCESS`, `FAILED` or `TIMEOUT`.
+    pub status: Option<String>,
+    /// From the first attempt to the last, with the waits between them.
+    pub duration_ms: u64,
+    /// Tokens, if the server told.
+    pub token_usage: Option<TokenUsage>,
+    /// One for each time the request was sent.
+    pub attempts: Vec<IgnoredAny>,
+    /// The invocation before it, and how many leading bytes their requests share.
+    pub extends: Option<Extends>,
 }
 
-#[derive(Deserialize)]
-struct Extends {
-    invocation: String,
-    bytes: usize,
+/// Tokens of one answer, as far as the journal does not tell them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TokenUsage {
+    /// How many of the request's tokens came from a cache.
+    pub cached: Option<u64>,
+}
+
+/// What a request shares with the one before it.
+#[derive(Debug, Deserialize)]
+pub struct Extends {
+    /// The invocation before.
+    pub invocation: String,
+    /// How many leading bytes are the same.
+    pub bytes: usize,
+}
+
+/// What is known of an invocation; none while it is under way, or when its engine died.
+#[must_use]
+pub fn metadata(dir: &Path) -> Option<Metadata> {
+    let text = std::fs::read(dir.join("metadata.json")).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// How long an invocation's request is; none if it is not there.
+#[must_use]
+pub fn request_len(dir: &Path) -> Option<usize> {
+    if let Ok(whole) = dir.join("request.json").metadata() {
+        return Some(whole.len() as usize);
+    }
+    let text = std::fs::read(dir.join("request.tail.json")).ok()?;
+    let tail: Tail = serde_json::from_slice(&text).ok()?;
+    Some(tail.bytes.saturating_add(tail.text.len()))
 }
 
 impl Invocations {
@@ -126,11 +167,7 @@ pub fn in_order(dir: &Path) -> Result<Vec<String>> {
 /// Replaces a request by what it added to the one before, if it shares most of its bytes with it.
 fn retire(dir: &Path) -> Result<()> {
     let path = dir.join("request.json");
-    let metadata = std::fs::read(dir.join("metadata.json")).unwrap_or_default();
-    let extends = serde_json::from_slice::<Metadata>(&metadata)
-        .ok()
-        .and_then(|m| m.extends);
-    let Some(extends) = extends else {
+    let Some(extends) = metadata(dir).and_then(|metadata| metadata.extends) else {
         return Ok(());
     };
     let file = File::open(&path).at("read", &path)?;

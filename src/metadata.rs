@@ -29,6 +29,15 @@ pub enum Status {
 }
 
 impl Status {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Running,
+        Self::WaitingForInput,
+        Self::Completed,
+        Self::Failed,
+        Self::Interrupted,
+    ];
+
     /// As it stands in files.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -44,15 +53,7 @@ impl Status {
     /// Reads what [`Self::name`] writes.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        [
-            Self::Running,
-            Self::WaitingForInput,
-            Self::Completed,
-            Self::Failed,
-            Self::Interrupted,
-        ]
-        .into_iter()
-        .find(|status| status.name() == name)
+        Self::ALL.into_iter().find(|status| status.name() == name)
     }
 }
 

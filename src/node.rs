@@ -134,6 +134,12 @@ impl<'n> Node<'n> {
         self.read(key, "a whole number, 0 or more", Value::as_u64, out)
     }
 
+    /// A number, 0 or more.
+    pub fn amount(&self, key: &str, out: &mut Complaints) -> Option<f64> {
+        let pick = |value: &Value| value.as_f64().filter(|n| *n >= 0.0 && n.is_finite());
+        self.read(key, "a number, 0 or more", pick, out)
+    }
+
     /// True or false.
     pub fn flag(&self, key: &str, out: &mut Complaints) -> Option<bool> {
         self.read(key, "true or false", Value::as_bool, out)

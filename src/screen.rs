@@ -34,11 +34,10 @@ impl Screen {
     /// For stderr as it is: colour only on a terminal and without `NO_COLOR`.
     #[must_use]
     pub fn new(quiet: bool, verbose: bool) -> Self {
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
             quiet,
             verbose,
-            colour: io::stderr().is_terminal() && !plain,
+            colour: io::stderr().is_terminal() && colour_wanted(),
         }
     }
 
@@ -55,25 +54,55 @@ impl Screen {
     }
 
     fn line(self, pieces: &[(Tone, &str)]) {
-        let mut out = String::new();
-        for (tone, text) in pieces {
-            let code = match tone {
-                Tone::Dim => "2",
-                Tone::Said => "0",
-                Tone::Command => "36",
-                Tone::Good => "32",
-                Tone::Bad => "33",
-            };
-            let text = printable(text);
-            if self.colour && !text.is_empty() {
-                out.push_str(&format!("\x1b[{code}m{text}\x1b[0m"));
-            } else {
-                out.push_str(&text);
-            }
-        }
+        let mut out = painted(self.colour, pieces);
         out.push('\n');
         may_fail(io::stderr().write_all(out.as_bytes()));
     }
+}
+
+/// Whether the person does without colours: <https://no-color.org>.
+fn colour_wanted() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Whether what goes to stdout may be coloured.
+#[must_use]
+pub fn stdout_has_colour() -> bool {
+    io::stdout().is_terminal() && colour_wanted()
+}
+
+/// Pieces of text one after another, without control characters of their own.
+#[must_use]
+pub fn painted(colour: bool, pieces: &[(Tone, &str)]) -> String {
+    let mut out = String::new();
+    for (tone, text) in pieces {
+        let code = match tone {
+            Tone::Dim => "2",
+            Tone::Said => "0",
+            Tone::Command => "36",
+            Tone::Good => "32",
+            Tone::Bad => "33",
+        };
+        let text = printable(text);
+        if colour && !text.is_empty() {
+            out.push_str(&format!("\x1b[{code}m{text}\x1b[0m"));
+        } else {
+            out.push_str(&text);
+        }
+    }
+    out
+}
+
+/// Rows and columns of the terminal that stdout is; none if it is none.
+#[must_use]
+pub fn size() -> Option<(usize, usize)> {
+    let stdout = io::stdout();
+    if !stdout.is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(&stdout).ok()?;
+    let known = |value: u16, usual: usize| if value == 0 { usual } else { value.into() };
+    Some((known(size.ws_row, 24), known(size.ws_col, 80)))
 }
 
 /// An error as it is printed: each line of it behind the program's name.
@@ -92,14 +121,20 @@ pub fn print_error(program: &str, error: &Error) {
 
 /// Writes to stdout. A pipe whose reader has gone is a quiet success.
 pub fn print(bytes: &[u8]) -> Result<()> {
+    print_while_read(bytes).map(|_| ())
+}
+
+/// Writes to stdout. Tells whether anybody still reads it.
+pub fn print_while_read(bytes: &[u8]) -> Result<bool> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(e) => {
             // However full the disk of a result is: the run's own is another matter.
             let reason = crate::error::reason(&e);
             Err(Error::failure(format!("cannot write to stdout: {reason}")))
         }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
     }
 }
 

@@ -297,7 +297,7 @@ struct RawFunction<'j> {
 }
 
 /// Numbers beyond it are not whole in every reader of JSON.
-const LARGEST_NUMBER: u64 = 1 << 53;
+pub const LARGEST_NUMBER: u64 = 1 << 53;
 
 type Fault = (usize, String);
 
@@ -600,7 +600,8 @@ pub fn decoded(json: &str) -> Cow<'_, str> {
 }
 
 /// The parser's message without its place.
-fn parser_words(error: &serde_json::Error) -> String {
+#[must_use]
+pub fn parser_words(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()
 }

@@ -269,6 +269,16 @@ pub fn numbered(agent_home: &Path) -> Result<Vec<String>> {
     Ok(found.into_iter().map(|(_, name)| name).collect())
 }
 
+/// Where the next workspace of an agent would be, if nobody else makes one first.
+pub fn next(agent_home: &Path) -> Result<PathBuf> {
+    let last = numbered(agent_home)?
+        .last()
+        .and_then(|name| number(name))
+        .unwrap_or(0);
+    let name = format!("W{:03}", last + 1);
+    Ok(agent_home.join("workspaces").join(name))
+}
+
 /// Makes the next free workspace of an agent; no two processes get the same.
 pub fn claim_next(agent_home: &Path) -> Result<PathBuf> {
     let parent = agent_home.join("workspaces");

@@ -1,28 +1,96 @@
-//! `delta request`: the exact bytes of a request.
+//! `delta request`: the exact bytes of a request, of the next one, and where two of them part.
 
-use super::select::named;
+use super::select::{self, look, named};
+use super::{preview, start};
+use crate::args::Request;
+use crate::difference;
 use crate::error::{Error, Exit, Result};
+use crate::ids::RunId;
 use crate::invocations;
 use crate::rundir::RunDir;
-use crate::screen::print;
+use crate::screen::{Screen, print, printable};
 use crate::workspace::Workspace;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Runs the command.
-pub fn run(work_dir: &Path, run: &str, number: Option<usize>) -> Result<Exit> {
-    let workspace = Workspace::at(work_dir)?;
-    workspace.check_layout()?;
-    let id = named(&workspace, run)?;
-    let dir = RunDir::of(&workspace, &id).io("invocations");
-    let names = invocations::in_order(&dir)?;
-    let index = number.unwrap_or(names.len());
-    let Some(name) = index.checked_sub(1).and_then(|index| names.get(index)) else {
-        return Err(Error::failure(match names.len() {
-            0 => format!("run {id} has sent no request yet"),
-            1 => format!("run {id} has sent one request, not {index}"),
-            sent => format!("run {id} has sent {sent} requests, not {index}"),
-        }));
+pub fn run(options: &Request) -> Result<Exit> {
+    let workspace = select::workspace(&options.work_dir)?;
+    let id = named(&workspace, &options.run)?;
+    let sent = Sent::of(&workspace, &id)?;
+    let (request, name) = if options.next {
+        let found = look(&workspace, &id)?;
+        let screen = Screen::new(false, false);
+        let home = Path::new(&found.metadata.agent_home);
+        let agent = start::agent_with(home, &found.metadata.set, screen)?;
+        let next = preview::next(&agent, &workspace, found, (start::signals()?, screen))?;
+        (next, "the next".to_owned())
+    } else {
+        let number = options.number.unwrap_or(sent.names.len());
+        (sent.request(number)?, number.to_string())
     };
-    print(&invocations::request(&dir, name)?)?;
-    Ok(Exit::Success)
+    let Some(other) = options.diff else {
+        print(&request)?;
+        return Ok(Exit::Success);
+    };
+    let names = [name.as_str(), &other.to_string()];
+    match described(names, &request, &sent.request(other)?) {
+        None => Ok(Exit::Success),
+        Some(text) => {
+            print(text.as_bytes())?;
+            Ok(Exit::Failure)
+        }
+    }
+}
+
+/// The requests that a run has sent.
+struct Sent {
+    id: RunId,
+    dir: PathBuf,
+    names: Vec<String>,
+}
+
+impl Sent {
+    fn of(workspace: &Workspace, id: &RunId) -> Result<Self> {
+        let dir = RunDir::of(workspace, id).io("invocations");
+        Ok(Self {
+            id: id.clone(),
+            names: invocations::in_order(&dir)?,
+            dir,
+        })
+    }
+
+    fn request(&self, number: usize) -> Result<Vec<u8>> {
+        let id = &self.id;
+        let Some(name) = number
+            .checked_sub(1)
+            .and_then(|index| self.names.get(index))
+        else {
+            return Err(Error::failure(match self.names.len() {
+                0 => format!("run {id} has sent no request yet"),
+                1 => format!("run {id} has sent one request, not {number}"),
+                sent => format!("run {id} has sent {sent} requests, not {number}"),
+            }));
+        };
+        invocations::request(&self.dir, name)
+    }
+}
+
+/// `first` and `second` are the requests.
+fn described(names: [&str; 2], first: &[u8], second: &[u8]) -> Option<String> {
+    let difference = difference::first(first, second)?;
+    let same = first.iter().zip(second).take_while(|(a, b)| a == b).count();
+    let place = match difference.place.as_str() {
+        // What is no request, or differs only in how it is written, has no other place.
+        place if place.starts_with("byte ") => String::new(),
+        place => format!(", in {place}"),
+    };
+    let width = names[0].len().max(names[1].len());
+    let mut out = format!(
+        "requests {} and {} differ at byte {same}{place}\n",
+        names[0], names[1]
+    );
+    for (name, text) in names.into_iter().zip([difference.left, difference.right]) {
+        out.push_str(&format!("  {name:>width$}: {}\n", printable(&text)));
+    }
+    Some(out)
 }

@@ -1,5 +1,6 @@
 //! `delta run`: starts a run, or takes up the one that the same command started before.
 
+use super::dry_run;
 use super::select::{Found, look};
 use super::start::{self, Stage, ending_of, quoted};
 use super::wrapper;
@@ -27,7 +28,10 @@ enum Place {
 }
 
 /// Runs the command.
-pub fn run(agent_dir: &Path, yes: bool, common: &Common) -> Result<Exit> {
+pub fn run(agent_dir: &Path, yes: bool, dry: bool, common: &Common) -> Result<Exit> {
+    if dry {
+        return dry_run::run(agent_dir, common);
+    }
     start::told(try_run(agent_dir, yes, common), common)
 }
 
@@ -221,8 +225,7 @@ impl Chosen<'_> {
             return self.new_run(None, lock);
         };
         let is_same = self.is_same(&found);
-        let is_own = found.metadata.agent_name == self.agent.name
-            || found.metadata.agent_home == self.agent.home.to_string_lossy();
+        let is_own = found.is_of(self.agent);
         match found.metadata.status {
             Status::Running if is_same && is_own => Err(found.busy()),
             Status::Interrupted | Status::WaitingForInput if is_same && is_own => {

@@ -1,5 +1,6 @@
 //! Which run is meant, and in which state it is.
 
+use crate::config::Agent;
 use crate::error::{At, Error, Result};
 use crate::human::{self, Question};
 use crate::ids::RunId;
@@ -112,6 +113,13 @@ fn name_in_journal(run: &RunDir) -> Option<String> {
 }
 
 impl Found {
+    /// Whether the run is one of this agent's.
+    #[must_use]
+    pub fn is_of(&self, agent: &Agent) -> bool {
+        let metadata = &self.metadata;
+        metadata.agent_name == agent.name || metadata.agent_home == agent.home.to_string_lossy()
+    }
+
     /// Whether the run can be taken up where it was left.
     #[must_use]
     pub fn is_resumable(&self) -> bool {
@@ -200,4 +208,59 @@ pub fn no_runs(root: &Path) -> Error {
         "there is no run in {}; `delta run` starts one",
         root.display()
     ))
+}
+
+/// A run's summary, correct as of now, without reading a journal that the summary is newer than.
+/// Where the journal cannot be read, what the metadata say, and why.
+#[must_use]
+pub fn summary(workspace: &Workspace, id: &RunId) -> (Metadata, Option<Error>) {
+    let run = RunDir::of(workspace, id);
+    let recorded = metadata::read(&run.path).filter(|metadata| metadata.run_id == id.as_str());
+    if let Some(metadata) = &recorded {
+        let untold = metadata.status == Status::Running;
+        let live = is_owned(workspace, id, metadata);
+        if live || (!untold && is_newer(&run.path.join("metadata.json"), &run.journal())) {
+            let mut metadata = metadata.clone();
+            if live {
+                metadata.status = Status::Running;
+            }
+            return (metadata, None);
+        }
+    }
+    match look(workspace, id) {
+        Ok(found) => (found.metadata, None),
+        Err(error) => {
+            let mut metadata = recorded.unwrap_or_default();
+            id.as_str().clone_into(&mut metadata.run_id);
+            if metadata.status == Status::Running {
+                metadata.status = Status::Interrupted;
+            }
+            (metadata, Some(error))
+        }
+    }
+}
+
+/// Whether a file was written after another one, or at the same time.
+fn is_newer(file: &Path, other: &Path) -> bool {
+    let modified = |path: &Path| path.metadata().and_then(|meta| meta.modified()).ok();
+    matches!((modified(file), modified(other)), (Some(file), Some(other)) if file >= other)
+}
+
+/// The workspace at a path, which must be there and in today's layout.
+pub fn workspace(path: &Path) -> Result<Workspace> {
+    let workspace = Workspace::at(path)?;
+    if !workspace.root.is_dir() {
+        let path = path.display();
+        return Err(Error::failure(format!("there is no workspace {path}")));
+    }
+    workspace.check_layout()?;
+    Ok(workspace)
+}
+
+/// The run that is named, or else the newest.
+pub fn named_or_newest(workspace: &Workspace, name: Option<&str>) -> Result<RunId> {
+    match name {
+        Some(name) => named(workspace, name),
+        None => workspace.newest()?.ok_or_else(|| no_runs(&workspace.root)),
+    }
 }

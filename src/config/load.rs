@@ -2,7 +2,7 @@
 
 use super::context::at_least_one;
 use super::document::{Document, error_in};
-use super::{Agent, Context, Hook, Llm, Problem, Severity, context, hooks, legacy, word};
+use super::{Agent, Context, Hook, Llm, Pricing, Problem, Severity, context, hooks, legacy, word};
 use crate::node::{Complaints, Node, found};
 use crate::tool::{Tool, Word};
 use crate::yaml::Step;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "name",
     "version",
     "description",
@@ -26,6 +26,7 @@ const KEYS: [&str; 15] = [
     "tools",
     "ask_human",
     "sync",
+    "pricing",
 ];
 
 const LLM_KEYS: [&str; 5] = ["model", "base_url", "command", "timeout_ms", "max_retries"];
@@ -213,6 +214,7 @@ impl<'p> Loader<'p> {
         let wrapper = words(&node, "wrapper", &mut out);
         let ask_human = node.flag("ask_human", &mut out).unwrap_or(true);
         let sync = node.flag("sync", &mut out).unwrap_or(true);
+        let pricing = pricing(&node, &mut out);
         let description = node.text("description", &mut out).map(str::to_owned);
         document.report(&[], out.into_list(), self.problems);
         Some(Agent {
@@ -231,6 +233,7 @@ impl<'p> Loader<'p> {
             tools,
             ask_human,
             sync,
+            pricing,
             context: context?,
             hooks,
         })
@@ -383,6 +386,23 @@ fn llm(node: &Node<'_>, key: &str, out: &mut Complaints) -> Option<Llm> {
         },
         timeout: Duration::from_millis(at_least_one(&llm, "timeout_ms", 600_000, out)),
         max_retries: llm.count("max_retries", out).unwrap_or(8).min(1000) as u32,
+    })
+}
+
+fn pricing(node: &Node<'_>, out: &mut Complaints) -> Option<Pricing> {
+    let map = node.mapping("pricing", out)?;
+    let node = Node::new(map, vec![Step::Key("pricing".to_owned())]).of("pricing");
+    node.unknown_keys(&["input", "output", "cached"], out);
+    for key in ["input", "output"] {
+        if !map.contains_key(key) {
+            let message = format!("pricing: {key} is missing; prices are per million tokens");
+            out.error(node.at(key), message);
+        }
+    }
+    Some(Pricing {
+        input: node.amount("input", out).unwrap_or_default(),
+        output: node.amount("output", out).unwrap_or_default(),
+        cached: node.amount("cached", out),
     })
 }
 

@@ -35,7 +35,7 @@ pub fn resolved(agent: &Agent, max_iterations: u64) -> Vec<u8> {
             json!({"event": event, "command": words(&hook.command), "timeout_ms": hook.timeout.as_millis() as u64})
         })
         .collect();
-    let config = json!({
+    let mut config = json!({
         "name": agent.name,
         "version": agent.version,
         "description": agent.description,
@@ -52,6 +52,9 @@ pub fn resolved(agent: &Agent, max_iterations: u64) -> Vec<u8> {
         "context": {"sources": sources, "system_messages": if agent.context.separate { "separate" } else { "merged" }},
         "hooks": hooks,
     });
+    if let Some(pricing) = agent.pricing {
+        config["pricing"] = json!(pricing);
+    }
     json::text(&config).into_bytes()
 }
 

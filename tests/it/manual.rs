@@ -198,7 +198,7 @@ fn short_help_is_imperative_lines_under_80_columns() {
 
 /// The functions that read a command's options, by the command.
 fn parsers() -> Vec<(&'static str, String)> {
-    let code = source("args.rs") + &source("args/repeat.rs");
+    let code = source("args.rs") + &source("args/repeat.rs") + &source("args/look.rs");
     let body = |name: &str| -> String {
         let name = name.rsplit("::").next().unwrap();
         let from = code
@@ -257,7 +257,13 @@ fn every_option_that_is_read_or_suggested_is_in_short_help() {
 #[test]
 fn every_environment_variable_is_in_the_manual() {
     let of_hooks = ["hooks.rs", "agent/hooked.rs"];
-    let of_all = ["environment.rs", "surroundings.rs", "screen.rs", "sys.rs"];
+    let of_all = [
+        "environment.rs",
+        "surroundings.rs",
+        "screen.rs",
+        "pager.rs",
+        "sys.rs",
+    ];
     let variables = |files: &[&str]| -> BTreeSet<String> {
         let words = files.iter().flat_map(|file| strings(&source(file)));
         words.filter(|word| is_variable(word)).collect()

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Three agents, `agent`, `agent2` and `agent3`: each calls the next in a directory of its own,
 /// the last does the work. The server tells them apart by their prompts.
-fn family(options: &str) -> World {
+pub fn family(options: &str) -> World {
     let program = env!("CARGO_BIN_EXE_delta");
     let world = World::new();
     for (own, next, name) in [
@@ -51,7 +51,7 @@ fn said(request: &Received) -> Vec<Value> {
 }
 
 /// Delegates down to the third, which works once; every result is handed up.
-fn model(request: &Received) -> Reply {
+pub fn model(request: &Received) -> Reply {
     let depth = depth(request);
     if said(request).is_empty() {
         let (tool, arguments) = if depth == 3 {

@@ -191,6 +191,12 @@ impl Running {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// What it has printed on stdout so far.
+    pub fn stdout(&self) -> String {
+        let bytes = fs::read(self.output.join("stdout")).expect("stdout");
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// Sends a signal after this time, unless it ends before.
     #[track_caller]
     pub fn signal_after(mut self, time: Duration, signal: Signal) -> Outcome {

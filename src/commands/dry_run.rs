@@ -1,0 +1,82 @@
+//! `delta run --dry-run`: what a run would send first.
+
+use super::select::look;
+use super::{preview, start};
+use crate::args::Common;
+use crate::config::Agent;
+use crate::error::{Error, Exit, Result};
+use crate::ids::RunId;
+use crate::metadata::Status;
+use crate::screen::Screen;
+use crate::workspace::{self, Workspace};
+use std::path::Path;
+
+/// Everything up to the first request, which is printed. Nothing is created, run or sent.
+pub fn run(agent_dir: &Path, common: &Common) -> Result<Exit> {
+    start::check_depth()?;
+    let signals = start::signals()?;
+    let screen = Screen::new(common.quiet, common.verbose);
+    let message = start::message(common, &signals)?;
+    let agent = start::agent(agent_dir, screen)?;
+    let workspace = place(&agent, common, message.is_some())?;
+    workspace.check_layout()?;
+    if let Err(error) = start::environment(&agent, Some(&workspace), screen) {
+        screen.warn(&format!("warning: {error}"));
+    }
+    let there = match &common.run_id {
+        Some(name) => RunId::parse(name)
+            .ok()
+            .filter(|id| workspace.run_path(id).is_dir()),
+        None => workspace.newest()?,
+    };
+    let found = there.map(|id| look(&workspace, &id)).transpose()?;
+    if let Some(found) = found
+        && (message.is_none() || found.metadata.initial_message == message)
+        && (common.run_id.is_some() || found.is_of(&agent))
+    {
+        let id = &found.run.id;
+        match found.metadata.status {
+            Status::Running => return Err(found.busy()),
+            Status::Interrupted | Status::WaitingForInput => {
+                if !screen.quiet {
+                    screen.warn(&format!("run {id} would be resumed"));
+                }
+                let agent = start::agent_with(&agent.home, &found.metadata.set, screen)?;
+                return preview::print_next(&agent, &workspace, found, (signals, screen));
+            }
+            Status::Completed | Status::Failed if common.run_id.is_some() => {
+                return Err(Error::failure(format!(
+                    "run {id} is {}: nothing would be sent",
+                    found.metadata.status.name()
+                )));
+            }
+            Status::Completed | Status::Failed => {}
+        }
+    }
+    let message = message.ok_or_else(|| {
+        let root = workspace.root.display();
+        Error::usage(format!(
+            "nothing to resume in {root}; say what to do with -m MESSAGE"
+        ))
+    })?;
+    preview::print_first(&agent, &workspace, &message, (signals, screen))
+}
+
+/// Where a run would work. Nobody is asked, no lock is taken, and the next workspace is not made.
+fn place(agent: &Agent, common: &Common, has_message: bool) -> Result<Workspace> {
+    if let Some(dir) = &common.work_dir {
+        return Workspace::at(dir);
+    }
+    let parent = agent.home.join("workspaces");
+    if let Some(id) = &common.run_id {
+        for name in workspace::numbered(&agent.home)? {
+            if parent.join(&name).join(".delta").join(id).is_dir() {
+                return Workspace::at(&parent.join(name));
+            }
+        }
+    }
+    match workspace::last_used(&agent.home) {
+        Some(name) if !has_message => Workspace::at(&parent.join(name)),
+        _ => Workspace::at(&workspace::next(&agent.home)?),
+    }
+}

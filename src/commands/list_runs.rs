@@ -1,0 +1,203 @@
+//! `delta list-runs`: the runs of a workspace, or of all workspaces of an agent.
+
+use super::select::{self, no_runs};
+use crate::args::{Format, ListRuns};
+use crate::clock::Timestamp;
+use crate::error::{Error, Exit, Result};
+use crate::json;
+use crate::metadata::{Metadata, Status};
+use crate::screen::{Screen, Tone, in_short, painted, print, size, stdout_has_colour};
+use crate::workspace::{self, Workspace};
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+
+/// A run in the list.
+struct Entry {
+    metadata: Metadata,
+    workspace: Workspace,
+    created_at: Option<Timestamp>,
+}
+
+/// Runs the command.
+pub fn run(options: &ListRuns) -> Result<Exit> {
+    let workspaces = match &options.agent {
+        Some(agent) => workspaces_of(agent)?,
+        None => vec![select::workspace(
+            options.work_dir.as_deref().unwrap_or(Path::new(".")),
+        )?],
+    };
+    let mut entries = Vec::new();
+    let mut there = 0;
+    for workspace in &workspaces {
+        for id in workspace.runs()? {
+            there += 1;
+            let (metadata, error) = select::summary(workspace, &id);
+            if let Some(error) = error {
+                Screen::new(false, false).warn(&format!("warning: {error}"));
+            }
+            if options.wants(&metadata) {
+                entries.push(Entry {
+                    created_at: Timestamp::parse(&metadata.created_at),
+                    workspace: workspace.clone(),
+                    metadata,
+                });
+            }
+        }
+    }
+    let key = |entry: &Entry| (entry.created_at, entry.metadata.run_id.clone());
+    entries.sort_by_key(|entry| std::cmp::Reverse(key(entry)));
+    if options.first {
+        entries.truncate(1);
+    }
+    match options.format {
+        Format::Json => print(&array(&entries))?,
+        Format::Text if options.first => {
+            for entry in &entries {
+                print(format!("{}\n", entry.metadata.run_id).as_bytes())?;
+            }
+        }
+        Format::Text if entries.is_empty() => {}
+        Format::Text => print(table(&entries, options.agent.is_some()).as_bytes())?,
+    }
+    if !entries.is_empty() {
+        return Ok(Exit::Success);
+    }
+    let none = match (&options.agent, there) {
+        (_, 1..) => Error::failure("no run is like that"),
+        (Some(agent), _) => Error::failure(format!(
+            "no workspace of the agent in {} has a run",
+            agent.display()
+        )),
+        (None, _) => no_runs(&workspaces[0].root),
+    };
+    if options.first {
+        return Err(none);
+    }
+    // An empty list is an answer; a person is told why it is empty.
+    if there == 0 {
+        Screen::new(false, false).warn(&none.message);
+    }
+    Ok(Exit::Success)
+}
+
+impl ListRuns {
+    fn wants(&self, run: &Metadata) -> bool {
+        let resumable = matches!(run.status, Status::Interrupted | Status::WaitingForInput);
+        self.status.is_none_or(|status| run.status == status) && (resumable || !self.resumable)
+    }
+}
+
+fn workspaces_of(agent: &Path) -> Result<Vec<Workspace>> {
+    if !agent.is_dir() {
+        let agent = agent.display();
+        return Err(Error::failure(format!("there is no agent {agent}")));
+    }
+    workspace::numbered(agent)?
+        .into_iter()
+        .map(|name| select::workspace(&agent.join("workspaces").join(name)))
+        .collect()
+}
+
+fn array(entries: &[Entry]) -> Vec<u8> {
+    let mut out = b"[".to_vec();
+    for (index, entry) in entries.iter().enumerate() {
+        out.extend_from_slice(if index == 0 { b"\n" } else { b",\n" });
+        let mut object = serde_json::to_value(&entry.metadata).unwrap_or_default();
+        object["workspace_path"] = Value::from(entry.workspace.root.to_string_lossy());
+        json::push(&mut out, &object);
+    }
+    out.extend_from_slice(if entries.is_empty() { b"]\n" } else { b"\n]\n" });
+    out
+}
+
+fn table(entries: &[Entry], with_workspace: bool) -> String {
+    /// Of the message, where no terminal sets another limit.
+    const WIDTH: usize = 60;
+    let now = Timestamp::now();
+    let colour = stdout_has_colour();
+    let longest = |of: fn(&Entry) -> usize, least: usize| {
+        entries.iter().map(of).max().unwrap_or(0).max(least)
+    };
+    let id = longest(|entry| entry.metadata.run_id.len(), 3);
+    let place = longest(|entry| entry.workspace.id().chars().count(), 9);
+    let place = |name: &str| {
+        if with_workspace {
+            format!("{name:place$}  ")
+        } else {
+            String::new()
+        }
+    };
+    let row = |name: &str, at: &str, age: &str, iterations: &str, tokens: &str| {
+        (
+            format!("{name:id$}  {}", place(at)),
+            format!("  {age:>8}  {iterations:>5}  {tokens:>8}  "),
+        )
+    };
+    let (left, right) = row("RUN", "WORKSPACE", "AGE", "ITER", "TOKENS");
+    let frame = left.chars().count() + 17 + right.chars().count();
+    let width = size().map_or(WIDTH, |(_, columns)| columns.saturating_sub(frame).max(10));
+    let header = format!("{left}{:17}{right}MESSAGE", "STATUS");
+    let mut out = painted(colour, &[(Tone::Dim, &header)]) + "\n";
+    for entry in entries {
+        let run = &entry.metadata;
+        let age = entry
+            .created_at
+            .map_or_else(|| "?".to_owned(), |at| age(now.since(at)));
+        let tokens = run.usage.tokens.total_tokens.to_string();
+        let (left, right) = row(
+            &run.run_id,
+            &entry.workspace.id(),
+            &age,
+            &run.iterations.to_string(),
+            &tokens,
+        );
+        let tone = match run.status {
+            Status::Completed => Tone::Good,
+            Status::Running => Tone::Command,
+            _ => Tone::Bad,
+        };
+        let message = in_short(run.initial_message.as_deref().unwrap_or_default(), width);
+        let status = format!("{:17}", run.status.name());
+        let pieces = [
+            (Tone::Said, left.as_str()),
+            (tone, &status),
+            (Tone::Dim, &right),
+            (Tone::Said, &message),
+        ];
+        out.push_str(painted(colour, &pieces).trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// A time in its largest unit.
+fn age(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..=59 => format!("{seconds} s"),
+        60..=3599 => format!("{} min", seconds / 60),
+        3600..=86_399 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_is_told_in_its_largest_unit() {
+        let shown = |seconds| age(Duration::from_secs(seconds));
+        assert_eq!(
+            [
+                shown(0),
+                shown(59),
+                shown(60),
+                shown(7199),
+                shown(86_400 * 3)
+            ],
+            ["0 s", "59 s", "1 min", "1 h", "3 d"]
+        );
+    }
+}

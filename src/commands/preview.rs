@@ -1,0 +1,156 @@
+//! Requests that have not been sent: built by the engine's own code, from what is there. Nothing is
+//! written, and no program is run.
+
+use super::select::Found;
+use super::start;
+use crate::agent::{builder, unreadable_at};
+use crate::clock::Timestamp;
+use crate::config::{Agent, HookEvent, resolved};
+use crate::context::Builder;
+use crate::environment::Environment;
+use crate::error::{At, Error, Exit, Result};
+use crate::event::{Event, Line};
+use crate::ids::RunId;
+use crate::log::{Level, Log};
+use crate::metadata::{Metadata, Status};
+use crate::rundir::RunDir;
+use crate::screen::{Screen, print};
+use crate::state::{self, Reading, Run};
+use crate::surroundings::{Surroundings, depth};
+use crate::sys::Signals;
+use crate::workspace::Workspace;
+use std::sync::Arc;
+
+/// The process's signals, and where remarks are told.
+type Around = (Arc<Signals>, Screen);
+
+/// Prints the first request that a new run would send.
+pub fn print_first(
+    agent: &Agent,
+    workspace: &Workspace,
+    message: &str,
+    around: Around,
+) -> Result<Exit> {
+    let id = RunId::generate(Timestamp::now());
+    let config = resolved::resolved(agent, agent.max_iterations);
+    let metadata = Metadata {
+        run_id: id.to_string(),
+        ..Metadata::default()
+    };
+    let mut journal = Vec::new();
+    let start = start::start_event(&metadata, message, &config, false);
+    start.write(&mut journal, 1, Timestamp::now(), 0);
+    Event::UserMessage { content: message }.write(&mut journal, 2, Timestamp::now(), 0);
+    let run = RunDir::of(workspace, &id);
+    let request = build(agent, workspace, run, &journal, around)?;
+    print(&request)?;
+    Ok(Exit::Success)
+}
+
+/// Prints the request that going on with a run would send.
+pub fn print_next(
+    agent: &Agent,
+    workspace: &Workspace,
+    found: Found,
+    around: Around,
+) -> Result<Exit> {
+    print(&next(agent, workspace, found, around)?)?;
+    Ok(Exit::Success)
+}
+
+/// The request that going on with a run would send.
+pub fn next(agent: &Agent, workspace: &Workspace, found: Found, around: Around) -> Result<Vec<u8>> {
+    let path = found.run.journal();
+    let mut journal = std::fs::read(&path).at("read", &path)?;
+    cut_torn_line(&mut journal);
+    if matches!(found.metadata.status, Status::Completed | Status::Failed) && !around.1.quiet {
+        around.1.warn(&format!(
+            "run {} is {}: to go on with it needs a message, which would be the last one",
+            found.run.id,
+            found.metadata.status.name()
+        ));
+    }
+    build(agent, workspace, found.run, &journal, around)
+}
+
+/// The next request of a run with this journal.
+fn build(
+    agent: &Agent,
+    workspace: &Workspace,
+    run: RunDir,
+    journal: &[u8],
+    (signals, screen): Around,
+) -> Result<Vec<u8>> {
+    let path = run.journal();
+    // No program is run: none needs variables.
+    let environment = Environment::default();
+    let around = Surroundings {
+        signals,
+        agent,
+        workspace,
+        run,
+        environment: &environment,
+        depth: depth().0,
+        // Nothing is written, so there is nothing to tell.
+        log: Log::new("/dev/null".into(), Level::Error, None),
+    };
+    let reading = Reading {
+        lenient: false,
+        window: Builder::window(&agent.context),
+    };
+    let state = state::read(journal, reading).map_err(|e| unreadable_at(&e, &path))?;
+    let mut builder = builder(agent).only_looking();
+    let request = builder
+        .request(&around, &state, state.iterations + 1, None)?
+        .map_err(|unavailable| Error::failure(unavailable.0))?;
+    if !screen.quiet {
+        for note in builder.lacking() {
+            screen.warn(note);
+        }
+        for note in what_may_change(agent, &state) {
+            screen.warn(&note);
+        }
+    }
+    Ok(request)
+}
+
+/// What would happen before the request is sent, and may change it.
+fn what_may_change(agent: &Agent, state: &Run<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    let calls = state
+        .last_thought()
+        .map_or(&[][..], |thought| &thought.calls);
+    let open: Vec<&str> = calls
+        .iter()
+        .filter(|call| call.result.is_none())
+        .map(|call| &*call.name)
+        .collect();
+    if !open.is_empty() {
+        notes.push(format!(
+            "calls without a result, which they would get first: {}",
+            open.join(", ")
+        ));
+    }
+    let hooks = [HookEvent::OnIterationStart, HookEvent::PreLlmRequest];
+    let names: Vec<&str> = hooks
+        .into_iter()
+        .filter(|event| agent.hooks.iter().any(|hook| hook.event == *event))
+        .map(HookEvent::name)
+        .collect();
+    if !names.is_empty() {
+        notes.push(format!(
+            "hooks that are not run, and might change the request: {}",
+            names.join(", ")
+        ));
+    }
+    notes
+}
+
+/// Takes off what an engine that goes on with the run would take off first.
+fn cut_torn_line(journal: &mut Vec<u8>) {
+    let start = memchr::memrchr(b'\n', journal).map_or(0, |at| at + 1);
+    let last = std::str::from_utf8(&journal[start..]);
+    if !last.is_ok_and(|text| Line::parse(text).is_ok()) {
+        journal.truncate(start);
+    }
+}

@@ -1,0 +1,331 @@
+//! `delta stats`: where the time and the tokens of runs went, one run or several side by side.
+
+use super::select;
+use crate::args::{Stats, Table};
+use crate::error::{Exit, Result};
+use crate::figures::{self, Figures, Tool};
+use crate::json;
+use crate::metadata::Metadata;
+use crate::rundir::RunDir;
+use crate::screen::{Screen, print, printable, time};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// So many broken prefixes are told one by one.
+const BREAKS_SHOWN: usize = 5;
+
+/// A run with its figures.
+#[derive(Serialize)]
+struct Counted {
+    run_id: String,
+    agent_name: String,
+    status: &'static str,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+/// Runs the command.
+pub fn run(options: &Stats) -> Result<Exit> {
+    let workspace = select::workspace(&options.work_dir)?;
+    let ids = if options.runs.is_empty() {
+        vec![select::named_or_newest(&workspace, None)?]
+    } else {
+        let named = options
+            .runs
+            .iter()
+            .map(|name| select::named(&workspace, name));
+        named.collect::<Result<_>>()?
+    };
+    let mut runs = Vec::new();
+    for id in ids {
+        let (metadata, _) = select::summary(&workspace, &id);
+        runs.push(counted(&RunDir::of(&workspace, &id), metadata)?);
+    }
+    let text = match (options.format, runs.as_slice()) {
+        (Table::Json, _) => array(&runs),
+        (Table::Csv, _) => csv(&runs),
+        (Table::Text, [one]) => one_run(one),
+        (Table::Text, _) => side_by_side(&runs),
+    };
+    print(text.as_bytes())?;
+    Ok(Exit::Success)
+}
+
+fn counted(run: &RunDir, metadata: Metadata) -> Result<Counted> {
+    let (figures, damage) = figures::of(run)?;
+    if let Some(damage) = damage {
+        Screen::new(false, false).warn(&format!(
+            "warning: {}:{}: damaged: {}; counted up to here",
+            run.journal().display(),
+            damage.line,
+            damage.message
+        ));
+    }
+    Ok(Counted {
+        run_id: run.id.to_string(),
+        agent_name: metadata.agent_name,
+        status: metadata.status.name(),
+        figures,
+    })
+}
+
+fn array(runs: &[Counted]) -> String {
+    let objects: Vec<String> = runs.iter().map(json::text).collect();
+    format!("[\n{}\n]\n", objects.join(",\n"))
+}
+
+fn shown(ms: u64) -> String {
+    time(Duration::from_millis(ms))
+}
+
+impl Counted {
+    /// What is told of a run, but for its tools: names and values.
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let Figures {
+            times_ms: times,
+            tokens,
+            ..
+        } = self.figures;
+        let figures = &self.figures;
+        let of = |part: u64| match part.saturating_mul(100).checked_div(times.total) {
+            Some(percent) => format!("{} ({percent} %)", shown(part)),
+            None => shown(part),
+        };
+        let mut rows = vec![
+            ("status", self.status.to_owned()),
+            ("starts", figures.starts.to_string()),
+            ("iterations", figures.iterations.to_string()),
+            ("time", shown(times.total)),
+            ("  model", of(times.model)),
+            ("  tools", of(times.tools)),
+            ("  hooks", of(times.hooks)),
+            ("  people", of(times.people)),
+            ("  delta", of(times.delta)),
+            ("model calls", figures.model_calls.to_string()),
+            ("  failed", figures.model_failures.to_string()),
+            ("  retries", figures.retries.to_string()),
+            ("tokens in", tokens.prompt_tokens.to_string()),
+            ("  cached", figures.cached_tokens.to_string()),
+            ("tokens out", tokens.completion_tokens.to_string()),
+        ];
+        let cost = figures
+            .cost
+            .map_or_else(|| "-".to_owned(), |cost| format!("{cost:.6}"));
+        rows.push(("cost", cost));
+        rows.push(("prefix breaks", figures.prefix_breaks.len().to_string()));
+        let (calls, failures, bytes) = figures.all_tools();
+        rows.push(("tool calls", calls.to_string()));
+        rows.push(("  failed", failures.to_string()));
+        rows.push(("  bytes", bytes.to_string()));
+        rows
+    }
+}
+
+/// One run, with its tools and the places where its prefix broke.
+fn one_run(run: &Counted) -> String {
+    let mut out = format!("{:14}{}\n", "run", run.run_id);
+    for (name, value) in run.rows() {
+        out.push_str(&format!("{name:14}{value}\n"));
+    }
+    let breaks = &run.figures.prefix_breaks;
+    if !breaks.is_empty() {
+        out.push('\n');
+    }
+    for broken in breaks.iter().take(BREAKS_SHOWN) {
+        out.push_str(&format!(
+            "request {} shares {} of the {} bytes before it\n",
+            broken.request, broken.shared_bytes, broken.previous_bytes
+        ));
+    }
+    if breaks.len() > BREAKS_SHOWN {
+        out.push_str(&format!("and {} more\n", breaks.len() - BREAKS_SHOWN));
+    }
+    if run.figures.tools.is_empty() {
+        return out;
+    }
+    let header = ["tool", "calls", "failed", "median", "longest", "bytes"].map(str::to_owned);
+    let mut table = vec![header.to_vec()];
+    for (name, tool) in &run.figures.tools {
+        table.push(vec![
+            printable(name),
+            tool.calls.to_string(),
+            tool.failures.to_string(),
+            shown(tool.median_ms),
+            shown(tool.longest_ms),
+            tool.bytes.to_string(),
+        ]);
+    }
+    out + "\n" + &aligned(&table)
+}
+
+/// Several runs, a column for each.
+fn side_by_side(runs: &[Counted]) -> String {
+    let mut table = vec![vec![String::from("run")]];
+    table[0].extend(runs.iter().map(|run| run.run_id.clone()));
+    let columns: Vec<Vec<(&str, String)>> = runs.iter().map(Counted::rows).collect();
+    for index in 0..columns[0].len() {
+        let mut row = vec![columns[0][index].0.to_owned()];
+        row.extend(columns.iter().map(|column| column[index].1.clone()));
+        table.push(row);
+    }
+    for name in tools(runs) {
+        let mut row = vec![format!("  {}", printable(name))];
+        row.extend(runs.iter().map(|run| match run.figures.tools.get(name) {
+            Some(tool) => format!("{} x {}", tool.calls, shown(tool.median_ms)),
+            None => "-".to_owned(),
+        }));
+        table.push(row);
+    }
+    aligned(&table)
+}
+
+/// The names of all tools that some run has called.
+fn tools(runs: &[Counted]) -> BTreeSet<&str> {
+    let names = runs.iter().flat_map(|run| run.figures.tools.keys());
+    names.map(String::as_str).collect()
+}
+
+/// Rows of as many cells: the first at the left, the others at the right of their columns.
+fn aligned(table: &[Vec<String>]) -> String {
+    let columns = table.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        let widths = table.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in table {
+        out.push_str(&format!("{:<1$}", row[0], widths[0]));
+        for (cell, width) in row.iter().zip(&widths).skip(1) {
+            out.push_str(&format!("  {cell:>width$}"));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// One line for each run. The columns of tools follow those that every run has.
+fn csv(runs: &[Counted]) -> String {
+    const COLUMNS: [&str; 22] = [
+        "run_id",
+        "agent_name",
+        "status",
+        "starts",
+        "iterations",
+        "total_ms",
+        "model_ms",
+        "tools_ms",
+        "hooks_ms",
+        "people_ms",
+        "delta_ms",
+        "model_calls",
+        "model_failures",
+        "retries",
+        "prompt_tokens",
+        "completion_tokens",
+        "cached_tokens",
+        "cost",
+        "prefix_breaks",
+        "tool_calls",
+        "tool_failures",
+        "tool_bytes",
+    ];
+    const OF_TOOL: [&str; 5] = ["calls", "failures", "median_ms", "longest_ms", "bytes"];
+    let tools = tools(runs);
+    let mut header: Vec<String> = COLUMNS.map(str::to_owned).to_vec();
+    for name in &tools {
+        header.extend(OF_TOOL.map(|column| format!("{name}.{column}")));
+    }
+    let mut out = csv_line(&header);
+    for run in runs {
+        let mut cells = run.csv_cells();
+        for name in &tools {
+            match run.figures.tools.get(*name) {
+                Some(tool) => cells.extend(csv_cells_of(tool)),
+                None => cells.extend(OF_TOOL.map(|_| String::new())),
+            }
+        }
+        out.push_str(&csv_line(&cells));
+    }
+    out
+}
+
+impl Counted {
+    fn csv_cells(&self) -> Vec<String> {
+        let figures = &self.figures;
+        let (times, tokens) = (figures.times_ms, figures.tokens);
+        let (tool_calls, failures, bytes) = figures.all_tools();
+        let cost = figures
+            .cost
+            .map_or_else(String::new, |cost| format!("{cost:.6}"));
+        let mut cells = vec![
+            self.run_id.clone(),
+            self.agent_name.clone(),
+            self.status.to_owned(),
+        ];
+        let before = [
+            figures.starts,
+            figures.iterations,
+            times.total,
+            times.model,
+            times.tools,
+            times.hooks,
+            times.people,
+            times.delta,
+            figures.model_calls,
+            figures.model_failures,
+            figures.retries,
+            tokens.prompt_tokens,
+            tokens.completion_tokens,
+            figures.cached_tokens,
+        ];
+        cells.extend(before.map(|number| number.to_string()));
+        cells.push(cost);
+        let breaks = figures.prefix_breaks.len() as u64;
+        cells.extend([breaks, tool_calls, failures, bytes].map(|number| number.to_string()));
+        cells
+    }
+}
+
+fn csv_cells_of(tool: &Tool) -> [String; 5] {
+    [
+        tool.calls,
+        tool.failures,
+        tool.median_ms,
+        tool.longest_ms,
+        tool.bytes,
+    ]
+    .map(|number| number.to_string())
+}
+
+/// A line of RFC 4180, but for its end, which is a newline alone.
+fn csv_line(cells: &[String]) -> String {
+    let quoted = |cell: &String| {
+        if cell.contains(['"', ',', '\n', '\r']) {
+            format!("\"{}\"", cell.replace('"', "\"\""))
+        } else {
+            cell.clone()
+        }
+    };
+    let cells: Vec<String> = cells.iter().map(quoted).collect();
+    cells.join(",") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_with_a_comma_or_a_quote_is_quoted() {
+        let cells = ["a", "b,c", "d\"e", "f\ng"].map(str::to_owned);
+        assert_eq!(csv_line(&cells), "a,\"b,c\",\"d\"\"e\",\"f\ng\"\n");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let table = [row(["a", "1", "22"]), row(["bbb", "4444", "5"])];
+        assert_eq!(aligned(&table), "a       1  22\nbbb  4444   5\n");
+    }
+}

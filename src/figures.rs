@@ -1,0 +1,340 @@
+//! Where the time and the tokens of a run went: its journal and the records beside it, added up.
+//!
+//! Unaware of how figures are shown. Everything is read line by line.
+
+use crate::clock::Timestamp;
+use crate::config::Pricing;
+use crate::error::Result;
+use crate::event::{Line, Tokens};
+use crate::invocations;
+use crate::lines::{Lines, Next};
+use crate::rundir::RunDir;
+use crate::state::Damage;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A request that shares less than this part of the one before it has broken its prefix: what a
+/// provider had cached of it is lost. (A block behind the conversation changes every time, and is less.)
+const SHARED_AT_LEAST: f64 = 0.9;
+
+/// Where time went, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Times {
+    /// From the beginning of each start of the engine to its end.
+    pub total: u64,
+    /// Waiting for the model, retries and the waits before them included.
+    pub model: u64,
+    /// Running tools.
+    pub tools: u64,
+    /// Running hooks.
+    pub hooks: u64,
+    /// Waiting for a person at the terminal.
+    pub people: u64,
+    /// What is left: delta itself, and the programs that compute context files.
+    pub delta: u64,
+}
+
+/// What a tool did in a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Tool {
+    /// How often it was called.
+    pub calls: u64,
+    /// How many of the calls were no success.
+    pub failures: u64,
+    /// Of the calls that were run.
+    pub median_ms: u64,
+    /// Of the calls that were run.
+    pub longest_ms: u64,
+    /// What the calls printed, on both streams.
+    pub bytes: u64,
+    #[serde(skip)]
+    durations: Vec<u64>,
+}
+
+/// A request that did not begin like the one before it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Break {
+    /// Which request of the run, from 1.
+    pub request: usize,
+    /// Its iteration.
+    pub iteration: Option<u64>,
+    /// How many leading bytes are those of the request before.
+    pub shared_bytes: usize,
+    /// How many bytes the request before had.
+    pub previous_bytes: usize,
+}
+
+/// The figures of a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Figures {
+    /// How often an engine was started.
+    pub starts: u64,
+    /// Iterations.
+    pub iterations: u64,
+    /// Where time went.
+    pub times_ms: Times,
+    /// Requests, each counted once.
+    pub model_calls: u64,
+    /// Of these, how many never got an answer.
+    pub model_failures: u64,
+    /// How often a request was sent again.
+    pub retries: u64,
+    /// Tokens of all answers.
+    pub tokens: Tokens,
+    /// Tokens of requests that came from a cache, as far as the server told.
+    pub cached_tokens: u64,
+    /// What it cost, if prices are known.
+    pub cost: Option<f64>,
+    /// Requests that did not begin like the one before.
+    pub prefix_breaks: Vec<Break>,
+    /// By name.
+    pub tools: BTreeMap<String, Tool>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Config {
+    pricing: Option<Pricing>,
+}
+
+/// What is remembered from one event to the next.
+#[derive(Default)]
+struct Reading {
+    pricing: Option<Pricing>,
+    started_at: Option<Timestamp>,
+    asked_at: Option<Timestamp>,
+    last_at: Option<Timestamp>,
+}
+
+/// The figures of a run, and where its journal is damaged: they count up to there.
+pub fn of(run: &RunDir) -> Result<(Figures, Option<Damage>)> {
+    let mut figures = Figures::default();
+    let mut reading = Reading::default();
+    let mut lines = Lines::open(&run.journal())?;
+    let damage = loop {
+        match lines.read_next()? {
+            Next::Event(_, line) => figures.event(&line, run, &mut reading),
+            Next::Damaged(damage) => break Some(damage),
+            Next::End { .. } => break None,
+        }
+    };
+    figures.end_of_start(&mut reading);
+    figures.invocations(&run.io("invocations"))?;
+    let times = &mut figures.times_ms;
+    times.delta = [times.model, times.tools, times.hooks, times.people]
+        .into_iter()
+        .fold(times.total, u64::saturating_sub);
+    for tool in figures.tools.values_mut() {
+        tool.durations.sort_unstable();
+        tool.median_ms = median(&tool.durations);
+        tool.longest_ms = tool.durations.last().copied().unwrap_or(0);
+    }
+    Ok((figures, damage))
+}
+
+impl Figures {
+    fn event(&mut self, line: &Line<'_>, run: &RunDir, reading: &mut Reading) {
+        let at = line.timestamp.as_deref().and_then(Timestamp::parse);
+        self.iterations = self.iterations.max(line.iteration.unwrap_or(0));
+        match &*line.kind {
+            "ENGINE_START" => {
+                self.end_of_start(reading);
+                self.starts += 1;
+                reading.started_at = at;
+                let config = line.config.and_then(|c| serde_json::from_str(c.get()).ok());
+                let config: Config = config.unwrap_or_default();
+                reading.pricing = config.pricing.or(reading.pricing);
+            }
+            "THOUGHT" => self.thought(line, run, reading, at),
+            "ACTION_RESULT" => self.result(line, run),
+            "HUMAN_INPUT_REQUEST" => reading.asked_at = at,
+            "HUMAN_INPUT_RECEIVED" => {
+                if let (Some(asked), Some(at)) = (reading.asked_at.take(), at) {
+                    add(
+                        &mut self.times_ms.people,
+                        at.since(asked).as_millis() as u64,
+                    );
+                }
+            }
+            "HOOK_EXECUTION_AUDIT" => {
+                let dir = line.io_path_ref.as_deref().map(|name| run.path.join(name));
+                let took = dir.and_then(|dir| number(&dir.join("execution_meta/duration_ms.txt")));
+                add(&mut self.times_ms.hooks, took.unwrap_or(0));
+            }
+            _ => {}
+        }
+        reading.last_at = at.or(reading.last_at);
+        if line.kind == "ENGINE_END" {
+            self.end_of_start(reading);
+        }
+    }
+
+    /// Counts the time of a start that has ended, or whose engine died behind the last event.
+    fn end_of_start(&mut self, reading: &mut Reading) {
+        if let (Some(start), Some(end)) = (reading.started_at.take(), reading.last_at) {
+            add(
+                &mut self.times_ms.total,
+                end.since(start).as_millis() as u64,
+            );
+        }
+        // What is answered to a later start was not waited for.
+        reading.asked_at = None;
+    }
+
+    fn thought(&mut self, line: &Line<'_>, run: &RunDir, reading: &Reading, at: Option<Timestamp>) {
+        let reference = line.llm_invocation_ref.as_deref();
+        let record = reference.and_then(|name| invocations::metadata(&run.path.join(name)));
+        let usage = line.usage.unwrap_or_default();
+        self.tokens.add(usage);
+        let cached = record
+            .as_ref()
+            .and_then(|record| record.token_usage.as_ref()?.cached)
+            .unwrap_or(0);
+        add(&mut self.cached_tokens, cached);
+        if let Some(pricing) = reading.pricing {
+            *self.cost.get_or_insert(0.0) += cost(pricing, usage, cached);
+        }
+        if record.is_none() {
+            // Its records are gone: the time since the event before is what is known.
+            self.model_calls += 1;
+            if let (Some(before), Some(at)) = (reading.last_at, at) {
+                add(
+                    &mut self.times_ms.model,
+                    at.since(before).as_millis() as u64,
+                );
+            }
+        }
+    }
+
+    fn result(&mut self, line: &Line<'_>, run: &RunDir) {
+        let name = line.tool_name.as_deref().unwrap_or("?");
+        if name == "ask_human" && line.execution_ref.is_none() {
+            return;
+        }
+        let counts = self.tools.entry(name.to_owned()).or_default();
+        counts.calls += 1;
+        counts.failures += u64::from(line.status.as_deref() != Some("SUCCESS"));
+        let Some(reference) = line.execution_ref.as_deref() else {
+            return;
+        };
+        let duration = line.duration_ms.unwrap_or(0);
+        counts.durations.push(duration);
+        add(&mut self.times_ms.tools, duration);
+        for stream in ["stdout.log", "stderr.log"] {
+            let path = run.path.join(reference).join(stream);
+            add(
+                &mut counts.bytes,
+                path.metadata().map_or(0, |meta| meta.len()),
+            );
+        }
+    }
+
+    /// Adds what only the records of the invocations tell.
+    fn invocations(&mut self, dir: &Path) -> Result<()> {
+        let mut previous: Option<(String, Option<usize>)> = None;
+        for (index, name) in invocations::in_order(dir)?.into_iter().enumerate() {
+            let path = dir.join(&name);
+            let len = invocations::request_len(&path);
+            if let Some(record) = invocations::metadata(&path) {
+                self.model_calls += 1;
+                self.model_failures += u64::from(record.status.as_deref() != Some("SUCCESS"));
+                self.retries += record.attempts.len().saturating_sub(1) as u64;
+                add(&mut self.times_ms.model, record.duration_ms);
+                if let (Some(extends), Some((before, Some(previous)))) = (record.extends, previous)
+                    && extends.invocation == before
+                    && (extends.bytes as f64) < previous as f64 * SHARED_AT_LEAST
+                {
+                    let iteration = name
+                        .split('_')
+                        .nth(1)
+                        .and_then(|number| number.parse().ok());
+                    self.prefix_breaks.push(Break {
+                        request: index + 1,
+                        iteration,
+                        shared_bytes: extends.bytes,
+                        previous_bytes: previous,
+                    });
+                }
+            }
+            previous = Some((name, len));
+        }
+        Ok(())
+    }
+
+    /// Calls, failures and bytes of all tools.
+    #[must_use]
+    pub fn all_tools(&self) -> (u64, u64, u64) {
+        self.tools.values().fold((0, 0, 0), |sum, tool| {
+            (
+                sum.0 + tool.calls,
+                sum.1 + tool.failures,
+                sum.2 + tool.bytes,
+            )
+        })
+    }
+}
+
+/// Adds what a file says, which may be any number.
+fn add(sum: &mut u64, part: u64) {
+    *sum = sum.saturating_add(part);
+}
+
+/// What an answer cost whose request had so many tokens in a cache.
+fn cost(pricing: Pricing, tokens: Tokens, cached: u64) -> f64 {
+    let cached = cached.min(tokens.prompt_tokens);
+    let fresh = (tokens.prompt_tokens - cached) as f64;
+    let sum = fresh * pricing.input
+        + cached as f64 * pricing.cached.unwrap_or(pricing.input)
+        + tokens.completion_tokens as f64 * pricing.output;
+    sum / 1e6
+}
+
+fn number(path: &Path) -> Option<u64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// Of sorted values.
+fn median(values: &[u64]) -> u64 {
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0,
+        len if len % 2 == 1 => values[middle],
+        _ => u64::midpoint(values[middle - 1], values[middle]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+        assert_eq!(
+            [
+                median(&[]),
+                median(&[3]),
+                median(&[1, 3]),
+                median(&[1, 2, 9])
+            ],
+            [0, 3, 2, 2]
+        );
+    }
+
+    #[test]
+    fn cached_tokens_have_a_price_of_their_own_if_one_is_given() {
+        let tokens = Tokens {
+            prompt_tokens: 1_000_000,
+            completion_tokens: 500_000,
+            total_tokens: 1_500_000,
+        };
+        let mut pricing = Pricing {
+            input: 2.0,
+            output: 8.0,
+            cached: Some(0.5),
+        };
+        assert!((cost(pricing, tokens, 400_000) - 5.4).abs() < 1e-9);
+        pricing.cached = None;
+        assert!((cost(pricing, tokens, 400_000) - 6.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,487 @@
+//! A run's events as lines that a person reads: who said what, which command ran, how it ended, how
+//! long it took.
+//!
+//! Unaware of where the events come from and where the lines go. Each event is told by itself, with
+//! what little must be remembered of those before it.
+
+use crate::clock::Timestamp;
+use crate::event::{Line, Tokens};
+use crate::invocations;
+use crate::screen::{Tone, in_short, painted, time};
+use crate::state::decoded;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// As much of a command is shown.
+const COMMAND_WIDTH: usize = 300;
+
+/// As much of a line of output is shown.
+const OUTPUT_WIDTH: usize = 160;
+
+/// So many lines of output are shown from its beginning, and so many from its end.
+const OUTPUT_LINES: (usize, usize) = (5, 2);
+
+/// Behind the time, before what is told.
+const WHO_WIDTH: usize = 6;
+
+/// The telling of one run.
+#[derive(Debug)]
+pub struct Timeline {
+    /// The run's directory.
+    run: PathBuf,
+    /// What times are relative to; none: the first event's.
+    zero: Option<Timestamp>,
+    /// Stands before each line.
+    margin: String,
+    colour: bool,
+    /// The action that is running, and since when.
+    running: Option<(String, Option<Timestamp>)>,
+    /// Questions whose answers may be shown, by id.
+    harmless: HashSet<String>,
+    before: Option<Timestamp>,
+    /// When the engine was started, if that has been told.
+    started_at: Option<Timestamp>,
+    /// Of the answers since then.
+    tokens: Tokens,
+}
+
+/// One event as it is told.
+#[derive(Default)]
+struct Entry {
+    who: String,
+    said: Vec<(Tone, String)>,
+    /// In lines of their own.
+    below: Vec<(Tone, String)>,
+}
+
+impl Entry {
+    fn new(who: impl Into<String>) -> Self {
+        Self {
+            who: who.into(),
+            ..Self::default()
+        }
+    }
+
+    fn say(mut self, tone: Tone, text: impl Into<String>) -> Self {
+        self.said.push((tone, text.into()));
+        self
+    }
+
+    fn below(mut self, tone: Tone, text: impl Into<String>) -> Self {
+        self.below.push((tone, text.into()));
+        self
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Config<'c> {
+    #[serde(borrow)]
+    name: Option<Cow<'c, str>>,
+    #[serde(borrow)]
+    llm: Llm<'c>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Llm<'c> {
+    #[serde(borrow)]
+    model: Option<Cow<'c, str>>,
+    #[serde(borrow)]
+    command: Vec<Cow<'c, str>>,
+}
+
+impl Timeline {
+    /// Of the run in a directory.
+    #[must_use]
+    pub fn new(run: &Path, zero: Option<Timestamp>, colour: bool) -> Self {
+        Self {
+            run: run.to_owned(),
+            zero,
+            margin: String::new(),
+            colour,
+            running: None,
+            harmless: HashSet::new(),
+            before: None,
+            started_at: None,
+            tokens: Tokens::default(),
+        }
+    }
+
+    /// Of a run that a tool of this one has started.
+    #[must_use]
+    pub fn nested(&self, run: &Path) -> Self {
+        Self {
+            margin: format!("{}          │ ", self.margin),
+            ..Self::new(run, self.zero, self.colour)
+        }
+    }
+
+    /// When an action began whose result this is. None for other events.
+    #[must_use]
+    pub fn began(&self, line: &Line<'_>) -> Option<Timestamp> {
+        if line.kind != "ACTION_RESULT" {
+            return None;
+        }
+        match &self.running {
+            Some((id, at)) if Some(id.as_str()) == line.action_id.as_deref() => *at,
+            _ => {
+                let took = line.duration_ms.unwrap_or(0);
+                at(line).map(|end| Timestamp::from_millis(end.millis().saturating_sub(took)))
+            }
+        }
+    }
+
+    /// The action that has begun and has no result.
+    #[must_use]
+    pub fn running_since(&self) -> Option<Timestamp> {
+        self.running.as_ref()?.1
+    }
+
+    /// An event as it is told; empty if there is nothing to tell.
+    pub fn tell(&mut self, line: &Line<'_>) -> String {
+        let at = at(line);
+        if self.zero.is_none() {
+            self.zero = at;
+        }
+        let entry = self.entry(line, at);
+        self.before = at.or(self.before);
+        entry.map_or_else(String::new, |entry| self.written(&entry, at))
+    }
+
+    fn entry(&mut self, line: &Line<'_>, at: Option<Timestamp>) -> Option<Entry> {
+        let text = |from: &Option<Cow<'_, str>>| from.as_deref().unwrap_or_default().to_owned();
+        let number = || format!("[{}]", line.iteration.unwrap_or(0));
+        Some(match &*line.kind {
+            "ENGINE_START" => {
+                self.started_at = at;
+                self.tokens = Tokens::default();
+                start(line)
+            }
+            "USER_MESSAGE" => Entry::new("user").say(Tone::Said, content(line.content)),
+            "THOUGHT" => self.thought(line, at),
+            "ACTION_REQUEST" => {
+                self.running = Some((text(&line.action_id), at));
+                let command = in_short(&text(&line.resolved_command), COMMAND_WIDTH);
+                Entry::new(number())
+                    .say(Tone::Dim, "$ ")
+                    .say(Tone::Command, command)
+            }
+            "ACTION_RESULT" => return self.result(line),
+            "HUMAN_INPUT_REQUEST" => {
+                let secret =
+                    line.sensitive != Some(false) || line.input_type.as_deref() == Some("password");
+                if !secret {
+                    self.harmless.insert(text(&line.request_id));
+                }
+                Entry::new("asks").say(Tone::Said, text(&line.prompt))
+            }
+            "HUMAN_INPUT_RECEIVED" => {
+                let entry = Entry::new("person");
+                if self.harmless.contains(&*text(&line.request_id)) {
+                    entry.say(Tone::Said, text(&line.response))
+                } else {
+                    entry.say(Tone::Dim, "(an answer that is not shown)")
+                }
+            }
+            "SYSTEM_MESSAGE" => {
+                let tone = match line.level.as_deref() {
+                    Some("WARN" | "ERROR") => Tone::Bad,
+                    _ => Tone::Dim,
+                };
+                Entry::new("note").say(tone, content(line.content))
+            }
+            "HOOK_EXECUTION_AUDIT" => self.hook(line),
+            "ERROR" => Entry::new("error").say(Tone::Bad, text(&line.error_message)),
+            "ENGINE_END" => self.end(line, at),
+            other => Entry::new("?").say(Tone::Dim, other),
+        })
+    }
+
+    fn thought(&mut self, line: &Line<'_>, at: Option<Timestamp>) -> Entry {
+        let mut entry = Entry::new(format!("[{}]", line.iteration.unwrap_or(0)));
+        let said = line.content.map_or("null", RawValue::get);
+        let calls = calls(line);
+        if matches!(said, "null" | "\"\"") {
+            let names = if calls.is_empty() {
+                "says nothing".to_owned()
+            } else {
+                format!("calls {}", calls.join(", "))
+            };
+            entry = entry.say(Tone::Said, names);
+        } else {
+            entry = entry.say(Tone::Said, decoded(said).trim_end());
+        }
+        let mut figures = Vec::new();
+        let recorded = line
+            .llm_invocation_ref
+            .as_deref()
+            .and_then(|reference| invocations::metadata(&self.run.join(reference)))
+            .map(|metadata| Duration::from_millis(metadata.duration_ms));
+        let measured = || Some(at?.since(self.before?));
+        figures.extend(recorded.or_else(measured).map(time));
+        if let Some(usage) = line.usage {
+            self.tokens.add(usage);
+            let (asked, answered) = (usage.prompt_tokens, usage.completion_tokens);
+            figures.push(format!("{asked} + {answered} tokens"));
+        }
+        let entry = entry.say(Tone::Dim, format!("  ({})", figures.join(", ")));
+        match line.finish_reason.as_deref() {
+            Some(reason @ ("length" | "content_filter")) => {
+                entry.below(Tone::Bad, format!("cut off: {reason}"))
+            }
+            _ => entry,
+        }
+    }
+
+    fn result(&mut self, line: &Line<'_>) -> Option<Entry> {
+        let id = line.action_id.as_deref();
+        let began = self
+            .running
+            .take_if(|(running, _)| Some(running.as_str()) == id);
+        let good = line.status.as_deref() == Some("SUCCESS");
+        if began.is_none() && line.execution_ref.is_none() && good {
+            // What a person answered has been told already.
+            return None;
+        }
+        let took = time(Duration::from_millis(line.duration_ms.unwrap_or(0)));
+        let outcome = match (line.exit_code, line.execution_ref.is_some()) {
+            (Some(0), _) => format!("ok, {took}"),
+            (Some(code), _) => format!("exit code {code}, {took}"),
+            (None, true) => "interrupted".to_owned(),
+            (None, false) => "not run".to_owned(),
+        };
+        let mut entry = Entry::new(format!("[{}]", line.iteration.unwrap_or(0)));
+        if began.is_none() {
+            let name = line.tool_name.as_deref().unwrap_or("?");
+            entry = entry.say(Tone::Command, format!("{name} "));
+        }
+        let tone = if good { Tone::Good } else { Tone::Bad };
+        entry = entry.say(tone, outcome);
+        let observation = content(line.observation_content);
+        for line in shortened(&observation) {
+            entry = entry.below(Tone::Dim, line);
+        }
+        Some(entry)
+    }
+
+    fn hook(&self, line: &Line<'_>) -> Entry {
+        let name = line.hook_name.as_deref().unwrap_or("?");
+        let good = line.status.as_deref() == Some("SUCCESS");
+        let took = line
+            .io_path_ref
+            .as_deref()
+            .and_then(|reference| hook_duration(&self.run.join(reference)))
+            .map_or_else(String::new, |took| format!(", {}", time(took)));
+        let outcome = if good { "ok" } else { "failed" };
+        let tone = if good { Tone::Good } else { Tone::Bad };
+        Entry::new("hook")
+            .say(Tone::Command, name)
+            .say(tone, format!("  {outcome}{took}"))
+    }
+
+    fn end(&self, line: &Line<'_>, at: Option<Timestamp>) -> Entry {
+        let status = line.status.as_deref().unwrap_or("FAILED");
+        let tone = if status == "COMPLETED" {
+            Tone::Good
+        } else {
+            Tone::Bad
+        };
+        let mut figures = vec![line.stop_reason.as_deref().unwrap_or("?").to_owned()];
+        figures.extend(line.exit_code.map(|code| format!("exit code {code}")));
+        if let (Some(at), Some(start)) = (at, self.started_at) {
+            figures.push(time(at.since(start)));
+            let (asked, answered) = (self.tokens.prompt_tokens, self.tokens.completion_tokens);
+            figures.push(format!("{asked} + {answered} tokens"));
+        }
+        let entry = Entry::new("end")
+            .say(tone, status)
+            .say(Tone::Dim, format!("  ({})", figures.join(", ")));
+        match &line.error {
+            Some(error) => entry.below(Tone::Bad, error.trim_end()),
+            // The result is what the model said last.
+            None => entry,
+        }
+    }
+
+    fn written(&self, entry: &Entry, at: Option<Timestamp>) -> String {
+        let clock = match (at, self.zero) {
+            (Some(at), Some(zero)) => clock(at.since(zero)),
+            _ => String::new(),
+        };
+        let rest = format!(
+            "{}{:indent$}",
+            self.margin,
+            "",
+            indent = 9 + 2 + WHO_WIDTH + 1
+        );
+        let head = format!(
+            "{}{clock:>9}  {:<width$} ",
+            self.margin,
+            entry.who,
+            width = WHO_WIDTH
+        );
+        let mut out = painted(self.colour, &[(Tone::Dim, &head)]);
+        for (tone, text) in &entry.said {
+            for (index, line) in text.split('\n').enumerate() {
+                if index > 0 {
+                    out.push('\n');
+                    if !line.is_empty() {
+                        out.push_str(&painted(self.colour, &[(Tone::Dim, &rest)]));
+                    }
+                }
+                out.push_str(&painted(self.colour, &[(*tone, line)]));
+            }
+        }
+        out.push('\n');
+        for (tone, text) in &entry.below {
+            for line in text.split('\n') {
+                if !line.is_empty() {
+                    let pieces = [(Tone::Dim, rest.as_str()), (*tone, line)];
+                    out.push_str(&painted(self.colour, &pieces));
+                }
+                out.push('\n');
+            }
+        }
+        out
+    }
+}
+
+fn at(line: &Line<'_>) -> Option<Timestamp> {
+    line.timestamp.as_deref().and_then(Timestamp::parse)
+}
+
+fn start(line: &Line<'_>) -> Entry {
+    let config: Config<'_> = line
+        .config
+        .and_then(|config| serde_json::from_str(config.get()).ok())
+        .unwrap_or_default();
+    let model = config
+        .llm
+        .model
+        .or_else(|| config.llm.command.into_iter().next());
+    let date = line.timestamp.as_deref().unwrap_or_default();
+    let date = date.get(..19).unwrap_or(date).replace('T', " ");
+    let verb = if line.resumed == Some(true) {
+        "goes on"
+    } else {
+        "starts"
+    };
+    let run = line.run_id.as_deref().unwrap_or("?");
+    let fork = line.forked_from.as_ref().map_or_else(String::new, |from| {
+        format!(
+            " as a fork of {} at iteration {}",
+            from.run_id, from.iteration
+        )
+    });
+    Entry::new("run")
+        .say(Tone::Said, format!("{run} {verb}{fork}"))
+        .say(Tone::Dim, format!("  {date} UTC"))
+        .below(
+            Tone::Dim,
+            format!(
+                "agent {}, model {}, in {}",
+                config.name.as_deref().unwrap_or("?"),
+                model.as_deref().unwrap_or("?"),
+                line.work_dir.as_deref().unwrap_or("?")
+            ),
+        )
+}
+
+/// The names of the tools that a thought calls.
+fn calls(line: &Line<'_>) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Call {
+        function: Function,
+    }
+    #[derive(Deserialize)]
+    struct Function {
+        name: String,
+    }
+    let calls: Vec<Call> = line
+        .tool_calls
+        .and_then(|raw| serde_json::from_str(raw.get()).ok())
+        .unwrap_or_default();
+    calls.into_iter().map(|call| call.function.name).collect()
+}
+
+fn content(raw: Option<&RawValue>) -> String {
+    let text = raw.map_or(Cow::Borrowed(""), |raw| decoded(raw.get()));
+    text.trim_end().to_owned()
+}
+
+/// The beginning and the end of an output.
+fn shortened(text: &str) -> Vec<String> {
+    let (first, last) = OUTPUT_LINES;
+    let count = text.lines().count();
+    let omitted = count.saturating_sub(first + last);
+    let mut shown = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if omitted > 1 && index == first {
+            shown.push(format!("… {omitted} more lines …"));
+        }
+        if omitted <= 1 || index < first || index >= count - last {
+            shown.push(cut(line));
+        }
+    }
+    shown
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(OUTPUT_WIDTH) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line.to_owned(),
+    }
+}
+
+/// How long a hook took, as its directory tells.
+#[must_use]
+pub fn hook_duration(dir: &Path) -> Option<Duration> {
+    let text = std::fs::read_to_string(dir.join("execution_meta/duration_ms.txt")).ok()?;
+    text.trim().parse().ok().map(Duration::from_millis)
+}
+
+/// A time since the beginning: `0:03.4`, `12:03.4`, `1:12:03.4`.
+fn clock(time: Duration) -> String {
+    let tenths = time.as_millis() / 100;
+    let (hours, minutes) = (tenths / 36_000, tenths / 600 % 60);
+    let (seconds, tenth) = (tenths / 10 % 60, tenths % 10);
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}.{tenth}")
+    } else {
+        format!("{minutes}:{seconds:02}.{tenth}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_count_from_the_beginning() {
+        let shown = |ms| clock(Duration::from_millis(ms));
+        assert_eq!(
+            [shown(0), shown(3_450), shown(723_400), shown(4_323_400)],
+            ["0:00.0", "0:03.4", "12:03.4", "1:12:03.4"]
+        );
+    }
+
+    #[test]
+    fn a_long_output_is_shown_from_both_ends() {
+        let text = |n: usize| {
+            let lines: Vec<String> = (1..=n).map(|i| i.to_string()).collect();
+            lines.join("\n")
+        };
+        assert_eq!(shortened(&text(8)).len(), 8);
+        let shown = shortened(&text(100));
+        assert_eq!(
+            shown,
+            ["1", "2", "3", "4", "5", "… 93 more lines …", "99", "100"]
+        );
+        assert_eq!(shortened(&"é".repeat(500))[0].chars().count(), 161);
+    }
+}

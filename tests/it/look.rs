@@ -1,0 +1,671 @@
+//! Looking at runs: lists, timelines, requests. Nothing is sent, nothing is changed.
+
+use crate::harness::*;
+use crate::subagents::{family, model};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const ECHO: &str = "- {name: echo, exec: 'echo ${words}'}";
+
+fn printed(outcome: &Outcome) -> String {
+    String::from_utf8(outcome.stdout.clone()).expect("text")
+}
+
+/// A run of one tool call and an answer.
+fn one_call(world: &World, words: &str) {
+    let first = call("call_1", "echo", &json!({"words": words}));
+    world.server.says([first, text("done")]);
+    world.run("say it").end().exits(0);
+}
+
+/// A run whose first answer does not come before it is released.
+fn held() -> (World, Running) {
+    let world = World::new();
+    world.server.says([text("done").held()]);
+    let delta = world.run("wait").spawn();
+    world.server.wait_for(1);
+    (world, delta)
+}
+
+/// Every file below a directory with its bytes.
+fn snapshot(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = files_below(dir).into_iter();
+    files
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect()
+}
+
+#[test]
+fn runs_are_listed_newest_first() {
+    let world = World::new();
+    for message in ["first task", "second\ntask"] {
+        world.server.says([text("done")]);
+        world.run(message).end().exits(0);
+    }
+    let list = printed(&world.delta(["list-runs", "-w", "ws"]).end().exits(0));
+    let lines: Vec<&str> = list.lines().collect();
+    assert_eq!(lines.len(), 3, "{list}");
+    let runs = world.runs();
+    for (line, run, message) in [
+        (lines[1], &runs[1], "second task"),
+        (lines[2], &runs[0], "first task"),
+    ] {
+        // Two runs of one second are told apart by what was said first.
+        let id = if line.starts_with(&run.id()) {
+            run.id()
+        } else {
+            line[..22].to_owned()
+        };
+        assert!(line.starts_with(&id) && line.ends_with(message), "{list}");
+        assert!(
+            line.contains("COMPLETED") && line.contains(" 110 "),
+            "{list}"
+        );
+    }
+}
+
+#[test]
+fn only_a_run_that_somebody_works_on_is_running() {
+    let (world, delta) = held();
+    let status = || {
+        let list = world.delta(["list-runs", "-w", "ws"]).json().end().exits(0);
+        let list: Value = serde_json::from_slice(&list.stdout).unwrap();
+        list[0]["status"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(status(), "RUNNING");
+    delta.kill();
+    assert_eq!(status(), "INTERRUPTED");
+    let resumable = world.delta(["list-runs", "-w", "ws", "--resumable", "--first"]);
+    resumable
+        .end()
+        .exits(0)
+        .prints(&format!("{}\n", world.latest().id()));
+}
+
+#[test]
+fn the_first_of_a_list_is_an_id_alone_and_none_is_an_error() {
+    let world = World::new();
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0);
+    let id = format!("{}\n", world.latest().id());
+    let first =
+        |status: &str| world.delta(["list-runs", "-w", "ws", "--first", "--status", status]);
+    first("completed").end().exits(0).prints(&id);
+    first("waiting-for-input")
+        .end()
+        .exits(1)
+        .prints("")
+        .says("no run");
+    fs::create_dir(world.path("empty")).unwrap();
+    world
+        .delta(["list-runs", "-w", "empty"])
+        .end()
+        .exits(0)
+        .prints("")
+        .says("no run");
+    world
+        .delta(["list-runs", "-w", "empty", "--first"])
+        .end()
+        .exits(1)
+        .says("no run");
+    world
+        .delta(["list-runs", "-w", "nowhere"])
+        .end()
+        .exits(1)
+        .says("nowhere");
+}
+
+#[test]
+fn a_status_that_is_none_is_refused_with_the_nearest() {
+    let world = World::new();
+    let refused = world
+        .delta(["list-runs", "--status", "COMPLETD"])
+        .end()
+        .exits(2);
+    refused.prints("").says_one_line().says("COMPLETED");
+    world
+        .delta(["list-runs", "--frist"])
+        .end()
+        .exits(2)
+        .says("--first");
+}
+
+#[test]
+fn the_list_as_json_has_the_metadata_and_the_workspace() {
+    let world = World::new();
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0);
+    let list = world.delta(["list-runs", "-w", "ws"]).json().end().exits(0);
+    let mut list: Value = serde_json::from_slice(&list.stdout).unwrap();
+    let run = list[0].as_object_mut().unwrap();
+    let path = run.remove("workspace_path").unwrap();
+    assert_eq!(path, world.workspace().to_str().unwrap());
+    assert_eq!(Value::Object(run.clone()), world.latest().metadata());
+    assert_eq!(list.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn the_runs_of_an_agent_are_those_of_all_its_workspaces() {
+    let world = World::new();
+    for message in ["one", "two"] {
+        world.server.says([text("done")]);
+        world
+            .delta(["run", "-a", "agent", "-y", "-m", message])
+            .end()
+            .exits(0);
+    }
+    let list = printed(
+        &world
+            .delta(["list-runs", "--agent", "agent"])
+            .end()
+            .exits(0),
+    );
+    for (name, message) in [("W001", "one"), ("W002", "two")] {
+        let line = list
+            .lines()
+            .find(|line| line.contains(name))
+            .expect("a line");
+        assert!(line.ends_with(message), "{list}");
+    }
+    world
+        .delta(["list-runs", "--agent", "agent", "-w", "ws"])
+        .end()
+        .exits(2);
+    world
+        .delta(["list-runs", "--agent", "none"])
+        .end()
+        .exits(1)
+        .says("none");
+}
+
+#[test]
+fn a_journal_that_was_edited_is_believed_more_than_the_metadata() {
+    let world = World::new();
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0);
+    let run = world.latest();
+    let journal = run.text("journal.jsonl");
+    let start = journal.trim_end().rfind('\n').unwrap() + 1;
+    fs::write(run.path("journal.jsonl"), &journal[..start]).unwrap();
+    // What the clock makes of two writes in one tick must not matter.
+    let older = fs::File::options()
+        .write(true)
+        .open(run.path("metadata.json"))
+        .unwrap();
+    older.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let list = world.delta(["list-runs", "-w", "ws", "--resumable", "--first"]);
+    list.end().exits(0).prints(&format!("{}\n", run.id()));
+}
+
+#[test]
+fn the_log_tells_who_said_what_and_how_commands_ended() {
+    let world = World::with_tools(&format!(
+        "{ECHO}\n- {{name: fail, shell: 'echo bad >&2; exit 3'}}"
+    ));
+    world.server.says([
+        call("call_1", "echo", &json!({"words": "hello there"})),
+        call("call_2", "fail", &json!({})),
+        text("All is said.\nTwice."),
+    ]);
+    world.run("Say hello").end().exits(0);
+    let log = world.delta(["log", "-w", "ws"]).end().exits(0);
+    let log_text = printed(&log);
+    let wanted = [
+        &*world.latest().id(),
+        "user   Say hello",
+        "[1]    calls echo",
+        "100 + 10 tokens",
+        "[1]    $ echo 'hello there'",
+        "[1]    ok, ",
+        "                  hello there\n",
+        "exit code 3",
+        "                  bad\n",
+        "[3]    All is said.\n                  Twice.",
+        "end    COMPLETED",
+    ];
+    let mut rest = log_text.as_str();
+    for words in wanted {
+        let at = rest
+            .find(words)
+            .unwrap_or_else(|| panic!("{words:?} is not in\n{log_text}"));
+        rest = &rest[at..];
+    }
+    assert!(log.stderr.is_empty() && !log_text.contains('\x1b'));
+}
+
+#[test]
+fn nothing_that_a_tool_prints_can_control_the_terminal() {
+    let world = World::with_tools(ECHO);
+    one_call(&world, "a\u{1b}[2Jb\u{9b}c\rd");
+    let log = printed(&world.delta(["log", "-w", "ws"]).end().exits(0));
+    assert!(log.contains("a\u{FFFD}[2Jb"), "{log}");
+    assert!(log.chars().all(|c| c == '\n' || !c.is_control()), "{log:?}");
+}
+
+#[test]
+fn a_followed_log_ends_with_the_run() {
+    let (world, delta) = held();
+    let log = world.delta(["log", "-w", "ws", "-f"]).spawn();
+    eventually("the log has begun", || log.stdout().contains("wait"));
+    assert!(!log.stdout().contains("COMPLETED"));
+    world.server.release();
+    delta.wait().exits(0);
+    let log = printed(&log.wait().exits(0));
+    assert!(log.contains("end    COMPLETED"), "{log}");
+}
+
+#[test]
+fn a_followed_log_says_that_the_engine_has_died() {
+    let (world, delta) = held();
+    let log = world.delta(["log", "-w", "ws", "-f"]).spawn();
+    eventually("the log has begun", || log.stdout().contains("wait"));
+    delta.kill();
+    log.wait().exits(0).says("has died");
+}
+
+#[test]
+fn a_followed_log_ends_when_nobody_reads_it() {
+    let (world, delta) = held();
+    let log = world.delta(["log", "-w", "ws", "-f"]);
+    let piped = log
+        .under(&["sh", "-c", "\"$0\" \"$@\" | head -n 1"])
+        .end()
+        .exits(0);
+    assert_eq!(printed(&piped).lines().count(), 1);
+    delta.kill();
+}
+
+#[test]
+fn a_followed_log_goes_on_behind_a_journal_that_was_replaced() {
+    let (world, delta) = held();
+    let log = world.delta(["log", "-w", "ws", "-f", "--json"]).spawn();
+    let journal = world.latest().text("journal.jsonl");
+    eventually("the log has begun", || log.stdout() == journal);
+    // As an editor does it, and with an event more.
+    let more = journal.clone() + "{\"seq\":3,\"type\":\"SYSTEM_MESSAGE\",\"content\":\"mine\"}\n";
+    let path = world.write("edited", &more);
+    fs::rename(path, world.latest().path("journal.jsonl")).unwrap();
+    let log = log.wait().exits(0).says("has died");
+    assert_eq!(printed(&log), more);
+    delta.kill();
+}
+
+#[test]
+fn the_log_as_json_is_the_journal() {
+    let world = World::with_tools(ECHO);
+    one_call(&world, "x");
+    let journal = world.latest().text("journal.jsonl");
+    world
+        .delta(["log", "-w", "ws", "--json"])
+        .end()
+        .exits(0)
+        .prints(&journal);
+    let lines: Vec<&str> = journal.split_inclusive('\n').collect();
+    let last = lines[lines.len() - 2..].concat();
+    world
+        .delta(["log", "-w", "ws", "--json", "-n", "2"])
+        .end()
+        .exits(0)
+        .prints(&last);
+    world
+        .delta(["log", "-w", "ws", "-n", "0"])
+        .end()
+        .exits(0)
+        .prints("");
+    world
+        .delta(["log", "-w", "ws", "-n", "some"])
+        .end()
+        .exits(2)
+        .says("some");
+}
+
+#[test]
+fn a_damaged_journal_is_shown_up_to_the_damage() {
+    let world = World::with_tools(ECHO);
+    one_call(&world, "x");
+    let path = world.latest().path("journal.jsonl");
+    let journal = world.latest().text("journal.jsonl");
+    let mut lines: Vec<&str> = journal.lines().collect();
+    let kept = format!("{}\n{}\n", lines[0], lines[1]);
+    lines[2] = "{\"seq\":3,]";
+    fs::write(&path, lines.join("\n") + "\n").unwrap();
+    let log = world
+        .delta(["log", "-w", "ws", "--json"])
+        .end()
+        .exits(0)
+        .prints(&kept);
+    log.says("journal.jsonl:3:10").says("damaged");
+    let log = world
+        .delta(["log", "-w", "ws"])
+        .end()
+        .exits(0)
+        .says(":3:10");
+    assert!(!printed(&log).contains("COMPLETED"));
+    world
+        .delta(["stats", "-w", "ws"])
+        .end()
+        .exits(0)
+        .says("damaged");
+    world.delta(["list-runs", "-w", "ws"]).end().exits(0);
+}
+
+#[test]
+fn numbers_beyond_all_reason_are_survived() {
+    let world = World::with_tools(ECHO);
+    one_call(&world, "x");
+    let path = world.latest().path("journal.jsonl");
+    let mut journal = world.latest().text("journal.jsonl");
+    for seq in [100, 101] {
+        journal += &format!(
+            "{{\"seq\":{seq},\"type\":\"ACTION_RESULT\",\"action_id\":\"z\",\"tool_name\":\"echo\",\
+             \"duration_ms\":{0},\"execution_ref\":\"../..\",\"iteration\":7}}\n",
+            u64::MAX
+        );
+    }
+    journal += &format!("{{\"seq\":{},\"type\":\"X\"}}\n", u64::MAX);
+    fs::write(&path, &journal).unwrap();
+    for command in ["log", "stats", "list-runs"] {
+        world.delta([command, "-w", "ws"]).end().exits(0);
+    }
+}
+
+#[test]
+fn a_torn_last_line_is_told_and_the_engine_counts_as_dead() {
+    let world = World::new();
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0);
+    let journal = world.latest().text("journal.jsonl");
+    fs::write(
+        world.latest().path("journal.jsonl"),
+        &journal[..journal.len() - 9],
+    )
+    .unwrap();
+    let log = world.delta(["log", "-w", "ws"]).end().exits(0);
+    log.says("has no end and is not shown").says("has died");
+}
+
+#[test]
+fn runs_of_sub_agents_stand_below_the_action_that_started_them() {
+    let world = family("");
+    world.server.answers(model);
+    world.run("go").end().exits(0);
+    let log = printed(&world.delta(["log", "-w", "ws"]).end().exits(0));
+    let two = Run::latest(&world.path("ws/child")).id();
+    let three = Run::latest(&world.path("ws/child/child")).id();
+    let place = |words: &str| {
+        log.find(words)
+            .unwrap_or_else(|| panic!("{words} in\n{log}"))
+    };
+    let places = [
+        place("$ "),
+        place(&two),
+        place("│           │    0:"),
+        place(&three),
+        place("done by 3"),
+        place("done by 2"),
+        place("done by 1"),
+    ];
+    assert!(places.is_sorted(), "{places:?}\n{log}");
+    let count = |id: &str| log.matches(&format!("{id} starts")).count();
+    assert_eq!((count(&two), count(&three)), (1, 1), "{log}");
+}
+
+#[test]
+fn an_answer_that_is_secret_is_not_shown() {
+    let world = World::new();
+    for (sensitive, answer) in [(true, "hunter2"), (false, "blue")] {
+        let question = json!({"prompt": "Which word?", "sensitive": sensitive});
+        world
+            .server
+            .says([call("call_1", "ask_human", &question), text("done")]);
+        world.run(answer).end().exits(101);
+        world.go_on().args(["-m", answer]).end().exits(0);
+    }
+    let log = |args: &[&str]| {
+        let log = world.delta(["log", "-w", "ws"]).args(args).end().exits(0);
+        printed(&log).replace("user   ", "user:")
+    };
+    let runs: Vec<String> = world.runs().iter().map(Run::id).collect();
+    let texts: Vec<String> = runs.iter().map(|id| log(&[id])).collect();
+    let secret = texts
+        .iter()
+        .find(|text| text.contains("user:hunter2"))
+        .unwrap();
+    let open = texts
+        .iter()
+        .find(|text| text.contains("user:blue"))
+        .unwrap();
+    assert_eq!(secret.matches("hunter2").count(), 1, "{secret}");
+    assert!(secret.contains("Which word?") && secret.contains("not shown"));
+    assert!(open.contains("person blue"), "{open}");
+    // Cut off from its question an answer is not shown either.
+    for id in &runs {
+        assert!(!log(&[id, "-n", "6"]).contains("person hunter2"));
+    }
+}
+
+#[test]
+fn on_a_terminal_a_long_log_is_coloured_and_goes_through_the_pager() {
+    if std::process::Command::new("script")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        eprintln!("skipped: script(1) is not installed");
+        return;
+    }
+    let world = World::new();
+    world.server.says([text("done"), text("done")]);
+    world.run(&"line\n".repeat(60)).end().exits(0);
+    let on_terminal = |environment: &str| {
+        let line = shlex::try_quote(&format!(
+            "{environment} exec \"{}\" log -w ws",
+            env!("CARGO_BIN_EXE_delta")
+        ))
+        .unwrap()
+        .into_owned();
+        let script = format!("exec script -qefc {line} typescript");
+        world.delta([]).under(&["sh", "-c", &script]).end().exits(0);
+        // Its first line tells the command.
+        let typescript = world.read("typescript");
+        let (_, shown) = typescript.split_once('\n').expect("lines");
+        shown.to_owned()
+    };
+    let paged = on_terminal("PAGER='sed s/^/PAGED:/'");
+    assert!(paged.contains("PAGED:"), "{paged}");
+    assert!(paged.contains("\x1b[2m"), "{paged:?}");
+    assert!(!on_terminal("NO_COLOR=1 PAGER='sed s/^/PAGED:/'").contains("\x1b[2m"));
+    assert!(!on_terminal("PAGER=cat").contains("PAGED"));
+    world.run("short").end().exits(0);
+    assert!(!on_terminal("PAGER='sed s/^/PAGED:/'").contains("PAGED"));
+}
+
+#[test]
+fn the_next_request_is_the_one_that_going_on_sends() {
+    let world = World::with_tools(ECHO);
+    world
+        .server
+        .says([call("call_1", "echo", &json!({"words": "x"}))]);
+    world
+        .run("go")
+        .args(["--max-iterations", "1"])
+        .end()
+        .exits(75);
+    let before = snapshot(world.home());
+    let next = world
+        .delta(["request", "-w", "ws", "LATEST", "--next"])
+        .end()
+        .exits(0);
+    assert_eq!(world.server.requests().len(), 1);
+    let after = snapshot(&world.workspace());
+    assert!(
+        after
+            .iter()
+            .all(|(path, bytes)| before.get(path) == Some(bytes))
+    );
+    world.server.says([text("done")]);
+    world.go_on().end().exits(0);
+    assert_eq!(
+        printed(&next),
+        String::from_utf8_lossy(&world.server.last().body)
+    );
+    let next = world
+        .delta(["request", "-w", "ws", "LATEST", "--next"])
+        .end()
+        .exits(0);
+    next.says("needs a message");
+}
+
+#[test]
+fn no_program_is_run_for_the_next_request() {
+    let world = World::new();
+    world.write(
+        "agent/context.yaml",
+        "sources:\n  - {type: computed_file, id: sum, output_path: '${CWD}/sum.md', \
+         generator: {shell: 'echo x'}}\n  - {type: journal}\n"
+            .replace(
+                "{shell: 'echo x'}",
+                "{command: [sh, -c, 'echo ran >> $HOME/log; echo sum > sum.md']}",
+            ),
+    );
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0);
+    let next = world
+        .delta(["request", "-w", "ws", "LATEST", "--next"])
+        .end()
+        .exits(0);
+    assert!(
+        printed(&next.says("sum: its program is not run; the file that is there")).contains("sum")
+    );
+    let dry = world.delta(["run", "-a", "agent", "-w", "new", "--dry-run", "-m", "go"]);
+    dry.end().exits(0).says("it is left out");
+    assert_eq!(world.lines("log"), ["ran"]);
+}
+
+#[test]
+fn the_first_difference_of_two_requests_is_shown() {
+    let world = World::with_tools(ECHO);
+    one_call(&world, "x");
+    let diff = |a: &str, b: &str| {
+        world
+            .delta(["request", "-w", "ws", "LATEST", a, "--diff", b])
+            .end()
+    };
+    diff("2", "2").exits(0).prints("");
+    let differs = printed(&diff("1", "2").exits(1));
+    assert!(differs.contains("in messages[2] (assistant)"), "{differs}");
+    assert!(
+        differs.contains("1: (nothing)")
+            && differs.contains("call_1")
+            && differs.lines().count() == 3,
+        "{differs}"
+    );
+    diff("1", "7").exits(1).says("2 requests, not 7");
+    let next = world.delta(["request", "-w", "ws", "LATEST", "--next", "--diff", "2"]);
+    assert!(printed(&next.end().exits(1)).contains("requests the next and 2 differ"));
+    world
+        .delta(["request", "LATEST", "2", "--next"])
+        .end()
+        .exits(2);
+}
+
+#[test]
+fn a_run_that_is_not_there_names_those_that_are() {
+    let world = World::new();
+    for id in ["job-1", "job-2"] {
+        world.server.says([text("done")]);
+        world.run(id).args(["--run-id", id]).end().exits(0);
+    }
+    for command in ["log", "stats", "request"] {
+        let look = |run: &str| world.delta([command, "-w", "ws", run]).end();
+        look("nix").exits(1).prints("").says("job-1").says("job-2");
+        look("job")
+            .exits(1)
+            .prints("")
+            .says("several")
+            .says("job-1");
+        look("job-2").exits(0);
+        look("LATEST").exits(0);
+    }
+}
+
+#[test]
+fn a_run_that_is_live_can_be_looked_at() {
+    let (world, delta) = held();
+    let log = printed(&world.delta(["log", "-w", "ws"]).end().exits(0));
+    assert!(log.contains("wait") && !log.contains("end "), "{log}");
+    world.delta(["stats", "-w", "ws"]).end().exits(0);
+    world
+        .delta(["request", "-w", "ws", "LATEST"])
+        .end()
+        .exits(0);
+    world
+        .delta(["request", "-w", "ws", "LATEST", "--next"])
+        .end()
+        .exits(0);
+    world.server.release();
+    delta.wait().exits(0).prints("done\n");
+}
+
+#[test]
+fn a_dry_run_prints_what_a_run_would_send_and_leaves_nothing() {
+    let world = World::with_tools(ECHO);
+    let before = snapshot(world.home());
+    let dry = world.run("Say\nit").args(["--dry-run"]).end().exits(0);
+    let elsewhere = world
+        .delta(["run", "-a", "agent", "--dry-run", "-m", "Say\nit"])
+        .end()
+        .exits(0);
+    assert!(!world.exists("ws") && !world.exists("agent/workspaces"));
+    assert!(
+        before
+            .iter()
+            .all(|(path, bytes)| &fs::read(path).unwrap() == bytes)
+    );
+    assert!(world.server.requests().is_empty());
+    world.server.says([text("done")]);
+    world.run("Say\nit").end().exits(0);
+    let sent = String::from_utf8(world.server.last().body.clone()).unwrap();
+    assert_eq!((printed(&dry), printed(&elsewhere)), (sent.clone(), sent));
+    world
+        .delta(["run", "-a", "agent", "-w", "no", "--dry-run"])
+        .end()
+        .exits(2)
+        .says("-m");
+    assert!(!world.exists("no"));
+}
+
+#[test]
+fn a_dry_run_needs_no_key() {
+    let world = World::new().llm("base_url: https://models.example/v1");
+    let dry = world.run("go").args(["--dry-run"]).end().exits(0);
+    assert!(printed(&dry.says("key")).contains("\"go\""));
+}
+
+#[test]
+fn a_dry_run_of_what_would_be_resumed_is_its_next_request() {
+    let world = World::with_tools(ECHO);
+    world
+        .server
+        .says([call("call_1", "echo", &json!({"words": "x"}))]);
+    world
+        .run("go")
+        .args(["--max-iterations", "1"])
+        .end()
+        .exits(75);
+    let next = world
+        .delta(["request", "-w", "ws", "LATEST", "--next"])
+        .end()
+        .exits(0);
+    let dry = world
+        .run("go")
+        .args(["--dry-run"])
+        .end()
+        .exits(0)
+        .says("would be resumed");
+    assert_eq!(printed(&dry), printed(&next));
+    let other = printed(&world.run("other").args(["--dry-run"]).end().exits(0));
+    assert!(!other.contains("call_1") && other.contains("other"));
+}

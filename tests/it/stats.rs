@@ -1,0 +1,228 @@
+//! Where the time and the tokens of a run went.
+
+use crate::harness::*;
+use serde_json::{Value, json};
+
+/// The figures of all runs that are named.
+fn figures(world: &World, runs: &[&str]) -> Value {
+    let outcome = world
+        .delta(["stats", "-w", "ws"])
+        .args(runs)
+        .json()
+        .end()
+        .exits(0);
+    serde_json::from_slice(&outcome.stdout).expect("JSON")
+}
+
+fn with_cache(message: &Value, cached: u64) -> Reply {
+    completion(&json!({
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {
+            "prompt_tokens": 1000, "completion_tokens": 10, "total_tokens": 1010,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        },
+    }))
+}
+
+const TOOLS: &str = "\
+- {name: say, exec: 'printf %s ${words}'}
+- {name: fail, shell: 'echo bad >&2; exit 1'}";
+
+#[test]
+fn calls_tokens_and_bytes_are_counted() {
+    let world = World::with_tools(TOOLS);
+    world.server.says([
+        call("call_1", "say", &json!({"words": "four"})),
+        calls(&[
+            ("call_2", "fail", json!({})),
+            ("call_3", "say", json!({"words": "12345"})),
+            ("call_4", "unknown", json!({})),
+        ]),
+        Reply::error(500, "not now"),
+        with_cache(&json!({"role": "assistant", "content": "done"}), 700),
+    ]);
+    world.run("go").end().exits(0);
+    let found = figures(&world, &[]);
+    let run = &found[0];
+    assert_eq!(run["run_id"], world.latest().id());
+    assert_eq!(run["status"], "COMPLETED");
+    for (key, value) in [
+        ("starts", 1),
+        ("iterations", 3),
+        ("model_calls", 3),
+        ("model_failures", 0),
+        ("retries", 1),
+        ("cached_tokens", 700),
+    ] {
+        assert_eq!(run[key], value, "{key} of {run}");
+    }
+    assert_eq!(run["tokens"]["prompt_tokens"], 1200);
+    assert_eq!(run["tokens"]["completion_tokens"], 30);
+    assert_eq!(run["cost"], Value::Null);
+    assert_eq!(run["prefix_breaks"], json!([]));
+    let tools = &run["tools"];
+    for (name, numbers) in [
+        ("say", [2, 0, 9]),
+        ("fail", [1, 1, 4]),
+        ("unknown", [1, 1, 0]),
+    ] {
+        let keys = ["calls", "failures", "bytes"];
+        assert_eq!(
+            keys.map(|key| tools[name][key].as_u64().unwrap()),
+            numbers,
+            "{tools}"
+        );
+    }
+    let times = &run["times_ms"];
+    let of = |key: &str| times[key].as_u64().expect("a time");
+    let parts = ["model", "tools", "hooks", "people", "delta"].map(of);
+    assert!(parts.iter().sum::<u64>() >= of("total"), "{times}");
+    assert!(
+        of("model") > 0,
+        "a wait before another attempt is waiting for the model"
+    );
+}
+
+#[test]
+fn prices_make_costs_and_are_recorded_with_the_run() {
+    let world = World::new().top("pricing: {input: 2, output: 8.5, cached: 0.5}");
+    world.server.says([with_cache(
+        &json!({"role": "assistant", "content": "done"}),
+        400,
+    )]);
+    world.run("go").end().exits(0);
+    let start = &world.latest().events("ENGINE_START")[0];
+    let recorded = json!({"input": 2.0, "output": 8.5, "cached": 0.5});
+    assert_eq!(start["config"]["pricing"], recorded);
+    // The agent may change its prices, or go: a run keeps its own.
+    std::fs::remove_dir_all(world.path("agent")).unwrap();
+    let cost = figures(&world, &[])[0]["cost"].as_f64().unwrap();
+    let expected = (600.0 * 2.0 + 400.0 * 0.5 + 10.0 * 8.5) / 1e6;
+    assert!((cost - expected).abs() < 1e-12, "{cost} is not {expected}");
+}
+
+#[test]
+fn prices_that_are_none_are_refused() {
+    for (pricing, words) in [
+        ("pricing: {input: -1, output: 2}", "input"),
+        ("pricing: {input: cheap, output: 2}", "a number"),
+        ("pricing: {input: 1}", "output is missing"),
+        ("pricing: 3", "a mapping"),
+    ] {
+        let world = World::new().top(pricing);
+        world
+            .delta(["check", "agent"])
+            .end()
+            .exits(78)
+            .says("pricing")
+            .says(words);
+    }
+    let world = World::new().top("pricing: {input: 1, output: 2, cache: 1}");
+    world
+        .delta(["check", "agent"])
+        .end()
+        .exits(0)
+        .says("did you mean 'cached'");
+}
+
+#[test]
+fn a_prefix_that_broke_is_found() {
+    let world = World::with_tools(
+        "- {name: rewrite, shell: 'echo Another prompt altogether. > \"$AGENT_HOME/system_prompt.md\"'}",
+    );
+    let long = "Remember all of this. ".repeat(100);
+    world.write("agent/system_prompt.md", &long);
+    world.server.says([
+        call("call_1", "rewrite", &json!({})),
+        call("call_2", "rewrite", &json!({})),
+        text("done"),
+    ]);
+    world.run("go").end().exits(0);
+    let breaks = figures(&world, &[])[0]["prefix_breaks"].clone();
+    assert_eq!(breaks.as_array().unwrap().len(), 1, "{breaks}");
+    let broken = &breaks[0];
+    assert_eq!(
+        (&broken["request"], &broken["iteration"]),
+        (&json!(2), &json!(2))
+    );
+    let first = world.server.requests()[0].body.clone();
+    assert_eq!(broken["previous_bytes"], first.len());
+    let shared = broken["shared_bytes"].as_u64().unwrap() as usize;
+    assert_eq!(&first[..shared], &world.server.requests()[1].body[..shared]);
+    let shown = world.delta(["stats", "-w", "ws"]).end().exits(0);
+    assert!(
+        String::from_utf8(shown.stdout)
+            .unwrap()
+            .contains("request 2 shares")
+    );
+}
+
+#[test]
+fn hooks_and_people_have_their_own_time() {
+    let world = World::new();
+    world.write(
+        "agent/hooks.yaml",
+        "on_iteration_start: {command: [sh, -c, 'sleep 0.02']}\n",
+    );
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0);
+    let times = figures(&world, &[])[0]["times_ms"].clone();
+    assert!(times["hooks"].as_u64().unwrap() >= 20, "{times}");
+    assert!(times["delta"].as_u64() <= times["total"].as_u64());
+}
+
+#[test]
+fn several_runs_stand_side_by_side() {
+    let world = World::with_tools(TOOLS);
+    for id in ["job-1", "job-2"] {
+        world
+            .server
+            .says([call("call_1", "say", &json!({"words": "x"})), text("done")]);
+        world.run(id).args(["--run-id", id]).end().exits(0);
+    }
+    let stats = |args: &[&str]| {
+        let outcome = world
+            .delta(["stats", "-w", "ws", "job-1", "job-2"])
+            .args(args)
+            .end()
+            .exits(0);
+        String::from_utf8(outcome.stdout).unwrap()
+    };
+    let table = stats(&[]);
+    let row = |name: &str| {
+        let line = table
+            .lines()
+            .find(|line| line.starts_with(name))
+            .expect("a row");
+        line[name.len()..]
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(row("run"), ["job-1", "job-2"]);
+    assert_eq!(row("tokens in"), ["200", "200"]);
+    assert_eq!(
+        figures(&world, &["job-1", "job-2"])
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    let csv = stats(&["--format", "csv"]);
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines.len(), 3, "{csv}");
+    assert!(
+        lines.iter().all(|line| line.len() == lines[0].len()),
+        "{csv}"
+    );
+    let column = lines[0]
+        .iter()
+        .position(|name| *name == "say.bytes")
+        .expect("a column");
+    assert_eq!((lines[1][0], lines[1][column]), ("job-1", "1"));
+    world
+        .delta(["stats", "--format", "cvs"])
+        .end()
+        .exits(2)
+        .says("csv");
+}
