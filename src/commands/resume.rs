@@ -2,7 +2,6 @@
 
 use super::select::{look, named, no_runs};
 use super::start::{self, Stage, ending_of};
-use super::wrapper;
 use crate::args::Common;
 use crate::error::{Error, Exit, Result};
 use crate::metadata::Status;
@@ -61,7 +60,6 @@ fn try_run(force: bool, common: &Common) -> Result<Exit> {
         screen,
     )?;
     let environment = start::environment(&agent, Some(&workspace), screen)?;
-    wrapper::check(&agent, &environment, Some(&workspace))?;
     let stage = Stage {
         agent: &agent,
         workspace: &workspace,

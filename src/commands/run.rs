@@ -3,7 +3,6 @@
 use super::dry_run;
 use super::select::{Found, look};
 use super::start::{self, Stage, ending_of, quoted};
-use super::wrapper;
 use crate::args::Common;
 use crate::clock::Timestamp;
 use crate::config::Agent;
@@ -54,7 +53,6 @@ fn try_run(agent_dir: &Path, yes: bool, common: &Common) -> Result<Exit> {
         Workspace::at(&parent)?.check_writable()?;
     }
     let environment = start::environment(&agent, there, screen)?;
-    wrapper::check(&agent, &environment, there)?;
     let workspace = match place {
         Place::At(workspace) => workspace,
         Place::Next => Workspace::at(&workspace::claim_next(&agent.home)?)?,

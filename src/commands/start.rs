@@ -1,6 +1,7 @@
 //! Starting the engine on a run, new or taken up, and telling how it ended.
 
 use super::select::Found;
+use super::wrapper;
 use crate::agent::{Ending, Engine, Options, unreadable};
 use crate::args::{Common, Format};
 use crate::clock::Timestamp;
@@ -125,7 +126,7 @@ pub fn agent_with(dir: &Path, set: &Map<String, Value>, screen: Screen) -> Resul
     })
 }
 
-/// Reads the environment of a workspace, and tells its warnings.
+/// Reads the environment of a workspace, tells its warnings, and fails if it lacks what the agent needs.
 pub fn environment(
     agent: &Agent,
     workspace: Option<&Workspace>,
@@ -138,10 +139,11 @@ pub fn environment(
     for warning in warnings {
         screen.warn(&format!("warning: {warning}"));
     }
+    // Before anything is created.
     if agent.llm.command.is_none() {
-        // Before anything is created.
         environment.endpoint(agent.llm.base_url.as_deref())?;
     }
+    wrapper::check(agent, &environment, workspace)?;
     Ok(environment)
 }
 

@@ -77,3 +77,20 @@ fn a_run_is_not_taken_up_without_its_wrapper() {
         .says("agent/box.sh is not there");
     assert_eq!(world.latest().journal(), before);
 }
+
+#[test]
+fn a_run_is_not_forked_without_its_wrapper() {
+    let world = World::with_tools(ECHO).top("wrapper: ['${AGENT_HOME}/box.sh']");
+    world.script("agent/box.sh", "#!/bin/sh\nexec \"$@\"\n");
+    let echo = call("a", "echo", &json!({"words": "x"}));
+    world.server.says([echo, text("done")]);
+    world.run("go").args(["--run-id", "parent"]).end().exits(0);
+    fs::remove_file(world.path("agent/box.sh")).unwrap();
+    let fork = ["fork", "-w", "ws", "parent", "--at", "1", "-m", "again"];
+    world
+        .delta(fork)
+        .end()
+        .exits(78)
+        .says("agent/box.sh is not there");
+    assert_eq!(world.runs().len(), 1);
+}
