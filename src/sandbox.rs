@@ -77,7 +77,7 @@ pub fn restrict(grants: &Grants<'_>) -> Result<Vec<&'static str>> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let run = read | AccessFs::Execute;
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::ReadDir | AccessFs::IoctlDev;
-    let mut rules = create(grants).map_err(|e| unsupported(&e))?;
+    let mut rules = create(grants).map_err(|_| unsupported())?;
     for path in &PROGRAMS {
         rules = grant(rules, Path::new(path), run, false)?;
     }
@@ -105,7 +105,7 @@ pub fn restrict(grants: &Grants<'_>) -> Result<Vec<&'static str>> {
         rules = grant(rules, path, all, true)?;
     }
     drop_capabilities();
-    let status = rules.restrict_self().map_err(|e| unsupported(&e))?;
+    let status = rules.restrict_self().map_err(|_| unsupported())?;
     Ok(lacking(&status.landlock, grants.network))
 }
 
@@ -165,16 +165,14 @@ fn grant(
     };
     rules
         .add_rule(PathBeneath::new(file, access))
-        .map_err(|e| unsupported(&e))
+        .map_err(|e| Error::new(Exit::NotSetUp, format!("sandbox: {}: {e}", path.display())))
 }
 
-fn unsupported(error: &RulesetError) -> Error {
+fn unsupported() -> Error {
     Error::new(
         Exit::NotSetUp,
-        format!(
-            "sandbox: the kernel cannot do all of this ({error}); it takes Linux 6.12 with Landlock enabled. \
-             Without --strict it does what it can"
-        ),
+        "sandbox: the kernel cannot do all of this; it takes Linux 6.12 with Landlock enabled. \
+         Without --strict it does what it can",
     )
 }
 

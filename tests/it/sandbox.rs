@@ -343,6 +343,72 @@ fn the_runs_records_are_safe_from_a_tool_that_may_write_below_the_workspace_only
     assert!(world.exists("ws/work/x"));
 }
 
+/// A program that makes the kernel one without Landlock, if it is there.
+const OLD_KERNEL: [&str; 7] = [
+    "strace",
+    "-qq",
+    "-f",
+    "-o",
+    "/dev/null",
+    "-e",
+    "inject=landlock_create_ruleset:error=ENOSYS",
+];
+
+fn has_strace() -> bool {
+    let mut strace = Command::new(OLD_KERNEL[0]);
+    strace.args(&OLD_KERNEL[1..]).arg("true");
+    let found = strace.stderr(Stdio::null()).status();
+    let found = found.is_ok_and(|status| status.success());
+    if !found {
+        eprintln!("skipped: strace is not installed, or may not trace");
+    }
+    found
+}
+
+#[test]
+fn a_kernel_that_cannot_is_named_and_with_strict_refused() {
+    if !has_strace() {
+        return;
+    }
+    let inside = Box::new();
+    let end = |options: &[&str]| {
+        let delta = inside.world.delta(["sandbox"]).args(options);
+        delta.args(["--", "echo", "ran"]).under(&OLD_KERNEL).end()
+    };
+    end(&[])
+        .exits(0)
+        .prints("ran\n")
+        .says_one_line()
+        .says("nothing is restricted");
+    end(&["--strict"])
+        .exits(125)
+        .prints("")
+        .says_one_line()
+        .says("Linux 6.12");
+}
+
+#[test]
+fn in_a_run_the_first_tool_says_what_the_kernel_cannot_and_the_others_do_not() {
+    if !has_strace() {
+        return;
+    }
+    let words: String = OLD_KERNEL.map(|word| format!("'{word}', ")).concat();
+    let world = World::with_tools("- {name: sh, exec: 'sh -c ${script}'}")
+        .top(&format!("wrapper: [{words}'{DELTA}', sandbox, '--']"));
+    let script = json!({"script": "echo ran"});
+    world.server.says([
+        call("a", "sh", &script),
+        call("b", "sh", &script),
+        text("done"),
+    ]);
+    world.run("go").end().exits(0);
+    let last = world.server.last();
+    assert!(last.observation("a").contains("nothing is restricted"));
+    assert_eq!(last.observation("b"), "ran\n");
+    let note = world.latest().text("sandbox.txt");
+    assert!(note.contains("nothing is restricted") && note.contains("UDP"));
+}
+
 #[test]
 fn the_example_with_bubblewrap_keeps_its_tools_in() {
     let mut bwrap = Command::new("bwrap");
