@@ -1,6 +1,7 @@
 //! What every program that the engine starts for a run has in common: where it runs, which
 //! variables it sees, how its processes are named.
 
+use crate::bind::{Places, fixed_words};
 use crate::config::Agent;
 use crate::environment::Environment;
 use crate::exec::{GRACE, Variable};
@@ -60,7 +61,8 @@ impl Surroundings<'_> {
     /// Words without parameters as an argv.
     #[must_use]
     pub fn argv(&self, words: &[Word]) -> Vec<String> {
-        words.iter().map(|word| self.place(word)).collect()
+        let (home, cwd) = (self.home(), self.cwd());
+        fixed_words(words, &Places { home, cwd })
     }
 
     /// A word without parameters as text.

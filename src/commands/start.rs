@@ -320,11 +320,10 @@ impl Stage<'_> {
     pub fn engine(
         &self,
         run: RunDir,
-        mut journal: Journal,
+        journal: Journal,
         metadata: Metadata,
         (answer, is_ours): (Option<String>, bool),
     ) -> Result<Exit> {
-        journal.set_sync(self.agent.sync);
         let around = self.around(&run);
         let (model, described) = self.model(&around)?;
         self.screen.progress(&[(
