@@ -510,7 +510,7 @@ with open(os.environ["JOURNAL_PATH"]) as journal:
 decided = [
     event["content"]
     for event in events
-    if event["type"] == "THOUGHT" and "decided" in (event["content"] or "").lower()
+    if event["type"] == "THOUGHT" and "decided" in event["content"].lower()
 ]
 
 target = os.path.join(".delta", "context_artifacts", "summary.md")

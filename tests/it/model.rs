@@ -279,10 +279,19 @@ fn echo_call() -> Value {
 #[test]
 fn content_may_be_null_missing_empty_or_a_list_of_parts_beside_calls() {
     let calls = json!([echo_call()]);
-    is_taken_for_a_call(&json!({"role": "assistant", "content": null, "tool_calls": calls}));
-    is_taken_for_a_call(&json!({"role": "assistant", "content": "", "tool_calls": calls}));
-    is_taken_for_a_call(&json!({"role": "assistant", "tool_calls": calls}));
-    is_taken_for_a_call(&json!({"tool_calls": calls}));
+    for said in [
+        json!({"role": "assistant", "content": null, "tool_calls": calls}),
+        json!({"role": "assistant", "content": "", "tool_calls": calls}),
+        json!({"role": "assistant", "tool_calls": calls}),
+        json!({"tool_calls": calls}),
+    ] {
+        let world = is_taken_for_a_call(&said);
+        assert_eq!(world.latest().events("THOUGHT")[0]["content"], "");
+        let sent = world.server.requests()[1].json();
+        let back = sent["messages"].as_array().expect("messages");
+        let answer = back.iter().find(|message| message["role"] == "assistant");
+        assert_eq!(answer.expect("the answer goes back")["content"], Value::Null);
+    }
     let parts = json!([{"type": "text", "text": "I "}, {"type": "text", "text": "look."}]);
     let world =
         is_taken_for_a_call(&json!({"role": "assistant", "content": parts, "tool_calls": calls}));
