@@ -55,5 +55,6 @@ mod stops;
 mod subagents;
 mod tools;
 mod torture;
+mod values;
 mod workspace;
 mod wrappers;

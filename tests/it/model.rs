@@ -290,7 +290,10 @@ fn content_may_be_null_missing_empty_or_a_list_of_parts_beside_calls() {
         let sent = world.server.requests()[1].json();
         let back = sent["messages"].as_array().expect("messages");
         let answer = back.iter().find(|message| message["role"] == "assistant");
-        assert_eq!(answer.expect("the answer goes back")["content"], Value::Null);
+        assert_eq!(
+            answer.expect("the answer goes back")["content"],
+            Value::Null
+        );
     }
     let parts = json!([{"type": "text", "text": "I "}, {"type": "text", "text": "look."}]);
     let world =
