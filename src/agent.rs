@@ -23,10 +23,11 @@ use crate::log::Level;
 use crate::metadata::{Metadata, Status};
 use crate::rundir::RunDir;
 use crate::screen::{Screen, Tone, in_short};
-use crate::state::{self, Call, Reading, Run, Turn, Unreadable};
+use crate::state::{self, Call, Reading, Turn, Unreadable};
 use crate::surroundings::Surroundings;
 use crate::sys::Stop;
 use crate::tool::Tool;
+use crate::transcript::Transcript;
 use calls::OpenCall;
 use std::time::{Duration, Instant};
 
@@ -156,7 +157,7 @@ pub struct Engine<'a> {
     iterations_here: u64,
     tokens_here: u64,
     begun: Instant,
-    buffer: Vec<u8>,
+    transcript: Transcript,
     entries_synced: bool,
     stop_wanted: Option<String>,
 }
@@ -176,6 +177,11 @@ impl<'a> Engine<'a> {
         around.run.complete()?;
         let invocations = Invocations::open(&around.run.io("invocations"), agent.keep_requests)?;
         let next_hook = crate::hooks::next_number(&around.run.io("hooks"))?;
+        let reading = Reading {
+            lenient: options.lenient,
+            window: Builder::window(&agent.context),
+        };
+        let transcript = Transcript::new(agent.llm.model_json(), reading);
         journal.set_sync(agent.sync);
         around.run.reserve();
         Ok(Self {
@@ -192,7 +198,7 @@ impl<'a> Engine<'a> {
             iterations_here: 0,
             tokens_here: 0,
             begun: Instant::now(),
-            buffer: Vec::new(),
+            transcript,
             entries_synced: false,
             stop_wanted: None,
         })
@@ -263,8 +269,13 @@ impl<'a> Engine<'a> {
 
     /// What an earlier process left open, or how the run had ended when it died.
     fn look_back(&mut self) -> Result<(Vec<OpenCall>, Option<Ending>)> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let looked = self.read(&mut buffer, None).map(|run| {
+        let mut journal = Vec::new();
+        self.journal.read_into(&mut journal)?;
+        let reading = Reading {
+            lenient: self.options.lenient,
+            window: None,
+        };
+        let looked = state::read(&journal, reading).map(|run| {
             let ending = match run.turns.last() {
                 Some(Turn::Thought(thought)) if run.has_final_answer() => Some(Ending::completed(
                     state::decoded(thought.content).into_owned(),
@@ -293,8 +304,7 @@ impl<'a> Engine<'a> {
                 ending,
             )
         });
-        self.buffer = buffer;
-        let (open, ending) = looked?;
+        let (open, ending) = looked.map_err(|e| unreadable(&e, &self.journal))?;
         if ending
             .as_ref()
             .is_some_and(|ending| ending.status == Status::Failed)
@@ -306,14 +316,15 @@ impl<'a> Engine<'a> {
         Ok((open, ending))
     }
 
-    /// Reads the journal as it is now.
-    fn read<'b>(&self, buffer: &'b mut Vec<u8>, window: Option<usize>) -> Result<Run<'b>> {
-        self.journal.read_into(buffer)?;
-        let reading = Reading {
-            lenient: self.options.lenient,
-            window,
-        };
-        state::read(buffer, reading).map_err(|e| unreadable(&e, &self.journal))
+    /// Brings the transcript up to the journal as it is now.
+    fn catch_up(&mut self) -> Result<()> {
+        let mut lines = Vec::new();
+        let read_to = self.transcript.read_to();
+        if self.journal.read_new(read_to, &mut lines)? == 0 {
+            self.transcript.forget();
+        }
+        let added = self.transcript.add(&lines);
+        added.map_err(|e| unreadable(&e, &self.journal))
     }
 
     /// Whether somebody wants the run to end.

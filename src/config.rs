@@ -12,6 +12,7 @@ mod imports;
 pub mod advice;
 pub mod resolved;
 
+use crate::json;
 use crate::tool::{Piece, Tool, Word};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -75,6 +76,14 @@ pub struct Llm {
     pub timeout: Duration,
     /// How often an attempt is repeated.
     pub max_retries: u32,
+}
+
+impl Llm {
+    /// The model's name as JSON.
+    #[must_use]
+    pub fn model_json(&self) -> Option<String> {
+        self.model.as_ref().map(json::text)
+    }
 }
 
 /// Prices per million tokens, in whatever currency.

@@ -12,7 +12,6 @@ use crate::hooks::spawn_failure;
 use crate::json::{self, Object};
 use crate::log::Level;
 use crate::observe::last_words;
-use crate::state::Run;
 use crate::surroundings::Surroundings;
 use crate::tool::{Tool, Word, schema};
 use serde_json::Value;
@@ -25,8 +24,6 @@ use std::time::Duration;
 pub struct Builder {
     /// Everything up to the first message.
     head: Vec<u8>,
-    /// The model, as JSON.
-    model: Option<String>,
     /// Which computed files are not computed again in this start, and whether there is anything.
     computed: Vec<(usize, bool)>,
     /// Nothing is run: computed files are taken as they are.
@@ -58,7 +55,6 @@ impl Builder {
         object.nest("messages").push(b'[');
         Self {
             head,
-            model: agent.llm.model.as_ref().map(json::text),
             computed: Vec::new(),
             only_looks: false,
             lacking: Vec::new(),
@@ -88,7 +84,7 @@ impl Builder {
         })
     }
 
-    /// The next request. With `recorded`, a request that was sent at this place in a recorded run, what
+    /// The next request around the conversation's messages. With `recorded`, a request that was sent at this place in a recorded run, what
     /// generators wrote is taken from there, and none is run.
     ///
     /// # Errors
@@ -96,7 +92,7 @@ impl Builder {
     pub fn request(
         &mut self,
         around: &Surroundings<'_>,
-        run: &Run<'_>,
+        messages: &[u8],
         iteration: u64,
         recorded: Option<&[u8]>,
     ) -> Result<std::result::Result<Vec<u8>, Unavailable>> {
@@ -108,7 +104,7 @@ impl Builder {
             let block = match source {
                 Source::Journal { .. } => {
                     system_messages(&mut out, &mut blocks, context.separate);
-                    conversation::write(&mut out, run, self.model.as_deref());
+                    conversation::splice(&mut out, messages);
                     journal_seen = true;
                     continue;
                 }

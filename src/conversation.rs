@@ -15,11 +15,24 @@ const RESULT_REMOVED: &str = "(the result of this call is no longer in the journ
 /// Appends the conversation as comma-separated messages. `model` is the model that will be asked, as
 /// JSON: reasoning goes back only to the model that it came from.
 pub fn write(out: &mut Vec<u8>, run: &Run<'_>, model: Option<&str>) {
-    for turn in &run.turns {
-        match turn {
-            Turn::User(content) => message(out, "user", content.as_bytes()),
-            Turn::Thought(thought) => answer(out, thought, model),
-        }
+    for each in &run.turns {
+        turn(out, each, model);
+    }
+}
+
+/// Appends messages that [`write`] has made, and a comma before them unless they are the first.
+pub fn splice(out: &mut Vec<u8>, messages: &[u8]) {
+    if !messages.is_empty() {
+        comma(out);
+        out.extend_from_slice(messages);
+    }
+}
+
+/// Appends one step of the conversation, as [`write`] does.
+pub fn turn(out: &mut Vec<u8>, turn: &Turn<'_>, model: Option<&str>) {
+    match turn {
+        Turn::User(content) => message(out, "user", content.as_bytes()),
+        Turn::Thought(thought) => answer(out, thought, model),
     }
 }
 

@@ -89,13 +89,22 @@ fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
     name.push(path.file_name().unwrap_or_default());
     name.push(suffix);
     let temporary = path.with_file_name(name);
-    // What a process that died left there goes first. A link that somebody planted there is not followed.
-    may_fail(fs::remove_file(&temporary));
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&temporary)
+    let created = || {
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)
+    };
+    let file = match created() {
+        // What a process that died left there goes first. A link that somebody planted there is not
+        // followed.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(&temporary).and_then(|()| created())
+        }
+        file => file,
+    };
+    let written = file
         .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {

@@ -8,7 +8,7 @@
 use crate::clock::Timestamp;
 use crate::error::{At, Error, Result, may_fail};
 use crate::event::{Event, Line};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -25,6 +25,26 @@ pub struct Journal {
     pending: Vec<u8>,
     synced: bool,
     sync: bool,
+    /// Device and inode.
+    identity: (u64, u64),
+    /// How the file was left by us, if nobody else has touched it since it was last read whole.
+    left: Option<Stamp>,
+}
+
+/// Changes whenever somebody writes to a file, as finely as the kernel's clock for files tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    len: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(meta: &Metadata) -> Self {
+        Self {
+            len: meta.len(),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        }
+    }
 }
 
 /// How a journal ends.
@@ -65,7 +85,8 @@ impl Journal {
             .at("create", path)?;
         file.try_lock()
             .map_err(|_| Error::failure(format!("cannot lock {}", path.display())))?;
-        Ok(Self::new(file, path, 0))
+        let meta = file.metadata().at("read", path)?;
+        Ok(Self::new(file, path, &meta))
     }
 
     /// Opens and locks a journal; `None` if another process owns it.
@@ -88,17 +109,19 @@ impl Journal {
                 file.metadata().at("read", path)?,
                 path.metadata().at("read", path)?,
             );
-            if (ours.dev(), ours.ino()) == (there.dev(), there.ino()) {
-                return Ok(Some(Self::new(file, path, ours.len())));
+            if identity(&ours) == identity(&there) {
+                return Ok(Some(Self::new(file, path, &ours)));
             }
         }
     }
 
-    fn new(file: File, path: &Path, len: u64) -> Self {
+    fn new(file: File, path: &Path, meta: &Metadata) -> Self {
         Self {
             file,
             path: path.to_owned(),
-            len,
+            len: meta.len(),
+            identity: identity(meta),
+            left: None,
             seq: 0,
             pending: Vec::new(),
             synced: false,
@@ -148,14 +171,15 @@ impl Journal {
         if self.pending.is_empty() {
             return Ok(());
         }
-        if !self.is_in_place() {
+        let Some(there) = self.in_place() else {
             self.pending.clear();
             return Err(Error::failure(format!(
                 "{} has been replaced or removed while the run was live: stop a run before you edit its \
                  journal; nothing more is recorded",
                 self.path.display()
             )));
-        }
+        };
+        let untouched = self.left == Some(Stamp::of(&there));
         let written = self.file.write_all(&self.pending);
         if written.is_ok() {
             self.len += self.pending.len() as u64;
@@ -164,6 +188,10 @@ impl Journal {
             // Part of it may be there: a torn line in the middle would damage the journal.
             may_fail(self.file.set_len(self.len));
         }
+        self.left = match untouched {
+            true => self.file.metadata().ok().as_ref().map(Stamp::of),
+            false => None,
+        };
         self.pending.clear();
         written.at("write", &self.path)
     }
@@ -180,9 +208,26 @@ impl Journal {
 
     /// Reads the whole file into `buffer`, which is emptied first.
     pub fn read_into(&self, buffer: &mut Vec<u8>) -> Result<()> {
+        self.read_from(0, buffer)
+    }
+
+    /// Reads what stands behind `start` if nobody but us has touched the file since it was last read by
+    /// this function, else all of it. Returns where it began to read.
+    pub fn read_new(&mut self, start: u64, buffer: &mut Vec<u8>) -> Result<u64> {
+        let meta = self.file.metadata().at("read", &self.path)?;
+        let now = Stamp::of(&meta);
+        let start = if self.left == Some(now) { start } else { 0 };
+        self.left = Some(now);
+        self.read_from(start, buffer)?;
+        Ok(start)
+    }
+
+    fn read_from(&self, start: u64, buffer: &mut Vec<u8>) -> Result<()> {
         buffer.clear();
-        buffer.resize(self.len as usize, 0);
-        self.file.read_exact_at(buffer, 0).at("read", &self.path)
+        buffer.resize(self.len.saturating_sub(start) as usize, 0);
+        self.file
+            .read_exact_at(buffer, start)
+            .at("read", &self.path)
     }
 
     /// Mends the end of the file as [`tail`] found it.
@@ -204,10 +249,12 @@ impl Journal {
     /// the lock is lost.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
-        match (self.file.metadata(), self.path.metadata()) {
-            (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
-            _ => false,
-        }
+        self.in_place().is_some()
+    }
+
+    fn in_place(&self) -> Option<Metadata> {
+        let there = self.path.metadata().ok()?;
+        (identity(&there) == self.identity).then_some(there)
     }
 
     /// The file's path.
@@ -215,6 +262,10 @@ impl Journal {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+fn identity(meta: &Metadata) -> (u64, u64) {
+    (meta.dev(), meta.ino())
 }
 
 /// What an editor or one of its plugins made of a journal.

@@ -35,6 +35,7 @@ pub mod state;
 pub mod lines;
 pub mod metadata;
 pub mod conversation;
+pub mod transcript;
 pub mod workspace;
 pub mod rundir;
 pub mod migrate;

@@ -56,6 +56,20 @@ pub struct Run<'j> {
     pub damaged: Vec<Damage>,
     /// The task of an old start, which nobody has said yet.
     unsaid: Option<&'j str>,
+    /// The model that is asked, as the configuration of the newest start names it: JSON.
+    asked_model: Option<Cow<'j, str>>,
+    /// An old engine recorded some of it.
+    is_old: bool,
+}
+
+/// What the rest of a journal builds on when its beginning has been read: nothing that is said later
+/// changes what was said there.
+#[derive(Clone, Debug, Default)]
+pub struct Before {
+    lines: usize,
+    seq: u64,
+    iterations: u64,
+    asked_model: Option<String>,
 }
 
 /// One step of the conversation.
@@ -180,17 +194,33 @@ pub struct Reading {
 ///
 /// # Errors
 /// The first place that cannot be read.
-pub fn read<'j>(bytes: &'j [u8], reading: Reading) -> Result<Run<'j>, Unreadable> {
+pub fn read(bytes: &[u8], reading: Reading) -> Result<Run<'_>, Unreadable> {
+    read_after(bytes, reading, &Before::default())
+}
+
+/// Reads the rest of a journal; what is returned knows only of that.
+///
+/// # Errors
+/// The first place that cannot be read.
+pub fn read_after<'j>(
+    bytes: &'j [u8],
+    reading: Reading,
+    before: &Before,
+) -> Result<Run<'j>, Unreadable> {
     if let Some(form) = rewritten(bytes) {
         return Err(Unreadable::Rewritten(form));
     }
     let keep_from = reading
         .window
         .map_or(0, |window| window_start(bytes, window));
-    let mut run = Run::default();
-    let mut model: Option<Cow<'j, str>> = None;
+    let mut run = Run {
+        seq: before.seq,
+        iterations: before.iterations,
+        asked_model: before.asked_model.clone().map(Cow::Owned),
+        ..Run::default()
+    };
     let mut start = 0;
-    let mut number = 0;
+    let mut number = before.lines;
     while start < bytes.len() {
         let end = memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |at| start + at);
         let line = &bytes[start..end];
@@ -202,7 +232,7 @@ pub fn read<'j>(bytes: &'j [u8], reading: Reading) -> Result<Run<'j>, Unreadable
         let read = if line.trim_ascii().is_empty() || (start < keep_from && is_only_history(line)) {
             Ok(())
         } else {
-            run.line(line, &mut model)
+            run.line(line)
         };
         if let Err((column, message)) = read {
             let damage = Damage {
@@ -319,7 +349,19 @@ impl<'j> Run<'j> {
             if thought.calls.is_empty() && !thought.is_old && !matches!(thought.finish_reason.as_deref(), Some("length" | "content_filter")))
     }
 
-    fn line(&mut self, bytes: &'j [u8], model: &mut Option<Cow<'j, str>>) -> Result<(), Fault> {
+    /// What the rest of the journal builds on. None if an old engine recorded some of it: its later
+    /// lines may belong to what was said earlier.
+    #[must_use]
+    pub fn before(&self, lines: &[u8], before: &Before) -> Option<Before> {
+        (!self.is_old).then(|| Before {
+            lines: before.lines + memchr::memchr_iter(b'\n', lines).count(),
+            seq: self.seq,
+            iterations: self.iterations,
+            asked_model: self.asked_model.as_deref().map(str::to_owned),
+        })
+    }
+
+    fn line(&mut self, bytes: &'j [u8]) -> Result<(), Fault> {
         let text = std::str::from_utf8(bytes)
             .map_err(|e| (e.valid_up_to() + 1, "not UTF-8".to_owned()))?;
         let line = Line::parse(text).map_err(|e| (e.column(), parser_words(&e)))?;
@@ -341,14 +383,15 @@ impl<'j> Run<'j> {
                 self.created_at.clone_from(&line.timestamp);
             }
         }
-        self.event(line, model).map_err(|message| (0, message))
+        self.is_old |= line.is_old;
+        self.event(line).map_err(|message| (0, message))
     }
 
-    fn event(&mut self, line: Line<'j>, model: &mut Option<Cow<'j, str>>) -> Result<(), String> {
+    fn event(&mut self, line: Line<'j>) -> Result<(), String> {
         match &*line.kind {
             "ENGINE_START" => {
                 self.end = None;
-                *model = self.start(line);
+                self.asked_model = self.start(line);
             }
             "USER_MESSAGE" => {
                 let content = line.content.ok_or("USER_MESSAGE without content")?.get();
@@ -362,7 +405,7 @@ impl<'j> Run<'j> {
             "THOUGHT" => {
                 self.end = None;
                 self.turns.extend(self.unsaid.take().map(Turn::User));
-                let thought = self.thought(&line, model.clone())?;
+                let thought = self.thought(&line)?;
                 self.turns.push(Turn::Thought(thought));
             }
             "ACTION_REQUEST" => self.action_request(line),
@@ -429,11 +472,7 @@ impl<'j> Run<'j> {
         config.llm?.model.map(|model| Cow::Borrowed(model.get()))
     }
 
-    fn thought(
-        &mut self,
-        line: &Line<'j>,
-        asked_model: Option<Cow<'j, str>>,
-    ) -> Result<Thought<'j>, String> {
+    fn thought(&mut self, line: &Line<'j>) -> Result<Thought<'j>, String> {
         self.iterations = line
             .iteration
             .unwrap_or(self.iterations + 1)
@@ -474,7 +513,7 @@ impl<'j> Run<'j> {
                 .into_iter()
                 .map(|(name, value)| (name, value.get()))
                 .collect(),
-            asked_model,
+            asked_model: self.asked_model.clone(),
             finish_reason: line.finish_reason.clone(),
             calls,
             is_old: line.is_old,
@@ -500,6 +539,7 @@ impl<'j> Run<'j> {
     /// Adds a call that an old thought did not record. Returns it unless it is none.
     fn adopt(&mut self, line: &Line<'j>) -> Option<&mut Call<'j>> {
         let mut call = legacy::call(line, self.seq)?;
+        self.is_old = true;
         self.turns.extend(self.unsaid.take().map(Turn::User));
         if !matches!(self.turns.last(), Some(Turn::Thought(_))) {
             self.iterations += 1;

@@ -3,10 +3,8 @@
 use super::calls::OpenCall;
 use super::{Ending, Engine};
 use crate::config::HookEvent;
-use crate::context::Builder;
 use crate::error::{At, Result};
 use crate::event::{Event, Tokens};
-use crate::json;
 use crate::llm::answer::{Answer, calls_json, make_ids_unique, parse};
 use crate::llm::{self, Asked, Invocation, Patience};
 use crate::log::Level;
@@ -133,21 +131,16 @@ impl Engine<'_> {
 
     /// The next request, from the journal as it is now.
     fn request(&mut self) -> Result<std::result::Result<Vec<u8>, String>> {
-        let window = Builder::window(&self.around.agent.context);
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let built = match self.read(&mut buffer, window) {
-            Ok(run) => {
-                let recorded = match self.model.playback() {
-                    Some(playback) => playback.upcoming()?,
-                    None => None,
-                };
-                self.builder
-                    .request(&self.around, &run, self.iteration, recorded)
-            }
-            Err(error) => Err(error),
+        self.catch_up()?;
+        let recorded = match self.model.playback() {
+            Some(playback) => playback.upcoming()?,
+            None => None,
         };
-        self.buffer = buffer;
-        Ok(built?.map_err(|unavailable| unavailable.0))
+        let messages = self.transcript.messages();
+        let built = self
+            .builder
+            .request(&self.around, messages, self.iteration, recorded)?;
+        Ok(built.map_err(|unavailable| unavailable.0))
     }
 
     /// Gives calls that came without ids those under which they were recorded.
@@ -185,12 +178,7 @@ impl Engine<'_> {
 
     /// Puts an answer into the journal. It is durable before its first action is.
     fn record(&mut self, mut answer: Answer, invocation: &str, began: Instant) -> Result<Thought> {
-        // The journal is still at hand from building the request: ids are looked up in its bytes.
-        let journal = &self.buffer;
-        make_ids_unique(&mut answer.calls, |id| {
-            let recorded = format!("\"id\":{}", json::text(id));
-            memchr::memmem::find(journal, recorded.as_bytes()).is_some()
-        });
+        make_ids_unique(&mut answer.calls, |id| self.transcript.has_id(id));
         let calls = (!answer.calls.is_empty()).then(|| calls_json(&answer.calls));
         let invalid: Vec<(String, String)> = answer
             .calls

@@ -7,6 +7,7 @@ use crate::agent::{builder, unreadable_at};
 use crate::clock::Timestamp;
 use crate::config::{Agent, HookEvent, resolved};
 use crate::context::Builder;
+use crate::conversation;
 use crate::environment::Environment;
 use crate::error::{At, Error, Exit, Result};
 use crate::event::{Event, Line};
@@ -99,9 +100,11 @@ fn build(
         window: Builder::window(&agent.context),
     };
     let state = state::read(journal, reading).map_err(|e| unreadable_at(&e, &path))?;
+    let mut messages = Vec::new();
+    conversation::write(&mut messages, &state, agent.llm.model_json().as_deref());
     let mut builder = builder(agent).only_looking();
     let request = builder
-        .request(&around, &state, state.iterations + 1, None)?
+        .request(&around, &messages, state.iterations + 1, None)?
         .map_err(|unavailable| Error::failure(unavailable.0))?;
     if !screen.quiet {
         for note in builder.lacking() {

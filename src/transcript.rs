@@ -1,0 +1,242 @@
+//! The conversation as it stands in a request, kept from one request to the next, so that only what
+//! the journal has gained is read.
+//!
+//! Pure; unaware of files. A cache: it is always what reading the whole journal would give, and it is
+//! built from the whole journal wherever that is not certain.
+
+use crate::conversation;
+use crate::state::{self, Before, Reading, Turn, Unreadable};
+use std::collections::HashSet;
+
+/// The messages of a journal's beginning.
+#[derive(Debug)]
+pub struct Transcript {
+    /// The model that will be asked, as JSON.
+    model: Option<String>,
+    reading: Reading,
+    /// `[`, and the messages with commas between them; one may stand before the first.
+    messages: Vec<u8>,
+    /// With a window: what each turn takes of `messages`, in order.
+    parts: Vec<Part>,
+    /// The ids of all calls, as JSON.
+    ids: HashSet<Vec<u8>>,
+    /// How far the journal has been read, in bytes, and what the rest builds on.
+    read: u64,
+    before: Before,
+}
+
+#[derive(Debug)]
+struct Part {
+    len: usize,
+    is_thought: bool,
+}
+
+impl Transcript {
+    /// One of nothing. `model` is as in [`conversation::write`].
+    #[must_use]
+    pub fn new(model: Option<String>, reading: Reading) -> Self {
+        Self {
+            model,
+            reading,
+            messages: b"[".to_vec(),
+            parts: Vec::new(),
+            ids: HashSet::new(),
+            read: 0,
+            before: Before::default(),
+        }
+    }
+
+    /// From where on the journal has yet to be read, in bytes.
+    #[must_use]
+    pub fn read_to(&self) -> u64 {
+        self.read
+    }
+
+    /// Forgets everything: the journal must be read from its beginning.
+    pub fn forget(&mut self) {
+        *self = Self::new(self.model.take(), self.reading);
+    }
+
+    /// Adds what the journal holds behind what has been read. All calls in it must have their results.
+    ///
+    /// # Errors
+    /// The first place that cannot be read.
+    pub fn add(&mut self, lines: &[u8]) -> Result<(), Unreadable> {
+        let run = state::read_after(lines, self.reading, &self.before)?;
+        for turn in &run.turns {
+            self.turn(turn);
+        }
+        self.ids.extend(ids(lines));
+        if let Some(before) = run.before(lines, &self.before) {
+            self.before = before;
+            self.read += lines.len() as u64;
+        } else {
+            // What follows may still change what has been said.
+            self.read = 0;
+        }
+        self.narrow();
+        Ok(())
+    }
+
+    /// The messages, separated by commas.
+    #[must_use]
+    pub fn messages(&self) -> &[u8] {
+        let messages = &self.messages[1..];
+        messages.strip_prefix(b",").unwrap_or(messages)
+    }
+
+    /// Whether a call in the journal has this id.
+    #[must_use]
+    pub fn has_id(&self, id: &str) -> bool {
+        self.ids.contains(crate::json::text(id).as_bytes())
+    }
+
+    fn turn(&mut self, turn: &Turn<'_>) {
+        let start = self.messages.len();
+        conversation::turn(&mut self.messages, turn, self.model.as_deref());
+        if self.reading.window.is_some() {
+            self.parts.push(Part {
+                len: self.messages.len() - start,
+                is_thought: matches!(turn, Turn::Thought(_)),
+            });
+        }
+    }
+
+    /// Takes out the thoughts that the window has left behind.
+    fn narrow(&mut self) {
+        let Some(window) = self.reading.window else {
+            return;
+        };
+        let thoughts = self.parts.iter().filter(|part| part.is_thought).count();
+        let mut left = thoughts.saturating_sub(window);
+        let (mut kept, mut at) = (Vec::with_capacity(self.parts.len()), 1);
+        for part in self.parts.drain(..) {
+            if part.is_thought && left > 0 {
+                left -= 1;
+                self.messages.drain(at..at + part.len);
+            } else {
+                at += part.len;
+                kept.push(part);
+            }
+        }
+        self.parts = kept;
+    }
+}
+
+/// Everything in a journal that may be the id of a call, as JSON.
+fn ids(lines: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    const KEY: &[u8] = br#""id":"#;
+    memchr::memmem::find_iter(lines, KEY).filter_map(|at| {
+        let value = lines[at + KEY.len()..].strip_prefix(b"\"")?;
+        let end = memchr::memchr_iter(b'"', value).find(|end| {
+            let escapes = value[..*end]
+                .iter()
+                .rev()
+                .take_while(|byte| **byte == b'\\');
+            escapes.count() % 2 == 0
+        })?;
+        Some([b"\"", &value[..=end]].concat())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastrand::Rng;
+
+    /// What happens between two requests: words of a person, or an answer with calls and their results.
+    fn step(random: &mut Rng, seq: &mut u64, out: &mut String) {
+        let mut line = |kind: &str, rest: &str| {
+            *seq += 1;
+            let at = "2025-10-13T14:35:22.123Z";
+            *out += &format!(
+                "{{\"seq\":{seq},\"timestamp\":\"{at}\",\"type\":\"{kind}\",\"iteration\":1,{rest}}}\n"
+            );
+        };
+        let n = random.u32(..);
+        match random.u8(0..8) {
+            0 => line("USER_MESSAGE", &format!("\"content\":\"say {n}\"")),
+            1 => line("SYSTEM_MESSAGE", "\"level\":\"INFO\",\"content\":\"x\""),
+            2 => line(
+                "ENGINE_START",
+                &format!("\"config\":{{\"llm\":{{\"model\":\"m{}\"}}}}", n % 2),
+            ),
+            3 => line("THOUGHT", "\"content\":\"\""),
+            _ => {
+                let calls: Vec<String> = (0..random.u8(1..4))
+                    .map(|c| format!("{n}\\\\{c}\\\""))
+                    .collect();
+                let wire: Vec<String> = calls
+                    .iter()
+                    .map(|id| {
+                        format!(
+                            "{{\"id\":\"{id}\",\"type\":\"function\",\"function\":{{\"name\":\"f\",\"arguments\":\"{{}}\"}}}}"
+                        )
+                    })
+                    .collect();
+                let wire = wire.join(",");
+                line(
+                    "THOUGHT",
+                    &format!("\"content\":\"t{n}\",\"reasoning\":\"r\",\"tool_calls\":[{wire}]"),
+                );
+                for id in &calls {
+                    line(
+                        "ACTION_RESULT",
+                        &format!("\"action_id\":\"{id}\",\"observation_content\":\"o{n}\""),
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn it_is_what_reading_the_whole_journal_gives() {
+        for seed in 0..300 {
+            let mut random = Rng::with_seed(seed);
+            let window = random.bool().then(|| random.usize(0..5));
+            let reading = Reading {
+                lenient: false,
+                window,
+            };
+            let model = Some("\"m1\"".to_owned());
+            let mut kept = Transcript::new(model.clone(), reading);
+            let (mut journal, mut seq, mut read) = (String::new(), 0, 0);
+            for _ in 0..30 {
+                for _ in 0..random.u8(0..4) {
+                    step(&mut random, &mut seq, &mut journal);
+                }
+                kept.add(&journal.as_bytes()[read..]).unwrap();
+                read = journal.len();
+                assert_eq!(kept.read_to(), read as u64);
+                let mut whole = Vec::new();
+                let run = state::read(journal.as_bytes(), reading).unwrap();
+                conversation::write(&mut whole, &run, model.as_deref());
+                let (kept, whole) = (kept.messages(), &whole[..]);
+                assert_eq!(
+                    String::from_utf8_lossy(kept),
+                    String::from_utf8_lossy(whole),
+                    "seed {seed}, window {window:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn ids_are_known_as_the_journal_writes_them() {
+        let mut transcript = Transcript::new(None, Reading::default());
+        let line = r#"{"seq":1,"type":"THOUGHT","content":"\"id\":\"no\"","tool_calls":[{"id":"a\\\"b","function":{"name":"f","arguments":"{\"id\":\"no\"}"}}]}"#;
+        transcript.add(format!("{line}\n").as_bytes()).unwrap();
+        assert!(transcript.has_id("a\\\"b"));
+        for other in ["no", "a\\", "a", "b"] {
+            assert!(!transcript.has_id(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_an_old_engine_wrote_is_read_from_the_beginning_each_time() {
+        let mut transcript = Transcript::new(None, Reading::default());
+        let line = "{\"type\":\"RUN_START\",\"payload\":{\"task\":\"go\"}}\n";
+        transcript.add(line.as_bytes()).unwrap();
+        assert_eq!(transcript.read_to(), 0);
+    }
+}
