@@ -422,7 +422,7 @@ impl<'a> Engine<'a> {
     fn update_metadata(&mut self) -> Result<()> {
         self.metadata.iterations = self.iteration;
         self.metadata.updated_at = crate::clock::Timestamp::now().to_string();
-        self.metadata.write(&self.around.run.path)
+        self.metadata.update(&self.around.run.path)
     }
 
     /// Records how this start ended: hooks first, then the journal, then the summary. A disk without

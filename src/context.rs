@@ -84,7 +84,7 @@ impl Builder {
         })
     }
 
-    /// The next request around the conversation's messages. With `recorded`, a request that was sent at this place in a recorded run, what
+    /// Appends to `out` the next request, around the conversation's messages. With `recorded`, a request that was sent at this place in a recorded run, what
     /// generators wrote is taken from there, and none is run.
     ///
     /// # Errors
@@ -95,9 +95,10 @@ impl Builder {
         messages: &[u8],
         iteration: u64,
         recorded: Option<&[u8]>,
+        mut out: Vec<u8>,
     ) -> Result<std::result::Result<Vec<u8>, Unavailable>> {
         let context = &around.agent.context;
-        let mut out = self.head.clone();
+        out.extend_from_slice(&self.head);
         let mut blocks: Vec<String> = Vec::new();
         let mut journal_seen = false;
         for (index, source) in context.sources.iter().enumerate() {

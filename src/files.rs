@@ -3,10 +3,10 @@
 //! Unaware of what the files mean.
 
 use crate::error::{At, Result, may_fail};
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Makes a directory with mode 0700. Its parent must be there.
@@ -84,11 +84,61 @@ pub fn replace_shared(path: &Path, bytes: &[u8]) -> Result<()> {
     replace_through(path, bytes, &format!(".{}.tmp", std::process::id()))
 }
 
-fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
+/// Replaces a file that is replaced often. As [`replace`], but the old content stays beside it in a
+/// hidden file, which is used again the next time, until [`replace`] takes it away: some file systems
+/// make new files slowly where many have just been removed.
+pub fn exchange(path: &Path, bytes: &[u8]) -> Result<()> {
+    let hidden = beside(path, ".tmp");
+    match written_over(&hidden, bytes) {
+        Ok(true) => {}
+        Ok(false) => return replace(path, bytes),
+        Err(e) => {
+            may_fail(fs::remove_file(&hidden));
+            return Err(e).at("write", path);
+        }
+    }
+    let exchanged = renameat_with(CWD, &hidden, CWD, path, RenameFlags::EXCHANGE);
+    match exchanged {
+        Ok(()) => Ok(()),
+        // There is nothing to exchange it with, or the file system cannot.
+        Err(_) => fs::rename(&hidden, path).at("write", path),
+    }
+}
+
+/// Puts other content into a file, or into a new one. False if it is not a file of ours alone.
+fn written_over(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path);
+    let Ok(mut file) = opened else {
+        return Ok(false);
+    };
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.nlink() != 1 {
+        return Ok(false);
+    }
+    file.write_all(bytes)?;
+    if meta.len() > bytes.len() as u64 {
+        file.set_len(bytes.len() as u64)?;
+    }
+    Ok(true)
+}
+
+/// The path of a hidden file in the same directory.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(suffix);
-    let temporary = path.with_file_name(name);
+    path.with_file_name(name)
+}
+
+fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
+    let temporary = beside(path, suffix);
     let created = || {
         OpenOptions::new()
             .write(true)
@@ -280,6 +330,43 @@ mod tests {
             fs::read_link(to.join("link")).unwrap(),
             Path::new("sub/none")
         );
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_exchanged_whatever_lies_in_the_hidden_files_place() {
+        let dir = scratch("exchange");
+        let (path, hidden) = (dir.join("f"), dir.join(".f.tmp"));
+        for text in ["longer text", "short", "longest text of all"] {
+            exchange(&path, text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(fs::read_to_string(&hidden).unwrap(), "short");
+
+        let other = dir.join("other");
+        fs::write(&other, "mine").unwrap();
+        let places: [&dyn Fn() -> io::Result<()>; 3] = [
+            &|| std::os::unix::fs::symlink(&other, &hidden),
+            &|| fs::hard_link(&other, &hidden),
+            &|| {
+                Ok(rustix::fs::mknodat(
+                    CWD,
+                    &hidden,
+                    rustix::fs::FileType::Fifo,
+                    0o600.into(),
+                    0,
+                )?)
+            },
+        ];
+        for place in places {
+            fs::remove_file(&hidden).ok();
+            place().unwrap();
+            exchange(&path, b"new").unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"new");
+            assert_eq!(fs::read(&other).unwrap(), b"mine");
+        }
+        replace(&path, b"last").unwrap();
+        assert!(!hidden.exists());
         fs::remove_dir_all(dir).unwrap();
     }
 

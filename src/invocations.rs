@@ -4,14 +4,21 @@
 //! Unaware of what is in a request. A request in the form of a tail is `{"extends": NAME, "bytes": N,
 //! "tail": TEXT}`: the first N bytes of the invocation NAME's request, and TEXT behind them.
 
+mod requests;
+
+pub use requests::{Requests, request, request_len};
+
 use crate::clock::Timestamp;
-use crate::error::{At, Error, Result};
+use crate::error::{At, Result};
 use crate::files;
 use crate::json::Object;
+use rustix::fs::OFlags;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The invocations of a run.
@@ -21,9 +28,44 @@ pub struct Invocations {
     /// How many keep their request whole; 0: all.
     keep: usize,
     /// The newest ones that are whole, oldest first.
-    whole: VecDeque<String>,
+    whole: VecDeque<Whole>,
     /// The newest one with its request.
     previous: Option<(String, Vec<u8>)>,
+    /// A request that is not needed any more: memory for the next.
+    spare: Vec<u8>,
+}
+
+/// An invocation whose request is whole.
+#[derive(Debug)]
+struct Whole {
+    name: String,
+    /// Set if this process wrote it.
+    written: Option<Written>,
+}
+
+/// What this process knows of a request that it wrote.
+#[derive(Debug)]
+struct Written {
+    extends: Option<Extends>,
+    /// How many leading bytes it shares with the newest request, at least.
+    shared: usize,
+    stamp: Stamp,
+}
+
+/// Changes whenever the file is written to.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    len: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(meta: &std::fs::Metadata) -> Self {
+        Self {
+            len: meta.len(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+        }
+    }
 }
 
 /// An invocation that has just been recorded.
@@ -34,15 +76,7 @@ pub struct Begun {
     /// Its directory.
     pub dir: PathBuf,
     /// The invocation before it, and how many leading bytes their requests share.
-    pub extends: Option<(String, usize)>,
-}
-
-#[derive(Deserialize)]
-struct Tail {
-    extends: String,
-    bytes: usize,
-    #[serde(rename = "tail")]
-    text: String,
+    pub extends: Option<Extends>,
 }
 
 /// What is kept of an invocation beside its bytes. Every field may be missing.
@@ -70,7 +104,7 @@ pub struct TokenUsage {
 }
 
 /// What a request shares with the one before it.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct Extends {
     /// The invocation before.
     pub invocation: String,
@@ -85,17 +119,6 @@ pub fn metadata(dir: &Path) -> Option<Metadata> {
     serde_json::from_slice(&text).ok()
 }
 
-/// How long an invocation's request is; none if it is not there.
-#[must_use]
-pub fn request_len(dir: &Path) -> Option<usize> {
-    if let Ok(whole) = dir.join("request.json").metadata() {
-        return Some(whole.len() as usize);
-    }
-    let text = std::fs::read(dir.join("request.tail.json")).ok()?;
-    let tail: Tail = serde_json::from_slice(&text).ok()?;
-    Some(tail.bytes.saturating_add(tail.text.len()))
-}
-
 impl Invocations {
     /// Those in a directory. What an engine that died left whole and should not have is put in order.
     pub fn open(dir: &Path, keep: usize) -> Result<Self> {
@@ -104,6 +127,7 @@ impl Invocations {
             keep,
             whole: VecDeque::new(),
             previous: None,
+            spare: Vec::new(),
         };
         let names = in_order(dir)?;
         if let Some(newest) = names.last() {
@@ -111,24 +135,79 @@ impl Invocations {
             invocations.previous = request.map(|request| (newest.clone(), request));
         }
         let is_whole = |name: &String| dir.join(name).join("request.json").exists();
-        invocations.whole = names.into_iter().filter(is_whole).collect();
-        invocations.retire_old()?;
+        let whole = names.into_iter().filter(is_whole);
+        invocations.whole = whole
+            .map(|name| Whole {
+                name,
+                written: None,
+            })
+            .collect();
+        while keep > 0 && invocations.whole.len() > keep {
+            if let Some(oldest) = invocations.whole.pop_front() {
+                retire(&dir.join(oldest.name))?;
+            }
+        }
         Ok(invocations)
     }
 
-    /// Records a request that is about to be sent.
+    /// Records a request that is about to be sent, and shortens one that need not be whole any more.
     pub fn begin(&mut self, iteration: u64, request: Vec<u8>) -> Result<Begun> {
         let name = format!("{}_{iteration}", Timestamp::now().compact());
         let name = files::make_unique_dir(&self.dir, &name)?;
         let dir = self.dir.join(&name);
-        files::write(&dir.join("request.json"), &request)?;
-        let extends = self
-            .previous
-            .as_ref()
-            .map(|(previous, bytes)| (previous.clone(), common_prefix(bytes, &request)));
-        self.whole.push_back(name.clone());
-        self.previous = Some((name.clone(), request));
+        let extends = self.previous.as_ref().map(|(previous, bytes)| Extends {
+            invocation: previous.clone(),
+            bytes: common_prefix(bytes, &request),
+        });
+        let shared = extends.as_ref().map_or(0, |extends| extends.bytes);
+        for written in self.whole.iter_mut().filter_map(|w| w.written.as_mut()) {
+            written.shared = written.shared.min(shared);
+        }
+        let mut oldest = None;
+        while self.keep > 0 && self.whole.len() >= self.keep {
+            oldest = self.whole.pop_front();
+            if let Some(Whole {
+                name,
+                written: None,
+            }) = &oldest
+            {
+                retire(&self.dir.join(name))?;
+            }
+        }
+        let stamp = self.write(oldest, &dir, &request)?;
+        self.whole.push_back(Whole {
+            name: name.clone(),
+            written: Some(Written {
+                extends: extends.clone(),
+                shared: request.len(),
+                stamp,
+            }),
+        });
+        let before = self.previous.replace((name.clone(), request));
+        self.spare = before.map(|(_, bytes)| bytes).unwrap_or_default();
         Ok(Begun { name, dir, extends })
+    }
+
+    /// Writes a request into the directory of its invocation. The file of the oldest whole one is used
+    /// for it if it can be: of that, only the end differs.
+    fn write(&self, oldest: Option<Whole>, dir: &Path, request: &[u8]) -> Result<Stamp> {
+        if let Some(Whole {
+            name,
+            written: Some(written),
+        }) = oldest
+        {
+            let old = self.dir.join(name);
+            if let Some(stamp) = recycle(&old, &written, dir, request)? {
+                return Ok(stamp);
+            }
+            if let Some(extends) = &written.extends {
+                shorten(&old, extends)?;
+            }
+        }
+        let path = dir.join("request.json");
+        let mut file = files::create(&path)?;
+        file.write_all(request).at("write", &path)?;
+        Ok(Stamp::of(&file.metadata().at("read", &path)?))
     }
 
     /// The request that was recorded last.
@@ -137,14 +216,12 @@ impl Invocations {
         self.previous.as_ref().map_or(&[], |previous| &previous.1)
     }
 
-    /// Shortens requests that need not be whole any more.
-    pub fn retire_old(&mut self) -> Result<()> {
-        while self.keep > 0 && self.whole.len() > self.keep {
-            if let Some(name) = self.whole.pop_front() {
-                retire(&self.dir.join(name))?;
-            }
-        }
-        Ok(())
+    /// An empty buffer, with room for a request if there is any.
+    #[must_use]
+    pub fn buffer(&mut self) -> Vec<u8> {
+        let mut buffer = std::mem::take(&mut self.spare);
+        buffer.clear();
+        buffer
     }
 }
 
@@ -164,21 +241,34 @@ pub fn in_order(dir: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Replaces a request by what it added to the one before, if it shares most of its bytes with it.
+/// Replaces a request of an earlier process by what it added to the one before.
 fn retire(dir: &Path) -> Result<()> {
+    match metadata(dir).and_then(|metadata| metadata.extends) {
+        Some(extends) => shorten(dir, &extends),
+        None => Ok(()),
+    }
+}
+
+/// Replaces a request by what it added to the one before, if it shares most of its bytes with it.
+fn shorten(dir: &Path, extends: &Extends) -> Result<()> {
     let path = dir.join("request.json");
-    let Some(extends) = metadata(dir).and_then(|metadata| metadata.extends) else {
-        return Ok(());
-    };
     let file = File::open(&path).at("read", &path)?;
     let len = file.metadata().at("read", &path)?.len() as usize;
+    let Some(tail) = tail(&file, len, extends).at("read", &path)? else {
+        return Ok(());
+    };
+    files::replace(&dir.join("request.tail.json"), &tail)?;
+    files::remove(&path)
+}
+
+/// What a request added to the one before, in the form of a tail. None if it is better kept whole.
+fn tail(file: &File, len: usize, extends: &Extends) -> io::Result<Option<Vec<u8>>> {
     if extends.bytes * 2 < len || extends.bytes > len {
-        return Ok(());
+        return Ok(None);
     }
-    let tail =
-        files::read_part(&file, extends.bytes as u64, len - extends.bytes).at("read", &path)?;
+    let tail = files::read_part(file, extends.bytes as u64, len - extends.bytes)?;
     let Ok(tail) = String::from_utf8(tail) else {
-        return Ok(());
+        return Ok(None);
     };
     let mut out = Vec::new();
     let mut object = Object::begin(&mut out);
@@ -188,65 +278,42 @@ fn retire(dir: &Path) -> Result<()> {
         .put("tail", &tail);
     object.end();
     out.push(b'\n');
-    files::replace(&dir.join("request.tail.json"), &out)?;
-    files::remove(&path)
+    Ok(Some(out))
 }
 
-/// The request of an invocation, byte for byte.
-///
-/// # Errors
-/// It is not there, or one that it builds on is not.
-pub fn request(dir: &Path, name: &str) -> Result<Vec<u8>> {
-    Requests::of(dir).read(name).map(<[u8]>::to_vec)
-}
-
-/// Reads requests one after another. One that builds on the one read before it costs only what it
-/// adds.
-#[derive(Debug)]
-pub struct Requests {
-    dir: PathBuf,
-    last: Option<(String, Vec<u8>)>,
-}
-
-impl Requests {
-    /// Those of the invocations in a directory.
-    #[must_use]
-    pub fn of(dir: &Path) -> Self {
-        Self {
-            dir: dir.to_owned(),
-            last: None,
-        }
+/// Shortens the request in `old` and turns its file into that of a new one, by writing what differs:
+/// as long as a conversation grows, that is its end. None if the file is not to be had: somebody has
+/// touched it or made a link to it, or it must stay whole.
+fn recycle(old: &Path, written: &Written, dir: &Path, request: &[u8]) -> Result<Option<Stamp>> {
+    let path = old.join("request.json");
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(&path);
+    let (Ok(file), Some(extends)) = (opened, &written.extends) else {
+        return Ok(None);
+    };
+    let meta = file.metadata().at("read", &path)?;
+    if Stamp::of(&meta) != written.stamp || meta.nlink() != 1 {
+        return Ok(None);
     }
-
-    /// The request of an invocation, byte for byte.
-    ///
-    /// # Errors
-    /// It is not there, or one that it builds on is not.
-    pub fn read(&mut self, name: &str) -> Result<&[u8]> {
-        let mut tails = Vec::new();
-        let mut at = name.to_owned();
-        let mut bytes = loop {
-            if let Some((_, bytes)) = self.last.take_if(|(last, _)| *last == at) {
-                break bytes;
-            }
-            let entry = self.dir.join(&at);
-            let path = entry.join("request.json");
-            if path.exists() {
-                break std::fs::read(&path).at("read", &path)?;
-            }
-            let path = entry.join("request.tail.json");
-            let text = std::fs::read(&path).at("read", &path)?;
-            let tail: Tail = serde_json::from_slice(&text)
-                .map_err(|e| Error::failure(format!("{}: {e}", path.display())))?;
-            at.clone_from(&tail.extends);
-            tails.push(tail);
-        };
-        for tail in tails.iter().rev() {
-            bytes.truncate(tail.bytes);
-            bytes.extend_from_slice(tail.text.as_bytes());
-        }
-        Ok(&self.last.insert((name.to_owned(), bytes)).1)
+    let Some(tail) = tail(&file, meta.len() as usize, extends).at("read", &path)? else {
+        return Ok(None);
+    };
+    files::write(&old.join("request.tail.json"), &tail)?;
+    // It gets its name when it is whole.
+    let temporary = dir.join(".request.json.tmp");
+    std::fs::rename(&path, &temporary).at("rename", &path)?;
+    let path = dir.join("request.json");
+    file.write_all_at(&request[written.shared..], written.shared as u64)
+        .at("write", &path)?;
+    if meta.len() > request.len() as u64 {
+        file.set_len(request.len() as u64).at("cut", &path)?;
     }
+    let stamp = Stamp::of(&file.metadata().at("read", &path)?);
+    std::fs::rename(&temporary, &path).at("rename", &path)?;
+    Ok(Some(stamp))
 }
 
 /// How many leading bytes two requests share, up to a character boundary.

@@ -188,9 +188,10 @@ impl Journal {
             // Part of it may be there: a torn line in the middle would damage the journal.
             may_fail(self.file.set_len(self.len));
         }
-        self.left = match untouched {
-            true => self.file.metadata().ok().as_ref().map(Stamp::of),
-            false => None,
+        self.left = if untouched {
+            self.file.metadata().ok().as_ref().map(Stamp::of)
+        } else {
+            None
         };
         self.pending.clear();
         written.at("write", &self.path)

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::Path;
 
+const FILE: &str = "metadata.json";
+
 /// The state of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -102,11 +104,20 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Replaces the file in a run's directory.
-    pub fn write(&self, run_dir: &Path) -> Result<()> {
+    /// Replaces the file in the directory of a run that goes on.
+    pub fn update(&self, run_dir: &Path) -> Result<()> {
+        files::exchange(&run_dir.join(FILE), &self.bytes())
+    }
+
+    fn bytes(&self) -> Vec<u8> {
         let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
         bytes.push(b'\n');
-        files::replace(&run_dir.join("metadata.json"), &bytes)
+        bytes
+    }
+
+    /// Replaces the file in a run's directory.
+    pub fn write(&self, run_dir: &Path) -> Result<()> {
+        files::replace(&run_dir.join(FILE), &self.bytes())
     }
 
     /// Corrects what a journal knows better. A run that is not at its end has been interrupted.
@@ -158,6 +169,6 @@ impl Metadata {
 /// The metadata of a run; `None` if the file is missing or torn.
 #[must_use]
 pub fn read(run_dir: &Path) -> Option<Metadata> {
-    let text = std::fs::read(run_dir.join("metadata.json")).ok()?;
+    let text = std::fs::read(run_dir.join(FILE)).ok()?;
     serde_json::from_slice(&text).ok()
 }

@@ -66,7 +66,7 @@ impl Engine<'_> {
             let extends = invoked
                 .extends
                 .as_ref()
-                .map(|(name, bytes)| (name.as_str(), *bytes));
+                .map(|extends| (extends.invocation.as_str(), extends.bytes));
             let invocation = Invocation {
                 dir: &invoked.dir,
                 request: self.invocations.last_request(),
@@ -89,7 +89,6 @@ impl Engine<'_> {
                 notify,
             )?
         };
-        self.invocations.retire_old()?;
         self.log_invocation(&invoked.name, &asked, began);
         let ending = match asked {
             Asked::Answered(answer) => {
@@ -137,9 +136,13 @@ impl Engine<'_> {
             None => None,
         };
         let messages = self.transcript.messages();
-        let built = self
-            .builder
-            .request(&self.around, messages, self.iteration, recorded)?;
+        let built = self.builder.request(
+            &self.around,
+            messages,
+            self.iteration,
+            recorded,
+            self.invocations.buffer(),
+        )?;
         Ok(built.map_err(|unavailable| unavailable.0))
     }
 

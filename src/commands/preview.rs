@@ -104,7 +104,7 @@ fn build(
     conversation::write(&mut messages, &state, agent.llm.model_json().as_deref());
     let mut builder = builder(agent).only_looking();
     let request = builder
-        .request(&around, &messages, state.iterations + 1, None)?
+        .request(&around, &messages, state.iterations + 1, None, Vec::new())?
         .map_err(|unavailable| Error::failure(unavailable.0))?;
     if !screen.quiet {
         for note in builder.lacking() {

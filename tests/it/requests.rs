@@ -488,3 +488,86 @@ fn requests_are_told_apart_by_their_iteration_even_if_the_clock_went_back() {
     }
     assert_eq!(request(&world, None), sent[3].body);
 }
+
+/// A run whose requests share now much, now little: the window moves, a block before the conversation
+/// changes its length, and another engine takes the run up halfway.
+fn varied(tool: &str, window: usize) -> World {
+    let world = World::with_tools("- {name: echo, exec: '${AGENT_HOME}/echo ${words}'}")
+        .top("keep_requests: 2");
+    world.script("agent/echo", tool);
+    let sources = format!(
+        "sources:\n  - {{type: file, id: rules, path: '${{CWD}}/rules'}}\n  \
+         - {{type: journal, max_iterations: {window}}}\n"
+    );
+    world.write("agent/context.yaml", sources);
+    world.write("ws/rules", "Be brief.");
+    for n in 1..14 {
+        let words = json!({"words": format!("number {n} {}", "\u{e9}".repeat(n * 40))});
+        world
+            .server
+            .says([call(&format!("call_{n}"), "echo", &words)]);
+    }
+    world.server.says([text("done")]);
+    world
+        .run("go")
+        .args(["--max-iterations", "7"])
+        .end()
+        .exits(75);
+    world.go_on().end().exits(0).prints("done\n");
+    world
+}
+
+#[test]
+fn each_request_can_be_printed_whatever_it_shares_with_the_others() {
+    let world = varied(
+        "#!/bin/sh\ncase $1 in *3\\ *|*9\\ *) echo more >>rules;; *5\\ *) echo less >rules;; esac\n",
+        6,
+    );
+    let received = world.server.requests();
+    assert_eq!(received.len(), 14);
+    for (at, sent) in received.iter().enumerate() {
+        let printed = request(&world, Some(at + 1));
+        assert!(printed == sent.body, "request {}", at + 1);
+    }
+    for dir in world.latest().invocations() {
+        let mut names: Vec<_> = fs::read_dir(&dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.retain(|name| name.starts_with('.'));
+        assert_eq!(names, [""; 0], "{}", dir.display());
+    }
+}
+
+#[test]
+fn a_link_to_an_old_request_keeps_its_bytes() {
+    let world = varied(
+        "#!/bin/sh\nmkdir -p links\nfor each in .delta/*/io/invocations/*/request.json; do\n\
+         name=$(basename \"$(dirname \"$each\")\"); [ -e \"links/$name\" ] || ln \"$each\" \"links/$name\"\ndone\n",
+        6,
+    );
+    let received = world.server.requests();
+    let run = world.latest();
+    let mut compared = 0;
+    for (dir, sent) in run.invocations().iter().zip(&received) {
+        let link = world.path("ws/links").join(dir.file_name().unwrap());
+        if link.exists() {
+            assert!(fs::read(&link).unwrap() == sent.body, "{}", dir.display());
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 13);
+}
+
+#[test]
+fn an_old_request_that_somebody_changed_spoils_no_other() {
+    let world = varied(
+        "#!/bin/sh\nfor each in .delta/*/io/invocations/*/request.json; do\n\
+         printf X | dd of=\"$each\" conv=notrunc 2>/dev/null; touch -d @1 \"$each\"\ndone\n",
+        100,
+    );
+    let received = world.server.requests();
+    let (last, newest) = (received.last().unwrap(), world.latest().invocations());
+    let newest = newest.last().unwrap();
+    assert!(fs::read(newest.join("request.json")).unwrap() == last.body);
+}

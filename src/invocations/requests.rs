@@ -1,0 +1,91 @@
+//! Requests read back, whole or as what they added to the one before.
+
+use crate::error::{At, Error, Result};
+use serde::Deserialize;
+use std::io;
+use std::path::{Path, PathBuf};
+
+#[derive(Deserialize)]
+struct Tail {
+    extends: String,
+    bytes: usize,
+    #[serde(rename = "tail")]
+    text: String,
+}
+
+/// The request of an invocation, byte for byte.
+///
+/// # Errors
+/// It is not there, or one that it builds on is not.
+pub fn request(dir: &Path, name: &str) -> Result<Vec<u8>> {
+    Requests::of(dir).read(name).map(<[u8]>::to_vec)
+}
+
+/// Reads requests one after another. One that builds on the one read before it costs only what it
+/// adds.
+#[derive(Debug)]
+pub struct Requests {
+    dir: PathBuf,
+    last: Option<(String, Vec<u8>)>,
+}
+
+impl Requests {
+    /// Those of the invocations in a directory.
+    #[must_use]
+    pub fn of(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            last: None,
+        }
+    }
+
+    /// The request of an invocation, byte for byte.
+    ///
+    /// # Errors
+    /// It is not there, or one that it builds on is not.
+    pub fn read(&mut self, name: &str) -> Result<&[u8]> {
+        let mut tails = Vec::new();
+        let mut at = name.to_owned();
+        let mut bytes = loop {
+            if let Some((_, bytes)) = self.last.take_if(|(last, _)| *last == at) {
+                break bytes;
+            }
+            let entry = self.dir.join(&at);
+            if let Some(bytes) = whole(&entry.join("request.json"))? {
+                break bytes;
+            }
+            let path = entry.join("request.tail.json");
+            let text = std::fs::read(&path).at("read", &path)?;
+            let tail: Tail = serde_json::from_slice(&text)
+                .map_err(|e| Error::failure(format!("{}: {e}", path.display())))?;
+            at.clone_from(&tail.extends);
+            tails.push(tail);
+        };
+        for tail in tails.iter().rev() {
+            bytes.truncate(tail.bytes);
+            bytes.extend_from_slice(tail.text.as_bytes());
+        }
+        Ok(&self.last.insert((name.to_owned(), bytes)).1)
+    }
+}
+
+/// How long an invocation's request is; none if it is not there.
+#[must_use]
+pub fn request_len(dir: &Path) -> Option<usize> {
+    if let Ok(whole) = dir.join("request.json").metadata() {
+        return Some(whole.len() as usize);
+    }
+    let text = std::fs::read(dir.join("request.tail.json")).ok()?;
+    let tail: Tail = serde_json::from_slice(&text).ok()?;
+    Some(tail.bytes.saturating_add(tail.text.len()))
+}
+
+/// A request that is whole; none if there is none.
+fn whole(path: &Path) -> Result<Option<Vec<u8>>> {
+    match std::fs::read(path) {
+        // A run that is live may have begun to use the file for another request.
+        Ok(bytes) => Ok(path.exists().then_some(bytes)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).at("read", path),
+    }
+}
