@@ -29,7 +29,14 @@ man-text:
 	man/render.sh
 
 bench: all
-	$(CARGO) bench --locked --quiet --bench bench -- $(CURDIR)/target/release/delta
+	$(CARGO) bench --locked --quiet --bench bench -- $(CURDIR)/target/release/delta --json target/bench.json
+
+# Instructions of fixed workloads against those recorded in benches/; needs valgrind.
+bench-compare: all
+	$(CARGO) bench --locked --quiet --bench bench -- $(CURDIR)/target/release/delta --instructions benches/instructions.json
+
+bench-record: all
+	$(CARGO) bench --locked --quiet --bench bench -- $(CURDIR)/target/release/delta --instructions benches/instructions.json --record
 
 install: all
 	mkdir -p $(bindir)
@@ -47,4 +54,4 @@ uninstall:
 clean:
 	$(CARGO) clean
 
-.PHONY: all demo test check man-text bench install uninstall clean
+.PHONY: all demo test check man-text bench bench-compare bench-record install uninstall clean
