@@ -176,6 +176,13 @@ impl Reader {
             let mut taken = c.len_utf8();
             let begins = std::mem::replace(&mut word_begins, false);
             match (c, self.quote) {
+                // A line goes on: no shell sees these two (XCU 2.2.1), but the splitter would take
+                // them for the beginning of a word.
+                ('\\', None) if rest.starts_with("\\\n") => {
+                    word_begins = begins;
+                    rest = &rest["\\\n".len()..];
+                    continue;
+                }
                 ('$', _) if rest.starts_with("${") => {
                     taken = self.placeholder(rest);
                     rest = &rest[taken..];
@@ -310,6 +317,14 @@ mod tests {
             (r"grep a\|b\>\<\&\;\`", vec!["grep", "a|b><&;`"]),
             ("a x#y '#z' \\#", vec!["a", "x#y", "#z", "#"]),
             ("a ''#", vec!["a", "#"]),
+            (
+                "docker run \\\n  --rm \\\n\\\n ${image} \\\n",
+                vec!["docker", "run", "--rm", "${image}"],
+            ),
+            (
+                "a b\\\nc \"d\\\ne\" 'f\\\n'",
+                vec!["a", "bc", "de", "f\\\n"],
+            ),
             ("awk '{print $1}' $x$", vec!["awk", "{print $1}", "$x$"]),
             (
                 "ls ${AGENT_HOME}/x ${CWD}",

@@ -244,6 +244,15 @@ fn static_words_of_exec_may_be_quoted() {
 }
 
 #[test]
+fn a_line_of_exec_that_ends_in_a_backslash_goes_on() {
+    let tool = "- name: show\n  exec: |\n    ${AGENT_HOME}/show.sh \\\n      --flag ${a} \\\n      la\\\n    st";
+    assert_eq!(
+        shown(tool, &json!({"a": "x \\\ny"})),
+        "[--flag][x \\\ny][last]"
+    );
+}
+
+#[test]
 fn numbers_and_booleans_are_passed_as_their_json_text() {
     let tool = "- {name: show, exec: '${AGENT_HOME}/show.sh ${a} ${b} ${c} ${d}', parameters: [\
                 {name: a, type: integer}, {name: b, type: number}, {name: c, type: boolean}, {name: d, type: integer}]}";
