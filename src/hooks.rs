@@ -98,7 +98,7 @@ pub struct Input<'a> {
     /// Its bytes.
     pub payload: &'a [u8],
     /// Variables beside those of every hook.
-    pub variables: &'a [(&'a str, &'a str)],
+    pub variables: &'a [(&'a str, String)],
     /// The iteration.
     pub iteration: u64,
 }

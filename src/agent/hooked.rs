@@ -21,6 +21,30 @@ pub(super) enum Verdict {
     Denied(String),
 }
 
+/// What the hooks of one moment are given, each as the one before it left it.
+struct Given<'a> {
+    payload: Vec<u8>,
+    variables: Vec<(&'a str, String)>,
+}
+
+impl<'a> Given<'a> {
+    fn new(payload: Vec<u8>, variables: &[(&'a str, &str)]) -> Self {
+        let owned = |(name, value): &(&'a str, &str)| (*name, (*value).to_owned());
+        Self {
+            payload,
+            variables: variables.iter().map(owned).collect(),
+        }
+    }
+
+    fn set(&mut self, name: &str, value: &str) {
+        for (known, old) in &mut self.variables {
+            if *known == name {
+                value.clone_into(old);
+            }
+        }
+    }
+}
+
 impl Engine<'_> {
     pub(super) fn has_hook(&self, event: HookEvent) -> bool {
         self.around
@@ -30,15 +54,14 @@ impl Engine<'_> {
             .any(|hook| hook.event == event)
     }
 
-    /// Runs the hooks of one moment in order. `look` sees each execution, may change the payload for
-    /// the next one, and ends the list by returning false.
+    /// Runs the hooks of one moment in order. `look` sees each execution, may change what the next one
+    /// is given, and ends the list by returning false.
     fn each(
         &mut self,
         event: HookEvent,
         names: &[&str],
-        mut payload: Vec<u8>,
-        variables: &[(&str, &str)],
-        mut look: impl FnMut(&mut Self, &Execution, &mut Vec<u8>) -> Result<bool>,
+        mut given: Given<'_>,
+        mut look: impl FnMut(&mut Self, &Execution, &mut Given<'_>) -> Result<bool>,
     ) -> Result<()> {
         let agent = self.around.agent;
         let begins = matches!(
@@ -66,14 +89,14 @@ impl Engine<'_> {
             let execution = match recorded {
                 Some(None) => continue,
                 Some(Some(dir)) => hooks::recorded(&dir, event),
-                None => self.execute_hook(hook, names, &payload, variables)?,
+                None => self.execute_hook(hook, names, &given)?,
             };
             let may_stop = !matches!(event, HookEvent::OnError | HookEvent::OnRunEnd);
             if may_stop && execution.control.stops {
                 let message = execution.control.message();
                 self.stop_wanted = Some(format!("{} ended the run: {message}", event.name()));
             }
-            ended = !look(self, &execution, &mut payload)?;
+            ended = !look(self, &execution, &mut given)?;
         }
         Ok(())
     }
@@ -83,14 +106,13 @@ impl Engine<'_> {
         &mut self,
         hook: &Hook,
         names: &[&str],
-        payload: &[u8],
-        variables: &[(&str, &str)],
+        given: &Given<'_>,
     ) -> Result<Execution> {
         self.journal.flush()?;
         let input = Input {
             names,
-            payload,
-            variables,
+            payload: &given.payload,
+            variables: &given.variables,
             iteration: self.iteration,
         };
         let number = self.next_hook;
@@ -140,8 +162,7 @@ impl Engine<'_> {
         self.each(
             event,
             &["payload.json"],
-            payload.to_vec(),
-            variables,
+            Given::new(payload.to_vec(), variables),
             |engine, execution, _| {
                 if let Some(failure) = &execution.failure {
                     engine.warn_of(event, failure)?;
@@ -159,11 +180,12 @@ impl Engine<'_> {
         payload: Vec<u8>,
     ) -> Result<Option<Vec<u8>>> {
         let mut changed = None;
-        self.each(event, names, payload, &[], |engine, execution, payload| {
+        let given = Given::new(payload, &[]);
+        self.each(event, names, given, |engine, execution, given| {
             if let Some(failure) = &execution.failure {
                 engine.warn_of(event, failure)?;
             } else if let Some(new) = &execution.payload {
-                payload.clone_from(new);
+                given.payload.clone_from(new);
                 changed = Some(new.clone());
             }
             Ok(true)
@@ -200,9 +222,8 @@ impl Engine<'_> {
         self.each(
             EVENT,
             &["payload.json"],
-            payload,
-            &[("TOOL_NAME", name)],
-            |engine, execution, payload| {
+            Given::new(payload, &[("TOOL_NAME", name)]),
+            |engine, execution, given| {
                 if let Some(failure) = &execution.failure {
                     verdict = Verdict::Denied(format!("the guard failed ({failure})"));
                     return Ok(false);
@@ -218,7 +239,7 @@ impl Engine<'_> {
                 let arguments = new["tool_args"].to_string();
                 match bind(tool.unwrap_or(&asking), &arguments, &engine.places()) {
                     Ok(bound) => {
-                        *payload = engine.call_payload(name, tool, &bound);
+                        given.payload = engine.call_payload(name, tool, &bound);
                         verdict = Verdict::Go(bound);
                         Ok(true)
                     }
@@ -283,15 +304,15 @@ impl Engine<'_> {
         self.each(
             EVENT,
             &["payload.json"],
-            payload,
-            &variables,
-            |engine, execution, payload| {
+            Given::new(payload, &variables),
+            |engine, execution, given| {
                 if let Some(failure) = &execution.failure {
                     engine.warn_of(EVENT, failure)?;
                 } else if let Some(new) = &execution.payload {
                     let new: Value = serde_json::from_slice(new).unwrap_or_default();
                     if let Some(observation) = new["observation"].as_str() {
-                        *payload = observed(observation);
+                        given.payload = observed(observation);
+                        given.set("TOOL_RESULT", observation);
                         changed = Some(observation.to_owned());
                     }
                 }

@@ -397,6 +397,23 @@ fn an_observation_is_redacted_in_the_journal_and_in_the_request() {
 }
 
 #[test]
+fn the_next_hook_of_a_list_is_not_shown_what_was_redacted() {
+    let redact =
+        r#"printf '{"observation":"[redacted]"}' > $DELTA_HOOK_IO_PATH/output/final_payload.json"#;
+    let notify = "{ cat; echo; printf %s \"$TOOL_RESULT\"; } > ../seen";
+    let world = with_hooks(&format!(
+        "post_tool_execution:\n  - {{command: [sh, -c, {}]}}\n  - {{command: [sh, -c, {}]}}\n",
+        json!(redact),
+        json!(notify)
+    ));
+    world.observe("echo", &json!({"words": "secret"}));
+    let seen = world.lines("seen");
+    let payload: Value = serde_json::from_str(&seen[0]).unwrap();
+    assert_eq!(payload["observation"], "[redacted]");
+    assert_eq!(seen[1..], ["[redacted]"]);
+}
+
+#[test]
 fn what_a_killed_engine_left_of_a_tool_is_redacted_too() {
     let world = with_hooks(&hook("post_tool_execution", REDACT))
         .tools("- {name: hang, shell: 'echo it is hunter2; echo > ../ready; sleep 600'}");
