@@ -7,6 +7,7 @@ mod options;
 mod programs;
 
 use super::document::Document;
+use super::legacy::OLD_HOOKS;
 use super::load::{Found, Place};
 use super::{Problem, Severity, word};
 use crate::expand;
@@ -30,9 +31,7 @@ pub fn about(found: &Found, path: &OsStr) -> Vec<Problem> {
             advisor.command(&document, llm, &[key("llm")], "command");
         }
         advisor.command(&document, &document.root, &[], "wrapper");
-        if let Some(Value::Object(hooks)) = document.root.get("lifecycle_hooks") {
-            advisor.hooks(&document, hooks, &[key("lifecycle_hooks")]);
-        }
+        advisor.old_hooks(&document);
     }
     for place in &found.tools {
         advisor.tool(place);
@@ -41,6 +40,7 @@ pub fn about(found: &Found, path: &OsStr) -> Vec<Problem> {
         advisor.context(&document);
     }
     if let Some(document) = advisor.read("hooks.yaml") {
+        advisor.old_hooks(&document);
         advisor.hooks(&document, &document.root, &[]);
     }
     advisor.problems
@@ -152,6 +152,12 @@ impl Advisor<'_> {
         let real = |name: &str| self.found.home.join(name).canonicalize().ok();
         let shown = real(rest.trim_start_matches('/'));
         shown.is_some() && shown == real(&self.found.prompt)
+    }
+
+    fn old_hooks(&mut self, document: &Document) {
+        if let Some(Value::Object(hooks)) = document.root.get(OLD_HOOKS) {
+            self.hooks(document, hooks, &[key(OLD_HOOKS)]);
+        }
     }
 
     fn hooks(&mut self, document: &Document, hooks: &Map<String, Value>, below: &[Step]) {

@@ -7,6 +7,9 @@ use crate::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
+/// The key that stood around hooks.
+pub const OLD_HOOKS: &str = "lifecycle_hooks";
+
 /// The agent's main file: `agent.yaml`, or `config.yaml` as it was called before 1.9.
 #[must_use]
 pub fn main_file(found: &Found, problems: &mut Vec<Problem>) -> PathBuf {
@@ -67,26 +70,38 @@ pub fn rewrite_llm(document: &mut Document, problems: &mut Vec<Problem>) -> &'st
     OLD
 }
 
-/// Takes `lifecycle_hooks` out of the main file; `replaced` tells that there is a hooks.yaml.
+/// Where hooks stand in a `lifecycle_hooks`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Around {
+    /// In the main file.
+    Main,
+    /// In the main file, beside a hooks.yaml, which counts.
+    Replaced,
+    /// In hooks.yaml itself.
+    HooksFile,
+}
+
+/// Takes `lifecycle_hooks` out of a file.
 pub fn take_hooks(
     document: &mut Document,
-    replaced: bool,
+    around: Around,
     problems: &mut Vec<Problem>,
 ) -> Option<Map<String, Value>> {
-    const OLD: &str = "lifecycle_hooks";
-    let hooks = document.root.shift_remove(OLD)?;
-    let at = [Step::Key(OLD.to_owned())];
-    let message = if replaced {
-        "lifecycle_hooks are passed over, because hooks.yaml is there; remove them"
-    } else {
-        "lifecycle_hooks belong into hooks.yaml now, without this key around them"
+    let hooks = document.root.shift_remove(OLD_HOOKS)?;
+    let at = [Step::Key(OLD_HOOKS.to_owned())];
+    let message = match around {
+        Around::Main => "lifecycle_hooks belong into hooks.yaml now, without this key around them",
+        Around::Replaced => {
+            "lifecycle_hooks are passed over, because hooks.yaml is there; remove them"
+        }
+        Around::HooksFile => "the hooks stand at the top now, without lifecycle_hooks around them",
     };
     problems.push(document.problem(Severity::Deprecation, &at, message));
     match hooks {
         Value::Object(hooks) => Some(hooks),
         other => {
             let found = crate::node::found(&other);
-            let message = format!("{OLD}: expected a mapping, found {found}");
+            let message = format!("{OLD_HOOKS}: expected a mapping, found {found}");
             problems.push(document.problem(Severity::Error, &at, message));
             None
         }

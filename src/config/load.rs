@@ -2,6 +2,7 @@
 
 use super::context::at_least_one;
 use super::document::{Document, error_in};
+use super::legacy::Around;
 use super::{Agent, Context, Hook, Llm, Pricing, Problem, Severity, context, hooks, legacy, word};
 use crate::node::{Complaints, Node, found};
 use crate::tool::{Tool, Word};
@@ -248,21 +249,29 @@ impl<'p> Loader<'p> {
     fn hooks(&mut self, mut document: Option<&mut Document>) -> Vec<Hook> {
         let path = self.found.home.join("hooks.yaml");
         let is_there = path.exists();
+        let around = if is_there {
+            Around::Replaced
+        } else {
+            Around::Main
+        };
         let old = document
             .as_mut()
-            .and_then(|document| legacy::take_hooks(document, is_there, self.problems));
+            .and_then(|document| legacy::take_hooks(document, around, self.problems));
+        let below = [Step::Key(legacy::OLD_HOOKS.to_owned())];
         if is_there {
             let shown = self.found.shown("hooks.yaml");
-            return match Document::read(&path, shown, self.problems) {
-                Some(file) => hooks::load(&file, &file.root, &[], self.problems),
-                None => Vec::new(),
+            let Some(mut file) = Document::read(&path, shown, self.problems) else {
+                return Vec::new();
             };
+            let old = legacy::take_hooks(&mut file, Around::HooksFile, self.problems);
+            let mut all = old.map_or_else(Vec::new, |map| {
+                hooks::load(&file, &map, &below, self.problems)
+            });
+            all.extend(hooks::load(&file, &file.root, &[], self.problems));
+            return all;
         }
         match (document, old) {
-            (Some(document), Some(map)) => {
-                let below = [Step::Key("lifecycle_hooks".to_owned())];
-                hooks::load(document, &map, &below, self.problems)
-            }
+            (Some(document), Some(map)) => hooks::load(document, &map, &below, self.problems),
             _ => Vec::new(),
         }
     }

@@ -638,6 +638,14 @@ const CONTEXTS: &[Row] = &[
 /// Whole files `hooks.yaml`.
 const HOOKS: &[Row] = &[
     (
+        "lifecycle_hooks: 3\n",
+        "[DEPRECATION WARNING] hooks.yaml:1: the hooks stand at the top now, without lifecycle_hooks around them\nhooks.yaml:1: lifecycle_hooks: expected a mapping, found the number 3",
+    ),
+    (
+        "lifecycle_hooks:\n  on_error: 3\n",
+        "[DEPRECATION WARNING] hooks.yaml:1: the hooks stand at the top now, without lifecycle_hooks around them\nhooks.yaml:2: on_error: expected {command: […]}, found the number 3",
+    ),
+    (
         "on_error: 3\n",
         "hooks.yaml:1: on_error: expected {command: […]}, found the number 3",
     ),

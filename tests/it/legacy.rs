@@ -131,6 +131,23 @@ fn what_is_new_wins_over_what_is_old() {
 }
 
 #[test]
+fn hooks_with_the_old_key_around_them_in_their_own_file_are_heard() {
+    let world = World::new();
+    world.write(
+        "agent/hooks.yaml",
+        "on_run_end: {command: [touch, new]}\nlifecycle_hooks:\n  pre_llm_req: {command: [touch, old]}\n",
+    );
+    assert_eq!(
+        told(&world),
+        [
+            "agent/hooks.yaml:2: the hooks stand at the top now, without lifecycle_hooks around them",
+            "agent/hooks.yaml:3: pre_llm_req is called pre_llm_request now",
+        ]
+    );
+    assert!(world.exists("ws/old") && world.exists("ws/new"));
+}
+
+#[test]
 fn an_old_and_a_new_name_of_one_hook_are_both_heard() {
     let world = World::new();
     world.write(
