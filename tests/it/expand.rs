@@ -249,4 +249,28 @@ fn what_cannot_be_expanded_is_told_and_nothing_is_printed() {
         .prints("")
         .says("gone.yaml: no such file")
         .says_one_line();
+    world
+        .delta(["tool", "expand", "agent"])
+        .end()
+        .exits(78)
+        .says("agent: it is a directory; name a file in it, such as agent.yaml");
+}
+
+#[test]
+fn a_module_of_an_agent_imports_what_lies_below_the_agent() {
+    let world = World::new();
+    world.write("agent/tools/a.yaml", "imports: [../b.yaml]\n");
+    world.write("agent/b.yaml", "tools: [{name: b, command: [ls]}]\n");
+    let expected = "tools:\n- name: b\n  command:\n  - ls\n";
+    let expand = |file: &str, dir: &str| {
+        let delta = world.delta(["tool", "expand", file]);
+        delta.cwd(world.path(dir)).end()
+    };
+    expand("agent/tools/a.yaml", ".").exits(0).prints(expected);
+    expand("a.yaml", "agent/tools").exits(0).prints(expected);
+    world.write("agent/tools/a.yaml", "imports: [../../c.yaml]\n");
+    world.write("c.yaml", "tools: []\n");
+    expand("a.yaml", "agent/tools")
+        .exits(78)
+        .says("a.yaml:1: imports: ../../c.yaml lies outside the agent's directory");
 }
