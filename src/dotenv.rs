@@ -13,6 +13,7 @@ pub struct BadLine(pub usize);
 pub fn parse(text: &str) -> (Vec<(String, String)>, Vec<BadLine>) {
     let mut pairs = Vec::new();
     let mut bad = Vec::new();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -94,6 +95,14 @@ mod tests {
                 ("F", "a#b"),
             ]
         );
+        assert!(bad.is_empty());
+    }
+
+    #[test]
+    fn a_byte_order_mark_and_carriage_returns_are_no_text() {
+        let (pairs, bad) = parse("\u{feff}A=1\r\nB=\"2\"\r\n");
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(pairs, [pair("A", "1"), pair("B", "2")]);
         assert!(bad.is_empty());
     }
 

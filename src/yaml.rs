@@ -30,6 +30,7 @@ pub struct SyntaxError {
 /// Text that is not YAML, duplicate keys, and what JSON cannot hold: keys that are not strings,
 /// numbers that are not finite, tags.
 pub fn parse(text: &str) -> Result<Value, SyntaxError> {
+    let text = without_mark(text);
     let mut document: serde_yaml::Value = serde_yaml::from_str(text).map_err(|e| syntax(&e))?;
     document.apply_merge().map_err(|e| syntax(&e))?;
     let mut path = Vec::new();
@@ -42,6 +43,7 @@ pub fn parse(text: &str) -> Result<Value, SyntaxError> {
 /// The line, from 1, of the node at `path`, which is that of its key if it has one; of the deepest node on the way to it if it is not there.
 #[must_use]
 pub fn locate(text: &str, path: &[Step]) -> Option<usize> {
+    let text = without_mark(text);
     (0..=path.len()).rev().find_map(|depth| {
         let walk = Walk {
             path: &path[..depth],
@@ -65,9 +67,22 @@ pub fn render(value: &Value) -> String {
     serde_yaml::to_string(value).unwrap_or_default()
 }
 
+/// The text without the byte order mark that some editors begin a file with. The library would take
+/// what follows it for a second document.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 fn syntax(error: &serde_yaml::Error) -> SyntaxError {
     let place = error.location().map(|at| (at.line(), Some(at.column())));
     let text = error.to_string();
+    if text.contains("more than one document") {
+        return SyntaxError {
+            place,
+            message: "more than one document in a file; remove the line --- and what follows it"
+                .to_owned(),
+        };
+    }
     let text = match error.location() {
         Some(at) => {
             let place = format!(" at line {} column {}", at.line(), at.column());

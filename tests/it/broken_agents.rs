@@ -39,6 +39,14 @@ const AGENTS: &[Row] = &[
         "name: a\nname: b\nllm: {model: m}\n",
         r#"agent.yaml:1:1: not valid YAML: duplicate entry with key "name""#,
     ),
+    (
+        "name: a\nllm: {model: m}\n---\nname: b\n",
+        "agent.yaml: more than one document in a file; remove the line --- and what follows it",
+    ),
+    (
+        "\u{feff}name: a\r\nllm: {}\r\n",
+        "agent.yaml:2: llm: model: missing; name one, or make a program the model with command: […]",
+    ),
     ("1: x\n", "agent.yaml:1: key 1 is not a string; quote it"),
     (
         "name: !tag x\n",
