@@ -11,7 +11,7 @@ use crate::quoting::{Mention, Place, mentions};
 use crate::script;
 use crate::tool::{Inject, Parameter, Word, one_line};
 use crate::usage::{Usage, append, settle};
-use crate::words::{is_reserved, split, word};
+use crate::words::{self, is_reserved, split, word};
 use serde_json::Value;
 
 /// What a tool says about its command, beside the command itself.
@@ -54,7 +54,10 @@ pub fn read(node: &Node, declared: &[Declared], out: &mut Complaints) -> Option<
 
 fn exec(given: &Given, out: &mut Complaints) -> Option<Usage> {
     let text = given.template("exec", out)?;
-    let line = given.accepted("exec", split(text), out)?;
+    let Some(line) = given.accepted("exec", split(text), out) else {
+        given.infer(&words::names(text), None, out);
+        return None;
+    };
     for name in &line.names {
         let is_variable = !name.contains(|c: char| c.is_ascii_lowercase());
         given.suspect("exec", name, is_variable, out);
@@ -72,7 +75,11 @@ fn shell(given: &Given, out: &mut Complaints) -> Option<Usage> {
         out.error(given.node.at("shell"), message);
         return None;
     }
-    let script = given.accepted("shell", script::expand(text), out)?;
+    let Some(script) = given.accepted("shell", script::expand(text), out) else {
+        let (names, raw) = script::names(text);
+        given.infer(&names, Some(&raw), out);
+        return None;
+    };
     for name in &script.names {
         let is_variable = !name.contains(|c: char| c.is_ascii_lowercase()) || assigns(text, name);
         given.suspect("shell", name, is_variable, out);

@@ -53,6 +53,19 @@ pub fn expand(template: &str) -> Result<Script, Vec<String>> {
     }
 }
 
+/// The names of the placeholders in a template, and whether each has the `:raw` modifier, also where
+/// some of them cannot stand.
+#[must_use]
+pub fn names(template: &str) -> (Vec<String>, Vec<bool>) {
+    let mut script = Script::default();
+    for mention in mentions(template) {
+        if is_identifier(mention.name) && !is_reserved(mention.name) {
+            script.position(&mention);
+        }
+    }
+    (script.names, script.raw)
+}
+
 fn problem(mention: &Mention) -> Option<String> {
     let Mention { name, raw, .. } = mention;
     if *raw && !is_identifier(name) {

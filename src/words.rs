@@ -55,6 +55,14 @@ pub fn split(line: &str) -> Result<Line, Vec<String>> {
     })
 }
 
+/// The names of the placeholders in the line of an `exec:`, also where the line cannot be split.
+#[must_use]
+pub fn names(line: &str) -> Vec<String> {
+    let mut reader = Reader::default();
+    reader.read(line);
+    reader.names
+}
+
 /// A word of a `command:` list: `${NAME}` is a place for the parameter or the engine's variable of
 /// that name, and anything else is text.
 #[must_use]
@@ -232,7 +240,11 @@ impl Reader {
             CWD => "cwd".to_owned(),
             _ if is_identifier(inner) => self.index(inner).to_string(),
             _ => {
-                self.problem(match inner.strip_suffix(":raw") {
+                let raw = inner.strip_suffix(":raw");
+                if let Some(name) = raw.filter(|name| is_identifier(name)) {
+                    self.index(name);
+                }
+                self.problem(match raw {
                     Some(name) => format!(
                         ":raw modifier is only allowed in shell: mode; write ${{{name}}} or use \
                          shell:"

@@ -7,6 +7,7 @@ use crate::expand;
 use crate::node::{Complaints, Node, found};
 use crate::tool::Tool;
 use crate::yaml::Step;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 impl Loader<'_> {
@@ -30,7 +31,7 @@ impl Loader<'_> {
             let at = [Step::Key("imports".to_owned()), Step::Item(index)];
             self.import(document, import, &at, chain, tools);
         }
-        let mut names: Vec<String> = Vec::new();
+        let mut names: Vec<&str> = Vec::new();
         for (index, item) in own.into_iter().flatten().enumerate() {
             let at = [Step::Key("tools".to_owned()), Step::Item(index)];
             if !item.is_object() {
@@ -39,24 +40,25 @@ impl Loader<'_> {
                     .push(document.problem(Severity::Error, &at, message));
                 continue;
             }
+            if let Some(name) = item.get("name").and_then(Value::as_str) {
+                if names.contains(&name) {
+                    let message = format!(
+                        "tool \"{name}\": there are two tools of this name in this file; rename one"
+                    );
+                    self.problems
+                        .push(document.problem(Severity::Error, &at, message));
+                }
+                names.push(name);
+            }
             match expand::load(item) {
                 Ok((tool, warnings)) => {
                     document.report(&at, warnings, self.problems);
-                    if names.contains(&tool.name) {
-                        let message = format!(
-                            "tool \"{}\": there are two tools of this name in this file; rename one",
-                            tool.name
-                        );
-                        self.problems
-                            .push(document.problem(Severity::Error, &at, message));
-                    }
                     if tool.name == "ask_human" && self.has_ask_human {
                         let message = "tool \"ask_human\": the engine has a tool of this name; \
                                        rename it, or say ask_human: false";
                         self.problems
                             .push(document.problem(Severity::Error, &at, message));
                     }
-                    names.push(tool.name.clone());
                     tools.retain(|earlier| earlier.name != tool.name);
                     self.found.tools.retain(|place| place.name != tool.name);
                     self.found.tools.push(Place {

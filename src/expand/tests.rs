@@ -421,7 +421,7 @@ parameters:
         .iter()
         .map(|c| yaml::locate(text, &c.at))
         .collect();
-    assert_eq!(places, [5, 8, 9, 3, 3, 4].map(Some), "{complaints:?}");
+    assert_eq!(places, [5, 8, 9, 3, 3, 9, 4].map(Some), "{complaints:?}");
     assert_eq!(complaints.iter().filter(|c| c.warning).count(), 1);
     let expected = ["parameters", "name"].map(|key| Step::Key(key.to_owned()));
     let [first, last] = expected;

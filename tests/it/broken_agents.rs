@@ -310,6 +310,25 @@ const TOOLS: &[Row] = &[
         r#"agent.yaml:6: tool "twice": there are two tools of this name in this file; rename one"#,
     ),
     (
+        "- {name: twice, exec: ls}\n- {name: twice, exec: ''}",
+        r#"agent.yaml:5: tool "twice": there are two tools of this name in this file; rename one
+agent.yaml:5: tool "twice": exec: is empty; name a program"#,
+    ),
+    (
+        "- name: e\n  exec: 'cat ${a} | wc ${b:raw}'\n  stdin: a\n  parameters: [{name: b, position: 0}, {name: c}]",
+        r#"agent.yaml:5: tool "e": Shell metacharacter '|' not allowed in exec: mode. Use shell: mode or remove pipe (in quotes it is plain text)
+agent.yaml:5: tool "e": :raw modifier is only allowed in shell: mode; write ${b} or use shell:
+agent.yaml:6: tool "e": parameter 'a' is in the template and in stdin:, and can go one way only; remove one
+agent.yaml:7: tool "e": Cannot override position for parameter 'b' (inferred: 1, explicit: 0)
+agent.yaml:7: tool "e": Parameter 'c' not found in template; write ${c} where it goes"#,
+    ),
+    (
+        "- name: e\n  shell: echo '${a}' ${b:raw}\n  parameters: [{name: b, raw: false}, {name: a}, {name: c}]",
+        r#"agent.yaml:5: tool "e": placeholder ${a} stands inside single quotes, where it would never be replaced; end the quotes before it and begin them again behind it, or write $NAME for a shell variable
+agent.yaml:6: tool "e": parameter 'b' has raw: false and ${b:raw} in the template; remove one
+agent.yaml:6: tool "e": Parameter 'c' not found in template; write ${c} where it goes"#,
+    ),
+    (
         "- {name: e, exec: ''}",
         r#"agent.yaml:4: tool "e": exec: is empty; name a program"#,
     ),
