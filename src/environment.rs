@@ -8,10 +8,13 @@
 //! Architecture invariant: the API key is only ever inside a [`Secret`], and it is paired with an
 //! endpoint here and nowhere else.
 
+mod programs;
+
 use crate::dotenv;
 use crate::error::{Error, Result};
 use crate::exec::Variable;
 use crate::files;
+use programs::decides_what_runs;
 use std::fmt;
 use std::path::Path;
 
@@ -317,83 +320,6 @@ pub fn is_loopback(url: &str) -> bool {
         || host
             .parse::<std::net::IpAddr>()
             .is_ok_and(|ip| ip.is_loopback())
-}
-
-/// Variables that decide which program runs, what it loads, or whom it believes on the network.
-fn decides_what_runs(name: &str) -> bool {
-    const NAMES: [&str; 62] = [
-        "PATH",
-        "BASH_ENV",
-        "ENV",
-        "IFS",
-        "SHELL",
-        "SHELLOPTS",
-        "BASHOPTS",
-        "PS4",
-        "CDPATH",
-        "PROMPT_COMMAND",
-        "HOME",
-        "ZDOTDIR",
-        "XDG_CONFIG_HOME",
-        "EDITOR",
-        "VISUAL",
-        "PAGER",
-        "MANPAGER",
-        "BROWSER",
-        "LESSOPEN",
-        "LESSCLOSE",
-        "SSH_ASKPASS",
-        "SUDO_ASKPASS",
-        "GCONV_PATH",
-        "GLIBC_TUNABLES",
-        "PYTHONPATH",
-        "PYTHONHOME",
-        "PYTHONSTARTUP",
-        "PYTHONUSERBASE",
-        "PYTHONBREAKPOINT",
-        "NODE_OPTIONS",
-        "NODE_PATH",
-        "NODE_EXTRA_CA_CERTS",
-        "NODE_TLS_REJECT_UNAUTHORIZED",
-        "PERL5LIB",
-        "PERL5OPT",
-        "PERL5DB",
-        "RUBYOPT",
-        "RUBYLIB",
-        "GEM_HOME",
-        "GEM_PATH",
-        "BUNDLE_GEMFILE",
-        "PHPRC",
-        "PHP_INI_SCAN_DIR",
-        "R_PROFILE",
-        "R_PROFILE_USER",
-        "JAVA_TOOL_OPTIONS",
-        "JDK_JAVA_OPTIONS",
-        "_JAVA_OPTIONS",
-        "CLASSPATH",
-        "LUA_PATH",
-        "LUA_CPATH",
-        "LUA_INIT",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-        "NO_PROXY",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-        "CURL_CA_BUNDLE",
-        "CURL_HOME",
-        "REQUESTS_CA_BUNDLE",
-        "DELTA_MAX_DEPTH",
-    ];
-    const PREFIXES: [&str; 5] = ["LD_", "DYLD_", "BASH_FUNC_", "GIT_", "LUA_INIT_"];
-    let upper = name.to_ascii_uppercase();
-    // Proxies are looked up in lower case, too.
-    let name = if upper.ends_with("_PROXY") {
-        &upper
-    } else {
-        name
-    };
-    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]

@@ -259,6 +259,7 @@ fn every_environment_variable_is_in_the_manual() {
     let of_hooks = ["hooks.rs", "agent/hooked.rs"];
     let of_all = [
         "environment.rs",
+        "environment/programs.rs",
         "surroundings.rs",
         "screen.rs",
         "pager.rs",

@@ -1,0 +1,110 @@
+//! Variables that decide which program runs, what it loads, or whom it believes on the network.
+//!
+//! Unaware of where a variable comes from. A list can only hold what is known: it is for programs that
+//! hooks and tools commonly are, and for what those start.
+
+const NAMES: [&str; 89] = [
+    "PATH",
+    "BASH_ENV",
+    "ENV",
+    "IFS",
+    "SHELL",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "PS4",
+    "CDPATH",
+    "PROMPT_COMMAND",
+    "HOME",
+    "ZDOTDIR",
+    "XDG_CONFIG_HOME",
+    "XDG_CONFIG_DIRS",
+    "EDITOR",
+    "VISUAL",
+    "PAGER",
+    "MANPAGER",
+    "BROWSER",
+    "LESSOPEN",
+    "LESSCLOSE",
+    "SSH_ASKPASS",
+    "SUDO_ASKPASS",
+    "GCONV_PATH",
+    "GLIBC_TUNABLES",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONSTARTUP",
+    "PYTHONUSERBASE",
+    "PYTHONBREAKPOINT",
+    "PYTHONPYCACHEPREFIX",
+    "PYTHONPLATLIBDIR",
+    "PYTHONEXECUTABLE",
+    "PYTHONWARNINGS",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "NODE_EXTRA_CA_CERTS",
+    "NODE_TLS_REJECT_UNAUTHORIZED",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PERL5DB",
+    "PERLLIB",
+    "RUBYOPT",
+    "RUBYLIB",
+    "GEM_HOME",
+    "GEM_PATH",
+    "BUNDLE_GEMFILE",
+    "PHPRC",
+    "PHP_INI_SCAN_DIR",
+    "R_PROFILE",
+    "R_PROFILE_USER",
+    "R_ENVIRON",
+    "R_ENVIRON_USER",
+    "R_LIBS",
+    "R_LIBS_USER",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "CLASSPATH",
+    "LUA_PATH",
+    "LUA_CPATH",
+    "LUA_INIT",
+    "AWKPATH",
+    "AWKLIBPATH",
+    "JULIA_LOAD_PATH",
+    "DOTNET_STARTUP_HOOKS",
+    "GOFLAGS",
+    "RUSTC_WRAPPER",
+    "MAKEFLAGS",
+    "GNUMAKEFLAGS",
+    "MAKEFILES",
+    "TAR_OPTIONS",
+    "RSYNC_RSH",
+    "RIPGREP_CONFIG_PATH",
+    "VIMINIT",
+    "EXINIT",
+    "OPENSSL_CONF",
+    "OPENSSL_ENGINES",
+    "OPENSSL_MODULES",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CURL_CA_BUNDLE",
+    "CURL_HOME",
+    "REQUESTS_CA_BUNDLE",
+    "DELTA_MAX_DEPTH",
+];
+
+const PREFIXES: [&str; 5] = ["LD_", "DYLD_", "BASH_FUNC_", "GIT_", "LUA_INIT_"];
+
+/// Whether a variable is one of them.
+pub(super) fn decides_what_runs(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    // Proxies are looked up in lower case, too.
+    let name = if upper.ends_with("_PROXY") {
+        &upper
+    } else {
+        name
+    };
+    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
