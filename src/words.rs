@@ -116,7 +116,9 @@ fn push_text(pieces: &mut Vec<Piece>, text: &mut String) {
     }
 }
 
-fn is_shell(program: &str) -> bool {
+/// Whether a program, by its name or path, is a shell.
+#[must_use]
+pub fn is_shell(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or(program);
     [
         "sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "yash",

@@ -3,8 +3,10 @@
 //! Only told when somebody checks the agent: none of it keeps a run from its work. Unaware of
 //! anything that [`super::load`] reports.
 
+mod code;
 mod options;
 mod programs;
+mod simple;
 
 use super::document::Document;
 use super::legacy::OLD_HOOKS;
@@ -97,11 +99,17 @@ impl Advisor<'_> {
             for message in options::in_script(&tool, script) {
                 say("shell", message);
             }
+            for message in code::in_script(&tool, script) {
+                say("shell", message);
+            }
         } else {
             let form = ["exec", "command"]
                 .into_iter()
                 .find(|form| item.get(*form).is_some());
             for message in options::in_argv(&tool) {
+                say(form.unwrap_or("command"), message);
+            }
+            for message in code::in_argv(&tool) {
                 say(form.unwrap_or("command"), message);
             }
             if let Some(message) = self.missing(&tool.command) {

@@ -67,6 +67,9 @@ fn a_value_that_could_be_an_option_is_warned_of_unless_something_keeps_it_from_b
         ("exec: 'find . -name ${p}'", vec![]),
         ("exec: 'find ${p}'", vec![format!("'p': {put}")]),
         ("exec: 'python3 -c pass ${x}'", vec![]),
+        ("exec: 'python3 -c ${x}'", vec![]),
+        ("exec: 'sh -c ${x}'", vec![format!("'x': {put}")]),
+        ("exec: 'sh -c -- ${x}'", vec![]),
         (
             "exec: '${program} ${x}', parameters: [{name: program, enum: [cat]}]",
             vec![],
@@ -102,9 +105,86 @@ fn a_value_that_could_be_an_option_is_warned_of_unless_something_keeps_it_from_b
             vec![format!("'f': {put}")],
         ),
         ("shell: 'for x in ${f}; do cat -- \"$x\"; done'", vec![]),
+        (
+            "shell: 'echo a; cat \"x;\" ${f}'",
+            vec![format!("'f': {put}")],
+        ),
+        ("shell: 'cat \"$(ls -- \"${f}\")\"'", vec![]),
         ("shell: 'cat ${f} ${f}'", vec![format!("'f': {put}")]),
     ] {
         assert_eq!(exposed(command), said, "{command}");
+    }
+}
+
+#[test]
+fn a_value_that_would_be_part_of_code_is_warned_of() {
+    let behind = "write it behind the code, as an argument of its own";
+    for (command, said) in [
+        (
+            "exec: 'python3 -c \"print(${x})\"'",
+            vec![("x", "python3", behind)],
+        ),
+        (
+            "command: [perl, -ne, 'print if /${x}/'], parameters: [{name: x}]",
+            vec![("x", "perl", behind)],
+        ),
+        ("exec: 'python3 -c ${x}'", vec![]),
+        ("exec: 'python3 -c pass x${x}'", vec![]),
+        (
+            "exec: 'python3 -c \"${x}.\"', parameters: [{name: x, enum: [a]}]",
+            vec![],
+        ),
+        (
+            "exec: 'awk -F , /${x}/ f'",
+            vec![("x", "awk", "write -v x=${x} before the code")],
+        ),
+        ("exec: 'awk -v x=${x} \"{print x}\" ./${f}'", vec![]),
+        (
+            "exec: 'sed s/${x}// f'",
+            vec![(
+                "x",
+                "sed",
+                "sed takes no value as data; use another program, or list the values in enum:",
+            )],
+        ),
+        ("exec: 'sed -e 1d x${f}'", vec![]),
+        (
+            "shell: 'cd /; eval \"echo ${x}\"'",
+            vec![("x", "eval", "without eval it is one word")],
+        ),
+        (
+            "shell: 'sh -c \"cd a; ls -- ${x} ${x}\" && true'",
+            vec![(
+                "x",
+                "sh",
+                "write \"$1\" there, and -- ${x} behind the script",
+            )],
+        ),
+        ("shell: 'sh -c -- \"${x}\"'", vec![]),
+        (
+            "exec: 'env A=1 python3 -c \"print(${x})\"'",
+            vec![("x", "python3", behind)],
+        ),
+        ("shell: 'echo eval a${x}'", vec![]),
+        ("shell: 'sh -c ls -- ./${x}'", vec![]),
+        (
+            "shell: 'trap \"rm -- ${x}\" EXIT'",
+            vec![(
+                "x",
+                "trap",
+                "assign it to a variable, and use that in single quotes",
+            )],
+        ),
+        ("shell: 'python3 -c pass \"a ${x}\"'", vec![]),
+        ("shell: 'echo \"$(cat -- ${x})\" a${x}'", vec![]),
+    ] {
+        let world = World::with_tools(&format!("- {{name: t, description: d, {command}}}"));
+        let said = said.into_iter().map(|(name, program, way_out)| {
+            format!(
+                "agent.yaml:6: tool \"t\": the value of '{name}' would be part of the code that {program} runs; {way_out}"
+            )
+        });
+        assert_eq!(world.advice(), said.collect::<Vec<_>>(), "{command}");
     }
 }
 

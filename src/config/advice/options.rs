@@ -5,11 +5,13 @@
 
 use super::is_free;
 use super::programs::{INTERPRETERS, in_home};
-use crate::quoting::{Place, mentions};
+use super::simple::around;
+use crate::quoting::mentions;
 use crate::tool::{Inject, Piece, Tool, Word, is_script};
+use crate::words::is_shell;
 
 /// Options whose value is the next word, whatever it begins with.
-const TAKE_A_VALUE: [(&str, &[&str]); 9] = [
+const TAKE_A_VALUE: [(&str, &[&str]); 14] = [
     (
         "delta",
         &[
@@ -44,6 +46,11 @@ const TAKE_A_VALUE: [(&str, &[&str]); 9] = [
     ),
     ("git", &["-C", "-m"]),
     ("sqlite3", &["-cmd"]),
+    ("python", &["-c", "-m"]),
+    ("python3", &["-c", "-m"]),
+    ("perl", &["-e", "-E"]),
+    ("ruby", &["-e"]),
+    ("php", &["-r"]),
 ];
 
 /// Messages about the parameters of an `exec:` or `command:`.
@@ -86,40 +93,12 @@ pub(super) fn in_script(tool: &Tool, script: &str) -> Vec<String> {
         if mention.raw || !known.is_some_and(|index| is_free(tool, index)) {
             continue;
         }
-        let before = &script[..mention.range.start];
-        let before = match mention.place {
-            Place::Quoted => before.strip_suffix('"'),
-            _ => Some(before),
-        };
-        let Some(before) = before.filter(|text| text.ends_with([' ', '\t'])) else {
-            continue;
-        };
-        let words = simple_command(before);
-        if is_exposed(&words, &[]) {
-            exposed.push((mention.name, words));
+        let place = around(script, mention.range.start, mention.range.end);
+        if !place.begun && is_exposed(&place.words, &[]) {
+            exposed.push((mention.name, place.words));
         }
     }
     messages(&exposed)
-}
-
-/// The words of the simple command that a text ends in, as far as that can be told without parsing it.
-fn simple_command(text: &str) -> Vec<String> {
-    const RESERVED: [&str; 10] = [
-        "if", "then", "else", "elif", "while", "until", "do", "!", "{", "exec",
-    ];
-    let text = text.replace("\\\n", " ");
-    let start = text
-        .rfind(['\n', ';', '&', '|', '(', '`'])
-        .map_or(0, |at| at + 1);
-    let is_assignment = |word: &str| {
-        word.split_once('=')
-            .is_some_and(|(name, _)| crate::words::is_identifier(name))
-    };
-    text[start..]
-        .split_whitespace()
-        .skip_while(|word| RESERVED.contains(word) || is_assignment(word))
-        .map(str::to_owned)
-        .collect()
 }
 
 /// Whether a word behind these could be taken for an option.
@@ -159,6 +138,9 @@ fn messages(exposed: &[(&str, Vec<String>)]) -> Vec<String> {
         let last = words.last().map_or("", String::as_str);
         let way_out = if words[0] == "echo" {
             format!("echo knows no --; write printf '%s\\n' ${{{name}}}")
+        } else if is_shell(&words[0]) {
+            // Its -c takes no value: the script is an operand.
+            "put -- before it".to_owned()
         } else if last.starts_with("--") && last.len() > 2 {
             format!("put -- before it, or write {last}=${{{name}}} if it belongs to {last}")
         } else if last.starts_with('-') && last.len() == 2 {
