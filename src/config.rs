@@ -8,7 +8,7 @@ pub mod legacy;
 pub mod context;
 pub mod hooks;
 pub mod load;
-mod imports;
+pub mod imports;
 pub mod advice;
 pub mod resolved;
 

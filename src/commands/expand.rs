@@ -1,6 +1,6 @@
 //! `delta tool expand`: tools in their full form.
 
-use crate::config::{Problem, Severity, load};
+use crate::config::{Problem, Severity, imports};
 use crate::error::{Error, Exit, Result};
 use crate::expand::render;
 use crate::screen::{Screen, print};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Runs the command.
 pub fn run(file: &Path) -> Result<Exit> {
-    let (tools, problems) = load::load_tools(file);
+    let (tools, problems) = imports::load_tools(file);
     let (errors, warnings): (Vec<&Problem>, Vec<&Problem>) = problems
         .iter()
         .partition(|problem| problem.severity == Severity::Error);

@@ -1,14 +1,56 @@
 //! Tools, and the files that they are imported from.
 
-use super::Severity;
-use super::document::Document;
+use super::document::{Document, error_in};
 use super::load::{Loader, Place};
+use super::{Problem, Severity};
 use crate::expand;
 use crate::node::{Complaints, Node, found};
 use crate::tool::Tool;
 use crate::yaml::Step;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+
+/// Reads only the tools of a file with a top-level `tools:` and, perhaps, `imports:`. What it imports
+/// lies below the agent that it is part of, or else below its own directory.
+#[must_use]
+pub fn load_tools(file: &Path) -> (Vec<Tool>, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let mut tools = Vec::new();
+    let shown = file.display().to_string();
+    if file.is_dir() {
+        let message = "it is a directory; name a file in it, such as agent.yaml";
+        problems.push(error_in(&shown, message));
+        return (tools, problems);
+    }
+    if !file.is_file() {
+        problems.push(error_in(&shown, "no such file"));
+        return (tools, problems);
+    }
+    let dir = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    if let Some(mut loader) = Loader::new(&agent_around(dir, &real), &mut problems) {
+        let path = real.join(file.file_name().unwrap_or_default());
+        if let Some(document) = Document::read(&path, shown, loader.problems) {
+            loader.tools_of(&document, &mut vec![path], &mut tools);
+        }
+    }
+    (tools, problems)
+}
+
+/// The nearest directory with an agent that is `dir` or above it, or `dir`; `real` is its real path.
+fn agent_around(dir: &Path, real: &Path) -> PathBuf {
+    let is_agent = |dir: &&Path| {
+        let has = |name: &str| dir.join(name).is_file();
+        has("agent.yaml") || has("config.yaml") && has("context.yaml")
+    };
+    match real.ancestors().find(is_agent) {
+        Some(agent) if agent != real => agent.to_owned(),
+        _ => dir.to_owned(),
+    }
+}
 
 impl Loader<'_> {
     /// Adds the tools of a file to `tools`: first those it imports, then its own. `chain` holds the

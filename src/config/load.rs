@@ -5,7 +5,7 @@ use super::document::{Document, error_in};
 use super::legacy::Around;
 use super::{Agent, Context, Hook, Llm, Pricing, Problem, Severity, context, hooks, legacy, word};
 use crate::node::{Complaints, Node, found};
-use crate::tool::{Tool, Word};
+use crate::tool::Word;
 use crate::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -92,48 +92,6 @@ fn survey_with(dir: &Path, set: &Map<String, Value>) -> (Option<Agent>, Vec<Prob
     (agent.filter(|_| !fatal), problems, found)
 }
 
-/// Reads only the tools of a file with a top-level `tools:` and, perhaps, `imports:`. What it imports
-/// lies below the agent that it is part of, or else below its own directory.
-#[must_use]
-pub fn load_tools(file: &Path) -> (Vec<Tool>, Vec<Problem>) {
-    let mut problems = Vec::new();
-    let mut tools = Vec::new();
-    let shown = file.display().to_string();
-    if file.is_dir() {
-        let message = "it is a directory; name a file in it, such as agent.yaml";
-        problems.push(error_in(&shown, message));
-        return (tools, problems);
-    }
-    if !file.is_file() {
-        problems.push(error_in(&shown, "no such file"));
-        return (tools, problems);
-    }
-    let dir = match file.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    if let Some(mut loader) = Loader::new(&agent_around(dir, &real), &mut problems) {
-        let path = real.join(file.file_name().unwrap_or_default());
-        if let Some(document) = Document::read(&path, shown, loader.problems) {
-            loader.tools_of(&document, &mut vec![path], &mut tools);
-        }
-    }
-    (tools, problems)
-}
-
-/// The nearest directory with an agent that is `dir` or above it, or `dir`; `real` is its real path.
-fn agent_around(dir: &Path, real: &Path) -> PathBuf {
-    let is_agent = |dir: &&Path| {
-        let has = |name: &str| dir.join(name).is_file();
-        has("agent.yaml") || has("config.yaml") && has("context.yaml")
-    };
-    match real.ancestors().find(is_agent) {
-        Some(agent) if agent != real => agent.to_owned(),
-        _ => dir.to_owned(),
-    }
-}
-
 pub(super) struct Loader<'p> {
     pub(super) found: Found,
     /// Whether the engine's own tool is there.
@@ -154,7 +112,7 @@ impl Found {
 }
 
 impl<'p> Loader<'p> {
-    fn new(dir: &Path, problems: &'p mut Vec<Problem>) -> Option<Self> {
+    pub(super) fn new(dir: &Path, problems: &'p mut Vec<Problem>) -> Option<Self> {
         let shown = dir.display().to_string();
         let home = match dir.canonicalize() {
             Ok(home) if home.is_dir() => home,
