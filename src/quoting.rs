@@ -11,12 +11,12 @@ use commands::{Document, Until};
 use std::ops::Range;
 
 /// A `${NAME}` or `${NAME:raw}` that a shell would take for an expansion, or that looks like one
-/// where a shell sees only text. One behind a backslash or in a comment is no mention.
+/// where a shell sees only text; or one whose name is none, such as `${a.b}`, which a shell would refuse. One behind a backslash or in a comment is no mention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention<'s> {
     /// The bytes of the script that it takes.
     pub range: Range<usize>,
-    /// The name in it; an identifier unless `raw`.
+    /// The name in it; mostly an identifier.
     pub name: &'s str,
     /// It has the modifier that leaves out the quotes.
     pub raw: bool,
@@ -161,8 +161,9 @@ impl<'s> Scanner<'s> {
 
     /// `${…}`: a mention, or an expansion of the shell's own with a word in it.
     fn brace(&mut self, place: Place) {
-        let inner = braced(self.rest()).unwrap_or_default();
-        if let Some((name, raw)) = mentioned(inner) {
+        let found = braced(self.rest())
+            .and_then(|inner| Some((inner, mentioned(inner).or_else(|| misspelt(inner))?)));
+        if let Some((inner, (name, raw))) = found {
             self.mention(
                 name,
                 raw,
@@ -305,6 +306,13 @@ fn mentioned(inner: &str) -> Option<(&str, bool)> {
     let name = inner.strip_suffix(":raw")?;
     let wordlike = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
     name.chars().all(wordlike).then_some((name, true))
+}
+
+/// The name in what is neither a mention nor an expansion that a shell knows, but looks like one.
+fn misspelt(inner: &str) -> Option<(&str, bool)> {
+    let is_positional = !inner.is_empty() && inner.chars().all(|c| c.is_ascii_digit());
+    let wordlike = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ' ');
+    (!is_positional && inner.chars().all(wordlike)).then_some((inner, false))
 }
 
 #[cfg(test)]

@@ -68,16 +68,16 @@ pub fn names(template: &str) -> (Vec<String>, Vec<bool>) {
 
 fn problem(mention: &Mention) -> Option<String> {
     let Mention { name, raw, .. } = mention;
-    if *raw && !is_identifier(name) {
+    let modifier = if *raw { ":raw" } else { "" };
+    if !is_identifier(name) {
         return Some(format!(
-            "invalid placeholder name '{name}' in '${{{name}:raw}}': letters, digits and _ make a \
-             name"
+            "invalid placeholder name '{name}' in '${{{name}{modifier}}}': letters, digits and _ \
+             make a name"
         ));
     }
     if is_reserved(name) {
         return raw.then(|| format!("${{{name}}} takes no :raw; write ${name}"));
     }
-    let modifier = if *raw { ":raw" } else { "" };
     let objection = objection(mention.place)?;
     Some(format!("placeholder ${{{name}{modifier}}} {objection}"))
 }
@@ -184,6 +184,11 @@ mod tests {
             ("V=${x} W=${V:-d}", "V=\"$1\" W=${V:-d}"),
             ("a $(b ${x}) \"$(c ${x})\"", "a $(b \"$1\") \"$(c \"$1\")\""),
             ("# ${x}\na \\${x}", "# ${x}\na \\${x}"),
+            ("a '${a.b}' ${1} ${12} ${", "a '${a.b}' ${1} ${12} ${"),
+            (
+                "a ${b-c} ${b:-c d} ${#b} ${b%.c} ${b#c d}",
+                "a ${b-c} ${b:-c d} ${#b} ${b%.c} ${b#c d}",
+            ),
             (
                 "ls ${AGENT_HOME}/x \"${CWD}/y\"",
                 "ls \"${AGENT_HOME}\"/x \"${CWD}/y\"",
@@ -228,6 +233,11 @@ mod tests {
             ("echo `echo \\`echo ${x}\\``", "use $(...) instead"),
             ("cat <<${x}", "write a word"),
             ("echo ${1a:raw}", "invalid placeholder name '1a'"),
+            ("echo ${1a}", "invalid placeholder name '1a' in '${1a}'"),
+            ("echo \"${a.b}\"", "invalid placeholder name 'a.b'"),
+            ("cat <<E\n${ x }\nE", "invalid placeholder name ' x '"),
+            ("echo ${}", "invalid placeholder name ''"),
+            ("echo ${größe}", "invalid placeholder name 'größe'"),
             ("echo ${CWD:raw}", "${CWD} takes no :raw"),
         ] {
             let problems = expand(template).unwrap_err();

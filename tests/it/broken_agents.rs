@@ -329,6 +329,11 @@ agent.yaml:6: tool "e": parameter 'b' has raw: false and ${b:raw} in the templat
 agent.yaml:6: tool "e": Parameter 'c' not found in template; write ${c} where it goes"#,
     ),
     (
+        "- {name: e, shell: 'ls ${my file} ${dir.name}'}",
+        r#"agent.yaml:4: tool "e": invalid placeholder name 'my file' in '${my file}': letters, digits and _ make a name
+agent.yaml:4: tool "e": invalid placeholder name 'dir.name' in '${dir.name}': letters, digits and _ make a name"#,
+    ),
+    (
         "- {name: e, exec: ''}",
         r#"agent.yaml:4: tool "e": exec: is empty; name a program"#,
     ),
