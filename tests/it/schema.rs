@@ -273,6 +273,7 @@ const BROKEN: [(&str, &[&str]); 6] = [
             "on_error: [{}]\n",
             "on_error: {command: [ls], timeout_ms: 0}\n",
             "pre_llm_req: {command: [ls]}\n",
+            "lifecycle_hooks: {on_error: {command: [ls]}}\n",
         ],
     ),
 ];
