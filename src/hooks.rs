@@ -54,7 +54,8 @@ impl Control {
         self.message.as_deref().unwrap_or("no reason given")
     }
 
-    /// Reads it. A word that is not known may be a guard's misspelt "deny": it is an error.
+    /// Reads it. A word that is not known may be a guard's misspelt "deny", and a key a misspelt "action":
+    /// it is an error.
     fn parse(bytes: &[u8], event: HookEvent) -> std::result::Result<Self, String> {
         let value: Value = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
         let Value::Object(map) = value else {
@@ -79,6 +80,10 @@ impl Control {
                 }
             },
             Some(_) => return Err("action is not a string".to_owned()),
+        }
+        let says = |key: &str| map.contains_key(key);
+        if !map.is_empty() && !says("action") && !says("skip") {
+            return Err("it has neither action nor skip".to_owned());
         }
         if control.denies && event != HookEvent::PreToolExecution {
             return Err("only pre_tool_execution can deny".to_owned());
@@ -281,7 +286,7 @@ fn context(around: &Surroundings<'_>, event: &str, number: u64, iteration: u64) 
 fn output(dir: &Path, event: HookEvent) -> std::result::Result<(Option<Vec<u8>>, Control), String> {
     let read = |name: &str| match files::read_regular(&dir.join(name)) {
         Ok(bytes) => Ok(Some(bytes)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound && !dir.join(name).is_symlink() => Ok(None),
         Err(e) => Err(format!("output/{name}: {}", crate::error::reason(&e))),
     };
     let control = match read("control.json")? {
@@ -351,6 +356,9 @@ mod tests {
             "{\"action\":\"denny\"}",
             "{\"action\":true}",
             "{\"skip\":\"yes\"}",
+            "{\"Action\":\"deny\"}",
+            "{\"deny\":true}",
+            "{\"message\":\"no\"}",
         ] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -236,6 +236,12 @@ impl Engine<'_> {
                     return Ok(true);
                 };
                 let new: Value = serde_json::from_slice(new).unwrap_or_default();
+                if let Some(other) = new.get("tool_name").filter(|other| *other != name) {
+                    verdict = Verdict::Denied(format!(
+                        "the guard failed (it named another tool, {other}; only tool_args can be changed)"
+                    ));
+                    return Ok(false);
+                }
                 let arguments = new["tool_args"].to_string();
                 match bind(tool.unwrap_or(&asking), &arguments, &engine.places()) {
                     Ok(bound) => {

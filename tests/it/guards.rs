@@ -109,6 +109,14 @@ fn a_guard_that_fails_lets_nothing_through_and_the_model_reads_why() {
         ),
         (guard("mkdir $OUT/control.json"), "not a regular file"),
         (
+            guard("ln -s gone $OUT/control.json"),
+            "output/control.json: no such file",
+        ),
+        (
+            guard("echo '{\"Action\":\"deny\"}' > $OUT/control.json"),
+            "output/control.json: it has neither action nor skip",
+        ),
+        (
             guard("sleep 600").replace("30000", "100"),
             "timed out after",
         ),
@@ -181,6 +189,26 @@ fn arguments_that_the_tool_does_not_take_are_a_guards_failure() {
         );
         nothing_ran(&world);
     }
+}
+
+#[test]
+fn a_guard_cannot_have_another_tool_run() {
+    let said = |tool: &str| {
+        let payload =
+            json!({"tool_name": tool, "tool_args": {"file": "made"}, "resolved_command": "x"});
+        guarded(&[guard(&format!(
+            "echo '{payload}' > $OUT/final_payload.json"
+        ))])
+    };
+    let world = said("rm");
+    assert_eq!(
+        attempt(&world),
+        "denied: the guard failed (it named another tool, \"rm\"; only tool_args can be changed)"
+    );
+    nothing_ran(&world);
+    let world = said("touch");
+    assert_eq!(attempt(&world), "(no output)");
+    assert!(world.exists("ws/made"));
 }
 
 #[test]
