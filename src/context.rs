@@ -293,7 +293,7 @@ fn generate(
     around.log.ended(&format!("generator of {id}"), &outcome);
     let result = match outcome.how {
         Ended::Exited(0) => {
-            let text = std::fs::read(&printed).at("read", &printed)?;
+            let text = files::read_regular(&printed).at("read", &printed)?;
             if !text.is_empty() && version(&output) == before {
                 if let Some(parent) = output.parent() {
                     files::make_dirs(parent)?;

@@ -291,7 +291,7 @@ fn cost(pricing: Pricing, tokens: Tokens, cached: u64) -> f64 {
 }
 
 fn number(path: &Path) -> Option<u64> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    crate::files::read_text(path).ok()?.trim().parse().ok()
 }
 
 /// Of sorted values.

@@ -5,7 +5,7 @@
 use crate::error::{At, Result, may_fail};
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,7 @@ pub fn append(path: &Path) -> Result<File> {
         .append(true)
         .create(true)
         .mode(0o600)
-        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
         .open(path)
         .at("open", path)
 }
@@ -164,18 +164,35 @@ fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
     written.at("write", path)
 }
 
+/// Opens a file for reading without waiting, as the opening of a pipe would for somebody who writes to it.
+pub fn open_readable(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)
+}
+
 /// The content of a regular file. A pipe that nobody writes to, or a device without an end, would keep
 /// the reader where no signal can end it.
 pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    if !fs::metadata(path)?.is_file() {
+    let mut file = open_readable(path)?;
+    if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    fs::read(path)
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The text of a regular file.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(read_regular(path)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 /// The text of a file, what is not UTF-8 in it as U+FFFD; `None` if there is no such file.
 pub fn read_lossy(path: &Path) -> Result<Option<String>> {
-    match fs::read(path) {
+    match read_regular(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e).at("read", path),
@@ -185,7 +202,7 @@ pub fn read_lossy(path: &Path) -> Result<Option<String>> {
 /// The first line of a file without its white space; `None` if there is no file or nothing in it.
 #[must_use]
 pub fn read_line(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = read_text(path).ok()?;
     let line = text.lines().next()?.trim();
     (!line.is_empty()).then(|| line.to_owned())
 }

@@ -146,13 +146,13 @@ pub fn leave_question(run: &RunDir, question: &Question) -> Result<()> {
 /// The answer to a question that was left, if there is one. One trailing newline is not part of it.
 pub fn left_answer(run: &RunDir, request_id: &str) -> Result<Option<String>> {
     let dir = run.interaction();
-    let asked = fs::read(dir.join("request.json")).unwrap_or_default();
+    let asked = files::read_regular(&dir.join("request.json")).unwrap_or_default();
     let asked = serde_json::from_slice::<RequestFile>(&asked).ok();
     if asked.is_none_or(|asked| asked.request_id != request_id) {
         return Ok(None);
     }
     let path = dir.join("response.txt");
-    match fs::read(&path) {
+    match files::read_regular(&path) {
         Ok(bytes) => {
             let mut answer = String::from_utf8_lossy(&bytes).into_owned();
             if answer.ends_with('\n') {
@@ -171,7 +171,7 @@ pub fn left_answer(run: &RunDir, request_id: &str) -> Result<Option<String>> {
 /// Whether a question lies there, so that it need not be left again.
 #[must_use]
 pub fn is_left(run: &RunDir, request_id: &str) -> bool {
-    let asked = fs::read(run.interaction().join("request.json")).unwrap_or_default();
+    let asked = files::read_regular(&run.interaction().join("request.json")).unwrap_or_default();
     serde_json::from_slice::<RequestFile>(&asked).is_ok_and(|asked| asked.request_id == request_id)
 }
 

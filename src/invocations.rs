@@ -115,7 +115,7 @@ pub struct Extends {
 /// What is known of an invocation; none while it is under way, or when its engine died.
 #[must_use]
 pub fn metadata(dir: &Path) -> Option<Metadata> {
-    let text = std::fs::read(dir.join("metadata.json")).ok()?;
+    let text = files::read_regular(&dir.join("metadata.json")).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
@@ -131,7 +131,7 @@ impl Invocations {
         };
         let names = in_order(dir)?;
         if let Some(newest) = names.last() {
-            let request = std::fs::read(dir.join(newest).join("request.json")).ok();
+            let request = files::read_regular(&dir.join(newest).join("request.json")).ok();
             invocations.previous = request.map(|request| (newest.clone(), request));
         }
         let is_whole = |name: &String| dir.join(name).join("request.json").exists();

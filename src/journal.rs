@@ -8,6 +8,7 @@
 use crate::clock::Timestamp;
 use crate::error::{At, Error, Result, may_fail};
 use crate::event::{Event, Line};
+use crate::files;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -132,7 +133,7 @@ impl Journal {
     /// Whether somebody owns a journal now. `false` if there is none.
     #[must_use]
     pub fn is_owned(path: &Path) -> bool {
-        let Ok(file) = File::open(path) else {
+        let Ok(file) = files::open_readable(path) else {
             return false;
         };
         // A shared lock disturbs nobody else who only looks.

@@ -5,6 +5,7 @@
 
 use crate::error::{At, Result};
 use crate::event::Line;
+use crate::files;
 use crate::journal::rewritten;
 use crate::legacy::flat;
 use crate::state::{Damage, LARGEST_NUMBER, parser_words};
@@ -63,7 +64,7 @@ impl Lines {
     /// # Errors
     /// It cannot be read, or is no journal any more.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).at("read", path)?;
+        let file = files::open_readable(path).at("read", path)?;
         let lines = Self {
             file,
             path: path.to_owned(),

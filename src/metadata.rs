@@ -169,6 +169,6 @@ impl Metadata {
 /// The metadata of a run; `None` if the file is missing or torn.
 #[must_use]
 pub fn read(run_dir: &Path) -> Option<Metadata> {
-    let text = std::fs::read(run_dir.join(FILE)).ok()?;
+    let text = files::read_regular(&run_dir.join(FILE)).ok()?;
     serde_json::from_slice(&text).ok()
 }

@@ -85,7 +85,7 @@ impl Recording {
         let path = run.journal();
         let mut recording = Self {
             run: run.clone(),
-            journal: std::fs::read(&path).at("read", &path)?,
+            journal: files::read_regular(&path).at("read", &path)?,
             inherited: 0,
             inherited_steps: Vec::new(),
             parts: Vec::new(),

@@ -441,7 +441,7 @@ fn cut(line: &str) -> String {
 /// How long a hook took, as its directory tells.
 #[must_use]
 pub fn hook_duration(dir: &Path) -> Option<Duration> {
-    let text = std::fs::read_to_string(dir.join("execution_meta/duration_ms.txt")).ok()?;
+    let text = crate::files::read_text(&dir.join("execution_meta/duration_ms.txt")).ok()?;
     text.trim().parse().ok().map(Duration::from_millis)
 }
 

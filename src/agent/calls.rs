@@ -488,7 +488,7 @@ impl Engine<'_> {
 
 /// What the model is told of a call that was running when the engine died.
 fn interruption(dir: Option<&Path>) -> String {
-    let recorded = dir.and_then(|dir| std::fs::read_to_string(dir.join("exit_code.txt")).ok());
+    let recorded = dir.and_then(|dir| crate::files::read_text(&dir.join("exit_code.txt")).ok());
     let end = match recorded.as_deref().and_then(|text| text.strip_suffix('\n')) {
         Some(code) => format!("it had ended with exit code {code}"),
         None => "whether it came to its end is not known".to_owned(),

@@ -161,7 +161,7 @@ impl Engine<'_> {
         if !self.has_hook(HookEvent::PostLlmResponse) {
             return Ok(answer);
         }
-        let raw = std::fs::read(response).at("read", response)?;
+        let raw = crate::files::read_regular(response).at("read", response)?;
         let Some(changed) = self.transform(HookEvent::PostLlmResponse, &["payload.json"], raw)?
         else {
             return Ok(answer);

@@ -86,7 +86,7 @@ impl Side {
     fn read(work_dir: &Path, name: &str) -> Result<Self> {
         let run = at_or_named(work_dir, name)?;
         let path = run.journal();
-        let bytes = std::fs::read(&path).at("read", &path)?;
+        let bytes = crate::files::read_regular(&path).at("read", &path)?;
         let lenient = Reading {
             lenient: true,
             window: None,

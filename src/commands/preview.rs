@@ -62,7 +62,7 @@ pub fn print_next(
 /// The request that going on with a run would send.
 pub fn next(agent: &Agent, workspace: &Workspace, found: Found, around: Around) -> Result<Vec<u8>> {
     let path = found.run.journal();
-    let mut journal = std::fs::read(&path).at("read", &path)?;
+    let mut journal = crate::files::read_regular(&path).at("read", &path)?;
     cut_torn_line(&mut journal);
     if matches!(found.metadata.status, Status::Completed | Status::Failed) && !around.1.quiet {
         around.1.warn(&format!(

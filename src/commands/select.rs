@@ -41,7 +41,7 @@ pub fn look(workspace: &Workspace, id: &RunId) -> Result<Found> {
     let untold = metadata.status == Status::Running;
     let live = is_owned(workspace, id, &metadata);
     let path = run.journal();
-    let bytes = match std::fs::read(&path) {
+    let bytes = match crate::files::read_regular(&path) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             return Err(Error::failure(format!(

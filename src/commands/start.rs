@@ -464,7 +464,7 @@ fn notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
 
 fn question_in(run: &RunDir) -> Result<Option<crate::human::Question>> {
     let path = run.journal();
-    let bytes = std::fs::read(&path).at("read", &path)?;
+    let bytes = crate::files::read_regular(&path).at("read", &path)?;
     let lenient = Reading {
         lenient: true,
         window: None,

@@ -1,6 +1,7 @@
 //! Requests read back, whole or as what they added to the one before.
 
 use crate::error::{At, Error, Result};
+use crate::files;
 use serde::Deserialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,7 +56,7 @@ impl Requests {
                 break bytes;
             }
             let path = entry.join("request.tail.json");
-            let text = std::fs::read(&path).at("read", &path)?;
+            let text = files::read_regular(&path).at("read", &path)?;
             let tail: Tail = serde_json::from_slice(&text)
                 .map_err(|e| Error::failure(format!("{}: {e}", path.display())))?;
             at.clone_from(&tail.extends);
@@ -75,14 +76,14 @@ pub fn request_len(dir: &Path) -> Option<usize> {
     if let Ok(whole) = dir.join("request.json").metadata() {
         return Some(whole.len() as usize);
     }
-    let text = std::fs::read(dir.join("request.tail.json")).ok()?;
+    let text = files::read_regular(&dir.join("request.tail.json")).ok()?;
     let tail: Tail = serde_json::from_slice(&text).ok()?;
     Some(tail.bytes.saturating_add(tail.text.len()))
 }
 
 /// A request that is whole; none if there is none.
 fn whole(path: &Path) -> Result<Option<Vec<u8>>> {
-    match std::fs::read(path) {
+    match files::read_regular(path) {
         // A run that is live may have begun to use the file for another request.
         Ok(bytes) => Ok(path.exists().then_some(bytes)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -91,7 +91,7 @@ impl Program<'_> {
         };
         Ok(match outcome.how {
             Ended::Exited(0) => Attempt::Body {
-                body: std::fs::read(response).at("read", response)?,
+                body: files::read_regular(response).at("read", response)?,
                 http_status: None,
             },
             Ended::Interrupted(_) => match signals.stop() {

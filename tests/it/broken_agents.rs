@@ -790,7 +790,10 @@ fn files_that_are_not_there_or_cannot_be_read() {
     );
     let world = without("context.yaml");
     fs::create_dir(world.path("agent/context.yaml")).unwrap();
-    is_broken(&world, "context.yaml: cannot read it: is a directory");
+    is_broken(
+        &world,
+        "context.yaml: cannot read it: it is not a regular file",
+    );
     let world = World::new();
     world.write("agent/hooks.yaml", b"on_error: \xff\n");
     is_broken(&world, "hooks.yaml: cannot read it: it is not UTF-8");

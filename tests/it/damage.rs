@@ -630,3 +630,60 @@ fn the_parent_is_known_when_metadata_is_lost() {
     assert_eq!(world.latest(), run);
     assert_eq!(run.metadata()["parent_run_id"], parent);
 }
+
+#[test]
+fn a_pipe_in_the_place_of_a_file_keeps_nobody_waiting() {
+    const REFUSED: &str = "it is not a regular file";
+    for (file, said) in [
+        ("ws/.env", REFUSED),
+        ("ws/.delta/lock", "no such device or address"),
+        ("ws/.delta/LATEST", ""),
+        ("ws/.delta/VERSION", ""),
+        ("RUN/metadata.json", ""),
+        ("RUN/engine.log", ""),
+        ("RUN/journal.jsonl", REFUSED),
+    ] {
+        let world = World::new();
+        world.server.says([text("one")]);
+        world.run("go").end().exits(0);
+        let run = world.latest();
+        let path = match file.strip_prefix("RUN/") {
+            Some(name) => run.path(name),
+            None => world.path(file),
+        };
+        if path.exists() {
+            fs::remove_file(&path).unwrap();
+        }
+        // Nobody ever opens its other end.
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        let id = run.id();
+        for args in [
+            ["list-runs", "-w", "ws"].as_slice(),
+            &["log", "-w", "ws", &id],
+        ] {
+            world.delta(args.iter().copied()).end();
+        }
+        if said.is_empty() {
+            world.server.says([text("two")]);
+            world.run("again").end().exits(0).prints("two\n");
+        } else {
+            world.run("again").end().exits(1).says(said);
+        }
+    }
+}
+
+#[test]
+fn a_pipe_in_the_place_of_an_agents_file_is_an_error() {
+    for file in ["agent.yaml", "context.yaml", "hooks.yaml"] {
+        let world = World::new();
+        let path = world.path(&format!("agent/{file}"));
+        if path.exists() {
+            fs::remove_file(&path).unwrap();
+        }
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        let said = format!("agent/{file}: cannot read it: it is not a regular file");
+        world.run("go").end().exits(78).says(&said);
+    }
+}
