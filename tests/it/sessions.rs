@@ -1477,7 +1477,9 @@ fn end_and_cleanup_end_what_runs() {
         ));
         let output = child.wait_with_output().unwrap();
         if how == "end" {
-            assert_eq!(json(&output)["exit_code"], 143, "{output:?}");
+            // A signal that meets bash between fork and exec is lost on the new program; KILL is not.
+            let code = &json(&output)["exit_code"];
+            assert!(code == 143 || code == 137, "{output:?}");
         }
     }
 }
