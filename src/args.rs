@@ -45,20 +45,26 @@ pub struct Common {
     pub format: Format,
 }
 
+/// What `delta run` is to do.
+#[derive(Debug)]
+pub struct Run {
+    /// The agent's directory.
+    pub agent: PathBuf,
+    /// Take the next workspace without asking.
+    pub yes: bool,
+    /// Print the first request instead of sending it.
+    pub dry: bool,
+    /// Keys of agent.yaml that this run sets otherwise, and to what, as YAML.
+    pub set: Vec<(String, String)>,
+    /// The rest.
+    pub common: Common,
+}
+
 /// What is to be done.
 #[derive(Debug)]
 pub enum Command {
     /// `delta run`.
-    Run {
-        /// The agent's directory.
-        agent: PathBuf,
-        /// Take the next workspace without asking.
-        yes: bool,
-        /// Print the first request instead of sending it.
-        dry: bool,
-        /// The rest.
-        common: Common,
-    },
+    Run(Run),
     /// `delta continue`.
     Continue {
         /// Pass over damage, and over a lock that another host may hold.
@@ -230,10 +236,11 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
 }
 
 fn run(parser: &mut Parser) -> Result<Command> {
-    const OPTIONS: [&str; 12] = [
+    const OPTIONS: [&str; 13] = [
         "agent",
         "yes",
         "dry-run",
+        "set",
         "message",
         "work-dir",
         "run-id",
@@ -245,12 +252,13 @@ fn run(parser: &mut Parser) -> Result<Command> {
         "help",
     ];
     let (mut agent, mut common) = (PathBuf::from("."), Common::default());
-    let (mut yes, mut dry) = (false, false);
+    let (mut yes, mut dry, mut set) = (false, false, Vec::new());
     while let Some(arg) = next(parser)? {
         match arg {
             ref arg if arg.is(Some('a'), "agent") => agent = path(parser)?,
             ref arg if arg.is(Some('y'), "yes") => yes = true,
             ref arg if arg.is(None, "dry-run") => dry = true,
+            ref arg if arg.is(None, "set") => set.push(repeat::set_value(parser)?),
             ref arg if arg.is(None, "task") => {
                 return Err(Error::usage("--task is called -m (--message) now"));
             }
@@ -260,12 +268,13 @@ fn run(parser: &mut Parser) -> Result<Command> {
         }
     }
     common.check()?;
-    Ok(Command::Run {
+    Ok(Command::Run(Run {
         agent,
         yes,
         dry,
+        set,
         common,
-    })
+    }))
 }
 
 fn resume(parser: &mut Parser) -> Result<Command> {

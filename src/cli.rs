@@ -30,12 +30,7 @@ pub fn main(args: Vec<OsString>) -> u8 {
 
 fn execute(args: Vec<OsString>) -> Result<Exit> {
     match args::parse(args)? {
-        Command::Run {
-            agent,
-            yes,
-            dry,
-            common,
-        } => run::run(&agent, yes, dry, &common),
+        Command::Run(wanted) => run::run(&wanted),
         Command::Continue { force, common } => resume::run(force, &common),
         Command::Init { dir, template, yes } => init::run(&dir, template, yes),
         Command::Check { agent, format } => check::run(&agent, format),

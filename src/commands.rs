@@ -3,6 +3,7 @@
 pub mod select;
 pub mod start;
 pub mod wrapper;
+pub mod settings;
 pub mod preview;
 pub mod dry_run;
 pub mod run;

@@ -67,6 +67,7 @@ usage: delta run [OPTIONS] -m MESSAGE
   -i, --interactive       ask questions at the terminal
   -y, --yes               take the next free workspace without asking
       --dry-run           print the first request; send and leave nothing
+      --set KEY=VALUE     set a key of agent.yaml otherwise: llm.temperature=0
   -v, --verbose           show what the model and the tools say
   -q, --quiet             show nothing but the result, warnings and errors
       --format text|json  print the result as text (default) or as one object

@@ -173,7 +173,7 @@ fn at_value(parser: &mut Parser) -> Result<u64> {
     })
 }
 
-fn set_value(parser: &mut Parser) -> Result<(String, String)> {
+pub(super) fn set_value(parser: &mut Parser) -> Result<(String, String)> {
     let text = parser.value().map_err(|e| wrong(&e))?.string();
     let text = text.map_err(|_| Error::usage("the value of --set is not UTF-8"))?;
     match text.split_once('=') {

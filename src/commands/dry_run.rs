@@ -1,23 +1,24 @@
 //! `delta run --dry-run`: what a run would send first.
 
 use super::select::look;
-use super::{preview, start};
-use crate::args::Common;
+use super::{preview, settings, start};
+use crate::args::{Common, Run};
 use crate::config::Agent;
 use crate::error::{Error, Exit, Result};
 use crate::ids::RunId;
 use crate::metadata::Status;
 use crate::screen::Screen;
 use crate::workspace::{self, Workspace};
-use std::path::Path;
+use serde_json::Map;
 
 /// Everything up to the first request, which is printed. Nothing is created, run or sent.
-pub fn run(agent_dir: &Path, common: &Common) -> Result<Exit> {
+pub fn run(wanted: &Run) -> Result<Exit> {
+    let common = &wanted.common;
     start::check_depth()?;
     let signals = start::signals()?;
     let screen = Screen::new(common.quiet, common.verbose);
     let message = start::message(common, &signals)?;
-    let agent = start::agent(agent_dir, screen)?;
+    let (agent, _) = settings::apply(&wanted.agent, Map::new(), &wanted.set, screen)?;
     let workspace = place(&agent, common, message.is_some())?;
     workspace.check_layout()?;
     if let Err(error) = start::environment(&agent, Some(&workspace), screen) {
@@ -41,7 +42,8 @@ pub fn run(agent_dir: &Path, common: &Common) -> Result<Exit> {
                 if !screen.quiet {
                     screen.warn(&format!("run {id} would be resumed"));
                 }
-                let agent = start::agent_with(&agent.home, &found.metadata.set, screen)?;
+                let before = found.metadata.set.clone();
+                let (agent, _) = settings::apply(&agent.home, before, &wanted.set, screen)?;
                 return preview::print_next(&agent, &workspace, found, (signals, screen));
             }
             Status::Completed | Status::Failed if common.run_id.is_some() => {

@@ -2,10 +2,11 @@
 
 use super::fresh::{copy_files, refuse_unless_empty};
 use super::select::named;
+use super::settings;
 use super::start::{self, Stage, start_event};
 use crate::args::repeat::Fork;
 use crate::clock::Timestamp;
-use crate::config::{Agent, Severity, load, resolved};
+use crate::config::resolved;
 use crate::error::{Error, Exit, Result};
 use crate::event::{Event, ForkedFrom};
 use crate::ids::RunId;
@@ -15,8 +16,6 @@ use crate::rundir::RunDir;
 use crate::screen::Screen;
 use crate::state::{self, Reading, Run};
 use crate::workspace::Workspace;
-use crate::yaml;
-use serde_json::{Map, Value};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,7 +37,7 @@ fn try_run(fork: &Fork) -> Result<Exit> {
     let whole = recording.state()?;
     let beginning = beginning(&recording, fork, message.is_some())?;
     let home = whole.agent_home.as_deref().unwrap_or_default();
-    let (agent, set) = settings(Path::new(home), whole.set.clone(), &fork.set, screen)?;
+    let (agent, set) = settings::apply(Path::new(home), whole.set.clone(), &fork.set, screen)?;
     // What the environment lacks is told before anything is created.
     let mut environment = start::environment(&agent, Some(&here), screen)?;
     let workspace = match &fork.to {
@@ -59,6 +58,7 @@ fn try_run(fork: &Fork) -> Result<Exit> {
         signals: Arc::clone(&signals),
         common,
         screen,
+        set: &set,
         force: false,
     };
     let from = Parent {
@@ -66,7 +66,7 @@ fn try_run(fork: &Fork) -> Result<Exit> {
         whole: &whole,
         beginning: &beginning,
     };
-    begin(&stage, &from, message.as_deref(), set)
+    begin(&stage, &from, message.as_deref())
 }
 
 /// The run that a new one is made from.
@@ -100,42 +100,8 @@ fn read<'j>(journal: &'j [u8], recording: &Recording) -> Result<Run<'j>> {
         .map_err(|error| unreadable(&error, &recording.run.journal()))
 }
 
-/// The agent with settings of the run's own: those that the parent had and those that are given now.
-/// Whatever a setting gives rise to is wrong usage, also what would be a warning in the file: a
-/// mistyped key must not stay in force unnoticed.
-fn settings(
-    home: &Path,
-    mut set: Map<String, Value>,
-    given: &[(String, String)],
-    screen: Screen,
-) -> Result<(Agent, Map<String, Value>)> {
-    let mut agent = start::agent_with(home, &set, screen)?;
-    for (key, text) in given {
-        let wrong = |why: &str| Error::usage(format!("--set {key}: {why}"));
-        let value =
-            yaml::parse(text).map_err(|e| wrong(&format!("not valid YAML: {}", e.message)))?;
-        let (_, before) = load::load_with(home, &set);
-        set.insert(key.clone(), value);
-        let (loaded, problems) = load::load_with(home, &set);
-        let new = problems.iter().find(|problem| {
-            let counts = matches!(problem.severity, Severity::Error | Severity::Warning);
-            counts && !before.contains(problem)
-        });
-        if let Some(problem) = new {
-            return Err(wrong(&problem.message));
-        }
-        agent = loaded.ok_or_else(|| wrong("the agent cannot be loaded with it"))?;
-    }
-    Ok((agent, set))
-}
-
 /// Creates the run and lets it go on.
-fn begin(
-    stage: &Stage<'_>,
-    from: &Parent<'_>,
-    message: Option<&str>,
-    set: Map<String, Value>,
-) -> Result<Exit> {
+fn begin(stage: &Stage<'_>, from: &Parent<'_>, message: Option<&str>) -> Result<Exit> {
     let beginning = from.beginning;
     let shared = state::read(beginning.journal, Reading::default())
         .map_err(|error| unreadable(&error, &from.run.journal()))?;
@@ -161,7 +127,6 @@ fn begin(
     metadata.correct(&shared);
     metadata.created_at = Timestamp::now().to_string();
     metadata.initial_message = Some(task.to_owned());
-    metadata.set = set;
     metadata.forked_from = Some(ForkedFrom {
         run_id: from.run.id.to_string(),
         iteration: beginning.iterations,

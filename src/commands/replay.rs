@@ -46,6 +46,7 @@ pub fn run(wanted: &Replay) -> Result<Exit> {
             "run {id} has no answer of a model: there is nothing to replay"
         )));
     }
+    let set = recording.state()?.set;
     let agent = agent(wanted, &recording, screen)?;
     let place = Place::make(wanted.to.as_deref(), wanted.from.as_deref(), screen)?;
     let (environment, _) = Environment::read(&agent.home, Some(&place.workspace.root))?;
@@ -57,6 +58,7 @@ pub fn run(wanted: &Replay) -> Result<Exit> {
         signals: Arc::clone(&signals),
         common: &common,
         screen,
+        set: &set,
         force: false,
     };
     let mut playback = Playback::new(recording, wanted.executes_nothing);

@@ -67,6 +67,7 @@ fn try_run(force: bool, common: &Common) -> Result<Exit> {
         signals: Arc::clone(&signals),
         common,
         screen,
+        set: &found.metadata.set.clone(),
         force,
     };
     if found.question.is_some() && status != Status::Completed && status != Status::Failed {

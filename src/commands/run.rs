@@ -2,8 +2,9 @@
 
 use super::dry_run;
 use super::select::{Found, look};
+use super::settings;
 use super::start::{self, Stage, ending_of, quoted};
-use crate::args::Common;
+use crate::args::{Common, Run};
 use crate::clock::Timestamp;
 use crate::config::Agent;
 use crate::environment::Environment;
@@ -14,8 +15,8 @@ use crate::metadata::Status;
 use crate::screen::Screen;
 use crate::sys::Signals;
 use crate::workspace::{self, DecisionLock, Workspace};
+use serde_json::{Map, Value};
 use std::io::{IsTerminal, Write};
-use std::path::Path;
 use std::sync::Arc;
 
 /// Where to work.
@@ -27,20 +28,21 @@ enum Place {
 }
 
 /// Runs the command.
-pub fn run(agent_dir: &Path, yes: bool, dry: bool, common: &Common) -> Result<Exit> {
-    if dry {
-        return dry_run::run(agent_dir, common);
+pub fn run(wanted: &Run) -> Result<Exit> {
+    if wanted.dry {
+        return dry_run::run(wanted);
     }
-    start::told(try_run(agent_dir, yes, common), common)
+    start::told(try_run(wanted), &wanted.common)
 }
 
-fn try_run(agent_dir: &Path, yes: bool, common: &Common) -> Result<Exit> {
+fn try_run(wanted: &Run) -> Result<Exit> {
+    let common = &wanted.common;
     start::check_depth()?;
     let signals = start::signals()?;
     let screen = Screen::new(common.quiet, common.verbose);
     let message = start::message(common, &signals)?;
-    let agent = start::agent(agent_dir, screen)?;
-    let (place, claim) = place(&agent, yes, common, message.is_some(), &signals)?;
+    let (agent, set) = settings::apply(&wanted.agent, Map::new(), &wanted.set, screen)?;
+    let (place, claim) = place(&agent, wanted.yes, common, message.is_some(), &signals)?;
     let there = match &place {
         Place::At(workspace) => Some(workspace),
         Place::Next => None,
@@ -65,6 +67,8 @@ fn try_run(agent_dir: &Path, yes: bool, common: &Common) -> Result<Exit> {
         screen,
         common,
         message: message.as_deref(),
+        set: &set,
+        given: &wanted.set,
         claim,
     };
     chosen.decide()
@@ -175,6 +179,10 @@ struct Chosen<'a> {
     screen: Screen,
     common: &'a Common,
     message: Option<&'a str>,
+    /// What a new run sets otherwise in agent.yaml; the agent has it already.
+    set: &'a Map<String, Value>,
+    /// The same as it was given.
+    given: &'a [(String, String)],
     /// Held while it is decided which workspace a named run has.
     claim: Option<DecisionLock>,
 }
@@ -188,6 +196,7 @@ impl Chosen<'_> {
             signals: Arc::clone(&self.signals),
             common: self.common,
             screen: self.screen,
+            set: self.set,
             force: false,
         }
     }
@@ -335,13 +344,16 @@ impl Chosen<'_> {
                 found.question.as_ref(),
             );
         }
-        if found.metadata.set.is_empty() {
+        if found.metadata.set == *self.set {
             return self.stage().take_up(found, None, None, lock);
         }
-        // A fork keeps the settings that it was made with.
-        let agent = start::agent_with(&self.agent.home, &found.metadata.set, self.screen)?;
+        // A run keeps the settings that it was made with; those that are given now come on top.
+        let before = found.metadata.set.clone();
+        let (agent, set) = settings::apply(&self.agent.home, before, self.given, self.screen)?;
+        start::check_reach(&agent, self.environment, Some(self.workspace))?;
         let stage = Stage {
             agent: &agent,
+            set: &set,
             ..self.stage()
         };
         stage.take_up(found, None, None, lock)

@@ -41,6 +41,8 @@ pub struct Stage<'a> {
     pub common: &'a Common,
     /// Where progress is told.
     pub screen: Screen,
+    /// Keys of agent.yaml that the run sets otherwise; the agent has them already.
+    pub set: &'a Map<String, Value>,
     /// Pass over damage, and over a lock that another host may hold.
     pub force: bool,
 }
@@ -111,7 +113,7 @@ pub fn agent(dir: &Path, screen: Screen) -> Result<Agent> {
     agent_with(dir, &Map::new(), screen)
 }
 
-/// The same with some keys of agent.yaml set otherwise, as a fork may have them.
+/// The same with some keys of agent.yaml set otherwise, as a run may have them.
 pub fn agent_with(dir: &Path, set: &Map<String, Value>, screen: Screen) -> Result<Agent> {
     let (agent, problems) = load::load_with(dir, set);
     for problem in &problems {
@@ -140,11 +142,20 @@ pub fn environment(
         screen.warn(&format!("warning: {warning}"));
     }
     // Before anything is created.
+    check_reach(agent, &environment, workspace)?;
+    Ok(environment)
+}
+
+/// Fails if the model or a wrapper cannot be had.
+pub fn check_reach(
+    agent: &Agent,
+    environment: &Environment,
+    workspace: Option<&Workspace>,
+) -> Result<()> {
     if agent.llm.command.is_none() {
         environment.endpoint(agent.llm.base_url.as_deref())?;
     }
-    wrapper::check(agent, &environment, workspace)?;
-    Ok(environment)
+    wrapper::check(agent, environment, workspace)
 }
 
 /// The message, read from stdin if it is `-`.
@@ -293,6 +304,7 @@ impl Stage<'_> {
         metadata.pid = std::process::id();
         metadata.hostname = sys::hostname();
         VERSION.clone_into(&mut metadata.delta_version);
+        metadata.set.clone_from(self.set);
         metadata
     }
 

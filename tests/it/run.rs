@@ -328,3 +328,105 @@ fn a_workspace_may_hold_spaces_quotes_and_unicode_in_its_path() {
         format!("{path}\n{path}")
     );
 }
+
+#[test]
+fn a_setting_holds_for_the_run_and_stays_when_it_is_resumed() {
+    let world = World::with_tools("- {name: note, exec: 'true'}").llm("temperature: 1");
+    let tool = || call("call_1", "note", &json!({}));
+    let seen = |world: &World| {
+        let request = world.server.last().json();
+        (request["temperature"].clone(), request["seed"].clone())
+    };
+    let stop = ["--max-iterations", "1"];
+    let set = ["--set", "llm.temperature=0"];
+    world.server.says([tool(), tool(), tool(), text("done")]);
+    world.run("go").args(set).args(stop).end().exits(75);
+    assert_eq!(seen(&world), (json!(0), Value::Null));
+    world.run("go").args(stop).end().exits(75);
+    assert_eq!(seen(&world), (json!(0), Value::Null));
+    // Given later, on top.
+    let more = ["--set", "llm.seed=7"];
+    world.rerun().args(more).args(stop).end().exits(75);
+    assert_eq!(seen(&world), (json!(0), json!(7)));
+    world.go_on().end().exits(0);
+    assert_eq!(seen(&world), (json!(0), json!(7)));
+    let metadata = world.latest().metadata();
+    assert_eq!(
+        metadata["set"],
+        json!({"llm.temperature": 0, "llm.seed": 7})
+    );
+
+    world.server.says([text("done")]);
+    world.run("another").end().exits(0);
+    assert_eq!(
+        seen(&world),
+        (json!(1), Value::Null),
+        "other runs are as the file says"
+    );
+}
+
+#[test]
+fn a_setting_decides_between_a_program_and_a_server() {
+    let world = World::new().program([text("a program")]);
+    let server = world.server.url();
+    world.run("go").end().exits(0).prints("a program\n");
+    world.server.says([text("a server")]);
+    world
+        .run("go on")
+        .args(["--set", "llm.command="])
+        .env("DELTA_BASE_URL", &server)
+        .end()
+        .exits(0)
+        .prints("a server\n");
+    // Without a server and a key it is refused as if the file said so.
+    world
+        .delta([
+            "run",
+            "-a",
+            "agent",
+            "-w",
+            "none",
+            "-m",
+            "go",
+            "--set",
+            "llm.command=",
+        ])
+        .end()
+        .exits(78)
+        .says("no key for https:");
+    assert!(!world.exists("none"));
+}
+
+#[test]
+fn a_setting_that_is_wrong_is_refused_and_nothing_is_created() {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    for (setting, words) in [
+        (
+            "max_iteratons=3",
+            "--set max_iteratons: unknown key 'max_iteratons'; did you mean 'max_iterations'?",
+        ),
+        ("llm.temperature", "not of the form KEY=VALUE"),
+    ] {
+        let outcome = world
+            .run("go")
+            .args(["--set", setting])
+            .end()
+            .exits(2)
+            .prints("");
+        outcome.says_one_line().says(words);
+        assert!(!world.exists("ws"));
+    }
+}
+
+#[test]
+fn a_dry_run_sees_settings() {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    let outcome = world
+        .run("go")
+        .args(["--dry-run", "--set", "llm.top_p=0.5"])
+        .end()
+        .exits(0);
+    assert_eq!(outcome.object()["top_p"], 0.5);
+}
