@@ -23,7 +23,8 @@ show 'Everything that was sent and everything that ran, beside it'
 
 cat <<'TEXT'
 
-For a real model, take the line "command:" out of examples/hello-world/agent.yaml and say where it is:
+For a real model, say where it is, and take the script away with --set llm.command=
   export DELTA_API_KEY=...                              a key for the public endpoint, or
   export DELTA_BASE_URL=http://127.0.0.1:8080/v1        a server of your own (llama.cpp, vLLM, Ollama)
+  delta run --set llm.command= -a examples/hello-world -w WORK -m 'Greet the world'
 TEXT

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Plays the model: a chat-completions request on stdin, a response on stdout. How far the work has
 # come is told by the number of results in the request.
+set -eu
 results=$(grep -o '"role":"tool"' | wc -l)
 
 call() { # NAME ARGUMENTS TEXT

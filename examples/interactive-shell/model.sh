@@ -1,5 +1,6 @@
 #!/bin/sh
 # Plays the model: how far the work has come is told by the number of results in the request.
+set -eu
 request=$(cat)
 results=$(printf '%s' "$request" | grep -o '"role":"tool"' | wc -l)
 # The session's id stands in the first result, as JSON in a JSON string.
@@ -15,6 +16,7 @@ step() { # COMMAND TEXT
     call session_exec "{\\\"session_id\\\":\\\"$session\\\",\\\"command\\\":\\\"$1\\\"}" "$2"
 }
 
+# shellcheck disable=SC2016 # the session's shell expands it
 case $results in
 0) call session_start '{}' 'I start a shell.' ;;
 1) step 'mkdir -p notes && cd notes && GREETING=hello' 'I make a directory and go there.' ;;

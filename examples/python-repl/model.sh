@@ -1,5 +1,6 @@
 #!/bin/sh
 # Plays the model: how far the work has come is told by the number of results in the request.
+set -eu
 request=$(cat)
 results=$(printf '%s' "$request" | grep -o '"role":"tool"' | wc -l)
 # The session's id stands in the first result, as JSON in a JSON string.

@@ -60,7 +60,7 @@ fn every_hook_of_the_example_has_its_effect() {
         let messages = request["messages"].as_array().unwrap();
         messages
             .iter()
-            .find(|m| m["tool_call_id"] == "call_0")
+            .find(|m| m["tool_call_id"] == "call_0_1")
             .unwrap()["content"]
             .clone()
     };

@@ -1,73 +1,203 @@
-//! The examples run as they are, offline.
+//! The examples run as they are shown, offline; and with their scripts behind a server, where their pages
+//! show how a real model is asked.
 
 use crate::harness::*;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A copy of an example in a world of its own: what is in the source tree stays as it is.
-fn example(name: &str) -> World {
-    let world = World::new();
-    let from = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("examples")
-        .join(name);
-    let to = world.path("agent");
-    fs::remove_dir_all(&to).unwrap();
-    fs::create_dir(&to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_file() {
-            fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
-        }
+#[test]
+fn every_agent_passes_check_without_a_warning() {
+    for agent in agents() {
+        let world = World::new();
+        world.server.may_stay_unasked();
+        let outcome = world
+            .delta(["check"])
+            .arg(&agent)
+            .env("PATH", path())
+            .end()
+            .exits(0);
+        let about_programs = |line: &&str| !line.contains("there is no program");
+        let warnings: Vec<_> = outcome.stderr.lines().filter(about_programs).collect();
+        assert!(warnings.is_empty(), "{warnings:#?}");
     }
-    world.server.may_stay_unasked();
-    world
 }
 
-/// Where `delta` and `delta-sessions` are, before everything else.
-fn path() -> String {
-    let programs = PathBuf::from(env!("CARGO_BIN_EXE_delta"));
-    let old = std::env::var("PATH").unwrap_or_default();
-    format!("{}:{old}", programs.parent().unwrap().display())
+#[test]
+fn every_file_of_an_agent_is_as_its_schema_says() {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    for name in ["agent", "context", "hooks"] {
+        let schema = world.delta(["schema", name]).end().exits(0).object();
+        for agent in agents() {
+            let Ok(text) = fs::read_to_string(agent.join(format!("{name}.yaml"))) else {
+                assert_eq!(name, "hooks", "{} is not there", agent.display());
+                continue;
+            };
+            let wrong = violations(&schema, &delta_engine::yaml::parse(&text).unwrap());
+            assert!(
+                wrong.is_empty(),
+                "{}/{name}.yaml: {wrong:#?}",
+                agent.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_script_is_clean() {
+    let is_script =
+        |file: &PathBuf| fs::read(file).is_ok_and(|bytes| bytes.starts_with(b"#!/bin/sh"));
+    let scripts: Vec<_> = files_below(&source())
+        .into_iter()
+        .filter(is_script)
+        .collect();
+    assert!(!scripts.is_empty());
+    for script in &scripts {
+        let text = fs::read_to_string(script).unwrap();
+        let name = script.display();
+        assert!(
+            text.lines().any(|line| line.starts_with("set -e")),
+            "{name} goes on after errors"
+        );
+    }
+    if has(&["shellcheck"]) {
+        let output = Command::new("shellcheck").args(&scripts).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+    }
+}
+
+#[test]
+fn every_example_is_in_the_table_and_has_a_page_that_is_run() {
+    let table = fs::read_to_string(source().join("README.md")).unwrap();
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
+    let tests: String = files_below(&tests)
+        .iter()
+        .filter(|file| file.extension().is_some_and(|end| end == "rs"))
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect();
+    for page in files_below(&source())
+        .iter()
+        .filter(|file| file.ends_with("README.md"))
+    {
+        let dir = page.parent().unwrap().strip_prefix(source()).unwrap();
+        let dir = dir.to_str().unwrap();
+        if dir.is_empty() {
+            continue;
+        }
+        assert!(
+            table.contains(&format!("({dir}/)")),
+            "examples/README.md does not name {dir}"
+        );
+        assert!(
+            tests.contains(&format!("as_shown(\"{dir}\"")),
+            "no test runs the page of {dir}"
+        );
+    }
+}
+
+#[test]
+fn the_scripted_model_answers_turn_by_turn() {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    let script = world.write(
+        "script.txt",
+        "# a comment\nsay He said \"go\".\ncall first {\"a\":\"x\\ny\"}\ncall second {\"task\":\"@task@\"}\n\n\nanswer Got @result@\n",
+    );
+    let first = r#"{"messages":[{"role":"system","content":"s"},{"role":"user","content":"say \"hi\" & go\\"}]}"#;
+    let answer: serde_json::Value =
+        serde_json::from_slice(&play(&script, first.as_bytes()).unwrap()).unwrap();
+    let message = &answer["choices"][0]["message"];
+    assert_eq!(message["content"], "He said \"go\".");
+    let arguments = |n: usize| -> serde_json::Value {
+        let text = message["tool_calls"][n]["function"]["arguments"]
+            .as_str()
+            .unwrap();
+        serde_json::from_str(text).unwrap()
+    };
+    assert_eq!(arguments(0), serde_json::json!({"a": "x\ny"}));
+    assert_eq!(
+        arguments(1),
+        serde_json::json!({"task": "say \"hi\" & go\\"})
+    );
+    // Old answers may have been left out: the newest id tells how many there were.
+    let second = r#"{"messages":[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"call_0_2"}]},{"role":"tool","tool_call_id":"call_0_2","content":"one\ntwo"}]}"#;
+    let answer: serde_json::Value =
+        serde_json::from_slice(&play(&script, second.as_bytes()).unwrap()).unwrap();
+    assert_eq!(answer["choices"][0]["message"]["content"], "Got one\ntwo");
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
 }
 
 #[test]
 fn hello_world_writes_a_greeting() {
-    let world = example("hello-world");
-    let said = "I wrote a greeting of two words into greeting.txt.\n";
-    world.run("Greet the world").end().exits(0).prints(said);
-    assert_eq!(world.read("ws/greeting.txt"), "Hello, world!\n");
-    world
-        .delta(["check", "agent"])
-        .end()
-        .exits(0)
-        .does_not_say("warning");
+    let world = as_shown("hello-world", &[]).unwrap();
+    assert_eq!(world.read("tmp/greet/greeting.txt"), "Hello, world!\n");
+    assert_eq!(world.read("tmp/greet-2/greeting.txt"), "Hello, world!\n");
 }
 
 #[test]
 fn interactive_shell_remembers_and_leaves_no_session() {
-    let world = example("interactive-shell");
-    world.run("go").env("PATH", path()).end().exits(0);
-    assert_eq!(world.read("ws/notes/greeting.txt"), "hello from notes\n");
-    assert_eq!(sessions(&world), 0);
+    let world = as_shown("interactive-shell", &[]).unwrap();
+    assert_eq!(
+        world.read("tmp/shell/notes/greeting.txt"),
+        "hello from notes\n"
+    );
+    assert_eq!(sessions(&world, "tmp/shell"), 0);
+    nothing_failed(&world, "tmp/shell");
 }
 
 #[test]
 fn python_repl_keeps_files_and_leaves_no_session() {
-    if Command::new("python3").arg("-V").output().is_err() {
-        eprintln!("skipped: python3 is not installed");
+    let Some(world) = as_shown("python-repl", &["python3"]) else {
         return;
-    }
-    let world = example("python-repl");
-    world.run("go").env("PATH", path()).end().exits(0);
-    let results = world.latest().events("ACTION_RESULT");
-    let third = results[2]["observation_content"].as_str().unwrap();
-    assert!(third.contains(r#""stdout":"285\n""#), "{third}");
-    assert_eq!(sessions(&world), 0);
+    };
+    let result = Run::latest(&world.path("tmp/python")).result(3);
+    let seen = result["observation_content"].as_str().unwrap();
+    assert!(seen.contains(r#""stdout":"285\n""#), "{seen}");
+    assert_eq!(sessions(&world, "tmp/python"), 0);
 }
 
-fn sessions(world: &World) -> usize {
-    let entries = fs::read_dir(world.path("ws/.sessions")).unwrap();
+fn sessions(world: &World, workspace: &str) -> usize {
+    let entries = fs::read_dir(world.path(workspace).join(".sessions")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.starts_with("sess_")).count()
+}
+
+#[test]
+fn hooks_run_as_shown() {
+    as_shown("hooks", &["python3", "git"]);
+}
+
+#[test]
+fn sandbox_keeps_its_tools_in() {
+    if !has(&["bwrap"]) {
+        return;
+    }
+    let probe = World::new();
+    probe.server.may_stay_unasked();
+    let namespaces =
+        probe
+            .delta([])
+            .under(&["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]);
+    if namespaces.end().code() != Some(0) {
+        eprintln!("skipped: bwrap cannot make namespaces here");
+        return;
+    }
+    let world = as_shown("sandbox", &[]).unwrap();
+    for name in ["box", "box-2", "box-3"] {
+        assert_eq!(world.read(&format!("tmp/{name}/inside.txt")), "inside\n");
+    }
+    assert!(!world.exists("examples/sandbox/outside.txt"));
+}
+
+/// Every tool of the newest run of a workspace did what it was called for.
+#[track_caller]
+fn nothing_failed(world: &World, workspace: &str) {
+    for result in Run::latest(&world.path(workspace)).events("ACTION_RESULT") {
+        assert_eq!(result["status"], "SUCCESS", "{result}");
+    }
 }

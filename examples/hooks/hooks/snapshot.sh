@@ -1,7 +1,7 @@
 #!/bin/sh
 # Commits the workspace into a repository in the run's directory, so that a repository of the workspace's
 # own is not touched. To see what an iteration did: git --git-dir=.delta/RUN/snapshots.git show
-set -e
+set -eu
 snapshots() {
     git --git-dir="$RUN_DIR/snapshots.git" --work-tree="$CWD" \
         -c user.name=delta -c user.email=delta@localhost -c commit.gpgsign=false "$@"

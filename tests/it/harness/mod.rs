@@ -2,20 +2,24 @@
 
 mod check;
 mod delta;
+mod examples;
 mod recording;
 mod run;
 mod schema;
 mod server;
+mod shown;
 mod system;
 mod terminal;
 mod world;
 
 pub use check::assert_valid_for_api;
 pub use delta::{Delta, Outcome, Running};
+pub use examples::{agents, as_shown, has, play, source};
 pub use recording::{Recorded, copy, recordings, snapshot};
 pub use run::Run;
 pub use schema::violations;
 pub use server::{Moment, Received, Reply, answer, call, calls, completion, message, raw, text};
+pub use shown::path;
 pub use system::{Fifo, alive, eventually, files_below};
 pub use terminal::Terminal;
 pub use world::{World, shell_word};
