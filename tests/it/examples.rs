@@ -140,6 +140,12 @@ fn hello_world_writes_a_greeting() {
 }
 
 #[test]
+fn file_reader_reads() {
+    let world = as_shown("file-reader", &[]).unwrap();
+    nothing_failed(&world, "tmp/reader");
+}
+
+#[test]
 fn interactive_shell_remembers_and_leaves_no_session() {
     let world = as_shown("interactive-shell", &[]).unwrap();
     assert_eq!(
