@@ -146,6 +146,11 @@ fn file_reader_reads() {
 }
 
 #[test]
+fn calculator_calculates() {
+    as_shown("calculator", &["bc"]);
+}
+
+#[test]
 fn interactive_shell_remembers_and_leaves_no_session() {
     let world = as_shown("interactive-shell", &[]).unwrap();
     assert_eq!(
