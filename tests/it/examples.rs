@@ -205,10 +205,59 @@ fn sandbox_keeps_its_tools_in() {
     assert!(!world.exists("examples/sandbox/outside.txt"));
 }
 
+#[test]
+fn memory_folding_keeps_requests_short_and_the_journal_whole() {
+    let Some(world) = as_shown("memory-folding", &["python3"]) else {
+        return;
+    };
+    let run = first_run(&world, "tmp/fold");
+    assert_eq!(run.events("THOUGHT").len(), 12);
+    let sizes = run
+        .invocations()
+        .into_iter()
+        .map(|dir| fs::read(dir.join("request.json")).unwrap().len());
+    let sizes: Vec<_> = sizes.collect();
+    let journal = run.read("journal.jsonl").len();
+    assert!(
+        sizes[11] < sizes[4] + 3000 && sizes[11] * 2 < journal,
+        "{sizes:?}, {journal}"
+    );
+    let last: serde_json::Value =
+        serde_json::from_slice(&fs::read(run.invocations()[11].join("request.json")).unwrap())
+            .unwrap();
+    let messages = last["messages"].as_array().unwrap();
+    assert_eq!(
+        messages
+            .iter()
+            .filter(|message| message["role"] == "assistant")
+            .count(),
+        3
+    );
+    let folded = messages.last().unwrap()["content"].as_str().unwrap();
+    assert!(
+        folded.contains("8. File 7 is next.; `read_file files/07.txt` → 1 2 3"),
+        "{folded}"
+    );
+    assert!(!folded.contains("\n9. "), "{folded}");
+    assert!(folded.contains("10: read"), "the notes: {folded}");
+    nothing_failed(&world, "tmp/fold");
+}
+
 /// Every tool of the newest run of a workspace did what it was called for.
 #[track_caller]
 fn nothing_failed(world: &World, workspace: &str) {
     for result in Run::latest(&world.path(workspace)).events("ACTION_RESULT") {
         assert_eq!(result["status"], "SUCCESS", "{result}");
     }
+}
+
+/// The run of a workspace that was created first.
+fn first_run(world: &World, workspace: &str) -> Run {
+    let entries = fs::read_dir(world.path(workspace).join(".delta")).unwrap();
+    let runs = entries.map(|entry| Run {
+        dir: entry.unwrap().path(),
+    });
+    let runs = runs.filter(|run| run.path("journal.jsonl").exists());
+    let created = |run: &Run| run.metadata()["created_at"].as_str().unwrap().to_owned();
+    runs.min_by_key(created).unwrap()
 }
