@@ -243,6 +243,13 @@ fn memory_folding_keeps_requests_short_and_the_journal_whole() {
     nothing_failed(&world, "tmp/fold");
 }
 
+#[test]
+fn code_reviewer_reads_and_judges() {
+    if let Some(world) = as_shown("code-reviewer", &["git"]) {
+        nothing_failed(&world, "tmp/change");
+    }
+}
+
 /// Every tool of the newest run of a workspace did what it was called for.
 #[track_caller]
 fn nothing_failed(world: &World, workspace: &str) {
