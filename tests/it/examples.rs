@@ -250,6 +250,49 @@ fn code_reviewer_reads_and_judges() {
     }
 }
 
+#[test]
+fn research_agent_leaves_notes_and_a_report() {
+    let world = as_shown("research-agent", &[]).unwrap();
+    assert!(
+        world
+            .read("tmp/research/report.md")
+            .starts_with("# How often are spring tides?")
+    );
+    nothing_failed(&world, "tmp/research");
+}
+
+#[test]
+fn research_agent_fetches_a_page_as_text_and_tells_what_went_wrong() {
+    if !has(&["curl"]) {
+        return;
+    }
+    let world = examples();
+    world.server.accepts_anything();
+    let page = |name: &str| serde_json::json!({"url": format!("{}/{name}", world.server.url())});
+    world.server.says([
+        call("c1", "fetch", &page("tides.html")),
+        raw("<html><body>\n\n<p>High <b>water</b></p></body></html>\n"),
+        call("c2", "fetch", &page("none.html")),
+        raw("gone").status(404),
+        call(
+            "c3",
+            "fetch",
+            &serde_json::json!({"url": "file:///etc/hostname"}),
+        ),
+        text("done"),
+    ]);
+    let line = "delta run --set llm.command= -a examples/research-agent -w ws -m go";
+    shell(&world, line).end().exits(0).prints("done\n");
+    let seen = |n: usize| world.latest().result(n)["observation_content"].to_string();
+    assert_eq!(seen(1), r#""High water\n""#);
+    assert!(
+        seen(2).contains("404") && seen(2).contains("[exit code: 22]"),
+        "{}",
+        seen(2)
+    );
+    assert!(seen(3).contains("[exit code: 1]"), "{}", seen(3));
+}
+
 /// Every tool of the newest run of a workspace did what it was called for.
 #[track_caller]
 fn nothing_failed(world: &World, workspace: &str) {
