@@ -293,6 +293,21 @@ fn research_agent_fetches_a_page_as_text_and_tells_what_went_wrong() {
     assert!(seen(3).contains("[exit code: 1]"), "{}", seen(3));
 }
 
+#[test]
+fn delta_agent_generator_writes_an_agent_that_passes() {
+    let world = as_shown("delta-agent-generator", &[]).unwrap();
+    let run = first_run(&world, "tmp/agents");
+    let codes: Vec<_> = run
+        .events("ACTION_RESULT")
+        .iter()
+        .map(|e| e["exit_code"].clone())
+        .collect();
+    assert_eq!(
+        serde_json::json!(codes),
+        serde_json::json!([0, 0, 78, 0, 0, 0])
+    );
+}
+
 /// Every tool of the newest run of a workspace did what it was called for.
 #[track_caller]
 fn nothing_failed(world: &World, workspace: &str) {
