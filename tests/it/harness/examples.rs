@@ -12,6 +12,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// Options with which a run asks the server, and gives up at once.
+pub const ASKS_SERVER: &str = "--set llm.command= --set llm.max_retries=0";
+
 /// Where the examples are.
 pub fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
