@@ -25,6 +25,7 @@ mod context;
 mod damage;
 mod diff;
 mod environment;
+mod example_approval;
 mod example_hooks;
 mod example_sub_agents;
 mod examples;
