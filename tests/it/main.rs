@@ -26,6 +26,7 @@ mod damage;
 mod diff;
 mod environment;
 mod example_approval;
+mod example_batch;
 mod example_cron;
 mod example_hooks;
 mod example_sub_agents;

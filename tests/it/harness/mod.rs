@@ -14,7 +14,7 @@ mod world;
 
 pub use check::assert_valid_for_api;
 pub use delta::{Delta, Outcome, Running};
-pub use examples::{ASKS_SERVER, agents, as_shown, examples, has, play, shell, source};
+pub use examples::{ASKS_SERVER, agents, answer_to, as_shown, examples, has, play, shell, source};
 pub use recording::{Recorded, copy, recordings, snapshot};
 pub use run::Run;
 pub use schema::violations;
