@@ -421,3 +421,14 @@ fn the_api_tester_tests_an_api() {
         assert!(!told.contains("hidden"), "{url}: {told}");
     }
 }
+
+/// Otherwise grep meets the file that its own output goes to, and fails.
+#[test]
+fn searches_of_file_ops_leave_the_records_of_runs_out() {
+    let world = made("file-ops");
+    world.write("ws/a.txt", "heron\n");
+    let told = world.told("search_text", &json!({"pattern": "heron"}));
+    assert_eq!(told, "./a.txt:1:heron\n");
+    let told = world.told("find_files", &json!({"pattern": "*.txt"}));
+    assert_eq!(told, "./a.txt\n");
+}
