@@ -139,6 +139,10 @@ pub fn ask(
     let mut record = Record::default();
     let mut retries = 0;
     let asked = loop {
+        if !record.attempts.is_empty() {
+            // The one before may have left it.
+            files::remove(&invocation.dir.join("response.json"))?;
+        }
         let (began, clock) = (Instant::now(), Timestamp::now());
         let left = patience
             .deadline
@@ -282,8 +286,6 @@ impl Model<'_> {
         left: Option<Duration>,
     ) -> Result<Attempt> {
         let response = invocation.dir.join("response.json");
-        // An earlier attempt may have left one.
-        files::remove(&response)?;
         match self {
             Self::Http(http) => {
                 let (mut attempt, came_back) = http.attempt(invocation.request, left);
