@@ -147,6 +147,11 @@ pub enum Command {
         /// The name.
         host: String,
     },
+    /// Tell a shell what could stand next.
+    Complete {
+        /// The words behind the program's name, as they are typed.
+        words: Vec<OsString>,
+    },
 }
 
 /// What `delta sandbox` is to do.
@@ -225,6 +230,9 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
         "tool" => tool(&mut parser),
         "sandbox" => sandbox(&mut parser),
         "help" => page(&mut parser),
+        crate::completion::COMMAND => Ok(Command::Complete {
+            words: parser.raw_args().map_err(|e| wrong(&e))?.collect(),
+        }),
         crate::llm::http::RESOLVE_COMMAND => match next(&mut parser)? {
             Some(Arg::Value(host)) => Ok(Command::ResolveHost {
                 host: host.string().map_err(|e| wrong(&e))?,

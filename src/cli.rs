@@ -2,8 +2,8 @@
 
 use crate::args::{self, Command};
 use crate::commands::{
-    check, diff, expand, fork, init, list_runs, log, migrate, model, replay, request, resume, run,
-    sandbox, stats,
+    check, complete, diff, expand, fork, init, list_runs, log, migrate, model, replay, request,
+    resume, run, sandbox, stats,
 };
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
@@ -49,6 +49,7 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
         Command::Version => said(&format!("delta {VERSION}\n")),
         Command::Help { topic, full } => said(help::text(topic, full)),
         Command::Pages => said(&manual::list()),
+        Command::Complete { words } => complete::run(&words),
         Command::ResolveHost { host } => said(&llm::http::resolve_host(&host)),
     }
 }

@@ -22,3 +22,4 @@ pub mod fork;
 pub mod diff;
 pub mod expand;
 pub mod sandbox;
+pub mod complete;

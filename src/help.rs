@@ -31,7 +31,8 @@ pub fn text(topic: Option<&str>, full: bool) -> &'static str {
     }
 }
 
-const OVERVIEW: &str = "\
+/// The commands, one a line.
+pub const OVERVIEW: &str = "\
 usage: delta COMMAND [OPTIONS]
 
   run        start a run of an agent, or resume the one this command started
@@ -95,9 +96,9 @@ usage: delta init [OPTIONS] [NAME]
 Make a new agent in the directory NAME (default: the current directory), which
 must be new or empty, and print its name.
 
-  -t, --template NAME  take minimal, hello-world, file-ops or api-tester
-  -y, --yes            take minimal without asking
-  -h, --help           print this text, or the manual page
+  -t, --template TEMPLATE  take minimal, hello-world, file-ops or api-tester
+  -y, --yes                take minimal without asking
+  -h, --help               print this text, or the manual page
 ";
 
 const CHECK: &str = "\
@@ -200,7 +201,8 @@ Exit code 0: all are identical; 1: one is not, and the difference is shown.
 
   -w, --work-dir DIR   look in the workspace DIR (default: the current one)
   -a, --agent DIR      run the agent in DIR (default: the one that the run had)
-      --tools WHICH    run: execute tools, hooks and generators (default);
+      --tools run|recorded
+                       run: execute tools, hooks and generators (default);
                        recorded: take what came of them from the record
       --from DIR       begin with a copy of the files in DIR (default: none)
       --to DIR         work in DIR (default: a temporary directory)

@@ -10,5 +10,7 @@ pub mod store;
 pub mod shell;
 pub mod report;
 pub mod run;
+pub mod help;
+pub mod complete;
 pub mod args;
 pub mod cli;

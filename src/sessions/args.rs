@@ -27,6 +27,8 @@ pub enum Request {
     },
     /// `-V`.
     Version,
+    /// What could stand next, for the completion scripts of shells: the words as they are typed.
+    Complete(Vec<OsString>),
     /// `start`, with the words of an interpreter.
     Start(Vec<String>),
     /// `exec`.
@@ -99,6 +101,12 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args> {
         }
         (None, Some(command)) => {
             let command = text(command)?;
+            if command == crate::completion::COMMAND {
+                let words = parser.raw_args().map_err(|e| usage(&e))?.collect();
+                let request = Request::Complete(words);
+                let dir = PathBuf::new();
+                return Ok(Args { dir, request });
+            }
             if !COMMANDS.contains(&&*command) {
                 return Err(unknown("command", &command, "", &COMMANDS));
             }

@@ -8,6 +8,8 @@ use crate::event::VERSION;
 use crate::json::Object;
 use crate::screen::{print, print_error};
 use crate::sessions::args::{self, Args, Request};
+use crate::sessions::complete;
+use crate::sessions::help::{HELP, MANUAL};
 use crate::sessions::report::{Cut, write_text};
 use crate::sessions::run::{self, Report};
 use crate::sessions::shell::Kind;
@@ -20,29 +22,6 @@ use std::panic::catch_unwind;
 use std::path::Path;
 
 const PROGRAM: &str = "delta-sessions";
-
-const HELP: &str = "\
-usage: delta-sessions [--sessions-dir DIR] COMMAND
-
-  start [PROGRAM [ARGUMENT...]]  begin a session (default: bash), print its id
-  exec [OPTION...] ID [TEXT]     run TEXT, or standard input, in a session
-  end ID                         end a session; its files stay
-  list                           show all sessions
-  cleanup                        end and remove all sessions
-
-options of exec, before ID:
-  --timeout-ms N   end the text after N milliseconds (0: never, the default)
-  --max-bytes N    show at most N bytes of each stream (30000; 0: all)
-  --raw            pass output and exit code through instead of JSON
-
-options:
-  --sessions-dir DIR   the folder of the sessions (default: .sessions)
-  -h, --help           show this, or the manual
-  -V, --version        show the version
-";
-
-/// The manual page as text.
-const MANUAL: &str = include_str!("../../man/text/delta-sessions.txt");
 
 /// How an error is told.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,6 +62,7 @@ fn perform(args: Args) -> Result<u8> {
     let done = match args.request {
         Request::Help { full } => print(if full { MANUAL } else { HELP }.as_bytes()).map(Ok),
         Request::Version => print(format!("{PROGRAM} {VERSION}\n").as_bytes()).map(Ok),
+        Request::Complete(words) => complete::run(&words).map(Ok),
         Request::List => print_list(&store()?).map(Ok),
         Request::Start(words) => started(run::start(&store()?, &words, &signals()?)?),
         Request::Exec(exec) => {

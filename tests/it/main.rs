@@ -20,6 +20,7 @@ mod architecture;
 mod broken_agents;
 mod check;
 mod cli;
+mod completion;
 mod config;
 mod context;
 mod damage;

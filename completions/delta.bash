@@ -1,0 +1,60 @@
+# Completion of delta and delta-sessions for bash. The programs themselves tell what could come next.
+# Read by bash-completion, or by "source" from ~/.bashrc.
+
+_delta_engine() {
+    local program=${COMP_WORDS[0]} cursor='' own='' kind='' word about at last
+    local -a words=() starts=()
+    [[ $program == "~/"* ]] && program=$HOME/${program#"~/"}
+    # Readline takes --name=value for three words.
+    for ((at = 1; at <= COMP_CWORD; at++)); do
+        word=${COMP_WORDS[at]}
+        last=$((${#words[@]} - 1))
+        if ((last >= 0)) && [[ ${words[last]} == --* ]] &&
+            { [[ $word == = ]] || [[ ${COMP_WORDS[at - 1]} == = ]]; }; then
+            words[last]+=$word
+        else
+            words+=("$word")
+            starts+=("$at")
+        fi
+    done
+    cursor=${COMP_WORDS[COMP_CWORD]}
+    [[ $cursor == = ]] && cursor=''
+    # What Readline completes begins behind the "=".
+    local stem=${words[${#words[@]} - 1]}
+    stem=${stem%"$cursor"}
+
+    COMPREPLY=()
+    {
+        IFS= read -r own || return 0
+        while IFS=$'\t' read -r word about; do
+            word=${word#"$stem"}
+            [[ $word == "$cursor"* ]] && COMPREPLY+=("$word")
+        done
+    } < <("$program" complete -- "${words[@]}" 2> /dev/null < /dev/null)
+
+    compopt -o nosort 2> /dev/null
+    kind=${own%% *}
+    case $kind in
+    dirs)
+        compopt -o filenames 2> /dev/null
+        while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -d -- "$cursor")
+        ;;
+    files)
+        compopt -o filenames 2> /dev/null
+        while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -f -- "$cursor")
+        ;;
+    command)
+        at=${starts[${own#command }]}
+        if declare -F _command_offset > /dev/null; then
+            _command_offset "$at"
+        elif ((at == COMP_CWORD)); then
+            while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -c -- "$cursor")
+        else
+            compopt -o filenames 2> /dev/null
+            while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -f -- "$cursor")
+        fi
+        ;;
+    esac
+}
+
+complete -F _delta_engine delta delta-sessions

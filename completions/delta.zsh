@@ -1,0 +1,42 @@
+#compdef delta delta-sessions
+# Completion of delta and delta-sessions for zsh. The programs themselves tell what could come next.
+# Install as _delta in a directory of $fpath.
+
+_delta_engine() {
+    local program=${(Q)words[1]} own line word
+    local -a lines choices
+    [[ $program == '~/'* ]] && program=$HOME/${program#'~/'}
+    lines=("${(@f)$("$program" complete -- "${(@)words[2,CURRENT-1]}" "$PREFIX" 2> /dev/null < /dev/null; print x)}")
+    own=$lines[1]
+    for line in "${(@)lines[2,-2]}"; do
+        word=${line%%$'\t'*}
+        choices+=("${word//:/\\:}:${line#*$'\t'}")
+    done
+    local found=1
+    if (( $#choices )); then
+        _describe -V 'delta' choices && found=0
+    fi
+    case ${own%% *} in
+    dirs)
+        compset -P '--*='
+        _path_files -/ && found=0
+        ;;
+    files)
+        compset -P '--*='
+        _files && found=0
+        ;;
+    command)
+        local skip=$(( ${own#command } + 1 ))
+        shift $skip words
+        (( CURRENT -= skip ))
+        _normal && found=0
+        ;;
+    esac
+    return found
+}
+
+if [[ $funcstack[1] == _delta ]]; then
+    _delta_engine "$@"
+else
+    compdef _delta_engine delta delta-sessions
+fi

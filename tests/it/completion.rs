@@ -1,0 +1,402 @@
+//! What shells offer at the Tab key: the scripts in `completions/`, in the shells themselves.
+
+use crate::harness::*;
+use delta_engine::args::COMMANDS;
+use delta_engine::manual::PAGES;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn script(shell: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("completions/delta.{shell}"))
+}
+
+/// PATH with `delta` and `delta-sessions` before everything else.
+fn program_path() -> String {
+    let programs = Path::new(env!("CARGO_BIN_EXE_delta"));
+    let old = std::env::var("PATH").unwrap_or_default();
+    format!("{}:{old}", programs.parent().unwrap().display())
+}
+
+/// Runs with the programs that are tested before everything else in PATH.
+fn shell(world: &World, program: &str) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env_clear()
+        .env("PATH", program_path())
+        .env("HOME", world.home())
+        .env("TERM", "dumb")
+        .current_dir(world.home());
+    command
+}
+
+/// Whether a shell is there; who reads the test's output is told if it is not.
+fn has(shell: &str) -> bool {
+    let there = Command::new(shell).arg("--version").output().is_ok();
+    if !there {
+        eprintln!("skipped: {shell} is not installed");
+    }
+    there
+}
+
+/// Two runs in `ws`, a directory with a space in its name, and an agent with two workspaces.
+fn prepared() -> World {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    world.server.says([text("one"), text("two"), text("three")]);
+    for id in ["alpha", "beta"] {
+        let run = world.run("first words").args(["--run-id", id]);
+        run.end().exits(0);
+    }
+    let own = world.delta(["run", "-y", "-a", "agent", "-m", "hello"]);
+    own.end().exits(0);
+    fs::create_dir_all(world.path("agent/workspaces/W002")).unwrap();
+    fs::create_dir(world.path("a b")).unwrap();
+    world
+}
+
+/// What `delta complete` says: what a shell adds, and the words.
+fn offered(world: &World, words: &[&str]) -> (String, Vec<String>) {
+    let args = ["complete", "--"].iter().chain(words).copied();
+    let outcome = world.delta(args).end().exits(0);
+    let said = String::from_utf8(outcome.stdout).unwrap();
+    let mut lines = said.lines();
+    let own = lines.next().unwrap().to_owned();
+    let first = |line: &str| line.split('\t').next().unwrap().to_owned();
+    (own, lines.map(first).collect())
+}
+
+#[test]
+fn commands_and_options_are_those_of_the_short_help() {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    assert_eq!(offered(&world, &[""]).1, COMMANDS);
+    for command in COMMANDS {
+        let help = world.delta([command, "-h"]).end().exits(0);
+        let help = String::from_utf8(help.stdout).unwrap();
+        let lines = help.lines().map(str::trim_start);
+        let heads = lines
+            .filter(|line| line.starts_with('-'))
+            .map(|line| line.split("  ").next().unwrap());
+        let words = heads.flat_map(|head| head.split([' ', ',']));
+        let listed: BTreeSet<&str> = words.filter(|word| word.starts_with('-')).collect();
+        let (own, words) = offered(&world, &[command, "-"]);
+        let words: BTreeSet<&str> = words.iter().map(String::as_str).collect();
+        assert_eq!(words, listed, "{command}");
+        assert_eq!(own, "", "{command}");
+    }
+}
+
+#[test]
+fn every_value_and_operand_is_offered_what_it_can_be() {
+    let world = prepared();
+    let of = |line: &str| {
+        let (own, words) = offered(&world, &line.split(' ').collect::<Vec<_>>());
+        format!("{own}: {}", words.join(" ")).trim().to_owned()
+    };
+    for (line, expected) in [
+        ("run -a ", "dirs:"),
+        ("run -w ", "dirs:"),
+        (
+            "run -a agent -w ",
+            "dirs: agent/workspaces/W002 agent/workspaces/W001",
+        ),
+        (
+            "run --agent=agent --work-dir=",
+            "dirs: --work-dir=agent/workspaces/W002 --work-dir=agent/workspaces/W001",
+        ),
+        ("run -m ", ":"),
+        ("run --format ", ": text json"),
+        ("run --format=", ": --format=text --format=json"),
+        ("run -w ws --run-id ", ": beta alpha"),
+        ("continue -w ws --run-id ", ": beta alpha"),
+        ("log -w ws ", ": beta alpha LATEST"),
+        ("log -wws ", ": beta alpha LATEST"),
+        ("log -fn 3 -w ws ", ": beta alpha LATEST"),
+        ("log -w 'ws ", ": beta alpha LATEST"),
+        ("log ", ":"),
+        (
+            "log -w ws beta ",
+            ": -w --work-dir -f --follow -n --lines --json -h --help",
+        ),
+        ("stats -w ws alpha ", ": beta alpha LATEST"),
+        ("stats --format ", ": text json csv"),
+        ("diff -w ws alpha ", ": beta alpha LATEST"),
+        ("diff -w ws alpha ws/", "dirs:"),
+        ("request -w ws ", ": beta alpha LATEST"),
+        ("fork --at 1 -w ws ", ": beta alpha LATEST"),
+        ("fork -w ws alpha --to ", "dirs:"),
+        ("replay -w ws ", ": beta alpha LATEST"),
+        ("replay --tools ", ": run recorded"),
+        (
+            "list-runs --status ",
+            ": RUNNING WAITING_FOR_INPUT COMPLETED FAILED INTERRUPTED",
+        ),
+        ("init -t ", ": minimal hello-world file-ops api-tester"),
+        ("init ", "dirs:"),
+        ("check ", "dirs:"),
+        ("schema ", ": agent context hooks"),
+        ("tool ", ": expand"),
+        ("tool expand ", "files:"),
+        ("model ", ": replay"),
+        ("model replay ", "dirs:"),
+        ("migrate -w ", "dirs:"),
+        ("sandbox --rw ", "dirs:"),
+        ("sandbox --rw x -- ", "command 4:"),
+        ("sandbox ls -", "command 1:"),
+        ("nonsense ", ":"),
+        ("run --nonsense=", ":"),
+    ] {
+        assert_eq!(of(line), expected.trim(), "{line:?}");
+    }
+    let pages: Vec<&str> = PAGES.iter().map(|page| page.name).collect();
+    assert_eq!(offered(&world, &["help", ""]).1, pages);
+}
+
+#[test]
+fn a_run_is_told_by_its_status_and_its_first_message() {
+    let world = prepared();
+    let outcome = world.delta(["complete", "--", "log", "-w", "ws", ""]).end();
+    outcome.exits(0).prints(
+        "\nbeta\tCOMPLETED first words\nalpha\tCOMPLETED first words\nLATEST\tthe newest run\n",
+    );
+    // Whose engine died, and what cannot be read.
+    let file = world.path("ws/.delta/beta/metadata.json");
+    let metadata = fs::read_to_string(&file).unwrap();
+    fs::write(&file, metadata.replace("\"COMPLETED\"", "\"RUNNING\"")).unwrap();
+    fs::write(world.path("ws/.delta/alpha/metadata.json"), "torn").unwrap();
+    let outcome = world.delta(["complete", "--", "log", "-w", "ws", ""]).end();
+    outcome
+        .exits(0)
+        .prints("\nbeta\tINTERRUPTED first words\nalpha\t\nLATEST\tthe newest run\n");
+}
+
+#[test]
+fn sessions_are_offered_while_they_are_active() {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    let sessions = |args: &[&str]| {
+        let done = shell(&world, env!("CARGO_BIN_EXE_delta-sessions"))
+            .args(args)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let complete = |words: &[&str]| sessions(&[&["complete", "--"], words].concat());
+    let id = |said: String| {
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        said["session_id"].as_str().unwrap().to_owned()
+    };
+    let (one, two) = (
+        id(sessions(&["start", "sh"])),
+        id(sessions(&["start", "sh"])),
+    );
+    sessions(&["end", &one]);
+    assert_eq!(complete(&["exec", ""]), format!("\n{two}\tsh\n"));
+    let elsewhere = format!("--sessions-dir={}/.sessions", world.home().display());
+    assert_eq!(complete(&[&elsewhere, "end", ""]), format!("\n{two}\tsh\n"));
+    assert_eq!(complete(&["--sessions-dir", ""]), "dirs\n");
+    assert_eq!(complete(&["start", "b"]), "command 1\n");
+    let words = |said: String| -> Vec<String> {
+        let lines = said.lines().skip(1);
+        lines
+            .map(|line| line.split('\t').next().unwrap().to_owned())
+            .collect()
+    };
+    let commands = ["start", "exec", "end", "list", "cleanup"];
+    assert_eq!(words(complete(&[""])), commands);
+    let common = ["--sessions-dir", "-h", "--help", "-V", "--version"];
+    assert_eq!(words(complete(&["list", "-"])), common);
+    let of_exec = ["--timeout-ms", "--max-bytes", "--raw"];
+    assert_eq!(words(complete(&["exec", "-"]))[..3], of_exec);
+    // What stands behind the id is data.
+    assert_eq!(words(complete(&["exec", &two, "-"])).len(), 0);
+}
+
+#[test]
+fn bash_offers_words_runs_directories_and_values() {
+    if !has("bash") {
+        return;
+    }
+    let world = prepared();
+    const TRY: &str = r#"
+        source "$1"
+        shift
+        complete -p delta delta-sessions > /dev/null || exit
+        COMP_WORDS=(); COMPREPLY=()
+        for word in "$@"; do COMP_WORDS+=("$word"); done
+        COMP_CWORD=$(($# - 1))
+        _delta_engine
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let of = |words: &[&str]| -> String {
+        let done = shell(&world, "bash")
+            .args(["-c", TRY, "bash"])
+            .arg(script("bash"))
+            .args(words)
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&done.stderr), "", "{words:?}");
+        let said = String::from_utf8(done.stdout).unwrap();
+        said.trim_end().replace('\n', ",")
+    };
+    assert_eq!(of(&["delta", "ru"]), "run");
+    assert_eq!(of(&["delta", "log", "-w", "ws", ""]), "beta,alpha,LATEST");
+    assert_eq!(of(&["delta", "log", "-w", "ws", "al"]), "alpha");
+    let mut dirs: Vec<String> = of(&["delta", "log", "-w", "a"])
+        .split(',')
+        .map(str::to_owned)
+        .collect();
+    dirs.sort();
+    assert_eq!(dirs, ["a b", "agent"]);
+    // Readline makes three words of --format=j.
+    assert_eq!(of(&["delta", "run", "--format", "=", "j"]), "json");
+    assert_eq!(of(&["delta", "run", "--format", "="]), "text,json");
+    assert_eq!(of(&["delta", "log", "--work-dir", "=", "w"]), "ws");
+    let ours = "agent/workspaces/W002,agent/workspaces/W001,agent,a b,ws";
+    let mut ours: Vec<&str> = ours.split(',').collect();
+    let said = of(&["delta", "run", "--agent", "=", "agent", "-w", ""]);
+    let mut said: Vec<&str> = said.split(',').collect();
+    said.retain(|word| !word.starts_with(".output"));
+    ours.sort_unstable();
+    said.sort_unstable();
+    assert_eq!(said, ours);
+    assert_eq!(
+        of(&["delta", "tool", "expand", "agent/ag"]),
+        "agent/agent.yaml"
+    );
+    assert_eq!(of(&["delta-sessions", "cl"]), "cleanup");
+    // Once for each directory of PATH that has it.
+    let programs = of(&["delta", "sandbox", "--", "unshar"]);
+    assert_eq!(programs.split(',').next(), Some("unshare"));
+    assert_eq!(
+        of(&["delta", "sandbox", "--", "cat", "agent/age"]),
+        "agent/agent.yaml"
+    );
+    assert_eq!(of(&["~/none/delta", "ru"]), "");
+}
+
+#[test]
+fn fish_offers_words_runs_directories_and_values() {
+    if !has("fish") {
+        return;
+    }
+    let world = prepared();
+    let of = |line: &str| -> String {
+        let done = shell(&world, "fish")
+            .args(["--no-config", "-c", "source $argv[1]; complete -C $argv[2]"])
+            .arg(script("fish"))
+            .arg(line)
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&done.stderr), "", "{line}");
+        let said = String::from_utf8(done.stdout).unwrap();
+        let words: Vec<&str> = said
+            .lines()
+            .map(|l| l.split('\t').next().unwrap())
+            .collect();
+        words.join(",")
+    };
+    assert_eq!(of("delta ru"), "run");
+    assert_eq!(of("delta log -w ws "), "beta,alpha,LATEST");
+    assert_eq!(of("delta log -w ws al"), "alpha");
+    assert_eq!(of("delta log -w a"), "a b/,agent/");
+    assert_eq!(of("delta run --format=j"), "--format=json");
+    assert_eq!(of("delta log --work-dir=w"), "--work-dir=ws/");
+    assert_eq!(of("delta log --work-dir=ws "), "beta,alpha,LATEST");
+    assert_eq!(of("delta tool expand agent/ag"), "agent/agent.yaml");
+    assert_eq!(of("delta-sessions cl"), "cleanup");
+    assert_eq!(of("delta sandbox --rw . -- unshar"), "unshare");
+    assert_eq!(of("/none/delta ru"), "");
+}
+
+/// Types lines at a shell that tells what became of each.
+fn completes(mut command: Command, world: &World, setup: &str, lines: &[(&str, &str)]) {
+    let mut told = world.fifo("told");
+    let mut terminal = Terminal::new();
+    let mut shell = command
+        .stdin(terminal.user())
+        .stdout(Stdio::from(terminal.user()))
+        .stderr(Stdio::from(terminal.user()))
+        .spawn()
+        .unwrap();
+    terminal.types(setup);
+    assert_eq!(told.line(), "ready");
+    for (typed, completed) in lines {
+        terminal.types(&format!("{typed}\t\x14"));
+        assert_eq!(told.line(), format!("{completed}|"), "{typed:?}");
+    }
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+}
+
+const LINES: [(&str, &str); 9] = [
+    ("delta ru", "delta run "),
+    ("delta log -w ws al", "delta log -w ws alpha "),
+    ("delta log -w ag", "delta log -w agent/"),
+    ("delta run --format=j", "delta run --format=json "),
+    ("delta log --work-dir=w", "delta log --work-dir=ws/"),
+    ("delta log -w a\\ ", "delta log -w a\\ b/"),
+    (
+        "delta tool expand agent/ag",
+        "delta tool expand agent/agent.yaml ",
+    ),
+    ("delta-sessions cl", "delta-sessions cleanup "),
+    (
+        "delta sandbox --rw . -- unshar",
+        "delta sandbox --rw . -- unshare ",
+    ),
+];
+
+#[test]
+fn bash_completes_what_is_typed() {
+    if !has("bash") {
+        return;
+    }
+    let world = prepared();
+    let setup = format!(
+        "source {}; bind -x '\"\\C-t\": tell'; \
+         tell() {{ printf '%s|\\n' \"$READLINE_LINE\" > told; READLINE_LINE=; }}; echo ready > told\n",
+        shell_word(&script("bash"))
+    );
+    let mut bash = shell(&world, "bash");
+    bash.args(["--norc", "--noprofile", "-i"]);
+    completes(bash, &world, &setup, &LINES);
+}
+
+#[test]
+fn zsh_completes_what_is_typed() {
+    if !has("zsh") {
+        return;
+    }
+    let world = prepared();
+    let functions = world.path("functions");
+    fs::create_dir(&functions).unwrap();
+    fs::copy(script("zsh"), functions.join("_delta")).unwrap();
+    let setup = "fpath=(~/functions $fpath); autoload -U compinit; compinit -u -D\n\
+                 tell() { print -r -- \"$BUFFER|\" > told; BUFFER= }\n\
+                 zle -N tell; bindkey '^T' tell; print ready > told\n";
+    let mut zsh = shell(&world, "zsh");
+    zsh.args(["-f", "-i"]);
+    completes(zsh, &world, setup, &LINES);
+    // As it is read by `source`.
+    fs::remove_file(world.path("told")).unwrap();
+    let setup = setup.replace("fpath=(~/functions $fpath); ", "");
+    let source = format!("source {}; zle -N", shell_word(&script("zsh")));
+    let mut zsh = shell(&world, "zsh");
+    zsh.args(["-f", "-i"]);
+    completes(zsh, &world, &setup.replace("zle -N", &source), &LINES[..2]);
+}
+
+#[test]
+fn the_scripts_are_good_grammar() {
+    for name in ["bash", "zsh", "fish"] {
+        if has(name) {
+            let done = Command::new(name).arg("-n").arg(script(name)).output();
+            let done = done.unwrap();
+            assert!(done.status.success() && done.stderr.is_empty(), "{done:?}");
+        }
+    }
+}
