@@ -2,18 +2,21 @@
 
 PREFIX  = /usr/local
 DESTDIR =
+# How the program is called; see "Two programs named delta" in README.md.
+NAME    = delta
 CARGO   = cargo
 
-bindir = $(DESTDIR)$(PREFIX)/bin
-mandir = $(DESTDIR)$(PREFIX)/share/man
-pages  = $(wildcard man/*.[157])
+TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
+# Where the programs are that are installed.
+BIN     = $(TARGET_DIR)/release
+MUSL    = $(shell uname -m)-unknown-linux-musl
 
 all:
 	$(CARGO) build --release --locked
 
 # The main job, offline: an agent whose model is a script.
 demo: all
-	@examples/hello-world/demo.sh target/release/delta
+	@examples/hello-world/demo.sh $(TARGET_DIR)/release/delta
 
 test:
 	$(CARGO) test --locked
@@ -29,29 +32,36 @@ man-text:
 	man/render.sh
 
 bench: all
-	$(CARGO) bench --locked --quiet --bench bench -- $(CURDIR)/target/release/delta --json target/bench.json
+	$(CARGO) bench --locked --quiet --bench bench -- '$(BIN)/delta' --json '$(TARGET_DIR)/bench.json'
 
 # Instructions of fixed workloads against those recorded in benches/; needs valgrind.
 bench-compare: all
-	$(CARGO) bench --locked --quiet --bench bench -- $(CURDIR)/target/release/delta --instructions benches/instructions.json
+	$(CARGO) bench --locked --quiet --bench bench -- '$(BIN)/delta' --instructions benches/instructions.json
 
 bench-record: all
-	$(CARGO) bench --locked --quiet --bench bench -- $(CURDIR)/target/release/delta --instructions benches/instructions.json --record
+	$(CARGO) bench --locked --quiet --bench bench -- '$(BIN)/delta' --instructions benches/instructions.json --record
 
 install: all
-	mkdir -p $(bindir)
-	install -m 755 target/release/delta target/release/delta-sessions $(bindir)/
-	for page in $(pages); do \
-		section=man$${page##*.}; \
-		mkdir -p $(mandir)/$$section && \
-		install -m 644 $$page $(mandir)/$$section/ || exit 1; \
-	done
+	packaging/files.sh install '$(BIN)' '$(DESTDIR)' '$(PREFIX)' '$(NAME)'
 
+# Exactly what "make install" with the same PREFIX, DESTDIR and NAME has put there.
 uninstall:
-	rm -f $(bindir)/delta $(bindir)/delta-sessions
-	for page in $(pages); do rm -f $(mandir)/man$${page##*.}/$${page#man/}; done
+	packaging/files.sh remove '$(BIN)' '$(DESTDIR)' '$(PREFIX)' '$(NAME)'
+
+# A Debian package in target/.
+deb: all
+	packaging/deb.sh '$(BIN)' '$(TARGET_DIR)'
+
+# Programs that need no library, for any Linux of this machine's kind: target/MUSL/release/.
+static:
+	@test -d "$$(rustc --print target-libdir --target $(MUSL))" || { \
+		echo 'make static: Rust cannot build for $(MUSL) here; rustup target add $(MUSL)' >&2; exit 1; }
+	@command -v musl-gcc >/dev/null || { \
+		echo 'make static: musl-gcc is not installed; apt-get install musl-tools' >&2; exit 1; }
+	$(CARGO) build --release --locked --target $(MUSL)
+	@echo $(TARGET_DIR)/$(MUSL)/release/delta
 
 clean:
 	$(CARGO) clean
 
-.PHONY: all demo test check man-text bench bench-compare bench-record install uninstall clean
+.PHONY: all demo test check man-text bench bench-compare bench-record install uninstall deb static clean

@@ -1,6 +1,6 @@
 #compdef delta delta-sessions
 # Completion of delta and delta-sessions for zsh. The programs themselves tell what could come next.
-# Install as _delta in a directory of $fpath.
+# Install as _delta in a directory of $fpath, or read by "source" from ~/.zshrc behind compinit.
 
 _delta_engine() {
     local program=${(Q)words[1]} own line word
@@ -35,8 +35,9 @@ _delta_engine() {
     return found
 }
 
-if [[ $funcstack[1] == _delta ]]; then
-    _delta_engine "$@"
-else
+if [[ $zsh_eval_context[-1] == file ]]; then
+    # By "source".
     compdef _delta_engine delta delta-sessions
+else
+    _delta_engine "$@"
 fi

@@ -40,6 +40,7 @@ mod human;
 mod journal;
 mod imports;
 mod init;
+mod install;
 mod legacy;
 mod limits;
 mod look;

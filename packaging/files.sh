@@ -1,0 +1,83 @@
+#!/bin/sh
+# Puts the files of an installation into their places, or takes them away again: one list for both.
+#   packaging/files.sh install|remove BIN ROOT PREFIX NAME
+# BIN has the programs; ROOT stands before PREFIX while a package is made. The program is called NAME.
+set -eu
+verb=$1 bin=$2 root=$3 prefix=$4 name=$5
+cd "$(dirname "$0")/.."
+
+case $name in
+'' | *[!A-Za-z0-9._-]* | [.-]*)
+    echo "make: NAME is letters, digits and ._-, not '$name'" >&2
+    exit 2
+    ;;
+esac
+
+put() { # MODE FILE PLACE: a file, or with "-" what comes on stdin
+    to=$root$prefix/$3
+    if [ "$verb" = remove ]; then
+        rm -f "$to"
+        return
+    fi
+    mkdir -p "${to%/*}"
+    if [ "$2" = - ]; then
+        cat > "$to.new" && chmod "$1" "$to.new" && mv -f "$to.new" "$to"
+    else
+        # Not over the old one: it may be running.
+        install -m "$1" "$2" "$to.new" && mv -f "$to.new" "$to"
+    fi
+}
+
+link() { # TARGET PLACE
+    to=$root$prefix/$2
+    rm -f "$to"
+    if [ "$verb" = install ]; then
+        mkdir -p "${to%/*}"
+        ln -s "$1" "$to"
+    fi
+}
+
+lib=lib/delta-engine
+put 755 "$bin/delta-sessions" bin/delta-sessions
+if [ "$name" = delta ]; then
+    put 755 "$bin/delta" bin/delta
+else
+    # Tools of agents say "delta", and mean this one.
+    put 755 "$bin/delta" "$lib/delta"
+    put 755 - "bin/$name" << TEXT
+#!/bin/sh
+PATH='$prefix/$lib':\$PATH exec '$prefix/$lib/delta' "\$@"
+TEXT
+fi
+
+for page in man/*.[157]; do
+    place=${page#man/}
+    [ "$place" != delta.1 ] || place=$name.1
+    put 644 "$page" "share/man/man${page##*.}/$place"
+done
+
+named() { sed -E "s/^(#compdef|complete .*|    compdef _delta_engine) delta( |$)/\1 $name\2/" "$1"; }
+bash=share/bash-completion/completions
+fish=share/fish/vendor_completions.d
+named completions/delta.bash | put 644 - "$bash/$name"
+link "$name" "$bash/delta-sessions"
+named completions/delta.zsh | put 644 - "share/zsh/site-functions/_$name"
+named completions/delta.fish | put 644 - "$fish/$name.fish"
+link "$name.fish" "$fish/delta-sessions.fish"
+
+doc=share/doc/delta-engine
+for file in README.md CHANGELOG.md LICENSE; do
+    put 644 "$file" "$doc/$file"
+done
+# Not what running them has left there.
+find examples -type f ! -path '*/workspaces/*' ! -path '*/.*' | sort | while IFS= read -r file; do
+    mode=644
+    [ ! -x "$file" ] || mode=755
+    put "$mode" "$file" "$doc/$file"
+done
+if [ "$verb" = remove ]; then
+    # Ours alone; the others are shared with other programs.
+    for dir in "$doc" "$lib"; do
+        [ ! -d "$root$prefix/$dir" ] || find "$root$prefix/$dir" -depth -type d -empty -delete
+    done
+fi

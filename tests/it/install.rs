@@ -1,0 +1,273 @@
+//! `make install`, `make uninstall` and `make deb`, with the programs of this build.
+
+use crate::harness::*;
+use delta_engine::manual::{PAGES, Page};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Whether a program is there; who reads the test's output is told if it is not.
+fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
+    if !there {
+        eprintln!("skipped: {program} is not installed");
+    }
+    there
+}
+
+/// `make` with what is built already.
+#[track_caller]
+fn make(args: &[&str]) {
+    let bin = Path::new(env!("CARGO_BIN_EXE_delta")).parent().unwrap();
+    let done = Command::new("make")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .arg("-s")
+        .args(["CARGO=true", &format!("BIN={}", bin.display())])
+        .args(args)
+        .env_remove("MAKEFLAGS")
+        .env_remove("MAKELEVEL")
+        .env_remove("DEBEMAIL")
+        .env_remove("DEBFULLNAME")
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "make {args:?}: {done:?}");
+}
+
+#[track_caller]
+fn succeeds(command: &mut Command) -> String {
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{command:?}: {done:?}");
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// The files below a directory, by their paths from it.
+fn files(root: &Path) -> BTreeSet<String> {
+    let relative = |path: PathBuf| {
+        path.strip_prefix(root)
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned()
+    };
+    files_below(root).into_iter().map(relative).collect()
+}
+
+#[test]
+fn install_puts_everything_in_its_place_and_uninstall_removes_exactly_that() {
+    if !has("make") {
+        return;
+    }
+    let world = World::new();
+    world.server.may_stay_unasked();
+    let other = "stage/usr/share/man/man1/other.1";
+    world.write(other, "somebody else's");
+    world.write("stage/usr/share/doc/delta-engine/note", "somebody's own");
+    let stage = world.path("stage");
+    let before = files(&stage);
+    let to = format!("DESTDIR={}", stage.display());
+    make(&["install", &to, "PREFIX=/usr"]);
+    let mut expected: Vec<String> = PAGES
+        .iter()
+        .map(|page| {
+            let Page { section, .. } = page;
+            format!("usr/share/man/man{section}/{}.{section}", page.full_name())
+        })
+        .collect();
+    expected.extend(
+        [
+            "usr/bin/delta",
+            "usr/bin/delta-sessions",
+            "usr/share/bash-completion/completions/delta",
+            "usr/share/bash-completion/completions/delta-sessions",
+            "usr/share/zsh/site-functions/_delta",
+            "usr/share/fish/vendor_completions.d/delta.fish",
+            "usr/share/fish/vendor_completions.d/delta-sessions.fish",
+            "usr/share/doc/delta-engine/README.md",
+            "usr/share/doc/delta-engine/CHANGELOG.md",
+            "usr/share/doc/delta-engine/LICENSE",
+            "usr/share/doc/delta-engine/examples/hello-world/agent.yaml",
+        ]
+        .map(str::to_owned),
+    );
+    let after = files(&stage);
+    for file in expected {
+        assert!(after.contains(&file), "{file} is not in {after:#?}");
+    }
+    for file in after.difference(&before) {
+        let known = ["usr/bin/", "usr/share/man/", "usr/share/doc/delta-engine/"];
+        let known = known.iter().any(|place| file.starts_with(place));
+        assert!(
+            known || file.contains("complet") || file.contains("zsh"),
+            "{file}"
+        );
+        let mode = stage.join(file).metadata().unwrap().permissions().mode() & 0o777;
+        let program = file.starts_with("usr/bin/") || mode == 0o755;
+        assert_eq!(mode, if program { 0o755 } else { 0o644 }, "{file}");
+    }
+    let version = succeeds(Command::new(stage.join("usr/bin/delta")).arg("-V"));
+    assert_eq!(version, format!("delta {}\n", env!("CARGO_PKG_VERSION")));
+    let demo = stage.join("usr/share/doc/delta-engine/examples/hello-world/demo.sh");
+    succeeds(Command::new(demo).arg(stage.join("usr/bin/delta")));
+    // Over what is there.
+    make(&["install", &to, "PREFIX=/usr"]);
+    assert_eq!(files(&stage), after);
+    make(&["uninstall", &to, "PREFIX=/usr"]);
+    assert_eq!(files(&stage), before);
+    assert!(!world.exists("stage/usr/share/doc/delta-engine/examples"));
+}
+
+#[test]
+fn under_another_name_it_leaves_delta_to_others_and_is_delta_to_its_tools() {
+    if !has("make") {
+        return;
+    }
+    let world = World::with_tools("- {name: version, exec: delta -V}");
+    world.script("others/delta", "#!/bin/sh\necho a pager for diffs\n");
+    let prefix = world.path("own");
+    let to = [
+        format!("PREFIX={}", prefix.display()),
+        "NAME=agents".to_owned(),
+    ];
+    make(&["install", &to[0], &to[1]]);
+    assert!(!world.exists("own/bin/delta"));
+    assert!(world.exists("own/share/man/man1/agents.1"));
+    assert!(!world.exists("own/share/man/man1/delta.1"));
+    let path = format!(
+        "{}:{}:{}",
+        world.path("others").display(),
+        prefix.join("bin").display(),
+        std::env::var("PATH").unwrap()
+    );
+    let command = |program: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", program]).env("PATH", &path);
+        command.env("HOME", world.home()).current_dir(world.home());
+        command
+    };
+    assert_eq!(succeeds(&mut command("delta -V")), "a pager for diffs\n");
+    let ours = format!("delta {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(succeeds(&mut command("agents -V")), ours);
+    world
+        .server
+        .says([call("c", "version", &serde_json::json!({})), text("done")]);
+    let run = "agents run -a agent -w ws -m go";
+    assert_eq!(succeeds(&mut command(run)), "done\n");
+    assert_eq!(world.server.last().observation("c"), ours);
+    // Its exit status and its arguments are its own.
+    let done = command("agents check 'a  b'").output().unwrap();
+    assert_eq!(done.status.code(), Some(78), "{done:?}");
+    if has("bash") {
+        let script = "source own/share/bash-completion/completions/agents
+            ! complete -p delta 2> /dev/null || exit
+            complete -p agents delta-sessions > /dev/null || exit
+            COMP_WORDS=(agents ru) COMP_CWORD=1
+            _delta_engine; echo \"${COMPREPLY[@]}\"";
+        let script = format!("bash -c '{}'", script.replace('\'', "'\\''"));
+        assert_eq!(succeeds(&mut command(&script)), "run\n");
+    }
+    make(&["uninstall", &to[0], &to[1]]);
+    assert_eq!(files(&prefix), BTreeSet::new());
+    assert!(!world.exists("own/lib/delta-engine"));
+}
+
+#[test]
+fn a_name_that_is_a_path_is_refused() {
+    if !has("make") {
+        return;
+    }
+    for name in ["NAME=../x", "NAME=", "NAME=.x", "NAME=a b"] {
+        let done = Command::new("make")
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(["-s", "install", "CARGO=true", "DESTDIR=/nonexistent", name])
+            .output()
+            .unwrap();
+        assert!(!done.status.success(), "{name}");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(said.contains("NAME is letters"), "{said}");
+    }
+}
+
+#[test]
+fn the_debian_package_installs_and_goes_again() {
+    if !has("make") || !has("dpkg-deb") || !has("dpkg") {
+        return;
+    }
+    let world = World::new();
+    world.server.may_stay_unasked();
+    let out = world.path("out");
+    make(&["deb", &format!("TARGET_DIR={}", out.display())]);
+    let package = files_below(&out).remove(0);
+    let field = |name: &str| {
+        let done = succeeds(Command::new("dpkg-deb").arg("-f").arg(&package).arg(name));
+        done.trim().to_owned()
+    };
+    assert_eq!(field("Package"), "delta-engine");
+    assert_eq!(field("Version"), env!("CARGO_PKG_VERSION"));
+    assert!(
+        field("Depends").starts_with("libc6 (>= "),
+        "{}",
+        field("Depends")
+    );
+    assert_eq!(field("Conflicts"), "git-delta");
+
+    let root = world.path("root");
+    for dir in ["info", "updates", "triggers"] {
+        fs::create_dir_all(root.join("var/lib/dpkg").join(dir)).unwrap();
+    }
+    for file in ["status", "available"] {
+        world.write(&format!("root/var/lib/dpkg/{file}"), "");
+    }
+    let dpkg = |args: &[&str]| {
+        let mut dpkg = Command::new("dpkg");
+        dpkg.arg(format!("--root={}", root.display()))
+            .args(["--force-not-root", "--force-depends", "--force-bad-path"])
+            .args(["--log=/dev/null", "--admindir"])
+            .arg(root.join("var/lib/dpkg"))
+            .args(args);
+        succeeds(&mut dpkg);
+    };
+    dpkg(&["-i", package.to_str().unwrap()]);
+    let version = succeeds(Command::new(root.join("usr/bin/delta")).arg("-V"));
+    assert_eq!(version, format!("delta {}\n", env!("CARGO_PKG_VERSION")));
+    for page in PAGES {
+        let (name, section) = (page.full_name(), page.section);
+        let file = format!("root/usr/share/man/man{section}/{name}.{section}.gz");
+        assert!(world.exists(&file), "{file}");
+    }
+    for file in [
+        "bash-completion/completions/delta",
+        "zsh/vendor-completions/_delta",
+        "fish/vendor_completions.d/delta.fish",
+        "doc/delta-engine/copyright",
+        "doc/delta-engine/changelog.gz",
+    ] {
+        assert!(world.exists(&format!("root/usr/share/{file}")), "{file}");
+    }
+    let sums = root.join("var/lib/dpkg/info/delta-engine.md5sums");
+    let mut check = Command::new("md5sum");
+    succeeds(check.args(["--quiet", "-c"]).arg(sums).current_dir(&root));
+    dpkg(&["-P", "delta-engine"]);
+    let left = files(&root.join("usr"));
+    assert_eq!(left, BTreeSet::new());
+}
+
+#[test]
+fn the_debian_package_has_no_errors() {
+    if !has("make") || !has("dpkg-shlibdeps") || !has("lintian") {
+        return;
+    }
+    let world = World::new();
+    world.server.may_stay_unasked();
+    let out = world.path("out");
+    make(&["deb", &format!("TARGET_DIR={}", out.display())]);
+    let package = files_below(&out).remove(0);
+    let done = Command::new("lintian")
+        .args(["--fail-on", "error,warning"])
+        .arg(package)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
