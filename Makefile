@@ -16,7 +16,7 @@ all:
 
 # The main job, offline: an agent whose model is a script.
 demo: all
-	@examples/hello-world/demo.sh $(TARGET_DIR)/release/delta
+	@examples/hello-world/demo.sh $(BIN)/delta
 
 test:
 	$(CARGO) test --locked

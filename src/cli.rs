@@ -7,6 +7,7 @@ use crate::commands::{
 };
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
+use crate::pager::Pager;
 use crate::screen::{print, print_error};
 use crate::{help, llm, manual};
 use std::ffi::OsString;
@@ -47,11 +48,19 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
         Command::ToolExpand { file } => expand::run(&file),
         Command::Sandbox(wanted) => sandbox::run(&wanted),
         Command::Version => said(&format!("delta {VERSION}\n")),
-        Command::Help { topic, full } => said(help::text(topic, full)),
-        Command::Pages => said(&manual::list()),
+        Command::Help { topic, full } => shown(help::text(topic, full)),
+        Command::Pages => shown(&manual::list()),
         Command::Complete { words } => complete::run(&words),
         Command::ResolveHost { host } => said(&llm::http::resolve_host(&host)),
     }
+}
+
+/// A text that a person reads: at a terminal, through the pager if it is longer than the screen.
+fn shown(text: &str) -> Result<Exit> {
+    let mut pager = Pager::new();
+    pager.show(text)?;
+    pager.end()?;
+    Ok(Exit::Success)
 }
 
 fn said(text: &str) -> Result<Exit> {

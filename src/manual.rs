@@ -49,6 +49,7 @@ pub const PAGES: &[Page] = pages![
     "context" 5 "delta-context",
     "hooks" 5 "delta-hooks",
     "journal" 5 "delta-journal",
+    "tutorial" 7 "delta-tutorial",
     "security" 7 "delta-security",
 ];
 

@@ -12,19 +12,12 @@ fn script(shell: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("completions/delta.{shell}"))
 }
 
-/// PATH with `delta` and `delta-sessions` before everything else.
-fn program_path() -> String {
-    let programs = Path::new(env!("CARGO_BIN_EXE_delta"));
-    let old = std::env::var("PATH").unwrap_or_default();
-    format!("{}:{old}", programs.parent().unwrap().display())
-}
-
 /// Runs with the programs that are tested before everything else in PATH.
 fn shell(world: &World, program: &str) -> Command {
     let mut command = Command::new(program);
     command
         .env_clear()
-        .env("PATH", program_path())
+        .env("PATH", path())
         .env("HOME", world.home())
         .env("TERM", "dumb")
         .current_dir(world.home());

@@ -149,6 +149,34 @@ fn every_page_can_be_printed_and_is_listed() {
 }
 
 #[test]
+fn at_a_terminal_a_page_goes_through_the_pager_unless_it_is_short() {
+    if !is_installed("script") {
+        eprintln!("skipped: script(1) is not installed");
+        return;
+    }
+    let world = World::new();
+    world.server.may_stay_unasked();
+    let at_terminal = |args: &str| {
+        let delta = env!("CARGO_BIN_EXE_delta");
+        let line = format!("stty rows 24 cols 80; PAGER='sed s/^/PAGED:/' exec '{delta}' {args}");
+        let line = shlex::try_quote(&line).unwrap().into_owned();
+        let script = format!("exec script -qefc {line} typescript");
+        let outcome = world.delta([]).under(&["sh", "-c", &script]);
+        outcome.end().exits(0);
+        // Its first line tells the command.
+        let typescript = world.read("typescript");
+        let (_, shown) = typescript.split_once('\n').unwrap();
+        shown.contains("PAGED:DELTA-") || shown.contains("PAGED:delta(1)")
+    };
+    for args in ["help run", "run --help", "help"] {
+        assert!(at_terminal(args), "{args}");
+    }
+    for args in ["check -h", "help help | cat"] {
+        assert!(!at_terminal(args), "{args}");
+    }
+}
+
+#[test]
 fn an_unknown_page_is_refused_with_the_nearest() {
     let world = World::new();
     let outcome = world.delta(["help", "agnet"]).end();

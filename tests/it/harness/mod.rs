@@ -19,7 +19,7 @@ pub use recording::{Recorded, copy, recordings, snapshot};
 pub use run::Run;
 pub use schema::violations;
 pub use server::{Moment, Received, Reply, answer, call, calls, completion, message, raw, text};
-pub use shown::path;
+pub use shown::{Shown, in_markdown, path, run_shown};
 pub use system::{Fifo, alive, eventually, files_below};
 pub use terminal::Terminal;
 pub use world::{World, shell_word};

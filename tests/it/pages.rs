@@ -1,0 +1,416 @@
+//! Every command line that the manual and the README show runs, and prints what they say.
+
+use crate::harness::*;
+use delta_engine::manual::PAGES;
+use std::fs;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Commands that do not end with 0, and why.
+const OTHER_STATUS: [(&str, &str, i32); 2] = [
+    // The requests that are compared differ.
+    ("request", "delta request -w work LATEST 6 --diff 7", 1),
+    // So do the runs.
+    ("diff", "COLUMNS=63 delta diff -w ws one two", 1),
+];
+
+/// Programs that cannot do here what they are for. In their place: what reads the same arguments and input.
+const STAND_INS: [(&str, &str); 2] = [
+    // It would follow a file for ever.
+    (
+        "tail",
+        "#!/bin/sh\n[ \"$1\" = -f ] && shift\nexec cat \"$@\"\n",
+    ),
+    // There is no network. What it would send has to be a request.
+    ("curl", "#!/bin/sh\ngrep -q '\"messages\"'\n"),
+];
+
+/// What is there before the commands of any page: an agent that takes seven steps, or asks first if its
+/// task begins with "ask", a workspace with a run of it, and the examples.
+const STAGE: &str = r#"
+set -e
+cp -R "$SOURCE/examples" .
+mkdir -p agent tasks .config .cargo
+echo 'Do the task.' > tasks/17.txt
+echo 'You are a test.' > agent/system_prompt.md
+cat > agent/context.yaml <<'END'
+sources:
+  - {type: file, path: '${AGENT_HOME}/system_prompt.md'}
+  - {type: journal}
+END
+cat > agent/agent.yaml <<'END'
+name: agent
+llm: {model: scripted, command: ["${AGENT_HOME}/model.sh"]}
+tools:
+  - {name: echo, exec: 'echo ${words}'}
+END
+cat > agent/model.sh <<'END'
+#!/bin/sh
+request=$(cat)
+n=$(printf %s "$request" | grep -o '"role":"tool"' | wc -l)
+call() {
+    printf '{"choices":[{"message":{"tool_calls":[{"id":"c%s","type":"function",' "$n"
+    printf '"function":{"name":"%s","arguments":"%s"}}]}}]}' "$1" "$2"
+}
+case $n:$request in
+0:*'"content":"ask'*) call ask_human '{\"prompt\":\"Shall I?\"}' ;;
+*'"content":"ask'*) printf '{"choices":[{"message":{"content":"Thank you."}}]}' ;;
+[0-6]:*) call echo "{\\\"words\\\":\\\"step $n\\\"}" ;;
+*) printf '{"choices":[{"message":{"content":"Done."}}]}' ;;
+esac
+END
+chmod +x agent/model.sh
+delta run -q -a agent -w work -m first
+"#;
+
+/// What is there besides for the commands of one page, and where they are given.
+fn stage_of(page: &str) -> (&'static str, &'static str) {
+    let more = match page {
+        "continue" => {
+            "delta run -q -a agent -w work --run-id 20251013_101500_ab12cd -m second
+             delta run -q -a agent -w work -m third --max-iterations 2 || [ $? = 75 ]"
+        }
+        "list-runs" => {
+            "cp -R agent my-agent
+             delta run -q -a my-agent -y -m first
+             delta run -q -a agent -w work -m ask || [ $? = 101 ]"
+        }
+        "sandbox" => "printf 'all:\\n\\t: > built\\n' > Makefile",
+        "fork" => "delta run -q -a agent -w ws --run-id job -m first",
+        "replay" => "delta run -q -a agent -w ws -m first",
+        "diff" => {
+            r#"cat > agent/model.sh <<'END'
+#!/bin/sh
+n=$(grep -o '"role":"tool"' | wc -l)
+case $n in
+0 | 1) words=$n ;;
+2) words=$SIDE ;;
+*) printf '{"choices":[{"message":{"content":"done"}}]}' && exit ;;
+esac
+printf '{"choices":[{"message":{"tool_calls":[{"id":"c%s","type":"function",' "$n"
+printf '"function":{"name":"echo","arguments":"{\\"words\\":\\"%s\\"}"}}]}}]}' "$words"
+END
+             SIDE=left delta run -q -a agent -w ws --run-id one -m go
+             SIDE=right delta run -q -a agent -w ws --run-id two -m go"#
+        }
+        "tool" => {
+            "printf '%s\\n' 'tools:' \"- {name: count, shell: 'grep -c -- \\${pattern} \\${file} | sort'}\" > t.yaml"
+        }
+        "migrate" => {
+            r#"run=my-agent/work_runs/W001/.delta/runs/20240101_000000_abcdef
+             mkdir -p $run/execution
+             echo '{"seq":1,"type":"RUN_START","payload":{"task":"x"}}' > $run/execution/journal.jsonl
+             echo 1.1 > my-agent/work_runs/W001/.delta/schema_version.txt
+             echo W001 > my-agent/work_runs/.last_workspace"#
+        }
+        _ => "",
+    };
+    let place = match page {
+        "journal" => "work/.delta/2*",
+        _ => ".",
+    };
+    (more, place)
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+/// The commands of a page of the manual: what stands behind `$ ` at the margin of a block, with all lines
+/// that a shell needs to make sense of it. What is below, up to an empty line, it prints.
+fn in_page(text: &str) -> Vec<Shown> {
+    let mut found: Vec<Shown> = Vec::new();
+    let mut lines = (1..).zip(text.lines()).peekable();
+    while let Some((line, first)) = lines.next() {
+        let indent = first.len() - first.trim_start().len();
+        let Some(command) = first.trim_start().strip_prefix("$ ") else {
+            continue;
+        };
+        let of_block = |line: &str| -> Option<String> {
+            let inside = line
+                .get(..indent)
+                .is_some_and(|margin| margin.trim().is_empty());
+            (inside && line.len() > indent).then(|| line[indent..].to_owned())
+        };
+        let mut command = format!("{command}\n");
+        while !is_whole(&command) {
+            let more = lines.next().and_then(|(_, line)| of_block(line));
+            let more = more.unwrap_or_else(|| panic!("{line}: {command} has no end"));
+            command.push_str(&more);
+            command.push('\n');
+        }
+        let mut output = String::new();
+        while let Some(more) = lines.peek().and_then(|(_, line)| of_block(line)) {
+            if more.starts_with("$ ") {
+                break;
+            }
+            output.push_str(&more);
+            output.push('\n');
+            lines.next();
+        }
+        let output = (!output.is_empty()).then_some(output);
+        found.push(Shown {
+            line,
+            command,
+            output,
+        });
+    }
+    found
+}
+
+/// Whether a shell has all of a command.
+fn is_whole(command: &str) -> bool {
+    let here = command
+        .split_once("<<'")
+        .map(|(_, rest)| rest.split_once('\''));
+    if let Some(Some((end, rest))) = here
+        && !rest.lines().any(|line| line == end)
+    {
+        return false;
+    }
+    let checked = Command::new("sh")
+        .args(["-n", "-c", command])
+        .stderr(Stdio::null())
+        .status();
+    !command.ends_with("\\\n") && checked.unwrap().success()
+}
+
+/// With `…` for what is another each time: ids, dates and how long something took.
+fn loosened(text: &str) -> String {
+    let lines = text.lines().map(|line| {
+        let mut out = String::new();
+        let mut rest = line;
+        while let Some(c) = rest.chars().next() {
+            let starts = !out.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+            match changing(&out, rest).filter(|_| starts) {
+                Some(length) => {
+                    out.truncate(out.trim_end().len());
+                    out.push('…');
+                    rest = &rest[length..];
+                }
+                None => {
+                    out.push(c);
+                    rest = &rest[c.len_utf8()..];
+                }
+            }
+        }
+        out + "\n"
+    });
+    lines.collect()
+}
+
+/// How long the thing at the beginning of a text is, if it is another each time; `before` stands before it.
+fn changing(before: &str, text: &str) -> Option<usize> {
+    let shape: String = text
+        .chars()
+        .take(22)
+        .map(|c| match c {
+            '0'..='9' => '0',
+            'a'..='f' => 'a',
+            c => c,
+        })
+        .collect();
+    for like in ["00000000_000000_", "0000-00-00 00:00:00", "0:00.0"] {
+        if shape.starts_with(like) {
+            let id = if like.ends_with('_') { 6 } else { 0 };
+            return Some(like.len() + id);
+        }
+    }
+    if text.starts_with("sess_") {
+        return Some("sess_00000000".len());
+    }
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    if digits > 0 && before.ends_with("_ms\":") {
+        return Some(digits);
+    }
+    let unit = [" ms", " s"].into_iter().find(|unit| {
+        let after = text[digits..].strip_prefix(unit);
+        after.is_some_and(|after| !after.starts_with(char::is_alphanumeric))
+    })?;
+    (digits > 0).then_some(digits + unit.len())
+}
+
+/// A directory in which the commands of a page find what they need.
+fn staged(page: &str) -> World {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    for (name, script) in STAND_INS {
+        world.script(&format!("bin/{name}"), script);
+    }
+    fs::create_dir(world.path("stage")).unwrap();
+    let (more, _) = stage_of(page);
+    let script = format!("{STAGE}\n{more}\n");
+    start(&world, "stage", &script).end().exits(0);
+    world
+}
+
+fn start(world: &World, dir: &str, script: &str) -> Delta {
+    let file = world.write("script", script);
+    let first = world.path("bin");
+    let path = format!("{}:{}", first.display(), path());
+    Delta::new(world.home())
+        .under(&["sh", file.to_str().unwrap()])
+        .cwd(world.path(dir))
+        .env("PATH", path)
+        .env("HOME", world.path("stage"))
+        .env("SOURCE", root())
+        .env("task", "Do it.")
+        .env("dir", "fresh")
+}
+
+/// Runs the commands of a page and compares.
+fn hold(page: &str, commands: Vec<Shown>) {
+    for program in ["jq", "make"] {
+        let uses = |shown: &Shown| shown.command.split([' ', '\n']).any(|word| word == program);
+        if commands.iter().any(uses) && !is_installed(program) {
+            eprintln!("skipped: {page}, because {program} is not installed");
+            return;
+        }
+    }
+    let world = staged(page);
+    world.server.says([call(
+        "c",
+        "write_file",
+        &serde_json::json!({"path": "a", "content": "Hi"}),
+    )]);
+    world.server.says([text("There.")]);
+    let server = world.server.url();
+    let server = server.trim_end_matches("/v1").trim_start_matches("http://");
+    let commands: Vec<Shown> = commands
+        .into_iter()
+        .map(|shown| {
+            let mut command = shown.command.replace("127.0.0.1:8080", server);
+            let other = OTHER_STATUS
+                .iter()
+                .find(|(of, line, _)| *of == page && *line == command.trim());
+            if let Some((_, line, status)) = other {
+                command = format!("{line} || [ $? = {status} ]\n");
+            }
+            let output = shown.output.map(|output| loosened(&output));
+            Shown {
+                command,
+                output,
+                ..shown
+            }
+        })
+        .collect();
+    let (_, place) = stage_of(page);
+    let mut dir = PathBuf::from("stage");
+    for name in place.split('/').filter(|name| *name != ".") {
+        dir = match name.strip_suffix('*') {
+            Some(prefix) => Run::latest(&world.path("stage/work"))
+                .dir
+                .strip_prefix(world.home())
+                .map(|path| {
+                    assert!(
+                        path.file_name()
+                            .unwrap()
+                            .to_str()
+                            .unwrap()
+                            .starts_with(prefix)
+                    );
+                    path.to_owned()
+                })
+                .unwrap(),
+            None => dir.join(name),
+        };
+    }
+    let dir = dir.to_str().unwrap().to_owned();
+    run_shown(page, &commands, &world, |script| {
+        start(&world, &dir, script)
+    });
+}
+
+fn hold_pages(wanted: impl Fn(&str, u8) -> bool) {
+    let pages = PAGES.iter().filter(|page| wanted(page.name, page.section));
+    // What is wrong with one page is told, and then the others are read.
+    let bad: Vec<&str> = pages
+        .filter(|page| catch_unwind(|| hold(page.name, in_page(page.text))).is_err())
+        .map(|page| page.name)
+        .collect();
+    assert_eq!(bad, [""; 0]);
+}
+
+#[test]
+fn every_command_line_on_the_pages_of_commands_runs_as_shown() {
+    hold_pages(|_, section| section == 1);
+}
+
+#[test]
+fn every_command_line_on_the_pages_of_files_runs_as_shown() {
+    hold_pages(|_, section| section == 5);
+}
+
+#[test]
+fn every_command_line_of_the_tutorial_runs_as_shown() {
+    hold_pages(|_, section| section == 7);
+}
+
+#[test]
+fn every_command_line_of_the_readme_runs_as_shown() {
+    if !is_installed("make") {
+        eprintln!("skipped: make is not installed");
+        return;
+    }
+    let world = World::new();
+    world.server.says([text("Done.")]);
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let readme = readme.replace("http://127.0.0.1:8080/v1", &world.server.url());
+    // What is built is this, and not what may lie there.
+    let bin = Path::new(env!("CARGO_BIN_EXE_delta")).parent().unwrap();
+    let readme = readme.replace("$PWD/target/release", bin.to_str().unwrap());
+    let mut commands = in_markdown(&readme);
+    for shown in &mut commands {
+        shown.output = shown.output.as_deref().map(loosened);
+        shown.command = shown
+            .command
+            .replace("DELTA_API_KEY=…", "DELTA_API_KEY=key");
+    }
+    run_shown("README.md", &commands, &world, |script| {
+        let file = world.write("script", script);
+        // make does everything but to build.
+        let make = format!("-s -- CARGO=true BIN={}", bin.display());
+        Delta::new(world.home())
+            .under(&["sh", file.to_str().unwrap()])
+            .cwd(root())
+            .env("PATH", path())
+            .env("MAKEFLAGS", make)
+    });
+}
+
+#[test]
+fn the_commands_of_a_page_are_found_with_their_lines_and_outputs() {
+    let page = "TEXT\n     $ one\n     out\n       put\n\n     no\n           $ two |\n               three\n           $ cat <<'E'\n           x\n           E\n           $ for a in b; do\n               c\n             done\n     text $ no\n";
+    let found: Vec<(usize, String, Option<String>)> = in_page(page)
+        .into_iter()
+        .map(|shown| (shown.line, shown.command, shown.output))
+        .collect();
+    let of = |line, command: &str, output: Option<&str>| {
+        (line, command.to_owned(), output.map(str::to_owned))
+    };
+    assert_eq!(
+        found,
+        [
+            of(2, "one\n", Some("out\n  put\n")),
+            of(7, "two |\n    three\n", None),
+            of(9, "cat <<'E'\nx\nE\n", None),
+            of(12, "for a in b; do\n    c\n  done\n", None),
+        ]
+    );
+}
+
+#[test]
+fn what_is_another_each_time_is_not_compared() {
+    assert_eq!(
+        loosened(
+            "run 20261121_135924_4063ff in x (20 ms)\n  0:00.1  end 1.5 s a1 ms 20 msx 2026-11-21 13:59:24 UTC\n"
+        ),
+        "run… in x (…)\n…  end… a1 ms 20 msx… UTC\n"
+    );
+}

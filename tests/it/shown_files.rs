@@ -1,0 +1,119 @@
+//! Every file that the manual and the README show is accepted, and does what they say.
+
+use crate::harness::*;
+use delta_engine::manual::PAGES;
+use std::fs;
+use std::path::Path;
+
+/// The blocks of an EXAMPLES section that are not commands, without their margins.
+fn blocks(name: &str) -> Vec<String> {
+    let page = PAGES.iter().find(|page| page.name == name).unwrap();
+    let (_, examples) = page.text.split_once("\nEXAMPLES\n").unwrap();
+    let is_heading = |line: &&str| line.starts_with(|c: char| c.is_ascii_uppercase());
+    let lines = examples.lines().take_while(|line| !is_heading(line));
+    let examples = lines.collect::<Vec<_>>().join("\n");
+    let pieces = examples.split("\n\n");
+    pieces
+        .map(|piece| {
+            let lines = piece.lines();
+            let margin = lines
+                .clone()
+                .filter(|line| !line.is_empty())
+                .map(|line| line.len() - line.trim_start().len())
+                .min()
+                .unwrap_or(0);
+            lines
+                .map(|line| format!("{}\n", line.get(margin..).unwrap_or("")))
+                .collect()
+        })
+        .collect()
+}
+
+#[test]
+fn the_files_that_the_manual_and_the_readme_show_are_accepted() {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    let beginning = |name: &str, word: &str| -> String {
+        let found = blocks(name)
+            .into_iter()
+            .find(|block| block.starts_with(word));
+        found.unwrap_or_else(|| panic!("no {word} in {name}"))
+    };
+    let agent = world.read("agent/agent.yaml");
+    let check = |what: &str| {
+        let outcome = world.delta(["check", "agent"]).end().exits(0);
+        assert!(
+            !outcome.stderr.contains("rror"),
+            "{what}: {}",
+            outcome.stderr
+        );
+    };
+    // Programs of the agent that the pages name.
+    for name in ["tools/fold.sh", "tools/guard.sh"] {
+        world.script(&format!("agent/{name}"), "#!/bin/sh\n");
+    }
+    world.write("agent/context.yaml", beginning("context", "sources:"));
+    check("context");
+    world.write(
+        "agent/hooks.yaml",
+        beginning("hooks", "pre_tool_execution:"),
+    );
+    check("hooks");
+    world.write("agent/hooks.yaml", beginning("sessions", "on_run_end:"));
+    world.write(
+        "agent/agent.yaml",
+        agent.clone() + &beginning("sessions", "tools:"),
+    );
+    check("sessions");
+    let mut wrappers = blocks("sandbox");
+    wrappers.retain(|block| block.starts_with("wrapper:"));
+    assert_eq!(wrappers.len(), 2);
+    for wrapper in wrappers {
+        world.write("agent/agent.yaml", agent.clone() + &wrapper);
+        check("sandbox");
+    }
+    let model = beginning("model", "llm:");
+    world.write("agent/agent.yaml", format!("name: probe\n{model}"));
+    check("model");
+    world.write("agent/agent.yaml", beginning("agent", "name:"));
+    check("agent");
+    let readme =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let (_, yaml) = readme.split_once("```yaml\n").unwrap();
+    world.write("agent/agent.yaml", yaml.split_once("```").unwrap().0);
+    check("README.md");
+}
+
+#[test]
+fn the_guard_that_the_manual_shows_denies_and_allows() {
+    if std::process::Command::new("jq").arg("-V").output().is_err() {
+        eprintln!("skipped: jq is not installed");
+        return;
+    }
+    let mut shown = blocks("hooks");
+    shown.retain(|block| block.starts_with("#!/bin/sh"));
+    let tool = "- {name: write_file, exec: 'tee -- ${filename}', stdin: content}";
+    let world = World::with_tools(tool);
+    world.script("agent/guard.sh", &shown[0]);
+    let hook = "pre_tool_execution: {command: ['${AGENT_HOME}/guard.sh']}\n";
+    world.write("agent/hooks.yaml", hook);
+    fs::create_dir_all(world.path("ws/out")).unwrap();
+    for (at, (file, allowed)) in [("out/a", true), ("b", false), ("out/../b", false)]
+        .into_iter()
+        .enumerate()
+    {
+        let id = format!("c{at}");
+        let args = serde_json::json!({"filename": file, "content": "x"});
+        world
+            .server
+            .says([call(&id, "write_file", &args), text("done")]);
+        world.run(file).end().exits(0);
+        let seen = world.server.last().observation(&id);
+        assert_eq!(
+            seen.starts_with("denied: write below out/ only"),
+            !allowed,
+            "{seen}"
+        );
+    }
+    assert!(world.exists("ws/out/a") && !world.exists("ws/b"));
+}
