@@ -177,6 +177,24 @@ fn at_a_terminal_a_page_goes_through_the_pager_unless_it_is_short() {
 }
 
 #[test]
+fn every_page_that_is_referred_to_is_there_and_another_refers_to_each() {
+    let mut named: BTreeSet<String> = BTreeSet::new();
+    for page in PAGES {
+        let own = format!("{}({})", page.full_name(), page.section);
+        let words = page
+            .text
+            .split(|c: char| c.is_whitespace() || ",;:.".contains(c));
+        let words = words.filter(|word| word.starts_with("delta") && word.ends_with(')'));
+        let words = words.filter(|word| word.contains('(') && **word != own);
+        named.extend(words.map(|word| word.replace("))", ")")));
+    }
+    let there = PAGES
+        .iter()
+        .map(|page| format!("{}({})", page.full_name(), page.section));
+    assert_eq!(named, there.collect());
+}
+
+#[test]
 fn an_unknown_page_is_refused_with_the_nearest() {
     let world = World::new();
     let outcome = world.delta(["help", "agnet"]).end();
