@@ -191,6 +191,38 @@ fn a_name_that_is_a_path_is_refused() {
 }
 
 #[test]
+fn a_static_build_that_is_not_possible_says_what_is_missing() {
+    if !has("make") {
+        return;
+    }
+    let world = World::new();
+    world.server.may_stay_unasked();
+    let libraries = world.path("libraries");
+    for (there, missing) in [(false, "rustup target add"), (true, "musl-tools")] {
+        let rustc = format!("#!/bin/sh\necho '{}'\n", libraries.display());
+        world.script("bin/rustc", &rustc);
+        if there {
+            fs::create_dir(&libraries).unwrap();
+        }
+        let make = succeeds(Command::new("sh").args(["-c", "command -v make"]));
+        let done = Command::new(make.trim())
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args([
+                "-s",
+                "static",
+                "CARGO=false",
+                "SHELL=/bin/sh",
+                "MUSL=some-linux-musl",
+            ])
+            .env("PATH", world.path("bin"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(!done.status.success() && said.contains(missing), "{said}");
+    }
+}
+
+#[test]
 fn the_debian_package_installs_and_goes_again() {
     if !has("make") || !has("dpkg-deb") || !has("dpkg") {
         return;
