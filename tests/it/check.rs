@@ -29,7 +29,10 @@ fn exposed(command: &str) -> Vec<String> {
         let line = line.unwrap_or_else(|| panic!("{command}"));
         line.replace(&format!(" that begins with - {known}"), ": ")
     };
-    world.advice().into_iter().map(short).collect()
+    let advice = world.advice().into_iter();
+    // That depends on the machine.
+    let advice = advice.filter(|line| !line.contains("there is no program"));
+    advice.map(short).collect()
 }
 
 #[test]

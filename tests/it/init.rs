@@ -40,7 +40,10 @@ fn every_template_passes_check_and_runs_at_once() {
     for template in TEMPLATES {
         let world = made(template);
         let checked = world.delta(["check", "mine"]).end().exits(0);
-        assert_eq!(checked.stderr, "", "{template}");
+        // Whether curl is installed is the machine's affair.
+        let about_programs = |line: &&str| !line.contains("there is no program 'curl'");
+        let said: Vec<&str> = checked.stderr.lines().filter(about_programs).collect();
+        assert_eq!(said, [""; 0], "{template}");
         assert!(checked.stdout.starts_with(b"mine: ok, "), "{template}");
         world.server.says([text("hello")]);
         let outcome = world.run_mine("say hello").end().exits(0).prints("hello\n");
