@@ -65,3 +65,5 @@ pub mod report;
 pub mod commands;
 pub mod cli;
 pub mod sessions;
+#[cfg(feature = "flow")]
+pub mod flow;

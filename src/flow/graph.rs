@@ -1,0 +1,139 @@
+//! The graph of a workflow: nodes with roles, edges in the order of the manifest.
+//!
+//! Unaware of files, commands, schemas and payloads: it holds what routing needs and nothing else.
+//! Nodes and edges are named by their index, which is their place in the manifest.
+
+use std::collections::HashMap;
+
+/// A node's index in [`Graph::nodes`].
+pub type NodeIx = usize;
+
+/// An edge's index in [`Graph::edges`].
+pub type EdgeIx = usize;
+
+/// What a node does to the task that arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Begins a task; its input is normalised.
+    Start,
+    /// One way in, one way out.
+    Linear,
+    /// Its output selects the edge.
+    Decision,
+    /// A clone of the task goes along every edge.
+    Branch,
+    /// A subtask for every item of its output.
+    Split,
+    /// Waits for every task that can still arrive.
+    Merge,
+    /// Ends a task.
+    Exit,
+}
+
+impl Role {
+    /// All roles, with the words of the manifest.
+    pub const ALL: [(&'static str, Self); 7] = [
+        ("start", Self::Start),
+        ("linear", Self::Linear),
+        ("decision", Self::Decision),
+        ("branch", Self::Branch),
+        ("split", Self::Split),
+        ("merge", Self::Merge),
+        ("exit", Self::Exit),
+    ];
+}
+
+/// What a merge makes of tasks that failed on their way to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MergeFailureMode {
+    /// One failure fails the merge (`upstream_failure`).
+    #[default]
+    FailOnAny,
+    /// Failures are listed and change nothing.
+    IgnoreFailures,
+    /// Some failed: partial. All failed: failure.
+    Partial,
+}
+
+/// A node, as routing sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Unique in the graph.
+    pub id: String,
+    /// What it does to the task that arrives.
+    pub role: Role,
+    /// A start that is taken where none is named.
+    pub default_start: bool,
+    /// An exit that makes the status failure.
+    pub always_fail: bool,
+    /// Its failure lets the payload go on unchanged.
+    pub continue_on_failure: bool,
+    /// For a merge.
+    pub merge_failure_mode: MergeFailureMode,
+}
+
+/// A way from one node to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// Where it begins.
+    pub from: NodeIx,
+    /// Where it ends.
+    pub to: NodeIx,
+    /// What a decision calls it.
+    pub label: Option<String>,
+}
+
+/// Nodes and edges, and for each node the edges that end and begin there, in the manifest's order.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// In the order of the manifest.
+    pub nodes: Vec<Node>,
+    /// In the order of the manifest.
+    pub edges: Vec<Edge>,
+    incoming: Vec<Vec<EdgeIx>>,
+    outgoing: Vec<Vec<EdgeIx>>,
+    by_id: HashMap<String, NodeIx>,
+}
+
+impl Graph {
+    /// A graph of any shape: whether it may be run is for validation to say. Of two nodes with one
+    /// id, [`Self::find`] knows the first.
+    #[must_use]
+    pub fn new(nodes: Vec<Node>, edges: Vec<Edge>) -> Self {
+        let mut incoming = vec![Vec::new(); nodes.len()];
+        let mut outgoing = vec![Vec::new(); nodes.len()];
+        for (ix, edge) in edges.iter().enumerate() {
+            incoming[edge.to].push(ix);
+            outgoing[edge.from].push(ix);
+        }
+        let mut by_id = HashMap::new();
+        for (ix, node) in nodes.iter().enumerate() {
+            by_id.entry(node.id.clone()).or_insert(ix);
+        }
+        Self {
+            nodes,
+            edges,
+            incoming,
+            outgoing,
+            by_id,
+        }
+    }
+
+    /// The node with this id.
+    #[must_use]
+    pub fn find(&self, id: &str) -> Option<NodeIx> {
+        self.by_id.get(id).copied()
+    }
+
+    /// The edges that end at a node.
+    #[must_use]
+    pub fn incoming(&self, node: NodeIx) -> &[EdgeIx] {
+        &self.incoming[node]
+    }
+
+    /// The edges that begin at a node.
+    #[must_use]
+    pub fn outgoing(&self, node: NodeIx) -> &[EdgeIx] {
+        &self.outgoing[node]
+    }
+}
