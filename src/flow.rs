@@ -4,3 +4,6 @@
 //! each uses only those above it.
 
 pub mod graph;
+pub mod plan;
+pub mod choice;
+pub mod router;

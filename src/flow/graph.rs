@@ -136,4 +136,63 @@ impl Graph {
     pub fn outgoing(&self, node: NodeIx) -> &[EdgeIx] {
         &self.outgoing[node]
     }
+
+    /// Where the edges that begin at a node end.
+    pub fn targets(&self, node: NodeIx) -> impl Iterator<Item = NodeIx> {
+        self.outgoing[node].iter().map(|edge| self.edges[*edge].to)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A graph in short: `id:role>target,target=label` for each node; a role that is not said is linear.
+    /// Behind the role stand `!` for `continue_on_failure`, `?` for `ignore_failures`, `~` for partial, `-` for
+    /// `always_fail`.
+    pub(crate) fn graph(text: &str) -> Graph {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let mut nodes = Vec::new();
+        for word in &words {
+            let head = word.split('>').next().unwrap();
+            let (id, role) = head.split_once(':').unwrap_or((head, "linear"));
+            let name = role.trim_end_matches(['!', '?', '~', '-']);
+            let (_, role_of) = Role::ALL.into_iter().find(|(n, _)| *n == name).unwrap();
+            nodes.push(Node {
+                id: id.to_owned(),
+                role: role_of,
+                default_start: false,
+                always_fail: role.contains('-'),
+                continue_on_failure: role.contains('!'),
+                merge_failure_mode: match role {
+                    _ if role.contains('?') => MergeFailureMode::IgnoreFailures,
+                    _ if role.contains('~') => MergeFailureMode::Partial,
+                    _ => MergeFailureMode::FailOnAny,
+                },
+            });
+        }
+        let ix = |id: &str| nodes.iter().position(|node| node.id == id).unwrap();
+        let mut edges = Vec::new();
+        for (from, word) in words.iter().enumerate() {
+            let targets = word.split_once('>').map_or("", |(_, targets)| targets);
+            for target in targets.split(',').filter(|target| !target.is_empty()) {
+                let (to, label) = target.split_once('=').unwrap_or((target, ""));
+                edges.push(Edge {
+                    from,
+                    to: ix(to),
+                    label: (!label.is_empty()).then(|| label.to_owned()),
+                });
+            }
+        }
+        Graph::new(nodes, edges)
+    }
+
+    #[test]
+    fn edges_are_known_at_both_ends() {
+        let graph = graph("s:start>a a>x x:exit-");
+        assert_eq!(graph.incoming(2), [1]);
+        assert_eq!(graph.targets(0).collect::<Vec<_>>(), [1]);
+        assert!(graph.nodes[2].always_fail);
+        assert_eq!(graph.find("x"), Some(2));
+    }
 }
