@@ -38,6 +38,7 @@ link() { # TARGET PLACE
 }
 
 lib=lib/delta-engine
+put 755 "$bin/delta-flow" bin/delta-flow
 put 755 "$bin/delta-sessions" bin/delta-sessions
 if [ "$name" = delta ]; then
     put 755 "$bin/delta" bin/delta

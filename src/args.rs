@@ -513,14 +513,14 @@ fn help(topic: Option<&'static str>, full: bool) -> Command {
 }
 
 /// One word of the command line.
-enum Arg {
+pub(crate) enum Arg {
     Short(char),
     Long(String),
     Value(OsString),
 }
 
 impl Arg {
-    fn is(&self, short: Option<char>, long: &str) -> bool {
+    pub(crate) fn is(&self, short: Option<char>, long: &str) -> bool {
         match self {
             Self::Short(letter) => Some(*letter) == short,
             Self::Long(name) => name == long,
@@ -529,7 +529,7 @@ impl Arg {
     }
 }
 
-fn next(parser: &mut Parser) -> Result<Option<Arg>> {
+pub(crate) fn next(parser: &mut Parser) -> Result<Option<Arg>> {
     let arg = parser.next().map_err(|e| wrong(&e))?;
     Ok(arg.map(|arg| match arg {
         lexopt::Arg::Short(letter) => Arg::Short(letter),
@@ -538,7 +538,7 @@ fn next(parser: &mut Parser) -> Result<Option<Arg>> {
     }))
 }
 
-fn path(parser: &mut Parser) -> Result<PathBuf> {
+pub(crate) fn path(parser: &mut Parser) -> Result<PathBuf> {
     let value = parser.value().map_err(|e| wrong(&e))?;
     if value.is_empty() {
         return Err(Error::usage("an empty path names nothing"));
@@ -546,7 +546,7 @@ fn path(parser: &mut Parser) -> Result<PathBuf> {
     Ok(PathBuf::from(value))
 }
 
-fn format_value(parser: &mut Parser) -> Result<Format> {
+pub(crate) fn format_value(parser: &mut Parser) -> Result<Format> {
     let value = parser.value().map_err(|e| wrong(&e))?;
     match &*value.to_string_lossy() {
         "text" => Ok(Format::Text),
@@ -560,11 +560,11 @@ fn format_value(parser: &mut Parser) -> Result<Format> {
 }
 
 /// The library's message, in our form.
-fn wrong(error: &lexopt::Error) -> Error {
+pub(crate) fn wrong(error: &lexopt::Error) -> Error {
     Error::usage(error.to_string())
 }
 
-fn unexpected(arg: &Arg, options: &[&str]) -> Error {
+pub(crate) fn unexpected(arg: &Arg, options: &[&str]) -> Error {
     match arg {
         Arg::Long(name) => {
             let hint = nearest(name, options.iter().copied());
@@ -579,7 +579,7 @@ fn unexpected(arg: &Arg, options: &[&str]) -> Error {
     }
 }
 
-fn usage(what: &str, words: &[&str], given: &str) -> Error {
+pub(crate) fn usage(what: &str, words: &[&str], given: &str) -> Error {
     if given.is_empty() {
         return Error::usage(format!("{what}; the commands are {}", words.join(", ")));
     }

@@ -7,3 +7,11 @@ pub mod graph;
 pub mod plan;
 pub mod choice;
 pub mod router;
+pub mod schema;
+pub mod manifest;
+pub mod args;
+pub mod check;
+pub mod cli;
+
+/// The program's name in its messages.
+pub const PROGRAM: &str = "delta-flow";

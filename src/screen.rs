@@ -50,7 +50,12 @@ impl Screen {
 
     /// A warning, told also when quiet.
     pub fn warn(self, text: &str) {
-        self.line(&[(Tone::Bad, &format!("delta: {text}"))]);
+        self.warn_as("delta", text);
+    }
+
+    /// A warning of a program of this name, told also when quiet.
+    pub fn warn_as(self, program: &str, text: &str) {
+        self.line(&[(Tone::Bad, &format!("{program}: {text}"))]);
     }
 
     fn line(self, pieces: &[(Tone, &str)]) {

@@ -33,6 +33,8 @@ mod example_hooks;
 mod example_sub_agents;
 mod examples;
 mod expand;
+#[cfg(feature = "flow")]
+mod flow_load;
 mod fork;
 mod guards;
 mod hooks;

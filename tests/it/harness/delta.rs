@@ -33,13 +33,23 @@ pub struct Delta {
 impl Delta {
     /// `home` is the working directory too; what the program prints goes into files there.
     pub fn new(home: &Path) -> Self {
+        Self::of(env!("CARGO_BIN_EXE_delta"), home)
+    }
+
+    /// The same for `delta-flow`.
+    #[cfg(feature = "flow")]
+    pub fn flow(home: &Path) -> Self {
+        Self::of(env!("CARGO_BIN_EXE_delta-flow"), home)
+    }
+
+    fn of(program: &str, home: &Path) -> Self {
         let path = std::env::var_os("PATH").expect("PATH");
         let name = |n: u32| home.join(format!(".output-{n}"));
         let output = (1..u32::MAX)
             .map(name)
             .find(|dir| fs::create_dir(dir).is_ok());
         Self {
-            argv: vec![env!("CARGO_BIN_EXE_delta").into()],
+            argv: vec![program.into()],
             env: vec![("PATH".into(), path), ("HOME".into(), home.into())],
             cwd: home.into(),
             input: Input::Null,

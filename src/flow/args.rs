@@ -1,0 +1,92 @@
+//! The command line of `delta-flow` as plain data. Nothing is looked up or resolved here.
+
+use crate::args::{Arg, Format, format_value, next, unexpected, usage};
+use crate::error::Result;
+use lexopt::Parser;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Command {
+    /// `check`.
+    Check {
+        /// The flow's directory.
+        dir: PathBuf,
+        /// How problems are printed.
+        format: Format,
+    },
+    /// `-V`.
+    Version,
+    /// `-h`, `--help` and `help`: about what, and whether in full.
+    Help {
+        /// The command, or none for all.
+        topic: Option<&'static str>,
+        /// The manual page.
+        full: bool,
+    },
+}
+
+/// The commands, in the order in which help lists them.
+pub const COMMANDS: [&str; 2] = ["check", "help"];
+
+/// Reads a command line, without the program's name.
+///
+/// # Errors
+/// Wrong usage: exit code 2, with the nearest right word.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command> {
+    let mut parser = Parser::from_args(args);
+    let Some(first) = next(&mut parser)? else {
+        return Err(usage("no command given", &COMMANDS, ""));
+    };
+    match first {
+        Arg::Short('h') => Ok(help(None, false)),
+        ref arg if arg.is(None, "help") => Ok(help(None, true)),
+        ref arg if arg.is(Some('V'), "version") => Ok(Command::Version),
+        Arg::Value(word) => command(&word.to_string_lossy(), &mut parser),
+        other => Err(unexpected(&other, &["help", "version"])),
+    }
+}
+
+/// One line for each command, whose parser reads the rest of the line.
+fn command(word: &str, parser: &mut Parser) -> Result<Command> {
+    match word {
+        "check" => check(parser),
+        "help" => about(parser),
+        other => Err(usage("unknown command", &COMMANDS, other)),
+    }
+}
+
+fn check(parser: &mut Parser) -> Result<Command> {
+    let (mut dir, mut format) = (None, Format::Text);
+    while let Some(arg) = next(parser)? {
+        match arg {
+            ref arg if arg.is(None, "format") => format = format_value(parser)?,
+            Arg::Short('h') => return Ok(help(Some("check"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("check"), true)),
+            Arg::Value(value) if dir.is_none() => dir = Some(value.into()),
+            other => return Err(unexpected(&other, &["format", "help"])),
+        }
+    }
+    let dir = dir.unwrap_or_else(|| PathBuf::from("."));
+    Ok(Command::Check { dir, format })
+}
+
+fn about(parser: &mut Parser) -> Result<Command> {
+    match next(parser)? {
+        None => Ok(help(None, true)),
+        Some(Arg::Short('h')) => Ok(help(Some("help"), false)),
+        Some(ref arg) if arg.is(None, "help") => Ok(help(Some("help"), true)),
+        Some(Arg::Value(word)) => {
+            let word = word.to_string_lossy();
+            let found = COMMANDS.into_iter().find(|name| *name == word);
+            let topic = found.ok_or_else(|| usage("unknown command", &COMMANDS, &word))?;
+            Ok(help(Some(topic), false))
+        }
+        Some(other) => Err(unexpected(&other, &["help"])),
+    }
+}
+
+fn help(topic: Option<&'static str>, full: bool) -> Command {
+    Command::Help { topic, full }
+}

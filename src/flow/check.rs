@@ -1,0 +1,65 @@
+//! `delta-flow check`: reads a flow and tells everything that is wrong or doubtful with it.
+
+use super::PROGRAM;
+use super::manifest::problem::Problem;
+use super::manifest::{self, Flow};
+use crate::args::Format;
+use crate::error::{Exit, Result};
+use crate::json;
+use crate::screen::{Screen, print};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// The version of the form of `--format json`.
+pub const SCHEMA_VERSION: &str = "1.0";
+
+/// Runs the command.
+pub fn run(dir: &Path, format: Format) -> Result<Exit> {
+    let loaded = manifest::load(dir);
+    tell(&loaded.problems, format);
+    match (&loaded.flow, format) {
+        (Some(flow), Format::Text) => print(summary(dir, flow).as_bytes())?,
+        (None, Format::Text) => {}
+        (_, Format::Json) => {
+            print(format!("{}\n", json::text(&errors(&loaded.problems))).as_bytes())?;
+        }
+    }
+    Ok(match loaded.flow {
+        Some(_) => Exit::Success,
+        None => Exit::Config,
+    })
+}
+
+/// Prints problems on stderr, a line each; where the errors are printed as an object, only the others.
+pub fn tell(problems: &[Problem], format: Format) {
+    for problem in problems {
+        if problem.code.is_none() || format == Format::Text {
+            Screen::new(false, false).warn_as(PROGRAM, &problem.to_string());
+        }
+    }
+}
+
+/// The object that `--format json` prints about a flow that cannot be loaded.
+#[must_use]
+pub fn errors(problems: &[Problem]) -> Value {
+    let errors = problems.iter().filter(|problem| problem.code.is_some());
+    let errors: Vec<Value> = errors.map(Problem::object).collect();
+    json!({"schema_version": SCHEMA_VERSION, "errors": errors})
+}
+
+fn summary(dir: &Path, flow: &Flow) -> String {
+    let name = if dir == Path::new(".") {
+        &flow.home
+    } else {
+        dir
+    };
+    format!(
+        "{}: ok, {} nodes, {} edges, {} agents, {} tools, {} schemas\n",
+        name.display(),
+        flow.graph.nodes.len(),
+        flow.graph.edges.len(),
+        flow.agents.len(),
+        flow.tools.len(),
+        flow.schemas.len(),
+    )
+}

@@ -1,0 +1,69 @@
+//! The program `delta-flow` as a whole: from the command line to the exit code.
+
+use super::args::{self, Command};
+use super::{PROGRAM, check};
+use crate::error::{Error, Exit, Result};
+use crate::event::VERSION;
+use crate::screen::{print, print_error};
+use std::ffi::OsString;
+use std::panic::catch_unwind;
+
+/// Runs `delta-flow`. A panic is a defect of ours, and never ends with the exit code of a question.
+#[must_use]
+pub fn main(args: Vec<OsString>) -> u8 {
+    let done = catch_unwind(|| execute(args)).unwrap_or_else(|_| {
+        let message = "this is a defect in delta-flow; what was recorded is safe";
+        Err(Error::new(Exit::Software, message))
+    });
+    match done {
+        Ok(exit) => exit.code(),
+        Err(error) => {
+            print_error(PROGRAM, &error);
+            error.exit.code()
+        }
+    }
+}
+
+fn execute(args: Vec<OsString>) -> Result<Exit> {
+    match args::parse(args)? {
+        Command::Check { dir, format } => check::run(&dir, format),
+        Command::Version => said(&format!("{PROGRAM} {VERSION}\n")),
+        Command::Help { topic, full: _ } => said(help(topic)),
+    }
+}
+
+fn said(text: &str) -> Result<Exit> {
+    print(text.as_bytes())?;
+    Ok(Exit::Success)
+}
+
+/// What `-h` prints about a command, or about all.
+fn help(topic: Option<&str>) -> &'static str {
+    match topic {
+        Some("check") => CHECK,
+        Some("help") => HELP,
+        _ => OVERVIEW,
+    }
+}
+
+const OVERVIEW: &str = "\
+usage: delta flow COMMAND [OPTIONS]
+  check  tell everything that is wrong with a flow
+  help   print the manual page, or the options of a command
+  -h, --help     print this text, or the manual page
+  -V, --version  print the version
+";
+
+const CHECK: &str = "\
+usage: delta flow check [DIR] [--format text|json]
+Tell everything that is wrong or doubtful with a flow (default: the current
+directory).
+      --format text|json  print errors as text (default) or as one object
+  -h, --help              print this text, or the manual page
+";
+
+const HELP: &str = "\
+usage: delta flow help [COMMAND]
+Print the manual page, or the options of a command.
+  -h, --help  print this text, or the manual page
+";

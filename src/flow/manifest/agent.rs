@@ -1,0 +1,222 @@
+//! `agents.yaml`: what nodes name by `agent_id`.
+//!
+//! Unaware of how an agent is run.
+
+use super::command::{self, Command, FLOW_HOME};
+use super::items::{id, list};
+use super::problem::{Manifest, Problem};
+use super::tool;
+use crate::node::{Complaints, Node};
+use crate::yaml::Step;
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+
+/// What an agent is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// An agent's directory, absolute.
+    Directory(PathBuf),
+    /// A model and what it is told.
+    Model {
+        /// `provider/model`.
+        llm: String,
+        /// The system prompt.
+        prompt: String,
+        /// The file, below the flow's directory, that the prompt was read from.
+        prompt_file: Option<String>,
+    },
+    /// A program that answers like a node's command.
+    Command(Command),
+}
+
+/// An agent as it was written. Schemas, tools and profiles are looked up later.
+#[derive(Debug)]
+pub(super) struct Draft {
+    /// Where it stands in the document.
+    pub at: Vec<Step>,
+    pub id: String,
+    pub body: Option<Body>,
+    pub schema_out: Option<String>,
+    pub context: Option<String>,
+    pub tools: Option<Vec<String>>,
+    pub config: Map<String, Value>,
+    pub repairs: u32,
+}
+
+impl Draft {
+    /// The path of one of its keys.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Vec<Step> {
+        let mut at = self.at.clone();
+        at.push(Step::Key(key.to_owned()));
+        at
+    }
+}
+
+const KEYS: [&str; 14] = [
+    "id",
+    "kind",
+    "name",
+    "description",
+    "path",
+    "llm",
+    "prompt",
+    "command",
+    "exec",
+    "shell",
+    "schema_out",
+    "context",
+    "tools",
+    "config",
+];
+
+/// How often an answer that does not fit is sent back.
+const REPAIRS: u32 = 1;
+
+/// Reads the file.
+pub(super) fn read(
+    home: &Path,
+    manifest: &mut Manifest,
+    problems: &mut Vec<Problem>,
+) -> Vec<Draft> {
+    let root = manifest.root.clone();
+    let mut out = Complaints::about("");
+    let node = Node::new(&root, vec![]);
+    node.unknown_keys(&["agents"], &mut out);
+    let items = list(&node, "agents", &mut out);
+    manifest.report(&[], out.into_list(), problems);
+    let mut all: Vec<Draft> = Vec::new();
+    for (map, at) in items {
+        let node = Node::new(map, at.clone());
+        let mut out = Complaints::about("");
+        let Some(id) = id(&node, "agent", &mut out) else {
+            manifest.report(&[], out.into_list(), problems);
+            continue;
+        };
+        let mut out = Complaints::about(format!("agent \"{id}\""));
+        if all.iter().any(|other| other.id == id) {
+            out.error(node.at("id"), "is defined twice; remove one");
+        }
+        let ids = [id.clone()];
+        let draft = read_one(home, id, &node, at, &mut out);
+        manifest.report(&ids, out.into_list(), problems);
+        all.push(draft);
+    }
+    all
+}
+
+fn read_one(home: &Path, id: String, node: &Node, at: Vec<Step>, out: &mut Complaints) -> Draft {
+    let known: Vec<&str> = KEYS.into_iter().chain(["repairs"]).collect();
+    node.unknown_keys(&known, out);
+    node.choice("kind", &[("agent", ())], out);
+    let text = |key: &str, out: &mut Complaints| node.text(key, out).map(str::to_owned);
+    text("name", out);
+    text("description", out);
+    let config = match node.map.get("config") {
+        None | Some(Value::Null) => Map::new(),
+        Some(_) => node.mapping("config", out).cloned().unwrap_or_default(),
+    };
+    let repairs = node.count("repairs", out);
+    Draft {
+        body: body(home, node, &at, out),
+        schema_out: text("schema_out", out),
+        context: text("context", out),
+        tools: tool::names(node, out),
+        config,
+        repairs: repairs.map_or(REPAIRS, |n| n.min(u32::MAX.into()) as u32),
+        at,
+        id,
+    }
+}
+
+/// Exactly one of a directory, a model with a prompt, and a program.
+fn body(home: &Path, node: &Node, at: &[Step], out: &mut Complaints) -> Option<Body> {
+    let mut given: Vec<&str> = vec!["path", "llm"];
+    given.extend(command::FORMS);
+    given.retain(|key| node.map.contains_key(*key));
+    match given.as_slice() {
+        [] => {
+            let message = "needs one of path: (an agent's directory), llm: and command:";
+            out.error(at.to_vec(), message);
+            None
+        }
+        ["path"] => directory(home, node, out),
+        ["llm"] => model(home, node, out),
+        [_] => command::read(node.map, at, out).map(Body::Command),
+        [.., last] => {
+            let message = format!("{}: are mutually exclusive; keep one", given.join(": and "));
+            out.error(node.at(last), message);
+            None
+        }
+    }
+}
+
+fn directory(home: &Path, node: &Node, out: &mut Complaints) -> Option<Body> {
+    let path = node.text("path", out)?;
+    let dir = below(home, path);
+    if !dir.is_dir() {
+        let message = format!("path: {path}: there is no such directory");
+        out.error(node.at("path"), message);
+        return None;
+    }
+    Some(Body::Directory(dir))
+}
+
+fn model(home: &Path, node: &Node, out: &mut Complaints) -> Option<Body> {
+    let llm = node.text("llm", out)?;
+    if llm.is_empty() {
+        out.error(
+            node.at("llm"),
+            "llm: is empty; name a model: PROVIDER/MODEL",
+        );
+    }
+    if !node.map.contains_key("prompt") {
+        out.error(
+            node.at("prompt"),
+            "has no prompt; write prompt: TEXT or prompt: ./FILE",
+        );
+        return None;
+    }
+    let prompt = node.text("prompt", out)?;
+    let is_path = prompt.starts_with("./") || prompt.starts_with(&format!("${{{FLOW_HOME}}}/"));
+    if !is_path || prompt.contains('\n') {
+        return Some(Body::Model {
+            llm: llm.to_owned(),
+            prompt: prompt.to_owned(),
+            prompt_file: None,
+        });
+    }
+    let path = below(home, prompt);
+    let read = crate::files::read_regular(&path);
+    let text = match read.map(String::from_utf8) {
+        Ok(Ok(text)) => text,
+        Ok(Err(_)) => {
+            out.error(
+                node.at("prompt"),
+                format!("prompt: {prompt}: it is not UTF-8"),
+            );
+            return None;
+        }
+        Err(e) => {
+            let why = crate::error::reason(&e);
+            out.error(
+                node.at("prompt"),
+                format!("prompt: cannot read {prompt}: {why}"),
+            );
+            return None;
+        }
+    };
+    let name = path.strip_prefix(home).unwrap_or(&path);
+    Some(Body::Model {
+        llm: llm.to_owned(),
+        prompt: text,
+        prompt_file: Some(name.display().to_string()),
+    })
+}
+
+/// A path of a manifest: relative ones are below the flow's directory.
+fn below(home: &Path, path: &str) -> PathBuf {
+    let rest = path.strip_prefix(&format!("${{{FLOW_HOME}}}/"));
+    let rest = Path::new(rest.unwrap_or(path));
+    home.join(rest.strip_prefix("./").unwrap_or(rest))
+}

@@ -1,0 +1,155 @@
+//! The command of a node or an agent: `command:`, `exec:` or `shell:`, as a tool of an agent writes
+//! it, without parameters.
+//!
+//! The modules that read templates know the flow's directory by the name that it has for an agent,
+//! `AGENT_HOME`. Here it is called `FLOW_HOME`; the names are exchanged on the way in and out.
+//! Unaware of processes.
+
+use crate::bind::{Places, fixed_words};
+use crate::forms;
+use crate::node::{Complaints, Node};
+use crate::tool::{AGENT_HOME, Piece, Word};
+use crate::yaml::Step;
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+
+/// The engine's variable for the flow's directory.
+pub const FLOW_HOME: &str = "FLOW_HOME";
+
+/// The three forms.
+pub const FORMS: [&str; 3] = ["command", "exec", "shell"];
+
+/// A program with its arguments. Whoever runs it sets `FLOW_HOME` and `CWD` in its environment, too,
+/// because a script of `shell:` leaves these to the shell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// How it was written, in a line.
+    pub template: String,
+    /// The program and its arguments, without parameters. Not empty.
+    pub words: Vec<Word>,
+}
+
+impl Command {
+    /// The argv, with the flow's directory and the task's.
+    #[must_use]
+    pub fn argv(&self, home: &str, cwd: &str) -> Vec<String> {
+        fixed_words(&self.words, &Places { home, cwd })
+    }
+
+    /// The files below the flow's directory that the command names.
+    #[must_use]
+    pub fn files(&self, home: &Path) -> Vec<PathBuf> {
+        files_of(&self.words, home)
+    }
+}
+
+/// The files below the flow's directory that words name: those that begin with it.
+#[must_use]
+pub fn files_of(words: &[Word], home: &Path) -> Vec<PathBuf> {
+    let path = |word: &Word| match word.0.as_slice() {
+        [Piece::Home, Piece::Text(rest)] => Some(home.join(rest.strip_prefix('/')?)),
+        _ => None,
+    };
+    words.iter().filter_map(path).collect()
+}
+
+/// Reads the form that a mapping has, if it has one.
+pub fn read(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Option<Command> {
+    let mut given = map.clone();
+    given.retain(|key, _| FORMS.contains(&key.as_str()));
+    if given.is_empty() {
+        return None;
+    }
+    let given = inward(&given, at, out);
+    let mut own = Complaints::about("");
+    let usage = forms::read(&Node::new(&given, at.to_vec()), &[], &mut own);
+    // Those of the reader that are about a model's parameters are told as errors below.
+    for complaint in own.into_list() {
+        let message = complaint.message.replace(AGENT_HOME, FLOW_HOME);
+        if !complaint.warning {
+            out.error(complaint.at, message);
+        } else if !message.contains(" is a parameter that the model must give") {
+            out.warn(complaint.at, message);
+        }
+    }
+    let usage = usage?;
+    if let Some(parameter) = usage.parameters.first() {
+        let name = &parameter.name;
+        let message = format!(
+            "${{{name}}} has no meaning here: the payload comes on standard input; in shell: write \
+             ${name} for a variable"
+        );
+        let form = FORMS.into_iter().find(|form| given.contains_key(*form));
+        let mut at = at.to_vec();
+        at.extend(form.map(|form| Step::Key(form.to_owned())));
+        out.error(at, message);
+        return None;
+    }
+    Some(Command {
+        template: outward(&usage.template),
+        words: usage.command.into_iter().map(outward_word).collect(),
+    })
+}
+
+/// The same mapping with the flow's directory under the name that templates know.
+pub fn inward(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Map<String, Value> {
+    let mut given = map.clone();
+    let agents = format!("${{{AGENT_HOME}}}");
+    for form in FORMS {
+        let Some(value) = given.get_mut(form) else {
+            continue;
+        };
+        if mentions(value, &agents) {
+            let mut at = at.to_vec();
+            at.push(Step::Key(form.to_owned()));
+            out.error(
+                at,
+                format!("{agents} is an agent's; write ${{{FLOW_HOME}}}"),
+            );
+        }
+        replace(value);
+    }
+    given
+}
+
+/// A word of a template, with the name that the flow's directory has here in what is left to a shell.
+#[must_use]
+pub fn outward_word(mut word: Word) -> Word {
+    for piece in &mut word.0 {
+        if let Piece::Text(text) = piece {
+            *text = outward(text);
+        }
+    }
+    word
+}
+
+/// A text of the modules that read templates, with the name that the flow's directory has here.
+#[must_use]
+pub fn outward(text: &str) -> String {
+    text.replace(&format!("${{{AGENT_HOME}}}"), &format!("${{{FLOW_HOME}}}"))
+}
+
+/// A text with `${FLOW_HOME}` and `${CWD}` in it, as a word.
+#[must_use]
+pub fn word(text: &str) -> Word {
+    let known = text.replace(&format!("${{{FLOW_HOME}}}"), &format!("${{{AGENT_HOME}}}"));
+    crate::config::word(&known)
+}
+
+fn mentions(value: &Value, name: &str) -> bool {
+    match value {
+        Value::String(text) => text.contains(name),
+        Value::Array(items) => items.iter().any(|item| mentions(item, name)),
+        _ => false,
+    }
+}
+
+fn replace(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            *text = text.replace(&format!("${{{FLOW_HOME}}}"), &format!("${{{AGENT_HOME}}}"));
+        }
+        Value::Array(items) => items.iter_mut().for_each(replace),
+        _ => {}
+    }
+}

@@ -1,0 +1,58 @@
+//! What the manifests have in common: lists of mappings with ids, and lists of strings.
+
+use crate::node::{Complaints, Node, found};
+use crate::yaml::Step;
+use serde_json::{Map, Value};
+
+/// Whether a word can be an id: of a node, an agent, a profile.
+#[must_use]
+pub fn is_id(id: &str) -> bool {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    (1..=64).contains(&id.len()) && id.chars().all(is_good)
+}
+
+/// The id of an item of a list; complains if it has none that can be used.
+pub fn id(node: &Node, what: &str, out: &mut Complaints) -> Option<String> {
+    if !node.map.contains_key("id") {
+        out.error(node.at("id"), format!("this {what} has no id; give it one"));
+        return None;
+    }
+    let id = node.text("id", out)?;
+    if !is_id(id) {
+        let message =
+            format!("invalid id {id:?}: 1 to 64 letters, digits, '_', '.' and '-' make an id");
+        out.error(node.at("id"), message);
+        return None;
+    }
+    Some(id.to_owned())
+}
+
+/// A list of strings, with the strings as they are.
+pub fn texts(node: &Node, key: &str, out: &mut Complaints) -> Option<Vec<String>> {
+    let list = node.texts(key, out)?;
+    Some(list.into_iter().map(str::to_owned).collect())
+}
+
+/// The mappings of a list, each with its place.
+pub fn list<'n>(
+    node: &Node<'n>,
+    key: &str,
+    out: &mut Complaints,
+) -> Vec<(&'n Map<String, Value>, Vec<Step>)> {
+    let mut maps = Vec::new();
+    if node.map.get(key).is_none_or(Value::is_null) {
+        return maps;
+    }
+    for (index, item) in node.list(key, out).into_iter().flatten().enumerate() {
+        let mut at = node.at(key);
+        at.push(Step::Item(index));
+        match item.as_object() {
+            Some(map) => maps.push((map, at)),
+            None => out.error(
+                at,
+                format!("{key}: expected a mapping, found {}", found(item)),
+            ),
+        }
+    }
+    maps
+}

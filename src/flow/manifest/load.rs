@@ -1,0 +1,557 @@
+//! From the files of a directory to a [`Flow`]: reads all of them, and looks up every name.
+
+use super::agent::{self, Body};
+use super::memory::{self, Memory};
+use super::node::Draft;
+use super::problem::{Code, Manifest, Problem, sha256, sort};
+use super::{Agent, Context, Flow, NamedSchema, Settings, Tool, UsedFile, tool, workflow};
+use crate::error::reason;
+use crate::flow::graph::{Edge, Graph, Node, Role};
+use crate::flow::schema::Schema;
+use crate::nearest::nearest;
+use crate::yaml::Step;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a node may take unless it says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Files that belong to a flow and that this version makes no use of.
+const UNUSED: [&str; 6] = [
+    "policy.yaml",
+    "evaluations.yaml",
+    "scheduler.yaml",
+    "providers.yaml",
+    "plugins.yaml",
+    "cli_profiles.yaml",
+];
+
+/// What came of loading.
+#[derive(Debug)]
+pub struct Loaded {
+    /// There if none of the problems is an error.
+    pub flow: Option<Flow>,
+    /// Sorted by file and line.
+    pub problems: Vec<Problem>,
+}
+
+/// Reads a flow's directory.
+#[must_use]
+pub fn load(dir: &Path) -> Loaded {
+    let mut loader = Loader {
+        dir,
+        home: PathBuf::new(),
+        problems: Vec::new(),
+        files: BTreeMap::new(),
+        schemas: Vec::new(),
+    };
+    let flow = loader.flow();
+    sort(&mut loader.problems);
+    let fatal = loader.problems.iter().any(|problem| problem.code.is_some());
+    Loaded {
+        flow: flow.filter(|_| !fatal),
+        problems: loader.problems,
+    }
+}
+
+struct Loader<'l> {
+    dir: &'l Path,
+    home: PathBuf,
+    problems: Vec<Problem>,
+    /// The SHA-256 of each file that was read, by its path.
+    files: BTreeMap<String, String>,
+    schemas: Vec<NamedSchema>,
+}
+
+/// Something that names are looked up in.
+struct Names {
+    code: Code,
+    /// What it is, and where it is defined.
+    what: &'static str,
+    of: &'static str,
+    /// The names that count, each with its index, and those that are defined but wrong.
+    known: HashMap<String, Option<usize>>,
+}
+
+impl Loader<'_> {
+    fn flow(&mut self) -> Option<Flow> {
+        let home = std::fs::canonicalize(self.dir);
+        match home.map_err(|e| reason(&e)) {
+            Ok(home) if home.to_str().is_none() => {
+                self.missing("the path of the flow's directory is not UTF-8; rename it");
+                return None;
+            }
+            Ok(home) if home.is_dir() => self.home = home,
+            Ok(_) => {
+                self.missing(&format!("{} is not a directory", self.dir.display()));
+                return None;
+            }
+            Err(why) => {
+                self.missing(&format!("cannot read {}: {why}", self.dir.display()));
+                return None;
+            }
+        }
+        let mut main = self.read("workflow.yaml");
+        let known = self.problems.len();
+        let (drafts, edges) = if main.exists() || known > 0 {
+            workflow::read(&mut main, &mut self.problems)
+        } else {
+            self.missing("there is no such file; a flow's directory needs it");
+            (Vec::new(), Vec::new())
+        };
+        let mut agents_file = self.read("agents.yaml");
+        let mut tools_file = self.read("tools.yaml");
+        let mut memory_file = self.read("memory.yaml");
+        let memory = memory::read(&mut memory_file, &mut self.problems);
+        let tools = tool::read(&mut tools_file, &mut self.problems);
+        let agents = agent::read(&self.home, &mut agents_file, &mut self.problems);
+        let schemas = self.schemas();
+        self.unused();
+
+        let profiles = names(memory.profiles.iter().map(|p| p.id.as_str()));
+        let profiles = Names::new(
+            Code::UnknownContext,
+            "context profile",
+            "memory.yaml",
+            profiles,
+        );
+        let tool_names = names(tools.iter().map(|t| t.tool.name.as_str()));
+        let tool_names = Names::new(Code::UnknownTool, "tool", "tools.yaml", tool_names);
+        let agent_names = names(agents.iter().map(|a| a.id.as_str()));
+        let agent_names = Names::new(Code::UnknownAgent, "agent", "agents.yaml", agent_names);
+        let schemas = Names::new(Code::UnknownSchema, "schema", "schemas/", schemas);
+
+        let tools = self.tools(&mut tools_file, tools, &schemas);
+        let lookup = Lookup {
+            profiles,
+            tools: tool_names,
+            agents: agent_names,
+            schemas,
+        };
+        let agents = self.agents(&mut agents_file, agents, &lookup);
+        let mut nodes = Vec::with_capacity(drafts.len());
+        for draft in &drafts {
+            nodes.push(self.settings(&mut main, draft, &lookup));
+        }
+        self.name_files(&nodes, &agents, &tools, &memory);
+        let graph = graph(&drafts, edges)?;
+        Some(Flow {
+            home: std::mem::take(&mut self.home),
+            graph,
+            nodes: nodes.into_iter().collect::<Option<_>>()?,
+            agents: agents.into_iter().collect::<Option<_>>()?,
+            tools,
+            memory,
+            schemas: std::mem::take(&mut self.schemas),
+            files: std::mem::take(&mut self.files)
+                .into_iter()
+                .map(|(path, sha256)| UsedFile { path, sha256 })
+                .collect(),
+        })
+    }
+
+    fn missing(&mut self, message: &str) {
+        self.problems.push(Problem {
+            code: Some(Code::ManifestMissing),
+            ids: Vec::new(),
+            file: "workflow.yaml".to_owned(),
+            shown: self.shown("workflow.yaml"),
+            line: None,
+            column: None,
+            message: message.to_owned(),
+        });
+    }
+
+    /// How messages call a file of the directory.
+    fn shown(&self, file: &str) -> String {
+        if self.dir == Path::new(".") {
+            file.to_owned()
+        } else {
+            self.dir.join(file).display().to_string()
+        }
+    }
+
+    fn read(&mut self, file: &str) -> Manifest {
+        let manifest = Manifest::read(&self.home, self.shown(file), file, &mut self.problems);
+        if let Some(sha256) = &manifest.sha256 {
+            self.files.insert(file.to_owned(), sha256.clone());
+        }
+        manifest
+    }
+
+    fn problem(&mut self, code: Option<Code>, id: &str, file: &str, message: String) {
+        self.problems.push(Problem {
+            code,
+            ids: (!id.is_empty())
+                .then(|| id.to_owned())
+                .into_iter()
+                .collect(),
+            file: file.to_owned(),
+            shown: self.shown(file),
+            line: None,
+            column: None,
+            message,
+        });
+    }
+
+    fn unused(&mut self) {
+        for file in UNUSED {
+            if self.home.join(file).exists() {
+                let message = "this version of delta-flow makes no use of it";
+                self.problem(None, "", file, message.to_owned());
+            }
+        }
+    }
+
+    /// Compiles `schemas/*.json`. A name that is wrong is none.
+    fn schemas(&mut self) -> HashMap<String, Option<usize>> {
+        let mut known = HashMap::new();
+        let names = crate::files::names(&self.home.join("schemas")).unwrap_or_default();
+        for name in names {
+            let Some(id) = name.strip_suffix(".json").filter(|id| !id.is_empty()) else {
+                continue;
+            };
+            let file = format!("schemas/{name}");
+            let compiled = crate::files::read_regular(&self.home.join(&file))
+                .map_err(|e| format!("cannot read it: {}", reason(&e)))
+                .and_then(|bytes| {
+                    self.files.insert(file.clone(), sha256(&bytes));
+                    serde_json::from_slice(&bytes).map_err(|e| format!("not valid JSON: {e}"))
+                })
+                .and_then(Schema::compile);
+            match compiled {
+                Ok(schema) => {
+                    known.insert(id.to_owned(), Some(self.schemas.len()));
+                    let id = id.to_owned();
+                    self.schemas.push(NamedSchema { id, schema });
+                }
+                Err(why) => {
+                    known.insert(id.to_owned(), None);
+                    let message = format!("schema \"{id}\": {why}");
+                    self.problem(Some(Code::InvalidSchema), id, &file, message);
+                }
+            }
+        }
+        known
+    }
+
+    fn tools(
+        &mut self,
+        file: &mut Manifest,
+        drafts: Vec<tool::Draft>,
+        schemas: &Names,
+    ) -> Vec<Tool> {
+        let mut tools = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            let whose = ("tool", draft.tool.name.as_str());
+            let mut find = |key: &str, name: &Option<String>| {
+                let at = below(&draft.at, key);
+                let wanted = name.as_deref()?;
+                schemas.find(wanted, whose, file, &at, &mut self.problems)
+            };
+            let schema_in = find("schema_in", &draft.schema_in);
+            let schema_out = find("schema_out", &draft.schema_out);
+            tools.push(Tool {
+                tool: draft.tool,
+                schema_in,
+                schema_out,
+                permissions: draft.permissions,
+            });
+        }
+        tools
+    }
+
+    fn agents(
+        &mut self,
+        file: &mut Manifest,
+        drafts: Vec<agent::Draft>,
+        lookup: &Lookup,
+    ) -> Vec<Option<Agent>> {
+        let mut agents = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            if let Some(Body::Directory(dir)) = &draft.body {
+                self.agent_directory(&draft.id, dir);
+            }
+            let whose = ("agent", draft.id.as_str());
+            let problems = &mut self.problems;
+            let schema_out = draft.schema_out.as_deref().and_then(|name| {
+                let at = draft.key("schema_out");
+                lookup.schemas.find(name, whose, file, &at, problems)
+            });
+            let context = draft.context.as_deref().and_then(|name| {
+                lookup.context(name, whose, file, &draft.key("context"), problems)
+            });
+            let tools = draft
+                .tools
+                .as_deref()
+                .map(|names| lookup.tools(names, whose, file, &draft.key("tools"), problems));
+            agents.push(draft.body.map(|body| Agent {
+                id: draft.id,
+                body,
+                schema_out,
+                context,
+                tools,
+                config: draft.config,
+                repairs: draft.repairs,
+            }));
+        }
+        agents
+    }
+
+    /// What is wrong with an agent's own files is wrong with the flow.
+    fn agent_directory(&mut self, id: &str, dir: &Path) {
+        let name = dir.strip_prefix(&self.home).unwrap_or(dir);
+        let shown = self.shown(&name.display().to_string());
+        let (_, problems) = crate::config::load::load(dir);
+        for problem in problems {
+            use crate::config::Severity;
+            let file = problem.file.strip_prefix(&*dir.to_string_lossy());
+            let file = file.unwrap_or(&problem.file).trim_start_matches('/');
+            let code = match problem.severity {
+                Severity::Error => Some(Code::ManifestInvalid),
+                Severity::Warning | Severity::Deprecation => None,
+                Severity::Advice => continue,
+            };
+            self.problems.push(Problem {
+                code,
+                ids: vec![id.to_owned()],
+                file: name.join(file).display().to_string(),
+                shown: Path::new(&shown).join(file).display().to_string(),
+                line: problem.line,
+                column: problem.column,
+                message: format!("agent \"{id}\": {}", problem.message),
+            });
+        }
+    }
+
+    fn settings(
+        &mut self,
+        file: &mut Manifest,
+        draft: &Draft,
+        lookup: &Lookup,
+    ) -> Option<Settings> {
+        let whose = ("node", draft.id.as_str());
+        let problems = &mut self.problems;
+        let mut schema = |key: &str, name: &Option<String>| {
+            let at = draft.key(key);
+            lookup
+                .schemas
+                .find(name.as_deref()?, whose, file, &at, problems)
+        };
+        let schema_in = schema("schema_in", &draft.schema_in);
+        let schema_out = schema("schema_out", &draft.schema_out);
+        let context = draft
+            .context
+            .as_deref()
+            .and_then(|name| lookup.context(name, whose, file, &draft.key("context"), problems));
+        let tools = draft
+            .tools
+            .as_deref()
+            .map(|names| lookup.tools(names, whose, file, &draft.key("tools"), problems));
+        let agent = draft.agent_id.as_deref().and_then(|name| {
+            let at = draft.key("agent_id");
+            lookup.agents.find(name, whose, file, &at, problems)
+        });
+        let kind = draft.kind?;
+        Some(Settings {
+            name: draft.name.clone().unwrap_or_else(|| draft.id.clone()),
+            kind,
+            context: context?,
+            schema_in,
+            schema_out,
+            tools,
+            agent: agent.filter(|_| kind == super::Kind::Agent),
+            command: draft.command.clone(),
+            timeout: match draft.timeout_ms {
+                None => Some(TIMEOUT),
+                Some(0) => None,
+                Some(ms) => Some(Duration::from_millis(ms)),
+            },
+            retries: draft.retries,
+            cache: draft.cache,
+            cache_files: draft.cache_files.clone(),
+            on_resume: draft.on_resume,
+            output: draft.output,
+            remember: draft.remember.clone(),
+        })
+    }
+
+    /// Adds the files below the flow's directory that commands and agents name.
+    fn name_files(
+        &mut self,
+        nodes: &[Option<Settings>],
+        agents: &[Option<Agent>],
+        tools: &[Tool],
+        memory: &Memory,
+    ) {
+        let mut paths: Vec<PathBuf> = Vec::new();
+        let of_nodes = nodes
+            .iter()
+            .flatten()
+            .filter_map(|node| node.command.as_ref());
+        let of_memory = [&memory.embedder, &memory.tokenizer].into_iter().flatten();
+        for command in of_nodes.chain(of_memory) {
+            paths.extend(command.files(&self.home));
+        }
+        for agent in agents.iter().flatten() {
+            match &agent.body {
+                Body::Command(command) => paths.extend(command.files(&self.home)),
+                Body::Directory(dir) => agent_files(dir, true, &mut paths),
+                Body::Model { prompt_file, .. } => {
+                    paths.extend(prompt_file.iter().map(|file| self.home.join(file)));
+                }
+            }
+        }
+        for tool in tools {
+            paths.extend(super::command::files_of(&tool.tool.command, &self.home));
+        }
+        for path in paths {
+            let name = path.strip_prefix(&self.home).unwrap_or(&path);
+            let name = name.display().to_string();
+            if !self.files.contains_key(&name)
+                && let Ok(bytes) = crate::files::read_regular(&path)
+            {
+                self.files.insert(name, sha256(&bytes));
+            }
+        }
+    }
+}
+
+/// The files of an agent, without what its runs leave there.
+fn agent_files(dir: &Path, top: bool, paths: &mut Vec<PathBuf>) {
+    for name in crate::files::names(dir).unwrap_or_default() {
+        let path = dir.join(&name);
+        let left_by_runs = top && name == "workspaces" || name == ".delta" || name == ".git";
+        match std::fs::symlink_metadata(&path) {
+            Ok(about) if about.is_dir() && !left_by_runs => agent_files(&path, false, paths),
+            Ok(about) if !about.is_dir() => paths.push(path),
+            _ => {}
+        }
+    }
+}
+
+fn below(at: &[Step], key: &str) -> Vec<Step> {
+    let mut at = at.to_vec();
+    at.push(Step::Key(key.to_owned()));
+    at
+}
+
+fn names<'n>(list: impl Iterator<Item = &'n str>) -> HashMap<String, Option<usize>> {
+    let mut known = HashMap::new();
+    for (index, name) in list.enumerate() {
+        known.entry(name.to_owned()).or_insert(Some(index));
+    }
+    known
+}
+
+fn graph(drafts: &[Draft], edges: Vec<workflow::Edge>) -> Option<Graph> {
+    let node = |draft: &Draft| {
+        Some(Node {
+            id: draft.id.clone(),
+            role: draft.role?,
+            default_start: draft.default_start,
+            always_fail: draft.always_fail && draft.role == Some(Role::Exit),
+            continue_on_failure: draft.continue_on_failure,
+            merge_failure_mode: draft.merge_failure_mode,
+        })
+    };
+    let nodes = drafts.iter().map(node).collect::<Option<_>>()?;
+    let edge = |edge: workflow::Edge| {
+        Some(Edge {
+            from: edge.from?,
+            to: edge.to?,
+            label: edge.label,
+        })
+    };
+    let edges = edges.into_iter().map(edge).collect::<Option<_>>()?;
+    Some(Graph::new(nodes, edges))
+}
+
+/// Everything that names are looked up in.
+struct Lookup {
+    profiles: Names,
+    tools: Names,
+    agents: Names,
+    schemas: Names,
+}
+
+/// What kind of thing names something, and its id.
+type Whose<'w> = (&'w str, &'w str);
+
+impl Lookup {
+    fn context(
+        &self,
+        name: &str,
+        whose: Whose,
+        file: &mut Manifest,
+        at: &[Step],
+        problems: &mut Vec<Problem>,
+    ) -> Option<Context> {
+        match name {
+            "none" => Some(Context::None),
+            "global" => Some(Context::Global),
+            name => {
+                let profile = self.profiles.find(name, whose, file, at, problems);
+                profile.map(Context::Profile)
+            }
+        }
+    }
+
+    fn tools(
+        &self,
+        names: &[String],
+        whose: Whose,
+        file: &mut Manifest,
+        at: &[Step],
+        problems: &mut Vec<Problem>,
+    ) -> Vec<usize> {
+        let find = |name: &String| self.tools.find(name, whose, file, at, problems);
+        names.iter().filter_map(find).collect()
+    }
+}
+
+impl Names {
+    fn new(
+        code: Code,
+        what: &'static str,
+        of: &'static str,
+        known: HashMap<String, Option<usize>>,
+    ) -> Self {
+        Self {
+            code,
+            what,
+            of,
+            known,
+        }
+    }
+
+    /// The index of a name; a problem if there is no such thing. One that is there and wrong has been
+    /// complained about.
+    fn find(
+        &self,
+        name: &str,
+        (kind, id): Whose,
+        file: &mut Manifest,
+        at: &[Step],
+        problems: &mut Vec<Problem>,
+    ) -> Option<usize> {
+        if let Some(known) = self.known.get(name) {
+            return *known;
+        }
+        let few = self.known.len() <= 1000;
+        let mut candidates: Vec<&str> = self.known.keys().map(String::as_str).collect();
+        candidates.sort_unstable();
+        let meant = few.then(|| nearest(name, candidates)).flatten();
+        let hint = match meant {
+            Some(near) => format!("; did you mean \"{near}\"?"),
+            None => format!("; define it in {}", self.of),
+        };
+        let message = format!(
+            "{kind} \"{id}\": there is no {} \"{name}\"{hint}",
+            self.what
+        );
+        problems.push(file.problem(self.code, vec![id.to_owned()], at, message));
+        None
+    }
+}

@@ -1,0 +1,262 @@
+//! `memory.yaml`: stores, and the profiles by which a node's context is chosen from them.
+//!
+//! Unaware of items: nothing is read from a store here.
+
+use super::command::{self, Command, word};
+use super::items::{id, list, texts};
+use super::problem::{Manifest, Problem};
+use crate::node::{Complaints, Node};
+use crate::tool::Word;
+use crate::yaml::Step;
+use serde_json::{Map, Value};
+
+/// One of the three stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Which {
+    /// Of the task alone.
+    Task,
+    /// Of the project.
+    Project,
+    /// Of all projects.
+    Global,
+}
+
+impl Which {
+    /// All stores, with the words of the manifests.
+    pub const NAMES: [(&'static str, Self); 3] = [
+        ("task", Self::Task),
+        ("project", Self::Project),
+        ("global", Self::Global),
+    ];
+}
+
+/// Where a store keeps its items.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// In the run; they end with it.
+    #[default]
+    InMemory,
+    /// In a file, one JSON object a line. A relative path is below the flow's directory.
+    Jsonl(Word),
+}
+
+/// A store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Store {
+    /// Where its items are.
+    pub place: Place,
+    /// How many of them it keeps; none: all.
+    pub max_items: Option<u64>,
+}
+
+/// How items are ordered before they are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Retrieval {
+    /// The newest first.
+    #[default]
+    Recency,
+    /// The nearest in meaning first.
+    Semantic,
+    /// By words and by time.
+    Hybrid,
+}
+
+/// A part of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Which store.
+    pub store: Which,
+    /// Only items that have one of these; empty: all items.
+    pub tags: Vec<String>,
+}
+
+/// How a context is chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// Its name.
+    pub id: String,
+    /// How much is taken; none: everything.
+    pub max_tokens: Option<u64>,
+    /// In which order.
+    pub retrieval: Retrieval,
+    /// From where.
+    pub sources: Vec<Source>,
+}
+
+/// All of `memory.yaml`. Without the file: three stores in memory, no profiles.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Of the task.
+    pub task: Store,
+    /// Of the project.
+    pub project: Store,
+    /// Of all projects.
+    pub global: Store,
+    /// In the order of the file.
+    pub profiles: Vec<Profile>,
+    /// Makes vectors of texts.
+    pub embedder: Option<Command>,
+    /// Counts tokens.
+    pub tokenizer: Option<Command>,
+}
+
+impl Memory {
+    /// A store.
+    #[must_use]
+    pub fn store(&self, which: Which) -> &Store {
+        match which {
+            Which::Task => &self.task,
+            Which::Project => &self.project,
+            Which::Global => &self.global,
+        }
+    }
+}
+
+/// Profiles cannot have these names: nodes use them for something else.
+const RESERVED: [&str; 2] = ["global", "none"];
+
+const KEYS: [&str; 6] = [
+    "task_store",
+    "project_store",
+    "global_store",
+    "context_profiles",
+    "embedder",
+    "tokenizer",
+];
+
+/// Reads the file. The keys may stand at the top or below `memory:`.
+pub fn read(manifest: &mut Manifest, problems: &mut Vec<Problem>) -> Memory {
+    let root = manifest.root.clone();
+    let mut out = Complaints::about("");
+    let (map, at) = match root.get("memory") {
+        Some(Value::Object(inner)) => {
+            Node::new(&root, vec![]).unknown_keys(&["memory"], &mut out);
+            (inner, vec![Step::Key("memory".to_owned())])
+        }
+        Some(Value::Null) if root.len() == 1 => return Memory::default(),
+        _ => (&root, vec![]),
+    };
+    let node = Node::new(map, at);
+    node.unknown_keys(&KEYS, &mut out);
+    let memory = Memory {
+        task: store(&node, "task_store", &mut out),
+        project: store(&node, "project_store", &mut out),
+        global: store(&node, "global_store", &mut out),
+        embedder: program(&node, "embedder", &mut out),
+        tokenizer: program(&node, "tokenizer", &mut out),
+        profiles: Vec::new(),
+    };
+    let profiles = list(&node, "context_profiles", &mut out);
+    manifest.report(&[], out.into_list(), problems);
+    let mut all: Vec<Profile> = Vec::new();
+    for (item, at) in profiles {
+        let mut out = Complaints::about("");
+        let profile = profile(item, at, &all, &mut out);
+        let ids: Vec<String> = profile.iter().map(|p| p.id.clone()).collect();
+        manifest.report(&ids, out.into_list(), problems);
+        all.extend(profile);
+    }
+    Memory {
+        profiles: all,
+        ..memory
+    }
+}
+
+fn store(node: &Node, key: &str, out: &mut Complaints) -> Store {
+    if node.map.get(key).is_none_or(Value::is_null) {
+        return Store::default();
+    }
+    let Some(map) = node.mapping(key, out) else {
+        return Store::default();
+    };
+    let node = Node::new(map, node.at(key)).within(key);
+    node.unknown_keys(&["type", "file_path", "max_items"], out);
+    let types = [("jsonl", true), ("in_memory", false)];
+    let is_file = node.choice("type", &types, out);
+    let path = node.text("file_path", out);
+    if !map.contains_key("type") {
+        out.error(
+            node.at(""),
+            format!("{key}: has no type; needs jsonl or in_memory"),
+        );
+    }
+    let place = match (is_file, path) {
+        (Some(true), Some(path)) if !path.is_empty() => Place::Jsonl(word(path)),
+        (Some(true), _) => {
+            let message = format!("{key}: type: jsonl needs file_path");
+            out.error(node.at("file_path"), message);
+            Place::InMemory
+        }
+        (Some(false), Some(_)) => {
+            let message = format!("{key}: file_path has no meaning with type: in_memory");
+            out.warn(node.at("file_path"), message);
+            Place::InMemory
+        }
+        _ => Place::InMemory,
+    };
+    Store {
+        place,
+        max_items: node.count("max_items", out),
+    }
+}
+
+fn program(node: &Node, key: &str, out: &mut Complaints) -> Option<Command> {
+    let map = node.mapping(key, out)?;
+    let at = node.at(key);
+    let node = Node::new(map, at.clone()).within(key);
+    node.unknown_keys(&command::FORMS, out);
+    let read = command::read(map, &at, out);
+    if read.is_none() && !command::FORMS.iter().any(|form| map.contains_key(*form)) {
+        out.error(
+            at,
+            format!("{key}: has no command; needs command: [PROGRAM, …]"),
+        );
+    }
+    read
+}
+
+fn profile(
+    map: &Map<String, Value>,
+    at: Vec<Step>,
+    all: &[Profile],
+    out: &mut Complaints,
+) -> Option<Profile> {
+    let node = Node::new(map, at);
+    let id = id(&node, "profile", out)?;
+    let of = format!("context profile '{id}'");
+    let node = node.of(&of);
+    node.unknown_keys(&["id", "max_tokens", "retrieval_policy", "sources"], out);
+    if RESERVED.contains(&id.as_str()) {
+        let message = format!("{of}: '{id}' means something else; rename it");
+        out.error(node.at("id"), message);
+    } else if all.iter().any(|other| other.id == id) {
+        out.error(node.at("id"), format!("{of} is defined twice; remove one"));
+    }
+    let policies = [
+        ("recency", Retrieval::Recency),
+        ("semantic", Retrieval::Semantic),
+        ("hybrid", Retrieval::Hybrid),
+    ];
+    let mut sources = Vec::new();
+    for (map, at) in list(&node, "sources", out) {
+        let missing = at.clone();
+        let node = Node::new(map, at).of(&format!("a source of {of}"));
+        node.unknown_keys(&["store", "tags"], out);
+        if !map.contains_key("store") {
+            let message = format!("{of}: a source has no store; needs task, project or global");
+            out.error(missing, message);
+        }
+        let tags = texts(&node, "tags", out).unwrap_or_default();
+        if let Some(store) = node.choice("store", &Which::NAMES, out) {
+            sources.push(Source { store, tags });
+        }
+    }
+    Some(Profile {
+        max_tokens: node.count("max_tokens", out),
+        retrieval: node
+            .choice("retrieval_policy", &policies, out)
+            .unwrap_or_default(),
+        sources,
+        id,
+    })
+}

@@ -1,0 +1,281 @@
+//! One node of `workflow.yaml`: what it says, each key by itself.
+//!
+//! Unaware of the edges and of the other files: names are looked up later.
+
+use super::command::{self, Command, word};
+use super::items::{id, texts};
+use super::memory::Which;
+use super::problem::{Code, Manifest, Problem};
+use super::{Kind, OnResume, OutputForm};
+use crate::flow::graph::{MergeFailureMode, Role};
+use crate::node::{Complaints, Node, found};
+use crate::tool::Word;
+use crate::yaml::Step;
+use serde_json::{Map, Value};
+
+/// The keys of a node.
+pub const KEYS: [&str; 25] = [
+    "id",
+    "name",
+    "kind",
+    "role",
+    "context",
+    "schema_in",
+    "schema_out",
+    "tools",
+    "continue_on_failure",
+    "fail_on_failure",
+    "agent_id",
+    "command",
+    "exec",
+    "shell",
+    "timeout_ms",
+    "retries",
+    "cache",
+    "cache_files",
+    "on_resume",
+    "output",
+    "remember",
+    "default_start",
+    "always_fail",
+    "merge_failure_mode",
+    "description",
+];
+
+const KINDS: [(&str, Kind); 2] = [
+    ("agent", Kind::Agent),
+    ("deterministic", Kind::Deterministic),
+];
+
+const FAILURE_MODES: [(&str, MergeFailureMode); 3] = [
+    ("fail_on_any", MergeFailureMode::FailOnAny),
+    ("ignore_failures", MergeFailureMode::IgnoreFailures),
+    ("partial", MergeFailureMode::Partial),
+];
+
+/// A place in other memory than the task's that a node's output is written to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remember {
+    /// Which store.
+    pub store: Which,
+    /// What the item is found by.
+    pub tags: Vec<String>,
+    /// JSON pointer to the part of the output; empty: all of it.
+    pub pointer: String,
+}
+
+/// A node as it was written. What is none was not given, or wrong.
+#[derive(Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a key of the manifest"
+)]
+pub(super) struct Draft {
+    /// Where it stands in the document.
+    pub at: Vec<Step>,
+    pub id: String,
+    pub name: Option<String>,
+    pub role: Option<Role>,
+    pub kind: Option<Kind>,
+    pub context: Option<String>,
+    pub schema_in: Option<String>,
+    pub schema_out: Option<String>,
+    pub tools: Option<Vec<String>>,
+    pub continue_on_failure: bool,
+    pub agent_id: Option<String>,
+    /// Which of `command:`, `exec:` and `shell:` it has, right or wrong.
+    pub form: Option<&'static str>,
+    pub command: Option<Command>,
+    pub timeout_ms: Option<u64>,
+    pub retries: u32,
+    pub cache: bool,
+    pub cache_files: Vec<Word>,
+    pub on_resume: OnResume,
+    pub output: OutputForm,
+    pub remember: Vec<Remember>,
+    pub default_start: bool,
+    pub always_fail: bool,
+    pub merge_failure_mode: MergeFailureMode,
+}
+
+impl Draft {
+    /// The path of one of its keys.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Vec<Step> {
+        let mut at = self.at.clone();
+        at.push(Step::Key(key.to_owned()));
+        at
+    }
+}
+
+/// Reads an item of `nodes:`. None if it has no id that it could be known by.
+pub(super) fn read(
+    manifest: &mut Manifest,
+    item: &Value,
+    at: Vec<Step>,
+    problems: &mut Vec<Problem>,
+) -> Option<Draft> {
+    let mut out = Complaints::about("");
+    let Some(map) = item.as_object() else {
+        out.error(
+            at,
+            format!("nodes: expected a mapping, found {}", found(item)),
+        );
+        manifest.report(&[], out.into_list(), problems);
+        return None;
+    };
+    let id = id(&Node::new(map, at.clone()), "node", &mut out);
+    manifest.report(&[], out.into_list(), problems);
+    let id = id?;
+    let mut out = Complaints::about(format!("node \"{id}\""));
+    let node = Node::new(map, at.clone());
+    node.unknown_keys(&KEYS, &mut out);
+    let draft = draft(id, &node, at, &mut out);
+    let ids = [draft.id.clone()];
+    manifest.report(&ids, out.into_list(), problems);
+    words_of_their_own(manifest, &draft, map, problems);
+    Some(draft)
+}
+
+fn draft(id: String, node: &Node, at: Vec<Step>, out: &mut Complaints) -> Draft {
+    let text = |key: &str, out: &mut Complaints| node.text(key, out).map(str::to_owned);
+    let retry = [("retry", OnResume::Retry), ("fail", OnResume::Fail)];
+    let forms = [("json", OutputForm::Json), ("text", OutputForm::Text)];
+    let role = Role::ALL
+        .into_iter()
+        .find(|(word, _)| node.map.get("role").is_some_and(|role| role == word));
+    let kind = KINDS
+        .into_iter()
+        .find(|(word, _)| node.map.get("kind").is_some_and(|kind| kind == word));
+    text("description", out);
+    Draft {
+        role: role.map(|(_, role)| role),
+        kind: kind.map(|(_, kind)| kind),
+        name: text("name", out),
+        context: context(node, out),
+        schema_in: text("schema_in", out),
+        schema_out: text("schema_out", out),
+        tools: texts(node, "tools", out),
+        continue_on_failure: continues(node, out),
+        agent_id: text("agent_id", out),
+        form: command::FORMS
+            .into_iter()
+            .find(|form| node.map.contains_key(*form)),
+        command: command::read(node.map, &at, out),
+        timeout_ms: node.count("timeout_ms", out),
+        retries: node.count("retries", out).unwrap_or(0).min(u32::MAX.into()) as u32,
+        cache: node.flag("cache", out).unwrap_or(false),
+        cache_files: cache_files(node, out),
+        on_resume: node.choice("on_resume", &retry, out).unwrap_or_default(),
+        output: node.choice("output", &forms, out).unwrap_or_default(),
+        remember: remember(node, out),
+        default_start: node.flag("default_start", out).unwrap_or(false),
+        always_fail: node.flag("always_fail", out).unwrap_or(false),
+        merge_failure_mode: node
+            .choice("merge_failure_mode", &FAILURE_MODES, out)
+            .unwrap_or_default(),
+        at,
+        id,
+    }
+}
+
+/// YAML has a word of its own for nothing; whoever writes `context: null` means the same.
+fn context(node: &Node, out: &mut Complaints) -> Option<String> {
+    match node.map.get("context") {
+        Some(Value::Null) => None,
+        _ => node.text("context", out).map(str::to_owned),
+    }
+}
+
+fn continues(node: &Node, out: &mut Complaints) -> bool {
+    let goes_on = node.flag("continue_on_failure", out);
+    let fails = node.flag("fail_on_failure", out);
+    if let (Some(goes_on), Some(fails)) = (goes_on, fails)
+        && goes_on == fails
+    {
+        let message = format!(
+            "continue_on_failure: {goes_on} and fail_on_failure: {fails} contradict each other; \
+             remove one"
+        );
+        out.error(node.at("fail_on_failure"), message);
+    }
+    goes_on.unwrap_or_else(|| fails == Some(false))
+}
+
+fn cache_files(node: &Node, out: &mut Complaints) -> Vec<Word> {
+    let files = node.texts("cache_files", out);
+    if files.is_some() && node.map.get("cache") != Some(&Value::Bool(true)) {
+        let message = "cache_files has no meaning without cache: true";
+        out.warn(node.at("cache_files"), message);
+    }
+    files.unwrap_or_default().into_iter().map(word).collect()
+}
+
+fn remember(node: &Node, out: &mut Complaints) -> Vec<Remember> {
+    let mut all = Vec::new();
+    for (index, item) in node.list("remember", out).into_iter().flatten().enumerate() {
+        let mut at = node.at("remember");
+        at.push(Step::Item(index));
+        let Some(map) = item.as_object() else {
+            out.error(
+                at,
+                format!("remember: expected a mapping, found {}", found(item)),
+            );
+            continue;
+        };
+        let node = Node::new(map, at.clone()).within("remember");
+        node.unknown_keys(&["store", "tags", "pointer"], out);
+        let stores = [Which::NAMES[1], Which::NAMES[2]];
+        if !map.contains_key("store") {
+            out.error(at, "remember: has no store; needs project or global");
+        }
+        let pointer = node.text("pointer", out).unwrap_or_default();
+        if !pointer.is_empty() && !pointer.starts_with('/') {
+            let message =
+                format!("remember: pointer {pointer:?} is no JSON pointer; begin it with /");
+            out.error(node.at("pointer"), message);
+        }
+        let tags = texts(&node, "tags", out).unwrap_or_default();
+        if let Some(store) = node.choice("store", &stores, out) {
+            all.push(Remember {
+                store,
+                tags,
+                pointer: pointer.to_owned(),
+            });
+        }
+    }
+    all
+}
+
+/// What has a code of its own: role, kind and context.
+fn words_of_their_own(
+    manifest: &mut Manifest,
+    draft: &Draft,
+    map: &Map<String, Value>,
+    problems: &mut Vec<Problem>,
+) {
+    let mut say = |code, key: &str, wanted: &str| {
+        let said = map.get(key).filter(|value| !value.is_null());
+        let said = said.map_or_else(
+            || format!("has no {key}"),
+            |value| format!("{key} cannot be {}", found(value)),
+        );
+        let message = format!("node \"{}\": {said}; needs {wanted}", draft.id);
+        let ids = vec![draft.id.clone()];
+        problems.push(manifest.problem(code, ids, &draft.key(key), message));
+    };
+    if draft.role.is_none() {
+        let roles = Role::ALL.map(|(word, _)| word).join(", ");
+        say(Code::BadRole, "role", &format!("one of {roles}"));
+    }
+    if draft.kind.is_none() {
+        say(Code::BadKind, "kind", "agent or deterministic");
+    }
+    if map.get("context").is_none_or(Value::is_null) {
+        say(
+            Code::ContextMissing,
+            "context",
+            "none, global, or a profile of memory.yaml",
+        );
+    }
+}

@@ -1,0 +1,252 @@
+//! What can be wrong in a flow's files: a stable code, the ids concerned, and a place.
+//!
+//! Unaware of what the files mean.
+
+use crate::node::Complaint;
+use crate::yaml::{self, Step};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use std::fmt::{self, Display};
+use std::io;
+use std::path::Path;
+
+macro_rules! codes {
+    ($($name:ident $text:literal,)*) => {
+        /// Why a flow cannot be loaded. Programs rely on the words.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(missing_docs, reason = "each is what its word says")]
+        pub enum Code { $($name,)* }
+
+        impl Code {
+            /// All codes, in the order in which the manual explains them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The word for programs.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+codes![
+    ManifestMissing "manifest_missing",
+    ManifestInvalid "manifest_invalid",
+    DuplicateNodeId "duplicate_node_id",
+    BadRole "bad_role",
+    BadKind "bad_kind",
+    ContextMissing "context_missing",
+    UnknownContext "unknown_context",
+    UnknownAgent "unknown_agent",
+    UnknownTool "unknown_tool",
+    UnknownSchema "unknown_schema",
+    InvalidSchema "invalid_schema",
+    AgentIdMissing "agent_id_missing",
+    UnknownNode "unknown_node",
+    DuplicateEdge "duplicate_edge",
+    DuplicateLabel "duplicate_label",
+    Cycle "cycle",
+    NoStart "no_start",
+    NoDefaultStart "no_default_start",
+    MultipleDefaultStart "multiple_default_start",
+    DefaultStartOnNonStart "default_start_on_non_start",
+    NoExit "no_exit",
+    UnreachableNode "unreachable_node",
+    StartCannotReachExit "start_cannot_reach_exit",
+    StartArity "start_arity",
+    LinearArity "linear_arity",
+    DecisionArity "decision_arity",
+    BranchArity "branch_arity",
+    SplitArity "split_arity",
+    MergeArity "merge_arity",
+    ExitArity "exit_arity",
+    StartNotDeterministic "start_not_deterministic",
+    ExitNotDeterministic "exit_not_deterministic",
+    ExitHasTools "exit_has_tools",
+    ExitHasCommand "exit_has_command",
+    AlwaysFailOnNonExit "always_fail_on_non_exit",
+];
+
+/// Something wrong, or doubtful, in a flow's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// None: the flow can be used all the same, and something was probably not meant.
+    pub code: Option<Code>,
+    /// The ids concerned: of nodes, of an agent, of a schema.
+    pub ids: Vec<String>,
+    /// The file, below the flow's directory.
+    pub file: String,
+    /// The file, as a person would name it from where they stand.
+    pub shown: String,
+    /// Line, from 1, if it is known.
+    pub line: Option<usize>,
+    /// Column, from 1, if it is known.
+    pub column: Option<usize>,
+    /// What, and the way out; lower case, no full stop.
+    pub message: String,
+}
+
+impl Problem {
+    /// The object that `--format json` prints.
+    #[must_use]
+    pub fn object(&self) -> Value {
+        json!({
+            "code": self.code.map(Code::name),
+            "ids": self.ids,
+            "file": self.file,
+            "message": format!("{}{}", self.place(), self.message),
+        })
+    }
+
+    /// The file and what is known of the place in it, with a colon and a space behind.
+    fn place(&self) -> String {
+        let mut place = self.shown.clone();
+        for number in [self.line, self.column].into_iter().flatten() {
+            place.push_str(&format!(":{number}"));
+        }
+        place + ": "
+    }
+}
+
+impl Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.code.map_or("warning", Code::name);
+        match self.code {
+            Some(_) => write!(f, "{}{kind}: {}", self.place(), self.message),
+            None => write!(f, "{kind}: {}{}", self.place(), self.message),
+        }
+    }
+}
+
+/// Puts problems in the order in which a person works through them: by file and line.
+pub fn sort(problems: &mut [Problem]) {
+    problems.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+}
+
+/// How many problems of one file are given their line: each costs reading the file once more.
+const MOST_PLACES: usize = 50;
+
+/// A manifest that has been read and parsed, and what was found wrong in it.
+#[derive(Debug)]
+pub struct Manifest {
+    /// Its name below the flow's directory.
+    pub file: String,
+    /// The SHA-256 of its bytes; none if there is no such file.
+    pub sha256: Option<String>,
+    /// Its keys and values.
+    pub root: Map<String, Value>,
+    shown: String,
+    text: String,
+    places: usize,
+}
+
+impl Manifest {
+    /// Reads a YAML file below `home`. No file is an empty one, for whoever does not need it.
+    pub fn read(home: &Path, shown: String, file: &str, problems: &mut Vec<Problem>) -> Self {
+        let mut manifest = Self {
+            file: file.to_owned(),
+            sha256: None,
+            root: Map::new(),
+            shown,
+            text: String::new(),
+            places: 0,
+        };
+        let bytes = match crate::files::read_regular(&home.join(file)) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return manifest,
+            Err(e) => {
+                let message = format!("cannot read it: {}", crate::error::reason(&e));
+                problems.push(manifest.whole(message));
+                return manifest;
+            }
+        };
+        manifest.sha256 = Some(sha256(&bytes));
+        let Ok(text) = String::from_utf8(bytes) else {
+            problems.push(manifest.whole("cannot read it: it is not UTF-8"));
+            return manifest;
+        };
+        manifest.text = text;
+        match yaml::parse(&manifest.text) {
+            Ok(Value::Null) => {}
+            Ok(Value::Object(root)) => manifest.root = root,
+            Ok(other) => {
+                let found = crate::node::found(&other);
+                let message = format!("expected keys and values at the top, found {found}");
+                problems.push(manifest.whole(message));
+            }
+            Err(error) => problems.push(Problem {
+                line: error.place.map(|place| place.0),
+                column: error.place.and_then(|place| place.1),
+                ..manifest.whole(error.message)
+            }),
+        }
+        manifest
+    }
+
+    /// Whether there is such a file.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.sha256.is_some()
+    }
+
+    /// `manifest_invalid`, about the file as a whole.
+    #[must_use]
+    pub fn whole(&self, message: impl Into<String>) -> Problem {
+        Problem {
+            code: Some(Code::ManifestInvalid),
+            ids: Vec::new(),
+            file: self.file.clone(),
+            shown: self.shown.clone(),
+            line: None,
+            column: None,
+            message: message.into(),
+        }
+    }
+
+    /// A problem at a node of this document.
+    pub fn problem(
+        &mut self,
+        code: Code,
+        ids: Vec<String>,
+        at: &[Step],
+        message: impl Into<String>,
+    ) -> Problem {
+        Problem {
+            code: Some(code),
+            ids,
+            line: self.line(at),
+            ..self.whole(message)
+        }
+    }
+
+    /// Gives complaints of a reader their lines. Those that are errors are `manifest_invalid`.
+    pub fn report(&mut self, ids: &[String], list: Vec<Complaint>, problems: &mut Vec<Problem>) {
+        for complaint in list {
+            let code = (!complaint.warning).then_some(Code::ManifestInvalid);
+            problems.push(Problem {
+                code,
+                ids: ids.to_vec(),
+                line: self.line(&complaint.at),
+                ..self.whole(complaint.message)
+            });
+        }
+    }
+
+    fn line(&mut self, at: &[Step]) -> Option<usize> {
+        self.places += 1;
+        (self.places <= MOST_PLACES)
+            .then(|| yaml::locate(&self.text, at))
+            .flatten()
+    }
+}
+
+/// The SHA-256 of some bytes, in hexadecimal digits.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(64);
+    for byte in Sha256::digest(bytes) {
+        digits.push_str(&format!("{byte:02x}"));
+    }
+    digits
+}

@@ -1,0 +1,362 @@
+//! Whether a graph may be run: arities, cycles, what can be reached. Pure.
+//!
+//! Works on what was written, however wrong: a node may have no role, an edge only one end.
+//! Everything takes time in proportion to the graph, and no more stack for a longer path.
+
+use super::problem::Code;
+use crate::flow::graph::Role;
+
+/// A node, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Knot<'k> {
+    /// Its id.
+    pub id: &'k str,
+    /// Its role, if it has one.
+    pub role: Option<Role>,
+    /// A start that is taken where none is named.
+    pub default_start: bool,
+}
+
+/// An edge whose ends may be unknown.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// Where it begins.
+    pub from: Option<usize>,
+    /// Where it ends.
+    pub to: Option<usize>,
+}
+
+/// Something that must not be so.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is called.
+    pub code: Code,
+    /// The nodes concerned.
+    pub nodes: Vec<usize>,
+    /// The sentence; lower case, no full stop.
+    pub message: String,
+}
+
+/// How many ids of a long list are named in a message.
+const MOST_NAMED: usize = 20;
+
+struct Shape<'s> {
+    knots: &'s [Knot<'s>],
+    /// The nodes behind and before each node.
+    next: Vec<Vec<usize>>,
+    previous: Vec<Vec<usize>>,
+    /// The edges that begin and end at each node, those with an unknown other end among them.
+    out: Vec<usize>,
+    into: Vec<usize>,
+    found: Vec<Finding>,
+}
+
+/// Everything that is wrong with a graph.
+#[must_use]
+pub fn check(knots: &[Knot], ways: &[Way]) -> Vec<Finding> {
+    let none = || vec![Vec::new(); knots.len()];
+    let mut shape = Shape {
+        knots,
+        next: none(),
+        previous: none(),
+        out: vec![0; knots.len()],
+        into: vec![0; knots.len()],
+        found: Vec::new(),
+    };
+    for way in ways {
+        if let Some(from) = way.from {
+            shape.out[from] += 1;
+        }
+        if let Some(to) = way.to {
+            shape.into[to] += 1;
+        }
+        if let (Some(from), Some(to)) = (way.from, way.to) {
+            shape.next[from].push(to);
+            shape.previous[to].push(from);
+        }
+    }
+    shape.starts();
+    shape.reach();
+    shape.arities();
+    shape.cycles();
+    shape.found
+}
+
+impl Shape<'_> {
+    fn of_role(&self, role: Role) -> Vec<usize> {
+        let is_so = |ix: &usize| self.knots[*ix].role == Some(role);
+        (0..self.knots.len()).filter(is_so).collect()
+    }
+
+    fn say(&mut self, code: Code, nodes: Vec<usize>, message: impl Into<String>) {
+        self.found.push(Finding {
+            code,
+            nodes,
+            message: message.into(),
+        });
+    }
+
+    fn names(&self, nodes: &[usize]) -> String {
+        let quoted = |ix: &usize| format!("\"{}\"", self.knots[*ix].id);
+        let mut names: Vec<String> = nodes.iter().take(MOST_NAMED).map(quoted).collect();
+        if nodes.len() > MOST_NAMED {
+            names.push(format!("and {} more", nodes.len() - MOST_NAMED));
+        }
+        names.join(", ")
+    }
+
+    fn starts(&mut self) {
+        let starts = self.of_role(Role::Start);
+        if self.of_role(Role::Exit).is_empty() {
+            self.say(
+                Code::NoExit,
+                vec![],
+                "no node has role: exit; a task could not end",
+            );
+        }
+        if starts.is_empty() {
+            let message = "no node has role: start; a task could not begin";
+            return self.say(Code::NoStart, vec![], message);
+        }
+        let mut marked = starts.clone();
+        marked.retain(|ix| self.knots[*ix].default_start);
+        match marked.as_slice() {
+            [_] => {}
+            [] => {
+                let names = self.names(&starts);
+                let message =
+                    format!("no start has default_start: true; give it to one of {names}");
+                self.say(Code::NoDefaultStart, starts, message);
+            }
+            _ => {
+                let names = self.names(&marked);
+                let message = format!("default_start: true on {names}; keep it on one");
+                self.say(Code::MultipleDefaultStart, marked, message);
+            }
+        }
+    }
+
+    /// What can be reached from some nodes, not going on from those that `stops` names.
+    fn reached(
+        &self,
+        from: &[usize],
+        along: &[Vec<usize>],
+        stops: impl Fn(usize) -> bool,
+    ) -> Vec<bool> {
+        let mut seen = vec![false; self.knots.len()];
+        let mut open = from.to_vec();
+        for ix in from {
+            seen[*ix] = true;
+        }
+        while let Some(ix) = open.pop() {
+            if stops(ix) {
+                continue;
+            }
+            for next in &along[ix] {
+                if !std::mem::replace(&mut seen[*next], true) {
+                    open.push(*next);
+                }
+            }
+        }
+        seen
+    }
+
+    fn reach(&mut self) {
+        let starts = self.of_role(Role::Start);
+        if starts.is_empty() {
+            // Nothing can be reached then; the missing start says it all.
+            return;
+        }
+        let seen = self.reached(&starts, &self.next, |_| false);
+        let lost: Vec<usize> = (0..seen.len()).filter(|ix| !seen[*ix]).collect();
+        if !lost.is_empty() {
+            let names = self.names(&lost);
+            let message =
+                format!("no start leads to {names}; add an edge, or remove what is unused");
+            self.say(Code::UnreachableNode, lost, message);
+        }
+        let exits = self.of_role(Role::Exit);
+        if exits.is_empty() {
+            return;
+        }
+        let ending = self.reached(&exits, &self.previous, |_| false);
+        for start in starts {
+            if !ending[start] {
+                let message = format!("no exit can be reached from {}", self.names(&[start]));
+                self.say(Code::StartCannotReachExit, vec![start], message);
+            }
+        }
+    }
+
+    fn arities(&mut self) {
+        let starts = self.of_role(Role::Start);
+        let is_split = |ix: usize| self.knots[ix].role == Some(Role::Split);
+        let unsplit = self.reached(&starts, &self.next, is_split);
+        for (ix, unsplit) in unsplit.into_iter().enumerate() {
+            let (into, out) = (self.into[ix], self.out[ix]);
+            let Some(role) = self.knots[ix].role else {
+                continue;
+            };
+            let (code, good, law) = match role {
+                Role::Start => (
+                    Code::StartArity,
+                    into == 0 && out == 1,
+                    "none in and one out",
+                ),
+                Role::Linear => (
+                    Code::LinearArity,
+                    into == 1 && out == 1,
+                    "one in and one out",
+                ),
+                Role::Decision => (
+                    Code::DecisionArity,
+                    into == 1 && out >= 2,
+                    "one in and two or more out",
+                ),
+                Role::Branch => (
+                    Code::BranchArity,
+                    into == 1 && out >= 2,
+                    "one in and two or more out",
+                ),
+                Role::Split => (
+                    Code::SplitArity,
+                    into == 1 && out >= 1,
+                    "one in and one or more out",
+                ),
+                Role::Merge => (
+                    Code::MergeArity,
+                    (into >= 2 || into == 1 && !unsplit) && out == 1,
+                    "two or more in (one, if every way to it leads through a split) and one out",
+                ),
+                Role::Exit => (
+                    Code::ExitArity,
+                    into >= 1 && out == 0,
+                    "one or more in and none out",
+                ),
+            };
+            if !good {
+                let word = Role::ALL.iter().find(|(_, other)| *other == role);
+                let word = word.map_or("", |(word, _)| word);
+                let id = self.knots[ix].id;
+                let message = format!(
+                    "node \"{id}\" has {into} in and {out} out; the edges of a {word} are {law}"
+                );
+                self.say(code, vec![ix], message);
+            }
+        }
+    }
+
+    /// One finding for every knot of nodes that can reach each other: the shortest way round from
+    /// the first of them.
+    fn cycles(&mut self) {
+        let mut parts = self.parts();
+        parts.retain(|part| part.len() > 1 || self.next[part[0]].contains(&part[0]));
+        parts.sort_by_key(|part| part.iter().min().copied());
+        let mut part_of = vec![usize::MAX; self.knots.len()];
+        for (number, part) in parts.iter().enumerate() {
+            for ix in part {
+                part_of[*ix] = number;
+            }
+        }
+        for (number, part) in parts.iter().enumerate() {
+            let Some(first) = part.iter().min().copied() else {
+                continue;
+            };
+            let path = self.way_round(first, |ix| part_of[ix] == number);
+            let named = if path.len() > 2 * MOST_NAMED {
+                let (head, tail) = (&path[..MOST_NAMED], &path[path.len() - MOST_NAMED..]);
+                let between = path.len() - 2 * MOST_NAMED;
+                format!(
+                    "{} > … {between} more … > {}",
+                    self.way(head),
+                    self.way(tail)
+                )
+            } else {
+                self.way(&path)
+            };
+            let message = format!(
+                "{named} > {} is a cycle; a task could go round for ever: remove one of the edges",
+                self.knots[first].id
+            );
+            self.say(Code::Cycle, path, message);
+        }
+    }
+
+    fn way(&self, path: &[usize]) -> String {
+        let ids: Vec<&str> = path.iter().map(|ix| self.knots[*ix].id).collect();
+        ids.join(" > ")
+    }
+
+    /// The shortest cycle through a node, without its return to the node.
+    fn way_round(&self, first: usize, within: impl Fn(usize) -> bool) -> Vec<usize> {
+        let mut before = std::collections::HashMap::new();
+        let mut open = std::collections::VecDeque::from([first]);
+        while let Some(ix) = open.pop_front() {
+            for &next in self.next[ix].iter().filter(|next| within(**next)) {
+                if next == first {
+                    let mut path = vec![ix];
+                    while let Some(&at) = path.last().and_then(|ix| before.get(ix)) {
+                        path.push(at);
+                    }
+                    path.reverse();
+                    return path;
+                }
+                before.entry(next).or_insert_with(|| {
+                    open.push_back(next);
+                    ix
+                });
+            }
+        }
+        vec![first]
+    }
+
+    /// The nodes in parts within which each reaches every other: Tarjan's algorithm, with a stack
+    /// of its own.
+    fn parts(&self) -> Vec<Vec<usize>> {
+        const UNSEEN: usize = usize::MAX;
+        let count = self.knots.len();
+        let (mut order, mut low) = (vec![UNSEEN; count], vec![0; count]);
+        let mut pending = vec![false; count];
+        let (mut stack, mut parts, mut seen) = (Vec::new(), Vec::new(), 0);
+        for root in 0..count {
+            if order[root] != UNSEEN {
+                continue;
+            }
+            // A node, and how many of the nodes behind it have been looked at.
+            let mut calls = vec![(root, 0)];
+            while let Some((ix, at)) = calls.pop() {
+                if at == 0 {
+                    order[ix] = seen;
+                    low[ix] = seen;
+                    seen += 1;
+                    stack.push(ix);
+                    pending[ix] = true;
+                } else {
+                    let below: usize = self.next[ix][at - 1];
+                    if pending[below] {
+                        low[ix] = low[ix].min(low[below]);
+                    }
+                }
+                let fresh = (at..self.next[ix].len()).find(|place| {
+                    let next = self.next[ix][*place];
+                    if order[next] != UNSEEN && pending[next] {
+                        low[ix] = low[ix].min(order[next]);
+                    }
+                    order[next] == UNSEEN
+                });
+                if let Some(place) = fresh {
+                    calls.push((ix, place + 1));
+                    calls.push((self.next[ix][place], 0));
+                } else if low[ix] == order[ix] {
+                    let from = stack.iter().rposition(|other| *other == ix).unwrap_or(0);
+                    let part = stack.split_off(from);
+                    for other in &part {
+                        pending[*other] = false;
+                    }
+                    parts.push(part);
+                }
+            }
+        }
+        parts
+    }
+}

@@ -1,0 +1,159 @@
+//! `tools.yaml`: what an agent node is offered, and what a command can call.
+//!
+//! A tool is one as `agent.yaml` has them, called by an id, with schemas and permissions beside it.
+
+use super::command::{inward, outward, outward_word, word};
+use super::items::{list, texts};
+use super::problem::{Manifest, Problem};
+use crate::expand;
+use crate::node::{Complaints, Node};
+use crate::tool::{Tool, Word};
+use crate::yaml::Step;
+use serde_json::{Map, Value};
+
+/// What a tool may do beside running its program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Permissions {
+    /// Where it may write; none: in the task's directory.
+    pub root: Option<Word>,
+    /// Whether it may reach the network.
+    pub allow_network: bool,
+    /// Whether it may be a shell's script.
+    pub allow_shell: bool,
+}
+
+/// A tool as it was written. Schemas are looked up later.
+#[derive(Debug)]
+pub(super) struct Draft {
+    /// Where it stands in the document.
+    pub at: Vec<Step>,
+    pub tool: Tool,
+    pub schema_in: Option<String>,
+    pub schema_out: Option<String>,
+    pub permissions: Option<Permissions>,
+}
+
+/// The keys that are those of a tool in `agent.yaml`.
+const SHARED: [&str; 9] = [
+    "description",
+    "command",
+    "exec",
+    "shell",
+    "parameters",
+    "stdin",
+    "timeout_ms",
+    "max_output_bytes",
+    "env",
+];
+
+/// The keys that only a flow's tools have.
+const OWN: [&str; 4] = ["id", "schema_in", "schema_out", "permissions"];
+
+/// Reads the file.
+pub(super) fn read(manifest: &mut Manifest, problems: &mut Vec<Problem>) -> Vec<Draft> {
+    let root = manifest.root.clone();
+    let mut out = Complaints::about("");
+    let node = Node::new(&root, vec![]);
+    node.unknown_keys(&["tools"], &mut out);
+    let items = list(&node, "tools", &mut out);
+    manifest.report(&[], out.into_list(), problems);
+    let mut all: Vec<Draft> = Vec::new();
+    for (map, at) in items {
+        let id = map.get("id").and_then(Value::as_str).map(str::to_owned);
+        let about = id
+            .as_ref()
+            .map_or("tool".to_owned(), |id| format!("tool \"{id}\""));
+        let mut out = Complaints::about(about);
+        let draft = read_one(map, &at, &mut out);
+        if let Some(draft) = &draft
+            && all.iter().any(|other| other.tool.name == draft.tool.name)
+        {
+            let node = Node::new(map, at);
+            out.error(node.at("id"), "is defined twice; remove one");
+        }
+        let ids: Vec<String> = id.into_iter().collect();
+        manifest.report(&ids, out.into_list(), problems);
+        all.extend(draft);
+    }
+    all
+}
+
+fn read_one(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Option<Draft> {
+    let node = Node::new(map, at.to_vec());
+    let known: Vec<&str> = OWN.into_iter().chain(SHARED).collect();
+    node.unknown_keys(&known, out);
+    let tool = shared(map, at, out);
+    let permissions = permissions(&node, out);
+    if let Some(permissions) = &permissions
+        && !permissions.allow_shell
+        && map.contains_key("shell")
+    {
+        let message = "shell: needs permissions: allow_shell: true, or write it as exec:";
+        out.error(node.at("shell"), message);
+    }
+    let text = |key: &str, out: &mut Complaints| node.text(key, out).map(str::to_owned);
+    let (schema_in, schema_out) = (text("schema_in", out), text("schema_out", out));
+    Some(Draft {
+        at: at.to_vec(),
+        tool: tool?,
+        schema_in,
+        schema_out,
+        permissions,
+    })
+}
+
+/// What a tool has in common with one of an agent, which calls the id a name.
+fn shared(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Option<Tool> {
+    let mut given = inward(map, at, out);
+    given.retain(|key, _| SHARED.contains(&key.as_str()));
+    match map.get("id") {
+        Some(id) => given.insert("name".to_owned(), id.clone()),
+        None => {
+            out.error(at.to_vec(), "has no id; give it one");
+            return None;
+        }
+    };
+    let (tool, said) = match expand::load(&given.into()) {
+        Ok((tool, said)) => (Some(tool), said),
+        Err(said) => (None, said),
+    };
+    for complaint in said {
+        // The subject is there already.
+        let message = complaint.message.split_once("\": ");
+        let message = message.map_or(&*complaint.message, |(_, message)| message);
+        let message = message.replace(crate::tool::AGENT_HOME, super::command::FLOW_HOME);
+        let mut at = at.to_vec();
+        at.extend(complaint.at.into_iter().map(|step| match step {
+            Step::Key(key) if key == "name" => Step::Key("id".to_owned()),
+            step => step,
+        }));
+        if complaint.warning {
+            out.warn(at, message);
+        } else {
+            out.error(at, message);
+        }
+    }
+    let mut tool = tool?;
+    tool.template = outward(&tool.template);
+    tool.command = tool.command.into_iter().map(outward_word).collect();
+    Some(tool)
+}
+
+fn permissions(node: &Node, out: &mut Complaints) -> Option<Permissions> {
+    let map = node.mapping("permissions", out)?;
+    let node = Node::new(map, node.at("permissions")).within("permissions");
+    node.unknown_keys(&["root", "allow_network", "allow_shell"], out);
+    Some(Permissions {
+        root: node.text("root", out).map(word),
+        allow_network: node.flag("allow_network", out).unwrap_or(false),
+        allow_shell: node.flag("allow_shell", out).unwrap_or(false),
+    })
+}
+
+/// The names of tools in a list, or none where the key is not there.
+pub fn names(node: &Node, out: &mut Complaints) -> Option<Vec<String>> {
+    match node.map.get("tools") {
+        None | Some(Value::Null) => None,
+        Some(_) => texts(node, "tools", out),
+    }
+}

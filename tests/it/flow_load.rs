@@ -1,0 +1,527 @@
+//! Loading a flow: every error has its code, its ids and its place, and all of them are told at once.
+
+use crate::harness::*;
+use delta_engine::flow::manifest::Code;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The acceptance cases: each has config/, input.json and expected.json.
+fn cases() -> Vec<(String, PathBuf)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/flow-cases");
+    let entries = std::fs::read_dir(&dir).unwrap();
+    let mut cases: Vec<(String, PathBuf)> = entries
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.path()))
+        .collect();
+    cases.sort();
+    assert_eq!(cases.len(), 27);
+    cases
+}
+
+/// What `check --format json` says about a directory.
+#[track_caller]
+fn errors_of(world: &World, dir: impl AsRef<Path>) -> Vec<Value> {
+    let outcome = Delta::flow(world.home())
+        .args(["check"])
+        .arg(dir.as_ref())
+        .json()
+        .end();
+    let object = outcome.object();
+    let keys: Vec<&String> = object.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["schema_version", "errors"]);
+    let errors = object["errors"].as_array().unwrap().clone();
+    for error in &errors {
+        let keys: Vec<&String> = error.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["code", "ids", "file", "message"]);
+    }
+    outcome.exits(if errors.is_empty() { 0 } else { 78 });
+    errors
+}
+
+/// A node of a flow that is written on one line.
+fn node(id: &str, role: &str, more: &str) -> String {
+    format!("- {{id: {id}, kind: deterministic, role: {role}, context: none{more}}}\n")
+}
+
+fn start() -> String {
+    node("s", "start", ", default_start: true")
+}
+
+fn exit() -> String {
+    node("x", "exit", "")
+}
+
+/// Edges as `a>b` or `a>b:label`.
+fn edges(list: &str) -> String {
+    let mut yaml = "edges:\n".to_owned();
+    for edge in list.split_whitespace() {
+        let (from, rest) = edge.split_once('>').unwrap();
+        let (to, label) = rest.split_once(':').unwrap_or((rest, ""));
+        let label = match label {
+            "" => String::new(),
+            label => format!(", label: {label}"),
+        };
+        yaml += &format!("- {{from: {from}, to: {to}{label}}}\n");
+    }
+    yaml
+}
+
+fn flow(nodes: &[String], list: &str) -> String {
+    format!("nodes:\n{}{}", nodes.concat(), edges(list))
+}
+
+/// The errors of a flow that is a workflow.yaml alone.
+#[track_caller]
+fn errors_in(workflow: &str) -> Vec<Value> {
+    let world = World::new();
+    world.write("f/workflow.yaml", workflow);
+    errors_of(&world, "f")
+}
+
+/// The flow has exactly this error, with its code, ids, file and message.
+#[track_caller]
+fn has_only(workflow: &str, code: &str, ids: &[&str], message: &str) {
+    has(&errors_in(workflow), 1, code, ids, "workflow.yaml", message);
+}
+
+#[track_caller]
+fn has(errors: &[Value], count: usize, code: &str, ids: &[&str], file: &str, message: &str) {
+    let found = errors
+        .iter()
+        .find(|error| error["code"] == code && error["ids"] == json!(ids));
+    let found = found.unwrap_or_else(|| panic!("no {code} {ids:?} in {errors:#?}"));
+    assert_eq!(found["file"], file);
+    let said = found["message"].as_str().unwrap();
+    assert!(said.contains(message), "{said:?} lacks {message:?}");
+    assert_eq!(errors.len(), count, "{errors:#?}");
+}
+
+#[test]
+fn the_acceptance_cases_load_or_fail_as_they_say() {
+    let world = World::new();
+    for (name, dir) in cases() {
+        let expected = std::fs::read(dir.join("expected.json")).unwrap();
+        let expected: Value = serde_json::from_slice(&expected).unwrap();
+        let errors = errors_of(&world, dir.join("config"));
+        let wanted = &expected["load_error"];
+        if wanted.is_null() {
+            assert!(errors.is_empty(), "{name}: {errors:#?}");
+            continue;
+        }
+        let ids = |value: &Value| -> BTreeSet<String> {
+            let ids = value.as_array().unwrap().iter();
+            ids.map(|id| id.as_str().unwrap().to_owned()).collect()
+        };
+        let found = errors.iter().any(|error| {
+            error["code"] == wanted["code"] && ids(&error["ids"]) == ids(&wanted["at"])
+        });
+        assert!(found, "{name}: {wanted} is not in {errors:#?}");
+    }
+}
+
+#[test]
+fn a_flow_that_can_be_loaded_is_said_to_be_ok() {
+    let world = World::new();
+    world.write("f/workflow.yaml", flow(&[start(), exit()], "s>x"));
+    let check = Delta::flow(world.home()).args(["check", "f"]).end();
+    check
+        .exits(0)
+        .prints("f: ok, 2 nodes, 1 edges, 0 agents, 0 tools, 0 schemas\n");
+}
+
+/// A code, its ids, nodes and edges that show it, how many errors there are then, and words of its
+/// message.
+type Row<'r> = (&'r str, &'r [&'r str], Vec<String>, &'r str, usize, &'r str);
+
+#[test]
+fn every_error_of_a_workflow_has_its_code_and_its_ids() {
+    let (s, x) = (start(), exit());
+    let linear = |id: &str| node(id, "linear", "");
+    let two = |id: &str, role: &str| node(id, role, "");
+    let table: Vec<Row> = vec![
+        (
+            "duplicate_node_id",
+            &["a"],
+            vec![s.clone(), linear("a"), linear("a"), x.clone()],
+            "s>a a>x",
+            1,
+            "workflow.yaml:4: a second node has the id \"a\"",
+        ),
+        (
+            "bad_role",
+            &["a"],
+            vec![s.clone(), node("a", "loop", ""), x.clone()],
+            "s>a a>x",
+            1,
+            "workflow.yaml:3: node \"a\": role cannot be the string \"loop\"; needs one of start, linear",
+        ),
+        (
+            "unknown_context",
+            &["a"],
+            vec![s.clone(), linear("a").replace("none", "recent"), x.clone()],
+            "s>a a>x",
+            1,
+            "workflow.yaml:3: node \"a\": there is no context profile \"recent\"; define it in memory.yaml",
+        ),
+        (
+            "unknown_tool",
+            &["a"],
+            vec![s.clone(), node("a", "linear", ", tools: [grep]"), x.clone()],
+            "s>a a>x",
+            1,
+            "there is no tool \"grep\"; define it in tools.yaml",
+        ),
+        (
+            "unknown_schema",
+            &["a"],
+            vec![
+                s.clone(),
+                node("a", "linear", ", schema_in: zzz"),
+                x.clone(),
+            ],
+            "s>a a>x",
+            1,
+            "there is no schema \"zzz\"; define it in schemas/",
+        ),
+        (
+            "unknown_node",
+            &["y"],
+            vec![s.clone(), linear("aye"), x.clone()],
+            "s>aye aye>x aye>y",
+            2,
+            "workflow.yaml:8: edge: there is no node \"y\"",
+        ),
+        (
+            "duplicate_edge",
+            &["b", "x"],
+            vec![s.clone(), two("b", "branch"), x.clone()],
+            "s>b b>x b>x",
+            2,
+            "workflow.yaml:8: a second edge goes from \"b\" to \"x\"",
+        ),
+        (
+            "duplicate_label",
+            &["d"],
+            vec![s.clone(), two("d", "decision"), x.clone(), two("y", "exit")],
+            "s>d d>x:go d>y:go",
+            1,
+            "has the label \"go\"; rename one",
+        ),
+        (
+            "cycle",
+            &["a", "b"],
+            vec![
+                s.clone(),
+                two("a", "merge"),
+                two("b", "decision"),
+                x.clone(),
+            ],
+            "s>a a>b b>a:again b>x:done",
+            1,
+            "workflow.yaml:3: a > b > a is a cycle",
+        ),
+        (
+            "no_start",
+            &[],
+            vec![linear("a"), x.clone()],
+            "a>x",
+            2,
+            "workflow.yaml:1: no node has role: start",
+        ),
+        (
+            "no_default_start",
+            &["s", "t"],
+            vec![two("s", "start"), two("t", "start"), x.clone()],
+            "s>x t>x",
+            1,
+            "give it to one of \"s\", \"t\"",
+        ),
+        (
+            "multiple_default_start",
+            &["s", "t"],
+            vec![s.clone(), start().replace("id: s", "id: t"), x.clone()],
+            "s>x t>x",
+            1,
+            "default_start: true on \"s\", \"t\"",
+        ),
+        (
+            "default_start_on_non_start",
+            &["a"],
+            vec![
+                s.clone(),
+                node("a", "linear", ", default_start: true"),
+                x.clone(),
+            ],
+            "s>a a>x",
+            1,
+            "node \"a\": only a start has default_start",
+        ),
+        (
+            "no_exit",
+            &[],
+            vec![s.clone(), linear("a")],
+            "s>a",
+            2,
+            "no node has role: exit",
+        ),
+        (
+            "unreachable_node",
+            &["a", "y"],
+            vec![s.clone(), linear("a"), x.clone(), two("y", "exit")],
+            "s>x a>y",
+            2,
+            "no start leads to \"a\", \"y\"",
+        ),
+        (
+            "start_cannot_reach_exit",
+            &["t"],
+            vec![s.clone(), two("t", "start"), linear("a"), x.clone()],
+            "s>x t>a",
+            2,
+            "no exit can be reached from \"t\"",
+        ),
+        (
+            "start_arity",
+            &["s"],
+            vec![s.clone(), x.clone(), two("y", "exit")],
+            "s>x s>y",
+            1,
+            "node \"s\" has 0 in and 2 out; the edges of a start are none in and one out",
+        ),
+        (
+            "linear_arity",
+            &["a"],
+            vec![s.clone(), linear("a"), x.clone(), two("y", "exit")],
+            "s>a a>x a>y",
+            1,
+            "node \"a\" has 1 in and 2 out",
+        ),
+        (
+            "decision_arity",
+            &["d"],
+            vec![s.clone(), two("d", "decision"), x.clone()],
+            "s>d d>x",
+            1,
+            "one in and two or more out",
+        ),
+        (
+            "branch_arity",
+            &["b"],
+            vec![s.clone(), two("b", "branch"), x.clone()],
+            "s>b b>x",
+            1,
+            "one in and two or more out",
+        ),
+        (
+            "split_arity",
+            &["p"],
+            vec![s.clone(), two("t", "start"), two("p", "split"), x.clone()],
+            "s>p t>p p>x",
+            1,
+            "node \"p\" has 2 in and 1 out",
+        ),
+        (
+            "merge_arity",
+            &["m"],
+            vec![s.clone(), two("m", "merge"), x.clone()],
+            "s>m m>x",
+            1,
+            "two or more in (one, if every way to it leads through a split) and one out",
+        ),
+        (
+            "exit_arity",
+            &["x"],
+            vec![s.clone(), x.clone(), two("y", "exit")],
+            "s>x x>y",
+            1,
+            "node \"x\" has 1 in and 1 out",
+        ),
+        (
+            "exit_has_tools",
+            &["x"],
+            vec![s.clone(), node("x", "exit", ", tools: [t]")],
+            "s>x",
+            2,
+            "an exit has no tools",
+        ),
+        (
+            "exit_has_command",
+            &["x"],
+            vec![s.clone(), node("x", "exit", ", exec: cat")],
+            "s>x",
+            1,
+            "workflow.yaml:3: node \"x\": an exit has no command",
+        ),
+        (
+            "always_fail_on_non_exit",
+            &["a"],
+            vec![
+                s.clone(),
+                node("a", "linear", ", always_fail: true"),
+                x.clone(),
+            ],
+            "s>a a>x",
+            1,
+            "only an exit has always_fail",
+        ),
+    ];
+    for (code, ids, nodes, list, count, message) in table {
+        let errors = errors_in(&flow(&nodes, list));
+        has(&errors, count, code, ids, "workflow.yaml", message);
+    }
+}
+
+#[test]
+fn a_node_without_role_kind_or_context_is_told_so() {
+    let nodes = "nodes:\n- id: a\n- {id: b, role: 3, kind: robot, context: null}\n";
+    let errors = errors_in(nodes);
+    for (code, message) in [
+        ("bad_role", "workflow.yaml:2: node \"a\": has no role"),
+        (
+            "bad_kind",
+            "workflow.yaml:2: node \"a\": has no kind; needs agent or deterministic",
+        ),
+        (
+            "context_missing",
+            "workflow.yaml:2: node \"a\": has no context; needs none, global, or",
+        ),
+    ] {
+        has(&errors, 8, code, &["a"], "workflow.yaml", message);
+    }
+    for (code, message) in [
+        (
+            "bad_role",
+            "workflow.yaml:3: node \"b\": role cannot be the number 3",
+        ),
+        (
+            "bad_kind",
+            "workflow.yaml:3: node \"b\": kind cannot be the string \"robot\"",
+        ),
+        ("context_missing", "node \"b\": has no context"),
+    ] {
+        has(&errors, 8, code, &["b"], "workflow.yaml", message);
+    }
+}
+
+#[test]
+fn a_flow_without_a_workflow_is_missing_it() {
+    let world = World::new();
+    let missing = |dir: &str, message: &str| {
+        let errors = errors_of(&world, dir);
+        has(
+            &errors,
+            1,
+            "manifest_missing",
+            &[],
+            "workflow.yaml",
+            message,
+        );
+    };
+    missing("nowhere", "cannot read nowhere: no such file or directory");
+    world.write("empty/README", "");
+    missing("empty", "empty/workflow.yaml: there is no such file");
+    missing("empty/README", "empty/README is not a directory");
+}
+
+#[test]
+fn an_agent_and_an_exit_or_a_start_do_not_go_together() {
+    let agent =
+        |id: &str, role: &str, more: &str| node(id, role, more).replace("deterministic", "agent");
+    let nodes = [
+        agent("s", "start", ", agent_id: nobody, default_start: true"),
+        agent("a", "linear", ""),
+        agent("b", "linear", ", agent_id: nobody, exec: cat"),
+        agent("x", "exit", ", agent_id: nobody"),
+    ];
+    let errors = errors_in(&flow(&nodes, "s>a a>b b>x"));
+    let expect = |code: &str, id: &str, message: &str| {
+        has(&errors, 7, code, &[id], "workflow.yaml", message);
+    };
+    expect(
+        "start_not_deterministic",
+        "s",
+        "workflow.yaml:2: node \"s\": a start is deterministic",
+    );
+    expect("exit_not_deterministic", "x", "an exit is deterministic");
+    expect("agent_id_missing", "a", "an agent needs agent_id");
+    expect(
+        "manifest_invalid",
+        "b",
+        "an agent has no command of its own",
+    );
+    for id in ["s", "b", "x"] {
+        expect(
+            "unknown_agent",
+            id,
+            "there is no agent \"nobody\"; define it in agents.yaml",
+        );
+    }
+}
+
+#[test]
+fn every_code_is_tested_here() {
+    let tests = include_str!("flow_load.rs");
+    for code in Code::ALL {
+        let quoted = format!("\"{}\"", code.name());
+        assert!(tests.contains(&quoted), "{quoted}");
+    }
+}
+
+#[test]
+fn a_merge_may_have_one_way_in_if_it_leads_through_a_split() {
+    let nodes = [
+        start(),
+        node("p", "split", ""),
+        node("w", "linear", ""),
+        node("m", "merge", ""),
+        exit(),
+    ];
+    assert!(errors_in(&flow(&nodes, "s>p p>w w>m m>x")).is_empty());
+    let around = [
+        start(),
+        node("d", "decision", ""),
+        node("p", "split", ""),
+        node("m", "merge", ""),
+        node("n", "merge", ""),
+        exit(),
+    ];
+    // From d there is a second way to n, past the split.
+    let yaml = flow(&around, "s>d d>p:a d>m:b p>m m>n n>x");
+    has_only(
+        &yaml,
+        "merge_arity",
+        &["n"],
+        "node \"n\" has 1 in and 1 out",
+    );
+}
+
+#[test]
+fn a_schema_that_is_none_is_refused_with_its_place() {
+    let world = World::new();
+    let yaml = flow(
+        &[start(), node("a", "linear", ", schema_out: bad"), exit()],
+        "s>a a>x",
+    );
+    world.write("f/workflow.yaml", yaml);
+    for (schema, message) in [
+        (
+            "{",
+            "f/schemas/bad.json: schema \"bad\": not valid JSON: EOF",
+        ),
+        (r#"{"type": "thing"}"#, "/type: "),
+        (r#"{"pattern": "("}"#, "/pattern: "),
+        ("3", "schema \"bad\": "),
+    ] {
+        world.write("f/schemas/bad.json", schema);
+        let errors = errors_of(&world, "f");
+        has(
+            &errors,
+            1,
+            "invalid_schema",
+            &["bad"],
+            "schemas/bad.json",
+            message,
+        );
+    }
+}
