@@ -7,7 +7,9 @@
 //! engine and by the nearest deadline, whichever comes first.
 
 use crate::sys::{self, CALL_ID, Signals, Stop};
-use rustix::process::{Pid, Signal};
+use rustix::event::{PollFlags, Timespec, epoll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::fs::File;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -78,10 +80,21 @@ pub struct Outcome {
     pub how: Ended,
     /// From its start to its end.
     pub duration: Duration,
+    /// What it and those of its processes that it waited for used, if the kernel was asked.
+    pub used: Option<Used>,
+}
+
+/// What a child used, as the kernel counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Of the processor, in its own name and in the kernel's.
+    pub cpu: Duration,
+    /// The most memory that one of its processes had resident, in bytes.
+    pub memory: u64,
 }
 
 /// A child among [`Children`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(u64);
 
 /// Why [`Children::wait`] returned.
@@ -119,6 +132,9 @@ struct Running {
     deadline: Option<Instant>,
     phase: Phase,
     status: Option<ExitStatus>,
+    used: Option<Used>,
+    /// Becomes readable when the child ends. While it is there, the child need not be asked.
+    pidfd: Option<OwnedFd>,
 }
 
 /// Any number of children, waited for together.
@@ -130,6 +146,8 @@ pub struct Children<'s> {
     grace: Duration,
     /// Whether a signal to the engine is told.
     heed_signals: bool,
+    /// Tells which of many children have ended, so that not each must be asked.
+    ended: Option<OwnedFd>,
 }
 
 impl<'s> Children<'s> {
@@ -142,7 +160,35 @@ impl<'s> Children<'s> {
             next: 0,
             grace: GRACE,
             heed_signals: true,
+            ended: None,
         }
+    }
+
+    /// None yet, and hundreds to come: each end costs the same, however many others are running.
+    /// Without pidfds (before Linux 5.3) this is [`Self::new`].
+    #[must_use]
+    pub fn many(signals: &'s Signals) -> Self {
+        Self {
+            ended: epoll::create(epoll::CreateFlags::CLOEXEC).ok(),
+            ..Self::new(signals)
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// How long children have between SIGTERM and SIGKILL when their time is over.
+    pub fn set_grace(&mut self, grace: Duration) {
+        self.grace = grace;
     }
 
     /// Starts a child.
@@ -174,15 +220,24 @@ impl<'s> Children<'s> {
         let child = builder.spawn().map_err(spawn_error)?;
         let token = Token(self.next);
         self.next += 1;
+        let group = Pid::from_raw(child.id().cast_signed());
+        let pidfd = self.ended.as_ref().and_then(|ended| {
+            let pidfd = pidfd_open(group?, PidfdFlags::empty()).ok()?;
+            let data = epoll::EventData::new_u64(token.0);
+            epoll::add(ended, &pidfd, data, epoll::EventFlags::IN).ok()?;
+            Some(pidfd)
+        });
         self.running.push(Running {
             token,
-            group: Pid::from_raw(child.id().cast_signed()),
+            group,
             child,
             call_id: command.call_id.to_owned(),
             started,
             deadline: command.timeout.map(|time| started + time),
             phase: Phase::Running,
             status: None,
+            used: None,
+            pidfd,
         });
         Ok(token)
     }
@@ -222,20 +277,54 @@ impl<'s> Children<'s> {
                 .filter_map(|child| child.wake_at(now))
                 .chain(until);
             let timeout = wake.min().map(|at| at.saturating_duration_since(now));
-            self.signals.wait(None, timeout)?;
+            let ended = self.ended.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN));
+            self.signals.wait(ended, timeout)?;
         }
     }
 
     /// Takes out one child that has ended, and moves the others on.
     fn reap(&mut self, now: Instant) -> io::Result<Option<Woken>> {
+        self.learn_who_ended();
         for index in 0..self.running.len() {
             if let Some(how) = self.running[index].advance(now, self.grace)? {
                 let child = self.running.swap_remove(index);
-                let duration = child.started.elapsed();
-                return Ok(Some(Woken::Ended(child.token, Outcome { how, duration })));
+                let outcome = Outcome {
+                    how,
+                    duration: child.started.elapsed(),
+                    used: child.used,
+                };
+                return Ok(Some(Woken::Ended(child.token, outcome)));
             }
         }
         Ok(None)
+    }
+
+    /// Lets go of the descriptors of children that have ended: from then on these are asked.
+    fn learn_who_ended(&mut self) {
+        const AT_ONCE: usize = 64;
+        let Some(ended) = &self.ended else { return };
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        loop {
+            let mut events = Vec::with_capacity(AT_ONCE);
+            let buffer = rustix::buffer::spare_capacity(&mut events);
+            if epoll::wait(ended, buffer, Some(&now)).is_err() {
+                // Ask all of them.
+                self.running.iter_mut().for_each(|child| child.pidfd = None);
+                return;
+            }
+            for event in &events {
+                let token = Token(event.data.u64());
+                if let Some(child) = self.running.iter_mut().find(|it| it.token == token) {
+                    child.pidfd = None;
+                }
+            }
+            if events.len() < AT_ONCE {
+                return;
+            }
+        }
     }
 }
 
@@ -253,8 +342,8 @@ impl Running {
 
     /// Looks whether the child has ended; ends it if its time is over.
     fn advance(&mut self, now: Instant, grace: Duration) -> io::Result<Option<Ended>> {
-        if self.status.is_none() {
-            self.status = self.child.try_wait()?;
+        if self.status.is_none() && self.pidfd.is_none() {
+            (self.status, self.used) = waited(&mut self.child)?;
         }
         match &self.phase {
             Phase::Running => {
@@ -342,7 +431,13 @@ fn one(
 /// there were.
 #[must_use]
 pub fn end_leftovers(call_id: &str) -> usize {
-    let found = sys::processes(None, call_id);
+    end_all_leftovers(&[call_id])
+}
+
+/// The same for several calls at once.
+#[must_use]
+pub fn end_all_leftovers<C: AsRef<str>>(call_ids: &[C]) -> usize {
+    let found = sys::processes_of(None, call_ids);
     if found.is_empty() {
         return 0;
     }
@@ -350,7 +445,7 @@ pub fn end_leftovers(call_id: &str) -> usize {
     let kill_at = Instant::now() + GRACE;
     loop {
         std::thread::sleep(TICK);
-        let left = sys::processes(None, call_id);
+        let left = sys::processes_of(None, call_ids);
         let now = Instant::now();
         if left.is_empty() || now >= kill_at + GIVE_UP {
             return found.len();
@@ -359,6 +454,33 @@ pub fn end_leftovers(call_id: &str) -> usize {
             sys::signal_all(None, &left, Signal::KILL);
         }
     }
+}
+
+/// How a child ended, if it has, and what it used.
+#[cfg(feature = "flow")]
+fn waited(child: &mut Child) -> io::Result<(Option<ExitStatus>, Option<Used>)> {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    use wait4::Wait4;
+    let pid = Pid::from_raw(child.id().cast_signed());
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    if let Some(pid) = pid
+        && waitid(WaitId::Pid(pid), look)?.is_none()
+    {
+        return Ok((None, None));
+    }
+    // It has ended, so that this does not block.
+    let ended = child.wait4()?;
+    let used = Used {
+        cpu: ended.rusage.utime + ended.rusage.stime,
+        memory: ended.rusage.maxrss,
+    };
+    Ok((Some(ended.status), Some(used)))
+}
+
+/// How a child ended, if it has.
+#[cfg(not(feature = "flow"))]
+fn waited(child: &mut Child) -> io::Result<(Option<ExitStatus>, Option<Used>)> {
+    Ok((child.try_wait()?, None))
 }
 
 /// The exit code a shell would give: 128+n for signal n.

@@ -233,13 +233,25 @@ pub const CALL_ID: &str = "DELTA_CALL_ID";
 /// Without `/proc`, only whether the group still has any, told as its leader.
 #[must_use]
 pub fn processes(group: Option<Pid>, call_id: &str) -> Vec<Pid> {
+    processes_of(group, &[call_id])
+}
+
+/// The same for several calls.
+#[must_use]
+pub fn processes_of<C: AsRef<str>>(group: Option<Pid>, call_ids: &[C]) -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return group
             .filter(|group| rustix::process::test_kill_process_group(*group).is_ok())
             .into_iter()
             .collect();
     };
-    let wanted = format!("{CALL_ID}={call_id}");
+    let is_wanted = |value: &[u8]| {
+        call_ids.iter().any(|id| {
+            let rest = value.strip_prefix(id.as_ref().as_bytes());
+            rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
+        })
+    };
+    let prefix = format!("{CALL_ID}=");
     let own = std::process::id().cast_signed();
     let mut found = Vec::new();
     for entry in entries.flatten() {
@@ -268,8 +280,8 @@ pub fn processes(group: Option<Pid>, call_id: &str) -> Vec<Pid> {
             let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
             environ.split(|byte| *byte == 0).any(|variable| {
                 variable
-                    .strip_prefix(wanted.as_bytes())
-                    .is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
+                    .strip_prefix(prefix.as_bytes())
+                    .is_some_and(is_wanted)
             })
         };
         if in_group || carries() {
