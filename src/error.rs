@@ -15,6 +15,8 @@ pub enum Exit {
     Failure = 1,
     /// The command line was wrong (sysexits has 64; shells and most tools use 2).
     Usage = 2,
+    /// A workflow went on after a failure: its result is partial.
+    Partial = 3,
     /// A defect in delta: a panic (`EX_SOFTWARE`).
     Software = 70,
     /// Interrupted: the same command line resumes it (`EX_TEMPFAIL`).

@@ -231,14 +231,9 @@ pub enum Event<'a> {
 impl Event<'_> {
     /// Appends the event as a line, with its newline.
     pub fn write(&self, out: &mut Vec<u8>, seq: u64, at: Timestamp, iteration: u64) {
-        let mut line = Object::begin(out);
-        line.put("seq", &seq)
-            .put("timestamp", &at.to_string())
-            .put("type", self.name())
-            .put("iteration", &iteration);
-        self.write_fields(&mut line);
-        line.end();
-        out.push(b'\n');
+        write_line(out, (seq, at), self.name(), iteration, |line| {
+            self.write_fields(line);
+        });
     }
 
     fn name(&self) -> &'static str {
@@ -425,6 +420,24 @@ impl Event<'_> {
             _ => {}
         }
     }
+}
+
+/// Appends a line of any type, with the fields that all lines have and those that are put into it.
+pub fn write_line(
+    out: &mut Vec<u8>,
+    (seq, at): (u64, Timestamp),
+    kind: &str,
+    iteration: u64,
+    fields: impl FnOnce(&mut Object<'_>),
+) {
+    let mut line = Object::begin(out);
+    line.put("seq", &seq)
+        .put("timestamp", &at.to_string())
+        .put("type", kind)
+        .put("iteration", &iteration);
+    fields(&mut line);
+    line.end();
+    out.push(b'\n');
 }
 
 /// The version of the engine, as it stands in journals.

@@ -9,8 +9,17 @@ pub mod choice;
 pub mod router;
 pub mod schema;
 pub mod manifest;
+pub mod record;
+pub mod attempt;
+pub mod cache;
+pub mod inputs;
+pub mod outcome;
+pub mod engine;
 pub mod args;
 pub mod check;
+pub mod start;
+pub mod ending;
+pub mod run;
 pub mod cli;
 
 /// The program's name in its messages.

@@ -9,11 +9,12 @@ use std::fmt::{self, Display};
 pub struct RunId(String);
 
 /// The files of a control plane that are not runs.
-const TAKEN: [&str; 6] = [
+const TAKEN: [&str; 7] = [
     "VERSION",
     "LATEST",
     "lock",
     "context_artifacts",
+    "cache",
     // In the layout of older engines.
     "runs",
     "schema_version.txt",

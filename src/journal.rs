@@ -7,8 +7,9 @@
 
 use crate::clock::Timestamp;
 use crate::error::{At, Error, Result, may_fail};
-use crate::event::{Event, Line};
+use crate::event::{self, Event, Line};
 use crate::files;
+use crate::json::Object;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -159,6 +160,19 @@ impl Journal {
     pub fn add(&mut self, iteration: u64, event: &Event<'_>) {
         self.seq += 1;
         event.write(&mut self.pending, self.seq, Timestamp::now(), iteration);
+    }
+
+    /// Puts a line of a type that is not the agents' behind those that wait to be written.
+    pub fn add_line(&mut self, kind: &str, fields: impl FnOnce(&mut Object<'_>)) {
+        self.seq += 1;
+        let at = (self.seq, Timestamp::now());
+        event::write_line(&mut self.pending, at, kind, 0, fields);
+    }
+
+    /// Whether events wait to be written.
+    #[must_use]
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// Puts whole lines of another journal behind those that wait. `seq` is the number of the last.

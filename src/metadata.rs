@@ -101,6 +101,9 @@ pub struct Metadata {
     pub set: Map<String, Value>,
     pub usage: Usage,
     pub result: Option<String>,
+    /// Of a workflow's run: what it was made from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow: Option<Value>,
 }
 
 impl Metadata {

@@ -231,7 +231,7 @@ impl Stage<'_> {
         let Some(mut journal) = Journal::open(&found.run.journal())? else {
             return Err(found.busy());
         };
-        self.check_host(&found)?;
+        check_host(&found, self.force)?;
         let mut bytes = Vec::new();
         journal.read_into(&mut bytes)?;
         let tail = journal::tail(&bytes);
@@ -306,26 +306,6 @@ impl Stage<'_> {
         VERSION.clone_into(&mut metadata.delta_version);
         metadata.set.clone_from(self.set);
         metadata
-    }
-
-    /// On a file system that hosts share, a lock may be known to its own host only.
-    fn check_host(&self, found: &Found) -> Result<()> {
-        let theirs = &found.metadata.hostname;
-        if self.force || theirs.is_empty() || *theirs == sys::hostname() {
-            return Ok(());
-        }
-        let ended = found.metadata.end_time.is_some();
-        if !ended && sys::is_network_file_system(&found.run.path) {
-            let id = &found.run.id;
-            return Err(Error::new(
-                Exit::TempFail,
-                format!(
-                    "run {id} was started on host {theirs} and may still be running there: its lock cannot be \
-                 seen from here; make sure that it is not, then use `delta continue --force`"
-                ),
-            ));
-        }
-        Ok(())
     }
 
     /// Lets the engine work on a run, and tells how it ended.
@@ -434,6 +414,29 @@ impl Stage<'_> {
     }
 }
 
+/// On a file system that hosts share, a lock may be known to its own host only.
+///
+/// # Errors
+/// The run may still be live on another host.
+pub fn check_host(found: &Found, force: bool) -> Result<()> {
+    let theirs = &found.metadata.hostname;
+    if force || theirs.is_empty() || *theirs == sys::hostname() {
+        return Ok(());
+    }
+    let ended = found.metadata.end_time.is_some();
+    if !ended && sys::is_network_file_system(&found.run.path) {
+        let id = &found.run.id;
+        return Err(Error::new(
+            Exit::TempFail,
+            format!(
+                "run {id} was started on host {theirs} and may still be running there: its lock cannot be \
+                 seen from here; make sure that it is not, then use `delta continue --force`"
+            ),
+        ));
+    }
+    Ok(())
+}
+
 /// The event of a start that the metadata tells of.
 #[must_use]
 pub fn start_event<'e>(
@@ -457,7 +460,8 @@ pub fn start_event<'e>(
 }
 
 /// What is told about how a journal was found.
-fn notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
+#[must_use]
+pub fn notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     match tail {
         Tail::Torn(bytes) => notes.push(format!(

@@ -1,5 +1,7 @@
 //! The command line of `delta-flow` as plain data. Nothing is looked up or resolved here.
 
+pub mod run;
+
 use crate::args::{Arg, Format, format_value, next, unexpected, usage};
 use crate::error::Result;
 use lexopt::Parser;
@@ -16,6 +18,8 @@ pub enum Command {
         /// How problems are printed.
         format: Format,
     },
+    /// `run`.
+    Run(Box<run::Run>),
     /// `-V`.
     Version,
     /// `-h`, `--help` and `help`: about what, and whether in full.
@@ -28,7 +32,7 @@ pub enum Command {
 }
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 2] = ["check", "help"];
+pub const COMMANDS: [&str; 3] = ["run", "check", "help"];
 
 /// Reads a command line, without the program's name.
 ///
@@ -51,6 +55,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command> {
 /// One line for each command, whose parser reads the rest of the line.
 fn command(word: &str, parser: &mut Parser) -> Result<Command> {
     match word {
+        "run" => run::parse(parser),
         "check" => check(parser),
         "help" => about(parser),
         other => Err(usage("unknown command", &COMMANDS, other)),

@@ -20,9 +20,7 @@ pub fn run(dir: &Path, format: Format) -> Result<Exit> {
     match (&loaded.flow, format) {
         (Some(flow), Format::Text) => print(summary(dir, flow).as_bytes())?,
         (None, Format::Text) => {}
-        (_, Format::Json) => {
-            print(format!("{}\n", json::text(&errors(&loaded.problems))).as_bytes())?;
-        }
+        (_, Format::Json) => print_errors(&loaded.problems)?,
     }
     Ok(match loaded.flow {
         Some(_) => Exit::Success,
@@ -37,6 +35,11 @@ pub fn tell(problems: &[Problem], format: Format) {
             Screen::new(false, false).warn_as(PROGRAM, &problem.to_string());
         }
     }
+}
+
+/// Prints the object for a flow that cannot be loaded.
+pub fn print_errors(problems: &[Problem]) -> Result<()> {
+    print(format!("{}\n", json::text(&errors(problems))).as_bytes())
 }
 
 /// The object that `--format json` prints about a flow that cannot be loaded.

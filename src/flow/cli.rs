@@ -1,7 +1,7 @@
 //! The program `delta-flow` as a whole: from the command line to the exit code.
 
 use super::args::{self, Command};
-use super::{PROGRAM, check};
+use super::{PROGRAM, check, run};
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
 use crate::screen::{print, print_error};
@@ -26,6 +26,7 @@ pub fn main(args: Vec<OsString>) -> u8 {
 
 fn execute(args: Vec<OsString>) -> Result<Exit> {
     match args::parse(args)? {
+        Command::Run(wanted) => run::run(&wanted),
         Command::Check { dir, format } => check::run(&dir, format),
         Command::Version => said(&format!("{PROGRAM} {VERSION}\n")),
         Command::Help { topic, full: _ } => said(help(topic)),
@@ -40,6 +41,7 @@ fn said(text: &str) -> Result<Exit> {
 /// What `-h` prints about a command, or about all.
 fn help(topic: Option<&str>) -> &'static str {
     match topic {
+        Some("run") => RUN,
         Some("check") => CHECK,
         Some("help") => HELP,
         _ => OVERVIEW,
@@ -48,10 +50,32 @@ fn help(topic: Option<&str>) -> &'static str {
 
 const OVERVIEW: &str = "\
 usage: delta flow COMMAND [OPTIONS]
+  run    run a flow, or go on with one that was interrupted
   check  tell everything that is wrong with a flow
   help   print the manual page, or the options of a command
   -h, --help     print this text, or the manual page
   -V, --version  print the version
+";
+
+const RUN: &str = "\
+usage: delta flow run [DIR] [OPTIONS]
+Run a flow (default: the current directory), or go on with a run of it that was
+interrupted. The output of its exit is printed as JSON.
+  -i, --input FILE        the input: a file with one JSON value, or - for stdin
+  -m, --message TEXT      the input: a text
+      --inputs FILE       many inputs: one JSON value on each line
+      --start NODE        begin at this start
+  -w, --work-dir DIR      work in this directory (default: the current one)
+  -j, --jobs N            run at most N programs at once (default: processors)
+      --run-id ID         name the run; the same command then never runs it twice
+      --format text|json  print the output (default), or one object with all tasks
+      --dry-run           print what would run, and run nothing
+      --pause-before NODE stop before this node; may be given several times
+      --launch 'CMD...'   put CMD before every program, as in 'srun -N1 -n1'
+  -k, --keep-going        go on with other inputs after a failure
+      --changed ok        go on although files of the flow have changed
+  -q, --quiet             say nothing but results and errors
+  -h, --help              print this text, or the manual page
 ";
 
 const CHECK: &str = "\

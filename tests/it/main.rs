@@ -35,6 +35,10 @@ mod examples;
 mod expand;
 #[cfg(feature = "flow")]
 mod flow_load;
+#[cfg(feature = "flow")]
+mod flow_resume;
+#[cfg(feature = "flow")]
+mod flow_run;
 mod fork;
 mod guards;
 mod hooks;

@@ -1,0 +1,476 @@
+//! The loop: begin what is ready, wait for any that ends, route, again.
+//!
+//! One thread, one blocking wait, many children. What is to be done comes from the routers, one for
+//! each root task; what has been done goes into the journal first. Resuming is the same path: the
+//! journal's ends are routed again, and the loop goes on from there.
+//!
+//! Architecture invariant: a program starts only after its `NODE_START` is on disk, and nothing whose
+//! `NODE_END` is in the journal is ever run again. All that one wait brings is written at once.
+
+mod agents;
+mod begin;
+mod finish;
+mod history;
+
+use super::attempt::Prepared;
+use super::choice::{Failure, Payload};
+use super::graph::NodeIx;
+use super::inputs::Inputs;
+use super::manifest::Flow;
+use super::outcome::{Finished, Tally};
+use super::plan::Plan;
+use super::record::{self, About, Output};
+use super::router::{Effect, Router, StepIx, TaskIx};
+use crate::error::{Error, Result, may_fail};
+use crate::exec::{Children, Token, Woken};
+use crate::journal::Journal;
+use crate::rundir::RunDir;
+use crate::screen::Screen;
+use crate::sys::{Signals, Stop};
+use crate::workspace::Workspace;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How a start of the engine is to behave.
+pub struct Options {
+    /// So many programs at once.
+    pub jobs: usize,
+    /// Put before every program.
+    pub launch: Vec<String>,
+    /// Go on with other inputs after a failure.
+    pub keep_going: bool,
+    /// Nodes before which the run stops.
+    pub pause_before: HashSet<NodeIx>,
+    /// Where progress is told.
+    pub screen: Screen,
+    /// Whether what is told of each task is to be kept.
+    pub with_tasks: bool,
+    /// How long programs have between SIGTERM and SIGKILL.
+    pub grace: Duration,
+    /// Whether processes that carry this run's calls are this run's, and not those of a directory that
+    /// it is a copy of.
+    pub is_ours: bool,
+}
+
+/// Where a run is.
+pub struct Place<'e> {
+    /// The flow.
+    pub flow: &'e Flow,
+    /// Its graph, prepared for the start.
+    pub plan: &'e Plan<'e>,
+    /// Where root tasks work.
+    pub workspace: &'e Workspace,
+    /// The run.
+    pub run: RunDir,
+    /// What the ids of its calls begin with.
+    pub call_prefix: String,
+    /// How deep the run is nested.
+    pub depth: u32,
+}
+
+/// Why the loop has ended.
+#[derive(Debug)]
+pub enum Stopped {
+    /// Nothing is left to do.
+    Done,
+    /// A signal asked to end.
+    Signal(Stop),
+    /// Only steps are left before which the run was to stop: these.
+    Paused(Vec<String>),
+    /// Only steps are left that wait for a person: how to answer, a line for each.
+    Waiting(Vec<String>),
+    /// Only steps are left that can be resumed later: why, a line for each.
+    Later(Vec<String>),
+}
+
+/// A root task that has not ended.
+struct Root<'e> {
+    router: Router<'e>,
+}
+
+/// A step, of which root.
+type Which = (usize, StepIx);
+
+/// An attempt that runs.
+struct Active {
+    which: Which,
+    io: PathBuf,
+    since: Instant,
+    /// Set when it is ended because of this.
+    doomed: Option<Failure>,
+    /// Nobody wants it any more.
+    cancelled: bool,
+    /// Of an agent: how often its answer has been sent back.
+    repairs: u32,
+}
+
+/// An attempt that is prepared and whose beginning waits to be on disk.
+struct Waiting {
+    active: Active,
+    prepared: Prepared,
+    call_id: String,
+    task: String,
+    node: NodeIx,
+    attempt: u32,
+}
+
+/// What is known of the attempts at a step.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tries {
+    /// So many have failed.
+    failed: u32,
+    /// The number of the last one that began.
+    last: u32,
+}
+
+/// One start of the engine on one run.
+pub struct Engine<'e> {
+    place: Place<'e>,
+    options: Options,
+    journal: Journal,
+    signals: &'e Signals,
+    children: Children<'e>,
+    inputs: Inputs,
+    roots: BTreeMap<usize, Root<'e>>,
+    ready: VecDeque<Which>,
+    prepared: Vec<Waiting>,
+    active: HashMap<Token, Active>,
+    tries: HashMap<Which, Tries>,
+    /// Under which name the outputs of steps are to be kept.
+    keys: HashMap<Which, String>,
+    /// Steps that must not begin in this start, and why.
+    held: BTreeMap<Which, Held>,
+    /// Steps that were running when an engine died, and must not run again.
+    doomed: Vec<Which>,
+    /// Pauses that are in the journal: the step begins the next time.
+    passed: HashSet<Which>,
+    /// The number of the first root that failed.
+    failed: Option<usize>,
+    /// What the ended roots came to.
+    pub tally: Tally,
+    stop: Option<Stop>,
+    looked: Instant,
+}
+
+/// Why a step does not begin, or did not end.
+enum Held {
+    Paused,
+    Waiting(String),
+    Later(String),
+}
+
+impl<'e> Engine<'e> {
+    /// Makes ready. The run's directory is there, its journal says that an engine has started.
+    #[must_use]
+    pub fn new(
+        place: Place<'e>,
+        options: Options,
+        journal: Journal,
+        signals: &'e Signals,
+        inputs: Inputs,
+    ) -> Self {
+        let mut children = Children::many(signals);
+        children.set_grace(options.grace);
+        Self {
+            place,
+            journal,
+            signals,
+            children,
+            inputs,
+            roots: BTreeMap::new(),
+            ready: VecDeque::new(),
+            prepared: Vec::new(),
+            active: HashMap::new(),
+            tries: HashMap::new(),
+            keys: HashMap::new(),
+            held: BTreeMap::new(),
+            doomed: Vec::new(),
+            passed: HashSet::new(),
+            failed: None,
+            tally: Tally::new(),
+            stop: None,
+            looked: Instant::now(),
+            options,
+        }
+    }
+
+    /// Works until nothing is left to do, or somebody wants the end. Whatever happens, no program is
+    /// left behind.
+    pub fn run(&mut self) -> Result<Stopped> {
+        let done = self.work();
+        if done.is_err() {
+            self.end_children();
+        }
+        done
+    }
+
+    /// The journal, for whoever records how it ended.
+    #[must_use]
+    pub fn into_parts(self) -> (Journal, Tally, RunDir) {
+        (self.journal, self.tally, self.place.run)
+    }
+
+    fn work(&mut self) -> Result<Stopped> {
+        self.look_back()?;
+        loop {
+            if self.stop.is_none() {
+                self.fill()?;
+            }
+            self.launch()?;
+            if self.children.is_empty() {
+                break;
+            }
+            self.wait()?;
+        }
+        self.journal.flush()?;
+        Ok(self.stopped())
+    }
+
+    fn stopped(&mut self) -> Stopped {
+        if let Some(stop) = self.stop {
+            return Stopped::Signal(stop);
+        }
+        let (mut paused, mut waiting, mut later) = (Vec::new(), Vec::new(), Vec::new());
+        let held = std::mem::take(&mut self.held);
+        for (which, held) in held {
+            let Some((task, node)) = self.named(which) else {
+                continue;
+            };
+            match held {
+                Held::Paused => paused.push(format!("{node} of {task}")),
+                Held::Waiting(how) => waiting.push(how),
+                Held::Later(why) => later.push(format!("{node} of {task}: {why}")),
+            }
+        }
+        if !later.is_empty() {
+            Stopped::Later(later)
+        } else if !waiting.is_empty() {
+            Stopped::Waiting(waiting)
+        } else if paused.is_empty() {
+            Stopped::Done
+        } else {
+            Stopped::Paused(paused)
+        }
+    }
+
+    /// Begins what can begin, until no more may run at once. New inputs are taken only when nothing of
+    /// the old ones is ready.
+    fn fill(&mut self) -> Result<()> {
+        let mut since_flush = 0;
+        while self.active.len() + self.prepared.len() < self.options.jobs.max(1) {
+            let Some(which) = self.ready.pop_front() else {
+                if self.failed.is_some() || !self.admit()? {
+                    break;
+                }
+                continue;
+            };
+            self.begin(which)?;
+            since_flush += 1;
+            if since_flush == 1024 {
+                self.journal.flush()?;
+                since_flush = 0;
+            }
+            if since_flush % 64 == 0 && self.signals.stop().is_some() {
+                self.stop = self.signals.stop();
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next input. Whether there was one.
+    fn admit(&mut self) -> Result<bool> {
+        let Some((number, input)) = self.inputs.next(self.signals)? else {
+            return Ok(false);
+        };
+        let id = format!("T{number}");
+        let name = format!("io/input-{number}.json");
+        let kept = record::kept(&self.place.run.path, &name, &input)?;
+        self.add_root(number, &id, input);
+        self.drain(number, Some(&kept));
+        Ok(true)
+    }
+
+    fn add_root(&mut self, number: usize, id: &str, input: Payload) {
+        let router = Router::new(self.place.plan, id, number - 1, input);
+        self.roots.insert(number, Root { router });
+    }
+
+    /// Does what a router wants. `input` is what a new root was given.
+    fn drain(&mut self, number: usize, input: Option<&Output>) {
+        let graph = &self.place.flow.graph;
+        loop {
+            let Some(root) = self.roots.get_mut(&number) else {
+                return;
+            };
+            let Some(effect) = root.router.next_effect() else {
+                break;
+            };
+            match effect {
+                Effect::Start(step) => self.ready.push_back((number, step)),
+                Effect::Cancel(step) => self.cancel((number, step)),
+                other => told(&mut self.journal, graph, &root.router, &other, input),
+            }
+        }
+        self.harvest(number);
+    }
+
+    /// A root that is over makes room for others.
+    fn harvest(&mut self, number: usize) {
+        let over = self
+            .roots
+            .get(&number)
+            .is_some_and(|it| it.router.is_over());
+        if !over {
+            return;
+        }
+        if let Some(root) = self.roots.remove(&number) {
+            let finished = Finished::of(
+                self.place.plan,
+                number,
+                &root.router,
+                self.options.with_tasks,
+            );
+            if finished.failed() && !self.options.keep_going {
+                self.give_up_after(number);
+            }
+            self.tally.add(finished);
+        }
+    }
+
+    /// A root has failed, and nobody wants the ones behind it any more. Those before it go on, so that
+    /// the first failure is the same however many run at once.
+    fn give_up_after(&mut self, number: usize) {
+        let first = self.failed.map_or(number, |failed| failed.min(number));
+        self.failed = Some(first);
+        self.tally.cut_after(first);
+        let behind: Vec<usize> = self.roots.range(first + 1..).map(|(at, _)| *at).collect();
+        for at in behind {
+            if let Some(mut root) = self.roots.remove(&at) {
+                root.router.cancel();
+                while let Some(effect) = root.router.next_effect() {
+                    if let Effect::Cancel(step) = effect {
+                        self.cancel((at, step));
+                    }
+                }
+            }
+        }
+    }
+
+    fn cancel(&mut self, which: Which) {
+        self.held.remove(&which);
+        self.tries.remove(&which);
+        self.prepared
+            .retain(|waiting| waiting.active.which != which);
+        let found = self.active.iter_mut().find(|(_, it)| it.which == which);
+        if let Some((token, active)) = found {
+            active.cancelled = true;
+            self.children.interrupt(*token, self.options.grace);
+        }
+    }
+
+    /// Waits until something has ended, and takes note of all that has.
+    fn wait(&mut self) -> Result<()> {
+        /// How often it is looked how much programs have printed.
+        const PERIOD: Duration = Duration::from_secs(1);
+        let mut until = self.looked + PERIOD;
+        let mut any = false;
+        loop {
+            let woken = self.children.wait(Some(until)).map_err(cannot_wait)?;
+            match woken {
+                Woken::Ended(token, outcome) => {
+                    any = true;
+                    // Whatever else has ended by now is written with it.
+                    until = Instant::now();
+                    if let Some(active) = self.active.remove(&token) {
+                        self.ended(active, &outcome)?;
+                    }
+                }
+                Woken::Stopped(stop) => {
+                    self.stop = Some(stop);
+                    let tokens: Vec<Token> = self.active.keys().copied().collect();
+                    for token in tokens {
+                        self.children.interrupt(token, self.options.grace);
+                    }
+                    return Ok(());
+                }
+                Woken::Deadline if any => return Ok(()),
+                Woken::Deadline => {
+                    self.look_at_output();
+                    self.looked = Instant::now();
+                    until = self.looked + PERIOD;
+                }
+            }
+        }
+    }
+
+    /// Ends all programs, and waits for their ends.
+    fn end_children(&mut self) {
+        let tokens: Vec<Token> = self.active.keys().copied().collect();
+        for token in tokens {
+            self.children.interrupt(token, self.options.grace);
+        }
+        while !self.children.is_empty() {
+            match self.children.wait(None) {
+                Ok(Woken::Ended(token, _)) => {
+                    self.active.remove(&token);
+                }
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+        may_fail(self.journal.flush());
+    }
+
+    /// The ids of a step's task and node.
+    fn named(&self, (number, step): Which) -> Option<(&str, &str)> {
+        let router = &self.roots.get(&number)?.router;
+        let step = router.get(step)?;
+        let node = &self.place.flow.graph.nodes[step.node].id;
+        Some((router.id(step.task), node))
+    }
+}
+
+/// Writes down what a router tells, where it is something to tell.
+fn told(
+    journal: &mut Journal,
+    graph: &super::graph::Graph,
+    router: &Router<'_>,
+    effect: &Effect,
+    input: Option<&Output>,
+) {
+    const ROOT: TaskIx = 0;
+    match effect {
+        Effect::Created(task) => {
+            let input = input.filter(|_| *task == ROOT);
+            record::task_created(journal, graph, &router.view(*task), input);
+        }
+        Effect::Routed(task, node, edges) => {
+            record::route(journal, graph, router.id(*task), *node, edges);
+        }
+        Effect::Merging(step) => {
+            if let (Some(at), Some(gathered)) = (router.get(*step), router.gathered(*step)) {
+                let place = (router.id(at.task), at.node);
+                record::merge(journal, graph, place, gathered.counts());
+            }
+        }
+        Effect::Ended(task) => record::task_end(journal, graph, &router.view(*task)),
+        Effect::Start(_) | Effect::Cancel(_) => {}
+    }
+}
+
+/// What an event about a step calls it.
+fn about<'r>(router: &'r Router<'_>, step: StepIx) -> Option<About<'r>> {
+    let at = router.get(step)?;
+    Some(About {
+        task: router.id(at.task),
+        node: at.node,
+        edge: at.edge,
+    })
+}
+
+fn cannot_wait(cause: std::io::Error) -> Error {
+    let reason = crate::error::reason(&cause);
+    Error::failure(format!("cannot wait for programs: {reason}"))
+}

@@ -1,0 +1,350 @@
+//! Agent nodes: a run of `delta` of its own for each, whose answer is JSON.
+//!
+//! The run has a name of its own and lies in the task's directory, so that the same command resumes it.
+//! An answer that does not fit is sent back with what is wrong with it, as often as the agent says.
+
+use super::begin::Beginning;
+use super::finish::Ended;
+use super::{Active, Engine, Held};
+use crate::bind::shell_quoted;
+use crate::error::{At, Result};
+use crate::exec::{self, Outcome};
+use crate::files;
+use crate::flow::attempt::{Given, fault, misfit, one_value};
+use crate::flow::choice::{Code, Failure, Payload};
+use crate::flow::graph::NodeIx;
+use crate::flow::manifest::agent::Body;
+use crate::flow::manifest::problem::sha256;
+use crate::flow::manifest::{Agent, OutputForm};
+use crate::flow::router::Kind;
+use crate::ids::hex;
+use crate::json;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+
+/// What `delta run --format json` prints.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Told {
+    status: Option<String>,
+    result: Option<String>,
+    error: Option<Said>,
+    interaction: Option<Asked>,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    message: String,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    prompt: String,
+}
+
+impl Engine<'_> {
+    /// Whether a node is an agent that is talked to, and not a program.
+    pub(super) fn is_conversation(&self, node: NodeIx) -> bool {
+        let flow = self.place.flow;
+        let settings = &flow.nodes[node];
+        settings.command.is_none()
+            && settings
+                .agent
+                .is_some_and(|agent| !matches!(flow.agents[agent].body, Body::Command(_)))
+    }
+
+    /// Prepares the run of an agent: a new one, or the one that an earlier process began.
+    pub(super) fn begin_agent(
+        &mut self,
+        beginning: &Beginning,
+        dir: PathBuf,
+        context: &str,
+    ) -> Result<()> {
+        let flow = self.place.flow;
+        let Some(agent) = flow.nodes[beginning.node].agent else {
+            return Ok(());
+        };
+        let home = self.agent_home(&flow.agents[agent])?;
+        let message = self.message(beginning, context);
+        let failed = self
+            .tries
+            .get(&beginning.which)
+            .map_or(0, |tries| tries.failed);
+        let run_id = self.agent_run(&beginning.task, beginning.node, failed);
+        let words = [
+            "run",
+            "-a",
+            &home.to_string_lossy(),
+            "-m",
+            "-",
+            "-w",
+            &dir.to_string_lossy(),
+        ]
+        .map(str::to_owned);
+        self.converse(beginning, dir, context, (&words, &run_id, &message), 0)
+    }
+
+    fn converse(
+        &mut self,
+        beginning: &Beginning,
+        dir: PathBuf,
+        context: &str,
+        (words, run_id, message): (&[String], &str, &str),
+        repairs: u32,
+    ) -> Result<()> {
+        let mut argv = self.options.launch.clone();
+        argv.push(delta());
+        argv.extend_from_slice(words);
+        let rest = ["--run-id", run_id, "--format", "json", "-q"];
+        argv.extend(rest.map(str::to_owned));
+        let given = Given {
+            argv,
+            dir,
+            input: &beginning.input,
+            context,
+            stdin: Some(message.as_bytes()),
+        };
+        let call_id = format!("{}{}", self.place.call_prefix, hex(12));
+        self.prepare(beginning, given, call_id, repairs)
+    }
+
+    /// The name of the run of an agent: the same for the same step, and another one for each retry.
+    fn agent_run(&self, task: &str, node: NodeIx, failed: u32) -> String {
+        const OF_NODE: usize = 40;
+        let node = &self.place.flow.graph.nodes[node].id;
+        let place = format!("{}\n{task}\n{node}", self.place.run.id);
+        let sum = &sha256(place.as_bytes())[..10];
+        let begin: String = node.trim_start_matches('.').chars().take(OF_NODE).collect();
+        match failed {
+            0 => format!("node-{begin}-{sum}"),
+            _ => format!("node-{begin}-{sum}-{}", failed + 1),
+        }
+    }
+
+    /// What an agent is told.
+    fn message(&self, beginning: &Beginning, context: &str) -> String {
+        let flow = self.place.flow;
+        let mut text = format!("Input:\n```json\n{}\n```\n", beginning.input);
+        if !context.contains("\"items\":[]") {
+            text.push_str(&format!("\nContext:\n```json\n{context}\n```\n"));
+        }
+        if flow.nodes[beginning.node].output == OutputForm::Text {
+            return text;
+        }
+        match flow.schema_out(beginning.node) {
+            Some(schema) => text.push_str(&format!(
+                "\nAnswer with one JSON value that fits this JSON Schema, and nothing else:\n```json\n{}\n```\n",
+                schema.schema.source
+            )),
+            None => text.push_str("\nAnswer with one JSON value, and nothing else.\n"),
+        }
+        text
+    }
+
+    /// An agent's directory: its own, or one that is made from a model and a prompt.
+    fn agent_home(&self, agent: &Agent) -> Result<PathBuf> {
+        let (llm, prompt) = match &agent.body {
+            Body::Directory(path) => return Ok(path.clone()),
+            Body::Model { llm, prompt, .. } => (llm, prompt),
+            Body::Command(_) => return Ok(self.place.flow.home.clone()),
+        };
+        let home = self.place.run.path.join("agents").join(&agent.id);
+        files::make_dirs(&home)?;
+        let model = llm.split_once('/').map_or(llm.as_str(), |(_, model)| model);
+        let mut settings = Map::new();
+        settings.insert("model".to_owned(), model.into());
+        settings.extend(agent.config.clone());
+        let document = serde_json::json!({"name": agent.id, "llm": Value::Object(settings)});
+        let context = "sources:\n  - type: file\n    id: system_prompt\n    \
+                       path: '${AGENT_HOME}/system_prompt.md'\n  - type: journal\n    id: conversation\n";
+        // JSON is YAML. Several starts write the same.
+        files::replace(&home.join("agent.yaml"), json::text(&document).as_bytes())?;
+        files::replace(&home.join("system_prompt.md"), prompt.as_bytes())?;
+        files::replace(&home.join("context.yaml"), context.as_bytes())?;
+        Ok(home)
+    }
+
+    /// The run of an agent has come to a stop.
+    pub(super) fn answered(
+        &mut self,
+        active: Active,
+        outcome: &Outcome,
+        ended: Ended,
+    ) -> Result<()> {
+        const RESUMABLE: i32 = 75;
+        const ASKS: i32 = 101;
+        let which = active.which;
+        let Some(step) = self
+            .roots
+            .get(&which.0)
+            .and_then(|it| it.router.get(which.1))
+        else {
+            return Ok(());
+        };
+        let node = step.node;
+        let path = active.io.join("stdout.log");
+        let printed = std::fs::read(&path).at("read", &path)?;
+        let told: Told = serde_json::from_slice(&printed).unwrap_or_default();
+        match outcome.how {
+            exec::Ended::Exited(ASKS) => {
+                let asked = told.interaction.map(|asked| asked.prompt);
+                self.held
+                    .insert(which, Held::Waiting(self.how_to_answer(&active, asked)));
+                return Ok(());
+            }
+            exec::Ended::Exited(RESUMABLE) => {
+                let why = told.error.map(|said| said.message);
+                self.held
+                    .insert(which, Held::Later(why.unwrap_or_default()));
+                return Ok(());
+            }
+            _ => {}
+        }
+        let timeout = self.place.flow.nodes[node].timeout;
+        let fault = match active.doomed.clone() {
+            Some(failure) => Some(failure),
+            None => fault(&active.io, outcome, timeout)?,
+        };
+        if let Some(mut failure) = fault {
+            if let Some(said) = told.error.filter(|_| failure.code == Code::Operation) {
+                failure = Failure::new(Code::Operation, said.message);
+            }
+            return self.judge(which, Err(failure), ended);
+        }
+        let Some(answer) = told
+            .result
+            .filter(|_| told.status.as_deref() == Some("COMPLETED"))
+        else {
+            let failure = Failure::new(Code::Operation, "the agent's run told no result");
+            return self.judge(which, Err(failure), ended);
+        };
+        match self.understood(node, answer) {
+            Ok(output) => self.judge(which, Ok(output), ended),
+            Err(failure) => self.send_back(active, failure, ended),
+        }
+    }
+
+    /// An answer as the node's output, if it will do.
+    fn understood(&self, node: NodeIx, answer: String) -> std::result::Result<Payload, Failure> {
+        let flow = self.place.flow;
+        if flow.nodes[node].output == OutputForm::Text {
+            return Ok(json::text(&answer).into());
+        }
+        let output = one_value(unfenced(&answer).to_owned())
+            .map_err(|_| Failure::new(Code::SchemaOut, "the answer is not one JSON value"))?;
+        match misfit(flow.schema_out(node), &output, Code::SchemaOut) {
+            Some(failure) => Err(failure),
+            None => Ok(output),
+        }
+    }
+
+    /// Asks for a better answer, if the agent may be asked again.
+    fn send_back(&mut self, active: Active, failure: Failure, ended: Ended) -> Result<()> {
+        let which = active.which;
+        let flow = self.place.flow;
+        let Some(root) = self.roots.get(&which.0) else {
+            return Ok(());
+        };
+        let Some(step) = root.router.get(which.1) else {
+            return Ok(());
+        };
+        let most = flow.nodes[step.node]
+            .agent
+            .map_or(0, |agent| flow.agents[agent].repairs);
+        if active.repairs >= most {
+            return self.judge(which, Err(failure), ended);
+        }
+        let tries = self.tries.get(&which).copied().unwrap_or_default();
+        let beginning = Beginning {
+            which,
+            task: root.router.id(step.task).to_owned(),
+            node: step.node,
+            input: root.router.input(which.1).unwrap_or_else(|| "null".into()),
+            is_root: root.router.view(step.task).kind == Kind::Root,
+            attempt: tries.last,
+        };
+        self.say(which, false, "sent back", &failure.message);
+        let dir = self.task_dir(&beginning)?;
+        let context = super::begin::context(&flow.nodes[beginning.node]);
+        let run_id = self.agent_run(&beginning.task, beginning.node, tries.failed);
+        let message = format!(
+            "This answer will not do: {}\nAnswer again, with the whole JSON value and nothing else.",
+            failure.message
+        );
+        let work_dir = dir.to_string_lossy().into_owned();
+        let words = ["continue", "-w", &work_dir, "-m", "-"].map(str::to_owned);
+        let talk = (&words[..], run_id.as_str(), message.as_str());
+        self.converse(&beginning, dir, &context, talk, active.repairs + 1)
+    }
+
+    fn how_to_answer(&self, active: &Active, asked: Option<String>) -> String {
+        let Some((task, node)) = self.named(active.which) else {
+            return String::new();
+        };
+        let flow = self.place.flow;
+        let ix = flow.graph.find(node).unwrap_or_default();
+        let failed = self
+            .tries
+            .get(&active.which)
+            .map_or(0, |tries| tries.failed);
+        let root = &self.place.workspace.root;
+        let dir = if task.contains('.') {
+            root.join("tasks")
+                .join(crate::flow::attempt::dir_name(task))
+        } else {
+            root.clone()
+        };
+        let command = [
+            "delta".to_owned(),
+            "continue".to_owned(),
+            "-w".to_owned(),
+            dir.to_string_lossy().into_owned(),
+            "--run-id".to_owned(),
+            self.agent_run(task, ix, failed),
+        ];
+        format!(
+            "{node} of {task} asks: {}\nanswer with: {} -m ANSWER",
+            asked.unwrap_or_default(),
+            shell_quoted(&command)
+        )
+    }
+}
+
+/// The program `delta`: the one beside this one, or else the one on `PATH`.
+fn delta() -> String {
+    let beside = std::env::current_exe()
+        .ok()
+        .map(|own| own.with_file_name("delta"));
+    let beside = beside.filter(|path: &PathBuf| Path::is_file(path));
+    beside.map_or_else(
+        || "delta".to_owned(),
+        |path| path.to_string_lossy().into_owned(),
+    )
+}
+
+/// What stands in the first fenced block of an answer, or all of it.
+fn unfenced(answer: &str) -> &str {
+    let text = answer.trim();
+    if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
+        return text;
+    }
+    let Some((_, rest)) = text.split_once("```") else {
+        return text;
+    };
+    let body = rest.split_once('\n').map_or(rest, |(_, body)| body);
+    body.split("```").next().unwrap_or(body).trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unfenced;
+
+    #[test]
+    fn an_answer_in_a_fenced_block_is_what_is_inside() {
+        assert_eq!(unfenced(" {\"a\": \"```\"} "), "{\"a\": \"```\"}");
+        assert_eq!(unfenced("Here:\n```json\n[1]\n```\nbye"), "[1]");
+        assert_eq!(unfenced("```\n7\n```"), "7");
+        assert_eq!(unfenced("no"), "no");
+    }
+}

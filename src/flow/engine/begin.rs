@@ -1,0 +1,299 @@
+//! The first half of a step: everything up to its program, or all of it if it has none.
+
+use super::finish::Ended;
+use super::{Active, Engine, Held, Waiting, Which, about};
+use crate::bind::{Places, fixed_words};
+use crate::error::{At, Result};
+use crate::exec::{Command, Variable};
+use crate::flow::attempt::{self, Given, dir_name, misfit, not_started};
+use crate::flow::cache;
+use crate::flow::choice::{Code, Payload};
+use crate::flow::graph::NodeIx;
+use crate::flow::manifest::agent::Body;
+use crate::flow::manifest::{Context, Settings};
+use crate::flow::record::{self, NodeStart};
+use crate::flow::router::Kind;
+use crate::ids::hex;
+use crate::surroundings::ENGINE_PID;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What a step is, for as long as it begins.
+pub(super) struct Beginning {
+    pub which: Which,
+    pub task: String,
+    pub node: NodeIx,
+    pub input: Payload,
+    pub is_root: bool,
+    pub attempt: u32,
+}
+
+impl Engine<'_> {
+    /// Begins a step. One without a program has ended when this returns.
+    pub(super) fn begin(&mut self, which: Which) -> Result<()> {
+        let Some(root) = self.roots.get(&which.0) else {
+            return Ok(());
+        };
+        let Some(step) = root.router.get(which.1) else {
+            // Nobody wants it any more.
+            return Ok(());
+        };
+        let node = step.node;
+        if self.options.pause_before.contains(&node) && !self.passed.contains(&which) {
+            self.pause(which);
+            return Ok(());
+        }
+        let doomed = root.router.doomed(which.1);
+        let input = root.router.input(which.1).unwrap_or_else(|| "null".into());
+        let last = self.tries.get(&which).map_or(0, |tries| tries.last);
+        let beginning = Beginning {
+            which,
+            task: root.router.id(step.task).to_owned(),
+            node,
+            input,
+            is_root: root.router.view(step.task).kind == Kind::Root,
+            attempt: last + 1,
+        };
+        let flow = self.place.flow;
+        let fits = |input: &str| misfit(flow.schema_in(node), input, Code::SchemaIn);
+        if let Some(failure) = doomed.or_else(|| fits(&beginning.input)) {
+            self.record_start(which, start_of(&beginning));
+            return self.finish(which, Err(failure), Ended::default());
+        }
+        let settings = &flow.nodes[node];
+        if settings.command.is_none() && settings.agent.is_none() {
+            let output = root
+                .router
+                .identity(which.1)
+                .unwrap_or_else(|| "null".into());
+            self.record_start(which, start_of(&beginning));
+            return self.judge(which, Ok(output), Ended::identity());
+        }
+        self.begin_program(beginning)
+    }
+
+    fn pause(&mut self, which: Which) {
+        self.held.insert(which, Held::Paused);
+        let graph = &self.place.flow.graph;
+        if let Some(step) = self
+            .roots
+            .get(&which.0)
+            .and_then(|root| about(&root.router, which.1))
+        {
+            record::paused(&mut self.journal, graph, step);
+        }
+    }
+
+    pub(super) fn record_start(&mut self, which: Which, start: NodeStart<'_>) {
+        let graph = &self.place.flow.graph;
+        if let Some(step) = self
+            .roots
+            .get(&which.0)
+            .and_then(|root| about(&root.router, which.1))
+        {
+            record::node_start(&mut self.journal, graph, step, start);
+        }
+    }
+
+    /// Prepares an attempt: its files are there and its beginning is in the journal when this returns.
+    fn begin_program(&mut self, beginning: Beginning) -> Result<()> {
+        let settings = &self.place.flow.nodes[beginning.node];
+        let dir = self.task_dir(&beginning)?;
+        let context = context(settings);
+        let command = match (&settings.command, settings.agent) {
+            (Some(command), _) => Some(command),
+            (None, Some(agent)) => match &self.place.flow.agents[agent].body {
+                Body::Command(command) => Some(command),
+                Body::Directory(_) | Body::Model { .. } => None,
+            },
+            (None, None) => None,
+        };
+        let Some(command) = command else {
+            return self.begin_agent(&beginning, dir, &context);
+        };
+        let home = self.place.flow.home.to_string_lossy().into_owned();
+        let own = command.argv(&home, &dir.to_string_lossy());
+        if settings.cache {
+            let key = self.cache_key(&beginning, &own, &context)?;
+            if let Some(output) = cache::read(self.place.workspace, &key) {
+                self.record_start(beginning.which, start_of(&beginning));
+                return self.judge(beginning.which, Ok(output), Ended::from_cache());
+            }
+            self.keys.insert(beginning.which, key);
+        }
+        let mut argv = self.options.launch.clone();
+        argv.extend(own);
+        let given = Given {
+            argv,
+            dir,
+            input: &beginning.input,
+            context: &context,
+            stdin: None,
+        };
+        let call_id = format!("{}{}", self.place.call_prefix, hex(12));
+        self.prepare(&beginning, given, call_id, 0)
+    }
+
+    /// Makes the files of an attempt and puts its beginning into the journal.
+    pub(super) fn prepare(
+        &mut self,
+        beginning: &Beginning,
+        given: Given<'_>,
+        call_id: String,
+        repairs: u32,
+    ) -> Result<()> {
+        let node = &self.place.flow.graph.nodes[beginning.node].id;
+        let run = &self.place.run.path;
+        let prepared = attempt::prepare(run, (&beginning.task, node), given)?;
+        let start = NodeStart {
+            call_id: Some(&call_id),
+            execution_ref: Some(&prepared.reference),
+            command: Some(&prepared.command),
+            ..start_of(beginning)
+        };
+        self.record_start(beginning.which, start);
+        self.tries.entry(beginning.which).or_default().last = beginning.attempt;
+        let active = Active {
+            which: beginning.which,
+            io: prepared.io.clone(),
+            since: Instant::now(),
+            doomed: None,
+            cancelled: false,
+            repairs,
+        };
+        self.prepared.push(Waiting {
+            active,
+            prepared,
+            call_id,
+            task: beginning.task.clone(),
+            node: beginning.node,
+            attempt: beginning.attempt,
+        });
+        Ok(())
+    }
+
+    /// Starts what has been prepared, once the journal says so on disk.
+    pub(super) fn launch(&mut self) -> Result<()> {
+        if self.prepared.is_empty() {
+            return self.journal.flush();
+        }
+        if self.stop.is_some() {
+            self.prepared.clear();
+            return self.journal.flush();
+        }
+        self.journal.sync()?;
+        for waiting in std::mem::take(&mut self.prepared) {
+            self.spawn(waiting)?;
+        }
+        Ok(())
+    }
+
+    fn spawn(&mut self, waiting: Waiting) -> Result<()> {
+        let Waiting {
+            mut active,
+            prepared,
+            call_id,
+            ..
+        } = waiting;
+        let node = &self.place.flow.graph.nodes[waiting.node].id;
+        let context = active.io.join("context.json");
+        let (attempt, depth) = (waiting.attempt.to_string(), self.place.depth + 1);
+        let (depth, pid) = (depth.to_string(), std::process::id().to_string());
+        let env = variables(&[
+            ("FLOW_HOME", &self.place.flow.home.to_string_lossy()),
+            ("FLOW_RUN_ID", self.place.run.id.as_str()),
+            ("FLOW_TASK_ID", &waiting.task),
+            ("FLOW_NODE_ID", node),
+            ("FLOW_CONTEXT", &context.to_string_lossy()),
+            ("FLOW_ATTEMPT", &attempt),
+            ("CWD", &prepared.dir.to_string_lossy()),
+            ("DELTA_RUN_ID", self.place.run.id.as_str()),
+            ("DELTA_RUN_DIR", &self.place.run.path.to_string_lossy()),
+            ("DELTA_DEPTH", &depth),
+            (ENGINE_PID, &pid),
+        ]);
+        active.since = Instant::now();
+        let command = Command {
+            argv: &prepared.argv,
+            dir: &prepared.dir,
+            env: &env,
+            call_id: &call_id,
+            stdin: prepared.stdin,
+            stdout: prepared.stdout,
+            stderr: prepared.stderr,
+            timeout: self.place.flow.nodes[waiting.node].timeout,
+        };
+        match self.children.spawn(command) {
+            Ok(token) => {
+                self.active.insert(token, active);
+                Ok(())
+            }
+            Err(error) => {
+                let (code, failure) = not_started(&prepared.argv[0], &error);
+                attempt::record(&active.io, code, Duration::ZERO, None)?;
+                self.judge(active.which, Err(failure), Ended::default())
+            }
+        }
+    }
+
+    /// Where a task works: a root in the workspace, the others in directories of their own below it.
+    pub(super) fn task_dir(&self, beginning: &Beginning) -> Result<PathBuf> {
+        let root = &self.place.workspace.root;
+        if beginning.is_root {
+            return Ok(root.clone());
+        }
+        let dir = root.join("tasks").join(dir_name(&beginning.task));
+        std::fs::create_dir_all(&dir).at("create", &dir)?;
+        Ok(dir)
+    }
+
+    fn cache_key(&self, beginning: &Beginning, argv: &[String], context: &str) -> Result<String> {
+        let flow = self.place.flow;
+        let node = beginning.node;
+        let schemas = [flow.schema_in(node), flow.schema_out(node)];
+        let schemas = schemas.into_iter().flatten();
+        let home = flow.home.to_string_lossy().into_owned();
+        let cwd = self.place.workspace.root.to_string_lossy().into_owned();
+        let places = Places {
+            home: &home,
+            cwd: &cwd,
+        };
+        let files = fixed_words(&flow.nodes[node].cache_files, &places);
+        let key = cache::Key {
+            argv,
+            input: &beginning.input,
+            context,
+            schemas: schemas.map(|it| it.schema.source.to_string()).collect(),
+            files: files
+                .into_iter()
+                .map(|file| Path::new(&home).join(file))
+                .collect(),
+        };
+        key.name()
+    }
+}
+
+fn start_of(beginning: &Beginning) -> NodeStart<'static> {
+    NodeStart {
+        attempt: beginning.attempt,
+        call_id: None,
+        execution_ref: None,
+        command: None,
+    }
+}
+
+/// The assembled context of a node.
+pub(super) fn context(settings: &Settings) -> String {
+    let profile = match settings.context {
+        Context::None => "none",
+        Context::Global => "global",
+        Context::Profile(_) => "profile",
+    };
+    format!("{{\"profile\":\"{profile}\",\"items\":[]}}")
+}
+
+fn variables(own: &[(&str, &str)]) -> Vec<Variable> {
+    let own = own.iter();
+    own.map(|(name, value)| ((*name).to_owned(), Some((*value).to_owned())))
+        .collect()
+}

@@ -1,0 +1,246 @@
+//! The second half of a step: what its program came to, whether that will do, and where it leads.
+
+use super::{Active, Engine, Tries, Which, about};
+use crate::error::Result;
+use crate::exec::{self, Outcome, Used};
+use crate::flow::attempt::{self, MOST_OUTPUT, dir_name, misfit, too_much};
+use crate::flow::cache;
+use crate::flow::choice::{Choice, Code, Failure, Payload, choose};
+use crate::flow::manifest::OutputForm;
+use crate::flow::record::{self, NodeEnd, Output};
+use crate::flow::router;
+use crate::screen::{Tone, in_short, time};
+use crate::{error::may_fail, files};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What is known of the end of an attempt beside its result.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ended {
+    pub duration: Duration,
+    pub used: Option<Used>,
+    /// Its directory of records; none of a step that ran nothing.
+    pub io: Option<PathBuf>,
+    cached: bool,
+    /// The output is what the step was given.
+    identity: bool,
+}
+
+impl Ended {
+    pub(super) fn identity() -> Self {
+        Self {
+            identity: true,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn from_cache() -> Self {
+        Self {
+            cached: true,
+            ..Self::default()
+        }
+    }
+}
+
+impl Engine<'_> {
+    /// A program has ended.
+    pub(super) fn ended(&mut self, active: Active, outcome: &Outcome) -> Result<()> {
+        let which = active.which;
+        let code = attempt::exit_code(outcome);
+        attempt::record(&active.io, code, outcome.duration, outcome.used)?;
+        let step = self
+            .roots
+            .get(&which.0)
+            .and_then(|it| it.router.get(which.1));
+        let (Some(step), false) = (step, active.cancelled) else {
+            return Ok(());
+        };
+        let node = step.node;
+        let interrupted = matches!(outcome.how, exec::Ended::Interrupted(_));
+        if interrupted && active.doomed.is_none() {
+            // The engine was asked to end. Whoever resumes the run begins the step again.
+            return Ok(());
+        }
+        let ended = Ended {
+            duration: outcome.duration,
+            used: outcome.used,
+            io: Some(active.io.clone()),
+            ..Ended::default()
+        };
+        let settings = &self.place.flow.nodes[node];
+        if self.is_conversation(node) {
+            return self.answered(active, outcome, ended);
+        }
+        let fault = match active.doomed {
+            Some(failure) => Some(failure),
+            None => attempt::fault(&active.io, outcome, settings.timeout)?,
+        };
+        let form = match settings.command {
+            Some(_) => settings.output,
+            None => OutputForm::Json,
+        };
+        let result = match fault {
+            Some(failure) => Err(failure),
+            None => attempt::output(&active.io, form)?,
+        };
+        self.judge(which, result, ended)
+    }
+
+    /// Judges what a step came to: whether its output will do, whether it is tried again.
+    pub(super) fn judge(
+        &mut self,
+        which: Which,
+        result: std::result::Result<Payload, Failure>,
+        ended: Ended,
+    ) -> Result<()> {
+        let flow = self.place.flow;
+        let step = self
+            .roots
+            .get(&which.0)
+            .and_then(|it| it.router.get(which.1));
+        let Some(node) = step.map(|step| step.node) else {
+            return Ok(());
+        };
+        let schema = flow.schema_out(node);
+        let result = result.and_then(|output| match misfit(schema, &output, Code::SchemaOut) {
+            Some(failure) => Err(failure),
+            None => choose(&flow.graph, node, &output).map(|choice| (output, choice)),
+        });
+        if let Err(failure) = &result {
+            let tries = self.tries.entry(which).or_default();
+            if tries.failed < flow.nodes[node].retries && ended.io.is_some() {
+                tries.failed += 1;
+                if let Some(step) = self
+                    .roots
+                    .get(&which.0)
+                    .and_then(|it| about(&it.router, which.1))
+                {
+                    record::attempt_failed(&mut self.journal, &flow.graph, step, failure);
+                }
+                self.say(
+                    which,
+                    false,
+                    &format!("{}, again", failure.code.name()),
+                    &failure.message,
+                );
+                self.ready.push_front(which);
+                return Ok(());
+            }
+        }
+        self.finish(which, result, ended)
+    }
+
+    /// Records the end of a step and routes it.
+    pub(super) fn finish(
+        &mut self,
+        which: Which,
+        result: std::result::Result<(Payload, Choice), Failure>,
+        ended: Ended,
+    ) -> Result<()> {
+        let kept = match &result {
+            Ok((output, _)) => Ok(self.keep(which, output, &ended)?),
+            Err(failure) => Err(failure.clone()),
+        };
+        let end = NodeEnd {
+            outcome: kept,
+            duration: ended.duration,
+            used: ended.used,
+            cached: ended.cached,
+        };
+        let key = self.keys.remove(&which);
+        self.tries.remove(&which);
+        let took = time(ended.duration);
+        match &result {
+            Ok((output, _)) => {
+                if let Some(key) = key {
+                    // Without room for it the run goes on.
+                    may_fail(cache::write(self.place.workspace, &key, output));
+                }
+                let how = match (ended.cached, &ended.io) {
+                    (true, _) => "ok, cached".to_owned(),
+                    (false, Some(_)) => format!("ok, {took}"),
+                    (false, None) => "ok".to_owned(),
+                };
+                self.say(which, true, &how, "");
+            }
+            Err(failure) => self.say(which, false, failure.code.name(), &failure.message),
+        }
+        let Some(root) = self.roots.get_mut(&which.0) else {
+            return Ok(());
+        };
+        if let Some(step) = about(&root.router, which.1) {
+            record::node_end(&mut self.journal, &self.place.flow.graph, step, &end);
+        }
+        let outcome = match result {
+            Ok((output, choice)) => router::Outcome::Success(output, choice),
+            Err(failure) => router::Outcome::Failure(failure),
+        };
+        root.router.ended(which.1, outcome);
+        self.drain(which.0, None);
+        Ok(())
+    }
+
+    /// Writes an output where people look for it, and says where the journal has it.
+    fn keep(&mut self, which: Which, output: &Payload, ended: &Ended) -> Result<Output> {
+        if ended.identity {
+            return Ok(Output::Identity);
+        }
+        let run = &self.place.run.path;
+        if let Some(io) = &ended.io {
+            let name = io.join("output.json");
+            let reference = name.strip_prefix(run).unwrap_or(&name);
+            let kept = record::kept(run, &reference.to_string_lossy(), output)?;
+            if matches!(kept, Output::Text(_)) {
+                files::write(&name, output.as_bytes())?;
+            }
+            return Ok(kept);
+        }
+        let Some((task, node)) = self.named(which) else {
+            return Ok(Output::Text(output.clone()));
+        };
+        let dir = format!("io/nodes/{}", dir_name(task));
+        let name = format!("{dir}/{node}.output.json");
+        files::make_dirs(&run.join(dir))?;
+        record::kept(run, &name, output)
+    }
+
+    /// Ends programs that print more than may be.
+    pub(super) fn look_at_output(&mut self) {
+        for (token, active) in &mut self.active {
+            let printed = active.io.join("stdout.log").metadata();
+            let printed = printed.map_or(0, |meta| meta.len());
+            if printed > MOST_OUTPUT && active.doomed.is_none() {
+                active.doomed = Some(Failure::new(Code::Operation, too_much(printed)));
+                self.children.interrupt(*token, self.options.grace);
+            }
+        }
+    }
+
+    /// A line of progress about a step.
+    pub(super) fn say(&self, which: Which, good: bool, how: &str, why: &str) {
+        if self.options.screen.quiet {
+            return;
+        }
+        let Some((task, node)) = self.named(which) else {
+            return;
+        };
+        let tone = if good { Tone::Good } else { Tone::Bad };
+        let why = match why {
+            "" => String::new(),
+            why => format!(": {}", in_short(why, 200)),
+        };
+        let place = format!("[{task}] ");
+        self.options.screen.progress(&[
+            (Tone::Dim, &place),
+            (Tone::Command, node),
+            (Tone::Dim, "  "),
+            (tone, how),
+            (Tone::Dim, &why),
+        ]);
+    }
+
+    /// Sets what is known of the attempts at a step.
+    pub(super) fn set_tries(&mut self, which: Which, tries: Tries) {
+        self.tries.insert(which, tries);
+    }
+}

@@ -1,0 +1,118 @@
+//! What root tasks begin with: one input, or a file with one on each line.
+//!
+//! A file is read as far as it is needed and no further. Unaware of what becomes of the inputs.
+
+use super::choice::Payload;
+use crate::error::{At, Error, Result};
+use crate::sys::Signals;
+use serde::de::IgnoredAny;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+/// The inputs that have not been taken.
+#[derive(Debug)]
+pub struct Inputs {
+    source: Source,
+    /// The number of the next one, from 1.
+    next: usize,
+}
+
+#[derive(Debug)]
+enum Source {
+    One(Option<Payload>),
+    Lines {
+        reader: BufReader<File>,
+        path: PathBuf,
+        line: usize,
+    },
+}
+
+impl Inputs {
+    /// One input.
+    #[must_use]
+    pub fn one(input: Payload) -> Self {
+        Self {
+            source: Source::One(Some(input)),
+            next: 1,
+        }
+    }
+
+    /// None at all.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            source: Source::One(None),
+            next: 1,
+        }
+    }
+
+    /// The lines of a file; empty ones do not count.
+    pub fn lines(path: &Path) -> Result<Self> {
+        let reader = BufReader::new(File::open(path).at("read", path)?);
+        Ok(Self {
+            source: Source::Lines {
+                reader,
+                path: path.to_owned(),
+                line: 0,
+            },
+            next: 1,
+        })
+    }
+
+    /// Passes over so many: they have been taken before.
+    pub fn pass_over(&mut self, count: usize, signals: &Signals) -> Result<()> {
+        for _ in 0..count {
+            if self.next(signals)?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next input and its number.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a line of it is not JSON.
+    pub fn next(&mut self, signals: &Signals) -> Result<Option<(usize, Payload)>> {
+        if signals.stop().is_some() {
+            return Ok(None);
+        }
+        let input = match &mut self.source {
+            Source::One(input) => input.take(),
+            Source::Lines { reader, path, line } => next_line(reader, path, line)?,
+        };
+        let number = self.next;
+        Ok(input.map(|input| {
+            self.next += 1;
+            (number, input)
+        }))
+    }
+}
+
+fn next_line(
+    reader: &mut BufReader<File>,
+    path: &Path,
+    number: &mut usize,
+) -> Result<Option<Payload>> {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        *number += 1;
+        if reader.read_line(&mut line).at("read", path)? == 0 {
+            return Ok(None);
+        }
+        let text = line.trim();
+        if text.is_empty() {
+            continue;
+        }
+        return match serde_json::from_str::<IgnoredAny>(text) {
+            Ok(_) => Ok(Some(text.into())),
+            Err(error) => Err(Error::usage(format!(
+                "{}:{number}: not JSON: {}; each line is one input",
+                path.display(),
+                crate::state::parser_words(&error)
+            ))),
+        };
+    }
+}

@@ -1,0 +1,293 @@
+//! Going on with a flow: after any kill, after a pause, with changed files.
+
+use crate::flow_run::{chain, result, run};
+use crate::harness::*;
+use fastrand::Rng;
+use std::collections::HashMap;
+use std::fs;
+
+/// Splits, decides, merges, branches; each program notes that it ran.
+const FLOW: &str = r#"
+nodes:
+- {id: s, kind: deterministic, role: start, context: none, default_start: true}
+- {id: p, kind: deterministic, role: split, context: none, shell: 'NOTE; echo "[1,2,3,4]"'}
+- {id: d, kind: deterministic, role: decision, context: none, shell: 'NOTE; read n; echo "\"$([ $((n % 2)) = 0 ] && echo even || echo odd)\""'}
+- {id: e, kind: deterministic, role: linear, context: none, shell: 'NOTE; echo "\"$FLOW_TASK_ID\""'}
+- {id: o, kind: deterministic, role: linear, context: none, retries: 1, shell: 'NOTE; test $FLOW_ATTEMPT != 1 -o $FLOW_TASK_ID = T1.s0 && echo 1'}
+- {id: q, kind: deterministic, role: merge, context: none}
+- {id: m, kind: deterministic, role: merge, context: none, shell: 'NOTE; cat'}
+- {id: b, kind: deterministic, role: branch, context: none}
+- {id: u, kind: deterministic, role: linear, context: none, shell: 'NOTE; exit 1'}
+- {id: v, kind: deterministic, role: linear, context: none, shell: 'NOTE; cat'}
+- {id: x, kind: deterministic, role: exit, context: none}
+edges:
+- {from: s, to: p}
+- {from: p, to: d}
+- {from: d, to: e, label: even}
+- {from: d, to: o, label: odd}
+- {from: e, to: q}
+- {from: o, to: q}
+- {from: q, to: m}
+- {from: m, to: b}
+- {from: b, to: u}
+- {from: b, to: v}
+- {from: u, to: x}
+- {from: v, to: x}
+"#;
+
+fn world() -> World {
+    let world = World::new();
+    let note = r#"echo "$FLOW_TASK_ID $FLOW_NODE_ID" >>"$NOTES""#;
+    world.write("f/workflow.yaml", FLOW.replace("NOTE", note));
+    world
+}
+
+fn command(world: &World) -> Delta {
+    run(world)
+        .args(["--run-id", "r", "-q", "-j", "3"])
+        .env("NOTES", world.path("notes"))
+        .json()
+}
+
+/// How often each step ran.
+fn notes(world: &World) -> HashMap<String, usize> {
+    let mut counts = HashMap::new();
+    let text = fs::read_to_string(world.path("notes")).unwrap_or_default();
+    for line in text.lines() {
+        *counts.entry(line.to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+/// The steps whose end is in a journal.
+fn ended(journal: &str) -> Vec<String> {
+    let ends = journal.lines().filter(|line| line.contains("\"NODE_END\""));
+    let name = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        format!(
+            "{} {}",
+            line["task_id"].as_str().unwrap(),
+            line["node_id"].as_str().unwrap()
+        )
+    };
+    ends.map(name).collect()
+}
+
+#[test]
+fn from_every_prefix_of_the_journal_the_same_result_comes_and_nothing_that_ended_runs_again() {
+    let whole = world();
+    let expected = result(&command(&whole).end().exits(0));
+    let journal = Run::latest(&whole.path("ws")).text("journal.jsonl");
+    let lines: Vec<&str> = journal.split_inclusive('\n').collect();
+    assert!(lines.len() > 50, "{journal}");
+    for kept in 2..lines.len() {
+        let world = world();
+        copy(&whole.path("ws/.delta"), &world.path("ws/.delta"));
+        let mut prefix = lines[..kept].concat();
+        let whole_lines = prefix.clone();
+        if kept % 3 == 0 {
+            prefix.push_str(&lines[kept][..lines[kept].len() / 2]);
+        }
+        // What the journal tells of the place is what resuming trusts; this is another one.
+        let prefix = prefix.replace(
+            whole.path("f").to_str().unwrap(),
+            world.path("f").to_str().unwrap(),
+        );
+        world.write("ws/.delta/r/journal.jsonl", &prefix);
+        let outcome = command(&world).end().exits(0);
+        assert_eq!(result(&outcome), expected, "from {kept} lines");
+        let notes = notes(&world);
+        for step in ended(&whole_lines) {
+            assert_eq!(
+                notes.get(&step),
+                None,
+                "{step} ran again, from {kept} lines"
+            );
+        }
+        let journal = Run::latest(&world.path("ws")).text("journal.jsonl");
+        let mut all = ended(&journal);
+        all.sort();
+        let count = all.len();
+        all.dedup();
+        assert_eq!(all.len(), count, "two ends of one step, from {kept} lines");
+        // Nothing runs any more, and the same is told.
+        assert_eq!(result(&command(&world).end().exits(0)), expected);
+        assert_eq!(
+            Run::latest(&world.path("ws")).text("journal.jsonl"),
+            journal
+        );
+    }
+}
+
+#[test]
+fn however_often_it_is_killed_the_same_result_comes() {
+    let whole = world();
+    let expected = result(&command(&whole).end().exits(0));
+    let mut rng = Rng::with_seed(7);
+    for _ in 0..5 {
+        let world = world();
+        let journal = world.path("ws/.delta/r/journal.jsonl");
+        let lines = || {
+            let text = fs::read_to_string(&journal).unwrap_or_default();
+            text.matches('\n').count()
+        };
+        for _ in 0..6 {
+            let goal = lines() + rng.usize(1..12);
+            let running = command(&world).spawn();
+            eventually("the journal grows or the run ends", || {
+                lines() >= goal || !alive(running.pid())
+            });
+            running.kill();
+        }
+        assert_eq!(result(&command(&world).end().exits(0)), expected);
+        let text = fs::read_to_string(&journal).unwrap();
+        let mut all = ended(&text);
+        let count = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), count, "two ends of one step");
+    }
+}
+
+#[test]
+fn what_a_killed_engine_left_is_ended_first() {
+    let world = World::new();
+    chain(
+        &world,
+        "shell: 'if test -e once; then echo 1; else touch once; (trap \"\" TERM; echo $$ >pid; exec sleep 1000); fi'",
+    );
+    let running = run(&world).spawn();
+    let pid = world.path("ws/pid");
+    eventually("the node runs", || {
+        fs::read_to_string(&pid).is_ok_and(|it| it.ends_with('\n'))
+    });
+    running.kill();
+    let pid: u32 = world.read("ws/pid").trim().parse().unwrap();
+    assert!(alive(pid));
+    run(&world)
+        .end()
+        .exits(0)
+        .prints("1\n")
+        .says("that an engine that died had left");
+    assert!(!alive(pid));
+    assert!(
+        Run::latest(&world.path("ws"))
+            .path("io/nodes/T1/a_2")
+            .is_dir()
+    );
+}
+
+#[test]
+fn a_node_that_must_not_run_again_fails() {
+    let world = World::new();
+    chain(
+        &world,
+        "on_resume: fail, shell: 'echo >started; exec sleep 1000'",
+    );
+    let running = run(&world).spawn();
+    eventually("the node runs", || world.path("ws/started").exists());
+    running.kill();
+    let outcome = run(&world).json().end().exits(1);
+    assert_eq!(outcome.object()["error"]["code"], "operation");
+    outcome.says("on_resume: fail");
+}
+
+#[test]
+fn changed_files_are_refused_until_it_is_said_that_this_is_meant() {
+    let world = World::new();
+    chain(&world, "command: [cat]");
+    run(&world)
+        .args(["--pause-before", "a"])
+        .end()
+        .exits(75)
+        .says("paused before a of T1");
+    chain(&world, "command: [echo, '2']");
+    run(&world)
+        .end()
+        .exits(78)
+        .says("workflow.yaml")
+        .says("--changed ok");
+    run(&world)
+        .args(["--changed", "ok"])
+        .end()
+        .exits(0)
+        .prints("2\n");
+    let notes = Run::latest(&world.path("ws")).events("SYSTEM_MESSAGE");
+    assert!(
+        notes
+            .iter()
+            .any(|note| note["content"].as_str().unwrap().contains("workflow.yaml"))
+    );
+}
+
+#[test]
+fn a_pause_holds_once_and_the_same_command_goes_on() {
+    let world = World::new();
+    chain(&world, "command: [echo, '1']");
+    let paused = || run(&world).args(["--pause-before", "a", "--pause-before", "x"]);
+    paused()
+        .end()
+        .exits(75)
+        .prints("")
+        .says("paused before a of T1");
+    assert!(
+        !Run::latest(&world.path("ws"))
+            .path("io/nodes/T1/a")
+            .exists()
+    );
+    paused().end().exits(75).says("paused before x of T1");
+    paused().end().exits(0).prints("1\n");
+}
+
+#[test]
+fn a_named_run_is_run_once_and_told_again() {
+    let world = World::new();
+    chain(&world, "shell: 'echo x >>ran; cat'");
+    let named = |input: &'static str| run(&world).args(["--run-id", "r", "-m", input]);
+    named("one").end().exits(0).prints("\"one\"\n");
+    named("one").end().exits(0).prints("\"one\"\n");
+    assert_eq!(world.read("ws/ran"), "x\n");
+    named("two").end().exits(1).says("another flow or input");
+}
+
+#[test]
+fn a_known_output_is_not_made_again() {
+    let world = World::new();
+    world.write("f/data", "1");
+    chain(
+        &world,
+        "cache: true, cache_files: ['${FLOW_HOME}/data'], shell: 'echo x >>ran; cat'",
+    );
+    run(&world).args(["-m", "one"]).end().exits(0);
+    run(&world)
+        .args(["-m", "one"])
+        .end()
+        .exits(0)
+        .prints("\"one\"\n")
+        .says("ok, cached");
+    assert_eq!(world.read("ws/ran"), "x\n");
+    run(&world)
+        .args(["-m", "two"])
+        .end()
+        .exits(0)
+        .prints("\"two\"\n");
+    assert_eq!(world.read("ws/ran"), "x\nx\n");
+    world.write("f/data", "2");
+    run(&world).args(["-m", "one"]).end().exits(0);
+    assert_eq!(world.read("ws/ran"), "x\nx\nx\n");
+}
+
+#[test]
+fn many_inputs_go_on_where_they_were() {
+    let world = World::new();
+    chain(
+        &world,
+        "shell: 'read n; echo $n >>seen; if test $n = 3 -a ! -e go; then touch go; kill -9 $PPID; fi; echo $n'",
+    );
+    world.write("in.jsonl", "1\n2\n3\n4\n");
+    let all = || run(&world).args(["--inputs", "in.jsonl", "-j", "1"]);
+    let killed = all().end();
+    assert_eq!(killed.killed_by(), Some(9));
+    all().end().exits(0).prints("1\n2\n3\n4\n");
+    assert_eq!(world.read("ws/seen"), "1\n2\n3\n3\n4\n");
+}

@@ -1,0 +1,427 @@
+//! Running a flow: roles, programs, files, and what is told of them.
+
+use crate::harness::*;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The directories of the acceptance cases that are run.
+fn cases() -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/flow-cases");
+    let entries = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut cases: Vec<PathBuf> = entries.collect();
+    cases.retain(|case| expected(case)["load_error"].is_null());
+    cases.sort();
+    cases
+}
+
+fn expected(case: &Path) -> Value {
+    serde_json::from_slice(&fs::read(case.join("expected.json")).unwrap()).unwrap()
+}
+
+/// A flow's result without what differs from run to run.
+pub fn result(outcome: &Outcome) -> Value {
+    let mut object = outcome.object();
+    let keys = object.as_object_mut().unwrap();
+    keys.remove("run_id").unwrap();
+    keys.remove("metrics").unwrap();
+    object
+}
+
+/// Compares a task with what a case expects of it, and its children with theirs.
+fn compare(case: &str, expected: &Value, all: &[Value], task: &Value, losers: bool) {
+    if losers && task["status"] == "cancelled" {
+        return;
+    }
+    for (key, value) in expected.as_object().unwrap() {
+        if let Some(told) = task.get(key) {
+            assert_eq!(told, value, "{case}: {key} of {task}");
+        }
+    }
+    let children = all
+        .iter()
+        .filter(|other| other["parent"] == task["task_id"]);
+    let children: Vec<&Value> = children.collect();
+    let wanted = expected["children"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    assert_eq!(children.len(), wanted.len(), "{case}: children of {task}");
+    for (wanted, child) in wanted.iter().zip(children) {
+        compare(case, wanted, all, child, losers);
+    }
+}
+
+#[test]
+fn the_acceptance_cases_hold_one_at_a_time_and_eight_at_once() {
+    let cases = cases();
+    assert_eq!(cases.len(), 19);
+    for case in cases {
+        let name = case.file_name().unwrap().to_str().unwrap().to_owned();
+        let expected = expected(&case);
+        let results = ["1", "8"].map(|jobs| {
+            let world = World::new();
+            let outcome = Delta::flow(world.home())
+                .args(["run", "-j", jobs, "-w", "ws", "-i"])
+                .arg(case.join("input.json"))
+                .arg(case.join("config"))
+                .json()
+                .end();
+            let code = match expected["status"].as_str() {
+                Some("success") => 0,
+                Some("partial") => 3,
+                _ => 1,
+            };
+            result(&outcome.exits(code))
+        });
+        assert_eq!(results[0], results[1], "{name}");
+        let all = results[0]["tasks"].as_array().unwrap();
+        let losers = expected["losers_may_be_cancelled"] == true;
+        compare(&name, &expected, all, &all[0], losers);
+        if let Some(code) = expected.get("error_code") {
+            assert_eq!(&results[0]["error"]["code"], code, "{name}");
+        }
+    }
+}
+
+/// A flow of `start`, the node `a`, and `exit`.
+pub fn chain(world: &World, a: &str) {
+    world.write(
+        "f/workflow.yaml",
+        format!(
+            "nodes:\n\
+             - {{id: s, kind: deterministic, role: start, context: none, default_start: true}}\n\
+             - {{id: a, kind: deterministic, role: linear, context: none, {a}}}\n\
+             - {{id: x, kind: deterministic, role: exit, context: none}}\n\
+             edges:\n- {{from: s, to: a}}\n- {{from: a, to: x}}\n"
+        ),
+    );
+}
+
+pub fn run(world: &World) -> Delta {
+    Delta::flow(world.home()).args(["run", "f", "-w", "ws"])
+}
+
+#[test]
+fn a_program_gets_the_payload_and_knows_where_it_is() {
+    let world = World::new();
+    let script = concat!(
+        r#"shell: 'test "$(cat)" = "{\"n\":1}" && test -s "$FLOW_CONTEXT" && "#,
+        r#"printf "[\"%s\",\"%s\",\"%s\",\"%s\",\"%s\"]" "$FLOW_TASK_ID" "$FLOW_NODE_ID" "#,
+        r#""$FLOW_ATTEMPT" "$FLOW_RUN_ID" "$(basename "$PWD")"'"#
+    );
+    chain(&world, script);
+    run(&world)
+        .args(["-i", "-", "--run-id", "r"])
+        .stdin("{\"n\":1}")
+        .end()
+        .exits(0)
+        .prints("[\"T1\",\"a\",\"1\",\"r\",\"ws\"]\n");
+    let run = Run::latest(&world.path("ws"));
+    let io = |name: &str| run.text(&format!("io/nodes/T1/a/{name}"));
+    assert_eq!(io("input.json"), "{\"n\":1}");
+    assert_eq!(io("exit_code.txt"), "0\n");
+    assert!(
+        io("command.txt").starts_with("sh -c "),
+        "{}",
+        io("command.txt")
+    );
+    assert!(io("output.json").starts_with("[\"T1\""));
+    let usage: Value = serde_json::from_str(&io("usage.json")).unwrap();
+    assert!(usage["memory_bytes"].as_u64().unwrap() > 100_000, "{usage}");
+    assert!(usage["cpu_ms"].is_number());
+    io("duration_ms.txt");
+    io("context.json");
+    io("stderr.log");
+    assert_eq!(run.ending().0, "COMPLETED");
+}
+
+/// The code and the message of the failure of `a`.
+#[track_caller]
+fn failure(world: &World, jobs: &str) -> (String, String) {
+    let outcome = run(world).args(["-j", jobs]).json().end().exits(1);
+    let error = outcome.object()["error"].take();
+    assert_eq!(error["node"], "a");
+    let text = |key: &str| error[key].as_str().unwrap().to_owned();
+    (text("code"), text("message"))
+}
+
+#[test]
+fn what_is_not_one_json_value_fails_the_node() {
+    for (command, words) in [
+        ("[echo, hello]", "not one JSON value"),
+        ("[echo, '1 2']", "not one JSON value"),
+        ("['true']", "printed nothing"),
+        ("[printf, '\"\\377\"']", "not UTF-8"),
+        (
+            "[sh, -c, 'echo no luck >&2; exit 3']",
+            "exit code 3: no luck",
+        ),
+        ("[/no/such/program]", "/no/such/program"),
+        ("[sh, -c, 'kill -9 $$']", "exit code 137"),
+    ] {
+        let world = World::new();
+        chain(&world, &format!("command: {command}"));
+        let (code, message) = failure(&world, "1");
+        assert_eq!(code, "operation");
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn a_node_with_output_text_may_print_anything() {
+    let world = World::new();
+    chain(&world, "command: [printf, 'a \"b\"\\n'], output: text");
+    run(&world).end().exits(0).prints("\"a \\\"b\\\"\"\n");
+}
+
+#[test]
+fn json_over_several_lines_is_one_value() {
+    let world = World::new();
+    chain(&world, "command: [printf, '{\\n \"a\": [\\r\\n1]\\n}\\n']");
+    let printed = run(&world).end().exits(0).stdout;
+    let value: Value = serde_json::from_slice(&printed).unwrap();
+    assert_eq!(value, json!({"a": [1]}));
+}
+
+#[test]
+fn a_node_that_never_ends_is_ended() {
+    let world = World::new();
+    chain(&world, "command: [sleep, '1000'], timeout_ms: 50");
+    let (code, message) = failure(&world, "1");
+    assert_eq!(
+        (code.as_str(), message.as_str()),
+        ("timeout", "it took longer than 50 ms")
+    );
+}
+
+#[test]
+fn a_node_that_prints_too_much_fails() {
+    let world = World::new();
+    // Sparse: the disk does not notice.
+    chain(&world, "shell: 'truncate -s 300000000 /proc/self/fd/1'");
+    let (code, message) = failure(&world, "1");
+    assert_eq!(code, "operation");
+    assert!(message.contains("300000000 bytes"), "{message}");
+    let endless = World::new();
+    chain(
+        &endless,
+        "shell: 'truncate -s 300000000 /proc/self/fd/1; sleep 1000'",
+    );
+    assert!(failure(&endless, "1").1.contains("300000000 bytes"));
+}
+
+#[test]
+fn a_payload_of_fifty_megabytes_goes_through() {
+    let world = World::new();
+    chain(&world, "command: [cat]");
+    let size = 50 << 20;
+    world.write("big.json", format!("\"{}\"", "x".repeat(size)));
+    let outcome = run(&world).args(["-i", "big.json"]).end().exits(0);
+    assert_eq!(outcome.stdout.len(), size + 3);
+    let run = Run::latest(&world.path("ws"));
+    assert!(run.read("journal.jsonl").len() < 20_000);
+}
+
+#[test]
+fn a_failure_is_tried_again_as_often_as_the_node_says() {
+    let world = World::new();
+    chain(
+        &world,
+        "retries: 2, shell: 'echo x >>tries; test \"$(wc -l <tries)\" -eq 3 && echo $FLOW_ATTEMPT'",
+    );
+    run(&world)
+        .end()
+        .exits(0)
+        .prints("3\n")
+        .says("operation, again");
+    let run_dir = Run::latest(&world.path("ws"));
+    for name in ["a", "a_2", "a_3"] {
+        assert!(run_dir.path("io/nodes/T1").join(name).is_dir(), "{name}");
+    }
+    chain(&world, "retries: 1, shell: 'echo x >>more; exit 1'");
+    run(&world).end().exits(1);
+    assert_eq!(world.read("ws/more"), "x\nx\n");
+}
+
+#[test]
+fn subtasks_work_in_directories_of_their_own() {
+    let world = World::new();
+    world.write(
+        "f/workflow.yaml",
+        "nodes:\n\
+         - {id: s, kind: deterministic, role: start, context: none, default_start: true}\n\
+         - {id: p, kind: deterministic, role: split, context: none}\n\
+         - {id: w, kind: deterministic, role: linear, context: none, shell: 'cat >in; printf %s \"\\\"$PWD\\\"\"'}\n\
+         - {id: x, kind: deterministic, role: exit, context: none}\n\
+         edges:\n- {from: s, to: p}\n- {from: p, to: w}\n- {from: w, to: x}\n",
+    );
+    let outcome = run(&world).args(["-i", "-"]).stdin("[1,2]").end().exits(0);
+    let ws = fs::canonicalize(world.path("ws")).unwrap();
+    let ws = ws.display();
+    outcome.prints(&format!("[\"{ws}/tasks/T1.s0\",\"{ws}/tasks/T1.s1\"]\n"));
+    assert_eq!(world.read("ws/tasks/T1.s1/in"), "2");
+}
+
+#[test]
+fn a_launcher_stands_before_every_program() {
+    let world = World::new();
+    chain(&world, "command: [printenv, WHERE]");
+    run(&world)
+        .args(["--launch", "env WHERE=7"])
+        .end()
+        .exits(0)
+        .prints("7\n");
+}
+
+#[test]
+fn many_inputs_are_told_in_their_order_and_the_first_failure_ends_the_rest() {
+    let world = World::new();
+    chain(
+        &world,
+        "shell: 'read n; echo $n >>../seen; test $n != 3 && echo $((n*n))'",
+    );
+    world.write("in.jsonl", "1\n2\n\n3\n4\n5\n6\n");
+    for jobs in ["1", "2", "6"] {
+        let outcome = run(&world)
+            .args(["--inputs", "in.jsonl", "-j", jobs])
+            .end()
+            .exits(1);
+        outcome.prints("1\n4\nnull\n").says("T3: a: operation");
+    }
+    let all = run(&world).args(["--inputs", "in.jsonl", "-k"]).end();
+    all.exits(1).prints("1\n4\nnull\n16\n25\n36\n");
+    // With one at a time nothing is begun that is not needed.
+    fs::remove_file(world.path("seen")).unwrap();
+    run(&world).args(["--inputs", "in.jsonl", "-j", "1"]).end();
+    assert_eq!(world.read("seen"), "1\n2\n3\n");
+}
+
+#[test]
+fn a_line_that_is_no_input_is_named() {
+    let world = World::new();
+    chain(&world, "command: [cat]");
+    world.write("in.jsonl", "1\n{\n");
+    run(&world)
+        .args(["--inputs", "in.jsonl"])
+        .end()
+        .exits(2)
+        .says("in.jsonl:2: not JSON");
+    run(&world)
+        .args(["-i", "in.jsonl"])
+        .end()
+        .exits(2)
+        .says("not one JSON value");
+    run(&world)
+        .args(["-m", "x", "-i", "-"])
+        .end()
+        .exits(2)
+        .says("only one of");
+}
+
+#[test]
+fn a_start_and_a_node_that_are_not_there_are_named() {
+    let world = World::new();
+    chain(&world, "command: [cat]");
+    run(&world)
+        .args(["--start", "a"])
+        .end()
+        .exits(2)
+        .says("--start: there is no 'a'");
+    run(&world)
+        .args(["--pause-before", "b"])
+        .end()
+        .exits(2)
+        .says("--pause-before: there is no 'b'");
+}
+
+#[test]
+fn a_dry_run_runs_and_writes_nothing() {
+    let world = World::new();
+    chain(&world, "command: [touch, made]");
+    let outcome = run(&world).args(["--dry-run"]).end().exits(0);
+    let text = String::from_utf8(outcome.stdout).unwrap();
+    assert!(text.contains("linear    a  > x  touch made"), "{text}");
+    assert!(!world.path("ws").exists());
+}
+
+#[test]
+fn a_flow_that_cannot_be_loaded_creates_nothing() {
+    let world = World::new();
+    chain(&world, "schema_out: none_such");
+    let outcome = run(&world).json().end().exits(78);
+    assert_eq!(outcome.object()["errors"][0]["code"], "unknown_schema");
+    assert!(!world.path("ws").exists());
+}
+
+#[test]
+fn ten_thousand_subtasks_are_merged() {
+    let world = World::new();
+    world.write(
+        "f/workflow.yaml",
+        "nodes:\n\
+         - {id: s, kind: deterministic, role: start, context: none, default_start: true}\n\
+         - {id: p, kind: deterministic, role: split, context: none}\n\
+         - {id: w, kind: deterministic, role: linear, context: none}\n\
+         - {id: m, kind: deterministic, role: merge, context: none}\n\
+         - {id: x, kind: deterministic, role: exit, context: none}\n\
+         edges:\n- {from: s, to: p}\n- {from: p, to: w}\n- {from: w, to: m}\n- {from: m, to: x}\n",
+    );
+    let items: Vec<String> = (0..10_000).map(|n| n.to_string()).collect();
+    let list = format!("[{}]", items.join(","));
+    run(&world)
+        .args(["-q", "-i", "-"])
+        .stdin(list.clone())
+        .end()
+        .exits(0)
+        .prints(&format!("{list}\n"));
+}
+
+#[test]
+fn losers_of_a_race_are_ended() {
+    let world = World::new();
+    world.write(
+        "f/workflow.yaml",
+        "nodes:\n\
+         - {id: s, kind: deterministic, role: start, context: none, default_start: true}\n\
+         - {id: b, kind: deterministic, role: branch, context: none}\n\
+         - {id: l, kind: deterministic, role: linear, context: none, shell: 'read go <../../go; echo 1'}\n\
+         - {id: k, kind: deterministic, role: linear, context: none, shell: 'echo >../../go; exec sleep 1000'}\n\
+         - {id: x, kind: deterministic, role: exit, context: none}\n\
+         edges:\n- {from: s, to: b}\n- {from: b, to: l}\n- {from: b, to: k}\n- {from: l, to: x}\n- {from: k, to: x}\n",
+    );
+    fs::create_dir(world.path("ws")).unwrap();
+    let _fifo = Fifo::new(world.path("ws/go"));
+    let outcome = run(&world).args(["-j", "2"]).json().end().exits(0);
+    let tasks = outcome.object()["tasks"].take();
+    assert_eq!(tasks[2]["status"], "cancelled");
+    assert_eq!(outcome.object()["output"], 1);
+}
+
+#[test]
+fn a_signal_ends_the_programs_and_the_same_command_goes_on() {
+    let world = World::new();
+    chain(
+        &world,
+        "shell: 'if test -e once; then echo 1; else touch once; echo $$ >pid; exec sleep 1000; fi'",
+    );
+    let running = run(&world).spawn();
+    let pid = world.path("ws/pid");
+    eventually("the node runs", || {
+        fs::read_to_string(&pid).is_ok_and(|it| it.ends_with('\n'))
+    });
+    running.signal(rustix::process::Signal::INT);
+    running.wait().exits(130).prints("").says("SIGINT");
+    let pid: u32 = world.read("ws/pid").trim().parse().unwrap();
+    assert!(!alive(pid));
+    assert_eq!(Run::latest(&world.path("ws")).ending().0, "INTERRUPTED");
+    run(&world).end().exits(0).prints("1\n");
+    assert_eq!(
+        fs::read_dir(world.path("ws/.delta"))
+            .unwrap()
+            .filter(|it| { it.as_ref().unwrap().path().join("journal.jsonl").exists() })
+            .count(),
+        1
+    );
+}
