@@ -287,7 +287,7 @@ fn every_error_of_a_workflow_has_its_code_and_its_ids() {
             vec![s.clone(), x.clone(), two("y", "exit")],
             "s>x s>y",
             1,
-            "node \"s\" has 0 in and 2 out; the edges of a start are none in and one out",
+            "node \"s\" has 0 in and 2 out; role start needs none in and one out",
         ),
         (
             "linear_arity",

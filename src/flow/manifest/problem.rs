@@ -121,11 +121,13 @@ impl Display for Problem {
 
 /// Puts problems in the order in which a person works through them: by file and line.
 pub fn sort(problems: &mut [Problem]) {
-    problems.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+    let line = |problem: &Problem| problem.line.unwrap_or(usize::MAX);
+    problems.sort_by(|a, b| (&a.file, line(a)).cmp(&(&b.file, line(b))));
 }
 
-/// How many problems of one file are given their line: each costs reading the file once more.
-const MOST_PLACES: usize = 50;
+/// How many bytes of a file are read again to find lines: for each problem all of it. The problems
+/// of a large file that come then have no line.
+const MOST_READING: usize = 32 << 20;
 
 /// A manifest that has been read and parsed, and what was found wrong in it.
 #[derive(Debug)]
@@ -138,7 +140,7 @@ pub struct Manifest {
     pub root: Map<String, Value>,
     shown: String,
     text: String,
-    places: usize,
+    read_again: usize,
 }
 
 impl Manifest {
@@ -150,7 +152,7 @@ impl Manifest {
             root: Map::new(),
             shown,
             text: String::new(),
-            places: 0,
+            read_again: 0,
         };
         let bytes = match crate::files::read_regular(&home.join(file)) {
             Ok(bytes) => bytes,
@@ -234,8 +236,8 @@ impl Manifest {
     }
 
     fn line(&mut self, at: &[Step]) -> Option<usize> {
-        self.places += 1;
-        (self.places <= MOST_PLACES)
+        self.read_again += self.text.len();
+        (self.read_again <= MOST_READING)
             .then(|| yaml::locate(&self.text, at))
             .flatten()
     }

@@ -238,9 +238,8 @@ impl Shape<'_> {
                 let word = Role::ALL.iter().find(|(_, other)| *other == role);
                 let word = word.map_or("", |(word, _)| word);
                 let id = self.knots[ix].id;
-                let message = format!(
-                    "node \"{id}\" has {into} in and {out} out; the edges of a {word} are {law}"
-                );
+                let message =
+                    format!("node \"{id}\" has {into} in and {out} out; role {word} needs {law}");
                 self.say(code, vec![ix], message);
             }
         }
