@@ -15,6 +15,7 @@ pub mod cache;
 pub mod inputs;
 pub mod outcome;
 pub mod engine;
+pub mod draw;
 pub mod args;
 pub mod check;
 pub mod start;

@@ -2,7 +2,8 @@
 
 pub mod run;
 
-use crate::args::{Arg, Format, format_value, next, unexpected, usage};
+use super::draw::Language;
+use crate::args::{Arg, Format, format_value, next, unexpected, usage, wrong};
 use crate::error::Result;
 use lexopt::Parser;
 use std::ffi::OsString;
@@ -20,6 +21,13 @@ pub enum Command {
     },
     /// `run`.
     Run(Box<run::Run>),
+    /// `graph`.
+    Graph {
+        /// The flow's directory.
+        dir: PathBuf,
+        /// In which language.
+        language: Language,
+    },
     /// `-V`.
     Version,
     /// `-h`, `--help` and `help`: about what, and whether in full.
@@ -32,7 +40,7 @@ pub enum Command {
 }
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 3] = ["run", "check", "help"];
+pub const COMMANDS: [&str; 4] = ["run", "check", "graph", "help"];
 
 /// Reads a command line, without the program's name.
 ///
@@ -57,6 +65,7 @@ fn command(word: &str, parser: &mut Parser) -> Result<Command> {
     match word {
         "run" => run::parse(parser),
         "check" => check(parser),
+        "graph" => graph(parser),
         "help" => about(parser),
         other => Err(usage("unknown command", &COMMANDS, other)),
     }
@@ -75,6 +84,30 @@ fn check(parser: &mut Parser) -> Result<Command> {
     }
     let dir = dir.unwrap_or_else(|| PathBuf::from("."));
     Ok(Command::Check { dir, format })
+}
+
+fn graph(parser: &mut Parser) -> Result<Command> {
+    let (mut dir, mut language) = (None, Language::default());
+    while let Some(arg) = next(parser)? {
+        match arg {
+            ref arg if arg.is(None, "format") => language = language_value(parser)?,
+            Arg::Short('h') => return Ok(help(Some("graph"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("graph"), true)),
+            Arg::Value(value) if dir.is_none() => dir = Some(value.into()),
+            other => return Err(unexpected(&other, &["format", "help"])),
+        }
+    }
+    let dir = dir.unwrap_or_else(|| PathBuf::from("."));
+    Ok(Command::Graph { dir, language })
+}
+
+fn language_value(parser: &mut Parser) -> Result<Language> {
+    let value = parser.value().map_err(|e| wrong(&e))?;
+    let value = value.to_string_lossy();
+    let words = Language::ALL.map(|(word, _)| word);
+    let found = Language::ALL.into_iter().find(|(word, _)| *word == value);
+    let wrong = || usage("--format is dot, mermaid or svg, not", &words, &value);
+    Ok(found.ok_or_else(wrong)?.1)
 }
 
 fn about(parser: &mut Parser) -> Result<Command> {

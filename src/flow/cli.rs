@@ -1,12 +1,15 @@
 //! The program `delta-flow` as a whole: from the command line to the exit code.
 
 use super::args::{self, Command};
-use super::{PROGRAM, check, run};
+use super::draw::{Language, Picture};
+use super::{PROGRAM, check, manifest, run};
+use crate::args::Format;
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
 use crate::screen::{print, print_error};
 use std::ffi::OsString;
 use std::panic::catch_unwind;
+use std::path::Path;
 
 /// Runs `delta-flow`. A panic is a defect of ours, and never ends with the exit code of a question.
 #[must_use]
@@ -28,8 +31,19 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
     match args::parse(args)? {
         Command::Run(wanted) => run::run(&wanted),
         Command::Check { dir, format } => check::run(&dir, format),
+        Command::Graph { dir, language } => graph(&dir, language),
         Command::Version => said(&format!("{PROGRAM} {VERSION}\n")),
         Command::Help { topic, full: _ } => said(help(topic)),
+    }
+}
+
+/// `delta-flow graph`.
+fn graph(dir: &Path, language: Language) -> Result<Exit> {
+    let loaded = manifest::load(dir);
+    check::tell(&loaded.problems, Format::Text);
+    match loaded.flow {
+        Some(flow) => said(&Picture::of(&flow, |_| None).written(language)),
+        None => Ok(Exit::Config),
     }
 }
 
@@ -43,6 +57,7 @@ fn help(topic: Option<&str>) -> &'static str {
     match topic {
         Some("run") => RUN,
         Some("check") => CHECK,
+        Some("graph") => GRAPH,
         Some("help") => HELP,
         _ => OVERVIEW,
     }
@@ -52,6 +67,7 @@ const OVERVIEW: &str = "\
 usage: delta flow COMMAND [OPTIONS]
   run    run a flow, or go on with one that was interrupted
   check  tell everything that is wrong with a flow
+  graph  draw a flow
   help   print the manual page, or the options of a command
   -h, --help     print this text, or the manual page
   -V, --version  print the version
@@ -84,6 +100,14 @@ Tell everything that is wrong or doubtful with a flow (default: the current
 directory).
       --format text|json  print errors as text (default) or as one object
   -h, --help              print this text, or the manual page
+";
+
+const GRAPH: &str = "\
+usage: delta flow graph [DIR] [--format dot|mermaid|svg]
+Draw a flow (default: the current directory).
+      --format LANGUAGE  for Graphviz (dot, the default), for Mermaid, or
+                         as a picture (svg)
+  -h, --help             print this text, or the manual page
 ";
 
 const HELP: &str = "\

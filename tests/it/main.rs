@@ -34,6 +34,8 @@ mod example_sub_agents;
 mod examples;
 mod expand;
 #[cfg(feature = "flow")]
+mod flow_graph;
+#[cfg(feature = "flow")]
 mod flow_load;
 #[cfg(feature = "flow")]
 mod flow_resume;

@@ -1,0 +1,192 @@
+//! `delta-flow graph`: a flow as a picture.
+
+use crate::harness::*;
+
+const FLOW: &str = r#"
+nodes:
+- {id: s, kind: deterministic, role: start, context: none, default_start: true}
+- {id: d, kind: agent, role: decision, context: none, agent_id: chooser, name: 'Which "way"?'}
+- {id: b, kind: deterministic, role: branch, context: none}
+- {id: l, kind: deterministic, role: linear, context: none}
+- {id: k, kind: deterministic, role: linear, context: none, name: "a <b> & \\ #c"}
+- {id: m, kind: deterministic, role: merge, context: none}
+- {id: x, kind: deterministic, role: exit, context: none}
+edges:
+- {from: s, to: d}
+- {from: d, to: b, label: all}
+- {from: d, to: x, label: 'say "no"'}
+- {from: b, to: l}
+- {from: b, to: k}
+- {from: l, to: m}
+- {from: k, to: m}
+- {from: m, to: x}
+"#;
+
+fn world() -> World {
+    let world = World::new();
+    world.write("f/workflow.yaml", FLOW);
+    world.write("f/agents.yaml", "agents: [{id: chooser, command: [cat]}]\n");
+    world
+}
+
+fn graph(world: &World, args: &[&str]) -> String {
+    let graph = Delta::flow(world.home()).args(["graph", "f"]).args(args);
+    let outcome = graph.end().exits(0);
+    assert_eq!(outcome.stderr, "");
+    String::from_utf8(outcome.stdout).unwrap()
+}
+
+#[test]
+fn the_graph_is_written_for_graphviz() {
+    let dot = "digraph flow {
+  node [shape=box, style=filled, fillcolor=white];
+  \"s\" [label=\"s\\nstart\", shape=oval];
+  \"d\" [label=\"Which \\\"way\\\"?\\ndecision, chooser\", shape=diamond, peripheries=2];
+  \"b\" [label=\"b\\nbranch\", shape=triangle];
+  \"l\" [label=\"l\\nlinear\"];
+  \"k\" [label=\"a <b> & \\\\ #c\\nlinear\"];
+  \"m\" [label=\"m\\nmerge\", shape=invtrapezium];
+  \"x\" [label=\"x\\nexit\", shape=oval];
+  \"s\" -> \"d\";
+  \"d\" -> \"b\" [label=\"all\"];
+  \"d\" -> \"x\" [label=\"say \\\"no\\\"\"];
+  \"b\" -> \"l\";
+  \"b\" -> \"k\";
+  \"l\" -> \"m\";
+  \"k\" -> \"m\";
+  \"m\" -> \"x\";
+}
+";
+    let world = world();
+    assert_eq!(graph(&world, &[]), dot);
+    assert_eq!(graph(&world, &["--format", "dot"]), dot);
+}
+
+#[test]
+fn the_graph_is_written_for_mermaid() {
+    let mermaid = "flowchart TD
+  n0([\"s<br>start\"])
+  n1{\"Which #34;way#34;?<br>decision, chooser\"}
+  n2[/\"b<br>branch\"\\]
+  n3[\"l<br>linear\"]
+  n4[\"a #60;b#62; #38; #92; #35;c<br>linear\"]
+  n5[\\\"m<br>merge\"/]
+  n6([\"x<br>exit\"])
+  n0 --> n1
+  n1 -->|\"all\"| n2
+  n1 -->|\"say #34;no#34;\"| n6
+  n2 --> n3
+  n2 --> n4
+  n3 --> n5
+  n4 --> n5
+  n5 --> n6
+";
+    assert_eq!(graph(&world(), &["--format", "mermaid"]), mermaid);
+}
+
+/// The values of an attribute of the elements that begin so, as numbers.
+fn numbers(svg: &str, element: &str, attribute: &str) -> Vec<f64> {
+    let start = format!("<{element} ");
+    svg.split(&start)
+        .skip(1)
+        .filter_map(|rest| {
+            let tag = rest.split('>').next()?;
+            let value = tag.split(&format!("{attribute}=\"")).nth(1)?;
+            value.split('"').next()?.parse().ok()
+        })
+        .collect()
+}
+
+/// Every element that is opened is closed.
+fn assert_well_formed(svg: &str) {
+    let mut open = Vec::new();
+    for tag in svg.split('<').skip(1) {
+        let (tag, text) = tag.split_once('>').unwrap();
+        assert!(!text.contains('"') && !tag.contains('\n'), "{tag}>{text}");
+        let name = tag.split([' ', '/']).next().unwrap();
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name));
+        } else if !tag.ends_with('/') {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn the_picture_has_every_node_and_edge_and_no_box_lies_on_another() {
+    let svg = graph(&world(), &["--format", "svg"]);
+    assert!(svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n"));
+    assert_well_formed(&svg);
+    assert_eq!(svg.matches("marker-end").count(), 8);
+    for text in [
+        ">Which &quot;way&quot;?<",
+        ">a &lt;b&gt; &amp; \\ #c<",
+        ">decision, chooser<",
+        ">say &quot;no&quot;<",
+    ] {
+        assert!(svg.contains(text), "{text}: {svg}");
+    }
+    // The middle of each name is that of its box; the smaller text stands below it.
+    let (xs, ys) = (numbers(&svg, "text", "x"), numbers(&svg, "text", "y"));
+    let places: Vec<(f64, f64)> = xs.into_iter().zip(ys).collect();
+    let labels = 2;
+    let names: Vec<_> = places[labels..].iter().step_by(2).collect();
+    assert_eq!(names.len(), 7);
+    for (at, a) in names.iter().enumerate() {
+        for b in &names[at + 1..] {
+            let apart = (a.0 - b.0).abs() >= 150.0 || (a.1 - b.1).abs() >= 44.0;
+            assert!(apart, "{a:?} {b:?}");
+        }
+    }
+}
+
+#[test]
+fn a_flow_that_cannot_be_loaded_is_not_drawn() {
+    let world = World::new();
+    world.write("f/workflow.yaml", "nodes: 3\n");
+    let graph = Delta::flow(world.home()).args(["graph", "f"]).end();
+    graph
+        .exits(78)
+        .prints("")
+        .says("delta-flow: f/workflow.yaml:1: manifest_invalid: nodes: expected a list, found the number 3");
+}
+
+#[test]
+fn a_long_chain_beside_a_long_edge_is_drawn() {
+    let world = World::new();
+    let mut nodes = "nodes:
+- {id: s, kind: deterministic, role: start, context: none, default_start: true}
+- {id: b, kind: deterministic, role: branch, context: none}
+- {id: x, kind: deterministic, role: exit, context: none}
+"
+    .to_owned();
+    let mut edges =
+        "edges:\n- {from: s, to: b}\n- {from: b, to: x}\n- {from: b, to: n0}\n".to_owned();
+    for n in 0..2000 {
+        nodes += &format!("- {{id: n{n}, kind: deterministic, role: linear, context: none}}\n");
+        let to = if n < 1999 {
+            format!("n{}", n + 1)
+        } else {
+            "x".to_owned()
+        };
+        edges += &format!("- {{from: n{n}, to: {to}}}\n");
+    }
+    world.write("f/workflow.yaml", nodes + &edges);
+    let svg = graph(&world, &["--format", "svg"]);
+    assert_well_formed(&svg);
+    assert_eq!(svg.matches("marker-end").count(), 2003);
+    // The edge from b to x bends in each row that it passes.
+    assert!(svg.lines().any(|line| line.matches('C').count() == 2001));
+}
+
+#[test]
+fn a_language_that_is_none_is_refused_with_the_nearest() {
+    let world = world();
+    let graph = Delta::flow(world.home()).args(["graph", "f", "--format", "mermiad"]);
+    let said = graph.end().exits(2).prints("").stderr;
+    assert_eq!(
+        said,
+        "delta-flow: --format is dot, mermaid or svg, not 'mermiad'; did you mean 'mermaid'?\n"
+    );
+}
