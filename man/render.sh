@@ -8,5 +8,10 @@ cd "$(dirname "$0")"
 to=${1:-text}
 mkdir -p "$to"
 for page in delta*.[157]; do
-    mandoc -Ios=delta -Tutf8 -Owidth=78 "$page" | col -bx > "$to/${page%.*}.txt"
+    name=${page%.*}
+    # A name that is in section 1, too, keeps its number.
+    if [ "${page##*.}" != 1 ] && [ -f "$name.1" ]; then
+        name=$page
+    fi
+    mandoc -Ios=delta -Tutf8 -Owidth=78 "$page" | col -bx > "$to/$name.txt"
 done

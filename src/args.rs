@@ -131,15 +131,19 @@ pub enum Command {
     },
     /// `delta sandbox`.
     Sandbox(Sandbox),
+    /// `delta flow`, with the words behind it.
+    Flow(Vec<OsString>),
     /// `delta -V`.
     Version,
-    /// `-h`, `--help` and `delta help PAGE`: about what, and whether in full.
+    /// `-h` and `--help`: about what, and whether in full.
     Help {
-        /// The command or the page, or none for all.
+        /// The command, or none for all.
         topic: Option<&'static str>,
         /// The manual page.
         full: bool,
     },
+    /// `delta help PAGE`.
+    Page(&'static manual::Page),
     /// `delta help`: which pages there are.
     Pages,
     /// Ask the system's resolver, for the engine itself.
@@ -170,7 +174,7 @@ pub struct Sandbox {
 }
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 17] = [
+pub const COMMANDS: [&str; 18] = [
     "run",
     "continue",
     "init",
@@ -187,6 +191,7 @@ pub const COMMANDS: [&str; 17] = [
     "sandbox",
     "migrate",
     "model",
+    "flow",
     "help",
 ];
 
@@ -229,6 +234,7 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
         "stats" => look::stats(&mut parser),
         "tool" => tool(&mut parser),
         "sandbox" => sandbox(&mut parser),
+        "flow" => flow(&mut parser),
         "help" => page(&mut parser),
         crate::completion::COMMAND => Ok(Command::Complete {
             words: parser.raw_args().map_err(|e| wrong(&e))?.collect(),
@@ -416,6 +422,12 @@ fn tool(parser: &mut Parser) -> Result<Command> {
     }
 }
 
+/// Whatever stands behind the word is for the other program to read.
+fn flow(parser: &mut Parser) -> Result<Command> {
+    let rest = parser.raw_args().map_err(|e| wrong(&e))?;
+    Ok(Command::Flow(rest.collect()))
+}
+
 fn page(parser: &mut Parser) -> Result<Command> {
     let topic = match next(parser)? {
         None => return Ok(Command::Pages),
@@ -429,7 +441,7 @@ fn page(parser: &mut Parser) -> Result<Command> {
     }
     let names: Vec<&str> = manual::PAGES.iter().map(|page| page.name).collect();
     let page = manual::find(&topic).ok_or_else(|| usage("no page about", &names, &topic))?;
-    Ok(help(Some(page.name), true))
+    Ok(Command::Page(page))
 }
 
 fn sandbox(parser: &mut Parser) -> Result<Command> {

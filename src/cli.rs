@@ -2,8 +2,8 @@
 
 use crate::args::{self, Command};
 use crate::commands::{
-    check, complete, diff, expand, fork, init, list_runs, log, migrate, model, replay, request,
-    resume, run, sandbox, stats,
+    check, complete, diff, expand, flow, fork, init, list_runs, log, migrate, model, replay,
+    request, resume, run, sandbox, stats,
 };
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
@@ -47,8 +47,10 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
         Command::Stats(options) => stats::run(&options),
         Command::ToolExpand { file } => expand::run(&file),
         Command::Sandbox(wanted) => sandbox::run(&wanted),
+        Command::Flow(arguments) => flow::run(&arguments),
         Command::Version => said(&format!("delta {VERSION}\n")),
         Command::Help { topic, full } => shown(help::text(topic, full)),
+        Command::Page(page) => shown(page.text),
         Command::Pages => shown(&manual::list()),
         Command::Complete { words } => complete::run(&words),
         Command::ResolveHost { host } => said(&llm::http::resolve_host(&host)),

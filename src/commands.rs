@@ -18,6 +18,7 @@ pub mod migrate;
 pub mod model;
 pub mod fresh;
 pub mod replay;
+pub mod flow;
 pub mod fork;
 pub mod diff;
 pub mod expand;

@@ -27,9 +27,10 @@ pub enum Exit {
     Waiting = 101,
     /// `delta sandbox` could not set the sandbox up; the command has not been run (as with `env`, `nice`).
     NotSetUp = 125,
-    /// `delta sandbox`: the command is there and cannot be executed, as a shell says it.
+    /// The command of `delta sandbox`, or the program of `delta flow`, is there and cannot be executed,
+    /// as a shell says it.
     NotExecutable = 126,
-    /// `delta sandbox`: there is no such command, as a shell says it.
+    /// There is no such command, as a shell says it.
     NotFound = 127,
     /// Ended by SIGHUP.
     Hangup = 129,

@@ -51,6 +51,7 @@ usage: delta COMMAND [OPTIONS]
   sandbox    run a command that cannot write outside some directories
   migrate    bring an older engine's workspace into today's layout
   model      answer as the model of a recorded run did
+  flow       run a graph of commands and agents: delta flow -h
   help       list the pages of the manual, or print one
 
   -h, --help     print this text, or the manual page

@@ -43,6 +43,7 @@ pub const PAGES: &[Page] = pages![
     "sandbox" 1 "delta-sandbox",
     "migrate" 1 "delta-migrate",
     "model" 1 "delta-model",
+    "flow" 1 "delta-flow",
     "help" 1 "delta-help",
     "sessions" 1 "delta-sessions",
     "agent" 5 "delta-agent",
@@ -50,10 +51,12 @@ pub const PAGES: &[Page] = pages![
     "hooks" 5 "delta-hooks",
     "journal" 5 "delta-journal",
     "tutorial" 7 "delta-tutorial",
+    "flow" 5 "delta-flow.5",
     "security" 7 "delta-security",
 ];
 
-/// The page that a person names: `agent`, `delta-agent`, `delta-agent.5` or `delta-agent(5)`.
+/// The page that a person names: `agent`, `delta-agent`, `delta-agent.5` or `delta-agent(5)`. Of two
+/// with one name, the name alone means the first.
 #[must_use]
 pub fn find(topic: &str) -> Option<&'static Page> {
     let short = topic.strip_prefix("delta-").unwrap_or(topic);

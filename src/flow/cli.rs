@@ -33,7 +33,8 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
         Command::Check { dir, format } => check::run(&dir, format),
         Command::Graph { dir, language } => graph(&dir, language),
         Command::Version => said(&format!("{PROGRAM} {VERSION}\n")),
-        Command::Help { topic, full: _ } => said(help(topic)),
+        Command::Help { full: true, .. } => said(manual()),
+        Command::Help { topic, full: false } => said(help(topic)),
     }
 }
 
@@ -50,6 +51,11 @@ fn graph(dir: &Path, language: Language) -> Result<Exit> {
 fn said(text: &str) -> Result<Exit> {
     print(text.as_bytes())?;
     Ok(Exit::Success)
+}
+
+/// The page, which is one for all commands.
+fn manual() -> &'static str {
+    crate::manual::find(PROGRAM).map_or("", |page| page.text)
 }
 
 /// What `-h` prints about a command, or about all.

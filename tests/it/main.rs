@@ -41,6 +41,8 @@ mod flow_load;
 mod flow_resume;
 #[cfg(feature = "flow")]
 mod flow_run;
+#[cfg(feature = "flow")]
+mod flow_program;
 mod fork;
 mod guards;
 mod hooks;

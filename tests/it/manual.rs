@@ -139,7 +139,14 @@ fn every_page_can_be_printed_and_is_listed() {
     let list = printed(&["help"]);
     for page in PAGES {
         let full = page.full_name();
-        for topic in [page.name, &full, &format!("{full}.{}", page.section)] {
+        let with_section = format!("{full}.{}", page.section);
+        let mut topics = vec![with_section.as_str()];
+        // Of two pages with one name, the name alone means the first.
+        let first = PAGES.iter().find(|other| other.name == page.name);
+        if first.is_some_and(|first| first.section == page.section) {
+            topics.extend([page.name, &full]);
+        }
+        for topic in topics {
             assert_eq!(printed(&["help", topic]), page.text, "{topic}");
         }
         let line = format!("{full}({})", page.section);
@@ -538,4 +545,85 @@ fn the_tools_shown_in_the_manual_load() {
         .end()
         .exits(0)
         .prints(&format!("{}\n", said.lines().next().unwrap().trim()));
+}
+
+#[cfg(feature = "flow")]
+#[test]
+fn short_help_of_a_flow_command_and_its_part_of_the_page_name_the_same_options() {
+    use delta_engine::flow::args::COMMANDS;
+    let world = World::new();
+    let printed = |args: &[&str]| {
+        let outcome = Delta::flow(world.home()).args(args).end().exits(0);
+        String::from_utf8(outcome.stdout).unwrap()
+    };
+    let overview = printed(&["-h"]);
+    let everywhere: BTreeSet<String> = ["-h", "--help"].map(str::to_owned).into();
+    let all = section(page("flow"), "OPTIONS OF COMMANDS");
+    for command in COMMANDS {
+        let help = printed(&[command, "-h"]);
+        assert!(help.starts_with(&format!("usage: delta flow {command}")));
+        for line in help.lines() {
+            assert!(line.chars().count() < 80 && !line.ends_with(' '), "{line}");
+        }
+        let is_about = |line: &str| line.starts_with(&format!("  {command} "));
+        assert!(overview.lines().any(is_about), "{command}: {overview}");
+        let heading = format!("   Options of {command}\n");
+        let own = all.split_once(&heading).map_or("", |(_, own)| own);
+        let own = own.split("\n   Options of").next().unwrap();
+        let mut in_page = options(own);
+        in_page.extend(everywhere.clone());
+        assert_eq!(options(&help), in_page, "delta flow {command}");
+        let listed = section(page("flow"), "COMMANDS");
+        assert!(listed.contains(&format!("     {command} ")), "{command}");
+    }
+}
+
+#[cfg(feature = "flow")]
+#[test]
+fn every_key_and_every_code_of_a_flow_is_in_the_manual() {
+    use delta_engine::flow::graph::Role;
+    use delta_engine::flow::manifest::{Code, node};
+    let has = |number: u8, words: &mut dyn Iterator<Item = &str>| {
+        let page = PAGES
+            .iter()
+            .find(|page| (page.name, page.section) == ("flow", number));
+        let text = page.unwrap().text;
+        for word in words {
+            let is_part = |c: char| c.is_alphanumeric() || c == '_';
+            let found = text.split(|c: char| !is_part(c)).any(|known| known == word);
+            assert!(found, "delta help flow.{number} lacks {word}");
+        }
+    };
+    has(1, &mut Code::ALL.iter().map(|code| code.name()));
+    has(5, &mut node::KEYS.into_iter());
+    has(5, &mut Role::ALL.into_iter().map(|(word, _)| word));
+    for (file, list) in [
+        ("agent", "KEYS"),
+        ("memory", "KEYS"),
+        ("tool", "OWN"),
+        ("tool", "SHARED"),
+    ] {
+        let code = source(&format!("flow/manifest/{file}.rs"));
+        let keys = list_after(&code, &format!("const {list}"));
+        has(5, &mut keys.iter().map(String::as_str));
+    }
+}
+
+#[cfg(feature = "flow")]
+#[test]
+fn the_flow_shown_in_the_manual_loads() {
+    let world = World::new();
+    let page = PAGES
+        .iter()
+        .find(|page| (page.name, page.section) == ("flow", 5));
+    let text = section(page.unwrap().text, "EXAMPLES");
+    let yaml = text.split_once("\n\n").unwrap().1;
+    let yaml: String = yaml
+        .lines()
+        .map(|line| format!("{}\n", line.strip_prefix("     ").unwrap_or(line)))
+        .collect();
+    world.write("f/workflow.yaml", yaml);
+    let check = Delta::flow(world.home()).args(["check", "f"]).end();
+    let check = check.exits(0).does_not_say("warning");
+    check.prints("f: ok, 4 nodes, 3 edges, 0 agents, 0 tools, 0 schemas\n");
 }

@@ -42,14 +42,15 @@ impl Delta {
         Self::of(env!("CARGO_BIN_EXE_delta-flow"), home)
     }
 
-    fn of(program: &str, home: &Path) -> Self {
+    /// The same for a program that lies elsewhere.
+    pub fn of(program: impl AsRef<OsStr>, home: &Path) -> Self {
         let path = std::env::var_os("PATH").expect("PATH");
         let name = |n: u32| home.join(format!(".output-{n}"));
         let output = (1..u32::MAX)
             .map(name)
             .find(|dir| fs::create_dir(dir).is_ok());
         Self {
-            argv: vec![program.into()],
+            argv: vec![program.as_ref().into()],
             env: vec![("PATH".into(), path), ("HOME".into(), home.into())],
             cwd: home.into(),
             input: Input::Null,

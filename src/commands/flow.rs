@@ -1,0 +1,33 @@
+//! `delta flow`: becomes `delta-flow`, which is a program of its own.
+//!
+//! Unaware of what that does: this program is not to grow by it.
+
+use crate::error::{Error, Exit, Result, reason};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+const PROGRAM: &str = "delta-flow";
+
+/// Runs the command. Returns only if the program cannot be run.
+pub fn run(arguments: &[OsString]) -> Result<Exit> {
+    let program = beside().unwrap_or_else(|| PathBuf::from(PROGRAM));
+    let error = Command::new(&program).args(arguments).exec();
+    if error.kind() == ErrorKind::NotFound {
+        let message = format!(
+            "flow: {PROGRAM} is neither beside this program nor in PATH; install it, or build delta \
+             with its feature \"flow\""
+        );
+        return Err(Error::new(Exit::NotFound, message));
+    }
+    let message = format!("flow: {}: {}", program.display(), reason(&error));
+    Err(Error::new(Exit::NotExecutable, message))
+}
+
+/// The program that was installed together with this one.
+fn beside() -> Option<PathBuf> {
+    let path = std::env::current_exe().ok()?.with_file_name(PROGRAM);
+    path.is_file().then_some(path)
+}
