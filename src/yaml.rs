@@ -31,6 +31,13 @@ pub struct SyntaxError {
 /// numbers that are not finite, tags.
 pub fn parse(text: &str) -> Result<Value, SyntaxError> {
     let text = without_mark(text);
+    if open_at_once(text) > MOST_OPEN {
+        let message = format!("more than {MOST_OPEN} brackets are open at once; close them");
+        return Err(SyntaxError {
+            place: None,
+            message,
+        });
+    }
     let mut document: serde_yaml::Value = serde_yaml::from_str(text).map_err(|e| syntax(&e))?;
     document.apply_merge().map_err(|e| syntax(&e))?;
     let mut path = Vec::new();
@@ -38,6 +45,23 @@ pub fn parse(text: &str) -> Result<Value, SyntaxError> {
         place: locate(text, &path).map(|line| (line, None)),
         message,
     })
+}
+
+/// The library takes time in proportion to the square of the brackets that are open, before it says
+/// that they are too many. These are far more than any document has, also in the text of a script.
+const MOST_OPEN: usize = 5_000;
+
+fn open_at_once(text: &str) -> usize {
+    let (mut open, mut most) = (0_usize, 0);
+    for byte in text.bytes() {
+        match byte {
+            b'[' | b'{' => open += 1,
+            b']' | b'}' => open = open.saturating_sub(1),
+            _ => continue,
+        }
+        most = most.max(open);
+    }
+    most
 }
 
 /// The line, from 1, of the node at `path`, which is that of its key if it has one; of the deepest node on the way to it if it is not there.
@@ -306,6 +330,16 @@ mod tests {
         let error = parse("a: 1\nb: [1, 2\nc: 3\n").unwrap_err();
         assert!(error.place.is_some());
         assert!(!error.message.contains("line 3"), "{}", error.message);
+    }
+
+    #[test]
+    fn brackets_without_end_are_refused_at_once() {
+        for open in ["{a: ", "["] {
+            let error = parse(&open.repeat(1 << 18)).unwrap_err();
+            assert!(error.message.contains("brackets"), "{}", error.message);
+        }
+        let list = format!("[{}]", "[], ".repeat(1 << 13));
+        assert!(parse(&list).is_ok());
     }
 
     #[test]
