@@ -13,6 +13,8 @@ pub mod agent;
 pub mod node;
 mod shape;
 mod workflow;
+mod lookup;
+mod used;
 mod load;
 
 use super::graph::{Graph, NodeIx};

@@ -11,7 +11,7 @@ fn a_person_agrees_through_files() {
 
 #[test]
 fn nothing_is_deleted_without_a_yes_to_the_same_file() {
-    if !has(&["python3"]) {
+    if !installed(&["python3"]) {
         return;
     }
     for (prompt, answer, is_deleted) in [

@@ -79,14 +79,14 @@ fn fails_and_recovers(line: &str) -> World {
 
 #[test]
 fn make_tries_again_what_did_not_come_through() {
-    if has(&["bc", "make"]) {
+    if installed(&["bc", "make"]) {
         fails_and_recovers("make -f ../examples/orchestration/batch/Makefile -j 4 -k");
     }
 }
 
 #[test]
 fn parallel_tries_again_what_did_not_come_through() {
-    if !has(&["bc", "parallel"]) {
+    if !installed(&["bc", "parallel"]) {
         return;
     }
     let world = fails_and_recovers("../examples/orchestration/batch/parallel.sh --jobs 4");
@@ -137,7 +137,7 @@ fn a_job_that_is_started_twice_finds_the_lock() {
 
 #[test]
 fn a_job_whose_node_died_goes_on_where_it_was() {
-    if !has(&["bc"]) {
+    if !installed(&["bc"]) {
         return;
     }
     let world = examples();

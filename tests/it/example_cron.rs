@@ -21,7 +21,7 @@ fn scheduled(world: &World, agent: &str) -> Delta {
 
 #[test]
 fn cron_reports_each_trouble_once_and_goes_on() {
-    if !has(&["flock"]) {
+    if !installed(&["flock"]) {
         return;
     }
     let world = examples();
@@ -55,7 +55,7 @@ fn cron_reports_each_trouble_once_and_goes_on() {
 
 #[test]
 fn cron_goes_on_with_the_run_of_an_earlier_day() {
-    if !has(&["flock"]) {
+    if !installed(&["flock"]) {
         return;
     }
     let world = examples();
@@ -73,7 +73,7 @@ fn cron_goes_on_with_the_run_of_an_earlier_day() {
 
 #[test]
 fn cron_tells_of_a_question() {
-    if !has(&["flock", "python3"]) {
+    if !installed(&["flock", "python3"]) {
         return;
     }
     let world = examples();
@@ -88,7 +88,7 @@ fn cron_tells_of_a_question() {
 
 #[test]
 fn cron_does_not_start_beside_itself() {
-    if !has(&["flock"]) {
+    if !installed(&["flock"]) {
         return;
     }
     let world = examples();

@@ -61,7 +61,7 @@ fn every_script_is_clean() {
             "{name} goes on after errors"
         );
     }
-    if has(&["shellcheck"]) {
+    if installed(&["shellcheck"]) {
         let output = Command::new("shellcheck").args(&scripts).output().unwrap();
         assert!(
             output.status.success(),
@@ -185,7 +185,7 @@ fn hooks_run_as_shown() {
 
 #[test]
 fn sandbox_keeps_its_tools_in() {
-    if !has(&["bwrap"]) {
+    if !installed(&["bwrap"]) {
         return;
     }
     let probe = World::new();
@@ -263,7 +263,7 @@ fn research_agent_leaves_notes_and_a_report() {
 
 #[test]
 fn research_agent_fetches_a_page_as_text_and_tells_what_went_wrong() {
-    if !has(&["curl"]) {
+    if !installed(&["curl"]) {
         return;
     }
     let world = examples();

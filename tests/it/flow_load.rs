@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use delta_engine::flow::manifest::Code;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -17,84 +17,6 @@ fn cases() -> Vec<(String, PathBuf)> {
     cases.sort();
     assert_eq!(cases.len(), 27);
     cases
-}
-
-/// What `check --format json` says about a directory.
-#[track_caller]
-fn errors_of(world: &World, dir: impl AsRef<Path>) -> Vec<Value> {
-    let outcome = Delta::flow(world.home())
-        .args(["check"])
-        .arg(dir.as_ref())
-        .json()
-        .end();
-    let object = outcome.object();
-    let keys: Vec<&String> = object.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["schema_version", "errors"]);
-    let errors = object["errors"].as_array().unwrap().clone();
-    for error in &errors {
-        let keys: Vec<&String> = error.as_object().unwrap().keys().collect();
-        assert_eq!(keys, ["code", "ids", "file", "message"]);
-    }
-    outcome.exits(if errors.is_empty() { 0 } else { 78 });
-    errors
-}
-
-/// A node of a flow that is written on one line.
-fn node(id: &str, role: &str, more: &str) -> String {
-    format!("- {{id: {id}, kind: deterministic, role: {role}, context: none{more}}}\n")
-}
-
-fn start() -> String {
-    node("s", "start", ", default_start: true")
-}
-
-fn exit() -> String {
-    node("x", "exit", "")
-}
-
-/// Edges as `a>b` or `a>b:label`.
-fn edges(list: &str) -> String {
-    let mut yaml = "edges:\n".to_owned();
-    for edge in list.split_whitespace() {
-        let (from, rest) = edge.split_once('>').unwrap();
-        let (to, label) = rest.split_once(':').unwrap_or((rest, ""));
-        let label = match label {
-            "" => String::new(),
-            label => format!(", label: {label}"),
-        };
-        yaml += &format!("- {{from: {from}, to: {to}{label}}}\n");
-    }
-    yaml
-}
-
-fn flow(nodes: &[String], list: &str) -> String {
-    format!("nodes:\n{}{}", nodes.concat(), edges(list))
-}
-
-/// The errors of a flow that is a workflow.yaml alone.
-#[track_caller]
-fn errors_in(workflow: &str) -> Vec<Value> {
-    let world = World::new();
-    world.write("f/workflow.yaml", workflow);
-    errors_of(&world, "f")
-}
-
-/// The flow has exactly this error, with its code, ids, file and message.
-#[track_caller]
-fn has_only(workflow: &str, code: &str, ids: &[&str], message: &str) {
-    has(&errors_in(workflow), 1, code, ids, "workflow.yaml", message);
-}
-
-#[track_caller]
-fn has(errors: &[Value], count: usize, code: &str, ids: &[&str], file: &str, message: &str) {
-    let found = errors
-        .iter()
-        .find(|error| error["code"] == code && error["ids"] == json!(ids));
-    let found = found.unwrap_or_else(|| panic!("no {code} {ids:?} in {errors:#?}"));
-    assert_eq!(found["file"], file);
-    let said = found["message"].as_str().unwrap();
-    assert!(said.contains(message), "{said:?} lacks {message:?}");
-    assert_eq!(errors.len(), count, "{errors:#?}");
 }
 
 #[test]
@@ -460,8 +382,11 @@ fn an_agent_and_an_exit_or_a_start_do_not_go_together() {
 }
 
 #[test]
-fn every_code_is_tested_here() {
-    let tests = include_str!("flow_load.rs");
+fn every_code_is_tested_here_or_beside() {
+    let tests = concat!(
+        include_str!("flow_load.rs"),
+        include_str!("flow_hostile.rs")
+    );
     for code in Code::ALL {
         let quoted = format!("\"{}\"", code.name());
         assert!(tests.contains(&quoted), "{quoted}");
@@ -497,31 +422,76 @@ fn a_merge_may_have_one_way_in_if_it_leads_through_a_split() {
 }
 
 #[test]
-fn a_schema_that_is_none_is_refused_with_its_place() {
+fn errors_of_all_files_are_told_at_once() {
     let world = World::new();
-    let yaml = flow(
-        &[start(), node("a", "linear", ", schema_out: bad"), exit()],
-        "s>a a>x",
+    let node =
+        node("a", "linear", ", schema_out: bad, tools: [wrong, none]").replace("none,", "who,");
+    world.write("f/workflow.yaml", around(&node));
+    world.write("f/agents.yaml", "agents:\n- {id: ag}\n- 3\n");
+    world.write("f/tools.yaml", "tools:\n- {id: wrong, exec: 'a | b'}\n");
+    world.write("f/memory.yaml", "task_store: {type: disk}\n");
+    world.write("f/schemas/bad.json", "{}}");
+    let errors = errors_of(&world, "f");
+    let all: Vec<(&str, &str)> = errors
+        .iter()
+        .map(|error| {
+            (
+                error["file"].as_str().unwrap(),
+                error["code"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        all,
+        [
+            ("agents.yaml", "manifest_invalid"),
+            ("agents.yaml", "manifest_invalid"),
+            ("memory.yaml", "manifest_invalid"),
+            ("schemas/bad.json", "invalid_schema"),
+            ("tools.yaml", "manifest_invalid"),
+            ("workflow.yaml", "unknown_context"),
+            // The tool that is there and wrong is not unknown as well, and neither is the schema.
+            ("workflow.yaml", "unknown_tool"),
+        ]
     );
-    world.write("f/workflow.yaml", yaml);
-    for (schema, message) in [
-        (
-            "{",
-            "f/schemas/bad.json: schema \"bad\": not valid JSON: EOF",
-        ),
-        (r#"{"type": "thing"}"#, "/type: "),
-        (r#"{"pattern": "("}"#, "/pattern: "),
-        ("3", "schema \"bad\": "),
-    ] {
-        world.write("f/schemas/bad.json", schema);
-        let errors = errors_of(&world, "f");
-        has(
-            &errors,
-            1,
-            "invalid_schema",
-            &["bad"],
-            "schemas/bad.json",
-            message,
+    // In text: the same, each on a line of stderr that begins with the program's name.
+    let text = Delta::flow(world.home())
+        .args(["check", "f"])
+        .end()
+        .exits(78)
+        .prints("");
+    assert_eq!(text.stderr.lines().count(), 7);
+    for (line, (file, code)) in text.stderr.lines().zip(all) {
+        let start = format!("delta-flow: f/{file}:");
+        assert!(
+            line.starts_with(&start) && line.contains(&format!(" {code}: ")),
+            "{line}"
         );
     }
+}
+
+#[test]
+fn the_same_flow_is_found_through_a_link_and_in_the_current_directory() {
+    let world = World::new();
+    world.write("f/workflow.yaml", flow(&[start(), exit()], "s>x"));
+    std::os::unix::fs::symlink("f", world.path("link")).unwrap();
+    let check = Delta::flow(world.home()).args(["check", "link"]).end();
+    check.exits(0);
+    let here = Delta::flow(world.home())
+        .args(["check"])
+        .cwd(world.path("f"))
+        .end();
+    let real = world.path("f").canonicalize().unwrap();
+    let said = format!(
+        "{}: ok, 2 nodes, 1 edges, 0 agents, 0 tools, 0 schemas\n",
+        real.display()
+    );
+    here.exits(0).prints(&said);
+    world.write("f/workflow.yaml", "nodes: 3\n");
+    let here = Delta::flow(world.home())
+        .args(["check"])
+        .cwd(world.path("f"))
+        .end();
+    here.exits(78)
+        .says("delta-flow: workflow.yaml:1: manifest_invalid: nodes: expected a list");
 }

@@ -34,7 +34,11 @@ mod example_sub_agents;
 mod examples;
 mod expand;
 #[cfg(feature = "flow")]
+mod flow_files;
+#[cfg(feature = "flow")]
 mod flow_graph;
+#[cfg(feature = "flow")]
+mod flow_hostile;
 #[cfg(feature = "flow")]
 mod flow_load;
 #[cfg(feature = "flow")]

@@ -1,16 +1,16 @@
 //! From the files of a directory to a [`Flow`]: reads all of them, and looks up every name.
 
 use super::agent::{self, Body};
-use super::memory::{self, Memory};
+use super::lookup::{Known, Lookup, Names, names};
+use super::memory;
 use super::node::Draft;
 use super::problem::{Code, Manifest, Problem, sha256, sort};
-use super::{Agent, Context, Flow, NamedSchema, Settings, Tool, UsedFile, tool, workflow};
+use super::{Agent, Flow, NamedSchema, Settings, Tool, UsedFile, tool, used, workflow};
 use crate::error::reason;
 use crate::flow::graph::{Edge, Graph, Node, Role};
 use crate::flow::schema::Schema;
-use crate::nearest::nearest;
 use crate::yaml::Step;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -64,33 +64,11 @@ struct Loader<'l> {
     schemas: Vec<NamedSchema>,
 }
 
-/// Something that names are looked up in.
-struct Names {
-    code: Code,
-    /// What it is, and where it is defined.
-    what: &'static str,
-    of: &'static str,
-    /// The names that count, each with its index, and those that are defined but wrong.
-    known: HashMap<String, Option<usize>>,
-}
-
 impl Loader<'_> {
     fn flow(&mut self) -> Option<Flow> {
-        let home = std::fs::canonicalize(self.dir);
-        match home.map_err(|e| reason(&e)) {
-            Ok(home) if home.to_str().is_none() => {
-                self.missing("the path of the flow's directory is not UTF-8; rename it");
-                return None;
-            }
-            Ok(home) if home.is_dir() => self.home = home,
-            Ok(_) => {
-                self.missing(&format!("{} is not a directory", self.dir.display()));
-                return None;
-            }
-            Err(why) => {
-                self.missing(&format!("cannot read {}: {why}", self.dir.display()));
-                return None;
-            }
+        if let Err(why) = self.find_home() {
+            self.missing(&why);
+            return None;
         }
         let mut main = self.read("workflow.yaml");
         let known = self.problems.len();
@@ -104,37 +82,26 @@ impl Loader<'_> {
         let mut tools_file = self.read("tools.yaml");
         let mut memory_file = self.read("memory.yaml");
         let memory = memory::read(&mut memory_file, &mut self.problems);
-        let tools = tool::read(&mut tools_file, &mut self.problems);
+        let (tools, wrong_tools) = tool::read(&mut tools_file, &mut self.problems);
         let agents = agent::read(&self.home, &mut agents_file, &mut self.problems);
-        let schemas = self.schemas();
-        self.unused();
-
-        let profiles = names(memory.profiles.iter().map(|p| p.id.as_str()));
-        let profiles = Names::new(
-            Code::UnknownContext,
-            "context profile",
-            "memory.yaml",
-            profiles,
+        let mut tool_names = names(tools.iter().map(|tool| tool.tool.name.as_str()));
+        for id in wrong_tools {
+            tool_names.entry(id).or_insert(None);
+        }
+        let lookup = Lookup::new(
+            names(memory.profiles.iter().map(|profile| profile.id.as_str())),
+            tool_names,
+            names(agents.iter().map(|agent| agent.id.as_str())),
+            self.schemas(),
         );
-        let tool_names = names(tools.iter().map(|t| t.tool.name.as_str()));
-        let tool_names = Names::new(Code::UnknownTool, "tool", "tools.yaml", tool_names);
-        let agent_names = names(agents.iter().map(|a| a.id.as_str()));
-        let agent_names = Names::new(Code::UnknownAgent, "agent", "agents.yaml", agent_names);
-        let schemas = Names::new(Code::UnknownSchema, "schema", "schemas/", schemas);
-
-        let tools = self.tools(&mut tools_file, tools, &schemas);
-        let lookup = Lookup {
-            profiles,
-            tools: tool_names,
-            agents: agent_names,
-            schemas,
-        };
+        self.unused();
+        let tools = self.tools(&mut tools_file, tools, &lookup.schemas);
         let agents = self.agents(&mut agents_file, agents, &lookup);
         let mut nodes = Vec::with_capacity(drafts.len());
         for draft in &drafts {
             nodes.push(self.settings(&mut main, draft, &lookup));
         }
-        self.name_files(&nodes, &agents, &tools, &memory);
+        self.used(used::paths(&self.home, &nodes, &agents, &tools, &memory));
         let graph = graph(&drafts, edges)?;
         Some(Flow {
             home: std::mem::take(&mut self.home),
@@ -151,16 +118,23 @@ impl Loader<'_> {
         })
     }
 
+    fn find_home(&mut self) -> Result<(), String> {
+        let dir = self.dir.display();
+        let home = std::fs::canonicalize(self.dir)
+            .map_err(|e| format!("cannot read {dir}: {}", reason(&e)))?;
+        if !home.is_dir() {
+            return Err(format!("{dir} is not a directory"));
+        }
+        if home.to_str().is_none() {
+            return Err(format!("the path of {dir} is not UTF-8; rename it"));
+        }
+        self.home = home;
+        Ok(())
+    }
+
     fn missing(&mut self, message: &str) {
-        self.problems.push(Problem {
-            code: Some(Code::ManifestMissing),
-            ids: Vec::new(),
-            file: "workflow.yaml".to_owned(),
-            shown: self.shown("workflow.yaml"),
-            line: None,
-            column: None,
-            message: message.to_owned(),
-        });
+        let code = Some(Code::ManifestMissing);
+        self.problem(code, "", "workflow.yaml", message.to_owned());
     }
 
     /// How messages call a file of the directory.
@@ -195,6 +169,19 @@ impl Loader<'_> {
         });
     }
 
+    /// Adds files that were not read here.
+    fn used(&mut self, paths: Vec<PathBuf>) {
+        for path in paths {
+            let name = path.strip_prefix(&self.home).unwrap_or(&path);
+            let name = name.display().to_string();
+            if !self.files.contains_key(&name)
+                && let Ok(bytes) = crate::files::read_regular(&path)
+            {
+                self.files.insert(name, sha256(&bytes));
+            }
+        }
+    }
+
     fn unused(&mut self) {
         for file in UNUSED {
             if self.home.join(file).exists() {
@@ -205,8 +192,8 @@ impl Loader<'_> {
     }
 
     /// Compiles `schemas/*.json`. A name that is wrong is none.
-    fn schemas(&mut self) -> HashMap<String, Option<usize>> {
-        let mut known = HashMap::new();
+    fn schemas(&mut self) -> Known {
+        let mut known = Known::new();
         let names = crate::files::names(&self.home.join("schemas")).unwrap_or_default();
         for name in names {
             let Some(id) = name.strip_suffix(".json").filter(|id| !id.is_empty()) else {
@@ -376,73 +363,12 @@ impl Loader<'_> {
             remember: draft.remember.clone(),
         })
     }
-
-    /// Adds the files below the flow's directory that commands and agents name.
-    fn name_files(
-        &mut self,
-        nodes: &[Option<Settings>],
-        agents: &[Option<Agent>],
-        tools: &[Tool],
-        memory: &Memory,
-    ) {
-        let mut paths: Vec<PathBuf> = Vec::new();
-        let of_nodes = nodes
-            .iter()
-            .flatten()
-            .filter_map(|node| node.command.as_ref());
-        let of_memory = [&memory.embedder, &memory.tokenizer].into_iter().flatten();
-        for command in of_nodes.chain(of_memory) {
-            paths.extend(command.files(&self.home));
-        }
-        for agent in agents.iter().flatten() {
-            match &agent.body {
-                Body::Command(command) => paths.extend(command.files(&self.home)),
-                Body::Directory(dir) => agent_files(dir, true, &mut paths),
-                Body::Model { prompt_file, .. } => {
-                    paths.extend(prompt_file.iter().map(|file| self.home.join(file)));
-                }
-            }
-        }
-        for tool in tools {
-            paths.extend(super::command::files_of(&tool.tool.command, &self.home));
-        }
-        for path in paths {
-            let name = path.strip_prefix(&self.home).unwrap_or(&path);
-            let name = name.display().to_string();
-            if !self.files.contains_key(&name)
-                && let Ok(bytes) = crate::files::read_regular(&path)
-            {
-                self.files.insert(name, sha256(&bytes));
-            }
-        }
-    }
-}
-
-/// The files of an agent, without what its runs leave there.
-fn agent_files(dir: &Path, top: bool, paths: &mut Vec<PathBuf>) {
-    for name in crate::files::names(dir).unwrap_or_default() {
-        let path = dir.join(&name);
-        let left_by_runs = top && name == "workspaces" || name == ".delta" || name == ".git";
-        match std::fs::symlink_metadata(&path) {
-            Ok(about) if about.is_dir() && !left_by_runs => agent_files(&path, false, paths),
-            Ok(about) if !about.is_dir() => paths.push(path),
-            _ => {}
-        }
-    }
 }
 
 fn below(at: &[Step], key: &str) -> Vec<Step> {
     let mut at = at.to_vec();
     at.push(Step::Key(key.to_owned()));
     at
-}
-
-fn names<'n>(list: impl Iterator<Item = &'n str>) -> HashMap<String, Option<usize>> {
-    let mut known = HashMap::new();
-    for (index, name) in list.enumerate() {
-        known.entry(name.to_owned()).or_insert(Some(index));
-    }
-    known
 }
 
 fn graph(drafts: &[Draft], edges: Vec<workflow::Edge>) -> Option<Graph> {
@@ -466,92 +392,4 @@ fn graph(drafts: &[Draft], edges: Vec<workflow::Edge>) -> Option<Graph> {
     };
     let edges = edges.into_iter().map(edge).collect::<Option<_>>()?;
     Some(Graph::new(nodes, edges))
-}
-
-/// Everything that names are looked up in.
-struct Lookup {
-    profiles: Names,
-    tools: Names,
-    agents: Names,
-    schemas: Names,
-}
-
-/// What kind of thing names something, and its id.
-type Whose<'w> = (&'w str, &'w str);
-
-impl Lookup {
-    fn context(
-        &self,
-        name: &str,
-        whose: Whose,
-        file: &mut Manifest,
-        at: &[Step],
-        problems: &mut Vec<Problem>,
-    ) -> Option<Context> {
-        match name {
-            "none" => Some(Context::None),
-            "global" => Some(Context::Global),
-            name => {
-                let profile = self.profiles.find(name, whose, file, at, problems);
-                profile.map(Context::Profile)
-            }
-        }
-    }
-
-    fn tools(
-        &self,
-        names: &[String],
-        whose: Whose,
-        file: &mut Manifest,
-        at: &[Step],
-        problems: &mut Vec<Problem>,
-    ) -> Vec<usize> {
-        let find = |name: &String| self.tools.find(name, whose, file, at, problems);
-        names.iter().filter_map(find).collect()
-    }
-}
-
-impl Names {
-    fn new(
-        code: Code,
-        what: &'static str,
-        of: &'static str,
-        known: HashMap<String, Option<usize>>,
-    ) -> Self {
-        Self {
-            code,
-            what,
-            of,
-            known,
-        }
-    }
-
-    /// The index of a name; a problem if there is no such thing. One that is there and wrong has been
-    /// complained about.
-    fn find(
-        &self,
-        name: &str,
-        (kind, id): Whose,
-        file: &mut Manifest,
-        at: &[Step],
-        problems: &mut Vec<Problem>,
-    ) -> Option<usize> {
-        if let Some(known) = self.known.get(name) {
-            return *known;
-        }
-        let few = self.known.len() <= 1000;
-        let mut candidates: Vec<&str> = self.known.keys().map(String::as_str).collect();
-        candidates.sort_unstable();
-        let meant = few.then(|| nearest(name, candidates)).flatten();
-        let hint = match meant {
-            Some(near) => format!("; did you mean \"{near}\"?"),
-            None => format!("; define it in {}", self.of),
-        };
-        let message = format!(
-            "{kind} \"{id}\": there is no {} \"{name}\"{hint}",
-            self.what
-        );
-        problems.push(file.problem(self.code, vec![id.to_owned()], at, message));
-        None
-    }
 }

@@ -127,7 +127,7 @@ pub fn sort(problems: &mut [Problem]) {
 
 /// How many bytes of a file are read again to find lines: for each problem all of it. The problems
 /// of a large file that come then have no line.
-const MOST_READING: usize = 32 << 20;
+const MOST_READING: usize = 4 << 20;
 
 /// A manifest that has been read and parsed, and what was found wrong in it.
 #[derive(Debug)]

@@ -49,15 +49,18 @@ const SHARED: [&str; 9] = [
 /// The keys that only a flow's tools have.
 const OWN: [&str; 4] = ["id", "schema_in", "schema_out", "permissions"];
 
-/// Reads the file.
-pub(super) fn read(manifest: &mut Manifest, problems: &mut Vec<Problem>) -> Vec<Draft> {
+/// Reads the file: the tools, and the ids of those that cannot be used.
+pub(super) fn read(
+    manifest: &mut Manifest,
+    problems: &mut Vec<Problem>,
+) -> (Vec<Draft>, Vec<String>) {
     let root = manifest.root.clone();
     let mut out = Complaints::about("");
     let node = Node::new(&root, vec![]);
     node.unknown_keys(&["tools"], &mut out);
     let items = list(&node, "tools", &mut out);
     manifest.report(&[], out.into_list(), problems);
-    let mut all: Vec<Draft> = Vec::new();
+    let (mut all, mut wrong): (Vec<Draft>, Vec<String>) = Default::default();
     for (map, at) in items {
         let id = map.get("id").and_then(Value::as_str).map(str::to_owned);
         let about = id
@@ -73,9 +76,12 @@ pub(super) fn read(manifest: &mut Manifest, problems: &mut Vec<Problem>) -> Vec<
         }
         let ids: Vec<String> = id.into_iter().collect();
         manifest.report(&ids, out.into_list(), problems);
-        all.extend(draft);
+        match draft {
+            Some(draft) => all.push(draft),
+            None => wrong.extend(ids),
+        }
     }
-    all
+    (all, wrong)
 }
 
 fn read_one(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Option<Draft> {

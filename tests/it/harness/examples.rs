@@ -100,7 +100,7 @@ pub fn play(script: &Path, request: &[u8]) -> Result<Vec<u8>, String> {
 /// Runs every command that the README of an example shows, unless a program that it needs is not there.
 #[track_caller]
 pub fn as_shown(name: &str, needs: &[&str]) -> Option<World> {
-    if !has(needs) {
+    if !installed(needs) {
         return None;
     }
     let world = examples();
@@ -113,7 +113,7 @@ pub fn as_shown(name: &str, needs: &[&str]) -> Option<World> {
 }
 
 /// Whether these programs are there; says so if one is not.
-pub fn has(needs: &[&str]) -> bool {
+pub fn installed(needs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |name: &&&str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
     let missing = needs.iter().find(|name| !is_there(name));

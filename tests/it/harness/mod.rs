@@ -3,6 +3,8 @@
 mod check;
 mod delta;
 mod examples;
+#[cfg(feature = "flow")]
+mod flow;
 mod recording;
 mod run;
 mod schema;
@@ -14,7 +16,11 @@ mod world;
 
 pub use check::assert_valid_for_api;
 pub use delta::{Delta, Outcome, Running};
-pub use examples::{ASKS_SERVER, agents, answer_to, as_shown, examples, has, play, shell, source};
+pub use examples::{
+    ASKS_SERVER, agents, answer_to, as_shown, examples, installed, play, shell, source,
+};
+#[cfg(feature = "flow")]
+pub use flow::{around, errors_in, errors_of, exit, flow, has, has_only, node, start};
 pub use recording::{Recorded, copy, recordings, snapshot};
 pub use run::Run;
 pub use schema::violations;

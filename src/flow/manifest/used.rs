@@ -1,0 +1,54 @@
+//! The files below a flow's directory that its commands and agents name.
+//!
+//! Unaware of what is in them.
+
+use super::agent::Body;
+use super::command::files_of;
+use super::memory::Memory;
+use super::{Agent, Settings, Tool};
+use std::path::{Path, PathBuf};
+
+/// Their paths, whether there are such files or not.
+pub(super) fn paths(
+    home: &Path,
+    nodes: &[Option<Settings>],
+    agents: &[Option<Agent>],
+    tools: &[Tool],
+    memory: &Memory,
+) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    let of_nodes = nodes
+        .iter()
+        .flatten()
+        .filter_map(|node| node.command.as_ref());
+    let of_memory = [&memory.embedder, &memory.tokenizer].into_iter().flatten();
+    for command in of_nodes.chain(of_memory) {
+        paths.extend(command.files(home));
+    }
+    for agent in agents.iter().flatten() {
+        match &agent.body {
+            Body::Command(command) => paths.extend(command.files(home)),
+            Body::Directory(dir) => agent_files(dir, true, &mut paths),
+            Body::Model { prompt_file, .. } => {
+                paths.extend(prompt_file.iter().map(|file| home.join(file)));
+            }
+        }
+    }
+    for tool in tools {
+        paths.extend(files_of(&tool.tool.command, home));
+    }
+    paths
+}
+
+/// The files of an agent, without what its runs leave there.
+fn agent_files(dir: &Path, top: bool, paths: &mut Vec<PathBuf>) {
+    for name in crate::files::names(dir).unwrap_or_default() {
+        let path = dir.join(&name);
+        let left_by_runs = top && name == "workspaces" || name == ".delta" || name == ".git";
+        match std::fs::symlink_metadata(&path) {
+            Ok(about) if about.is_dir() && !left_by_runs => agent_files(&path, false, paths),
+            Ok(about) if !about.is_dir() => paths.push(path),
+            _ => {}
+        }
+    }
+}
