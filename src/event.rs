@@ -535,6 +535,19 @@ pub struct Line<'a> {
     pub error_message: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub payload: Option<&'a RawValue>,
+    // Of workflows; see `flow::record`.
+    #[serde(borrow, deserialize_with = "text")]
+    pub task_id: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub node_id: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub code: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub message: Option<Cow<'a, str>>,
+    pub cached: Option<bool>,
+    pub memory_bytes: Option<u64>,
+    pub arrived: Option<u64>,
+    pub failed: Option<u64>,
     /// It was read from an older form.
     #[serde(skip)]
     pub is_old: bool,

@@ -21,6 +21,7 @@ pub mod check;
 pub mod start;
 pub mod ending;
 pub mod run;
+pub mod show;
 pub mod cli;
 
 /// The program's name in its messages.

@@ -4,6 +4,8 @@
 //! Unaware of where the events come from and where the lines go. Each event is told by itself, with
 //! what little must be remembered of those before it.
 
+mod flow;
+
 use crate::clock::Timestamp;
 use crate::event::{Line, Tokens};
 use crate::invocations;
@@ -47,6 +49,8 @@ pub struct Timeline {
     started_at: Option<Timestamp>,
     /// Of the answers since then.
     tokens: Tokens,
+    /// It is a workflow's run.
+    is_flow: bool,
 }
 
 /// One event as it is told.
@@ -84,6 +88,9 @@ struct Config<'c> {
     name: Option<Cow<'c, str>>,
     #[serde(borrow)]
     llm: Llm<'c>,
+    /// Of a workflow: the node where it begins.
+    #[serde(borrow)]
+    start: Option<Cow<'c, str>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -109,6 +116,7 @@ impl Timeline {
             before: None,
             started_at: None,
             tokens: Tokens::default(),
+            is_flow: false,
         }
     }
 
@@ -198,6 +206,10 @@ impl Timeline {
             "HOOK_EXECUTION_AUDIT" => self.hook(line),
             "ERROR" => Entry::new("error").say(Tone::Bad, text(&line.error_message)),
             "ENGINE_END" => self.end(line, at),
+            _ if flow::is_one(line) => {
+                self.is_flow = true;
+                return flow::entry(line);
+            }
             other => Entry::new("?").say(Tone::Dim, other),
         })
     }
@@ -296,7 +308,9 @@ impl Timeline {
         if let (Some(at), Some(start)) = (at, self.started_at) {
             figures.push(time(at.since(start)));
             let (asked, answered) = (self.tokens.prompt_tokens, self.tokens.completion_tokens);
-            figures.push(format!("{asked} + {answered} tokens"));
+            if !self.is_flow {
+                figures.push(format!("{asked} + {answered} tokens"));
+            }
         }
         let entry = Entry::new("end")
             .say(tone, status)
@@ -364,6 +378,11 @@ fn start(line: &Line<'_>) -> Entry {
         .llm
         .model
         .or_else(|| config.llm.command.into_iter().next());
+    let name = config.name.as_deref().unwrap_or("?");
+    let what = match &config.start {
+        Some(start) => format!("flow {name} from {start}"),
+        None => format!("agent {name}, model {}", model.as_deref().unwrap_or("?")),
+    };
     let date = line.timestamp.as_deref().unwrap_or_default();
     let date = date.get(..19).unwrap_or(date).replace('T', " ");
     let verb = if line.resumed == Some(true) {
@@ -383,12 +402,7 @@ fn start(line: &Line<'_>) -> Entry {
         .say(Tone::Dim, format!("  {date} UTC"))
         .below(
             Tone::Dim,
-            format!(
-                "agent {}, model {}, in {}",
-                config.name.as_deref().unwrap_or("?"),
-                model.as_deref().unwrap_or("?"),
-                line.work_dir.as_deref().unwrap_or("?")
-            ),
+            format!("{what}, in {}", line.work_dir.as_deref().unwrap_or("?")),
         )
 }
 

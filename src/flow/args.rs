@@ -3,7 +3,7 @@
 pub mod run;
 
 use super::draw::Language;
-use crate::args::{Arg, Format, format_value, next, unexpected, usage, wrong};
+use crate::args::{Arg, Format, format_value, next, path, unexpected, usage, wrong};
 use crate::error::Result;
 use lexopt::Parser;
 use std::ffi::OsString;
@@ -21,6 +21,8 @@ pub enum Command {
     },
     /// `run`.
     Run(Box<run::Run>),
+    /// `show`.
+    Show(Show),
     /// `graph`.
     Graph {
         /// The flow's directory.
@@ -39,8 +41,17 @@ pub enum Command {
     },
 }
 
+/// What `show` is to show.
+#[derive(Debug)]
+pub struct Show {
+    /// The workspace.
+    pub work_dir: PathBuf,
+    /// A run, a task, a node: each may be left out from the end, the run also from the beginning.
+    pub names: Vec<String>,
+}
+
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 4] = ["run", "check", "graph", "help"];
+pub const COMMANDS: [&str; 5] = ["run", "show", "check", "graph", "help"];
 
 /// Reads a command line, without the program's name.
 ///
@@ -64,6 +75,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command> {
 fn command(word: &str, parser: &mut Parser) -> Result<Command> {
     match word {
         "run" => run::parse(parser),
+        "show" => show(parser),
         "check" => check(parser),
         "graph" => graph(parser),
         "help" => about(parser),
@@ -108,6 +120,23 @@ fn language_value(parser: &mut Parser) -> Result<Language> {
     let found = Language::ALL.into_iter().find(|(word, _)| *word == value);
     let wrong = || usage("--format is dot, mermaid or svg, not", &words, &value);
     Ok(found.ok_or_else(wrong)?.1)
+}
+
+fn show(parser: &mut Parser) -> Result<Command> {
+    let mut work_dir = PathBuf::from(".");
+    let mut names = Vec::new();
+    while let Some(arg) = next(parser)? {
+        match arg {
+            ref arg if arg.is(Some('w'), "work-dir") => work_dir = path(parser)?,
+            Arg::Short('h') => return Ok(help(Some("show"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("show"), true)),
+            Arg::Value(value) if names.len() < 3 => {
+                names.push(value.to_string_lossy().into_owned());
+            }
+            other => return Err(unexpected(&other, &["work-dir", "help"])),
+        }
+    }
+    Ok(Command::Show(Show { work_dir, names }))
 }
 
 fn about(parser: &mut Parser) -> Result<Command> {

@@ -2,7 +2,7 @@
 
 use super::args::{self, Command};
 use super::draw::{Language, Picture};
-use super::{PROGRAM, check, manifest, run};
+use super::{PROGRAM, check, manifest, run, show};
 use crate::args::Format;
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
@@ -30,6 +30,7 @@ pub fn main(args: Vec<OsString>) -> u8 {
 fn execute(args: Vec<OsString>) -> Result<Exit> {
     match args::parse(args)? {
         Command::Run(wanted) => run::run(&wanted),
+        Command::Show(wanted) => show::run(&wanted),
         Command::Check { dir, format } => check::run(&dir, format),
         Command::Graph { dir, language } => graph(&dir, language),
         Command::Version => said(&format!("{PROGRAM} {VERSION}\n")),
@@ -62,6 +63,7 @@ fn manual() -> &'static str {
 fn help(topic: Option<&str>) -> &'static str {
     match topic {
         Some("run") => RUN,
+        Some("show") => SHOW,
         Some("check") => CHECK,
         Some("graph") => GRAPH,
         Some("help") => HELP,
@@ -72,6 +74,7 @@ fn help(topic: Option<&str>) -> &'static str {
 const OVERVIEW: &str = "\
 usage: delta flow COMMAND [OPTIONS]
   run    run a flow, or go on with one that was interrupted
+  show   show a run, one of its tasks, or one node with all that it was given
   check  tell everything that is wrong with a flow
   graph  draw a flow
   help   print the manual page, or the options of a command
@@ -89,8 +92,8 @@ interrupted. The output of its exit is printed as JSON.
       --start NODE        begin at this start
   -w, --work-dir DIR      work in this directory (default: the current one)
   -j, --jobs N            run at most N programs at once (default: processors)
-      --run-id ID         name the run; the same command then never runs it twice
-      --format text|json  print the output (default), or one object with all tasks
+      --run-id ID         name the run; the same command runs it once
+      --format text|json  print the output (default), or one object
       --dry-run           print what would run, and run nothing
       --pause-before NODE stop before this node; may be given several times
       --launch 'CMD...'   put CMD before every program, as in 'srun -N1 -n1'
@@ -98,6 +101,14 @@ interrupted. The output of its exit is printed as JSON.
       --changed ok        go on although files of the flow have changed
   -q, --quiet             say nothing but results and errors
   -h, --help              print this text, or the manual page
+";
+
+const SHOW: &str = "\
+usage: delta flow show [-w DIR] [RUN] [TASK] [NODE]
+Show a run (default: the newest) as a tree of tasks, one task with the nodes
+that it was at, or one node: its command, input, context, output.
+  -w, --work-dir DIR  the workspace (default: the current directory)
+  -h, --help          print this text, or the manual page
 ";
 
 const CHECK: &str = "\

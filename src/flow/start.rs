@@ -21,7 +21,7 @@ use crate::sys::Signals;
 use crate::{json, lines};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What root tasks begin with.
 #[derive(Clone, Debug)]
@@ -193,6 +193,18 @@ pub fn recorded(run: &RunDir) -> Result<Option<Past>> {
 }
 
 impl Past {
+    /// The flow's directory.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        Path::new(&self.home)
+    }
+
+    /// Where its root tasks began.
+    #[must_use]
+    pub fn start(&self) -> &str {
+        &self.start
+    }
+
     /// Whether a run with this basis is what is meant.
     #[must_use]
     pub fn is_same(&self, basis: &Basis, flow: &Flow) -> bool {

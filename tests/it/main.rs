@@ -36,6 +36,8 @@ mod expand;
 #[cfg(feature = "flow")]
 mod flow_files;
 #[cfg(feature = "flow")]
+mod flow_agents;
+#[cfg(feature = "flow")]
 mod flow_graph;
 #[cfg(feature = "flow")]
 mod flow_hostile;

@@ -1,0 +1,238 @@
+//! Agent nodes: runs of delta whose answers are JSON; and looking at runs of flows.
+
+use crate::flow_run::{chain, run};
+use crate::harness::*;
+use serde_json::Value;
+use std::fs;
+
+/// A flow whose node `a` is the agent of the world, and the schema `ok` that wants `{"ok": true}`.
+fn world(more: &str, agent: &str) -> World {
+    let world = World::new();
+    chain(&world, "");
+    let workflow = world.read("f/workflow.yaml").replace(
+        "{id: a, kind: deterministic, role: linear, context: none, }",
+        &format!("{{id: a, kind: agent, role: linear, context: none, agent_id: ag{more}}}"),
+    );
+    world.write("f/workflow.yaml", workflow);
+    world.write("f/agents.yaml", format!("agents:\n- {{id: ag, {agent}}}\n"));
+    world.write(
+        "f/schemas/ok.json",
+        r#"{"type":"object","required":["ok"],"properties":{"ok":{"const":true}}}"#,
+    );
+    world
+}
+
+fn command(world: &World) -> Delta {
+    run(world).args(["--run-id", "r", "-m", "do it"])
+}
+
+/// The n-th request of the agent's run.
+fn said(world: &World, n: usize) -> String {
+    let runs = world.runs().into_iter().filter(|run| run.id() != "r");
+    let dirs: Vec<_> = runs.flat_map(|run| run.invocations()).collect();
+    fs::read_to_string(dirs[n - 1].join("request.json")).unwrap()
+}
+
+#[test]
+fn an_answer_in_a_fence_is_the_output() {
+    let world = world("", "path: ../agent");
+    world
+        .server
+        .says([text("Here it is:\n```json\n{\"n\": 1}\n```\n")]);
+    command(&world).end().exits(0).prints("{\"n\": 1}\n");
+    assert!(said(&world, 1).contains("do it"));
+    // The agent's run is one of its own, in the same workspace.
+    assert_eq!(world.runs().len(), 2);
+    command(&world).end().exits(0).prints("{\"n\": 1}\n");
+}
+
+#[test]
+fn an_answer_that_does_not_fit_is_sent_back_with_what_is_wrong() {
+    let world = world(", schema_out: ok", "path: ../agent, repairs: 2");
+    world.server.says([
+        text("I cannot"),
+        text("{\"ok\": false}"),
+        text("{\"ok\": true}"),
+    ]);
+    command(&world)
+        .end()
+        .exits(0)
+        .prints("{\"ok\": true}\n")
+        .says("sent back");
+    let last = said(&world, 3);
+    assert!(
+        last.contains("not one JSON value") && last.contains("does not fit schema ok"),
+        "{last}"
+    );
+}
+
+#[test]
+fn an_agent_that_cannot_do_better_fails_the_node() {
+    let world = world(", schema_out: ok", "path: ../agent, repairs: 1");
+    world.server.says([text("1"), text("2")]);
+    let outcome = command(&world).json().end().exits(1);
+    assert_eq!(outcome.object()["error"]["code"], "schema_out");
+}
+
+#[test]
+fn a_question_ends_the_flow_and_an_answer_lets_it_go_on() {
+    let world = world("", "path: ../agent");
+    let question = call(
+        "q",
+        "ask_human",
+        &serde_json::json!({"prompt": "Which one?"}),
+    );
+    world.server.says([question, text("{\"chosen\": \"b\"}")]);
+    let waiting = command(&world)
+        .end()
+        .exits(101)
+        .prints("")
+        .says("Which one?");
+    let line = waiting
+        .stderr
+        .lines()
+        .find_map(|line| line.split_once("answer with: "));
+    let (_, line) = line.expect("a way to answer");
+    let words: Vec<String> = line.split(' ').skip(1).map(str::to_owned).collect();
+    assert_eq!(
+        Run {
+            dir: world.path("ws/.delta/r")
+        }
+        .ending()
+        .0,
+        "WAITING_FOR_INPUT"
+    );
+    // Nobody has answered yet.
+    command(&world).end().exits(101).says("Which one?");
+    let words = words
+        .iter()
+        .map(|word| if word == "ANSWER" { "b" } else { word.as_str() });
+    Delta::new(world.home())
+        .args(words)
+        .env("DELTA_API_KEY", "")
+        .end()
+        .exits(0);
+    command(&world)
+        .end()
+        .exits(0)
+        .prints("{\"chosen\": \"b\"}\n");
+}
+
+#[test]
+fn a_model_that_is_down_leaves_the_flow_to_be_resumed() {
+    let world = world("", "path: ../agent").llm("max_retries: 0");
+    world.server.says([Reply::error(503, "down"), text("1")]);
+    command(&world)
+        .end()
+        .exits(75)
+        .says("the same command goes on");
+    command(&world).end().exits(0).prints("1\n");
+}
+
+#[test]
+fn an_agent_is_made_from_a_model_and_a_prompt() {
+    let world = world(
+        "",
+        "llm: any/model-1, prompt: Be brief., config: {command: ['${AGENT_HOME}/../../../../../m']}",
+    );
+    let script = r#"#!/bin/sh
+cat >request
+printf '%s' '{"choices":[{"message":{"role":"assistant","content":"[1]"},"finish_reason":"stop"}]}'
+"#;
+    world.script("m", script);
+    command(&world).end().exits(0).prints("[1]\n");
+    let request: Value = serde_json::from_str(&world.read("ws/request")).unwrap();
+    assert_eq!(request["model"], "model-1");
+    let system = request["messages"][0]["content"].as_str().unwrap();
+    assert!(system.ends_with("Be brief."), "{system}");
+}
+
+#[test]
+fn a_flow_is_a_command_and_so_a_node() {
+    let world = World::new();
+    chain(&world, "shell: 'read n; echo $((n + 1))'");
+    fs::rename(world.path("f"), world.path("inner")).unwrap();
+    let program = env!("CARGO_BIN_EXE_delta-flow");
+    chain(
+        &world,
+        &format!(
+            "command: ['{program}', run, '${{FLOW_HOME}}/../inner', -i, '-', -w, sub, --run-id, one]"
+        ),
+    );
+    run(&world)
+        .args(["-i", "-"])
+        .stdin("1")
+        .end()
+        .exits(0)
+        .prints("2\n");
+    let metadata = fs::read_to_string(world.path("ws/sub/.delta/one/metadata.json")).unwrap();
+    let metadata: Value = serde_json::from_str(&metadata).unwrap();
+    assert_eq!(
+        metadata["parent_run_id"],
+        Run::latest(&world.path("ws")).id()
+    );
+}
+
+#[test]
+fn a_run_is_shown_as_a_tree_a_task_and_a_node() {
+    let world = World::new();
+    chain(&world, "shell: 'echo heard >&2; cat'");
+    run(&world)
+        .args(["--run-id", "r", "-m", "hello"])
+        .end()
+        .exits(0);
+    let show = |names: &[&str]| {
+        let outcome = Delta::flow(world.home())
+            .args(["show", "-w", "ws"])
+            .args(names)
+            .end();
+        String::from_utf8(outcome.exits(0).stdout).unwrap()
+    };
+    let tree = show(&[]);
+    assert_eq!(tree, "run r  COMPLETED\n  T1  success  s > a > x\n");
+    assert!(show(&["r", "T1"]).contains("\n  a  ok, "));
+    let node = show(&["T1", "a"]);
+    for part in [
+        "--- command\nsh -c",
+        "--- input\n\"hello\"",
+        "--- said\nheard",
+        "--- output\n\"hello\"",
+    ] {
+        assert!(node.contains(part), "{node}");
+    }
+    assert!(
+        show(&["T1", "x"]).contains("--- input\n\"hello\"\n"),
+        "{}",
+        show(&["T1", "x"])
+    );
+    let none = Delta::flow(world.home())
+        .args(["show", "-w", "ws", "T1", "b"])
+        .end();
+    none.exits(1).says("it was at s, a, x");
+}
+
+#[test]
+fn the_log_and_the_list_of_runs_show_a_flow() {
+    let world = World::new();
+    chain(&world, "shell: 'cat; exit 1'");
+    run(&world)
+        .args(["--run-id", "r", "-m", "hello"])
+        .end()
+        .exits(1);
+    let log = world.delta(["log", "-w", "ws"]).end().exits(0);
+    let text = String::from_utf8(log.stdout).unwrap();
+    for part in [
+        "flow f from s",
+        "T1     a $ sh -c",
+        "T1     a operation: exit code 1",
+        "FAILED",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    let list = world.delta(["list-runs", "-w", "ws"]).end().exits(0);
+    let text = String::from_utf8(list.stdout).unwrap();
+    assert!(
+        text.contains("FAILED") && text.contains("\"hello\""),
+        "{text}"
+    );
+}
