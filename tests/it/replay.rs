@@ -70,6 +70,57 @@ fn the_survey_replays_identically_from_the_record_alone() {
     );
 }
 
+/// What a small model of 1.5 billion parameters did on its own: it was recorded once, from a server on the
+/// same machine.
+#[test]
+fn a_real_model_s_run_replays_identically_with_its_tools_run_again() {
+    let books = Recorded::load("bookkeeping");
+    let before = snapshot(&books.world.path("old"));
+    for tools in ["run", "recorded"] {
+        books
+            .world
+            .delta([
+                "replay", "-w", "old", &books.id, "-a", "agent", "--from", "start", "--to", tools,
+            ])
+            .args(["--tools", tools])
+            .end()
+            .exits(0)
+            .prints("identical: 34 requests\n");
+    }
+    assert!(snapshot(&books.world.path("old")) == before);
+    assert_eq!(books.world.lines("run/ledger.txt").len(), 8);
+    assert!(!books.world.exists("recorded/ledger.txt"));
+}
+
+#[test]
+fn a_real_model_s_answers_drive_its_agent_again() {
+    let books = Recorded::load("bookkeeping");
+    let yaml = books.world.read("agent/agent.yaml");
+    let model = format!(
+        "llm:\n  command: ['{}', model, replay, '{}']\n",
+        env!("CARGO_BIN_EXE_delta"),
+        books.dir().display()
+    );
+    books
+        .world
+        .write("agent/agent.yaml", yaml.replacen("llm:\n", &model, 1));
+    copy(&books.world.path("start"), &books.world.workspace());
+    books
+        .world
+        .run("Enter all receipts into the ledger.")
+        .end()
+        .exits(0)
+        .prints("The grand total of all receipts is 318.72.\n");
+    assert_eq!(books.world.latest().invocations().len(), 34);
+    // Another message is another request: the model says so instead of answering.
+    books
+        .world
+        .run("Enter no receipts.")
+        .end()
+        .exits(1)
+        .says("recorded");
+}
+
 #[test]
 fn the_survey_is_a_model_for_its_own_agent() {
     let survey = Recorded::load("survey");

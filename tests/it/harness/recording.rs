@@ -1,5 +1,8 @@
 //! Runs that were recorded once and are kept: `tests/it/recordings/NAME/` with `agent/`, `workspace/` (the
 //! files as they were before the run) and `run/` (the run's directory). No path of a machine is in them.
+//!
+//! `survey` is made by a test, from a script. `bookkeeping` was made by hand: a model of 1.5 billion
+//! parameters that ran on the same machine; only the paths, the host and the model's name were replaced.
 
 use super::system::files_below;
 use super::world::World;
