@@ -88,6 +88,13 @@ impl Lines {
         let mut end = lines.file.metadata().at("read", path)?.len();
         let mut block = vec![0; CHUNK];
         let mut ends = 0;
+        if lines.last_is_unended(end)? {
+            if count == 0 {
+                lines.start = end;
+                return Ok(lines);
+            }
+            ends = 1;
+        }
         while end > 0 {
             let from = end.saturating_sub(CHUNK as u64);
             let part = &mut block[..(end - from) as usize];
@@ -108,7 +115,7 @@ impl Lines {
     /// The next event. After [`Next::End`] there may be another one, if the file has grown.
     pub fn read_next(&mut self) -> Result<Next<'_>> {
         let line = loop {
-            let Some(line) = self.find()? else {
+            let Some(line) = self.find()?.or_else(|| self.unended()) else {
                 let torn = self.used < self.buffer.len();
                 // What is there of a line is read again: it may be cut off, and another follow.
                 self.start += self.used as u64;
@@ -162,6 +169,37 @@ impl Lines {
                 }
             }
         }
+    }
+
+    /// A last line that is whole and lacks only its newline, as some editors leave it.
+    fn unended(&mut self) -> Option<Range<usize>> {
+        let line = self.used..self.buffer.len();
+        is_whole(&self.buffer[line.clone()]).then(|| {
+            self.used = line.end;
+            line
+        })
+    }
+
+    /// Whether the last line is whole and lacks its newline.
+    fn last_is_unended(&self, len: u64) -> Result<bool> {
+        let mut tail = Vec::new();
+        let mut from = len;
+        while from > 0 {
+            let to = from;
+            from = to.saturating_sub(CHUNK as u64);
+            let mut part = vec![0; (to - from) as usize];
+            self.file
+                .read_exact_at(&mut part, from)
+                .at("read", &self.path)?;
+            let newline = memchr::memrchr(b'\n', &part);
+            part.drain(..newline.map_or(0, |at| at + 1));
+            part.append(&mut tail);
+            tail = part;
+            if newline.is_some() {
+                break;
+            }
+        }
+        Ok(is_whole(&tail))
     }
 
     fn fill(&mut self) -> Result<bool> {
@@ -231,6 +269,12 @@ fn read(bytes: &[u8], before: u64) -> std::result::Result<(&str, Line<'_>, u64),
         return Err((0, format!("seq {seq} does not follow {before}")));
     }
     Ok((text, line, seq))
+}
+
+/// Whether a line without a newline is all of an event: an object that ends is all there.
+fn is_whole(line: &[u8]) -> bool {
+    line.starts_with(b"{")
+        && std::str::from_utf8(line).is_ok_and(|text| Line::parse(text.trim_end()).is_ok())
 }
 
 #[cfg(test)]
@@ -308,6 +352,31 @@ mod tests {
             seqs(&mut Lines::open_at_last(&path, 2).unwrap()),
             [29_999, 30_000]
         );
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_last_line_that_lacks_only_its_newline_is_an_event() {
+        let whole = event(2).trim_end().to_owned();
+        let path = scratch("unended", &(event(1) + &whole));
+        let mut lines = Lines::open(&path).unwrap();
+        assert_eq!(seqs(&mut lines), [1, 2]);
+        for (count, last) in [(0, &[][..]), (1, &[2]), (2, &[1, 2]), (3, &[1, 2])] {
+            assert_eq!(seqs(&mut Lines::open_at_last(&path, count).unwrap()), last);
+        }
+        // It is told once, also when its newline comes, and others after it.
+        fs::write(&path, event(1) + &event(2) + &event(3)).unwrap();
+        assert_eq!(lines.catch_up().unwrap(), Change::None);
+        assert_eq!(seqs(&mut lines), [3]);
+        for end in 1..whole.len() {
+            fs::write(&path, event(1) + &whole[..end]).unwrap();
+            let mut lines = Lines::open(&path).unwrap();
+            assert_eq!(seqs(&mut lines), [1], "{end}");
+            assert!(matches!(
+                lines.read_next().unwrap(),
+                Next::End { torn: true }
+            ));
+        }
         fs::remove_file(path).unwrap();
     }
 
