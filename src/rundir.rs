@@ -9,7 +9,7 @@ use crate::journal::Journal;
 use crate::metadata::Metadata;
 use crate::workspace::Workspace;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Room that is given back when the disk is full, so that the end of the run can still be recorded.
 const RESERVE_BYTES: u64 = 32 << 10;
@@ -64,6 +64,13 @@ impl RunDir {
         )?;
         fs::rename(&building, &run.path).at("create", &run.path)?;
         Ok((run, journal))
+    }
+
+    /// The root of the workspace that the run is in; none if it lies somewhere else, as a copy may.
+    #[must_use]
+    pub fn workspace(&self) -> Option<&Path> {
+        let control = self.path.parent()?;
+        control.ends_with(".delta").then(|| control.parent())?
     }
 
     /// The journal.

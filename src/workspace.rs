@@ -5,7 +5,6 @@
 use crate::error::{At, Error, Result};
 use crate::files;
 use crate::ids::RunId;
-use crate::journal::Journal;
 use crate::sys::Signals;
 use crate::{clock::Timestamp, metadata};
 use std::fs::{self, DirBuilder, File};
@@ -216,12 +215,6 @@ impl Workspace {
             Timestamp::parse(&crate::event::Line::parse(&line).ok()?.timestamp?)
         });
         (time, id.clone())
-    }
-
-    /// Whether a process works on a run now.
-    #[must_use]
-    pub fn is_live(&self, id: &RunId) -> bool {
-        Journal::is_owned(&self.run_path(id).join("journal.jsonl"))
     }
 
     /// The workspace's name, as it stands in metadata.

@@ -7,6 +7,7 @@ use crate::config::Agent;
 use crate::error::{Error, Exit, Result};
 use crate::ids::RunId;
 use crate::metadata::Status;
+use crate::rundir::RunDir;
 use crate::screen::Screen;
 use crate::workspace::{self, Workspace};
 use serde_json::Map;
@@ -30,7 +31,9 @@ pub fn run(wanted: &Run) -> Result<Exit> {
             .filter(|id| workspace.run_path(id).is_dir()),
         None => workspace.newest()?,
     };
-    let found = there.map(|id| look(&workspace, &id)).transpose()?;
+    let found = there
+        .map(|id| look(&RunDir::of(&workspace, &id)))
+        .transpose()?;
     if let Some(found) = found
         && (message.is_none() || found.metadata.initial_message == message)
         && (common.run_id.is_some() || found.is_of(&agent))

@@ -1,7 +1,7 @@
 //! `delta fork`: a new run that begins with the first iterations of another one, which stays as it is.
 
 use super::fresh::{copy_files, refuse_unless_empty};
-use super::select::named;
+use super::select::at_or_named;
 use super::settings;
 use super::start::{self, Stage, start_event};
 use crate::args::repeat::Fork;
@@ -30,9 +30,17 @@ fn try_run(fork: &Fork) -> Result<Exit> {
     let common = &fork.common;
     let screen = Screen::new(common.quiet, common.verbose);
     let message = start::message(common, &signals)?;
-    let here = Workspace::at(common.work_dir.as_deref().unwrap_or(Path::new(".")))?;
+    let work_dir = common.work_dir.as_deref().unwrap_or(Path::new("."));
+    let parent = at_or_named(work_dir, &fork.run)?;
+    let Some(root) = parent.workspace() else {
+        let path = parent.path.display();
+        return Err(Error::failure(format!(
+            "{path} is in no workspace: copy it to .delta/{} in one, and fork it there",
+            parent.id
+        )));
+    };
+    let here = Workspace::at(root)?;
     here.check_layout()?;
-    let parent = RunDir::of(&here, &named(&here, &fork.run)?);
     let recording = Recording::read(&parent)?;
     let whole = recording.state()?;
     let beginning = beginning(&recording, fork, message.is_some())?;

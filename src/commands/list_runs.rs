@@ -6,6 +6,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Exit, Result};
 use crate::json;
 use crate::metadata::{Metadata, Status};
+use crate::rundir::RunDir;
 use crate::screen::{Screen, Tone, in_short, painted, print, size, stdout_has_colour};
 use crate::workspace::{self, Workspace};
 use serde_json::Value;
@@ -32,7 +33,7 @@ pub fn run(options: &ListRuns) -> Result<Exit> {
     for workspace in &workspaces {
         for id in workspace.runs()? {
             there += 1;
-            let (metadata, error) = select::summary(workspace, &id);
+            let (metadata, error) = select::summary(&RunDir::of(workspace, &id));
             if let Some(error) = error {
                 Screen::new(false, false).warn(&format!("warning: {error}"));
             }

@@ -2,7 +2,7 @@
 
 use super::select;
 use crate::args::Log;
-use crate::children::Children;
+use crate::children::{Children, named_in};
 use crate::clock::Timestamp;
 use crate::error::{Exit, Result};
 use crate::event::Line;
@@ -27,9 +27,7 @@ const DEEPEST: usize = 8;
 
 /// Runs the command.
 pub fn run(options: &Log) -> Result<Exit> {
-    let workspace = select::workspace(&options.work_dir)?;
-    let id = select::named_or_newest(&workspace, options.run.as_deref())?;
-    let run = RunDir::of(&workspace, &id);
+    let run = select::named_or_newest(&options.work_dir, options.run.as_deref())?;
     let path = run.journal();
     let mut lines = match options.last {
         Some(count) => Lines::open_at_last(&path, count)?,
@@ -47,8 +45,9 @@ pub fn run(options: &Log) -> Result<Exit> {
             Pager::new()
         },
         raw: options.json,
-        root: workspace.root.clone(),
+        root: run.workspace().unwrap_or(&run.path).to_owned(),
         children: None,
+        elsewhere: Vec::new(),
         ended: None,
         run,
     };
@@ -78,6 +77,8 @@ struct Teller {
     raw: bool,
     /// Runs with parents, once they have been looked for.
     children: Option<Children>,
+    /// Where else the action that is running may have started a run.
+    elsewhere: Vec<PathBuf>,
     /// Whether the last event is the end of an engine, once one has been told.
     ended: Option<bool>,
 }
@@ -135,6 +136,9 @@ impl Teller {
                 Next::End { torn } => return Ok(Stopped::AtEnd { torn }),
             };
             self.ended = Some(line.kind == "ENGINE_END");
+            if let Some(places) = places(&line, &self.root) {
+                self.elsewhere = places;
+            }
             self.children_of(&line)?;
             let text = self.timeline.tell(&line);
             if !text.is_empty() && !self.pager.show(&text)? {
@@ -165,13 +169,16 @@ impl Teller {
     }
 
     fn children_between(&mut self, from: Timestamp, to: Timestamp) -> Result<()> {
-        let children = match self.children.take() {
+        let mut children = match self.children.take() {
             Some(children) if to < children.looked_at => children,
             _ => Children::below(&self.root),
         };
-        for run in children.of(&self.run.id, from, to) {
+        for place in &self.elsewhere {
+            children.add(place);
+        }
+        for run in children.of(&self.run, from, to) {
             let mut timeline = self.timeline.nested(&run.path);
-            nested(run, &children, &mut timeline, &mut self.pager, 1)?;
+            nested(&run, &mut children, &mut timeline, &mut self.pager, 1)?;
         }
         self.children = Some(children);
         Ok(())
@@ -196,10 +203,16 @@ impl Teller {
     }
 }
 
+/// Where the command of an action may have started a run, if the event is the beginning of one.
+fn places(line: &Line<'_>, root: &Path) -> Option<Vec<PathBuf>> {
+    let command = line.resolved_command.as_deref().unwrap_or_default();
+    (line.kind == "ACTION_REQUEST").then(|| named_in(command, root))
+}
+
 /// Shows a run that a tool of another one has started, and those that its own tools have started.
 fn nested(
     run: &RunDir,
-    children: &Children,
+    children: &mut Children,
     timeline: &mut Timeline,
     pager: &mut Pager,
     depth: usize,
@@ -208,6 +221,8 @@ fn nested(
     let Ok(mut lines) = Lines::open(&path) else {
         return Ok(());
     };
+    let root = run.workspace().unwrap_or(&run.path);
+    let mut elsewhere = Vec::new();
     loop {
         let line = match lines.read_next()? {
             Next::Event(_, line) => line,
@@ -217,13 +232,19 @@ fn nested(
                 return Ok(());
             }
         };
+        if let Some(places) = places(&line, root) {
+            elsewhere = places;
+        }
         if let Some(from) = timeline.began(&line)
             && depth < DEEPEST
         {
             let to = line.timestamp.as_deref().and_then(Timestamp::parse);
-            for child in children.of(&run.id, from, to.unwrap_or(from)) {
+            for place in &elsewhere {
+                children.add(place);
+            }
+            for child in children.of(run, from, to.unwrap_or(from)) {
                 let mut below = timeline.nested(&child.path);
-                nested(child, children, &mut below, pager, depth + 1)?;
+                nested(&child, children, &mut below, pager, depth + 1)?;
             }
         }
         pager.show(&timeline.tell(&line))?;
@@ -242,7 +263,8 @@ fn somebody_reads() -> bool {
     }
 }
 
-fn warn_of(damage: &Damage, path: &Path) {
+/// Says that a journal is shown up to a line that cannot be read.
+pub(super) fn warn_of(damage: &Damage, path: &Path) {
     let place = match damage.column {
         0 => damage.line.to_string(),
         column => format!("{}:{column}", damage.line),

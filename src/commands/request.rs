@@ -1,6 +1,6 @@
 //! `delta request`: the exact bytes of a request, of the next one, and where two of them part.
 
-use super::select::{self, look, named};
+use super::select::{at_or_named, look};
 use super::{preview, start};
 use crate::args::Request;
 use crate::difference;
@@ -14,16 +14,10 @@ use std::path::{Path, PathBuf};
 
 /// Runs the command.
 pub fn run(options: &Request) -> Result<Exit> {
-    let workspace = select::workspace(&options.work_dir)?;
-    let id = named(&workspace, &options.run)?;
-    let sent = Sent::of(&workspace, &id)?;
+    let run = at_or_named(&options.work_dir, &options.run)?;
+    let sent = Sent::of(&run)?;
     let (request, name) = if options.next {
-        let found = look(&workspace, &id)?;
-        let screen = Screen::new(false, false);
-        let home = Path::new(&found.metadata.agent_home);
-        let agent = start::agent_with(home, &found.metadata.set, screen)?;
-        let next = preview::next(&agent, &workspace, found, (start::signals()?, screen))?;
-        (next, "the next".to_owned())
+        (next(&run)?, "the next".to_owned())
     } else {
         let number = options.number.unwrap_or(sent.names.len());
         (sent.request(number)?, number.to_string())
@@ -42,6 +36,22 @@ pub fn run(options: &Request) -> Result<Exit> {
     }
 }
 
+/// The request that going on with a run would send.
+fn next(run: &RunDir) -> Result<Vec<u8>> {
+    let Some(root) = run.workspace() else {
+        let path = run.path.display();
+        return Err(Error::failure(format!(
+            "{path} is in no workspace: it cannot go on there"
+        )));
+    };
+    let workspace = Workspace::at(root)?;
+    let found = look(run)?;
+    let screen = Screen::new(false, false);
+    let home = Path::new(&found.metadata.agent_home);
+    let agent = start::agent_with(home, &found.metadata.set, screen)?;
+    preview::next(&agent, &workspace, found, (start::signals()?, screen))
+}
+
 /// The requests that a run has sent.
 struct Sent {
     id: RunId,
@@ -50,10 +60,10 @@ struct Sent {
 }
 
 impl Sent {
-    fn of(workspace: &Workspace, id: &RunId) -> Result<Self> {
-        let dir = RunDir::of(workspace, id).io("invocations");
+    fn of(run: &RunDir) -> Result<Self> {
+        let dir = run.io("invocations");
         Ok(Self {
-            id: id.clone(),
+            id: run.id.clone(),
             names: invocations::in_order(&dir)?,
             dir,
         })

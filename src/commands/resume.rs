@@ -5,6 +5,7 @@ use super::start::{self, Stage, ending_of};
 use crate::args::Common;
 use crate::error::{Error, Exit, Result};
 use crate::metadata::Status;
+use crate::rundir::RunDir;
 use crate::screen::Screen;
 use crate::workspace::Workspace;
 use std::path::Path;
@@ -37,7 +38,7 @@ fn try_run(force: bool, common: &Common) -> Result<Exit> {
             newest
         }
     };
-    let found = look(&workspace, &id)?;
+    let found = look(&RunDir::of(&workspace, &id))?;
     let status = found.metadata.status;
     if status == Status::Running {
         return Err(found.busy());

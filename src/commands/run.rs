@@ -12,6 +12,7 @@ use crate::error::{Error, Exit, Result, may_fail};
 use crate::human::{Reply, read_line};
 use crate::ids::RunId;
 use crate::metadata::Status;
+use crate::rundir::RunDir;
 use crate::screen::Screen;
 use crate::sys::Signals;
 use crate::workspace::{self, DecisionLock, Workspace};
@@ -224,7 +225,7 @@ impl Chosen<'_> {
         let found = match self.workspace.newest()? {
             Some(id) => {
                 self.workspace.mend_latest(&id)?;
-                Some(look(self.workspace, &id)?)
+                Some(look(&RunDir::of(self.workspace, &id))?)
             }
             None => None,
         };
@@ -293,7 +294,7 @@ impl Chosen<'_> {
             };
             return self.stage().begin(id, message, lock);
         }
-        let found = look(self.workspace, id)?;
+        let found = look(&RunDir::of(self.workspace, id))?;
         if !self.is_same(&found) {
             let first = quoted(
                 found

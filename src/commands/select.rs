@@ -28,18 +28,21 @@ pub struct Found {
 }
 
 /// Looks at a run without owning it.
-pub fn look(workspace: &Workspace, id: &RunId) -> Result<Found> {
-    let run = RunDir::of(workspace, id);
+pub fn look(run: &RunDir) -> Result<Found> {
+    let (run, id) = (run.clone(), &run.id);
     let mut metadata = metadata::read(&run.path).unwrap_or_default();
     if metadata.run_id != id.as_str() {
         // Lost, or of another run that this one is a copy of.
         id.as_str().clone_into(&mut metadata.run_id);
-        metadata.workspace_id = workspace.id();
+        metadata.workspace_id = match run.workspace() {
+            Some(root) => Workspace::at(root)?.id(),
+            None => String::new(),
+        };
         metadata.agent_name = name_in_journal(&run).unwrap_or_default();
     }
     // It says so until the end of a run has been told: whoever should have told it has died.
     let untold = metadata.status == Status::Running;
-    let live = is_owned(workspace, id, &metadata);
+    let live = is_owned(&run, &metadata);
     let path = run.journal();
     let bytes = match crate::files::read_regular(&path) {
         Ok(bytes) => bytes,
@@ -89,10 +92,10 @@ const AFTERLIFE: Duration = Duration::from_secs(2);
 
 /// Whether somebody works on a run now. An engine that is killed while it starts a child leaves the
 /// lock with the child, until that has become the program that it is to run.
-fn is_owned(workspace: &Workspace, id: &RunId, metadata: &Metadata) -> bool {
+fn is_owned(run: &RunDir, metadata: &Metadata) -> bool {
     let began = Instant::now();
     loop {
-        if !workspace.is_live(id) {
+        if !Journal::is_owned(&run.journal()) {
             return false;
         }
         let owner = i32::try_from(metadata.pid).unwrap_or(0);
@@ -195,10 +198,21 @@ pub fn at_or_named(work_dir: &Path, name: &str) -> Result<RunDir> {
     if name.contains('/') {
         return crate::recording::at_path(Path::new(name));
     }
-    let workspace = Workspace::at(work_dir)?;
-    workspace.check_layout()?;
+    let workspace = self::workspace(work_dir)?;
     let id = named(&workspace, name)?;
     Ok(RunDir::of(&workspace, &id))
+}
+
+/// The run that is named, as [`at_or_named`] has it, or else the newest.
+pub fn named_or_newest(work_dir: &Path, name: Option<&str>) -> Result<RunDir> {
+    if let Some(name) = name {
+        return at_or_named(work_dir, name);
+    }
+    let workspace = self::workspace(work_dir)?;
+    match workspace.newest()? {
+        Some(id) => Ok(RunDir::of(&workspace, &id)),
+        None => Err(no_runs(&workspace.root)),
+    }
 }
 
 /// The error for a workspace without runs.
@@ -213,12 +227,12 @@ pub fn no_runs(root: &Path) -> Error {
 /// A run's summary, correct as of now, without reading a journal that the summary is newer than.
 /// Where the journal cannot be read, what the metadata say, and why.
 #[must_use]
-pub fn summary(workspace: &Workspace, id: &RunId) -> (Metadata, Option<Error>) {
-    let run = RunDir::of(workspace, id);
+pub fn summary(run: &RunDir) -> (Metadata, Option<Error>) {
+    let id = &run.id;
     let recorded = metadata::read(&run.path).filter(|metadata| metadata.run_id == id.as_str());
     if let Some(metadata) = &recorded {
         let untold = metadata.status == Status::Running;
-        let live = is_owned(workspace, id, metadata);
+        let live = is_owned(run, metadata);
         if live || (!untold && is_newer(&run.path.join("metadata.json"), &run.journal())) {
             let mut metadata = metadata.clone();
             if live {
@@ -227,7 +241,7 @@ pub fn summary(workspace: &Workspace, id: &RunId) -> (Metadata, Option<Error>) {
             return (metadata, None);
         }
     }
-    match look(workspace, id) {
+    match look(run) {
         Ok(found) => (found.metadata, None),
         Err(error) => {
             let mut metadata = recorded.unwrap_or_default();
@@ -255,12 +269,4 @@ pub fn workspace(path: &Path) -> Result<Workspace> {
     }
     workspace.check_layout()?;
     Ok(workspace)
-}
-
-/// The run that is named, or else the newest.
-pub fn named_or_newest(workspace: &Workspace, name: Option<&str>) -> Result<RunId> {
-    match name {
-        Some(name) => named(workspace, name),
-        None => workspace.newest()?.ok_or_else(|| no_runs(&workspace.root)),
-    }
 }

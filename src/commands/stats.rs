@@ -27,20 +27,19 @@ struct Counted {
 
 /// Runs the command.
 pub fn run(options: &Stats) -> Result<Exit> {
-    let workspace = select::workspace(&options.work_dir)?;
-    let ids = if options.runs.is_empty() {
-        vec![select::named_or_newest(&workspace, None)?]
+    let dirs = if options.runs.is_empty() {
+        vec![select::named_or_newest(&options.work_dir, None)?]
     } else {
         let named = options
             .runs
             .iter()
-            .map(|name| select::named(&workspace, name));
+            .map(|name| select::at_or_named(&options.work_dir, name));
         named.collect::<Result<_>>()?
     };
     let mut runs = Vec::new();
-    for id in ids {
-        let (metadata, _) = select::summary(&workspace, &id);
-        runs.push(counted(&RunDir::of(&workspace, &id), metadata)?);
+    for run in dirs {
+        let (metadata, _) = select::summary(&run);
+        runs.push(counted(&run, metadata)?);
     }
     let text = match (options.format, runs.as_slice()) {
         (Table::Json, _) => array(&runs),

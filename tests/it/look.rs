@@ -669,3 +669,81 @@ fn a_dry_run_of_what_would_be_resumed_is_its_next_request() {
     let other = printed(&world.run("other").args(["--dry-run"]).end().exits(0));
     assert!(!other.contains("call_1") && other.contains("other"));
 }
+
+#[test]
+fn a_last_event_that_lacks_only_its_newline_is_shown_without_a_warning() {
+    let world = World::with_tools(ECHO);
+    one_call(&world, "words");
+    let journal = world.latest().path("journal.jsonl");
+    let text = fs::read_to_string(&journal).unwrap();
+    let whole = printed(&world.delta(["log", "-w", "ws"]).end().exits(0));
+    fs::write(&journal, text.trim_end()).unwrap();
+    let log = world.delta(["log", "-w", "ws"]).end().exits(0);
+    assert_eq!((printed(&log), log.stderr.as_str()), (whole, ""));
+    let last = world.delta(["log", "-w", "ws", "-n", "1", "--json"]).end();
+    let end = format!("{}\n", text.lines().last().unwrap());
+    last.exits(0).prints(&end);
+    let stats = printed(&world.delta(["stats", "-w", "ws"]).end().exits(0));
+    assert!(stats.contains("COMPLETED"), "{stats}");
+}
+
+#[test]
+fn a_run_is_named_by_the_path_of_its_directory_too() {
+    let world = World::with_tools(ECHO);
+    one_call(&world, "words");
+    let id = world.latest().id();
+    let path = format!("ws/.delta/{id}");
+    for command in ["log", "stats", "request"] {
+        let by_path = printed(&world.delta([command, &path]).end().exits(0));
+        let by_name = printed(&world.delta([command, "-w", "ws", &id]).end().exits(0));
+        assert!(!by_path.is_empty() && by_path == by_name, "{command}");
+        let none = world.delta([command, "ws/.delta/none"]).end();
+        none.exits(1)
+            .prints("")
+            .says("ws/.delta/none")
+            .says_one_line();
+        let other = world.delta([command, "./agent"]).end();
+        other.exits(1).prints("").says("no run's directory");
+    }
+    let next = world.delta(["request", &path, "--next"]).end().exits(0);
+    assert!(!next.stdout.is_empty());
+    world.server.says([text("again")]);
+    let fork = world.delta(["fork", &path, "--at", "1"]).end();
+    fork.exits(0).prints("again\n");
+}
+
+#[test]
+fn a_run_that_lies_outside_of_a_workspace_is_shown_and_not_gone_on_with() {
+    let survey = recordings().join("survey/run");
+    let path = survey.to_str().unwrap();
+    let world = World::new();
+    for command in ["log", "stats", "request"] {
+        assert!(!printed(&world.delta([command, path]).end().exits(0)).is_empty());
+    }
+    let next = world.delta(["request", path, "--next"]).end();
+    next.exits(1).prints("").says("no workspace");
+    let fork = world.delta(["fork", path, "--at", "1"]).end();
+    fork.exits(1).prints("").says("no workspace");
+}
+
+/// A family whose second generation works where the words say.
+pub fn scattered(words: &str) -> World {
+    let world = family("");
+    let yaml = world.read("agent/agent.yaml");
+    world.write("agent/agent.yaml", yaml.replace("-w, child", words));
+    world.server.answers(model);
+    world.run("go").end().exits(0);
+    world
+}
+
+#[test]
+fn a_sub_agent_is_found_where_the_command_says_that_it_works() {
+    for words in ["-w, ../far", "--work-dir=../far", "-y"] {
+        let world = scattered(words);
+        let log = printed(&world.delta(["log", "-w", "ws"]).end().exits(0));
+        // Its own sub-agent lies below it.
+        for text in ["agent two", "agent three", "done by 3"] {
+            assert!(log.contains(text), "{words}: {text} is not in {log}");
+        }
+    }
+}
