@@ -12,7 +12,7 @@ use lexopt::{Parser, ValueExt};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-pub use look::{ListRuns, Log, Request, Stats, Table};
+pub use look::{ListRuns, Log, Report, Request, Stats, Table};
 
 /// How a result is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +92,8 @@ pub enum Command {
     ListRuns(ListRuns),
     /// `delta log`.
     Log(Log),
+    /// `delta report`.
+    Report(Report),
     /// `delta request`.
     Request(Request),
     /// `delta stats`.
@@ -181,6 +183,7 @@ pub const COMMANDS: [&str; 18] = [
     "list-runs",
     "log",
     "stats",
+    "report",
     "request",
     "fork",
     "replay",
@@ -232,6 +235,7 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
         "log" => look::log(&mut parser),
         "request" => look::request(&mut parser),
         "stats" => look::stats(&mut parser),
+        "report" => look::report(&mut parser),
         "tool" => tool(&mut parser),
         "sandbox" => sandbox(&mut parser),
         "flow" => flow(&mut parser),

@@ -2,7 +2,7 @@
 
 use crate::args::{self, Command};
 use crate::commands::{
-    check, complete, diff, expand, flow, fork, init, list_runs, log, migrate, model, replay,
+    check, complete, diff, expand, flow, fork, init, list_runs, log, migrate, model, replay, report,
     request, resume, run, sandbox, stats,
 };
 use crate::error::{Error, Exit, Result};
@@ -44,6 +44,7 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
         Command::ListRuns(options) => list_runs::run(&options),
         Command::Log(options) => log::run(&options),
         Command::Request(options) => request::run(&options),
+        Command::Report(options) => report::run(&options),
         Command::Stats(options) => stats::run(&options),
         Command::ToolExpand { file } => expand::run(&file),
         Command::Sandbox(wanted) => sandbox::run(&wanted),

@@ -62,6 +62,17 @@ impl Timestamp {
         )
     }
 
+    /// Reads what [`Self::compact`] writes.
+    #[must_use]
+    pub fn parse_compact(text: &str) -> Option<Self> {
+        let part = |range| text.get(range);
+        let (date, time) = (
+            [part(0..4)?, part(4..6)?, part(6..8)?].join("-"),
+            [part(9..11)?, part(11..13)?, part(13..text.len())?].join(":"),
+        );
+        (part(8..9) == Some("T")).then(|| Self::parse(&format!("{date}T{time}")))?
+    }
+
     /// `YYYYMMDD_HHMMSS`, the beginning of a run's id.
     #[must_use]
     pub fn id_prefix(self) -> String {
@@ -172,6 +183,16 @@ mod tests {
         let at = Timestamp(1_760_366_122_023);
         assert_eq!(at.compact(), "20251013T143522.023Z");
         assert_eq!(at.id_prefix(), "20251013_143522");
+        assert_eq!(Timestamp::parse_compact(&at.compact()), Some(at));
+        for text in [
+            "",
+            "2025",
+            "20251013_143522",
+            "20251013T1435é2.023Z",
+            "é0251013T143522.023Z",
+        ] {
+            assert_eq!(Timestamp::parse_compact(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod list_runs;
 pub mod log;
 pub mod request;
 pub mod stats;
+pub mod report;
 pub mod migrate;
 pub mod model;
 pub mod fresh;

@@ -24,6 +24,7 @@ pub fn text(topic: Option<&str>, full: bool) -> &'static str {
         Some("diff") => DIFF,
         Some("model") => MODEL,
         Some("stats") => STATS,
+        Some("report") => REPORT,
         Some("tool") => TOOL,
         Some("sandbox") => SANDBOX,
         Some("help") => HELP,
@@ -41,6 +42,7 @@ usage: delta COMMAND [OPTIONS]
   list-runs  list the runs of a workspace, or of an agent
   log        show a run as a timeline, and follow it
   stats      tell where a run's time and tokens went
+  report     show a run as one page of HTML
   request    print the exact bytes that were sent to the model
   fork       start a run from the first iterations of another one
   replay     run again with the recorded answers, and compare every request
@@ -176,6 +178,17 @@ Tell where the time and the tokens of runs (default: the newest) went.
   -w, --work-dir DIR          the workspace (default: the current directory)
       --format text|json|csv  how it is printed (default: text)
   -h, --help                  print this text, or the manual page
+";
+
+const REPORT: &str = "\
+usage: delta report [-w DIR] [RUN] > report.html
+
+Print a run (default: the newest) as one page of HTML that needs nothing else.
+
+  -w, --work-dir DIR  the workspace (default: the current directory)
+  -h, --help          print this text, or the manual page
+
+RUN is an id, the beginning of one, LATEST, or the path of a run's directory.
 ";
 
 const TOOL: &str = "\

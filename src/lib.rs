@@ -49,6 +49,7 @@ pub mod llm;
 pub mod screen;
 pub mod pager;
 pub mod timeline;
+pub mod page;
 pub mod surroundings;
 pub mod hooks;
 pub mod human;

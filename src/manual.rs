@@ -33,6 +33,7 @@ pub const PAGES: &[Page] = pages![
     "list-runs" 1 "delta-list-runs",
     "log" 1 "delta-log",
     "stats" 1 "delta-stats",
+    "report" 1 "delta-report",
     "request" 1 "delta-request",
     "fork" 1 "delta-fork",
     "replay" 1 "delta-replay",

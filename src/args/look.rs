@@ -40,6 +40,15 @@ pub struct Log {
     pub last: Option<usize>,
 }
 
+/// `delta report`.
+#[derive(Debug)]
+pub struct Report {
+    /// The workspace.
+    pub work_dir: PathBuf,
+    /// The run; none: the newest.
+    pub run: Option<String>,
+}
+
 /// `delta request`.
 #[derive(Debug)]
 pub struct Request {
@@ -150,6 +159,23 @@ pub(super) fn log(parser: &mut Parser) -> Result<Command> {
         }
     }
     Ok(Command::Log(options))
+}
+
+pub(super) fn report(parser: &mut Parser) -> Result<Command> {
+    let mut options = Report {
+        work_dir: PathBuf::from("."),
+        run: None,
+    };
+    while let Some(arg) = next(parser)? {
+        match arg {
+            ref arg if arg.is(Some('w'), "work-dir") => options.work_dir = path(parser)?,
+            Arg::Short('h') => return Ok(help(Some("report"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("report"), true)),
+            Arg::Value(value) if options.run.is_none() => options.run = Some(word(value)?),
+            other => return Err(unexpected(&other, &["work-dir", "help"])),
+        }
+    }
+    Ok(Command::Report(options))
 }
 
 pub(super) fn request(parser: &mut Parser) -> Result<Command> {

@@ -66,6 +66,8 @@ mod model;
 mod pages;
 mod recorder;
 mod replay;
+mod report;
+mod report_shown;
 mod requests;
 mod resume;
 mod run;

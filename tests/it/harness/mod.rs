@@ -1,5 +1,6 @@
 //! What the tests share: a world of its own for each test, a scripted model, the real binary.
 
+mod browser;
 mod check;
 mod delta;
 mod examples;
@@ -14,6 +15,7 @@ mod system;
 mod terminal;
 mod world;
 
+pub use browser::{Shown, open};
 pub use check::assert_valid_for_api;
 pub use delta::{Delta, Outcome, Running};
 pub use examples::{

@@ -1,0 +1,167 @@
+//! A run as one page of HTML that needs nothing beside itself: no network, no other file.
+//!
+//! Unaware of where the page goes. It is written as the journal is read, so that a run of any length
+//! costs no more memory than its longest event.
+//!
+//! Architecture invariant: nothing that came from a model, a tool or a person becomes markup. It all
+//! stands in one block of data, one JSON object a line with every `<` escaped, that no browser runs,
+//! and the page's script puts it into text nodes only. The policy at the top of the page forbids every
+//! other script, every style but ours, and every connection.
+
+mod changes;
+mod events;
+mod rows;
+mod writer;
+
+use crate::error::Result;
+use crate::event::VERSION;
+use crate::metadata::Metadata;
+use crate::rundir::RunDir;
+use crate::state::Damage;
+use rows::Teller;
+use std::path::{Path, PathBuf};
+use writer::Writer;
+
+/// A text of more bytes is shown by its beginning and its end.
+pub const LONGEST_TEXT: usize = 64 << 10;
+
+/// When a page holds so many bytes of text, those that follow are shortened to [`LATER_TEXT`].
+pub const MOST_TEXT: usize = 24 << 20;
+
+/// See [`MOST_TEXT`].
+pub const LATER_TEXT: usize = 2 << 10;
+
+const STYLE: &str = include_str!("page/report.css");
+
+const SCRIPT: &str = concat!(
+    include_str!("page/read.js"),
+    include_str!("page/rows.js"),
+    include_str!("page/overview.js"),
+    include_str!("page/report.js"),
+);
+
+/// What the policy knows [`STYLE`] and [`SCRIPT`] by: SHA-256 in base64. A test tells the right ones.
+const STYLE_HASH: &str = include_str!("page/report.css.sha256");
+const SCRIPT_HASH: &str = include_str!("page/report.js.sha256");
+
+/// Takes a piece of the page. False: nobody reads it any more.
+pub type Sink<'s> = dyn FnMut(&[u8]) -> Result<bool> + 's;
+
+/// A journal that is shown up to a line that cannot be read.
+#[derive(Debug)]
+pub struct Damaged {
+    /// The journal.
+    pub path: PathBuf,
+    /// The line.
+    pub damage: Damage,
+}
+
+/// Writes the page about a run. `root` is its workspace, in which the runs of its sub-agents are
+/// looked for. Returns which journals are damaged.
+pub fn write(
+    run: &RunDir,
+    root: &Path,
+    summary: &Metadata,
+    sink: &mut Sink<'_>,
+) -> Result<Vec<Damaged>> {
+    let mut teller = Teller::new(Writer::new(sink), root);
+    // What is wrong with the run is known before anything has been printed.
+    let told = Teller::open(run)?;
+    teller.writer.raw(&head(run))?;
+    teller.run(told, run, summary)?;
+    teller.writer.raw(&tail())?;
+    teller.writer.end()?;
+    Ok(teller.damaged)
+}
+
+fn head(run: &RunDir) -> String {
+    let (style_hash, script_hash) = (STYLE_HASH.trim_end(), SCRIPT_HASH.trim_end());
+    format!(
+        r#"<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'sha256-{script_hash}'; style-src 'sha256-{style_hash}'; img-src data:; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<meta name="color-scheme" content="light dark">
+<meta name="generator" content="delta {VERSION}">
+<link rel="icon" href="data:,">
+<title>{id} – delta report</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<noscript>This page needs its own script to show the run. <code>delta log</code> shows it as text.</noscript>
+<script type="application/json" id="data">
+"#,
+        id = run.id
+    )
+}
+
+fn tail() -> String {
+    format!("</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    /// By the system's own program; none if it has none.
+    fn hash(text: &str) -> Option<String> {
+        let mut child = Command::new("sha256sum")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .ok()?;
+        child.stdin.take()?.write_all(text.as_bytes()).ok()?;
+        let told = child.wait_with_output().ok()?.stdout;
+        let hex = std::str::from_utf8(told.get(..64)?).ok()?;
+        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).ok();
+        Some(base64(
+            &(0..64).step_by(2).map(byte).collect::<Option<Vec<u8>>>()?,
+        ))
+    }
+
+    fn base64(bytes: &[u8]) -> String {
+        const DIGITS: &[u8; 64] =
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let mut out = String::new();
+        for group in bytes.chunks(3) {
+            let bits = group
+                .iter()
+                .fold(0, |bits: u32, byte| bits << 8 | u32::from(*byte))
+                << (8 * (3 - group.len()));
+            for digit in 0..4 {
+                let shown = digit <= group.len();
+                let index = bits >> (18 - 6 * digit) & 63;
+                out.push(if shown {
+                    char::from(DIGITS[index as usize])
+                } else {
+                    '='
+                });
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn the_policy_allows_the_style_and_the_script_of_the_page() {
+        for (name, text, hash_told) in [
+            ("report.css", STYLE, STYLE_HASH),
+            ("report.js", SCRIPT, SCRIPT_HASH),
+        ] {
+            let Some(right) = hash(text) else {
+                return;
+            };
+            assert_eq!(hash_told.trim_end(), right, "src/page/{name}.sha256");
+        }
+    }
+
+    #[test]
+    fn the_assets_cannot_end_their_own_elements() {
+        assert!(!STYLE.contains("</") && !SCRIPT.contains("</") && !SCRIPT.contains("<!--"));
+        assert!(!STYLE.contains('\r') && !SCRIPT.contains('\r'));
+    }
+}

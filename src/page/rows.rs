@@ -1,0 +1,341 @@
+//! A run, and those that its tools have started, as the lines of the page's data, in order.
+//!
+//! Unaware of what is told of an event, and of how it is shown. Each event has a line of its own; the
+//! page's script puts together what belongs together.
+
+use super::Damaged;
+use super::events::{self, About, at, began, name_of};
+use super::writer::Writer;
+use crate::children::Children;
+use crate::clock::Timestamp;
+use crate::error::Result;
+use crate::event::Line;
+use crate::figures::{self, Figures};
+use crate::invocations::{self, Requests};
+use crate::journal::Journal;
+use crate::lines::{Lines, Next};
+use crate::metadata::{self, Metadata, Status};
+use crate::rundir::RunDir;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::{HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+
+/// Runs within runs are shown down to this depth; no engine nests deeper by default.
+const DEEPEST: usize = 8;
+
+/// Tells a run, and those that its tools have started.
+pub(super) struct Teller<'p, 's> {
+    pub(super) writer: Writer<'s>,
+    pub(super) damaged: Vec<Damaged>,
+    /// The workspace of the outermost run.
+    root: &'p Path,
+    /// Runs with parents, once they have been looked for.
+    children: Option<Children>,
+    /// The directories of the runs that are being told: a run is not told within itself.
+    within: Vec<PathBuf>,
+}
+
+/// A run that is about to be told.
+pub(super) struct Opened {
+    lines: Lines,
+    figures: Figures,
+    /// Requests that have not been told yet.
+    invocations: VecDeque<String>,
+}
+
+/// What is remembered from one event of a run to the next.
+struct Telling {
+    run: RunDir,
+    invocations: VecDeque<String>,
+    /// The action that is running, since when, and where else it may have started a run.
+    running: Option<(String, Option<Timestamp>, Vec<PathBuf>)>,
+    /// Questions whose answers may be shown, by id.
+    harmless: HashSet<String>,
+    /// What the model was told before the conversation, as it was shown last.
+    system: String,
+    /// Whether an engine has started since a request was looked at.
+    has_started: bool,
+    /// Whether the last event is the end of an engine; none before the first.
+    ended: Option<bool>,
+}
+
+impl<'p, 's> Teller<'p, 's> {
+    pub(super) fn new(writer: Writer<'s>, root: &'p Path) -> Self {
+        Self {
+            writer,
+            damaged: Vec::new(),
+            root,
+            children: None,
+            within: Vec::new(),
+        }
+    }
+
+    /// Opens what is read of a run.
+    ///
+    /// # Errors
+    /// Its journal or its records cannot be read.
+    pub(super) fn open(run: &RunDir) -> Result<Opened> {
+        Ok(Opened {
+            lines: Lines::open(&run.journal())?,
+            figures: figures::of(run)?.0,
+            invocations: invocations::in_order(&run.io("invocations"))?.into(),
+        })
+    }
+
+    /// Tells a run from its beginning to where its journal ends now.
+    pub(super) fn run(&mut self, opened: Opened, run: &RunDir, summary: &Metadata) -> Result<()> {
+        let Opened {
+            mut lines,
+            figures,
+            invocations,
+        } = opened;
+        self.writer.record("run", |record| {
+            record
+                .put("id", run.id.as_str())
+                .put("dir", &run.path.to_string_lossy())
+                .put("agent", &summary.agent_name)
+                .put("status", summary.status.name())
+                .put("now", &Timestamp::now().millis())
+                .put("figures", &figures)
+                .maybe("parent", summary.parent_run_id.as_ref());
+        })?;
+        let mut telling = Telling {
+            run: run.clone(),
+            invocations,
+            running: None,
+            harmless: HashSet::new(),
+            system: String::new(),
+            has_started: false,
+            ended: None,
+        };
+        self.within.push(run.path.clone());
+        while !self.writer.unread {
+            match lines.read_next()? {
+                Next::Event(text, line) => self.event(&mut telling, text, &line)?,
+                Next::End { torn } => {
+                    self.end(&mut telling, torn)?;
+                    break;
+                }
+                Next::Damaged(damage) => {
+                    self.writer.record("damage", |record| {
+                        record
+                            .put("line", &damage.line)
+                            .put("column", &damage.column)
+                            .put("text", &damage.message);
+                    })?;
+                    let path = run.journal();
+                    self.damaged.push(Damaged { path, damage });
+                    break;
+                }
+            }
+        }
+        self.within.pop();
+        self.writer.record("end of run", |_| {})
+    }
+
+    fn event(&mut self, telling: &mut Telling, text: &str, line: &Line<'_>) -> Result<()> {
+        let at = at(line);
+        match &*line.kind {
+            "ENGINE_START" => telling.has_started = true,
+            "THOUGHT" | "ERROR" | "ENGINE_END" => self.requests_before(telling, line, at)?,
+            "ACTION_RESULT" => self.children_of(telling, line, at)?,
+            _ => {}
+        }
+        let about = About {
+            run: &telling.run,
+            line,
+            text,
+        };
+        let harmless = &mut telling.harmless;
+        self.writer
+            .record(events::kind(line), |record| about.fill(record, harmless))?;
+        telling.ended = Some(line.kind == "ENGINE_END");
+        match &*line.kind {
+            "ACTION_REQUEST" => {
+                let id = line.action_id.as_deref().unwrap_or_default().to_owned();
+                telling.running = Some((id, at, elsewhere(line, &telling.run)));
+            }
+            "ACTION_RESULT" => telling.running = None,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Tells what was asked without an answer, before the event at hand, and what the model is told
+    /// before the conversation.
+    fn requests_before(
+        &mut self,
+        telling: &mut Telling,
+        line: &Line<'_>,
+        at: Option<Timestamp>,
+    ) -> Result<()> {
+        let answered = line.llm_invocation_ref.as_deref().map(name_of);
+        loop {
+            let Some(name) = telling.invocations.front().cloned() else {
+                return Ok(());
+            };
+            if telling.has_started {
+                telling.has_started = false;
+                self.system(telling, &name)?;
+            }
+            let is_answered = answered == Some(name.as_str());
+            // A journal that was edited may have lost an answer: it must not hide those that follow.
+            let is_later = answered.is_some_and(|answered| !telling.has(answered))
+                || answered.is_none() && began(&name) > at;
+            if is_later {
+                return Ok(());
+            }
+            telling.invocations.pop_front();
+            if is_answered {
+                return Ok(());
+            }
+            let reference = format!("io/invocations/{name}");
+            let record = invocations::metadata(&telling.run.path.join(&reference));
+            let (status, took, attempts) = record.map_or((None, None, 0), |record| {
+                let took = Some(record.duration_ms);
+                (record.status, took, record.attempts.len())
+            });
+            self.writer.record("asked", |record| {
+                record
+                    .put("i", &iteration_of(&name))
+                    .maybe("s", began(&name).map(Timestamp::millis))
+                    .maybe("d", took)
+                    .maybe("status", status)
+                    .put("attempts", &attempts)
+                    .put("ref", &reference);
+            })?;
+        }
+    }
+
+    /// Tells what stands before the conversation in a request, unless it has been told.
+    fn system(&mut self, telling: &mut Telling, name: &str) -> Result<()> {
+        let dir = telling.run.io("invocations");
+        let Ok(text) = Requests::of(&dir).read(name).map(system_of) else {
+            return Ok(());
+        };
+        if text.is_empty() || text == telling.system {
+            return Ok(());
+        }
+        let place = format!("io/invocations/{name}");
+        self.writer.record("context", |record| {
+            record
+                .put("i", &iteration_of(name))
+                .text("text", &text, &place);
+        })?;
+        telling.system = text;
+        Ok(())
+    }
+
+    /// Tells the runs that an action has started, before its result.
+    fn children_of(
+        &mut self,
+        telling: &mut Telling,
+        line: &Line<'_>,
+        at: Option<Timestamp>,
+    ) -> Result<()> {
+        let (Some(to), true) = (at, line.execution_ref.is_some()) else {
+            return Ok(());
+        };
+        let id = line.action_id.as_deref();
+        let running = telling.running.take_if(|run| Some(run.0.as_str()) == id);
+        let took = line.duration_ms.unwrap_or(0);
+        let ended = || Timestamp::from_millis(to.millis().saturating_sub(took));
+        let (from, elsewhere) = match running {
+            Some((_, from, elsewhere)) => (from.unwrap_or_else(ended), elsewhere),
+            None => (ended(), Vec::new()),
+        };
+        self.children_between(&telling.run, (from, to), &elsewhere)
+    }
+
+    fn children_between(
+        &mut self,
+        run: &RunDir,
+        (from, to): (Timestamp, Timestamp),
+        elsewhere: &[PathBuf],
+    ) -> Result<()> {
+        if self.within.len() > DEEPEST {
+            return Ok(());
+        }
+        let mut children = match self.children.take() {
+            Some(children) if to < children.looked_at => children,
+            _ => Children::below(self.root),
+        };
+        for workspace in elsewhere {
+            children.add(workspace);
+        }
+        let found = children.of(run, from, to);
+        self.children = Some(children);
+        for child in found {
+            if self.within.contains(&child.path) {
+                continue;
+            }
+            let Ok(opened) = Self::open(&child) else {
+                continue;
+            };
+            let mut summary = metadata::read(&child.path).unwrap_or_default();
+            if summary.status == Status::Running && !Journal::is_owned(&child.journal()) {
+                summary.status = Status::Interrupted;
+            }
+            self.run(opened, &child, &summary)?;
+        }
+        Ok(())
+    }
+
+    /// Tells what is missing at the end of a journal.
+    fn end(&mut self, telling: &mut Telling, torn: bool) -> Result<()> {
+        let live = Journal::is_owned(&telling.run.journal());
+        if let Some((_, Some(from), elsewhere)) = telling.running.take() {
+            let span = (from, Timestamp::now());
+            self.children_between(&telling.run.clone(), span, &elsewhere)?;
+        }
+        let kind = match (live, telling.ended) {
+            (true, _) => "live",
+            (false, Some(true)) if !torn => return Ok(()),
+            (false, _) => "dead",
+        };
+        self.writer.record(kind, |record| {
+            record.put("torn", &(torn && !live));
+        })
+    }
+}
+
+impl Telling {
+    /// Whether a request that has not been told has this name.
+    fn has(&self, name: &str) -> bool {
+        self.invocations.iter().any(|other| other == name)
+    }
+}
+
+fn iteration_of(name: &str) -> Option<u64> {
+    name.split('_').nth(1)?.parse().ok()
+}
+
+/// Where else the command of an action may have started a run.
+fn elsewhere(line: &Line<'_>, run: &RunDir) -> Vec<PathBuf> {
+    crate::children::named_in(
+        line.resolved_command.as_deref().unwrap_or_default(),
+        run.path.ancestors().nth(2).unwrap_or(&run.path),
+    )
+}
+
+/// The text of a request's system messages.
+fn system_of(request: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Request {
+        messages: Vec<Value>,
+    }
+    let Ok(request) = serde_json::from_slice::<Request>(request) else {
+        return String::new();
+    };
+    let texts: Vec<String> = request
+        .messages
+        .iter()
+        .filter(|message| message["role"] == "system")
+        .map(|message| match message["content"].as_str() {
+            Some(text) => text.to_owned(),
+            None => message["content"].to_string(),
+        })
+        .collect();
+    texts.join("\n\n")
+}

@@ -1,0 +1,197 @@
+//! The page's text: a stream of records, each cut to a size that a browser can hold.
+//!
+//! Unaware of what the records say.
+
+use super::{LATER_TEXT, LONGEST_TEXT, MOST_TEXT, Sink};
+use crate::error::Result;
+use crate::json::Object;
+use serde::Serialize;
+
+/// As much is gathered before it is given away.
+const CHUNK: usize = 64 << 10;
+
+/// Writes a page.
+pub(super) struct Writer<'s> {
+    sink: &'s mut Sink<'s>,
+    buffer: Vec<u8>,
+    /// How many bytes of text the page holds.
+    texts: usize,
+    /// Nobody reads it any more.
+    pub(super) unread: bool,
+}
+
+/// A line of the page's data.
+pub(super) struct Record<'r> {
+    object: Object<'r>,
+    texts: &'r mut usize,
+}
+
+/// A text that was too long: its beginning, how much is missing, its end, and where all of it is.
+#[derive(Serialize)]
+struct Cut<'t>(&'t str, usize, &'t str, &'t str);
+
+impl<'s> Writer<'s> {
+    pub(super) fn new(sink: &'s mut Sink<'s>) -> Self {
+        Self {
+            sink,
+            buffer: Vec::new(),
+            texts: 0,
+            unread: false,
+        }
+    }
+
+    /// Writes a part of the page that is not data.
+    pub(super) fn raw(&mut self, text: &str) -> Result<()> {
+        self.buffer.extend_from_slice(text.as_bytes());
+        self.give()
+    }
+
+    /// Writes one line of data.
+    pub(super) fn record(&mut self, kind: &str, fill: impl FnOnce(&mut Record<'_>)) -> Result<()> {
+        let mut line = Vec::new();
+        let mut record = Record {
+            object: Object::begin(&mut line),
+            texts: &mut self.texts,
+        };
+        record.put("k", kind);
+        fill(&mut record);
+        record.object.end();
+        // In JSON it stands in strings only, and nowhere can it begin a tag now.
+        for part in line.split_inclusive(|byte| *byte == b'<') {
+            match part.split_last() {
+                Some((b'<', before)) => {
+                    self.buffer.extend_from_slice(before);
+                    self.buffer.extend_from_slice(b"\\u003c");
+                }
+                _ => self.buffer.extend_from_slice(part),
+            }
+        }
+        self.buffer.push(b'\n');
+        if self.buffer.len() < CHUNK {
+            return Ok(());
+        }
+        self.give()
+    }
+
+    fn give(&mut self) -> Result<()> {
+        if !self.unread {
+            self.unread = !(self.sink)(&self.buffer)?;
+        }
+        self.buffer.clear();
+        Ok(())
+    }
+
+    pub(super) fn end(&mut self) -> Result<()> {
+        self.give()
+    }
+}
+
+impl Record<'_> {
+    /// A member; none if there is no value.
+    pub(super) fn put(&mut self, key: &str, value: &(impl Serialize + ?Sized)) -> &mut Self {
+        self.object.put(key, value);
+        self
+    }
+
+    /// A member that is there only if it has a value.
+    pub(super) fn maybe(&mut self, key: &str, value: Option<impl Serialize>) -> &mut Self {
+        if let Some(value) = value {
+            self.object.put(key, &value);
+        }
+        self
+    }
+
+    /// A text of any length; nothing if it is empty. All of it is at `place`.
+    pub(super) fn text(&mut self, key: &str, text: &str, place: &str) -> &mut Self {
+        if text.is_empty() {
+            return self;
+        }
+        let longest = if *self.texts < MOST_TEXT {
+            LONGEST_TEXT
+        } else {
+            LATER_TEXT
+        };
+        if text.len() <= longest {
+            *self.texts += text.len();
+            return self.put(key, text);
+        }
+        let (head, tail) = ends(text, longest);
+        *self.texts += head.len() + tail.len();
+        let missing = text.len() - head.len() - tail.len();
+        self.put(key, &Cut(head, missing, tail, place))
+    }
+}
+
+/// The beginning and the end of a text that is longer than `longest` bytes.
+fn ends(text: &str, longest: usize) -> (&str, &str) {
+    let (mut head, mut tail) = (longest / 4 * 3, text.len() - longest / 4);
+    while !text.is_char_boundary(head) {
+        head -= 1;
+    }
+    while !text.is_char_boundary(tail) {
+        tail += 1;
+    }
+    (&text[..head], &text[tail..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(fill: impl Fn(&mut Writer<'_>)) -> String {
+        let mut out = Vec::new();
+        let mut sink = |piece: &[u8]| {
+            out.extend_from_slice(piece);
+            Ok(true)
+        };
+        let mut writer = Writer::new(&mut sink);
+        fill(&mut writer);
+        writer.end().unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn no_tag_can_begin_in_a_record() {
+        let line = written(|writer| {
+            let fill = |record: &mut Record<'_>| {
+                record.text("text", "</script><!--<script>", "nowhere");
+            };
+            writer.record("x", fill).unwrap();
+        });
+        assert!(!line.contains('<'), "{line}");
+        let read: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(read["text"], "</script><!--<script>");
+    }
+
+    #[test]
+    fn a_long_text_keeps_its_ends_and_says_what_is_missing() {
+        let long = "é".repeat(LONGEST_TEXT);
+        let line = written(|writer| {
+            let fill = |record: &mut Record<'_>| {
+                record.text("text", &long, "journal.jsonl");
+            };
+            writer.record("x", fill).unwrap();
+        });
+        let read: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let part = |at: usize| read["text"][at].as_str().unwrap().len();
+        let missing = read["text"][1].as_u64().unwrap() as usize;
+        assert_eq!(part(0) + missing + part(2), long.len());
+        assert!(part(0) + part(2) <= LONGEST_TEXT);
+        assert_eq!(read["text"][3], "journal.jsonl");
+    }
+
+    #[test]
+    fn texts_are_short_when_a_page_is_full() {
+        let long = "x".repeat(LONGEST_TEXT);
+        let lines = written(|writer| {
+            for _ in 0..=MOST_TEXT / LONGEST_TEXT {
+                let fill = |record: &mut Record<'_>| {
+                    record.text("text", &long, "there");
+                };
+                writer.record("x", fill).unwrap();
+            }
+        });
+        let last = lines.lines().last().unwrap();
+        assert!(last.len() < LATER_TEXT + 100, "{}", last.len());
+    }
+}
