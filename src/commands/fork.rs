@@ -44,7 +44,12 @@ fn try_run(fork: &Fork) -> Result<Exit> {
     let recording = Recording::read(&parent)?;
     let whole = recording.state()?;
     let beginning = beginning(&recording, fork, message.is_some())?;
-    let home = whole.agent_home.as_deref().unwrap_or_default();
+    let Some(home) = whole.agent_home.as_deref() else {
+        let id = &parent.id;
+        return Err(Error::failure(format!(
+            "run {id} cannot be forked: its journal does not say which agent it is of"
+        )));
+    };
     let (agent, set) = settings::apply(Path::new(home), whole.set.clone(), &fork.set, screen)?;
     // What the environment lacks is told before anything is created.
     let mut environment = start::environment(&agent, Some(&here), screen)?;

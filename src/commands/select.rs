@@ -168,7 +168,8 @@ pub fn named(workspace: &Workspace, name: &str) -> Result<RunId> {
     }
     let matching: Vec<&RunId> = runs
         .iter()
-        .filter(|id| id.as_str().starts_with(name))
+        // An empty name is a variable that a script has not set.
+        .filter(|id| !name.is_empty() && id.as_str().starts_with(name))
         .collect();
     let list = |ids: &[&RunId]| {
         ids.iter()

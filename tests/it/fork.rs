@@ -378,3 +378,17 @@ fn format_json_tells_of_a_fork_and_of_what_is_wrong_with_one() {
     let outcome = fork(&world, &["--at", "9"]).json().end().exits(2);
     assert_eq!(outcome.object()["error"]["type"], "usage");
 }
+
+#[test]
+fn a_run_that_tells_no_agent_is_not_forked() {
+    let world = World::new();
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0);
+    fs::write(world.latest().path("journal.jsonl"), "").unwrap();
+    let fork = world.delta(["fork", "-w", "ws", "LATEST", "--at", "0"]);
+    fork.end()
+        .exits(1)
+        .prints("")
+        .says("which agent")
+        .says_one_line();
+}

@@ -713,6 +713,21 @@ fn a_run_is_named_by_the_path_of_its_directory_too() {
 }
 
 #[test]
+fn an_empty_name_is_no_run_s() {
+    let world = World::with_tools(ECHO);
+    one_call(&world, "words");
+    let id = world.latest().id();
+    for command in ["log", "stats", "request", "report", "replay"] {
+        let none = world.delta([command, "-w", "ws", ""]).end();
+        none.exits(1).prints("").says("no run ''").says(&id);
+    }
+    let fork = world.delta(["fork", "-w", "ws", "", "--at", "1"]).end();
+    fork.exits(1).prints("").says("no run ''");
+    let diff = world.delta(["diff", "-w", "ws", "", &id]).end();
+    diff.exits(1).prints("").says("no run ''");
+}
+
+#[test]
 fn a_run_that_lies_outside_of_a_workspace_is_shown_and_not_gone_on_with() {
     let survey = recordings().join("survey/run");
     let path = survey.to_str().unwrap();

@@ -422,6 +422,22 @@ fn old_requests_are_kept_as_tails_and_can_all_be_printed() {
 }
 
 #[test]
+fn the_disk_that_a_run_takes_grows_with_the_conversation_and_not_with_its_square() {
+    let bytes = |requests: usize, keep: usize| {
+        let top = format!("sync: false\nkeep_requests: {keep}\nmax_iterations: 1000");
+        let world = World::with_tools(ECHO).top(&top);
+        talk(&world, requests);
+        let files = files_below(&world.path("ws/.delta"));
+        let sizes = files.iter().map(|file| fs::metadata(file).unwrap().len());
+        sizes.sum::<u64>() as f64
+    };
+    let grown = bytes(120, 3) / bytes(60, 3);
+    assert!((1.8..2.2).contains(&grown), "{grown}");
+    let whole = bytes(120, 0) / bytes(60, 0);
+    assert!(whole > 2.5, "all of them whole is the square: {whole}");
+}
+
+#[test]
 fn all_requests_are_whole_when_told_so() {
     let world = World::with_tools(ECHO).top("keep_requests: 0");
     talk(&world, 8);
