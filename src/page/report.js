@@ -1,7 +1,7 @@
 
 // The page: its head, the search, the keys, and what stands behind the # in its address.
 
-const state = { run: null, here: 0, query: "", hits: [], hit: -1 };
+const state = { run: null, here: 0, query: "", hits: [], hit: -1, failure: null, finish: () => {} };
 
 function trouble(text) {
   const root = document.documentElement;
@@ -158,8 +158,9 @@ function reveal(row, inside) {
 
 function goTo(row, inside) {
   if (!row) return;
-  const el = reveal(row, inside);
   const top = chain(row)[0].group;
+  if (!top.el) state.finish();
+  const el = reveal(row, inside);
   mark(top.index);
   el.scrollIntoView({ block: row.el === top.el.firstChild ? "start" : "center" });
 }
@@ -185,10 +186,9 @@ function* everyRow(run) {
 }
 
 function nextFailure() {
-  const here = state.failure ? state.failure : null;
   const bad = [...everyRow(state.run)].filter(isBad);
   if (!bad.length) return;
-  state.failure = bad[(bad.indexOf(here) + 1) % bad.length];
+  state.failure = bad[(bad.indexOf(state.failure) + 1) % bad.length];
   goTo(state.failure);
   flash(state.failure.el);
 }
@@ -199,6 +199,7 @@ function flash(el) {
 }
 
 function unfold(where) {
+  if (where === document) state.finish();
   const folds = [...where.querySelectorAll("details.fold")];
   const open = folds.some((el) => !el.open);
   const some = () => {
@@ -403,6 +404,25 @@ function columns(scale) {
   return el;
 }
 
+/** A list of any length: its beginning is there at once, the rest soon, or when it is needed. */
+function growingList(run, done) {
+  const el = make("div", "list");
+  let at = 0;
+  const grow = (some) => {
+    if (at >= run.groups.length && at) return;
+    for (const end = at + some; at < run.groups.length && at < end; at += 1) el.append(buildGroup(run.groups[at]));
+    if (at >= run.groups.length) done();
+  };
+  const later = () => {
+    grow(120);
+    if (at < run.groups.length) setTimeout(later);
+  };
+  state.finish = () => grow(Infinity);
+  grow(60);
+  if (at < run.groups.length) setTimeout(later);
+  return el;
+}
+
 function start() {
   const run = readData(document.getElementById("data").textContent);
   state.run = run;
@@ -415,7 +435,9 @@ function start() {
   canvas.setAttribute("aria-label", "the run over time");
   sticky.append(tools(), canvas, columns(scale));
   const main = make("main");
-  main.append(list(run));
+  main.append(growingList(run, () => {
+    document.documentElement.dataset.ready = String(run.rows.length);
+  }));
   document.body.append(header(run), sticky, main, make("footer", "dim", `Made by delta report, ${date(run.head.now)}. Times count from the beginning of the run.`));
   startOverview(run, canvas);
   const fit = () => document.documentElement.style.setProperty("--sticky", `${sticky.offsetHeight}px`);
@@ -425,7 +447,6 @@ function start() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", forgetColours);
   followAddress();
   addEventListener("hashchange", followAddress);
-  document.documentElement.dataset.ready = String(run.rows.length);
 }
 
 start();

@@ -289,8 +289,6 @@ function buildRow(row, first) {
   name.title = who;
   const text = make("div", "body");
   text.append(...parts);
-  for (const run of row.children) text.append(buildRun(run));
-  if (row.children.length) el.classList.add("parent");
   el.append(name, text, bar(row));
   const lasts = span && (rec.k !== "action" || row.result || row.group.run.note === "live");
   el.append(make("div", "took", lasts ? time(span.end - span.begin) : ""));
@@ -300,6 +298,11 @@ function buildRow(row, first) {
     tokens.title = `${rec.in} tokens in, ${rec.out} out` + (rec.cached === undefined ? "" : `; ${rec.cached} from a cache`);
   }
   el.append(tokens);
+  if (row.children.length) {
+    const runs = make("div", "runs");
+    runs.append(...row.children.map(buildRun));
+    el.append(runs);
+  }
   return el;
 }
 
@@ -307,7 +310,6 @@ function buildGroup(group) {
   const el = make("section", "group");
   group.el = el;
   el.group = group;
-  if (!group.run.depth && group.number && !document.getElementById(`i${group.number}`)) el.id = `i${group.number}`;
   group.rows.forEach((row, at) => el.append(buildRow(row, !at)));
   return el;
 }
