@@ -176,7 +176,7 @@ pub struct Sandbox {
 }
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 18] = [
+pub const COMMANDS: [&str; 19] = [
     "run",
     "continue",
     "init",

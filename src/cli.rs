@@ -2,8 +2,8 @@
 
 use crate::args::{self, Command};
 use crate::commands::{
-    check, complete, diff, expand, flow, fork, init, list_runs, log, migrate, model, replay, report,
-    request, resume, run, sandbox, stats,
+    check, complete, diff, expand, flow, fork, init, list_runs, log, migrate, model, replay,
+    report, request, resume, run, sandbox, stats,
 };
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;

@@ -11,6 +11,7 @@
 
 mod figures;
 mod floor;
+mod flow;
 mod instructions;
 mod journal;
 mod server;
@@ -355,6 +356,7 @@ fn measure(bench: &Bench) -> Figures {
     outputs(bench, &mut out, spawn);
     journal::rebuild(&mut out);
     sessions(bench, &mut out);
+    flow::measure(&bench.delta);
     out
 }
 

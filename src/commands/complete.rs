@@ -5,6 +5,7 @@
 
 use crate::completion::{Choice, Line, Place, Program, Syntax, lines, read, words};
 use crate::error::{Exit, Result};
+use crate::journal::Journal;
 use crate::metadata::{self, Status};
 use crate::screen::{in_short, print};
 use crate::workspace::{self, Workspace};
@@ -133,7 +134,9 @@ fn described(workspace: &Workspace, id: &crate::ids::RunId) -> Option<(&'static 
     const WIDTH: usize = 50;
     let metadata = metadata::read(&workspace.run_path(id))?;
     let status = match metadata.status {
-        Status::Running if !workspace.is_live(id) => Status::Interrupted,
+        Status::Running if !Journal::is_owned(&workspace.run_path(id).join("journal.jsonl")) => {
+            Status::Interrupted
+        }
         status => status,
     };
     let message = metadata.initial_message.unwrap_or_default();

@@ -79,7 +79,7 @@ pub fn prepare(run: &Path, (task, node): (&str, &str), given: Given<'_>) -> Resu
     let io = run.join(&reference);
     let command = shell_quoted(&given.argv);
     files::write(&io.join("command.txt"), format!("{command}\n").as_bytes())?;
-    files::write(&io.join("context.json"), given.context.as_bytes())?;
+    share(run, &io.join("context.json"), given.context)?;
     let path = io.join("input.json");
     let mut input = files::create(&path)?;
     input.write_all(given.input.as_bytes()).at("write", &path)?;
@@ -104,6 +104,21 @@ pub fn prepare(run: &Path, (task, node): (&str, &str), given: Given<'_>) -> Resu
         reference,
         command,
     })
+}
+
+/// Makes a file that many attempts have alike: as a link to one of the run's, where that can be.
+fn share(run: &Path, path: &Path, text: &str) -> Result<()> {
+    let sum = super::manifest::problem::sha256(text.as_bytes());
+    let one = run.join("io").join(format!("context-{}.json", &sum[..16]));
+    if std::fs::hard_link(&one, path).is_ok() {
+        return Ok(());
+    }
+    files::replace(&one, text.as_bytes())?;
+    match std::fs::hard_link(&one, path) {
+        Ok(()) => Ok(()),
+        // A file system without links, or with too many of this one.
+        Err(_) => files::write(path, text.as_bytes()),
+    }
 }
 
 /// Records how a program ended.

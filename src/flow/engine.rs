@@ -16,7 +16,7 @@ use super::attempt::Prepared;
 use super::choice::{Failure, Payload};
 use super::graph::NodeIx;
 use super::inputs::Inputs;
-use super::manifest::Flow;
+use super::manifest::{Flow, OnResume};
 use super::outcome::{Finished, Tally};
 use super::plan::Plan;
 use super::record::{self, About, Output};
@@ -113,6 +113,8 @@ struct Waiting {
     task: String,
     node: NodeIx,
     attempt: u32,
+    /// Its beginning is on disk.
+    is_recorded: bool,
 }
 
 /// What is known of the attempts at a step.
@@ -134,7 +136,7 @@ pub struct Engine<'e> {
     inputs: Inputs,
     roots: BTreeMap<usize, Root<'e>>,
     ready: VecDeque<Which>,
-    prepared: Vec<Waiting>,
+    prepared: VecDeque<Waiting>,
     active: HashMap<Token, Active>,
     tries: HashMap<Which, Tries>,
     /// Under which name the outputs of steps are to be kept.
@@ -180,7 +182,7 @@ impl<'e> Engine<'e> {
             inputs,
             roots: BTreeMap::new(),
             ready: VecDeque::new(),
-            prepared: Vec::new(),
+            prepared: VecDeque::new(),
             active: HashMap::new(),
             tries: HashMap::new(),
             keys: HashMap::new(),
@@ -214,14 +216,13 @@ impl<'e> Engine<'e> {
     fn work(&mut self) -> Result<Stopped> {
         self.look_back()?;
         loop {
-            if self.stop.is_none() {
-                self.fill()?;
-            }
+            let began = self.stop.is_none() && self.fill()?;
             self.launch()?;
-            if self.children.is_empty() {
+            if !self.children.is_empty() {
+                self.wait()?;
+            } else if !began || self.stop.is_some() {
                 break;
             }
-            self.wait()?;
         }
         self.journal.flush()?;
         Ok(self.stopped())
@@ -255,17 +256,31 @@ impl<'e> Engine<'e> {
     }
 
     /// Begins what can begin, until no more may run at once. New inputs are taken only when nothing of
-    /// the old ones is ready.
-    fn fill(&mut self) -> Result<()> {
+    /// the old ones is ready. Where much is ready, some more is prepared than may run, so that one sync
+    /// of the journal serves for many programs. Returns whether anything has begun.
+    fn fill(&mut self) -> Result<bool> {
+        const AHEAD: usize = 4;
+        let jobs = self.options.jobs.max(1);
+        if self.active.len() + self.prepared.len() >= jobs {
+            return Ok(false);
+        }
+        let mut began = false;
         let mut since_flush = 0;
-        while self.active.len() + self.prepared.len() < self.options.jobs.max(1) {
+        loop {
+            let at_work = self.active.len() + self.prepared.len();
             let Some(which) = self.ready.pop_front() else {
-                if self.failed.is_some() || !self.admit()? {
+                if at_work >= jobs || self.failed.is_some() || !self.admit()? {
                     break;
                 }
                 continue;
             };
+            let may_wait = at_work < jobs * AHEAD && !self.fails_on_resume(which);
+            if at_work >= jobs && !may_wait {
+                self.ready.push_front(which);
+                break;
+            }
             self.begin(which)?;
+            began = true;
             since_flush += 1;
             if since_flush == 1024 {
                 self.journal.flush()?;
@@ -276,7 +291,13 @@ impl<'e> Engine<'e> {
                 break;
             }
         }
-        Ok(())
+        Ok(began)
+    }
+
+    /// Whether a step must not be recorded as begun before it is.
+    fn fails_on_resume(&self, (number, step): Which) -> bool {
+        let step = self.roots.get(&number).and_then(|it| it.router.get(step));
+        step.is_some_and(|it| self.place.flow.nodes[it.node].on_resume == OnResume::Fail)
     }
 
     /// Takes the next input. Whether there was one.

@@ -86,7 +86,7 @@ impl Command<'_> {
             if !self.workspace.run_path(&id).is_dir() {
                 return self.begin(&id, lock);
             }
-            let found = look(self.workspace, &id)?;
+            let found = look(&RunDir::of(self.workspace, &id))?;
             if !self.is_same(&found)? {
                 return Err(Error::failure(format!(
                     "run {id} is there with another flow or input; choose another --run-id"
@@ -100,7 +100,7 @@ impl Command<'_> {
         }
         if let Some(id) = self.workspace.newest()? {
             self.workspace.mend_latest(&id)?;
-            let found = look(self.workspace, &id)?;
+            let found = look(&RunDir::of(self.workspace, &id))?;
             if self.is_same(&found)? {
                 match found.metadata.status {
                     Status::Running => return Err(found.busy()),

@@ -12,10 +12,8 @@ use super::router::{Effect, Outcome, Router, StepIx};
 use super::start;
 use crate::commands::select;
 use crate::error::{At, Error, Exit, Result};
-use crate::ids::RunId;
 use crate::rundir::RunDir;
 use crate::screen::{in_short, print, time};
-use crate::workspace::Workspace;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -52,9 +50,8 @@ struct Record {
 
 /// Runs the command.
 pub fn run(wanted: &Show) -> Result<Exit> {
-    let workspace = select::workspace(&wanted.work_dir)?;
-    let (id, rest) = which(&workspace, &wanted.names)?;
-    let run = RunDir::of(&workspace, &id);
+    let (run, rest) = which(&wanted.work_dir, &wanted.names)?;
+    let id = &run.id;
     if start::recorded(&run)?.is_none() {
         return Err(Error::failure(format!(
             "run {id} is not a flow's; `delta log {id}` shows it"
@@ -62,7 +59,7 @@ pub fn run(wanted: &Show) -> Result<Exit> {
     }
     let record = Record::read(&run)?;
     let text = match rest {
-        [] => record.tree(&workspace, &id),
+        [] => record.tree(&run),
         [task] => record.task(task)?,
         [task, node, ..] => record.stage(&run, task, node)?,
     };
@@ -71,14 +68,14 @@ pub fn run(wanted: &Show) -> Result<Exit> {
 }
 
 /// The run that is meant, and the names behind it. A run need not be named.
-fn which<'n>(workspace: &Workspace, names: &'n [String]) -> Result<(RunId, &'n [String])> {
+fn which<'n>(work_dir: &Path, names: &'n [String]) -> Result<(RunDir, &'n [String])> {
     let is_task = |name: &str| {
         let digits = name.strip_prefix('T').unwrap_or_default();
         digits.starts_with(|c: char| c.is_ascii_digit())
     };
     match names {
-        [first, rest @ ..] if !is_task(first) => Ok((select::named(workspace, first)?, rest)),
-        names => Ok((select::named_or_newest(workspace, None)?, names)),
+        [first, rest @ ..] if !is_task(first) => Ok((select::at_or_named(work_dir, first)?, rest)),
+        names => Ok((select::named_or_newest(work_dir, None)?, names)),
     }
 }
 
@@ -146,8 +143,9 @@ impl Record {
         Ok(())
     }
 
-    fn tree(&self, workspace: &Workspace, id: &RunId) -> String {
-        let (metadata, _) = select::summary(workspace, id);
+    fn tree(&self, run: &RunDir) -> String {
+        let id = &run.id;
+        let (metadata, _) = select::summary(run);
         let mut out = format!("run {id}  {}", metadata.status.name());
         if let Some(error) = &metadata.error {
             out.push_str(&format!(": {}", in_short(error, 200)));

@@ -205,10 +205,10 @@ fn a_run_is_shown_as_a_tree_a_task_and_a_node() {
         "{}",
         show(&["T1", "x"])
     );
-    let none = Delta::flow(world.home())
+    let missing = Delta::flow(world.home())
         .args(["show", "-w", "ws", "T1", "b"])
         .end();
-    none.exits(1).says("it was at s, a, x");
+    missing.exits(1).says("it was at s, a, x");
 }
 
 #[test]

@@ -170,6 +170,18 @@ fn what_is_not_one_json_value_fails_the_node() {
 }
 
 #[test]
+fn a_program_that_is_not_there_does_not_keep_the_rest_from_running() {
+    let world = World::new();
+    chain(
+        &world,
+        "continue_on_failure: true, command: [/no/such/program]",
+    );
+    world.write("in.jsonl", "1\n2\n3\n");
+    let outcome = run(&world).args(["-j", "1", "--inputs", "in.jsonl"]).end();
+    outcome.exits(3).prints("1\n2\n3\n");
+}
+
+#[test]
 fn a_node_with_output_text_may_print_anything() {
     let world = World::new();
     chain(&world, "command: [printf, 'a \"b\"\\n'], output: text");

@@ -14,7 +14,7 @@ const TOOLS: &str = "
 
 /// A page in a browser; none if there is no browser.
 #[track_caller]
-fn shown(world: &World, workspace: &str, fragment: &str) -> Option<Shown> {
+fn shown(world: &World, workspace: &str, fragment: &str) -> Option<Opened> {
     let file = world.write("report.html", page(world, workspace));
     open(world.home(), &file, fragment)
 }

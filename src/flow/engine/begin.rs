@@ -161,13 +161,14 @@ impl Engine<'_> {
             cancelled: false,
             repairs,
         };
-        self.prepared.push(Waiting {
+        self.prepared.push_back(Waiting {
             active,
             prepared,
             call_id,
             task: beginning.task.clone(),
             node: beginning.node,
             attempt: beginning.attempt,
+            is_recorded: false,
         });
         Ok(())
     }
@@ -181,11 +182,18 @@ impl Engine<'_> {
             self.prepared.clear();
             return self.journal.flush();
         }
-        self.journal.sync()?;
-        for waiting in std::mem::take(&mut self.prepared) {
+        while self.active.len() < self.options.jobs.max(1)
+            && let Some(waiting) = self.prepared.pop_front()
+        {
+            if !waiting.is_recorded {
+                self.journal.sync()?;
+                for other in &mut self.prepared {
+                    other.is_recorded = true;
+                }
+            }
             self.spawn(waiting)?;
         }
-        Ok(())
+        self.journal.flush()
     }
 
     fn spawn(&mut self, waiting: Waiting) -> Result<()> {

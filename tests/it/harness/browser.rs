@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A page as a browser has shown it.
-pub struct Shown {
+pub struct Opened {
     /// The document when its scripts had run, as HTML.
     pub dom: String,
     /// What the browser's console says.
@@ -32,7 +32,7 @@ fn program() -> Option<&'static str> {
 
 /// Opens a file. Whatever it wants from a network, this machine included, goes to a proxy that only listens.
 #[track_caller]
-pub fn open(home: &Path, file: &Path, fragment: &str) -> Option<Shown> {
+pub fn open(home: &Path, file: &Path, fragment: &str) -> Option<Opened> {
     let program = program()?;
     let proxy = TcpListener::bind("127.0.0.1:0").expect("a port");
     let profile = home.join("browser");
@@ -72,7 +72,7 @@ pub fn open(home: &Path, file: &Path, fragment: &str) -> Option<Shown> {
     assert!(output.status.success(), "{program}: {stderr}");
     let requests = asked_of(&proxy);
     std::fs::remove_dir_all(profile).ok();
-    Some(Shown {
+    Some(Opened {
         dom: String::from_utf8(output.stdout).expect("a document in UTF-8"),
         console: stderr
             .lines()
@@ -109,7 +109,7 @@ fn asked_of(proxy: &TcpListener) -> Vec<String> {
     requests
 }
 
-impl Shown {
+impl Opened {
     /// What the page's script has made: all behind the script.
     pub fn content(&self) -> &str {
         self.dom.rsplit("</script>").next().unwrap_or_default()

@@ -15,7 +15,7 @@ mod system;
 mod terminal;
 mod world;
 
-pub use browser::{Shown, open};
+pub use browser::{Opened, open};
 pub use check::assert_valid_for_api;
 pub use delta::{Delta, Outcome, Running};
 pub use examples::{
