@@ -13,8 +13,9 @@ use crate::files;
 use crate::hooks::spawn_failure;
 use crate::json;
 use serde::de::IgnoredAny;
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -71,29 +72,31 @@ pub fn dir_name(id: &str) -> String {
 }
 
 /// Makes the directory of records of an attempt, with all that is known before it runs.
-pub fn prepare(run: &Path, (task, node): (&str, &str), given: Given<'_>) -> Result<Prepared> {
+pub fn prepare(
+    run: &Path,
+    (task, node): (&str, &str),
+    given: Given<'_>,
+    alike: &mut Alike,
+) -> Result<Prepared> {
     let parent = format!("io/nodes/{}", dir_name(task));
     files::make_dirs(&run.join(&parent))?;
     let name = files::make_unique_dir(&run.join(&parent), node)?;
     let reference = format!("{parent}/{name}");
     let io = run.join(&reference);
     let command = shell_quoted(&given.argv);
-    files::write(&io.join("command.txt"), format!("{command}\n").as_bytes())?;
-    share(run, &io.join("context.json"), given.context)?;
+    alike.write(&io.join("command.txt"), &format!("{command}\n"))?;
+    alike.write(&io.join("context.json"), given.context)?;
     let path = io.join("input.json");
-    let mut input = files::create(&path)?;
-    input.write_all(given.input.as_bytes()).at("write", &path)?;
+    alike.write(&path, given.input)?;
     let stdin = match given.stdin {
-        None => {
-            input.seek(SeekFrom::Start(0)).at("read", &path)?;
-            input
-        }
+        None => path,
         Some(bytes) => {
             let path = io.join("stdin.txt");
             files::write(&path, bytes)?;
-            File::open(&path).at("open", &path)?
+            path
         }
     };
+    let stdin = File::open(&stdin).at("open", &stdin)?;
     Ok(Prepared {
         argv: given.argv,
         dir: given.dir,
@@ -106,24 +109,43 @@ pub fn prepare(run: &Path, (task, node): (&str, &str), given: Given<'_>) -> Resu
     })
 }
 
-/// Makes a file that many attempts have alike: as a link to one of the run's, where that can be.
-fn share(run: &Path, path: &Path, text: &str) -> Result<()> {
-    let sum = super::manifest::problem::sha256(text.as_bytes());
-    let one = run.join("io").join(format!("context-{}.json", &sum[..16]));
-    if std::fs::hard_link(&one, path).is_ok() {
-        return Ok(());
-    }
-    files::replace(&one, text.as_bytes())?;
-    match std::fs::hard_link(&one, path) {
-        Ok(()) => Ok(()),
-        // A file system without links, or with too many of this one.
-        Err(_) => files::write(path, text.as_bytes()),
+/// Small files of records that are alike: written once, and linked from then on, because a new file costs
+/// more than what is in it.
+#[derive(Debug, Default)]
+pub struct Alike {
+    known: HashMap<String, PathBuf>,
+}
+
+impl Alike {
+    /// Makes a file with this text. Nobody may write to it again.
+    pub fn write(&mut self, path: &Path, text: &str) -> Result<()> {
+        /// Longer texts are not remembered, and not more of them than this.
+        const LONGEST: usize = 1 << 10;
+        const MOST: usize = 1 << 10;
+        if let Some(one) = self.known.get(text)
+            && std::fs::hard_link(one, path).is_ok()
+        {
+            return Ok(());
+        }
+        files::write(path, text.as_bytes())?;
+        if text.len() <= LONGEST {
+            if self.known.len() >= MOST {
+                self.known.clear();
+            }
+            self.known.insert(text.to_owned(), path.to_owned());
+        }
+        Ok(())
     }
 }
 
 /// Records how a program ended.
-pub fn record(io: &Path, exit_code: i32, duration: Duration, used: Option<Used>) -> Result<()> {
-    let line = |name: &str, text: String| files::write(&io.join(name), text.as_bytes());
+pub fn record(
+    io: &Path,
+    exit_code: i32,
+    (duration, used): (Duration, Option<Used>),
+    alike: &mut Alike,
+) -> Result<()> {
+    let mut line = |name: &str, text: String| alike.write(&io.join(name), &text);
     line("exit_code.txt", format!("{exit_code}\n"))?;
     line("duration_ms.txt", format!("{}\n", duration.as_millis()))?;
     let Some(used) = used else { return Ok(()) };

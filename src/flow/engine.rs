@@ -12,7 +12,7 @@ mod begin;
 mod finish;
 mod history;
 
-use super::attempt::Prepared;
+use super::attempt::{Alike, Prepared};
 use super::choice::{Failure, Payload};
 use super::graph::NodeIx;
 use super::inputs::Inputs;
@@ -139,6 +139,8 @@ pub struct Engine<'e> {
     prepared: VecDeque<Waiting>,
     active: HashMap<Token, Active>,
     tries: HashMap<Which, Tries>,
+    /// Records that are alike.
+    alike: Alike,
     /// Under which name the outputs of steps are to be kept.
     keys: HashMap<Which, String>,
     /// Steps that must not begin in this start, and why.
@@ -185,6 +187,7 @@ impl<'e> Engine<'e> {
             prepared: VecDeque::new(),
             active: HashMap::new(),
             tries: HashMap::new(),
+            alike: Alike::default(),
             keys: HashMap::new(),
             held: BTreeMap::new(),
             doomed: Vec::new(),

@@ -144,7 +144,7 @@ impl Engine<'_> {
     ) -> Result<()> {
         let node = &self.place.flow.graph.nodes[beginning.node].id;
         let run = &self.place.run.path;
-        let prepared = attempt::prepare(run, (&beginning.task, node), given)?;
+        let prepared = attempt::prepare(run, (&beginning.task, node), given, &mut self.alike)?;
         let start = NodeStart {
             call_id: Some(&call_id),
             execution_ref: Some(&prepared.reference),
@@ -238,7 +238,7 @@ impl Engine<'_> {
             }
             Err(error) => {
                 let (code, failure) = not_started(&prepared.argv[0], &error);
-                attempt::record(&active.io, code, Duration::ZERO, None)?;
+                attempt::record(&active.io, code, (Duration::ZERO, None), &mut self.alike)?;
                 self.judge(active.which, Err(failure), Ended::default())
             }
         }

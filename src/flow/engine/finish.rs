@@ -47,7 +47,8 @@ impl Engine<'_> {
     pub(super) fn ended(&mut self, active: Active, outcome: &Outcome) -> Result<()> {
         let which = active.which;
         let code = attempt::exit_code(outcome);
-        attempt::record(&active.io, code, outcome.duration, outcome.used)?;
+        let figures = (outcome.duration, outcome.used);
+        attempt::record(&active.io, code, figures, &mut self.alike)?;
         let step = self
             .roots
             .get(&which.0)
@@ -191,7 +192,7 @@ impl Engine<'_> {
             let reference = name.strip_prefix(run).unwrap_or(&name);
             let kept = record::kept(run, &reference.to_string_lossy(), output)?;
             if matches!(kept, Output::Text(_)) {
-                files::write(&name, output.as_bytes())?;
+                self.alike.write(&name, output)?;
             }
             return Ok(kept);
         }
