@@ -11,6 +11,8 @@ mod agents;
 mod begin;
 mod finish;
 mod history;
+mod tell;
+mod wait;
 
 use super::attempt::{Alike, Prepared};
 use super::choice::{Failure, Payload};
@@ -19,10 +21,10 @@ use super::inputs::Inputs;
 use super::manifest::{Flow, OnResume};
 use super::outcome::{Finished, Tally};
 use super::plan::Plan;
-use super::record::{self, About, Output};
-use super::router::{Effect, Router, StepIx, TaskIx};
-use crate::error::{Error, Result, may_fail};
-use crate::exec::{Children, Token, Woken};
+use super::record::{self, Output};
+use super::router::{Effect, Router, StepIx};
+use crate::error::Result;
+use crate::exec::{Children, Token};
 use crate::journal::Journal;
 use crate::rundir::RunDir;
 use crate::screen::Screen;
@@ -31,6 +33,7 @@ use crate::workspace::Workspace;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use tell::told;
 
 /// How a start of the engine is to behave.
 pub struct Options {
@@ -382,71 +385,6 @@ impl<'e> Engine<'e> {
         }
     }
 
-    fn cancel(&mut self, which: Which) {
-        self.held.remove(&which);
-        self.tries.remove(&which);
-        self.prepared
-            .retain(|waiting| waiting.active.which != which);
-        let found = self.active.iter_mut().find(|(_, it)| it.which == which);
-        if let Some((token, active)) = found {
-            active.cancelled = true;
-            self.children.interrupt(*token, self.options.grace);
-        }
-    }
-
-    /// Waits until something has ended, and takes note of all that has.
-    fn wait(&mut self) -> Result<()> {
-        /// How often it is looked how much programs have printed.
-        const PERIOD: Duration = Duration::from_secs(1);
-        let mut until = self.looked + PERIOD;
-        let mut any = false;
-        loop {
-            let woken = self.children.wait(Some(until)).map_err(cannot_wait)?;
-            match woken {
-                Woken::Ended(token, outcome) => {
-                    any = true;
-                    // Whatever else has ended by now is written with it.
-                    until = Instant::now();
-                    if let Some(active) = self.active.remove(&token) {
-                        self.ended(active, &outcome)?;
-                    }
-                }
-                Woken::Stopped(stop) => {
-                    self.stop = Some(stop);
-                    let tokens: Vec<Token> = self.active.keys().copied().collect();
-                    for token in tokens {
-                        self.children.interrupt(token, self.options.grace);
-                    }
-                    return Ok(());
-                }
-                Woken::Deadline if any => return Ok(()),
-                Woken::Deadline => {
-                    self.look_at_output();
-                    self.looked = Instant::now();
-                    until = self.looked + PERIOD;
-                }
-            }
-        }
-    }
-
-    /// Ends all programs, and waits for their ends.
-    fn end_children(&mut self) {
-        let tokens: Vec<Token> = self.active.keys().copied().collect();
-        for token in tokens {
-            self.children.interrupt(token, self.options.grace);
-        }
-        while !self.children.is_empty() {
-            match self.children.wait(None) {
-                Ok(Woken::Ended(token, _)) => {
-                    self.active.remove(&token);
-                }
-                Ok(_) => {}
-                Err(_) => return,
-            }
-        }
-        may_fail(self.journal.flush());
-    }
-
     /// The ids of a step's task and node.
     fn named(&self, (number, step): Which) -> Option<(&str, &str)> {
         let router = &self.roots.get(&number)?.router;
@@ -454,47 +392,4 @@ impl<'e> Engine<'e> {
         let node = &self.place.flow.graph.nodes[step.node].id;
         Some((router.id(step.task), node))
     }
-}
-
-/// Writes down what a router tells, where it is something to tell.
-fn told(
-    journal: &mut Journal,
-    graph: &super::graph::Graph,
-    router: &Router<'_>,
-    effect: &Effect,
-    input: Option<&Output>,
-) {
-    const ROOT: TaskIx = 0;
-    match effect {
-        Effect::Created(task) => {
-            let input = input.filter(|_| *task == ROOT);
-            record::task_created(journal, graph, &router.view(*task), input);
-        }
-        Effect::Routed(task, node, edges) => {
-            record::route(journal, graph, router.id(*task), *node, edges);
-        }
-        Effect::Merging(step) => {
-            if let (Some(at), Some(gathered)) = (router.get(*step), router.gathered(*step)) {
-                let place = (router.id(at.task), at.node);
-                record::merge(journal, graph, place, gathered.counts());
-            }
-        }
-        Effect::Ended(task) => record::task_end(journal, graph, &router.view(*task)),
-        Effect::Start(_) | Effect::Cancel(_) => {}
-    }
-}
-
-/// What an event about a step calls it.
-fn about<'r>(router: &'r Router<'_>, step: StepIx) -> Option<About<'r>> {
-    let at = router.get(step)?;
-    Some(About {
-        task: router.id(at.task),
-        node: at.node,
-        edge: at.edge,
-    })
-}
-
-fn cannot_wait(cause: std::io::Error) -> Error {
-    let reason = crate::error::reason(&cause);
-    Error::failure(format!("cannot wait for programs: {reason}"))
 }

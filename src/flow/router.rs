@@ -30,7 +30,7 @@ pub use ending::Status;
 pub use gather::Gathered;
 pub use report::{Told, View};
 
-use super::choice::{Choice, Code, Failure, Payload};
+use super::choice::{Choice, Failure, Payload};
 use super::graph::{EdgeIx, NodeIx, Role};
 use super::plan::Plan;
 use ending::Ending;
@@ -384,44 +384,6 @@ impl<'p> Router<'p> {
         self.steps.insert(ix, step);
         self.effects.push_back(Effect::Start(ix));
         ix
-    }
-
-    /// A step's failure, known before anything of it has run.
-    #[must_use]
-    pub fn doomed(&self, ix: StepIx) -> Option<Failure> {
-        let step = self.steps.get(&ix)?;
-        let mode = self.plan.graph.nodes[step.node].merge_failure_mode;
-        let message = step.gathered.as_ref()?.fault(mode, &self.tasks)?;
-        Some(Failure::new(Code::UpstreamFailure, message))
-    }
-
-    /// What a step works on.
-    #[must_use]
-    pub fn input(&self, ix: StepIx) -> Option<Payload> {
-        self.steps.get(&ix).map(|step| self.input_of(step))
-    }
-
-    fn input_of(&self, step: &Step) -> Payload {
-        match &step.gathered {
-            Some(gathered) => gathered.input(self.plan.graph, &self.tasks),
-            None => step.payload.clone(),
-        }
-    }
-
-    /// What a step makes of its input if its node has no operation.
-    #[must_use]
-    pub fn identity(&self, ix: StepIx) -> Option<Payload> {
-        let step = self.steps.get(&ix)?;
-        Some(match &step.gathered {
-            Some(gathered) => gathered.outputs(),
-            None => step.payload.clone(),
-        })
-    }
-
-    /// What a merge has gathered.
-    #[must_use]
-    pub fn gathered(&self, ix: StepIx) -> Option<&Gathered> {
-        self.steps.get(&ix)?.gathered.as_deref()
     }
 
     /// A task's id, made of the places of its forebears and its own.

@@ -1,7 +1,8 @@
 //! The first half of a step: everything up to its program, or all of it if it has none.
 
 use super::finish::Ended;
-use super::{Active, Engine, Held, Waiting, Which, about};
+use super::tell::about;
+use super::{Active, Engine, Held, Waiting, Which};
 use crate::bind::{Places, fixed_words};
 use crate::error::{At, Result};
 use crate::exec::{Command, Variable};

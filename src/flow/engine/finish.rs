@@ -1,6 +1,7 @@
 //! The second half of a step: what its program came to, whether that will do, and where it leads.
 
-use super::{Active, Engine, Tries, Which, about};
+use super::tell::about;
+use super::{Active, Engine, Tries, Which};
 use crate::error::Result;
 use crate::exec::{self, Outcome, Used};
 use crate::flow::attempt::{self, MOST_OUTPUT, dir_name, misfit, too_much};

@@ -4,7 +4,8 @@
 //! because the process died between two lines, is told now.
 
 use super::finish::Ended;
-use super::{Engine, Tries, Which, about, told};
+use super::tell::{about, told};
+use super::{Engine, Tries, Which};
 use crate::error::{At, Error, Result};
 use crate::exec;
 use crate::flow::choice::{Code, Failure, Payload, choose};

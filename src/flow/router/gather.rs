@@ -1,8 +1,8 @@
 //! What comes to a merge, and what the merge is given.
 
 use super::ending::{Ending, Status};
-use super::{FrameIx, Place, Router, Step, Task, TaskIx};
-use crate::flow::choice::{Failure, Payload};
+use super::{FrameIx, Place, Router, Step, StepIx, Task, TaskIx};
+use crate::flow::choice::{Code, Failure, Payload};
 use crate::flow::graph::{EdgeIx, Graph, MergeFailureMode, NodeIx};
 use crate::json::{self, Object};
 
@@ -181,6 +181,46 @@ impl Router<'_> {
         }
         place.reverse();
         (place, merge)
+    }
+}
+
+impl Router<'_> {
+    /// A step's failure, known before anything of it has run.
+    #[must_use]
+    pub fn doomed(&self, ix: StepIx) -> Option<Failure> {
+        let step = self.steps.get(&ix)?;
+        let mode = self.plan.graph.nodes[step.node].merge_failure_mode;
+        let message = step.gathered.as_ref()?.fault(mode, &self.tasks)?;
+        Some(Failure::new(Code::UpstreamFailure, message))
+    }
+
+    /// What a step works on.
+    #[must_use]
+    pub fn input(&self, ix: StepIx) -> Option<Payload> {
+        self.steps.get(&ix).map(|step| self.input_of(step))
+    }
+
+    pub(super) fn input_of(&self, step: &Step) -> Payload {
+        match &step.gathered {
+            Some(gathered) => gathered.input(self.plan.graph, &self.tasks),
+            None => step.payload.clone(),
+        }
+    }
+
+    /// What a step makes of its input if its node has no operation.
+    #[must_use]
+    pub fn identity(&self, ix: StepIx) -> Option<Payload> {
+        let step = self.steps.get(&ix)?;
+        Some(match &step.gathered {
+            Some(gathered) => gathered.outputs(),
+            None => step.payload.clone(),
+        })
+    }
+
+    /// What a merge has gathered.
+    #[must_use]
+    pub fn gathered(&self, ix: StepIx) -> Option<&Gathered> {
+        self.steps.get(&ix)?.gathered.as_deref()
     }
 }
 

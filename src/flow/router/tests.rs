@@ -1,7 +1,7 @@
 //! The rules one by one, and all of them together on graphs made at random.
 
 use super::*;
-use crate::flow::choice::choose;
+use crate::flow::choice::{Code, choose};
 use crate::flow::graph::tests::graph;
 use crate::flow::graph::{Edge, Graph, MergeFailureMode, Node};
 use fastrand::Rng;

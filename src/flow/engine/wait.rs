@@ -1,0 +1,79 @@
+//! Waiting for programs, and ending those that nobody wants any more.
+
+use super::{Engine, Which};
+use crate::error::{Error, Result, may_fail};
+use crate::exec::{Token, Woken};
+use std::time::{Duration, Instant};
+
+impl Engine<'_> {
+    /// Nobody wants a step any more.
+    pub(super) fn cancel(&mut self, which: Which) {
+        self.held.remove(&which);
+        self.tries.remove(&which);
+        self.prepared
+            .retain(|waiting| waiting.active.which != which);
+        let found = self.active.iter_mut().find(|(_, it)| it.which == which);
+        if let Some((token, active)) = found {
+            active.cancelled = true;
+            self.children.interrupt(*token, self.options.grace);
+        }
+    }
+
+    /// Waits until something has ended, and takes note of all that has.
+    pub(super) fn wait(&mut self) -> Result<()> {
+        /// How often it is looked how much programs have printed.
+        const PERIOD: Duration = Duration::from_secs(1);
+        let mut until = self.looked + PERIOD;
+        let mut any = false;
+        loop {
+            let woken = self.children.wait(Some(until)).map_err(cannot_wait)?;
+            match woken {
+                Woken::Ended(token, outcome) => {
+                    any = true;
+                    // Whatever else has ended by now is written with it.
+                    until = Instant::now();
+                    if let Some(active) = self.active.remove(&token) {
+                        self.ended(active, &outcome)?;
+                    }
+                }
+                Woken::Stopped(stop) => {
+                    self.stop = Some(stop);
+                    let tokens: Vec<Token> = self.active.keys().copied().collect();
+                    for token in tokens {
+                        self.children.interrupt(token, self.options.grace);
+                    }
+                    return Ok(());
+                }
+                Woken::Deadline if any => return Ok(()),
+                Woken::Deadline => {
+                    self.look_at_output();
+                    self.looked = Instant::now();
+                    until = self.looked + PERIOD;
+                }
+            }
+        }
+    }
+
+    /// Ends all programs, and waits for their ends.
+    pub(super) fn end_children(&mut self) {
+        let tokens: Vec<Token> = self.active.keys().copied().collect();
+        for token in tokens {
+            self.children.interrupt(token, self.options.grace);
+        }
+        while !self.children.is_empty() {
+            match self.children.wait(None) {
+                Ok(Woken::Ended(token, _)) => {
+                    self.active.remove(&token);
+                }
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+        may_fail(self.journal.flush());
+    }
+}
+
+fn cannot_wait(cause: std::io::Error) -> Error {
+    let reason = crate::error::reason(&cause);
+    Error::failure(format!("cannot wait for programs: {reason}"))
+}
