@@ -112,10 +112,14 @@ fn read_one(home: &Path, id: String, node: &Node, at: Vec<Step>, out: &mut Compl
     let text = |key: &str, out: &mut Complaints| node.text(key, out).map(str::to_owned);
     text("name", out);
     text("description", out);
-    let config = match node.map.get("config") {
+    let mut config = match node.map.get("config") {
         None | Some(Value::Null) => Map::new(),
         Some(_) => node.mapping("config", out).cloned().unwrap_or_default(),
     };
+    // The agent that is made from it lies elsewhere.
+    for value in config.values_mut() {
+        at_home(value, home);
+    }
     let repairs = node.count("repairs", out);
     Draft {
         body: body(home, node, &at, out),
@@ -212,6 +216,18 @@ fn model(home: &Path, node: &Node, out: &mut Complaints) -> Option<Body> {
         prompt: text,
         prompt_file: Some(name.display().to_string()),
     })
+}
+
+/// Puts the flow's directory in its place in every text of a value.
+fn at_home(value: &mut Value, home: &Path) {
+    match value {
+        Value::String(text) => {
+            *text = text.replace(&format!("${{{FLOW_HOME}}}"), &home.to_string_lossy());
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| at_home(item, home)),
+        Value::Object(map) => map.values_mut().for_each(|item| at_home(item, home)),
+        _ => {}
+    }
 }
 
 /// A path of a manifest: relative ones are below the flow's directory.
