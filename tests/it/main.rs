@@ -34,6 +34,8 @@ mod example_sub_agents;
 mod examples;
 mod expand;
 #[cfg(feature = "flow")]
+mod flow_examples;
+#[cfg(feature = "flow")]
 mod flow_files;
 #[cfg(feature = "flow")]
 mod flow_agents;

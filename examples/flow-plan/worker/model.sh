@@ -1,0 +1,22 @@
+#!/bin/sh
+# Plays the worker's model: first it writes a file, then it tells which.
+request=$(cat)
+for part in beginning middle end; do
+    case $request in *'```json\n\"'$part'\"\n```'*) break ;; esac
+done
+
+answer() { # TEXT
+    printf '{"model":"model.sh","choices":[{"finish_reason":"stop","message":{"role":"assistant",'
+    printf '"content":"%s"}}]}\n' "$1"
+}
+
+call() { # NAME ARGUMENTS
+    printf '{"model":"model.sh","choices":[{"finish_reason":"tool_calls","message":{"role":"assistant",'
+    printf '"content":"","tool_calls":[{"id":"call_1","type":"function",'
+    printf '"function":{"name":"%s","arguments":"%s"}}]}}]}\n' "$1" "$2"
+}
+
+case $request in
+*'"role":"tool"'*) answer "{\\\"file\\\":\\\"$part.txt\\\"}" ;;
+*) call write_file "{\\\"filename\\\":\\\"$part.txt\\\",\\\"content\\\":\\\"This is the $part.\\\\n\\\"}" ;;
+esac
