@@ -19,6 +19,7 @@ pub mod draw;
 pub mod args;
 pub mod check;
 pub mod start;
+pub mod picture;
 pub mod ending;
 pub mod run;
 pub mod show;

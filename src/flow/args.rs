@@ -24,12 +24,7 @@ pub enum Command {
     /// `show`.
     Show(Show),
     /// `graph`.
-    Graph {
-        /// The flow's directory.
-        dir: PathBuf,
-        /// In which language.
-        language: Language,
-    },
+    Graph(Graph),
     /// `-V`.
     Version,
     /// `-h`, `--help` and `help`: about what, and whether in full.
@@ -48,6 +43,17 @@ pub struct Show {
     pub work_dir: PathBuf,
     /// A run, a task, a node: each may be left out from the end, the run also from the beginning.
     pub names: Vec<String>,
+}
+
+/// What `graph` is to draw.
+#[derive(Debug)]
+pub struct Graph {
+    /// A flow's directory, a run or the directory of one; none: the current directory.
+    pub what: Option<String>,
+    /// The workspace that runs are looked for in.
+    pub work_dir: PathBuf,
+    /// In which language.
+    pub language: Language,
 }
 
 /// The commands, in the order in which help lists them.
@@ -99,18 +105,24 @@ fn check(parser: &mut Parser) -> Result<Command> {
 }
 
 fn graph(parser: &mut Parser) -> Result<Command> {
-    let (mut dir, mut language) = (None, Language::default());
+    let mut wanted = Graph {
+        what: None,
+        work_dir: PathBuf::from("."),
+        language: Language::default(),
+    };
     while let Some(arg) = next(parser)? {
         match arg {
-            ref arg if arg.is(None, "format") => language = language_value(parser)?,
+            ref arg if arg.is(Some('w'), "work-dir") => wanted.work_dir = path(parser)?,
+            ref arg if arg.is(None, "format") => wanted.language = language_value(parser)?,
             Arg::Short('h') => return Ok(help(Some("graph"), false)),
             ref arg if arg.is(None, "help") => return Ok(help(Some("graph"), true)),
-            Arg::Value(value) if dir.is_none() => dir = Some(value.into()),
-            other => return Err(unexpected(&other, &["format", "help"])),
+            Arg::Value(value) if wanted.what.is_none() => {
+                wanted.what = Some(value.to_string_lossy().into_owned());
+            }
+            other => return Err(unexpected(&other, &["work-dir", "format", "help"])),
         }
     }
-    let dir = dir.unwrap_or_else(|| PathBuf::from("."));
-    Ok(Command::Graph { dir, language })
+    Ok(Command::Graph(wanted))
 }
 
 fn language_value(parser: &mut Parser) -> Result<Language> {

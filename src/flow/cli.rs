@@ -1,15 +1,12 @@
 //! The program `delta-flow` as a whole: from the command line to the exit code.
 
 use super::args::{self, Command};
-use super::draw::{Language, Picture};
-use super::{PROGRAM, check, manifest, run, show};
-use crate::args::Format;
+use super::{PROGRAM, check, picture, run, show};
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
 use crate::screen::{print, print_error};
 use std::ffi::OsString;
 use std::panic::catch_unwind;
-use std::path::Path;
 
 /// Runs `delta-flow`. A panic is a defect of ours, and never ends with the exit code of a question.
 #[must_use]
@@ -32,20 +29,10 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
         Command::Run(wanted) => run::run(&wanted),
         Command::Show(wanted) => show::run(&wanted),
         Command::Check { dir, format } => check::run(&dir, format),
-        Command::Graph { dir, language } => graph(&dir, language),
+        Command::Graph(wanted) => picture::run(&wanted),
         Command::Version => said(&format!("{PROGRAM} {VERSION}\n")),
         Command::Help { full: true, .. } => said(manual()),
         Command::Help { topic, full: false } => said(help(topic)),
-    }
-}
-
-/// `delta-flow graph`.
-fn graph(dir: &Path, language: Language) -> Result<Exit> {
-    let loaded = manifest::load(dir);
-    check::tell(&loaded.problems, Format::Text);
-    match loaded.flow {
-        Some(flow) => said(&Picture::of(&flow, |_| None).written(language)),
-        None => Ok(Exit::Config),
     }
 }
 
@@ -120,8 +107,10 @@ directory).
 ";
 
 const GRAPH: &str = "\
-usage: delta flow graph [DIR] [--format dot|mermaid|svg]
-Draw a flow (default: the current directory).
+usage: delta flow graph [DIR | RUN] [-w DIR] [--format dot|mermaid|svg]
+Draw a flow (default: the current directory), or a run of one, its nodes coloured
+by what became of them.
+  -w, --work-dir DIR     look for the run in the workspace DIR
       --format LANGUAGE  for Graphviz (dot, the default), for Mermaid, or
                          as a picture (svg)
   -h, --help             print this text, or the manual page

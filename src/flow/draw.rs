@@ -39,7 +39,7 @@ pub enum Mark {
     Failure,
     /// Some of it failed.
     Partial,
-    /// It is running.
+    /// It has begun and not ended.
     Running,
     /// It waits for an answer.
     Waiting,

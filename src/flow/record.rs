@@ -14,10 +14,12 @@ use crate::exec::Used;
 use crate::files;
 use crate::journal::Journal;
 use crate::json::Object;
+use crate::rundir::RunDir;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -338,4 +340,23 @@ pub fn read_back(
     let path = run.join(name);
     let text = std::fs::read_to_string(&path).at("read", &path)?;
     Ok(Some(text.into()))
+}
+
+/// Calls something with each line of a journal, until it has enough.
+pub fn each_line(run: &RunDir, mut with: impl FnMut(&Line<'_>) -> Result<bool>) -> Result<()> {
+    let path = run.journal();
+    let mut reader = BufReader::new(File::open(&path).at("read", &path)?);
+    let mut text = String::new();
+    while {
+        text.clear();
+        reader.read_line(&mut text).at("read", &path)? > 0
+    } {
+        // The last line of a live run may be half there.
+        if let Ok(line) = serde_json::from_str::<Line<'_>>(&text)
+            && !with(&line)?
+        {
+            break;
+        }
+    }
+    Ok(())
 }

@@ -7,16 +7,15 @@ use super::choice::{Payload, choose};
 use super::graph::{EdgeIx, NodeIx};
 use super::manifest::{self, Flow};
 use super::plan::Plan;
-use super::record::{Line, edge_name, read_back};
+use super::record::{Line, each_line, edge_name, read_back};
 use super::router::{Effect, Outcome, Router, StepIx};
 use super::start;
 use crate::commands::select;
-use crate::error::{At, Error, Exit, Result};
+use crate::error::{Error, Exit, Result};
 use crate::rundir::RunDir;
 use crate::screen::{in_short, print, time};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -256,25 +255,6 @@ fn ended(line: &Line<'_>) -> String {
     }
     let failure = line.failure();
     format!("{}: {}", failure.code.name(), failure.message)
-}
-
-/// Calls something with each line of a journal, until it has enough.
-fn each_line(run: &RunDir, mut with: impl FnMut(&Line<'_>) -> Result<bool>) -> Result<()> {
-    let path = run.journal();
-    let mut reader = BufReader::new(File::open(&path).at("read", &path)?);
-    let mut text = String::new();
-    while {
-        text.clear();
-        reader.read_line(&mut text).at("read", &path)? > 0
-    } {
-        // The last line of a live run may be half there.
-        if let Ok(line) = serde_json::from_str::<Line<'_>>(&text)
-            && !with(&line)?
-        {
-            break;
-        }
-    }
-    Ok(())
 }
 
 /// What a node was given that keeps no records: routed again from the journal. None if the flow is not

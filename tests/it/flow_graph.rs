@@ -190,3 +190,134 @@ fn a_language_that_is_none_is_refused_with_the_nearest() {
         "delta-flow: --format is dot, mermaid or svg, not 'mermiad'; did you mean 'mermaid'?\n"
     );
 }
+
+/// The colour of each node, by its id.
+fn colours(dot: &str) -> Vec<(String, String)> {
+    let nodes = dot
+        .lines()
+        .filter(|line| line.contains("[label=") && !line.contains("->"));
+    let colour = |line: &str| {
+        let id = line.split('"').nth(1).unwrap().to_owned();
+        let colour = line.split("fillcolor=\"").nth(1).unwrap_or_default();
+        (id, colour.split('"').next().unwrap().to_owned())
+    };
+    nodes.map(colour).collect()
+}
+
+#[test]
+fn a_run_is_coloured_by_what_became_of_its_nodes() {
+    let world = World::new();
+    world.write(
+        "f/workflow.yaml",
+        "
+nodes:
+- {id: s, kind: deterministic, role: start, context: none, default_start: true}
+- {id: p, kind: deterministic, role: split, context: none}
+- {id: w, kind: deterministic, role: linear, context: none, exec: grep 1}
+- {id: m, kind: deterministic, role: merge, context: none, merge_failure_mode: ignore_failures}
+- {id: d, kind: deterministic, role: decision, context: none, command: [echo, '\"go\"']}
+- {id: bad, kind: deterministic, role: linear, context: none, exec: 'false'}
+- {id: other, kind: deterministic, role: linear, context: none}
+- {id: x, kind: deterministic, role: exit, context: none}
+edges:
+- {from: s, to: p}
+- {from: p, to: w}
+- {from: w, to: m}
+- {from: m, to: d}
+- {from: d, to: bad, label: go}
+- {from: d, to: other}
+- {from: bad, to: x}
+- {from: other, to: x}
+",
+    );
+    world.write("input.json", "[1, 2]");
+    let run = [
+        "run",
+        "f",
+        "-w",
+        "ws",
+        "--run-id",
+        "one",
+        "-i",
+        "input.json",
+    ];
+    Delta::flow(world.home()).args(run).end().exits(1);
+    let (good, failed, both) = ("#b7e4c7", "#f5b5b0", "#ffe08a");
+    let expected = [
+        ("s", good),
+        ("p", good),
+        ("w", both),
+        ("m", good),
+        ("d", good),
+        ("bad", failed),
+        ("other", ""),
+        ("x", ""),
+    ];
+    let expected = expected.map(|(id, colour)| (id.to_owned(), colour.to_owned()));
+    for args in [
+        &["graph", "one", "-w", "ws"][..],
+        &["graph", "ws/.delta/one"],
+    ] {
+        let drawn = Delta::flow(world.home()).args(args).end().exits(0);
+        assert_eq!(drawn.stderr, "");
+        assert_eq!(colours(&String::from_utf8_lossy(&drawn.stdout)), expected);
+    }
+    let svg = Delta::flow(world.home()).args(["graph", "one", "-w", "ws", "--format", "svg"]);
+    let svg = String::from_utf8(svg.end().exits(0).stdout).unwrap();
+    assert_well_formed(&svg);
+    assert!(svg.contains(both));
+    let mermaid =
+        Delta::flow(world.home()).args(["graph", "one", "-w", "ws", "--format", "mermaid"]);
+    let mermaid = String::from_utf8(mermaid.end().exits(0).stdout).unwrap();
+    assert!(
+        mermaid.contains(&format!("  style n5 fill:{failed}\n")),
+        "{mermaid}"
+    );
+
+    world.write("f/agents.yaml", "agents: []\n");
+    let drawn = Delta::flow(world.home())
+        .args(["graph", "one", "-w", "ws"])
+        .end();
+    drawn
+        .exits(0)
+        .says("delta-flow: warning: files of the flow have changed since the run");
+    let none = Delta::flow(world.home())
+        .args(["graph", "two", "-w", "ws"])
+        .end();
+    none.exits(1).prints("").says("two");
+}
+
+#[test]
+fn a_node_that_waits_and_one_that_never_ended_have_colours_of_their_own() {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/flow-approval");
+    let run = |more: &[&str]| {
+        let run = Delta::flow(world.home()).arg("run").arg(&example);
+        run.args(["-w", "ws", "--run-id", "one", "-m", "x"])
+            .args(more)
+    };
+    run(&[]).end().exits(101);
+    let drawn = Delta::flow(world.home())
+        .args(["graph", "one", "-w", "ws"])
+        .end()
+        .exits(0);
+    let waiting = ("approve".to_owned(), "#d9c2f0".to_owned());
+    let colours = colours(&String::from_utf8_lossy(&drawn.stdout));
+    assert!(colours.contains(&waiting), "{colours:?}");
+}
+
+#[test]
+fn a_run_that_is_no_flows_is_not_drawn() {
+    let world = World::new();
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0);
+    let id = world.latest().id();
+    let drawn = Delta::flow(world.home())
+        .args(["graph", &id, "-w", "ws"])
+        .end();
+    drawn
+        .exits(1)
+        .prints("")
+        .says("is not a flow's; `delta log");
+}
