@@ -243,7 +243,7 @@ fn roles(manifest: &mut Manifest, node: &Draft, problems: &mut Vec<Problem>) {
     unused(manifest, node, problems);
 }
 
-/// Keys that have no meaning on such a node.
+/// Keys that have no meaning on such a node, or none in this version.
 fn unused(manifest: &mut Manifest, node: &Draft, problems: &mut Vec<Problem>) {
     let mut out = Complaints::about(format!("node \"{}\"", node.id));
     if node.kind == Some(Kind::Deterministic) && node.agent_id.is_some() {
@@ -251,6 +251,18 @@ fn unused(manifest: &mut Manifest, node: &Draft, problems: &mut Vec<Problem>) {
             node.key("agent_id"),
             "agent_id has no meaning with kind: deterministic",
         );
+    }
+    if node
+        .context
+        .as_ref()
+        .is_some_and(|context| context != "none")
+    {
+        let message = "this version of delta-flow gives every node an empty context";
+        out.warn(node.key("context"), message);
+    }
+    if !node.remember.is_empty() {
+        let message = "this version of delta-flow remembers nothing";
+        out.warn(node.key("remember"), message);
     }
     let is_merge = node.role.is_none_or(|role| role == Role::Merge);
     if !is_merge && node.merge_failure_mode != MergeFailureMode::default() {
