@@ -108,8 +108,8 @@ directory).
 
 const GRAPH: &str = "\
 usage: delta flow graph [DIR | RUN] [-w DIR] [--format dot|mermaid|svg]
-Draw a flow (default: the current directory), or a run of one, its nodes coloured
-by what became of them.
+Draw a flow (default: the current directory), or a run of one, its nodes
+coloured by what became of them.
   -w, --work-dir DIR     look for the run in the workspace DIR
       --format LANGUAGE  for Graphviz (dot, the default), for Mermaid, or
                          as a picture (svg)
