@@ -56,15 +56,9 @@ fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, model: Option<&str>) {
     }
     comma(out);
     let mut object = Object::begin(out);
-    // An answer without text goes back as null: an empty text beside calls is refused by some servers.
-    let content = if says_nothing {
-        "null"
-    } else {
-        thought.content
-    };
     object
         .put("role", "assistant")
-        .raw("content", content.as_bytes());
+        .raw("content", thought.content.as_bytes());
     if let Some(calls) = calls {
         object.raw("tool_calls", calls.as_bytes());
     }

@@ -298,7 +298,12 @@ impl Event<'_> {
                 usage,
                 llm_invocation_ref,
             } => {
-                line.raw("content", content_json);
+                // Who reads the journal always finds a text.
+                let is_null = content_json == b"null";
+                line.raw("content", if is_null { b"\"\"" } else { content_json });
+                if is_null {
+                    line.put("content_null", &true);
+                }
                 if let Some(calls) = tool_calls_json {
                     line.raw("tool_calls", calls);
                 }
@@ -456,6 +461,7 @@ pub struct Line<'a> {
     pub iteration: Option<u64>,
     #[serde(borrow)]
     pub content: Option<&'a RawValue>,
+    pub content_null: Option<bool>,
     #[serde(borrow)]
     pub tool_calls: Option<&'a RawValue>,
     #[serde(borrow)]

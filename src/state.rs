@@ -506,7 +506,10 @@ impl<'j> Run<'j> {
             .collect();
         Ok(Thought {
             iteration: self.iterations,
-            content: line.content.map_or("null", RawValue::get),
+            content: match line.content {
+                Some(content) if line.content_null != Some(true) => content.get(),
+                _ => "null",
+            },
             tool_calls: tool_calls.filter(|_| !calls.is_empty()).map(Cow::Borrowed),
             reasoning: line
                 .reasoning_fields()

@@ -13,8 +13,7 @@ use serde_json::value::RawValue;
 /// What the model said.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// The text as a JSON string; empty where there is none, so that whoever reads the journal
-    /// always finds a text.
+    /// The text: a JSON string or null.
     pub content_json: Vec<u8>,
     /// The text, if there is any.
     pub text: String,
@@ -156,8 +155,13 @@ pub fn parse(body: &[u8]) -> Result<Answer, String> {
         message.thinking_blocks,
     ];
     let usage = response.usage.as_ref();
+    let content_json = if text.is_empty() && !matches!(message.content, Some(Value::String(_))) {
+        b"null".to_vec()
+    } else {
+        json::text(&text).into_bytes()
+    };
     Ok(Answer {
-        content_json: json::text(&text).into_bytes(),
+        content_json,
         text,
         calls,
         reasoning: REASONING
@@ -359,7 +363,7 @@ mod tests {
         let call = r#""tool_calls":[{"function":{"name":"x","arguments":{"a":1}}}]"#;
         assert_eq!(
             message(&format!("{{\"content\":null,{call}}}")).content_json,
-            b"\"\""
+            b"null"
         );
         assert_eq!(
             message(&format!("{{\"content\":\"\",{call}}}")).content_json,

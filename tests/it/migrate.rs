@@ -158,7 +158,7 @@ fn an_old_run_is_migrated_and_continued_where_it_was() {
         json!({"role": "user", "content": "list \"it\""}),
         json!({"role": "assistant", "content": "I look.", "tool_calls": first}),
         observed("a-1", "x\ny"),
-        json!({"role": "assistant", "content": null, "tool_calls": both}),
+        json!({"role": "assistant", "content": "", "tool_calls": both}),
         observed("a-2", "z"),
         observed("a-3", note),
     ];

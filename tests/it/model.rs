@@ -279,21 +279,27 @@ fn echo_call() -> Value {
 #[test]
 fn content_may_be_null_missing_empty_or_a_list_of_parts_beside_calls() {
     let calls = json!([echo_call()]);
-    for said in [
-        json!({"role": "assistant", "content": null, "tool_calls": calls}),
-        json!({"role": "assistant", "content": "", "tool_calls": calls}),
-        json!({"role": "assistant", "tool_calls": calls}),
-        json!({"tool_calls": calls}),
+    for (said, back) in [
+        (
+            json!({"role": "assistant", "content": null, "tool_calls": calls}),
+            Value::Null,
+        ),
+        (
+            json!({"role": "assistant", "content": "", "tool_calls": calls}),
+            json!(""),
+        ),
+        (
+            json!({"role": "assistant", "tool_calls": calls}),
+            Value::Null,
+        ),
+        (json!({"tool_calls": calls}), Value::Null),
     ] {
         let world = is_taken_for_a_call(&said);
         assert_eq!(world.latest().events("THOUGHT")[0]["content"], "");
-        let sent = world.server.requests()[1].json();
-        let back = sent["messages"].as_array().expect("messages");
-        let answer = back.iter().find(|message| message["role"] == "assistant");
-        assert_eq!(
-            answer.expect("the answer goes back")["content"],
-            Value::Null
-        );
+        let sent = world.server.requests()[1].messages();
+        let answer = sent.iter().find(|message| message["role"] == "assistant");
+        // Some servers refuse an empty text, some have templates that cannot take null.
+        assert_eq!(answer.expect("the answer goes back")["content"], back);
     }
     let parts = json!([{"type": "text", "text": "I "}, {"type": "text", "text": "look."}]);
     let world =
