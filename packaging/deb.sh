@@ -51,6 +51,7 @@ mkdir -p "$tree/usr/share/lintian/overrides"
 cat > "$tree/usr/share/lintian/overrides/delta-engine" << 'TEXT'
 # The YAML parser is libyaml translated to Rust, with its messages. No shared library could stand in for it.
 delta-engine: embedded-library libyaml [usr/bin/delta]
+delta-engine: embedded-library libyaml [usr/bin/delta-flow]
 TEXT
 
 # A program that needs no library depends on nothing.

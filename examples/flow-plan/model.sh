@@ -1,4 +1,5 @@
 #!/bin/sh
+set -eu
 # Plays the planner's and the reviewer's model: a chat-completions request on stdin, a response on stdout.
 request=$(cat)
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+set -eu
 # Plays a model: a chat-completions request on stdin, a response on stdout.
 request=$(cat)
 

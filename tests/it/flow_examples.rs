@@ -115,3 +115,12 @@ fn every_example_of_a_flow_has_a_readme_that_names_the_command() {
     }
     assert_eq!(count, 5);
 }
+
+#[test]
+fn the_pages_of_the_flows_run_as_shown() {
+    as_shown("flow-map-reduce", &[]);
+    as_shown("flow-vote", &[]);
+    as_shown("flow-plan", &[]);
+    as_shown("flow-nested", &[]);
+    as_shown("flow-approval", &[]);
+}

@@ -16,12 +16,14 @@ const OTHER_STATUS: [(&str, &str, i32); 2] = [
 ];
 
 /// Programs that cannot do here what they are for. In their place: what reads the same arguments and input.
-const STAND_INS: [(&str, &str); 2] = [
+const STAND_INS: [(&str, &str); 3] = [
     // It would follow a file for ever.
     (
         "tail",
         "#!/bin/sh\n[ \"$1\" = -f ] && shift\nexec cat \"$@\"\n",
     ),
+    // There is nobody to look.
+    ("xdg-open", "#!/bin/sh\ngrep -q '</html>' \"$1\"\n"),
     // There is no network. What it would send has to be a request.
     ("curl", "#!/bin/sh\ngrep -q '\"messages\"'\n"),
 ];
@@ -96,6 +98,16 @@ END
         }
         "tool" => {
             "printf '%s\\n' 'tools:' \"- {name: count, shell: 'grep -c -- \\${pattern} \\${file} | sort'}\" > t.yaml"
+        }
+        "flow" => {
+            r"mkdir pipeline
+             cat > pipeline/workflow.yaml <<'END'
+nodes:
+- {id: in, kind: deterministic, role: start, context: none, default_start: true}
+- {id: out, kind: deterministic, role: exit, context: none}
+edges:
+- {from: in, to: out}
+END"
         }
         "migrate" => {
             r#"run=my-agent/work_runs/W001/.delta/runs/20240101_000000_abcdef

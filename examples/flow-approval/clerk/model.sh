@@ -1,4 +1,5 @@
 #!/bin/sh
+set -eu
 # Plays the clerk's model: it asks a person, and passes on what they said.
 request=$(cat)
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+set -eu
 # Plays the worker's model: first it writes a file, then it tells which.
 request=$(cat)
 for part in beginning middle end; do
