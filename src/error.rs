@@ -17,6 +17,8 @@ pub enum Exit {
     Usage = 2,
     /// A workflow went on after a failure: its result is partial.
     Partial = 3,
+    /// A tool of `delta flow` was called in a way in which it cannot be (`EX_USAGE`).
+    Misuse = 64,
     /// A defect in delta: a panic (`EX_SOFTWARE`).
     Software = 70,
     /// Interrupted: the same command line resumes it (`EX_TEMPFAIL`).

@@ -9,6 +9,7 @@ pub mod choice;
 pub mod router;
 pub mod schema;
 pub mod manifest;
+pub mod tools;
 pub mod record;
 pub mod attempt;
 pub mod cache;
@@ -22,6 +23,7 @@ pub mod start;
 pub mod picture;
 pub mod ending;
 pub mod run;
+pub mod call;
 pub mod show;
 pub mod cli;
 

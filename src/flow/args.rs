@@ -4,7 +4,7 @@ pub mod run;
 
 use super::draw::Language;
 use crate::args::{Arg, Format, format_value, next, path, unexpected, usage, wrong};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use lexopt::Parser;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,6 +25,8 @@ pub enum Command {
     Show(Show),
     /// `graph`.
     Graph(Graph),
+    /// `tool`.
+    Tool(Tool),
     /// `-V`.
     Version,
     /// `-h`, `--help` and `help`: about what, and whether in full.
@@ -56,8 +58,19 @@ pub struct Graph {
     pub language: Language,
 }
 
+/// Which tool `tool` is to run.
+#[derive(Debug, Default)]
+pub struct Tool {
+    /// Its id.
+    pub name: String,
+    /// Parameters by their names. With these or the next one, the standard input has no arguments.
+    pub parameters: Vec<(String, String)>,
+    /// The parameter whose value is the standard input.
+    pub stdin: Option<String>,
+}
+
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 5] = ["run", "show", "check", "graph", "help"];
+pub const COMMANDS: [&str; 6] = ["run", "show", "check", "graph", "tool", "help"];
 
 /// Reads a command line, without the program's name.
 ///
@@ -84,6 +97,7 @@ fn command(word: &str, parser: &mut Parser) -> Result<Command> {
         "show" => show(parser),
         "check" => check(parser),
         "graph" => graph(parser),
+        "tool" => tool(parser),
         "help" => about(parser),
         other => Err(usage("unknown command", &COMMANDS, other)),
     }
@@ -149,6 +163,38 @@ fn show(parser: &mut Parser) -> Result<Command> {
         }
     }
     Ok(Command::Show(Show { work_dir, names }))
+}
+
+fn tool(parser: &mut Parser) -> Result<Command> {
+    let mut wanted = Tool::default();
+    let text = |parser: &mut Parser| -> Result<String> {
+        let value = parser.value().map_err(|e| wrong(&e))?;
+        let not_text = |_| Error::usage("tool: the value of a parameter is not UTF-8");
+        value.into_string().map_err(not_text)
+    };
+    while let Some(arg) = next(parser)? {
+        match arg {
+            ref arg if arg.is(Some('p'), "parameter") => {
+                let given = text(parser)?;
+                let Some((name, value)) = given.split_once('=') else {
+                    let message = format!("tool: -p takes NAME=VALUE, not {given}");
+                    return Err(Error::usage(message));
+                };
+                wanted.parameters.push((name.to_owned(), value.to_owned()));
+            }
+            ref arg if arg.is(None, "stdin") => wanted.stdin = Some(text(parser)?),
+            Arg::Short('h') => return Ok(help(Some("tool"), false)),
+            ref arg if arg.is(None, "help") => return Ok(help(Some("tool"), true)),
+            Arg::Value(value) if wanted.name.is_empty() => {
+                wanted.name = value.to_string_lossy().into_owned();
+            }
+            other => return Err(unexpected(&other, &["parameter", "stdin", "help"])),
+        }
+    }
+    if wanted.name.is_empty() {
+        return Err(Error::usage("tool needs a name: delta flow tool NAME"));
+    }
+    Ok(Command::Tool(wanted))
 }
 
 fn about(parser: &mut Parser) -> Result<Command> {

@@ -1,7 +1,7 @@
 //! The program `delta-flow` as a whole: from the command line to the exit code.
 
 use super::args::{self, Command};
-use super::{PROGRAM, check, picture, run, show};
+use super::{PROGRAM, call, check, picture, run, show};
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
 use crate::screen::{print, print_error};
@@ -16,7 +16,7 @@ pub fn main(args: Vec<OsString>) -> u8 {
         Err(Error::new(Exit::Software, message))
     });
     match done {
-        Ok(exit) => exit.code(),
+        Ok(code) => code,
         Err(error) => {
             print_error(PROGRAM, &error);
             error.exit.code()
@@ -24,8 +24,10 @@ pub fn main(args: Vec<OsString>) -> u8 {
     }
 }
 
-fn execute(args: Vec<OsString>) -> Result<Exit> {
-    match args::parse(args)? {
+fn execute(args: Vec<OsString>) -> Result<u8> {
+    let exit = match args::parse(args)? {
+        // A tool's exit code may be any.
+        Command::Tool(wanted) => return call::run(&wanted),
         Command::Run(wanted) => run::run(&wanted),
         Command::Show(wanted) => show::run(&wanted),
         Command::Check { dir, format } => check::run(&dir, format),
@@ -33,7 +35,8 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
         Command::Version => said(&format!("{PROGRAM} {VERSION}\n")),
         Command::Help { full: true, .. } => said(manual()),
         Command::Help { topic, full: false } => said(help(topic)),
-    }
+    };
+    exit.map(Exit::code)
 }
 
 fn said(text: &str) -> Result<Exit> {
@@ -53,6 +56,7 @@ fn help(topic: Option<&str>) -> &'static str {
         Some("show") => SHOW,
         Some("check") => CHECK,
         Some("graph") => GRAPH,
+        Some("tool") => TOOL,
         Some("help") => HELP,
         _ => OVERVIEW,
     }
@@ -64,6 +68,7 @@ usage: delta flow COMMAND [OPTIONS]
   show   show a run, one of its tasks, or one node with all that it was given
   check  tell everything that is wrong with a flow
   graph  draw a flow
+  tool   run a tool of the node that this is called by
   help   print the manual page, or the options of a command
   -h, --help     print this text, or the manual page
   -V, --version  print the version
@@ -114,6 +119,15 @@ coloured by what became of them.
       --format LANGUAGE  for Graphviz (dot, the default), for Mermaid, or
                          as a picture (svg)
   -h, --help             print this text, or the manual page
+";
+
+const TOOL: &str = "\
+usage: delta flow tool NAME [-p NAME=VALUE]... [--stdin NAME]
+Run a tool that the node allows; to be called by the program of a node. Its
+arguments are a JSON object on stdin, or the parameters given here.
+  -p, --parameter NAME=VALUE  give a parameter, instead of reading arguments
+      --stdin NAME            give stdin, as it is, to this parameter
+  -h, --help                  print this text, or the manual page
 ";
 
 const HELP: &str = "\

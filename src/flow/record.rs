@@ -9,6 +9,7 @@
 use super::choice::{Code, Failure, Payload};
 use super::graph::{EdgeIx, Graph, NodeIx};
 use super::router::{Kind, View};
+use super::tools::Call;
 use crate::error::{At, Result};
 use crate::exec::Used;
 use crate::files;
@@ -179,6 +180,29 @@ fn status_of(end: &NodeEnd) -> &'static str {
 fn failed(line: &mut Object<'_>, failure: &Failure) {
     line.put("code", failure.code.name())
         .put("message", &*failure.message);
+}
+
+/// A program has called a tool, and this came of it.
+pub fn tool(
+    journal: &mut Journal,
+    graph: &Graph,
+    step: About<'_>,
+    execution_ref: &str,
+    call: &Call,
+) {
+    journal.add_line("TOOL", |line| {
+        about(line, graph, step);
+        line.put("tool_name", &call.tool_name)
+            .put("call_id", &call.call_id)
+            .put("status", call.status());
+        if let Some(code) = &call.code {
+            line.put("code", code).put("message", &call.message);
+        }
+        line.put("exit_code", &call.exit_code)
+            .put("duration_ms", &call.duration_ms)
+            .put("resolved_command", &call.resolved_command)
+            .put("execution_ref", execution_ref);
+    });
 }
 
 /// An attempt failed, and another one follows.

@@ -339,7 +339,7 @@ impl Command<'_> {
 }
 
 /// How long programs have before SIGKILL: less than the engine around this one gives this one.
-fn grace(depth: u32) -> Duration {
+pub(super) fn grace(depth: u32) -> Duration {
     (crate::exec::GRACE * 9 / 10) / 2u32.pow(depth.min(8))
 }
 

@@ -10,6 +10,7 @@ use super::plan::Plan;
 use super::record::{Line, each_line, edge_name, read_back};
 use super::router::{Effect, Outcome, Router, StepIx};
 use super::start;
+use super::tools::{self, Call};
 use crate::commands::select;
 use crate::error::{Error, Exit, Result};
 use crate::rundir::RunDir;
@@ -230,8 +231,21 @@ impl Record {
         ] {
             part(name, &lossy(&dir.join(file)));
         }
+        part("tools", &called(&dir)?);
         Ok(out)
     }
+}
+
+/// The tools that an attempt has called, a line each.
+fn called(io: &Path) -> Result<String> {
+    let line = |(name, call): (String, Call)| match &call.message {
+        Some(why) => format!("{name}  {}: {}\n", call.code_name(), in_short(why, 200)),
+        None => {
+            let took = time(Duration::from_millis(call.duration_ms));
+            format!("{name}  ok, {took}\n")
+        }
+    };
+    Ok(tools::calls(io)?.into_iter().map(line).collect())
 }
 
 fn lossy(path: &Path) -> String {

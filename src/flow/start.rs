@@ -82,7 +82,8 @@ fn read_input(path: &str, signals: &Signals) -> Result<Payload> {
     })
 }
 
-fn read_stdin(signals: &Signals) -> Result<Vec<u8>> {
+/// All of the standard input. A signal ends the reading.
+pub(super) fn read_stdin(signals: &Signals) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut buffer = vec![0; 64 << 10];
     loop {

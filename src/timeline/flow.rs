@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 /// The types of these events.
-const KINDS: [&str; 7] = [
+const KINDS: [&str; 8] = [
     "FLOW_START",
     "TASK_CREATED",
     "NODE_START",
@@ -15,6 +15,7 @@ const KINDS: [&str; 7] = [
     "ROUTE",
     "MERGE",
     "TASK_END",
+    "TOOL",
 ];
 
 /// Whether an event is one of these.
@@ -51,6 +52,18 @@ pub(super) fn entry(line: &Line<'_>) -> Option<Entry> {
                 (_, None) => "ok".to_owned(),
             };
             entry.say(Tone::Good, how)
+        }
+        "TOOL" => {
+            let name = text(&line.tool_name);
+            let entry = Entry::new(task)
+                .say(Tone::Said, format!("{node} "))
+                .say(Tone::Dim, "calls ")
+                .say(Tone::Command, format!("{name}  "));
+            if line.status.as_deref() != Some("success") {
+                return Some(entry.say(Tone::Bad, why()));
+            }
+            let took = Duration::from_millis(line.duration_ms.unwrap_or(0));
+            entry.say(Tone::Good, format!("ok, {}", time(took)))
         }
         "MERGE" => {
             let (arrived, failed) = (line.arrived.unwrap_or(0), line.failed.unwrap_or(0));

@@ -17,11 +17,12 @@ use crate::flow::manifest::agent::Body;
 use crate::flow::manifest::problem::sha256;
 use crate::flow::manifest::{Agent, OutputForm};
 use crate::flow::router::Kind;
+use crate::flow::tools::{beside, set_of_agent};
 use crate::ids::hex;
 use crate::json;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What `delta run --format json` prints.
 #[derive(Deserialize, Default)]
@@ -72,16 +73,10 @@ impl Engine<'_> {
             .get(&beginning.which)
             .map_or(0, |tries| tries.failed);
         let run_id = self.agent_run(&beginning.task, beginning.node, failed);
-        let words = [
-            "run",
-            "-a",
-            &home.to_string_lossy(),
-            "-m",
-            "-",
-            "-w",
-            &dir.to_string_lossy(),
-        ]
-        .map(str::to_owned);
+        let (place, work_dir) = (home.to_string_lossy(), dir.to_string_lossy());
+        let words = ["run", "-a", &place, "-m", "-", "-w", &work_dir];
+        let mut words = words.map(str::to_owned).to_vec();
+        words.extend(set_of_agent(flow, beginning.node, &home));
         self.converse(beginning, dir, context, (&words, &run_id, &message), 0)
     }
 
@@ -94,7 +89,7 @@ impl Engine<'_> {
         repairs: u32,
     ) -> Result<()> {
         let mut argv = self.options.launch.clone();
-        argv.push(delta());
+        argv.push(beside("delta"));
         argv.extend_from_slice(words);
         let rest = ["--run-id", run_id, "--format", "json", "-q"];
         argv.extend(rest.map(str::to_owned));
@@ -201,6 +196,7 @@ impl Engine<'_> {
             }
             _ => {}
         }
+        self.tell_tools(which, &active.io, &[])?;
         let timeout = self.place.flow.nodes[node].timeout;
         let fault = match active.doomed.clone() {
             Some(failure) => Some(failure),
@@ -309,18 +305,6 @@ impl Engine<'_> {
             shell_quoted(&command)
         )
     }
-}
-
-/// The program `delta`: the one beside this one, or else the one on `PATH`.
-fn delta() -> String {
-    let beside = std::env::current_exe()
-        .ok()
-        .map(|own| own.with_file_name("delta"));
-    let beside = beside.filter(|path: &PathBuf| Path::is_file(path));
-    beside.map_or_else(
-        || "delta".to_owned(),
-        |path| path.to_string_lossy().into_owned(),
-    )
 }
 
 /// What stands in the first fenced block of an answer, or all of it.

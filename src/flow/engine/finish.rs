@@ -9,10 +9,10 @@ use crate::flow::cache;
 use crate::flow::choice::{Choice, Code, Failure, Payload, choose};
 use crate::flow::manifest::OutputForm;
 use crate::flow::record::{self, NodeEnd, Output};
-use crate::flow::router;
+use crate::flow::{router, tools};
 use crate::screen::{Tone, in_short, time};
 use crate::{error::may_fail, files};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What is known of the end of an attempt beside its result.
@@ -40,6 +40,16 @@ impl Ended {
             cached: true,
             ..Self::default()
         }
+    }
+}
+
+/// A failure, with the misuse of a tool that its program ended with, if it does not tell of it.
+fn because(failure: Failure, misuse: Option<String>) -> Failure {
+    match misuse {
+        Some(why) if failure.code == Code::Operation && !failure.message.contains(&why) => {
+            Failure::new(failure.code, format!("{}: {why}", failure.message))
+        }
+        _ => failure,
     }
 }
 
@@ -73,10 +83,12 @@ impl Engine<'_> {
         if self.is_conversation(node) {
             return self.answered(active, outcome, ended);
         }
+        let misuse = self.tell_tools(which, &active.io, &[])?;
         let fault = match active.doomed {
             Some(failure) => Some(failure),
             None => attempt::fault(&active.io, outcome, settings.timeout)?,
         };
+        let fault = fault.map(|failure| because(failure, misuse));
         let form = match settings.command {
             Some(_) => settings.output,
             None => OutputForm::Json,
@@ -130,6 +142,35 @@ impl Engine<'_> {
             }
         }
         self.finish(which, result, ended)
+    }
+
+    /// Tells which tools an attempt has called, but for the records that have been told. Returns what
+    /// is wrong with the last call, if it was none that could be run.
+    pub(super) fn tell_tools(
+        &mut self,
+        which: Which,
+        io: &Path,
+        known: &[String],
+    ) -> Result<Option<String>> {
+        let mut misuse = None;
+        for (name, call) in tools::calls(io)? {
+            let path = io.join(tools::DIR).join(name);
+            let path = path.strip_prefix(&self.place.run.path).unwrap_or(&path);
+            let reference = path.to_string_lossy();
+            let Some(root) = self.roots.get(&which.0) else {
+                break;
+            };
+            if let Some(step) = about(&root.router, which.1)
+                && !known.iter().any(|known| *known == reference)
+            {
+                let graph = &self.place.flow.graph;
+                record::tool(&mut self.journal, graph, step, &reference, &call);
+            }
+            misuse = call
+                .message
+                .filter(|_| call.code == Some(tools::Code::Misuse));
+        }
+        Ok(misuse)
     }
 
     /// Records the end of a step and routes it.

@@ -42,6 +42,9 @@ struct Begun {
     paused: bool,
     /// Whether the last attempt is without an end.
     running: bool,
+    /// Its directory of records, and those of its calls of tools that have been told.
+    io: Option<String>,
+    told: Vec<String>,
 }
 
 impl Engine<'_> {
@@ -105,6 +108,8 @@ impl Engine<'_> {
                     begun.call_id = line.call_id.as_ref().map(ToString::to_string);
                     begun.tries.last = line.attempt;
                     begun.running = true;
+                    begun.io = line.execution_ref.as_ref().map(ToString::to_string);
+                    begun.told.clear();
                 }
             }
             "ERROR" if line.node_id.is_some() => {
@@ -112,6 +117,12 @@ impl Engine<'_> {
                     let begun = past.begun.entry(name).or_default();
                     begun.tries.failed += 1;
                     begun.running = false;
+                }
+            }
+            "TOOL" => {
+                if let (Some(name), Some(path)) = (self.name_of(past, line), &line.execution_ref) {
+                    let begun = past.begun.entry(name).or_default();
+                    begun.told.push(path.to_string());
                 }
             }
             "SYSTEM_MESSAGE" if line.paused => {
@@ -219,6 +230,10 @@ impl Engine<'_> {
         let mut dead = Vec::new();
         for (name, which) in open {
             let begun = begun.remove(&name).unwrap_or_default();
+            if let Some(io) = begun.io.as_ref().filter(|_| begun.running) {
+                let io = self.place.run.path.join(io);
+                self.tell_tools(which, &io, &begun.told)?;
+            }
             if let Some(call_id) = begun.call_id.filter(|_| begun.running) {
                 dead.push(call_id);
                 if self.place.flow.nodes[name.1].on_resume == OnResume::Fail
