@@ -20,7 +20,7 @@ pub fn write(out: &mut Vec<u8>, run: &Run<'_>, model: Option<&str>) {
     }
 }
 
-/// Appends messages that [`write`] has made, and a comma before them unless they are the first.
+/// Appends messages that [`write()`] has made, and a comma before them unless they are the first.
 pub fn splice(out: &mut Vec<u8>, messages: &[u8]) {
     if !messages.is_empty() {
         comma(out);
@@ -28,7 +28,7 @@ pub fn splice(out: &mut Vec<u8>, messages: &[u8]) {
     }
 }
 
-/// Appends one step of the conversation, as [`write`] does.
+/// Appends one step of the conversation, as [`write()`] does.
 pub fn turn(out: &mut Vec<u8>, turn: &Turn<'_>, model: Option<&str>) {
     match turn {
         Turn::User(content) => message(out, "user", content.as_bytes()),

@@ -32,7 +32,7 @@ struct Part {
 }
 
 impl Transcript {
-    /// One of nothing. `model` is as in [`conversation::write`].
+    /// One of nothing. `model` is as in [`conversation::write()`].
     #[must_use]
     pub fn new(model: Option<String>, reading: Reading) -> Self {
         Self {
