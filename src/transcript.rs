@@ -67,14 +67,20 @@ impl Transcript {
             self.turn(turn);
         }
         self.ids.extend(ids(lines));
-        if let Some(before) = run.before(lines, &self.before) {
+        let is_whole = self.read == 0;
+        // A window counts thoughts that are damaged, too.
+        let is_certain = run.damaged.is_empty() || self.reading.window.is_none();
+        let before = run.before(lines, &self.before);
+        if let Some(before) = before.filter(|_| is_certain) {
             self.before = before;
             self.read += lines.len() as u64;
         } else {
             // What follows may still change what has been said.
             self.read = 0;
         }
-        self.narrow();
+        if !is_whole {
+            self.narrow();
+        }
         Ok(())
     }
 
@@ -127,7 +133,10 @@ impl Transcript {
 fn ids(lines: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     const KEY: &[u8] = br#""id":"#;
     memchr::memmem::find_iter(lines, KEY).filter_map(|at| {
-        let value = lines[at + KEY.len()..].strip_prefix(b"\"")?;
+        // Other programs write a space there.
+        let value = lines[at + KEY.len()..]
+            .trim_ascii_start()
+            .strip_prefix(b"\"")?;
         let end = memchr::memchr_iter(b'"', value).find(|end| {
             let escapes = value[..*end]
                 .iter()
@@ -229,6 +238,48 @@ mod tests {
         assert!(transcript.has_id("a\\\"b"));
         for other in ["no", "a\\", "a", "b"] {
             assert!(!transcript.has_id(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn ids_are_known_as_other_programs_write_them() {
+        let mut transcript = Transcript::new(None, Reading::default());
+        let line = r#"{"seq": 1, "type": "THOUGHT", "content": "", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]}"#;
+        transcript.add(format!("{line}\n").as_bytes()).unwrap();
+        assert!(transcript.has_id("a"));
+    }
+
+    #[test]
+    fn a_window_over_thoughts_that_are_damaged_or_old_is_that_of_the_whole_journal() {
+        let thought = |seq: u64, text: &str| {
+            format!(
+                "{{\"seq\":{seq},\"timestamp\":\"2025-10-13T14:35:22.123Z\",\"type\":\"THOUGHT\",\"iteration\":1,\"content\":{text}}}\n"
+            )
+        };
+        let said =
+            |seq: u64| format!("{{\"seq\":{seq},\"type\":\"USER_MESSAGE\",\"content\":\"u\"}}\n");
+        let old = "{\"type\":\"ACTION_REQUEST\",\"payload\":{\"action_id\":\"x\",\"tool_name\":\"f\",\"tool_args\":{}}}\n";
+        let damaged = [thought(1, "\"a\""), thought(2, "\"b\""), thought(3, "torn")].concat();
+        let adopted = [&thought(1, "\"a\""), &thought(2, "\"b\""), &said(3), old].concat();
+        for mut journal in [damaged, adopted] {
+            let reading = Reading {
+                lenient: true,
+                window: Some(2),
+            };
+            let mut kept = Transcript::new(None, reading);
+            for seq in 5..9 {
+                let start = kept.read_to() as usize;
+                if start == 0 {
+                    kept.forget();
+                }
+                kept.add(&journal.as_bytes()[start..]).unwrap();
+                let mut whole = Vec::new();
+                let run = state::read(journal.as_bytes(), reading).unwrap();
+                conversation::write(&mut whole, &run, None);
+                let kept = String::from_utf8_lossy(kept.messages()).into_owned();
+                assert_eq!(kept, String::from_utf8_lossy(&whole), "before {seq}");
+                journal += &thought(seq, "\"new\"");
+            }
         }
     }
 
