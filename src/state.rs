@@ -507,7 +507,10 @@ impl<'j> Run<'j> {
         Ok(Thought {
             iteration: self.iterations,
             content: match line.content {
-                Some(content) if line.content_null != Some(true) => content.get(),
+                // Who edits the text leaves the mark of a null beside it.
+                Some(content) if content.get() != "\"\"" || line.content_null != Some(true) => {
+                    content.get()
+                }
                 _ => "null",
             },
             tool_calls: tool_calls.filter(|_| !calls.is_empty()).map(Cow::Borrowed),
@@ -674,6 +677,15 @@ mod tests {
         assert_eq!((run.seq, run.iterations), (6, 1));
         assert_eq!(run.first_message.as_deref(), Some("go"));
         assert_eq!(thought.asked_model.as_deref(), Some("\"m\""));
+    }
+
+    #[test]
+    fn a_null_that_somebody_made_a_text_is_that_text() {
+        for (content, read) in [("\"\"", "null"), ("\"said\"", "\"said\"")] {
+            let line =
+                format!("{{\"type\":\"THOUGHT\",\"content\":{content},\"content_null\":true}}");
+            assert_eq!(all(&line).last_thought().unwrap().content, read);
+        }
     }
 
     #[test]
