@@ -63,6 +63,16 @@ impl Requests {
             tails.push(tail);
         };
         for tail in tails.iter().rev() {
+            if bytes.len() < tail.bytes {
+                // Better none than one that was never sent.
+                let path = self.dir.join(&tail.extends);
+                return Err(Error::failure(format!(
+                    "the request in {} has been cut: {name} builds on {} bytes of it, and {} are there",
+                    path.display(),
+                    tail.bytes,
+                    bytes.len()
+                )));
+            }
             bytes.truncate(tail.bytes);
             bytes.extend_from_slice(tail.text.as_bytes());
         }

@@ -587,3 +587,16 @@ fn an_old_request_that_somebody_changed_spoils_no_other() {
     let newest = newest.last().unwrap();
     assert!(fs::read(newest.join("request.json")).unwrap() == last.body);
 }
+
+#[test]
+fn a_request_that_builds_on_one_that_was_cut_is_not_made_up() {
+    let world = World::with_tools(ECHO).top("keep_requests: 1");
+    talk(&world, 4);
+    let first = world.latest().invocations()[0].join("request.json");
+    fs::write(&first, "{").expect("a cut request");
+    let id = world.latest().id();
+    let ended = world.delta(["request", "-w", "ws", &id, "3"]).end();
+    let ended = ended.exits(1);
+    assert!(ended.stderr.contains("has been cut"), "{}", ended.stderr);
+    assert!(ended.stdout.is_empty());
+}
