@@ -61,7 +61,7 @@ if is_dynamic "$tree/usr/bin/delta"; then
     if command -v dpkg-shlibdeps > /dev/null; then
         mkdir "$work/debian"
         printf 'Source: delta-engine\n\nPackage: delta-engine\nArchitecture: any\n' > "$work/debian/control"
-        depends=$(cd "$work" && dpkg-shlibdeps -O tree/usr/bin/delta tree/usr/bin/delta-sessions)
+        depends=$(cd "$work" && dpkg-shlibdeps -O tree/usr/bin/delta tree/usr/bin/delta-flow tree/usr/bin/delta-sessions)
         depends=${depends#shlibs:Depends=}
     else
         # Without the tables of symbols: what is installed here is enough.

@@ -38,17 +38,21 @@ link() { # TARGET PLACE
 }
 
 lib=lib/delta-engine
-put 755 "$bin/delta-flow" bin/delta-flow
 put 755 "$bin/delta-sessions" bin/delta-sessions
 if [ "$name" = delta ]; then
     put 755 "$bin/delta" bin/delta
+    put 755 "$bin/delta-flow" bin/delta-flow
 else
-    # Tools of agents say "delta", and mean this one.
-    put 755 "$bin/delta" "$lib/delta"
-    put 755 - "bin/$name" << TEXT
+    # Tools of agents and nodes of flows say "delta", and mean this one.
+    for program in delta delta-flow; do
+        place=$name
+        [ "$program" = delta ] || place=$program
+        put 755 "$bin/$program" "$lib/$program"
+        put 755 - "bin/$place" << TEXT
 #!/bin/sh
-PATH='$prefix/$lib':\$PATH exec '$prefix/$lib/delta' "\$@"
+PATH='$prefix/$lib':\$PATH exec '$prefix/$lib/$program' "\$@"
 TEXT
+    done
 fi
 
 for page in man/*.[157]; do

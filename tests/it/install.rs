@@ -150,6 +150,17 @@ fn under_another_name_it_leaves_delta_to_others_and_is_delta_to_its_tools() {
     assert_eq!(succeeds(&mut command("delta -V")), "a pager for diffs\n");
     let ours = format!("delta {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(succeeds(&mut command("agents -V")), ours);
+    world.write(
+        "flow/workflow.yaml",
+        "nodes:\n- {id: in, kind: deterministic, role: start, context: none, default_start: true}\n\
+         - {id: who, kind: deterministic, role: linear, context: none, command: [delta, -V], output: text}\n\
+         - {id: out, kind: deterministic, role: exit, context: none}\n\
+         edges: [{from: in, to: who}, {from: who, to: out}]\n",
+    );
+    for flow in ["delta-flow", "agents flow"] {
+        let said = succeeds(&mut command(&format!("{flow} run flow -w {}", flow.len())));
+        assert!(said.contains(ours.trim_end()), "{flow}: {said}");
+    }
     world
         .server
         .says([call("c", "version", &serde_json::json!({})), text("done")]);
