@@ -133,6 +133,8 @@ struct Running {
     phase: Phase,
     status: Option<ExitStatus>,
     used: Option<Used>,
+    /// Whether the kernel is asked what it used, which costs a call more.
+    is_measured: bool,
     /// Becomes readable when the child ends. While it is there, the child need not be asked.
     pidfd: Option<OwnedFd>,
 }
@@ -164,8 +166,8 @@ impl<'s> Children<'s> {
         }
     }
 
-    /// None yet, and hundreds to come: each end costs the same, however many others are running.
-    /// Without pidfds (before Linux 5.3) this is [`Self::new`].
+    /// None yet, and hundreds to come: each end costs the same, however many others are running, and
+    /// what each used is told. Without pidfds (before Linux 5.3) this is [`Self::new`].
     #[must_use]
     pub fn many(signals: &'s Signals) -> Self {
         Self {
@@ -237,6 +239,7 @@ impl<'s> Children<'s> {
             phase: Phase::Running,
             status: None,
             used: None,
+            is_measured: self.ended.is_some(),
             pidfd,
         });
         Ok(token)
@@ -343,7 +346,11 @@ impl Running {
     /// Looks whether the child has ended; ends it if its time is over.
     fn advance(&mut self, now: Instant, grace: Duration) -> io::Result<Option<Ended>> {
         if self.status.is_none() && self.pidfd.is_none() {
-            (self.status, self.used) = waited(&mut self.child)?;
+            (self.status, self.used) = if self.is_measured {
+                waited(&mut self.child)?
+            } else {
+                (self.child.try_wait()?, None)
+            };
         }
         match &self.phase {
             Phase::Running => {
