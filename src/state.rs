@@ -60,6 +60,8 @@ pub struct Run<'j> {
     asked_model: Option<Cow<'j, str>>,
     /// An old engine recorded some of it.
     is_old: bool,
+    /// It is a flow's.
+    pub is_flow: bool,
 }
 
 /// What the rest of a journal builds on when its beginning has been read: nothing that is said later
@@ -437,6 +439,7 @@ impl<'j> Run<'j> {
                     at: line.timestamp,
                 });
             }
+            "FLOW_START" => self.is_flow = true,
             "" => return Err("no event: it has no type".to_owned()),
             _ => {}
         }

@@ -43,6 +43,11 @@ fn try_run(force: bool, common: &Common) -> Result<Exit> {
     if status == Status::Running {
         return Err(found.busy());
     }
+    if found.is_flow {
+        return Err(Error::usage(format!(
+            "run {id} is a flow's: `delta flow run`, as it was started, goes on with it"
+        )));
+    }
     if matches!(status, Status::Completed | Status::Failed) && message.is_none() {
         return Err(Error::usage(format!(
             "run {id} is {}: to go on with it, say something: -m MESSAGE",

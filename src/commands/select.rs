@@ -25,6 +25,8 @@ pub struct Found {
     pub question: Option<Question>,
     /// Whether the question has been answered in the meantime.
     pub is_answered: bool,
+    /// Whether it is a flow's and no agent's.
+    pub is_flow: bool,
 }
 
 /// Looks at a run without owning it.
@@ -58,6 +60,7 @@ pub fn look(run: &RunDir) -> Result<Found> {
         lenient: true,
         window: None,
     };
+    let mut is_flow = false;
     let (question, is_answered) = match state::read(&bytes, lenient) {
         Ok(state) => {
             if !bytes.is_empty() {
@@ -66,6 +69,7 @@ pub fn look(run: &RunDir) -> Result<Found> {
             if bytes.is_empty() || untold {
                 metadata.status = Status::Interrupted;
             }
+            is_flow = state.is_flow;
             let question = open_question(&state);
             let answered = match &question {
                 Some(question) => human::left_answer(&run, &question.request_id)?.is_some(),
@@ -84,6 +88,7 @@ pub fn look(run: &RunDir) -> Result<Found> {
         metadata,
         question,
         is_answered,
+        is_flow,
     })
 }
 

@@ -437,3 +437,19 @@ fn a_signal_ends_the_programs_and_the_same_command_goes_on() {
         1
     );
 }
+
+#[test]
+fn continuing_an_agents_run_is_not_for_a_flow() {
+    let world = World::new();
+    world.write(
+        "f/workflow.yaml",
+        around("- {id: a, kind: deterministic, role: linear, context: none}\n"),
+    );
+    world.delta(["flow", "run", "f", "-w", "ws"]).end().exits(0);
+    let before = world.latest().read("journal.jsonl");
+    for message in [&[][..], &["-m", "more"]] {
+        let outcome = world.delta(["continue", "-w", "ws"]).args(message).end();
+        outcome.exits(2).says("is a flow's: `delta flow run`");
+    }
+    assert_eq!(world.latest().read("journal.jsonl"), before);
+}
