@@ -67,7 +67,7 @@ impl Engine<'_> {
             return Ok(());
         };
         let home = self.agent_home(&flow.agents[agent])?;
-        let message = self.message(beginning, context);
+        let message = self.message(beginning);
         let failed = self
             .tries
             .get(&beginning.which)
@@ -118,12 +118,9 @@ impl Engine<'_> {
     }
 
     /// What an agent is told.
-    fn message(&self, beginning: &Beginning, context: &str) -> String {
+    fn message(&self, beginning: &Beginning) -> String {
         let flow = self.place.flow;
         let mut text = format!("Input:\n```json\n{}\n```\n", beginning.input);
-        if !context.contains("\"items\":[]") {
-            text.push_str(&format!("\nContext:\n```json\n{context}\n```\n"));
-        }
         if flow.nodes[beginning.node].output == OutputForm::Text {
             return text;
         }
