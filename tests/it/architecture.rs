@@ -92,6 +92,31 @@ fn each_module_uses_only_those_above_it() {
 }
 
 #[test]
+fn the_map_names_every_module() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = read(&root.join("ARCHITECTURE.md"));
+    let map: Vec<&str> = page.lines().filter(|line| line.starts_with("| ")).collect();
+    let names = |rows: &str| -> Vec<String> {
+        let words = rows.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.map(str::to_owned).collect()
+    };
+    let own = names(&map.join("\n"));
+    let flow = map.iter().find(|row| row.starts_with("| `delta-flow`"));
+    let flow = names(flow.expect("a row for delta-flow"));
+    let of = |file: &str| modules(&read(&root.join("src").join(file)));
+    let missing: Vec<String> = of("lib.rs")
+        .into_iter()
+        .filter(|name| !own.contains(name))
+        .chain(
+            of("flow.rs")
+                .into_iter()
+                .filter(|name| !flow.contains(name)),
+        )
+        .collect();
+    assert_eq!(missing, [""; 0]);
+}
+
+#[test]
 fn uses_are_found_in_every_form() {
     let source = "use crate::error::{At, Error};\nuse crate::{files, journal::{self, Event}, ids};\n\
                   // crate::comment\nfn f() { crate::sys::now() }\n#[cfg(test)]\nmod tests { use crate::below; }";
