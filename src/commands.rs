@@ -2,6 +2,7 @@
 
 pub mod select;
 pub mod start;
+pub mod take_up;
 pub mod wrapper;
 pub mod settings;
 pub mod preview;

@@ -274,7 +274,7 @@ fn generate(
         argv: &argv,
         dir: &around.workspace.root,
         env: &around.run_variables(iteration),
-        call_id: &Surroundings::new_call_id(),
+        call_id: &Surroundings::own_call_id(),
         stdin: None,
         stdout: files::create(&printed)?,
         stderr,

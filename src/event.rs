@@ -103,6 +103,8 @@ pub enum Event<'a> {
         config_json: &'a [u8],
         /// The host that `pid` is on.
         hostname: &'a str,
+        /// What `DELTA_CALL_ID` of its hooks, generators and model programs begins with.
+        call_id: &'a str,
         /// Whether the run had been started before.
         resumed: bool,
         /// The run whose tool this run is, if it is one.
@@ -261,6 +263,7 @@ impl Event<'_> {
                 task,
                 config_json,
                 hostname,
+                call_id,
                 resumed,
                 parent_run_id,
                 forked_from,
@@ -273,6 +276,7 @@ impl Event<'_> {
                     .raw("config", config_json)
                     .put("pid", &std::process::id())
                     .put("hostname", hostname)
+                    .put("call_id", call_id)
                     .put("delta_version", VERSION)
                     .put("resumed", &resumed);
                 if let Some(parent) = parent_run_id {

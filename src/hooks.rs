@@ -233,7 +233,7 @@ fn execute(
         argv,
         dir: &around.workspace.root,
         env: &env,
-        call_id: &Surroundings::new_call_id(),
+        call_id: &Surroundings::own_call_id(),
         stdin: Some(File::open(&stdin).at("open", &stdin)?),
         stdout: files::create(&meta.join("stdout.log"))?,
         stderr: files::create(&meta.join("stderr.log"))?,

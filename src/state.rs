@@ -24,6 +24,8 @@ pub struct Run<'j> {
     pub work_dir: Option<Cow<'j, str>>,
     /// The run whose tool this run is, if it is one.
     pub parent_run_id: Option<Cow<'j, str>>,
+    /// What `DELTA_CALL_ID` of the programs begins with that the newest start ran for itself.
+    pub engine_call: Option<Cow<'j, str>>,
     /// The host of the newest start.
     pub hostname: Option<Cow<'j, str>>,
     /// The run of which this one is a fork.
@@ -465,6 +467,7 @@ impl<'j> Run<'j> {
         self.agent_home = line.agent_home.or(self.agent_home.take());
         self.work_dir = line.work_dir.or(self.work_dir.take());
         self.parent_run_id = line.parent_run_id.or(self.parent_run_id.take());
+        self.engine_call = line.call_id;
         self.hostname = line.hostname;
         self.started_at = line.timestamp;
         let config: Config<'j> = line

@@ -12,7 +12,7 @@ use crate::sys::{CALL_ID, Signals};
 use crate::tool::{Piece, Word};
 use crate::workspace::Workspace;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How deep runs may nest unless `DELTA_MAX_DEPTH` says otherwise.
@@ -129,6 +129,20 @@ impl Surroundings<'_> {
     #[must_use]
     pub fn call_prefix() -> String {
         std::env::var(CALL_ID).map_or_else(|_| String::new(), |parent| format!("{parent}."))
+    }
+
+    /// What the ids of all programs are part of that this process starts for itself: hooks, generators,
+    /// the model. A tool's id is recorded with its call.
+    #[must_use]
+    pub fn engine_call() -> &'static str {
+        static ID: OnceLock<String> = OnceLock::new();
+        ID.get_or_init(Self::new_call_id)
+    }
+
+    /// An id for the processes of a program that this process starts for itself.
+    #[must_use]
+    pub fn own_call_id() -> String {
+        format!("{}.{}", Self::engine_call(), hex(12))
     }
 
     /// An id for the processes of one call.

@@ -26,8 +26,8 @@ pub struct Program<'a> {
     pub env: Vec<Variable>,
     /// How long it may take.
     pub timeout: Duration,
-    /// What the ids of its processes begin with.
-    pub call_prefix: String,
+    /// What the ids of its processes are part of.
+    pub engine_call: &'a str,
     /// Where it writes its messages.
     pub log: PathBuf,
     /// How long it has after SIGTERM when the engine is asked to end.
@@ -47,7 +47,7 @@ impl Program<'_> {
         let request = invocation.join("request.json");
         let log = files::append(&self.log)?;
         let said_before = log.metadata().at("read", &self.log)?.len();
-        let call_id = format!("{}{}", self.call_prefix, hex(12));
+        let call_id = format!("{}.{}", self.engine_call, hex(12));
         let command = Command {
             argv: &self.argv,
             dir: self.dir,

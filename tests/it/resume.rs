@@ -70,6 +70,66 @@ fn a_tool_that_was_running_is_reported_and_not_repeated() {
     assert!(!alive(tool), "what was left of it is ended");
 }
 
+/// Runs something that is no tool and waits when it is first run, kills the engine, and goes on.
+#[track_caller]
+fn ends_what_is_left_of(world: &World, answers: usize) {
+    let mut ready = world.fifo("ready");
+    world.server.says((0..answers).map(|_| text("done")));
+    let delta = world.run("go").spawn();
+    let left = ready.pid();
+    delta.kill();
+    assert!(alive(left));
+    world.run("go").end().exits(0).prints("done\n");
+    assert!(!alive(left), "it is ended");
+    let run = world.latest();
+    let warned = run.events("SYSTEM_MESSAGE");
+    let content = "ended 1 process that was left of the engine that died";
+    assert!(
+        warned.iter().any(|event| event["content"] == content),
+        "{warned:?}"
+    );
+    let calls = run.events("ENGINE_START");
+    assert_eq!(calls.len(), 2);
+    assert_ne!(calls[0]["call_id"], calls[1]["call_id"]);
+}
+
+/// Waits if it is the first.
+const WAITS_ONCE: &str = "mkdir ../first 2>&- && { echo $$ > ../ready; exec sleep 600; }";
+
+#[test]
+fn a_model_program_that_was_left_is_ended() {
+    let world = World::new();
+    let answer = text("done");
+    world.write("agent/answer.json", answer.body());
+    world.script(
+        "agent/model.sh",
+        &format!("#!/bin/sh\n{WAITS_ONCE}\ncat $AGENT_HOME/answer.json\n"),
+    );
+    let world = world.llm("command: ['${AGENT_HOME}/model.sh']");
+    ends_what_is_left_of(&world, 0);
+}
+
+#[test]
+fn a_hook_that_was_left_is_ended() {
+    let script = json!(format!("{WAITS_ONCE}; exit 0"));
+    let hooks = format!("lifecycle_hooks:\n  pre_llm_request: {{command: [sh, -c, {script}]}}");
+    ends_what_is_left_of(&World::new().top(&hooks), 1);
+}
+
+#[test]
+fn a_generator_that_was_left_is_ended() {
+    let world = World::new();
+    let script = json!(format!("{WAITS_ONCE}; echo made"));
+    world.write(
+        "agent/context.yaml",
+        format!(
+            "sources:\n- type: computed_file\n  id: sum\n  output_path: '${{CWD}}/sum.md'\n  \
+             generator: {{command: [sh, -c, {script}], timeout_ms: 60000}}\n- type: journal\n"
+        ),
+    );
+    ends_what_is_left_of(&world, 1);
+}
+
 #[test]
 fn seq_goes_on_where_it_was() {
     let Killed {

@@ -1,0 +1,139 @@
+//! Taking up a run that another process worked on.
+
+use super::select::Found;
+use super::start::{Stage, start_event};
+use crate::agent::unreadable;
+use crate::config::resolved;
+use crate::error::{Error, Exit, Result};
+use crate::event::Event;
+use crate::exec;
+use crate::journal::{self, Journal, Tail};
+use crate::state::{self, Reading};
+use crate::sys;
+use crate::workspace::DecisionLock;
+
+impl Stage<'_> {
+    /// Takes up a run that is there. `message` is said to the model, `answer` answers its question.
+    pub fn take_up(
+        &self,
+        found: Found,
+        message: Option<&str>,
+        answer: Option<String>,
+        lock: DecisionLock,
+    ) -> Result<Exit> {
+        let Some(mut journal) = Journal::open(&found.run.journal())? else {
+            return Err(found.busy());
+        };
+        check_host(&found, self.force)?;
+        let mut bytes = Vec::new();
+        journal.read_into(&mut bytes)?;
+        let tail = journal::tail(&bytes);
+        if let Tail::Torn(torn) = tail {
+            bytes.truncate(bytes.len() - torn as usize);
+        }
+        let reading = Reading {
+            lenient: self.force,
+            window: None,
+        };
+        // Nothing is changed unless all of it can be read.
+        let state = state::read(&bytes, reading).map_err(|e| unreadable(&e, &journal))?;
+        journal.mend(&tail)?;
+        // A directory that has been copied has processes of the original in its journal.
+        let is_ours = state.work_dir.as_deref() == self.workspace.root.to_str()
+            && state.run_id.as_deref() == Some(found.run.id.as_str());
+        let mut metadata = found.metadata;
+        if !bytes.is_empty() {
+            metadata.correct(&state);
+        }
+        let leftovers = if is_ours { end_leftovers(&state) } else { None };
+        journal.continue_after(state.seq);
+        let iteration = state.iterations;
+        let metadata = self.started(metadata);
+        let config = resolved::resolved(self.agent, self.max_iterations());
+        let task = metadata.initial_message.clone().unwrap_or_default();
+        journal.add(iteration, &start_event(&metadata, &task, &config, true));
+        for note in notes(tail, &state).into_iter().chain(leftovers) {
+            journal.add(
+                iteration,
+                &Event::SystemMessage {
+                    level: "WARN",
+                    content: &note,
+                },
+            );
+            self.screen.warn(&note);
+        }
+        let nothing_said = !state
+            .turns
+            .iter()
+            .any(|turn| matches!(turn, state::Turn::User(_)));
+        let task_is_unknown = state.turns.is_empty() || state.first_message.is_none();
+        if nothing_said && task_is_unknown && !task.is_empty() {
+            // The engine died before the first message was in the journal, or was one that kept it
+            // elsewhere.
+            journal.add(iteration, &Event::UserMessage { content: &task });
+        }
+        if let Some(message) = message {
+            journal.add(iteration, &Event::UserMessage { content: message });
+        }
+        journal.flush()?;
+        metadata.write(&found.run.path)?;
+        drop(lock);
+        self.engine(found.run, journal, metadata, (answer, is_ours))
+    }
+}
+
+/// On a file system that hosts share, a lock may be known to its own host only.
+///
+/// # Errors
+/// The run may still be live on another host.
+pub fn check_host(found: &Found, force: bool) -> Result<()> {
+    let theirs = &found.metadata.hostname;
+    if force || theirs.is_empty() || *theirs == sys::hostname() {
+        return Ok(());
+    }
+    let ended = found.metadata.end_time.is_some();
+    if !ended && sys::is_network_file_system(&found.run.path) {
+        let id = &found.run.id;
+        return Err(Error::new(
+            Exit::TempFail,
+            format!(
+                "run {id} was started on host {theirs} and may still be running there: its lock cannot be \
+                 seen from here; make sure that it is not, then use `delta continue --force`"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// What is told about how a journal was found.
+#[must_use]
+pub fn notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    match tail {
+        Tail::Torn(bytes) => notes.push(format!(
+            "the journal's last line was torn ({bytes} bytes without an end) and has been cut off"
+        )),
+        Tail::Whole | Tail::Unended => {}
+    }
+    for damage in &state.damaged {
+        notes.push(format!(
+            "journal line {} is damaged and was passed over: {}",
+            damage.line, damage.message
+        ));
+    }
+    notes
+}
+
+/// Ends what a killed engine has left of the programs that it ran for itself, and tells of it.
+fn end_leftovers(state: &state::Run<'_>) -> Option<String> {
+    if state.end.is_some() {
+        return None;
+    }
+    let left = exec::end_leftovers(state.engine_call.as_deref()?);
+    let left = match left {
+        0 => return None,
+        1 => "1 process that was".to_owned(),
+        many => format!("{many} processes that were"),
+    };
+    Some(format!("ended {left} left of the engine that died"))
+}
