@@ -8,24 +8,25 @@
 //! journal alone says what to do next.
 
 mod calls;
+mod ending;
 mod hooked;
 mod think;
+
+pub use ending::{Ended, Ending};
 
 use crate::bind::{Bound, Places};
 use crate::config::Agent;
 use crate::context::Builder;
-use crate::error::{Error, Exit, Result, may_fail};
+use crate::error::{Error, Result, may_fail};
 use crate::event::{Event, VERSION};
 use crate::invocations::Invocations;
 use crate::journal::Journal;
 use crate::llm::Model;
 use crate::log::Level;
 use crate::metadata::{Metadata, Status};
-use crate::rundir::RunDir;
 use crate::screen::{Screen, Tone, in_short};
 use crate::state::{self, Call, Reading, Turn, Unreadable};
 use crate::surroundings::Surroundings;
-use crate::sys::Stop;
 use crate::tool::Tool;
 use crate::transcript::Transcript;
 use calls::OpenCall;
@@ -46,94 +47,6 @@ pub struct Options {
     /// Whether processes that carry this run's calls are this run's, and not those of a directory that
     /// it is a copy of.
     pub is_ours: bool,
-}
-
-/// How a start of the engine ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ending {
-    /// The run's status from now on.
-    pub status: Status,
-    /// Why, in one word.
-    pub stop_reason: String,
-    /// The exit code.
-    pub exit: Exit,
-    /// The result, or what went wrong.
-    pub text: String,
-}
-
-impl Ending {
-    fn completed(text: String) -> Self {
-        Self {
-            status: Status::Completed,
-            stop_reason: "final_answer".to_owned(),
-            exit: Exit::Success,
-            text,
-        }
-    }
-
-    fn failed(stop_reason: &str, text: impl Into<String>) -> Self {
-        Self {
-            status: Status::Failed,
-            stop_reason: stop_reason.to_owned(),
-            exit: Exit::Failure,
-            text: text.into(),
-        }
-    }
-
-    /// To be resumed by the same command.
-    fn interrupted(stop_reason: &str, text: impl Into<String>) -> Self {
-        Self {
-            status: Status::Interrupted,
-            stop_reason: stop_reason.to_owned(),
-            exit: Exit::TempFail,
-            text: text.into(),
-        }
-    }
-
-    fn stopped(stop: Stop) -> Self {
-        Self {
-            exit: stop.into(),
-            ..Self::interrupted(stop.name(), format!("ended by {}", stop.name()))
-        }
-    }
-
-    fn waiting(prompt: &str) -> Self {
-        Self {
-            status: Status::WaitingForInput,
-            stop_reason: "ask_human".to_owned(),
-            exit: Exit::Waiting,
-            text: format!("waiting for an answer: {prompt}"),
-        }
-    }
-
-    /// Whether something went wrong, rather than having been wished or foreseen.
-    fn is_error(&self) -> bool {
-        const WRONG: [&str; 3] = ["model_unavailable", "disk_full", "io_error"];
-        self.status == Status::Failed || WRONG.contains(&self.stop_reason.as_str())
-    }
-}
-
-/// A start of the engine that is over.
-pub struct Ended {
-    /// How.
-    pub ending: Ending,
-    /// The run's summary.
-    pub metadata: Metadata,
-    /// The run's directory.
-    pub run: RunDir,
-    /// Keeps the run ours until all is said.
-    journal: Journal,
-}
-
-impl Ended {
-    /// Writes the summary. Until then the run counts as one whose end nobody has been told, so that the
-    /// same command tells it again rather than starting anew.
-    pub fn seal(self) {
-        self.run.release_reserve();
-        if self.journal.is_in_place() {
-            may_fail(self.metadata.write(&self.run.path));
-        }
-    }
 }
 
 /// One start of the engine on one run.

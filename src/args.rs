@@ -1,16 +1,19 @@
 //! The command line as plain data. Nothing is looked up or resolved here.
 
+mod files;
 mod look;
 pub mod repeat;
+mod word;
 
 use crate::error::{Error, Result};
 use crate::manual;
-use crate::nearest::nearest;
-use crate::schemas::{self, Schema};
-use crate::templates::{self, Template};
+use crate::schemas::Schema;
+use crate::templates::Template;
 use lexopt::{Parser, ValueExt};
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+pub(crate) use word::{Arg, format_value, next, path, unexpected, usage, wrong};
 
 pub use look::{ListRuns, Log, Report, Request, Stats, Table};
 
@@ -223,10 +226,10 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
     match word {
         "run" => run(&mut parser),
         "continue" => resume(&mut parser),
-        "init" => init(&mut parser),
-        "check" => check(&mut parser),
-        "schema" => schema(&mut parser),
-        "migrate" => migrate(&mut parser),
+        "init" => files::init(&mut parser),
+        "check" => files::check(&mut parser),
+        "schema" => files::schema(&mut parser),
+        "migrate" => files::migrate(&mut parser),
         "replay" => repeat::replay(&mut parser),
         "fork" => repeat::fork(&mut parser),
         "diff" => repeat::diff(&mut parser),
@@ -236,7 +239,7 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
         "request" => look::request(&mut parser),
         "stats" => look::stats(&mut parser),
         "report" => look::report(&mut parser),
-        "tool" => tool(&mut parser),
+        "tool" => files::tool(&mut parser),
         "sandbox" => sandbox(&mut parser),
         "flow" => flow(&mut parser),
         "help" => page(&mut parser),
@@ -322,108 +325,6 @@ fn resume(parser: &mut Parser) -> Result<Command> {
         return Err(Error::usage("continue needs the workspace: -w DIR"));
     }
     Ok(Command::Continue { force, common })
-}
-
-fn init(parser: &mut Parser) -> Result<Command> {
-    let (mut dir, mut template, mut yes) = (None, None, false);
-    while let Some(arg) = next(parser)? {
-        match arg {
-            ref arg if arg.is(Some('t'), "template") => {
-                let name = parser.value().map_err(|e| wrong(&e))?;
-                let name = name.to_string_lossy();
-                let names = templates::ALL.map(|template| template.name);
-                template = templates::ALL.into_iter().find(|t| t.name == name);
-                if template.is_none() {
-                    return Err(usage("there is no template", &names, &name));
-                }
-            }
-            ref arg if arg.is(Some('y'), "yes") => yes = true,
-            Arg::Short('h') => return Ok(help(Some("init"), false)),
-            ref arg if arg.is(None, "help") => return Ok(help(Some("init"), true)),
-            Arg::Value(value) if value.is_empty() => {
-                return Err(Error::usage("an empty path names nothing"));
-            }
-            Arg::Value(value) if dir.is_none() => dir = Some(PathBuf::from(value)),
-            other => return Err(unexpected(&other, &["template", "yes", "help"])),
-        }
-    }
-    let dir = dir.unwrap_or_else(|| PathBuf::from("."));
-    Ok(Command::Init { dir, template, yes })
-}
-
-fn check(parser: &mut Parser) -> Result<Command> {
-    let (mut agent, mut format) = (None, Format::Text);
-    while let Some(arg) = next(parser)? {
-        match arg {
-            ref arg if arg.is(None, "format") => format = format_value(parser)?,
-            Arg::Short('h') => return Ok(help(Some("check"), false)),
-            ref arg if arg.is(None, "help") => return Ok(help(Some("check"), true)),
-            Arg::Value(value) if agent.is_none() => agent = Some(PathBuf::from(value)),
-            other => return Err(unexpected(&other, &["format", "help"])),
-        }
-    }
-    let agent = agent.unwrap_or_else(|| PathBuf::from("."));
-    Ok(Command::Check { agent, format })
-}
-
-fn schema(parser: &mut Parser) -> Result<Command> {
-    let names = schemas::ALL.map(|schema| schema.name);
-    let mut found = None;
-    while let Some(arg) = next(parser)? {
-        match arg {
-            Arg::Short('h') => return Ok(help(Some("schema"), false)),
-            ref arg if arg.is(None, "help") => return Ok(help(Some("schema"), true)),
-            Arg::Value(name) if found.is_none() => {
-                let name = name.to_string_lossy();
-                found = schemas::ALL.into_iter().find(|schema| schema.name == name);
-                if found.is_none() {
-                    return Err(usage("there is no schema", &names, &name));
-                }
-            }
-            other => return Err(unexpected(&other, &["help"])),
-        }
-    }
-    let form = format!("schema needs a file: {}", names.join(", "));
-    let schema = found.ok_or_else(|| Error::usage(form))?;
-    Ok(Command::Schema { schema })
-}
-
-fn migrate(parser: &mut Parser) -> Result<Command> {
-    let mut work_dir = None;
-    while let Some(arg) = next(parser)? {
-        match arg {
-            ref arg if arg.is(Some('w'), "work-dir") => work_dir = Some(path(parser)?),
-            Arg::Short('h') => return Ok(help(Some("migrate"), false)),
-            ref arg if arg.is(None, "help") => return Ok(help(Some("migrate"), true)),
-            other => return Err(unexpected(&other, &["work-dir", "help"])),
-        }
-    }
-    let missing = || Error::usage("migrate needs the workspace: -w DIR");
-    Ok(Command::Migrate {
-        work_dir: work_dir.ok_or_else(missing)?,
-    })
-}
-
-fn tool(parser: &mut Parser) -> Result<Command> {
-    const FORM: &str = "the form is: delta tool expand FILE";
-    let mut words = Vec::new();
-    while let Some(arg) = next(parser)? {
-        match arg {
-            Arg::Short('h') => return Ok(help(Some("tool"), false)),
-            ref arg if arg.is(None, "help") => return Ok(help(Some("tool"), true)),
-            Arg::Value(value) => words.push(value),
-            other => return Err(unexpected(&other, &["help"])),
-        }
-    }
-    match words.as_slice() {
-        [verb, file] if verb == "expand" => Ok(Command::ToolExpand { file: file.into() }),
-        [verb, ..] if verb != "expand" => Err(usage(
-            "unknown command",
-            &["expand"],
-            &verb.to_string_lossy(),
-        )),
-        _ => Err(Error::usage(FORM)),
-    }
 }
 
 /// Whatever stands behind the word is for the other program to read.
@@ -526,82 +427,4 @@ impl Common {
 
 fn help(topic: Option<&'static str>, full: bool) -> Command {
     Command::Help { topic, full }
-}
-
-/// One word of the command line.
-pub(crate) enum Arg {
-    Short(char),
-    Long(String),
-    Value(OsString),
-}
-
-impl Arg {
-    pub(crate) fn is(&self, short: Option<char>, long: &str) -> bool {
-        match self {
-            Self::Short(letter) => Some(*letter) == short,
-            Self::Long(name) => name == long,
-            Self::Value(_) => false,
-        }
-    }
-}
-
-pub(crate) fn next(parser: &mut Parser) -> Result<Option<Arg>> {
-    let arg = parser.next().map_err(|e| wrong(&e))?;
-    Ok(arg.map(|arg| match arg {
-        lexopt::Arg::Short(letter) => Arg::Short(letter),
-        lexopt::Arg::Long(name) => Arg::Long(name.to_owned()),
-        lexopt::Arg::Value(value) => Arg::Value(value),
-    }))
-}
-
-pub(crate) fn path(parser: &mut Parser) -> Result<PathBuf> {
-    let value = parser.value().map_err(|e| wrong(&e))?;
-    if value.is_empty() {
-        return Err(Error::usage("an empty path names nothing"));
-    }
-    Ok(PathBuf::from(value))
-}
-
-pub(crate) fn format_value(parser: &mut Parser) -> Result<Format> {
-    let value = parser.value().map_err(|e| wrong(&e))?;
-    match &*value.to_string_lossy() {
-        "text" => Ok(Format::Text),
-        "json" => Ok(Format::Json),
-        other => Err(usage(
-            "--format is text or json, not",
-            &["text", "json"],
-            other,
-        )),
-    }
-}
-
-/// The library's message, in our form.
-pub(crate) fn wrong(error: &lexopt::Error) -> Error {
-    Error::usage(error.to_string())
-}
-
-pub(crate) fn unexpected(arg: &Arg, options: &[&str]) -> Error {
-    match arg {
-        Arg::Long(name) => {
-            let hint = nearest(name, options.iter().copied());
-            let hint = hint.map_or_else(String::new, |near| format!("; did you mean --{near}?"));
-            Error::usage(format!("unknown option --{name}{hint}"))
-        }
-        Arg::Short(letter) => Error::usage(format!("unknown option -{letter}; see --help")),
-        Arg::Value(value) => Error::usage(format!(
-            "unexpected argument '{}'; see --help",
-            value.to_string_lossy()
-        )),
-    }
-}
-
-pub(crate) fn usage(what: &str, words: &[&str], given: &str) -> Error {
-    if given.is_empty() {
-        return Error::usage(format!("{what}; the commands are {}", words.join(", ")));
-    }
-    let hint = match nearest(given, words.iter().copied()) {
-        Some(near) => format!("did you mean '{near}'?"),
-        None => format!("there are {}", words.join(", ")),
-    };
-    Error::usage(format!("{what} '{given}'; {hint}"))
 }

@@ -6,14 +6,14 @@
 //! sent to the model again is kept as the JSON text that it came in, so that reading costs no
 //! decoding and what was recorded is what is sent.
 
+mod line;
+
+pub use line::{Line, quick_kind};
+
 use crate::clock::Timestamp;
 use crate::json::Object;
 use serde::Deserialize;
-use serde::de::{Deserializer, Visitor};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use std::borrow::Cow;
-use std::fmt;
 
 /// The members of an assistant message in which servers send the model's reasoning. Some servers
 /// insist on having them back.
@@ -451,184 +451,6 @@ pub fn write_line(
 
 /// The version of the engine, as it stands in journals.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// A line as it was read. Every field may be missing; fields that nobody here knows are passed over.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-#[allow(missing_docs)] // The fields are those of `Event`.
-pub struct Line<'a> {
-    #[serde(rename = "type", borrow)]
-    pub kind: Cow<'a, str>,
-    pub seq: Option<u64>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub timestamp: Option<Cow<'a, str>>,
-    pub iteration: Option<u64>,
-    #[serde(borrow)]
-    pub content: Option<&'a RawValue>,
-    pub content_null: Option<bool>,
-    #[serde(borrow)]
-    pub tool_calls: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub invalid_arguments: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub reasoning_content: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub reasoning: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub reasoning_details: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub thinking: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub thinking_blocks: Option<&'a RawValue>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub finish_reason: Option<Cow<'a, str>>,
-    pub usage: Option<Tokens>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub llm_invocation_ref: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub action_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub tool_name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub tool_args: Option<&'a RawValue>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub resolved_command: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub call_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub status: Option<Cow<'a, str>>,
-    pub exit_code: Option<i64>,
-    #[serde(borrow)]
-    pub observation_content: Option<&'a RawValue>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub execution_ref: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub request_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub prompt: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub input_type: Option<Cow<'a, str>>,
-    pub sensitive: Option<bool>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub response: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub run_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub parent_run_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub agent_home: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub work_dir: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub task: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub config: Option<&'a RawValue>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub hostname: Option<Cow<'a, str>>,
-    pub forked_from: Option<ForkedFrom>,
-    pub set: Option<Map<String, Value>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub hook_name: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub io_path_ref: Option<Cow<'a, str>>,
-    pub duration_ms: Option<u64>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub stop_reason: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub result: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub error: Option<Cow<'a, str>>,
-    pub resumed: Option<bool>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub level: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub error_message: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub payload: Option<&'a RawValue>,
-    // Of workflows; see `flow::record`.
-    #[serde(borrow, deserialize_with = "text")]
-    pub task_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub node_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub code: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub message: Option<Cow<'a, str>>,
-    pub cached: Option<bool>,
-    pub memory_bytes: Option<u64>,
-    pub arrived: Option<u64>,
-    pub failed: Option<u64>,
-    /// It was read from an older form.
-    #[serde(skip)]
-    pub is_old: bool,
-}
-
-/// A string or null, borrowed where it has no escapes. (The derived code would copy every one.)
-fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'a, str>>, D::Error> {
-    struct Texts;
-    impl<'de> Visitor<'de> for Texts {
-        type Value = Option<Cow<'de, str>>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a string")
-        }
-        fn visit_none<E>(self) -> Result<Self::Value, E> {
-            Ok(None)
-        }
-        fn visit_unit<E>(self) -> Result<Self::Value, E> {
-            Ok(None)
-        }
-        fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
-            from.deserialize_str(self)
-        }
-        fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-            Ok(Some(Cow::Borrowed(text)))
-        }
-        fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-            Ok(Some(Cow::Owned(text.to_owned())))
-        }
-    }
-    from.deserialize_option(Texts)
-}
-
-impl<'a> Line<'a> {
-    /// Reads one line.
-    ///
-    /// # Errors
-    /// The parser's, with the column: not JSON, not an object, or a field of the wrong type.
-    pub fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
-    }
-
-    /// The members in which the server sent reasoning, in a fixed order.
-    #[must_use]
-    pub fn reasoning_fields(&self) -> Vec<(&'static str, &'a RawValue)> {
-        let values = [
-            self.reasoning_content,
-            self.reasoning,
-            self.reasoning_details,
-            self.thinking,
-            self.thinking_blocks,
-        ];
-        let pairs = REASONING.into_iter().zip(values);
-        pairs
-            .filter_map(|(name, value)| Some((name, value?)))
-            .collect()
-    }
-}
-
-/// The type of a line as this engine writes it, without parsing the line; `None` if it is written
-/// differently, or is none.
-#[must_use]
-pub fn quick_kind(line: &[u8]) -> Option<&[u8]> {
-    let rest = line.strip_prefix(br#"{"seq":"#)?;
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    // `,"timestamp":"` and a timestamp of 24 characters.
-    let rest = rest[digits..].strip_prefix(br#","timestamp":""#)?;
-    let rest = rest.get(24..)?.strip_prefix(br#"","type":""#)?;
-    let end = memchr::memchr(b'"', rest)?;
-    Some(&rest[..end])
-}
 
 #[cfg(test)]
 mod tests {

@@ -251,7 +251,10 @@ fn short_help_is_imperative_lines_under_80_columns() {
 
 /// The functions that read a command's options, by the command.
 fn parsers() -> Vec<(&'static str, String)> {
-    let code = source("args.rs") + &source("args/repeat.rs") + &source("args/look.rs");
+    let code = source("args.rs")
+        + &source("args/files.rs")
+        + &source("args/repeat.rs")
+        + &source("args/look.rs");
     let body = |name: &str| -> String {
         let name = name.rsplit("::").next().unwrap();
         let from = code
@@ -411,7 +414,12 @@ fn every_field_of_the_metadata_is_in_the_manual() {
 #[test]
 fn every_status_and_stop_reason_is_in_the_manual() {
     let mut words = Vec::new();
-    for file in ["agent.rs", "agent/think.rs", "agent/calls.rs"] {
+    for file in [
+        "agent.rs",
+        "agent/ending.rs",
+        "agent/think.rs",
+        "agent/calls.rs",
+    ] {
         let code = source(file);
         for maker in ["Ending::failed(", "Ending::interrupted(", "stop_reason: "] {
             for rest in code.split(maker).skip(1) {
@@ -424,7 +432,7 @@ fn every_status_and_stop_reason_is_in_the_manual() {
             }
         }
     }
-    words.extend(list_after(&source("agent.rs"), "const WRONG"));
+    words.extend(list_after(&source("agent/ending.rs"), "const WRONG"));
     let signals = source("sys.rs");
     let signals = signals.split("fn name(self)").nth(1).unwrap();
     words.extend(strings(signals.split("fn from_number").next().unwrap()));

@@ -1,0 +1,324 @@
+//! Adding up: what each line of a journal changes.
+
+use super::{Call, End, Question, Request, Run, Thought, Turn, decoded, parser_words};
+use crate::event::Line;
+use crate::legacy;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// What of a configuration matters to reading.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Config<'j> {
+    #[serde(borrow)]
+    llm: Option<Llm<'j>>,
+    max_iterations: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Llm<'j> {
+    #[serde(borrow)]
+    model: Option<&'j RawValue>,
+}
+
+#[derive(Deserialize)]
+struct RawCall<'j> {
+    #[serde(borrow)]
+    id: Cow<'j, str>,
+    #[serde(borrow)]
+    function: RawFunction<'j>,
+}
+
+#[derive(Deserialize)]
+struct RawFunction<'j> {
+    #[serde(borrow)]
+    name: Cow<'j, str>,
+    #[serde(borrow)]
+    arguments: &'j RawValue,
+}
+
+/// Numbers beyond it are not whole in every reader of JSON.
+pub const LARGEST_NUMBER: u64 = 1 << 53;
+
+type Fault = (usize, String);
+
+impl<'j> Run<'j> {
+    /// Adds a line; the fault is a column, 0 for all of it, and what is wrong there.
+    pub(super) fn line(&mut self, bytes: &'j [u8]) -> Result<(), Fault> {
+        let text = std::str::from_utf8(bytes)
+            .map_err(|e| (e.valid_up_to() + 1, "not UTF-8".to_owned()))?;
+        let line = Line::parse(text).map_err(|e| (e.column(), parser_words(&e)))?;
+        let line = legacy::flat(line).map_err(|e| (e.column(), parser_words(&e)))?;
+        let seq = line.seq.unwrap_or(self.seq + 1);
+        if seq <= self.seq || seq > LARGEST_NUMBER {
+            return Err((0, format!("seq {seq} does not follow {}", self.seq)));
+        }
+        if line
+            .iteration
+            .is_some_and(|iteration| iteration > LARGEST_NUMBER)
+        {
+            return Err((0, "iteration is out of range".to_owned()));
+        }
+        self.seq = seq;
+        if line.timestamp.is_some() {
+            self.updated_at.clone_from(&line.timestamp);
+            if self.created_at.is_none() {
+                self.created_at.clone_from(&line.timestamp);
+            }
+        }
+        self.is_old |= line.is_old;
+        self.event(line).map_err(|message| (0, message))
+    }
+
+    fn event(&mut self, line: Line<'j>) -> Result<(), String> {
+        match &*line.kind {
+            "ENGINE_START" => {
+                self.end = None;
+                self.asked_model = self.start(line);
+            }
+            "USER_MESSAGE" => {
+                let content = line.content.ok_or("USER_MESSAGE without content")?.get();
+                if self.first_message.is_none() {
+                    self.first_message = Some(decoded(content));
+                }
+                self.unsaid = None;
+                self.turns.push(Turn::User(content));
+                self.end = None;
+            }
+            "THOUGHT" => {
+                self.end = None;
+                self.turns.extend(self.unsaid.take().map(Turn::User));
+                let thought = self.thought(&line)?;
+                self.turns.push(Turn::Thought(thought));
+            }
+            "ACTION_REQUEST" => self.action_request(line),
+            "ACTION_RESULT" => {
+                let content = line.observation_content.map_or("\"\"", RawValue::get);
+                if let Some(call) = self.finished(&line) {
+                    call.result = Some(content);
+                }
+            }
+            "HUMAN_INPUT_REQUEST" => self.question(line),
+            "HUMAN_INPUT_RECEIVED" => {
+                let wanted = line.request_id;
+                let asked = self
+                    .calls_of_last_thought()
+                    .filter_map(|call| call.question.as_mut());
+                let mut open = asked.filter(|q| q.response.is_none());
+                if let Some(question) =
+                    open.find(|q| wanted.is_none() || wanted.as_ref() == Some(&q.request_id))
+                {
+                    question.response = Some(line.response.unwrap_or_default());
+                }
+            }
+            "ENGINE_END" => {
+                self.end = Some(End {
+                    status: line.status.unwrap_or(Cow::Borrowed("FAILED")),
+                    stop_reason: line.stop_reason,
+                    exit_code: line.exit_code,
+                    text: line.result.or(line.error),
+                    at: line.timestamp,
+                });
+            }
+            "FLOW_START" => self.is_flow = true,
+            "" => return Err("no event: it has no type".to_owned()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Returns the model that is asked from now on.
+    fn start(&mut self, line: Line<'j>) -> Option<Cow<'j, str>> {
+        if self.first_message.is_none() && self.turns.is_empty() {
+            let task = line.task.map(RawValue::get);
+            let task = task.filter(|json| json.starts_with('"'));
+            self.first_message = task.map(decoded);
+            self.unsaid = task.filter(|_| line.is_old);
+        }
+        let is_fork = line.forked_from.is_some() && line.forked_from != self.forked_from;
+        if is_fork {
+            // What comes before was another run.
+            self.created_at.clone_from(&line.timestamp);
+        }
+        self.forked_from = line.forked_from.or(self.forked_from.take());
+        self.set = line.set.unwrap_or_default();
+        self.run_id = line.run_id.or(self.run_id.take());
+        self.agent_home = line.agent_home.or(self.agent_home.take());
+        self.work_dir = line.work_dir.or(self.work_dir.take());
+        self.parent_run_id = line.parent_run_id.or(self.parent_run_id.take());
+        self.engine_call = line.call_id;
+        self.hostname = line.hostname;
+        self.started_at = line.timestamp;
+        let config: Config<'j> = line
+            .config
+            .and_then(|config| serde_json::from_str(config.get()).ok())
+            .unwrap_or_default();
+        self.max_iterations = config.max_iterations.or(self.max_iterations);
+        config.llm?.model.map(|model| Cow::Borrowed(model.get()))
+    }
+
+    fn thought(&mut self, line: &Line<'j>) -> Result<Thought<'j>, String> {
+        self.iterations = line
+            .iteration
+            .unwrap_or(self.iterations + 1)
+            .max(self.iterations);
+        self.llm_calls += 1;
+        self.tokens.add(line.usage.unwrap_or_default());
+        let tool_calls = line
+            .tool_calls
+            .map(RawValue::get)
+            .filter(|raw| *raw != "null");
+        let mut invalid: BTreeMap<String, String> = line
+            .invalid_arguments
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or_default();
+        let raw_calls: Vec<RawCall<'j>> = match tool_calls {
+            Some(raw) => serde_json::from_str(raw)
+                .map_err(|e| format!("tool_calls: {}", parser_words(&e)))?,
+            None => Vec::new(),
+        };
+        let calls: Vec<Call<'j>> = raw_calls
+            .into_iter()
+            .map(|call| Call {
+                invalid_arguments: invalid.remove(&*call.id),
+                id: call.id,
+                name: call.function.name,
+                arguments: decoded(call.function.arguments.get()),
+                request: None,
+                question: None,
+                result: None,
+            })
+            .collect();
+        Ok(Thought {
+            iteration: self.iterations,
+            content: match line.content {
+                // Who edits the text leaves the mark of a null beside it.
+                Some(content) if content.get() != "\"\"" || line.content_null != Some(true) => {
+                    content.get()
+                }
+                _ => "null",
+            },
+            tool_calls: tool_calls.filter(|_| !calls.is_empty()).map(Cow::Borrowed),
+            reasoning: line
+                .reasoning_fields()
+                .into_iter()
+                .map(|(name, value)| (name, value.get()))
+                .collect(),
+            asked_model: self.asked_model.clone(),
+            finish_reason: line.finish_reason.clone(),
+            calls,
+            is_old: line.is_old,
+        })
+    }
+
+    fn action_request(&mut self, line: Line<'j>) {
+        let id = line.action_id.as_deref();
+        if self.call(id, |_| true).is_none() {
+            self.adopt(&line);
+            return;
+        }
+        let is_new = self.call(id, |call| call.request.is_none()).is_some();
+        let request = Request {
+            call_id: line.call_id,
+            execution_ref: line.execution_ref,
+        };
+        if let Some(call) = self.call(id, |call| !is_new || call.request.is_none()) {
+            call.request = Some(request);
+        }
+    }
+
+    /// Adds a call that an old thought did not record. Returns it unless it is none.
+    fn adopt(&mut self, line: &Line<'j>) -> Option<&mut Call<'j>> {
+        let mut call = legacy::call(line, self.seq)?;
+        self.is_old = true;
+        self.turns.extend(self.unsaid.take().map(Turn::User));
+        if !matches!(self.turns.last(), Some(Turn::Thought(_))) {
+            self.iterations += 1;
+            let thought = Thought {
+                iteration: self.iterations,
+                content: "null",
+                ..Thought::default()
+            };
+            self.turns.push(Turn::Thought(thought));
+        }
+        let Some(Turn::Thought(thought)) = self.turns.last_mut() else {
+            return None;
+        };
+        if matches!(thought.tool_calls, Some(Cow::Borrowed(_))) {
+            // It recorded its calls, and this is none of them.
+            return None;
+        }
+        let tool_calls = legacy::with_call(thought.tool_calls.as_deref(), &call);
+        thought.tool_calls = Some(Cow::Owned(tool_calls));
+        thought.calls.push(Call {
+            request: Some(Request {
+                call_id: None,
+                execution_ref: call.execution_ref.take().map(Cow::Owned),
+            }),
+            id: call.id,
+            name: call.name,
+            arguments: call.arguments,
+            invalid_arguments: None,
+            question: None,
+            result: None,
+        });
+        thought.calls.last_mut()
+    }
+
+    fn question(&mut self, line: Line<'j>) {
+        if self.asked(&line).is_none() {
+            self.adopt(&line);
+        }
+        let question = Question {
+            request_id: line.request_id.clone().unwrap_or_default(),
+            prompt: line.prompt.clone().unwrap_or_default(),
+            input_type: line.input_type.clone().unwrap_or(Cow::Borrowed("text")),
+            sensitive: line.sensitive.unwrap_or(false),
+            response: None,
+        };
+        if let Some(call) = self.asked(&line) {
+            call.question = Some(question);
+        }
+    }
+
+    /// The call that a question belongs to.
+    fn asked(&mut self, line: &Line<'j>) -> Option<&mut Call<'j>> {
+        match &line.action_id {
+            Some(id) => self.call(Some(id), |_| true),
+            None => self
+                .calls_of_last_thought()
+                .find(|call| call.name == "ask_human" && call.result.is_none()),
+        }
+    }
+
+    fn calls_of_last_thought(&mut self) -> impl Iterator<Item = &mut Call<'j>> {
+        let last = self.turns.iter_mut().rev().find_map(|turn| match turn {
+            Turn::Thought(thought) => Some(thought),
+            Turn::User(_) => None,
+        });
+        last.into_iter()
+            .flat_map(|thought| thought.calls.iter_mut())
+    }
+
+    /// The call that a result belongs to. Old results have no id, and belong to the first call of
+    /// their tool.
+    fn finished(&mut self, line: &Line<'j>) -> Option<&mut Call<'j>> {
+        match &line.action_id {
+            Some(id) => self.call(Some(id), |call| call.result.is_none()),
+            None => self
+                .calls_of_last_thought()
+                .find(|call| call.result.is_none() && line.tool_name.as_ref() == Some(&call.name)),
+        }
+    }
+
+    fn call(
+        &mut self,
+        id: Option<&str>,
+        suits: impl Fn(&Call<'j>) -> bool,
+    ) -> Option<&mut Call<'j>> {
+        self.calls_of_last_thought()
+            .find(|call| Some(&*call.id) == id && suits(call))
+    }
+}
