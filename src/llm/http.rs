@@ -4,31 +4,25 @@
 //! a blocking read would keep SIGINT waiting, and because only the socket knows whether a kept
 //! connection had gone stale.
 
+mod lookup;
+mod wire;
+
+pub use lookup::{RESOLVE_COMMAND, resolve_host};
+
 use super::{Attempt, their_words};
 use crate::clock::Timestamp;
 use crate::environment::{Endpoint, is_loopback};
 use crate::event::VERSION;
-use crate::exec::{self, Command, Ended};
 use crate::sys::Signals;
-use rustix::event::PollFlags;
-use rustix::fd::AsFd;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use std::fmt;
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::OwnedFd;
+use lookup::Lookup;
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use ureq::Agent;
 use ureq::config::Config;
-use ureq::http::Uri;
-use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{
-    Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
-    RustlsConnector, Transport,
-};
+use ureq::unversioned::transport::{ConnectProxyConnector, Connector, RustlsConnector};
+use wire::{Socket, Wire};
 
 /// An answer larger than this is none.
 const LARGEST_ANSWER: u64 = 64 << 20;
@@ -41,21 +35,6 @@ pub struct Http {
     /// Of one attempt.
     timeout: Duration,
     wire: Arc<Wire>,
-}
-
-/// What the sockets tell.
-struct Wire {
-    signals: Arc<Signals>,
-    /// Connections opened so far.
-    opened: AtomicUsize,
-    /// Whether anything has come back since the request was begun.
-    heard: AtomicBool,
-}
-
-impl fmt::Debug for Wire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Wire")
-    }
 }
 
 impl Http {
@@ -246,250 +225,6 @@ fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let month = MONTHS.iter().position(|name| *name == month)? + 1;
     let at = Timestamp::parse(&format!("{year}-{month:02}-{day}T{time}Z"))?;
     Some(at.since(now))
-}
-
-/// Opens TCP connections.
-#[derive(Debug)]
-struct Socket(Arc<Wire>);
-
-impl<In: Transport> Connector<In> for Socket {
-    type Out = Either<In, Connection>;
-
-    fn connect(
-        &self,
-        details: &ConnectionDetails<'_>,
-        chained: Option<In>,
-    ) -> Result<Option<Self::Out>, ureq::Error> {
-        if let Some(chained) = chained {
-            return Ok(Some(Either::A(chained)));
-        }
-        let until = details
-            .timeout
-            .not_zero()
-            .map(|time| Instant::now() + *time);
-        let mut last = io::Error::from(io::ErrorKind::ConnectionRefused);
-        for address in &details.addrs {
-            match self.0.connect(*address, until) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    self.0.opened.fetch_add(1, Ordering::Relaxed);
-                    let config = details.config;
-                    return Ok(Some(Either::B(Connection {
-                        stream,
-                        buffers: LazyBuffers::new(
-                            config.input_buffer_size(),
-                            config.output_buffer_size(),
-                        ),
-                        wire: Arc::clone(&self.0),
-                    })));
-                }
-                Err(e) if e.kind() == io::ErrorKind::TimedOut => {
-                    return Err(ureq::Error::Timeout(details.timeout.reason));
-                }
-                Err(e) if self.0.signals.stop().is_some() => return Err(e.into()),
-                Err(e) => last = e,
-            }
-        }
-        Err(last.into())
-    }
-}
-
-impl Wire {
-    fn connect(&self, address: SocketAddr, until: Option<Instant>) -> io::Result<TcpStream> {
-        let family = match address {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
-        };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-        match rustix::net::connect(&socket, &address) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {
-                self.wait(&socket, PollFlags::OUT, until)?;
-                rustix::net::sockopt::socket_error(&socket)??;
-            }
-            Err(errno) => return Err(errno.into()),
-        }
-        Ok(TcpStream::from(socket))
-    }
-
-    /// Waits for a socket; fails when the time is over or a signal asks to end.
-    fn wait(&self, socket: impl AsFd, flags: PollFlags, until: Option<Instant>) -> io::Result<()> {
-        loop {
-            if self.signals.stop().is_some() {
-                return Err(io::Error::other("interrupted"));
-            }
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            if self.signals.wait(Some((socket.as_fd(), flags)), left)? {
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// A socket that never blocks without listening for signals too.
-struct Connection {
-    stream: TcpStream,
-    buffers: LazyBuffers,
-    wire: Arc<Wire>,
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connection")
-    }
-}
-
-fn deadline(timeout: &NextTimeout) -> Option<Instant> {
-    timeout.not_zero().map(|time| Instant::now() + *time)
-}
-
-fn with_reason(error: io::Error, timeout: &NextTimeout) -> ureq::Error {
-    if error.kind() == io::ErrorKind::TimedOut {
-        ureq::Error::Timeout(timeout.reason)
-    } else {
-        ureq::Error::Io(error)
-    }
-}
-
-impl Transport for Connection {
-    fn buffers(&mut self) -> &mut dyn Buffers {
-        &mut self.buffers
-    }
-
-    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
-        let until = deadline(&timeout);
-        let output = &self.buffers.output()[..amount];
-        let mut sent = 0;
-        while sent < output.len() {
-            match (&self.stream).write(&output[sent..]) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-                Ok(n) => sent += n,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self
-                    .wire
-                    .wait(&self.stream, PollFlags::OUT, until)
-                    .map_err(|e| with_reason(e, &timeout))?,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        Ok(())
-    }
-
-    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
-        let until = deadline(&timeout);
-        loop {
-            match (&self.stream).read(self.buffers.input_append_buf()) {
-                Ok(n) => {
-                    if n > 0 {
-                        self.wire.heard.store(true, Ordering::Relaxed);
-                    }
-                    self.buffers.input_appended(n);
-                    return Ok(n > 0);
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self
-                    .wire
-                    .wait(&self.stream, PollFlags::IN, until)
-                    .map_err(|e| with_reason(e, &timeout))?,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-    }
-
-    fn is_open(&mut self) -> bool {
-        let mut byte = [0];
-        // An idle connection has nothing to say: what can be read is its end, or nonsense.
-        matches!((&self.stream).read(&mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
-    }
-}
-
-/// Finds addresses. The system's resolver blocks and cannot be interrupted, so that for real names
-/// it is asked in a child process.
-#[derive(Debug)]
-struct Lookup(Arc<Wire>);
-
-impl Resolver for Lookup {
-    fn resolve(
-        &self,
-        uri: &Uri,
-        _: &Config,
-        timeout: NextTimeout,
-    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let host = uri.host().unwrap_or("").trim_matches(['[', ']']);
-        let default = if uri.scheme_str() == Some("https") {
-            443
-        } else {
-            80
-        };
-        let port = uri.port_u16().unwrap_or(default);
-        let mut found = self.empty();
-        let mut addresses: Vec<IpAddr> = match host.parse() {
-            Ok(address) => vec![address],
-            // No name server is asked for this name (RFC 6761 section 6.3).
-            Err(_) if host.eq_ignore_ascii_case("localhost") => {
-                vec![[127, 0, 0, 1].into(), std::net::Ipv6Addr::LOCALHOST.into()]
-            }
-            Err(_) => self.look_up(host, timeout)?,
-        };
-        addresses.truncate(16);
-        for address in addresses {
-            found.push(SocketAddr::new(address, port));
-        }
-        if found.is_empty() {
-            return Err(ureq::Error::Io(io::Error::other(format!(
-                "no address for {host}"
-            ))));
-        }
-        Ok(found)
-    }
-}
-
-impl Lookup {
-    fn look_up(&self, host: &str, timeout: NextTimeout) -> Result<Vec<IpAddr>, ureq::Error> {
-        let program = std::env::current_exe()?;
-        let argv = [
-            program.to_string_lossy().into_owned(),
-            RESOLVE_COMMAND.to_owned(),
-            host.to_owned(),
-        ];
-        let (mut reader, writer) = io::pipe()?;
-        let null = || File::options().write(true).open("/dev/null");
-        let command = Command {
-            argv: &argv,
-            dir: std::path::Path::new("/"),
-            env: &[],
-            call_id: &crate::ids::hex(12),
-            stdin: None,
-            // Its few lines fit into the pipe, so that it never waits for us.
-            stdout: File::from(OwnedFd::from(writer)),
-            stderr: null()?,
-            timeout: timeout.not_zero().map(|time| *time),
-        };
-        let outcome = exec::run(&self.0.signals, command, Duration::ZERO)
-            .map_err(|_| ureq::Error::HostNotFound)?;
-        if outcome.how == Ended::TimedOut {
-            return Err(ureq::Error::Timeout(timeout.reason));
-        }
-        let mut text = String::new();
-        reader.read_to_string(&mut text)?;
-        Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
-    }
-}
-
-/// The command of `delta` that asks the system's resolver and prints the addresses it finds.
-pub const RESOLVE_COMMAND: &str = "resolve-host";
-
-/// The addresses of a host, one a line.
-#[must_use]
-pub fn resolve_host(host: &str) -> String {
-    use std::net::ToSocketAddrs;
-    let found = (host, 0).to_socket_addrs().into_iter().flatten();
-    let lines: Vec<String> = found.map(|address| format!("{}\n", address.ip())).collect();
-    lines.concat()
 }
 
 #[cfg(test)]
