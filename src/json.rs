@@ -3,6 +3,7 @@
 //! Unaware of what the objects are.
 
 use serde::Serialize;
+use serde::de::{Error, IgnoredAny};
 
 /// Writes the members of an object one after another.
 ///
@@ -76,9 +77,57 @@ pub fn text(value: &(impl Serialize + ?Sized)) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
+/// Whether a text is one JSON value that every program can read: half of a character outside the basic
+/// plane, as in `"\ud800"`, is let pass by the grammar alone (RFC 8259 section 8.2).
+///
+/// # Errors
+/// What is wrong, and where.
+pub fn check(text: &str) -> Result<(), serde_json::Error> {
+    serde_json::from_str::<IgnoredAny>(text)?;
+    match half_a_character(text.as_bytes()) {
+        Some(escape) => Err(serde_json::Error::custom(format!(
+            "{escape} is half of a character"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The first escape in a JSON text that is one half of a surrogate pair without the other.
+fn half_a_character(mut json: &[u8]) -> Option<String> {
+    let unit = |escape: &[u8]| {
+        let digits = escape.strip_prefix(b"\\u")?.get(..4)?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    while let Some(at) = memchr::memchr(b'\\', json) {
+        json = &json[at..];
+        let length = match unit(json) {
+            Some(0xD800..=0xDBFF)
+                if matches!(json.get(6..).and_then(unit), Some(0xDC00..=0xDFFF)) =>
+            {
+                12
+            }
+            Some(0xD800..=0xDFFF) => return Some(String::from_utf8_lossy(&json[..6]).into_owned()),
+            Some(_) => 6,
+            None => 2,
+        };
+        json = json.get(length..)?;
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_a_character_is_none() {
+        for good in [r#""\ud83d\ude00""#, r#"["\\ud800", 1e999]"#, "null"] {
+            assert!(check(good).is_ok(), "{good}");
+        }
+        for bad in [r#""\ud800""#, r#"{"a": "\uDE00"}"#, "[1", "1 2"] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn members_are_written_in_order_and_raw_ones_as_they_are() {

@@ -12,7 +12,6 @@ use crate::exec::{Ended, Outcome, SpawnError, Used};
 use crate::files;
 use crate::hooks::spawn_failure;
 use crate::json;
-use serde::de::IgnoredAny;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
@@ -243,7 +242,7 @@ pub fn one_value(text: String) -> std::result::Result<Payload, String> {
     if value.is_empty() {
         return Err("it printed nothing, and its output must be JSON".to_owned());
     }
-    if let Err(error) = serde_json::from_str::<IgnoredAny>(value) {
+    if let Err(error) = json::check(value) {
         return Err(format!(
             "what it printed is not one JSON value: {error} (a node with output: text may print anything)"
         ));

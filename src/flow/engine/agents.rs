@@ -307,7 +307,7 @@ impl Engine<'_> {
 /// What stands in the first fenced block of an answer, or all of it.
 fn unfenced(answer: &str) -> &str {
     let text = answer.trim();
-    if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
+    if json::check(text).is_ok() {
         return text;
     }
     let Some((_, rest)) = text.split_once("```") else {
