@@ -221,6 +221,22 @@ pub fn named_or_newest(work_dir: &Path, name: Option<&str>) -> Result<RunDir> {
     }
 }
 
+/// A run, and those of its workspace that it is a part of, from the inside out.
+#[must_use]
+pub fn with_those_around(workspace: &Workspace, run: Option<RunId>) -> Vec<RunId> {
+    let mut line: Vec<RunId> = run.into_iter().collect();
+    while let Some(last) = line.last()
+        && let Some(metadata) = metadata::read(&workspace.run_path(last))
+        && let Some(parent) = metadata.parent_run_id
+        && let Ok(parent) = RunId::parse(&parent)
+        && workspace.run_path(&parent).is_dir()
+        && !line.contains(&parent)
+    {
+        line.push(parent);
+    }
+    line
+}
+
 /// The error for a workspace without runs.
 #[must_use]
 pub fn no_runs(root: &Path) -> Error {

@@ -18,6 +18,8 @@ pub struct Key<'k> {
     pub input: &'k str,
     /// And what context.
     pub context: &'k str,
+    /// How its output is read.
+    pub form: &'k str,
     /// What the output must fit, and the input.
     pub schemas: Vec<String>,
     /// Files that it reads.
@@ -39,6 +41,7 @@ impl Key<'_> {
         }
         part("input", self.input.as_bytes());
         part("context", self.context.as_bytes());
+        part("form", self.form.as_bytes());
         for schema in &self.schemas {
             part("schema", schema.as_bytes());
         }

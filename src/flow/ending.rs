@@ -65,16 +65,16 @@ impl Ending {
     /// The ending that an error comes to: the same command goes on when what was wrong is mended.
     #[must_use]
     pub fn broken(error: Error) -> Self {
-        let reason = if error.disk_full {
-            "disk_full"
-        } else {
-            "io_error"
+        let reason = match error.exit {
+            Exit::Usage | Exit::Config => "input",
+            _ if error.disk_full => "disk_full",
+            _ => "io_error",
         };
         Self {
             status: Status::Interrupted,
             reason: reason.to_owned(),
             exit: match error.exit {
-                Exit::Usage => Exit::Usage,
+                exit @ (Exit::Usage | Exit::Config) => exit,
                 _ => Exit::TempFail,
             },
             said: vec![error.message],

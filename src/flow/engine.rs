@@ -33,7 +33,7 @@ use crate::workspace::Workspace;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tell::told;
+use tell::{about, told};
 
 /// How a start of the engine is to behave.
 pub struct Options {
@@ -43,6 +43,8 @@ pub struct Options {
     pub launch: Vec<String>,
     /// Go on with other inputs after a failure.
     pub keep_going: bool,
+    /// Inputs may be others than those that have been taken.
+    pub changed_ok: bool,
     /// Nodes before which the run stops.
     pub pause_before: HashSet<NodeIx>,
     /// Where progress is told.
@@ -240,6 +242,7 @@ impl<'e> Engine<'e> {
         }
         let (mut paused, mut waiting, mut later) = (Vec::new(), Vec::new(), Vec::new());
         let held = std::mem::take(&mut self.held);
+        let steps: Vec<Which> = held.keys().copied().collect();
         for (which, held) in held {
             let Some((task, node)) = self.named(which) else {
                 continue;
@@ -257,7 +260,21 @@ impl<'e> Engine<'e> {
         } else if paused.is_empty() {
             Stopped::Done
         } else {
+            for which in steps {
+                self.record_pause(which);
+            }
             Stopped::Paused(paused)
+        }
+    }
+
+    /// Records before which step the run stops. It is recorded with the end of this start, so that a
+    /// pause that nobody has been told of is made again.
+    fn record_pause(&mut self, which: Which) {
+        let graph = &self.place.flow.graph;
+        if let Some(root) = self.roots.get(&which.0)
+            && let Some(step) = about(&root.router, which.1)
+        {
+            record::paused(&mut self.journal, graph, step);
         }
     }
 
@@ -308,7 +325,11 @@ impl<'e> Engine<'e> {
 
     /// Takes the next input. Whether there was one.
     fn admit(&mut self) -> Result<bool> {
-        let Some((number, input)) = self.inputs.next(self.signals)? else {
+        self.stop = self.signals.stop();
+        if self.stop.is_some() {
+            return Ok(false);
+        }
+        let Some((number, input)) = self.inputs.next()? else {
             return Ok(false);
         };
         let id = format!("T{number}");

@@ -4,8 +4,7 @@
 
 use super::choice::Payload;
 use crate::error::{At, Error, Result};
-use crate::sys::Signals;
-use serde::de::IgnoredAny;
+use crate::json;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -60,11 +59,23 @@ impl Inputs {
         })
     }
 
-    /// Passes over so many: they have been taken before.
-    pub fn pass_over(&mut self, count: usize, signals: &Signals) -> Result<()> {
+    /// Passes over so many: they have been taken before. `was` says whether an input is what it was.
+    ///
+    /// # Errors
+    /// A line of the file is not; or those of [`Self::next`].
+    pub fn pass_over(&mut self, count: usize, was: impl Fn(usize, &Payload) -> bool) -> Result<()> {
         for _ in 0..count {
-            if self.next(signals)?.is_none() {
+            let Some((number, input)) = self.next()? else {
                 break;
+            };
+            if let Source::Lines { path, line, .. } = &self.source
+                && !was(number, &input)
+            {
+                let path = path.display();
+                return Err(Error::config(format!(
+                    "{path}:{line}: T{number} was begun with another input; lines can be added, but those \
+                     that have been taken must stay as they were (or: --changed ok)"
+                )));
             }
         }
         Ok(())
@@ -74,10 +85,7 @@ impl Inputs {
     ///
     /// # Errors
     /// The file cannot be read, or a line of it is not JSON.
-    pub fn next(&mut self, signals: &Signals) -> Result<Option<(usize, Payload)>> {
-        if signals.stop().is_some() {
-            return Ok(None);
-        }
+    pub fn next(&mut self) -> Result<Option<(usize, Payload)>> {
         let input = match &mut self.source {
             Source::One(input) => input.take(),
             Source::Lines { reader, path, line } => next_line(reader, path, line)?,
@@ -95,24 +103,29 @@ fn next_line(
     path: &Path,
     number: &mut usize,
 ) -> Result<Option<Payload>> {
-    let mut line = String::new();
+    let mut line = Vec::new();
     loop {
         line.clear();
         *number += 1;
-        if reader.read_line(&mut line).at("read", path)? == 0 {
+        let wrong = |what: String| {
+            let path = path.display();
+            Err(Error::usage(format!(
+                "{path}:{number}: {what}; each line is one input"
+            )))
+        };
+        if reader.read_until(b'\n', &mut line).at("read", path)? == 0 {
             return Ok(None);
         }
-        let text = line.trim();
+        let Ok(text) = std::str::from_utf8(&line) else {
+            return wrong("not UTF-8".to_owned());
+        };
+        let text = text.trim();
         if text.is_empty() {
             continue;
         }
-        return match serde_json::from_str::<IgnoredAny>(text) {
-            Ok(_) => Ok(Some(text.into())),
-            Err(error) => Err(Error::usage(format!(
-                "{}:{number}: not JSON: {}; each line is one input",
-                path.display(),
-                crate::state::parser_words(&error)
-            ))),
+        return match json::check(text) {
+            Ok(()) => Ok(Some(text.into())),
+            Err(error) => wrong(format!("not JSON: {}", crate::state::parser_words(&error))),
         };
     }
 }

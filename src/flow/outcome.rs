@@ -45,6 +45,7 @@ impl Finished {
         let root = router.view(0);
         let mut counts = Counts::default();
         let mut tasks = Vec::new();
+        let mut first_error = None;
         for (at, task) in router.tasks().into_iter().enumerate() {
             let view = router.view(task);
             counts.tasks += 1;
@@ -52,6 +53,9 @@ impl Finished {
             counts.subtasks += usize::from(view.kind == Kind::Subtask);
             counts.nodes += view.path.len();
             counts.failed_nodes += view.failed.len();
+            if first_error.is_none() {
+                first_error.clone_from(&view.error);
+            }
             if with_tasks {
                 if at > 0 {
                     tasks.push(b',');
@@ -59,16 +63,18 @@ impl Finished {
                 write_task(&mut tasks, graph, &view);
             }
         }
+        let status = match root.status {
+            Told::Ended(status) => status,
+            Told::Open | Told::Cancelled => Status::Failure,
+        };
+        // What failed on the way to a merge is in a task of its own.
+        let gathered = first_error.filter(|_| status == Status::Partial);
+        let error = root.error.or(gathered);
         Self {
             number,
-            status: match root.status {
-                Told::Ended(status) => status,
-                Told::Open | Told::Cancelled => Status::Failure,
-            },
+            status,
             exit: root.exit.map(|node| graph.nodes[node].id.clone()),
-            error: root
-                .error
-                .map(|(node, failure)| (graph.nodes[node].id.clone(), failure)),
+            error: error.map(|(node, failure)| (graph.nodes[node].id.clone(), failure)),
             output: root.output,
             tasks,
             counts,

@@ -14,7 +14,7 @@ use super::plan::Plan;
 use super::start::{self, Basis, Given};
 use crate::args::Format;
 use crate::clock::Timestamp;
-use crate::commands::select::{Found, look};
+use crate::commands::select::{self, Found, look};
 use crate::commands::start::{check_depth, parent_run, signals, start_event};
 use crate::commands::take_up::{check_host, notes};
 use crate::error::{Error, Exit, Result, may_fail};
@@ -46,6 +46,7 @@ pub fn run(wanted: &Wanted) -> Result<Exit> {
     };
     let signals = signals()?;
     let basis = start::basis(&flow, wanted, &signals)?;
+    let pause_before = pauses(&flow, wanted)?;
     let plan = Plan::new(&flow.graph, basis.start);
     if wanted.dry_run {
         return start::dry_run(&flow, &plan, wanted);
@@ -61,6 +62,7 @@ pub fn run(wanted: &Wanted) -> Result<Exit> {
         signals: &signals,
         screen: Screen::new(wanted.quiet, false),
         basis,
+        pause_before,
     };
     command.decide()
 }
@@ -74,6 +76,7 @@ struct Command<'c> {
     signals: &'c Signals,
     screen: Screen,
     basis: Basis,
+    pause_before: HashSet<usize>,
 }
 
 impl Command<'_> {
@@ -99,8 +102,11 @@ impl Command<'_> {
                 Status::Interrupted | Status::WaitingForInput => self.take_up(found, lock),
             };
         }
-        if let Some(id) = self.workspace.newest()? {
-            self.workspace.mend_latest(&id)?;
+        let newest = self.workspace.newest()?;
+        if let Some(id) = &newest {
+            self.workspace.mend_latest(id)?;
+        }
+        for id in select::with_those_around(self.workspace, newest) {
             let found = look(&RunDir::of(self.workspace, &id))?;
             if self.is_same(&found)? {
                 match found.metadata.status {
@@ -108,7 +114,7 @@ impl Command<'_> {
                     Status::Interrupted | Status::WaitingForInput => {
                         return self.take_up(found, lock);
                     }
-                    Status::Completed | Status::Failed => {}
+                    Status::Completed | Status::Failed => break,
                 }
             }
         }
@@ -194,6 +200,15 @@ impl Command<'_> {
 
     /// Tells a run that has ended once more.
     fn again(&self, found: Found, lock: DecisionLock) -> Result<Exit> {
+        let past = start::recorded(&found.run)?;
+        let changed = past.map(|past| past.changes(self.flow)).unwrap_or_default();
+        if !changed.is_empty() {
+            return Err(Error::config(format!(
+                "run {} has ended, with other files: {}; to run the changed ones choose another --run-id",
+                found.run.id,
+                changed.join(", ")
+            )));
+        }
         let Some(journal) = Journal::open(&found.run.journal())? else {
             return Err(found.busy());
         };
@@ -287,7 +302,8 @@ impl Command<'_> {
             jobs: self.wanted.jobs(),
             launch: self.wanted.launch.clone(),
             keep_going: self.wanted.keep_going,
-            pause_before: self.pauses()?,
+            changed_ok: self.wanted.changed_ok,
+            pause_before: self.pause_before.clone(),
             screen: Screen::new(self.wanted.quiet || !is_live, false),
             with_tasks: self.wanted.format == Format::Json,
             grace: grace(depth),
@@ -326,17 +342,18 @@ impl Command<'_> {
         }
         Ok(ending.exit)
     }
+}
 
-    fn pauses(&self) -> Result<HashSet<usize>> {
-        let graph = &self.flow.graph;
-        let find = |id: &String| {
-            graph.find(id).ok_or_else(|| {
-                let known = graph.nodes.iter().map(|node| node.id.as_str());
-                start::unknown("--pause-before", id, known)
-            })
-        };
-        self.wanted.pause_before.iter().map(find).collect()
-    }
+/// The nodes before which the run is to stop.
+fn pauses(flow: &Flow, wanted: &Wanted) -> Result<HashSet<usize>> {
+    let graph = &flow.graph;
+    let find = |id: &String| {
+        graph.find(id).ok_or_else(|| {
+            let known = graph.nodes.iter().map(|node| node.id.as_str());
+            start::unknown("--pause-before", id, known)
+        })
+    };
+    wanted.pause_before.iter().map(find).collect()
 }
 
 /// How long programs have before SIGKILL: less than the engine around this one gives this one.

@@ -119,6 +119,41 @@ fn a_question_ends_the_flow_and_an_answer_lets_it_go_on() {
 }
 
 #[test]
+fn the_run_of_an_agent_does_not_hide_the_flow_that_it_is_a_part_of() {
+    let world = world("", "path: ../agent");
+    let question = call(
+        "q",
+        "ask_human",
+        &serde_json::json!({"prompt": "Which one?"}),
+    );
+    world.server.says([question]);
+    for _ in 0..2 {
+        run(&world).args(["-m", "it"]).end().exits(101);
+    }
+    // The flow's and the agent's.
+    assert_eq!(world.runs().len(), 2);
+    let shown = Delta::flow(world.home()).args(["show", "-w", "ws"]).end();
+    let shown = shown.exits(0);
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("T1"));
+}
+
+#[test]
+fn a_program_that_is_an_agent_is_as_any_other() {
+    let world = world(
+        ", output: text, on_resume: fail",
+        "command: [sh, -c, 'echo said; test -e go || { touch go; kill -9 $PPID; }']",
+    );
+    let outcome = command(&world).end();
+    assert_eq!(outcome.killed_by(), Some(9));
+    command(&world).end().exits(1).says("on_resume: fail");
+    run(&world)
+        .args(["-m", "again"])
+        .end()
+        .exits(0)
+        .prints("\"said\"\n");
+}
+
+#[test]
 fn a_model_that_is_down_leaves_the_flow_to_be_resumed() {
     let world = world("", "path: ../agent").llm("max_retries: 0");
     world.server.says([Reply::error(503, "down"), text("1")]);

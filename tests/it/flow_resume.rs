@@ -3,6 +3,7 @@
 use crate::flow_run::{chain, result, run};
 use crate::harness::*;
 use fastrand::Rng;
+use rustix::process::Signal;
 use std::collections::HashMap;
 use std::fs;
 
@@ -239,6 +240,74 @@ fn a_pause_holds_once_and_the_same_command_goes_on() {
     paused().end().exits(0).prints("1\n");
 }
 
+/// A branch to `a`, which waits until it is let go, and to `b`.
+const TWO_WAYS: &str = "nodes:
+- {id: s, kind: deterministic, role: start, context: none, default_start: true}
+- {id: f, kind: deterministic, role: branch, context: none}
+- {id: a, kind: deterministic, role: linear, context: none, shell: 'echo up >../../../ready; read go <../../../go'}
+- {id: b, kind: deterministic, role: linear, context: none, command: [echo, '2']}
+- {id: x, kind: deterministic, role: exit, context: none}
+edges:
+- {from: s, to: f}
+- {from: f, to: a}
+- {from: f, to: b}
+- {from: a, to: x}
+- {from: b, to: x}
+";
+
+#[test]
+fn a_pause_that_nobody_was_told_of_is_made_again() {
+    let world = World::new();
+    world.write("f/workflow.yaml", TWO_WAYS);
+    let (mut ready, _go) = (world.fifo("ready"), world.fifo("go"));
+    let paused = || run(&world).args(["--pause-before", "b", "-j", "2"]);
+    for end in [Signal::KILL, Signal::INT] {
+        let running = paused().spawn();
+        assert_eq!(ready.line(), "up");
+        running.signal(end);
+        running.wait();
+        let run = Run::latest(&world.path("ws"));
+        assert!(!run.path("io/nodes/T1.c1").exists());
+    }
+    // It is told when nothing else is left to do.
+    world.write(
+        "f/workflow.yaml",
+        TWO_WAYS.replace(
+            "shell: 'echo up >../../../ready; read go <../../../go'",
+            "shell: 'exit 1'",
+        ),
+    );
+    let changed = || paused().args(["--changed", "ok"]);
+    changed().end().exits(75).says("paused before b of T1.c1");
+    changed().end().exits(0).prints("2\n");
+}
+
+#[test]
+fn a_named_run_that_has_ended_is_not_told_with_other_files() {
+    let world = World::new();
+    chain(&world, "command: [echo, '1']");
+    let named = || run(&world).args(["--run-id", "r"]);
+    named().end().exits(0).prints("1\n");
+    let journal = world.read("ws/.delta/r/journal.jsonl");
+    chain(&world, "shell: 'echo >ran; echo 2'");
+    for more in [&[][..], &["--changed", "ok"]] {
+        let told = named().args(more).end().exits(78);
+        told.says("workflow.yaml").says("another --run-id");
+    }
+    assert_eq!(world.read("ws/.delta/r/journal.jsonl"), journal);
+    assert!(!world.path("ws/ran").exists());
+}
+
+#[test]
+fn a_script_that_a_shell_names_is_one_of_the_files() {
+    let world = World::new();
+    chain(&world, "shell: 'sh \"${FLOW_HOME}/do.sh\"'");
+    world.write("f/do.sh", "echo 1");
+    run(&world).args(["--pause-before", "a"]).end().exits(75);
+    world.write("f/do.sh", "echo 2");
+    run(&world).end().exits(78).says("do.sh");
+}
+
 #[test]
 fn a_named_run_is_run_once_and_told_again() {
     let world = World::new();
@@ -275,6 +344,68 @@ fn a_known_output_is_not_made_again() {
     world.write("f/data", "2");
     run(&world).args(["-m", "one"]).end().exits(0);
     assert_eq!(world.read("ws/ran"), "x\nx\nx\n");
+}
+
+#[test]
+fn a_file_that_a_cache_needs_and_that_is_not_there_fails_the_node() {
+    let world = World::new();
+    chain(&world, "cache: true, cache_files: [data], command: [cat]");
+    let outcome = run(&world).json().end().exits(1);
+    assert_eq!(outcome.object()["error"]["code"], "operation");
+    outcome.says("f/data");
+}
+
+#[test]
+fn an_output_is_known_in_the_form_in_which_it_is_read() {
+    let world = World::new();
+    for (form, printed) in [("json", "5\n"), ("text", "\"5\"\n"), ("json", "5\n")] {
+        chain(
+            &world,
+            &format!("cache: true, output: {form}, command: [echo, '5']"),
+        );
+        run(&world).end().exits(0).prints(printed);
+    }
+}
+
+#[test]
+fn a_file_of_the_task_is_that_of_the_task() {
+    let world = World::new();
+    world.write(
+        "f/workflow.yaml",
+        "nodes:
+- {id: s, kind: deterministic, role: start, context: none, default_start: true}
+- {id: p, kind: deterministic, role: split, context: none}
+- {id: w, kind: deterministic, role: linear, context: none, shell: 'cat >data; echo 0'}
+- {id: c, kind: deterministic, role: linear, context: none, cache: true, cache_files: ['${CWD}/data'], command: [cat, data]}
+- {id: x, kind: deterministic, role: exit, context: none}
+edges: [{from: s, to: p}, {from: p, to: w}, {from: w, to: c}, {from: c, to: x}]
+",
+    );
+    let outcome = run(&world)
+        .args(["-j", "1", "-i", "-"])
+        .stdin("[1,2]")
+        .end();
+    outcome.exits(0).prints("[1,2]\n");
+}
+
+#[test]
+fn lines_that_have_been_taken_must_stay_as_they_were() {
+    let world = World::new();
+    chain(
+        &world,
+        "shell: 'read n; test $n != 2 -o -e go || { touch go; kill -9 $PPID; }; echo $n'",
+    );
+    world.write("in.jsonl", "1\n2\n3\n");
+    let all = || run(&world).args(["--inputs", "in.jsonl", "-j", "1"]);
+    assert_eq!(all().end().killed_by(), Some(9));
+    world.write("in.jsonl", "1\n7\n3\n4\n");
+    all()
+        .end()
+        .exits(78)
+        .says("in.jsonl:2: T2")
+        .says("--changed ok");
+    world.write("in.jsonl", "1\n2\n3\n4\n");
+    all().end().exits(0).prints("1\n2\n3\n4\n");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Running a flow: roles, programs, files, and what is told of them.
 
 use crate::harness::*;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -320,6 +321,12 @@ fn a_line_that_is_no_input_is_named() {
         .end()
         .exits(2)
         .says("in.jsonl:2: not JSON");
+    world.write("bytes.jsonl", b"1\n\n\"\xff\"\n");
+    run(&world)
+        .args(["--inputs", "bytes.jsonl"])
+        .end()
+        .exits(2)
+        .says("bytes.jsonl:3: not UTF-8");
     run(&world)
         .args(["-i", "in.jsonl"])
         .end()
@@ -330,6 +337,63 @@ fn a_line_that_is_no_input_is_named() {
         .end()
         .exits(2)
         .says("only one of");
+}
+
+#[test]
+fn half_a_character_is_no_json() {
+    let world = World::new();
+    chain(&world, r#"shell: 'printf %s "\"\\ud800\""'"#);
+    let outcome = run(&world).json().end().exits(1);
+    assert_eq!(outcome.object()["error"]["code"], "operation");
+}
+
+#[test]
+fn a_signal_before_anything_is_begun_is_no_success() {
+    let world = World::new();
+    chain(&world, "command: [cat]");
+    let mut input = world.fifo("input");
+    let running = run(&world).args(["-i", "input", "--run-id", "r"]).spawn();
+    let fds = format!("/proc/{}/fd", running.pid());
+    eventually("the input is being read", || {
+        let fds = fs::read_dir(&fds).into_iter().flatten().flatten();
+        let mut files = fds.filter_map(|fd| fs::read_link(fd.path()).ok());
+        files.any(|file| file.ends_with("input"))
+    });
+    running.signal(Signal::INT);
+    input.tell("1");
+    drop(input);
+    running.wait().exits(130).prints("");
+    world.write("one", "1");
+    run(&world)
+        .args(["-i", "one", "--run-id", "r"])
+        .end()
+        .exits(0)
+        .prints("1\n");
+}
+
+#[test]
+fn a_failure_that_a_merge_has_gathered_is_what_a_partial_result_tells() {
+    let world = World::new();
+    let node = |id: &str, role: &str, more: &str| {
+        format!("- {{id: {id}, kind: deterministic, role: {role}, context: none{more}}}\n")
+    };
+    world.write(
+        "f/workflow.yaml",
+        [
+            "nodes:\n".to_owned(),
+            node("s", "start", ", default_start: true"),
+            node("p", "split", ""),
+            node("w", "linear", ", shell: 'read n; test $n != 2 && echo $n'"),
+            node("m", "merge", ", merge_failure_mode: partial"),
+            node("x", "exit", ""),
+            "edges:\n- {from: s, to: p}\n- {from: p, to: w}\n- {from: w, to: m}\n- {from: m, to: x}\n"
+                .to_owned(),
+        ]
+        .concat(),
+    );
+    let outcome = run(&world).args(["-i", "-"]).stdin("[1,2,3]").json().end();
+    let outcome = outcome.exits(3).says("partial: T1: w: operation");
+    assert_eq!(outcome.object()["error"]["node"], "w");
 }
 
 #[test]
@@ -423,7 +487,7 @@ fn a_signal_ends_the_programs_and_the_same_command_goes_on() {
     eventually("the node runs", || {
         fs::read_to_string(&pid).is_ok_and(|it| it.ends_with('\n'))
     });
-    running.signal(rustix::process::Signal::INT);
+    running.signal(Signal::INT);
     running.wait().exits(130).prints("").says("SIGINT");
     let pid: u32 = world.read("ws/pid").trim().parse().unwrap();
     assert!(!alive(pid));

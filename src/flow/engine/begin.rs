@@ -8,10 +8,10 @@ use crate::error::{At, Result};
 use crate::exec::{Command, Variable};
 use crate::flow::attempt::{self, Given, dir_name, misfit, not_started};
 use crate::flow::cache;
-use crate::flow::choice::{Code, Payload};
+use crate::flow::choice::{Code, Failure, Payload};
 use crate::flow::graph::NodeIx;
 use crate::flow::manifest::agent::Body;
-use crate::flow::manifest::{Context, Settings};
+use crate::flow::manifest::{Context, OutputForm, Settings};
 use crate::flow::record::{self, NodeStart};
 use crate::flow::router::Kind;
 use crate::ids::hex;
@@ -41,7 +41,7 @@ impl Engine<'_> {
         };
         let node = step.node;
         if self.options.pause_before.contains(&node) && !self.passed.contains(&which) {
-            self.pause(which);
+            self.held.insert(which, Held::Paused);
             return Ok(());
         }
         let doomed = root.router.doomed(which.1);
@@ -71,18 +71,6 @@ impl Engine<'_> {
             return self.judge(which, Ok(output), Ended::identity());
         }
         self.begin_program(beginning)
-    }
-
-    fn pause(&mut self, which: Which) {
-        self.held.insert(which, Held::Paused);
-        let graph = &self.place.flow.graph;
-        if let Some(step) = self
-            .roots
-            .get(&which.0)
-            .and_then(|root| about(&root.router, which.1))
-        {
-            record::paused(&mut self.journal, graph, step);
-        }
     }
 
     pub(super) fn record_start(&mut self, which: Which, start: NodeStart<'_>) {
@@ -115,7 +103,14 @@ impl Engine<'_> {
         let home = self.place.flow.home.to_string_lossy().into_owned();
         let own = command.argv(&home, &dir.to_string_lossy());
         if settings.cache {
-            let key = self.cache_key(&beginning, &own, &context)?;
+            let key = match self.cache_key(&beginning, &own, &context, &dir) {
+                Ok(key) => key,
+                Err(error) => {
+                    let failure = Failure::new(Code::Operation, error.message);
+                    self.record_start(beginning.which, start_of(&beginning));
+                    return self.judge(beginning.which, Err(failure), Ended::default());
+                }
+            };
             if let Some(output) = cache::read(self.place.workspace, &key) {
                 self.record_start(beginning.which, start_of(&beginning));
                 return self.judge(beginning.which, Ok(output), Ended::from_cache());
@@ -240,7 +235,11 @@ impl Engine<'_> {
             Err(error) => {
                 let (code, failure) = not_started(&prepared.argv[0], &error);
                 attempt::record(&active.io, code, (Duration::ZERO, None), &mut self.alike)?;
-                self.judge(active.which, Err(failure), Ended::default())
+                let ended = Ended {
+                    io: Some(active.io),
+                    ..Ended::default()
+                };
+                self.judge(active.which, Err(failure), ended)
             }
         }
     }
@@ -256,13 +255,23 @@ impl Engine<'_> {
         Ok(dir)
     }
 
-    fn cache_key(&self, beginning: &Beginning, argv: &[String], context: &str) -> Result<String> {
+    /// The name of a step's output among those that are known.
+    ///
+    /// # Errors
+    /// One of its `cache_files` cannot be read.
+    fn cache_key(
+        &self,
+        beginning: &Beginning,
+        argv: &[String],
+        context: &str,
+        dir: &Path,
+    ) -> Result<String> {
         let flow = self.place.flow;
         let node = beginning.node;
         let schemas = [flow.schema_in(node), flow.schema_out(node)];
         let schemas = schemas.into_iter().flatten();
         let home = flow.home.to_string_lossy().into_owned();
-        let cwd = self.place.workspace.root.to_string_lossy().into_owned();
+        let cwd = dir.to_string_lossy().into_owned();
         let places = Places {
             home: &home,
             cwd: &cwd,
@@ -272,6 +281,10 @@ impl Engine<'_> {
             argv,
             input: &beginning.input,
             context,
+            form: match flow.nodes[node].output {
+                OutputForm::Json => "json",
+                OutputForm::Text => "text",
+            },
             schemas: schemas.map(|it| it.schema.source.to_string()).collect(),
             files: files
                 .into_iter()

@@ -7,7 +7,6 @@ use crate::exec::{self, Outcome, Used};
 use crate::flow::attempt::{self, MOST_OUTPUT, dir_name, misfit, too_much};
 use crate::flow::cache;
 use crate::flow::choice::{Choice, Code, Failure, Payload, choose};
-use crate::flow::manifest::OutputForm;
 use crate::flow::record::{self, NodeEnd, Output};
 use crate::flow::{router, tools};
 use crate::screen::{Tone, in_short, time};
@@ -22,9 +21,9 @@ pub(super) struct Ended {
     pub used: Option<Used>,
     /// Its directory of records; none of a step that ran nothing.
     pub io: Option<PathBuf>,
-    cached: bool,
+    pub cached: bool,
     /// The output is what the step was given.
-    identity: bool,
+    pub identity: bool,
 }
 
 impl Ended {
@@ -89,13 +88,9 @@ impl Engine<'_> {
             None => attempt::fault(&active.io, outcome, settings.timeout)?,
         };
         let fault = fault.map(|failure| because(failure, misuse));
-        let form = match settings.command {
-            Some(_) => settings.output,
-            None => OutputForm::Json,
-        };
         let result = match fault {
             Some(failure) => Err(failure),
-            None => attempt::output(&active.io, form)?,
+            None => attempt::output(&active.io, settings.output)?,
         };
         self.judge(which, result, ended)
     }

@@ -16,6 +16,7 @@ use crate::flow::router::{Effect, Outcome, Router};
 use crate::screen::Screen;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader};
 
 /// How the journal names a step.
@@ -27,11 +28,15 @@ struct Past {
     /// Steps without an end.
     open: HashMap<Name, Which>,
     begun: HashMap<Name, Begun>,
+    /// Pauses whose start has no end yet: they have not been told.
+    pausing: Vec<Name>,
     /// What routers have told and the journal has not yet.
     untold: BTreeMap<usize, (String, usize, Effect)>,
     by_key: HashMap<String, usize>,
     counter: usize,
     roots: usize,
+    /// What the inputs of the roots can be told by.
+    inputs: HashMap<usize, u64>,
 }
 
 /// An attempt without an end.
@@ -74,7 +79,14 @@ impl Engine<'_> {
                 ..error
             })?;
         }
-        self.inputs.pass_over(past.roots, self.signals)?;
+        let may_differ = self.options.changed_ok;
+        self.inputs.pass_over(past.roots, |number, input| {
+            may_differ
+                || past
+                    .inputs
+                    .get(&number)
+                    .is_none_or(|was| *was == mark(input))
+        })?;
         self.go_on_from(past)
     }
 
@@ -126,7 +138,10 @@ impl Engine<'_> {
                 }
             }
             "SYSTEM_MESSAGE" if line.paused => {
-                if let Some(name) = self.name_of(past, line) {
+                past.pausing.extend(self.name_of(past, line));
+            }
+            "ENGINE_END" => {
+                for name in std::mem::take(&mut past.pausing) {
                     past.begun.entry(name).or_default().paused = true;
                 }
             }
@@ -143,6 +158,7 @@ impl Engine<'_> {
         let number = root_number(task);
         let number = number.ok_or_else(|| Error::failure(format!("{task} is no root task")))?;
         past.roots = past.roots.max(number);
+        past.inputs.insert(number, mark(&input));
         self.add_root(number, task, input);
         self.listen(past, number);
         Ok(())
@@ -237,7 +253,7 @@ impl Engine<'_> {
             if let Some(call_id) = begun.call_id.filter(|_| begun.running) {
                 dead.push(call_id);
                 if self.place.flow.nodes[name.1].on_resume == OnResume::Fail
-                    && self.place.flow.nodes[name.1].agent.is_none()
+                    && !self.is_conversation(name.1)
                 {
                     self.doomed.push(which);
                     continue;
@@ -296,6 +312,13 @@ impl Past {
             self.untold.remove(&counter);
         }
     }
+}
+
+/// What an input can be told by within one process.
+fn mark(input: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    input.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The number in the id of a root task.

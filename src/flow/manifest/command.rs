@@ -43,14 +43,41 @@ impl Command {
     }
 }
 
-/// The files below the flow's directory that words name: those that begin with it.
+/// The files below the flow's directory that words name: a word that begins with it, and what a script
+/// has behind its variable.
 #[must_use]
 pub fn files_of(words: &[Word], home: &Path) -> Vec<PathBuf> {
-    let path = |word: &Word| match word.0.as_slice() {
-        [Piece::Home, Piece::Text(rest)] => Some(home.join(rest.strip_prefix('/')?)),
-        _ => None,
-    };
-    words.iter().filter_map(path).collect()
+    let mut files = Vec::new();
+    for word in words {
+        match word.0.as_slice() {
+            [Piece::Home, Piece::Text(rest)] => {
+                files.extend(rest.strip_prefix('/').map(|rest| home.join(rest)));
+            }
+            pieces => {
+                for piece in pieces {
+                    if let Piece::Text(script) = piece {
+                        files.extend(named_in(script).map(|rest| home.join(rest)));
+                    }
+                }
+            }
+        }
+    }
+    files
+}
+
+/// What stands behind `$FLOW_HOME/` and `${FLOW_HOME}/` in a script, up to where a shell ends the word.
+fn named_in(script: &str) -> impl Iterator<Item = &str> {
+    const ENDS: &[char] = &[
+        '\'', '"', '`', '$', ';', '&', '|', '<', '>', '(', ')', '*', '?',
+    ];
+    script.split(FLOW_HOME).skip(1).filter_map(|rest| {
+        let rest = rest.strip_prefix('}').unwrap_or(rest);
+        let rest = rest.strip_prefix('"').unwrap_or(rest);
+        let rest = rest.strip_prefix('/')?;
+        let end = rest.find(|c: char| c.is_whitespace() || ENDS.contains(&c));
+        let name = &rest[..end.unwrap_or(rest.len())];
+        (!name.is_empty()).then_some(name)
+    })
 }
 
 /// Reads the form that a mapping has, if it has one.
@@ -151,5 +178,18 @@ fn replace(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(replace),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::named_in;
+
+    #[test]
+    fn a_script_names_files_behind_the_variable() {
+        let script = "$FLOW_HOME/a.sh; sh \"${FLOW_HOME}/b/c.py\" x\ncat \"$FLOW_HOME\"/d|wc; ls $FLOW_HOME/";
+        let found: Vec<&str> = named_in(script).collect();
+        assert_eq!(found, ["a.sh", "b/c.py", "d"]);
+        assert_eq!(named_in("$FLOW_HOMES/x FLOW_HOME").count(), 0);
     }
 }
