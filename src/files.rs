@@ -58,6 +58,16 @@ pub fn create(path: &Path) -> Result<File> {
         .at("create", path)
 }
 
+/// Writes a new file that nobody is to write to again, with mode 0400.
+pub fn write_once(path: &Path, bytes: &[u8]) -> Result<()> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o400)
+        .open(path);
+    file.at("create", path)?.write_all(bytes).at("write", path)
+}
+
 /// Opens a file for appending, creating it with mode 0600. A link is not followed.
 pub fn append(path: &Path) -> Result<File> {
     OpenOptions::new()

@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// What a node may print, in bytes: more is a failure of the node, not a growth of the engine.
 pub const MOST_OUTPUT: u64 = 256 << 20;
@@ -109,32 +109,40 @@ pub fn prepare(
 }
 
 /// Small files of records that are alike: written once, and linked from then on, because a new file costs
-/// more than what is in it.
+/// more than what is in it. Programs can read them and not write to them.
 #[derive(Debug, Default)]
 pub struct Alike {
-    known: HashMap<String, PathBuf>,
+    known: HashMap<String, (PathBuf, SystemTime)>,
 }
 
 impl Alike {
-    /// Makes a file with this text. Nobody may write to it again.
+    /// Makes a file with this text.
     pub fn write(&mut self, path: &Path, text: &str) -> Result<()> {
         /// Longer texts are not remembered, and not more of them than this.
         const LONGEST: usize = 1 << 10;
         const MOST: usize = 1 << 10;
-        if let Some(one) = self.known.get(text)
+        if let Some((one, at)) = self.known.get(text)
+            && changed(one) == Some(*at)
             && std::fs::hard_link(one, path).is_ok()
         {
             return Ok(());
         }
-        files::write(path, text.as_bytes())?;
-        if text.len() <= LONGEST {
+        files::write_once(path, text.as_bytes())?;
+        if text.len() <= LONGEST
+            && let Some(at) = changed(path)
+        {
             if self.known.len() >= MOST {
                 self.known.clear();
             }
-            self.known.insert(text.to_owned(), path.to_owned());
+            self.known.insert(text.to_owned(), (path.to_owned(), at));
         }
         Ok(())
     }
+}
+
+/// When a file was written to. One whom nothing is forbidden may have done so since.
+fn changed(path: &Path) -> Option<SystemTime> {
+    path.symlink_metadata().ok()?.modified().ok()
 }
 
 /// Records how a program ended.

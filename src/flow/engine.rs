@@ -43,8 +43,6 @@ pub struct Options {
     pub launch: Vec<String>,
     /// Go on with other inputs after a failure.
     pub keep_going: bool,
-    /// Inputs may be others than those that have been taken.
-    pub changed_ok: bool,
     /// Nodes before which the run stops.
     pub pause_before: HashSet<NodeIx>,
     /// Where progress is told.
@@ -215,9 +213,14 @@ impl<'e> Engine<'e> {
         done
     }
 
-    /// The journal, for whoever records how it ended.
+    /// The journal, for whoever records how it ended, and what the roots came to, be it nothing yet.
     #[must_use]
-    pub fn into_parts(self) -> (Journal, Tally, RunDir) {
+    pub fn into_parts(mut self) -> (Journal, Tally, RunDir) {
+        let with_tasks = self.options.with_tasks;
+        for (number, root) in self.roots.iter().filter(|_| with_tasks) {
+            let so_far = Finished::of(self.place.plan, *number, &root.router, with_tasks);
+            self.tally.add(so_far);
+        }
         (self.journal, self.tally, self.place.run)
     }
 
@@ -329,11 +332,11 @@ impl<'e> Engine<'e> {
         if self.stop.is_some() {
             return Ok(false);
         }
-        let Some((number, input)) = self.inputs.next()? else {
+        let Some((number, input)) = self.inputs.take()? else {
             return Ok(false);
         };
         let id = format!("T{number}");
-        let name = format!("io/input-{number}.json");
+        let name = record::input_name(number);
         let kept = record::kept(&self.place.run.path, &name, &input)?;
         self.add_root(number, &id, input);
         self.drain(number, Some(&kept));

@@ -24,6 +24,8 @@ enum Source {
         reader: BufReader<File>,
         path: PathBuf,
         line: usize,
+        /// What has been taken need not be what it was.
+        may_differ: bool,
     },
 }
 
@@ -46,14 +48,16 @@ impl Inputs {
         }
     }
 
-    /// The lines of a file; empty ones do not count.
-    pub fn lines(path: &Path) -> Result<Self> {
+    /// The lines of a file; empty ones do not count. Those that have been taken may differ from what
+    /// they were only if that is said.
+    pub fn lines(path: &Path, may_differ: bool) -> Result<Self> {
         let reader = BufReader::new(File::open(path).at("read", path)?);
         Ok(Self {
             source: Source::Lines {
                 reader,
                 path: path.to_owned(),
                 line: 0,
+                may_differ,
             },
             next: 1,
         })
@@ -62,13 +66,18 @@ impl Inputs {
     /// Passes over so many: they have been taken before. `was` says whether an input is what it was.
     ///
     /// # Errors
-    /// A line of the file is not; or those of [`Self::next`].
+    /// A line of the file is not; or those of [`Self::take`].
     pub fn pass_over(&mut self, count: usize, was: impl Fn(usize, &Payload) -> bool) -> Result<()> {
         for _ in 0..count {
-            let Some((number, input)) = self.next()? else {
+            let Some((number, input)) = self.take()? else {
                 break;
             };
-            if let Source::Lines { path, line, .. } = &self.source
+            if let Source::Lines {
+                path,
+                line,
+                may_differ: false,
+                ..
+            } = &self.source
                 && !was(number, &input)
             {
                 let path = path.display();
@@ -85,10 +94,12 @@ impl Inputs {
     ///
     /// # Errors
     /// The file cannot be read, or a line of it is not JSON.
-    pub fn next(&mut self) -> Result<Option<(usize, Payload)>> {
+    pub fn take(&mut self) -> Result<Option<(usize, Payload)>> {
         let input = match &mut self.source {
             Source::One(input) => input.take(),
-            Source::Lines { reader, path, line } => next_line(reader, path, line)?,
+            Source::Lines {
+                reader, path, line, ..
+            } => next_line(reader, path, line)?,
         };
         let number = self.next;
         Ok(input.map(|input| {

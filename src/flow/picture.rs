@@ -67,7 +67,17 @@ struct Ends {
 fn marks_of(run: &RunDir) -> Result<HashMap<String, Mark>> {
     let mut all: HashMap<String, Ends> = HashMap::new();
     each_line(run, |line| {
-        let (Some(task), Some(node)) = (&line.task_id, &line.node_id) else {
+        let Some(task) = &line.task_id else {
+            return Ok(true);
+        };
+        if line.kind == "TASK_END" {
+            // What has begun in a task that is over was cancelled with it.
+            for ends in all.values_mut() {
+                ends.open.remove(&**task);
+            }
+            return Ok(true);
+        }
+        let Some(node) = &line.node_id else {
             return Ok(true);
         };
         match &*line.kind {
@@ -90,14 +100,15 @@ fn marks_of(run: &RunDir) -> Result<HashMap<String, Mark>> {
     let status = metadata::read(&run.path).map(|metadata| metadata.status);
     let waits = status == Some(Status::WaitingForInput);
     let mark = |ends: Ends| match (ends.open.is_empty(), ends.good, ends.bad) {
-        (false, ..) if waits => Mark::Waiting,
-        (false, ..) => Mark::Running,
-        (true, _, 0) => Mark::Success,
-        (true, 0, _) => Mark::Failure,
-        (true, ..) => Mark::Partial,
+        (false, ..) if waits => Some(Mark::Waiting),
+        (false, ..) => Some(Mark::Running),
+        (true, 0, 0) => None,
+        (true, _, 0) => Some(Mark::Success),
+        (true, 0, _) => Some(Mark::Failure),
+        (true, ..) => Some(Mark::Partial),
     };
     Ok(all
         .into_iter()
-        .map(|(node, ends)| (node, mark(ends)))
+        .filter_map(|(node, ends)| Some((node, mark(ends)?)))
         .collect())
 }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
@@ -103,16 +103,29 @@ pub fn task_created(journal: &mut Journal, graph: &Graph, view: &View<'_>, input
         if let Some(edge) = view.edge {
             line.put("edge", &edge_name(graph, edge));
         }
-        match input {
-            Some(Output::Text(text)) => {
-                line.raw("input", text.as_bytes());
-            }
-            Some(Output::File(path)) => {
-                line.put("input_ref", path);
-            }
-            Some(Output::Identity) | None => {}
+        if let Some(input) = input {
+            put_input(line, input);
         }
     });
+}
+
+/// Says what something was given, or which file has it.
+pub fn put_input(line: &mut Object<'_>, input: &Output) {
+    match input {
+        Output::Text(text) => {
+            line.raw("input", text.as_bytes());
+        }
+        Output::File(path) => {
+            line.put("input_ref", path);
+        }
+        Output::Identity => {}
+    }
+}
+
+/// The file that has the input of a root task, if the journal has no room for it.
+#[must_use]
+pub fn input_name(number: usize) -> String {
+    format!("io/input-{number}.json")
 }
 
 /// As it stands in files.
@@ -229,6 +242,11 @@ pub fn route(journal: &mut Journal, graph: &Graph, task: &str, node: NodeIx, edg
         line.put("task_id", task)
             .put("node_id", &graph.nodes[node].id)
             .put("to", &targets);
+        if let [edge] = edges
+            && let Some(label) = &graph.edges[*edge].label
+        {
+            line.put("label", label);
+        }
     });
 }
 
@@ -283,9 +301,14 @@ pub fn kept(run: &Path, name: &str, text: &Payload) -> Result<Output> {
         return Ok(Output::Text(text.clone()));
     }
     let path = run.join(name);
-    files::remove(&path)?;
-    let mut file = files::create(&path)?;
-    file.write_all(text.as_bytes()).at("write", &path)?;
+    let file = match File::open(&path) {
+        Ok(file) if std::fs::read(&path).is_ok_and(|there| there == text.as_bytes()) => file,
+        _ => {
+            files::remove(&path)?;
+            files::write(&path, text.as_bytes())?;
+            File::open(&path).at("open", &path)?
+        }
+    };
     file.sync_data().at("sync", &path)?;
     Ok(Output::File(name.to_owned()))
 }
@@ -329,6 +352,7 @@ pub struct Line<'l> {
     #[serde(borrow)]
     pub input_ref: Option<Cow<'l, str>>,
     pub duration_ms: u64,
+    pub cached: bool,
     pub paused: bool,
     #[serde(borrow)]
     pub flow: Option<&'l RawValue>,

@@ -11,7 +11,7 @@ use super::inputs::Inputs;
 use super::manifest::{self, Flow};
 use super::outcome::Tally;
 use super::plan::Plan;
-use super::start::{self, Basis, Given};
+use super::start::{self, Basis, Given, Past};
 use crate::args::Format;
 use crate::clock::Timestamp;
 use crate::commands::select::{self, Found, look};
@@ -91,15 +91,15 @@ impl Command<'_> {
                 return self.begin(&id, lock);
             }
             let found = look(&RunDir::of(self.workspace, &id))?;
-            if !self.is_same(&found)? {
+            let Some(past) = self.past(&found)? else {
                 return Err(Error::failure(format!(
                     "run {id} is there with another flow or input; choose another --run-id"
                 )));
-            }
+            };
             return match found.metadata.status {
                 Status::Running => Err(found.busy()),
-                Status::Completed | Status::Failed => self.again(found, lock),
-                Status::Interrupted | Status::WaitingForInput => self.take_up(found, lock),
+                Status::Completed | Status::Failed => self.again(found, &past, lock),
+                Status::Interrupted | Status::WaitingForInput => self.take_up(found, &past, lock),
             };
         }
         let newest = self.workspace.newest()?;
@@ -108,22 +108,38 @@ impl Command<'_> {
         }
         for id in select::with_those_around(self.workspace, newest) {
             let found = look(&RunDir::of(self.workspace, &id))?;
-            if self.is_same(&found)? {
-                match found.metadata.status {
-                    Status::Running => return Err(found.busy()),
-                    Status::Interrupted | Status::WaitingForInput => {
-                        return self.take_up(found, lock);
-                    }
-                    Status::Completed | Status::Failed => break,
+            match (self.past(&found)?, found.metadata.status) {
+                (Some(_), Status::Running) => return Err(found.busy()),
+                (Some(past), Status::Interrupted | Status::WaitingForInput) => {
+                    return self.take_up(found, &past, lock);
                 }
+                (Some(_), Status::Completed | Status::Failed) => break,
+                (None, Status::Interrupted | Status::WaitingForInput) if found.is_flow => {
+                    let status = found.metadata.status.name();
+                    let message = format!("starting a new run; run {id} is {status}");
+                    if !self.screen.quiet {
+                        self.screen.warn_as(PROGRAM, &message);
+                    }
+                }
+                (None, _) => {}
             }
         }
         self.begin(&RunId::generate(Timestamp::now()), lock)
     }
 
-    /// Whether a run is one of this flow with this input.
-    fn is_same(&self, found: &Found) -> Result<bool> {
-        Ok(start::recorded(&found.run)?.is_some_and(|past| past.is_same(&self.basis, self.flow)))
+    /// What a run was made from, if it is one of this flow with this input.
+    fn past(&self, found: &Found) -> Result<Option<Past>> {
+        let past = start::recorded(&found.run)?;
+        Ok(past.filter(|past| past.is_same(&self.basis, self.flow)))
+    }
+
+    /// The same command for a run that has an input, if the command line has none.
+    fn with_input_of(&mut self, past: &Past) {
+        if !self.basis.is_said
+            && let Some(given) = past.given()
+        {
+            self.basis.given = given;
+        }
     }
 
     /// Starts a new run.
@@ -139,8 +155,7 @@ impl Command<'_> {
         });
         let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
             journal.add(0, &start_event(&metadata, &task, &self.config(), false));
-            start::write(journal, &self.basis, self.flow);
-            Ok(())
+            start::write(journal, &self.basis, self.flow)
         })?;
         drop(lock);
         let inputs = self.inputs()?;
@@ -148,12 +163,13 @@ impl Command<'_> {
     }
 
     /// Takes up a run that is there.
-    fn take_up(&self, found: Found, lock: DecisionLock) -> Result<Exit> {
+    fn take_up(mut self, found: Found, past: &Past, lock: DecisionLock) -> Result<Exit> {
+        self.with_input_of(past);
         let Some(mut journal) = Journal::open(&found.run.journal())? else {
             return Err(found.busy());
         };
         check_host(&found, false)?;
-        let changed = self.changes(&found)?;
+        let changed = self.changes(&found, past)?;
         let mut bytes = Vec::new();
         journal.read_into(&mut bytes)?;
         let tail = journal::tail(&bytes);
@@ -178,7 +194,7 @@ impl Command<'_> {
                 "goes on with changed files: {}",
                 changed.join(", ")
             ));
-            start::write(&mut journal, &self.basis, self.flow);
+            start::write(&mut journal, &self.basis, self.flow)?;
         }
         for note in told {
             let level = "WARN";
@@ -199,9 +215,9 @@ impl Command<'_> {
     }
 
     /// Tells a run that has ended once more.
-    fn again(&self, found: Found, lock: DecisionLock) -> Result<Exit> {
-        let past = start::recorded(&found.run)?;
-        let changed = past.map(|past| past.changes(self.flow)).unwrap_or_default();
+    fn again(mut self, found: Found, past: &Past, lock: DecisionLock) -> Result<Exit> {
+        self.with_input_of(past);
+        let changed = past.changes(self.flow);
         if !changed.is_empty() {
             return Err(Error::config(format!(
                 "run {} has ended, with other files: {}; to run the changed ones choose another --run-id",
@@ -221,9 +237,8 @@ impl Command<'_> {
     ///
     /// # Errors
     /// There are some, and nobody said that this is meant.
-    fn changes(&self, found: &Found) -> Result<Vec<String>> {
-        let past = start::recorded(&found.run)?;
-        let changed = past.map(|past| past.changes(self.flow)).unwrap_or_default();
+    fn changes(&self, found: &Found, past: &Past) -> Result<Vec<String>> {
+        let changed = past.changes(self.flow);
         if changed.is_empty() || self.wanted.changed_ok {
             return Ok(changed);
         }
@@ -237,7 +252,7 @@ impl Command<'_> {
     fn inputs(&self) -> Result<Inputs> {
         match &self.basis.given {
             Given::One(input) => Ok(Inputs::one(input.clone())),
-            Given::Lines(path) => Inputs::lines(path),
+            Given::Lines(path) => Inputs::lines(path, self.wanted.changed_ok),
         }
     }
 
@@ -302,7 +317,6 @@ impl Command<'_> {
             jobs: self.wanted.jobs(),
             launch: self.wanted.launch.clone(),
             keep_going: self.wanted.keep_going,
-            changed_ok: self.wanted.changed_ok,
             pause_before: self.pause_before.clone(),
             screen: Screen::new(self.wanted.quiet || !is_live, false),
             with_tasks: self.wanted.format == Format::Json,

@@ -13,6 +13,7 @@ use super::start;
 use super::tools::{self, Call};
 use crate::commands::select;
 use crate::error::{Error, Exit, Result};
+use crate::ids::RunId;
 use crate::metadata;
 use crate::rundir::RunDir;
 use crate::screen::{in_short, print, time};
@@ -74,8 +75,14 @@ fn which<'n>(work_dir: &Path, names: &'n [String]) -> Result<(RunDir, &'n [Strin
         let digits = name.strip_prefix('T').unwrap_or_default();
         digits.starts_with(|c: char| c.is_ascii_digit())
     };
+    let is_run = |name: &str| match (select::workspace(work_dir), RunId::parse(name)) {
+        (Ok(workspace), Ok(id)) => workspace.run_path(&id).is_dir(),
+        _ => false,
+    };
     match names {
-        [first, rest @ ..] if !is_task(first) => Ok((select::at_or_named(work_dir, first)?, rest)),
+        [first, rest @ ..] if !is_task(first) || is_run(first) => {
+            Ok((select::at_or_named(work_dir, first)?, rest))
+        }
         names => Ok((newest(work_dir)?, names)),
     }
 }
@@ -195,7 +202,7 @@ impl Record {
             ));
         }
         for stage in &task.nodes {
-            let end = stage.end.as_deref().unwrap_or("running, or interrupted");
+            let end = end_of(task, stage);
             out.push_str(&format!("  {}  {end}\n", stage.node));
         }
         Ok(out)
@@ -211,7 +218,7 @@ impl Record {
                 known.join(", ")
             )));
         };
-        let end = stage.end.as_deref().unwrap_or("running, or interrupted");
+        let end = end_of(task, stage);
         let mut out = format!("{id} {node}  {end}\n");
         let mut part = |name: &str, text: &str| {
             let text = text.trim_end();
@@ -274,8 +281,20 @@ fn line_of(id: &str, task: &Task) -> String {
     format!("{id}  {status}  {}{error}", path.join(" > "))
 }
 
+/// How a node in a task ended, or why it has not.
+fn end_of<'s>(task: &Task, stage: &'s Stage) -> &'s str {
+    match (&stage.end, &task.status) {
+        (Some(end), _) => end,
+        (None, Some(_)) => "cancelled",
+        (None, None) => "running, or interrupted",
+    }
+}
+
 fn ended(line: &Line<'_>) -> String {
     if line.status.as_deref() == Some("success") {
+        if line.cached {
+            return "ok, cached".to_owned();
+        }
         return format!("ok, {}", time(Duration::from_millis(line.duration_ms)));
     }
     let failure = line.failure();

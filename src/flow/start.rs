@@ -10,6 +10,7 @@ use super::graph::{NodeIx, Role};
 use super::manifest::problem::sha256;
 use super::manifest::{Flow, Kind};
 use super::plan::Plan;
+use super::record;
 use crate::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result};
 use crate::files;
@@ -149,11 +150,23 @@ pub fn described(basis: &Basis, flow: &Flow) -> Value {
     object
 }
 
-/// Puts it into the journal.
-pub fn write(journal: &mut Journal, basis: &Basis, flow: &Flow) {
+/// Puts it into the journal, with the input, so that nobody has to give it again.
+pub fn write(journal: &mut Journal, basis: &Basis, flow: &Flow) -> Result<()> {
+    let kept = match &basis.given {
+        Given::One(input) => {
+            let run = journal.path().parent().unwrap_or(Path::new("."));
+            files::make_dirs(&run.join("io"))?;
+            Some(record::kept(run, &record::input_name(1), input)?)
+        }
+        Given::Lines(_) => None,
+    };
     journal.add_line("FLOW_START", |line| {
         line.put("flow", &described(basis, flow));
+        if let Some(kept) = &kept {
+            record::put_input(line, kept);
+        }
     });
+    Ok(())
 }
 
 /// The basis of a run, as its journal tells it.
@@ -166,6 +179,8 @@ pub struct Past {
     #[serde(default)]
     inputs: Option<String>,
     files: Vec<File>,
+    #[serde(skip)]
+    input: Option<Payload>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -186,9 +201,17 @@ pub fn recorded(run: &RunDir) -> Result<Option<Past>> {
             }
             continue;
         }
-        let line: Option<super::record::Line<'_>> = serde_json::from_str(text).ok();
-        let past = line.and_then(|line| serde_json::from_str(line.flow?.get()).ok());
-        found = past.or(found);
+        let Ok(line) = serde_json::from_str::<record::Line<'_>>(text) else {
+            continue;
+        };
+        let past = line
+            .flow
+            .and_then(|flow| serde_json::from_str(flow.get()).ok());
+        let Some(mut past): Option<Past> = past else {
+            continue;
+        };
+        past.input = record::read_back(&run.path, line.input, line.input_ref.as_deref())?;
+        found = Some(past);
     }
     Ok(found)
 }
@@ -204,6 +227,15 @@ impl Past {
     #[must_use]
     pub fn start(&self) -> &str {
         &self.start
+    }
+
+    /// What its root tasks began with, as far as it is known.
+    #[must_use]
+    pub fn given(&self) -> Option<Given> {
+        match (&self.inputs, &self.input) {
+            (Some(path), _) => Some(Given::Lines(path.into())),
+            (None, input) => input.clone().map(Given::One),
+        }
     }
 
     /// Whether a run with this basis is what is meant.

@@ -409,6 +409,72 @@ fn lines_that_have_been_taken_must_stay_as_they_were() {
 }
 
 #[test]
+fn without_an_input_a_run_goes_on_with_its_own() {
+    let world = World::new();
+    let once = "test -e $go || { touch $go; kill -9 $PPID; }";
+    chain(&world, &format!("shell: 'go=go; read n; {once}; echo $n'"));
+    world.write("in.jsonl", "1\n2\n3\n");
+    let lines = run(&world)
+        .args(["--inputs", "in.jsonl", "-j", "1", "--run-id", "r"])
+        .end();
+    assert_eq!(lines.killed_by(), Some(9));
+    let bare = || run(&world).args(["--run-id", "r"]);
+    bare().end().exits(0).prints("1\n2\n3\n");
+    let told = bare().json().end().exits(0);
+    assert_eq!(told.object()["output"], serde_json::json!([1, 2, 3]));
+}
+
+#[test]
+fn an_input_is_kept_from_the_first_moment() {
+    for size in [1, 100_000] {
+        let world = World::new();
+        chain(&world, "command: [cat]");
+        let text = "x".repeat(size);
+        let input = world.write("input", format!("\"{text}\""));
+        let paused = run(&world)
+            .args(["--pause-before", "s", "-i"])
+            .arg(&input)
+            .end();
+        paused.exits(75);
+        // As a kill behind the first write leaves it.
+        let run_dir = Run::latest(&world.path("ws"));
+        let journal = run_dir.text("journal.jsonl");
+        let start: Vec<&str> = journal.lines().take(2).collect();
+        assert!(start[1].contains("FLOW_START"), "{}", start[1]);
+        fs::write(run_dir.path("journal.jsonl"), start.join("\n") + "\n").unwrap();
+        run(&world).end().exits(0).prints(&format!("\"{text}\"\n"));
+    }
+}
+
+#[test]
+fn what_is_known_of_tasks_is_told_of_a_run_that_has_not_ended() {
+    let world = World::new();
+    chain(&world, "command: [cat]");
+    let paused = run(&world)
+        .args(["--pause-before", "a"])
+        .json()
+        .end()
+        .exits(75);
+    let tasks = paused.object()["tasks"].take();
+    assert_eq!(tasks[0]["status"], "running");
+    assert_eq!(tasks[0]["path"], serde_json::json!(["s"]));
+    let other = run(&world).args(["-m", "other"]).end().exits(0);
+    other.says("starting a new run; run").says("is INTERRUPTED");
+}
+
+#[test]
+fn a_node_that_is_not_there_is_named_before_anything_is_made() {
+    let world = World::new();
+    chain(&world, "command: [cat]");
+    run(&world)
+        .args(["--pause-before", "A"])
+        .end()
+        .exits(2)
+        .says("--pause-before: there is no 'A'");
+    assert!(!world.path("ws/.delta").exists());
+}
+
+#[test]
 fn many_inputs_go_on_where_they_were() {
     let world = World::new();
     chain(

@@ -253,6 +253,11 @@ fn a_failure_is_tried_again_as_often_as_the_node_says() {
     for name in ["a", "a_2", "a_3"] {
         assert!(run_dir.path("io/nodes/T1").join(name).is_dir(), "{name}");
     }
+    // One that cannot be started is a failure, too.
+    chain(&world, "retries: 2, command: [./late]");
+    run(&world).end().exits(1);
+    let again = Run::latest(&world.path("ws"));
+    assert!(again.path("io/nodes/T1/a_3").is_dir());
     chain(&world, "retries: 1, shell: 'echo x >>more; exit 1'");
     run(&world).end().exits(1);
     assert_eq!(world.read("ws/more"), "x\nx\n");
@@ -397,6 +402,25 @@ fn a_failure_that_a_merge_has_gathered_is_what_a_partial_result_tells() {
 }
 
 #[test]
+fn a_program_cannot_change_what_another_one_is_given() {
+    let world = World::new();
+    world.write(
+        "f/workflow.yaml",
+        "nodes:\n\
+         - {id: s, kind: deterministic, role: start, context: none, default_start: true}\n\
+         - {id: a, kind: deterministic, role: linear, context: none, shell: 'chmod u+w \"$FLOW_CONTEXT\"; echo 1 >>\"$FLOW_CONTEXT\"; cat'}\n\
+         - {id: b, kind: deterministic, role: linear, context: none, shell: 'cat \"$FLOW_CONTEXT\"'}\n\
+         - {id: x, kind: deterministic, role: exit, context: none}\n\
+         edges:\n- {from: s, to: a}\n- {from: a, to: b}\n- {from: b, to: x}\n",
+    );
+    let outcome = run(&world).json().end().exits(0);
+    assert_eq!(outcome.object()["output"]["items"], json!([]));
+    let io = Run::latest(&world.path("ws")).path("io/nodes/T1/b/context.json");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(io).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o400);
+}
+
+#[test]
 fn a_start_and_a_node_that_are_not_there_are_named() {
     let world = World::new();
     chain(&world, "command: [cat]");
@@ -473,6 +497,53 @@ fn losers_of_a_race_are_ended() {
     let tasks = outcome.object()["tasks"].take();
     assert_eq!(tasks[2]["status"], "cancelled");
     assert_eq!(outcome.object()["output"], 1);
+    let graph = Delta::flow(world.home()).args(["graph", "LATEST", "-w", "ws"]);
+    let graph = String::from_utf8(graph.end().exits(0).stdout).unwrap();
+    let line = graph
+        .lines()
+        .find(|line| line.trim_start().starts_with("\"k\" ["));
+    let line = line.expect("the loser's node");
+    assert!(!line.contains("color"), "{line}");
+    shows_the_loser(&world, "k  cancelled");
+}
+
+/// What `show` and the journal say of the second clone, which lost.
+#[track_caller]
+fn shows_the_loser(world: &World, node: &str) {
+    let show = Delta::flow(world.home()).args(["show", "T1.c1", "-w", "ws"]);
+    let shown = String::from_utf8(show.end().exits(0).stdout).unwrap();
+    assert!(shown.starts_with("T1.c1  cancelled"), "{shown}");
+    assert!(shown.contains(node), "{shown}");
+    let ends = Run::latest(&world.path("ws")).events("TASK_END");
+    let last = ends.iter().rfind(|end| end["task_id"] == "T1.c1");
+    assert_eq!(last.unwrap()["status"], "cancelled");
+}
+
+#[test]
+fn a_loser_that_was_faster_is_told_like_one_that_was_not() {
+    let world = World::new();
+    world.write(
+        "f/workflow.yaml",
+        "nodes:\n\
+         - {id: s, kind: deterministic, role: start, context: none, default_start: true}\n\
+         - {id: b, kind: deterministic, role: branch, context: none}\n\
+         - {id: l, kind: deterministic, role: linear, context: none, shell: 'cat'}\n\
+         - {id: k, kind: deterministic, role: linear, context: none, shell: 'cat; read go <../../go'}\n\
+         - {id: x, kind: deterministic, role: exit, context: none}\n\
+         edges:\n- {from: s, to: b}\n- {from: b, to: k}\n- {from: b, to: l}\n- {from: l, to: x}\n- {from: k, to: x}\n",
+    );
+    fs::create_dir(world.path("ws")).unwrap();
+    let mut go = Fifo::new(world.path("ws/go"));
+    let running = run(&world).args(["-j", "2"]).spawn();
+    eventually("the second clone has come to its end", || {
+        world
+            .runs()
+            .first()
+            .is_some_and(|run| !run.events("TASK_END").is_empty())
+    });
+    go.tell("on");
+    running.wait().exits(0);
+    shows_the_loser(&world, "l  ok");
 }
 
 #[test]

@@ -79,13 +79,10 @@ impl Engine<'_> {
                 ..error
             })?;
         }
-        let may_differ = self.options.changed_ok;
         self.inputs.pass_over(past.roots, |number, input| {
-            may_differ
-                || past
-                    .inputs
-                    .get(&number)
-                    .is_none_or(|was| *was == mark(input))
+            past.inputs
+                .get(&number)
+                .is_none_or(|was| *was == mark(input))
         })?;
         self.go_on_from(past)
     }

@@ -160,7 +160,12 @@ impl Router<'_> {
         if let Some(winner) = fork.winner {
             let losers = fork.children[winner + 1..].to_vec();
             for loser in losers {
-                self.cancel_task(loser);
+                if self.tasks[loser].ended.is_some() {
+                    // What it came to depends on time: it is told once more, as cancelled.
+                    self.effects.push_back(Effect::Ended(loser));
+                } else {
+                    self.cancel_task(loser);
+                }
             }
         }
     }
