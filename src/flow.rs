@@ -3,6 +3,7 @@
 //! A program of its own, in the Cargo feature `flow`. The modules are listed from the bottom up;
 //! each uses only those above it.
 
+pub mod glob;
 pub mod graph;
 pub mod plan;
 pub mod choice;

@@ -7,6 +7,7 @@ use super::PROGRAM;
 use super::args::Tool as Wanted;
 use super::attempt::{self, misfit, not_started};
 use super::choice::{self, Failure};
+use super::manifest::policy::Denied;
 use super::manifest::tool::Permissions;
 use super::manifest::{self, Flow, OutputForm, Tool};
 use super::run::grace;
@@ -57,7 +58,21 @@ pub fn run(wanted: &Wanted) -> Result<u8> {
     let ready = found.and_then(|tool| Ok((tool, bound(&flow, tool, &arguments, &place)?)));
     match ready {
         Ok((tool, bound)) => place.execute(&flow, tool, bound, (record, &signals)),
-        Err(why) => refuse(&wanted.name, record, &why),
+        Err(refusal) => refuse(&wanted.name, record, refusal),
+    }
+}
+
+/// Why a call is not run.
+struct Refusal {
+    why: String,
+    /// A policy says so.
+    denied: Option<Denied>,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        let denied = None;
+        Self { why, denied }
     }
 }
 
@@ -150,6 +165,7 @@ impl Place {
             exit_code,
             duration_ms: duration.as_millis() as u64,
             resolved_command: Some(command),
+            denied: None,
         };
         record.finish(&call)?;
         tell(&mut stdout, &mut stderr, &call)?;
@@ -202,12 +218,18 @@ fn load(home: &Path) -> Result<Flow> {
 }
 
 /// The tool that is meant, if the node allows it.
-fn found<'f>(flow: &'f Flow, node: &str, name: &str) -> std::result::Result<&'f Tool, String> {
+fn found<'f>(flow: &'f Flow, node: &str, name: &str) -> std::result::Result<&'f Tool, Refusal> {
     let ix = flow.graph.find(node);
     let ix = ix.ok_or_else(|| format!("the flow has no node {node}"))?;
     let allowed = flow.tools_of(ix).iter().map(|ix| &flow.tools[*ix]);
     if let Some(tool) = allowed.clone().find(|tool| tool.tool.name == name) {
-        return Ok(tool);
+        return match flow.denial_of_tool(ix, name) {
+            None => Ok(tool),
+            Some(denied) => Err(Refusal {
+                why: denied.message(),
+                denied: Some(denied),
+            }),
+        };
     }
     let names: Vec<&str> = allowed.map(|tool| tool.tool.name.as_str()).collect();
     let hint = match (nearest(name, names.iter().copied()), names.is_empty()) {
@@ -215,7 +237,7 @@ fn found<'f>(flow: &'f Flow, node: &str, name: &str) -> std::result::Result<&'f 
         (None, true) => "it allows none; name it in tools: of the node".to_owned(),
         (None, false) => format!("it allows {}", names.join(", ")),
     };
-    Err(format!("node {node} does not allow it; {hint}"))
+    Err(format!("node {node} does not allow it; {hint}").into())
 }
 
 /// The arguments as JSON text: what stands on the standard input, or what the command line gives.
@@ -302,18 +324,23 @@ fn judge(
 }
 
 /// Records a call that is not run, and says why.
-fn refuse(name: &str, record: Record, why: &str) -> Result<u8> {
+fn refuse(name: &str, record: Record, Refusal { why, denied }: Refusal) -> Result<u8> {
     let error = Error::new(Exit::Misuse, format!("tool {name}: {why}"));
+    let code = match denied {
+        Some(_) => Code::PolicyDenied,
+        None => Code::Misuse,
+    };
     record.write("stdout.log", "")?;
     record.write("stderr.log", &format!("{error}\n"))?;
     record.finish(&Call {
         tool_name: name.to_owned(),
         call_id: Surroundings::new_call_id(),
-        code: Some(Code::Misuse),
+        code: Some(code),
         message: Some(error.message.clone()),
         exit_code: Exit::Misuse as i32,
         duration_ms: 0,
         resolved_command: None,
+        denied,
     })?;
     Err(error)
 }

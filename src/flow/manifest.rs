@@ -1,5 +1,5 @@
-//! A flow's directory, understood: `workflow.yaml`, `agents.yaml`, `tools.yaml`, `memory.yaml` and
-//! the schemas.
+//! A flow's directory, understood: `workflow.yaml`, `agents.yaml`, `tools.yaml`, `memory.yaml`,
+//! `policy.yaml` and the schemas.
 //!
 //! Loading reports everything that is wrong at once, runs nothing and creates nothing. Unaware of
 //! runs, tasks and payloads.
@@ -10,6 +10,7 @@ mod items;
 pub mod memory;
 pub mod tool;
 pub mod agent;
+pub mod policy;
 pub mod node;
 mod shape;
 mod workflow;
@@ -23,6 +24,7 @@ use crate::tool::Word;
 use command::Command;
 use memory::Memory;
 use node::Remember;
+use policy::{Denied, Policies, Target};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,6 +47,8 @@ pub struct Flow {
     pub tools: Vec<Tool>,
     /// `memory.yaml`.
     pub memory: Memory,
+    /// `policy.yaml`.
+    pub policies: Policies,
     /// By name.
     pub schemas: Vec<NamedSchema>,
     /// Every file that the flow was read from or names, sorted by path.
@@ -199,5 +203,24 @@ impl Flow {
             .agent
             .and_then(|ix| self.agents[ix].tools.as_deref());
         settings.tools.as_deref().or(of_agent).unwrap_or_default()
+    }
+
+    /// Why a node must not run, if a policy says so: it is denied itself, or its context.
+    #[must_use]
+    pub fn denial(&self, node: NodeIx) -> Option<Denied> {
+        let id = &*self.graph.nodes[node].id;
+        let denial = |target, what| self.policies.denial(target, what, id);
+        denial(Target::Node, id).or_else(|| match self.nodes[node].context {
+            Context::None => None,
+            Context::Global => denial(Target::Context, "global"),
+            Context::Profile(ix) => denial(Target::Context, &self.memory.profiles[ix].id),
+        })
+    }
+
+    /// Why a node must not call a tool, if a policy says so.
+    #[must_use]
+    pub fn denial_of_tool(&self, node: NodeIx, tool: &str) -> Option<Denied> {
+        let id = &self.graph.nodes[node].id;
+        self.policies.denial(Target::Tool, tool, id)
     }
 }

@@ -6,6 +6,10 @@
 //! Architecture invariant: an output stands in the journal as the JSON text that it is, or, if it is
 //! large, in a file that was made durable before the line that names it.
 
+mod denied;
+
+pub use denied::policy;
+
 use super::choice::{Code, Failure, Payload};
 use super::graph::{EdgeIx, Graph, NodeIx};
 use super::router::{Kind, View};
@@ -353,6 +357,10 @@ pub struct Line<'l> {
     pub input_ref: Option<Cow<'l, str>>,
     pub duration_ms: u64,
     pub cached: bool,
+    #[serde(borrow)]
+    pub target: Option<Cow<'l, str>>,
+    #[serde(borrow)]
+    pub target_id: Option<Cow<'l, str>>,
     pub paused: bool,
     #[serde(borrow)]
     pub flow: Option<&'l RawValue>,

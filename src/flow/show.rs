@@ -38,6 +38,8 @@ struct Stage {
     node: String,
     /// Directories of its attempts, from the run's directory.
     attempts: Vec<String>,
+    /// What policies denied it.
+    denied: Vec<String>,
     /// How it ended, if it has.
     end: Option<String>,
     output: Option<Payload>,
@@ -140,6 +142,7 @@ impl Record {
                     let stage = Stage {
                         node,
                         attempts: Vec::new(),
+                        denied: Vec::new(),
                         end: None,
                         output: None,
                     };
@@ -147,6 +150,14 @@ impl Record {
                     task.nodes.len() - 1
                 });
                 task.nodes[at].attempts.extend(text(&line.execution_ref));
+                task.nodes[at].denied.clear();
+            }
+            "POLICY" if line.execution_ref.is_none() => {
+                if let Some(stage) = task.nodes.iter_mut().rfind(|stage| stage.node == node) {
+                    let (what, id) = (text(&line.target), text(&line.target_id));
+                    let denied = [what.unwrap_or_default(), id.unwrap_or_default()].join(" ");
+                    stage.denied.push(denied);
+                }
             }
             "NODE_END" => {
                 let mut stages = task.nodes.iter_mut();
@@ -226,6 +237,7 @@ impl Record {
                 out.push_str(&format!("--- {name}\n{text}\n"));
             }
         };
+        part("denied", &stage.denied.join("\n"));
         let Some(last) = stage.attempts.last() else {
             let input = input_of(run, id, node)?;
             part("input", input.as_deref().unwrap_or_default());

@@ -5,6 +5,7 @@
 
 use super::graph::NodeIx;
 use super::manifest::agent::Body;
+use super::manifest::policy::Denied;
 use super::manifest::{Flow, Tool};
 use crate::config::document::Document;
 use crate::config::load;
@@ -42,6 +43,9 @@ pub struct Call {
     pub duration_ms: u64,
     /// The command on one line, if there came to be one.
     pub resolved_command: Option<String>,
+    /// The rule of a policy that denies it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied: Option<Denied>,
 }
 
 /// Why a call is no success, in one word.
@@ -50,12 +54,22 @@ pub struct Call {
 pub enum Code {
     /// The node does not allow the tool, or the arguments are wrong. Nothing was run.
     Misuse,
+    /// A policy denies the tool. Nothing was run.
+    PolicyDenied,
     /// The program failed.
     Operation,
     /// It took too long.
     Timeout,
     /// Its output is not as declared.
     SchemaOut,
+}
+
+impl Code {
+    /// Whether it should not have been called like this.
+    #[must_use]
+    pub fn is_misuse(self) -> bool {
+        matches!(self, Self::Misuse | Self::PolicyDenied)
+    }
 }
 
 impl Call {
@@ -74,6 +88,7 @@ impl Call {
         match self.code {
             None => "ok",
             Some(Code::Misuse) => "misuse",
+            Some(Code::PolicyDenied) => "policy_denied",
             Some(Code::Operation) => "operation",
             Some(Code::Timeout) => "timeout",
             Some(Code::SchemaOut) => "schema_out",
@@ -170,20 +185,38 @@ pub fn beside(program: &str) -> String {
     )
 }
 
+/// What policies deny of the tools that a node allows.
+#[must_use]
+pub fn denied(flow: &Flow, node: NodeIx) -> Vec<Denied> {
+    let allowed = flow.tools_of(node).iter();
+    let names = allowed.map(|ix| &*flow.tools[*ix].tool.name);
+    names
+        .filter_map(|name| flow.denial_of_tool(node, name))
+        .collect()
+}
+
 /// The option that gives the agent of a node, whose directory is `home`, the node's tools beside its
 /// own. Nothing if there are none.
+///
+/// A tool that a policy denies is not offered, unless the agent brings one of that name itself: then
+/// the one that is denied stands in its place, and each call is refused.
 #[must_use]
 pub fn set_of_agent(flow: &Flow, node: NodeIx, home: &Path) -> Vec<String> {
-    let offered = flow.tools_of(node);
+    let agent = flow.nodes[node].agent.map(|agent| &flow.agents[agent]);
+    let (mut tools, names) = match agent.map(|agent| &agent.body) {
+        Some(Body::Directory(_)) if !flow.tools_of(node).is_empty() => own_tools(home),
+        _ => (Vec::new(), Vec::new()),
+    };
+    let denied = denied(flow, node);
+    let is_offered = |tool: &&Tool| {
+        let name = &tool.tool.name;
+        names.contains(name) || !denied.iter().any(|it| it.target_id == *name)
+    };
+    let allowed = flow.tools_of(node).iter().map(|ix| &flow.tools[*ix]);
+    let offered: Vec<&Tool> = allowed.filter(is_offered).collect();
     if offered.is_empty() {
         return Vec::new();
     }
-    let offered: Vec<&Tool> = offered.iter().map(|ix| &flow.tools[*ix]).collect();
-    let agent = flow.nodes[node].agent.map(|agent| &flow.agents[agent]);
-    let mut tools = match agent.map(|agent| &agent.body) {
-        Some(Body::Directory(_)) => own_tools(home),
-        _ => Vec::new(),
-    };
     // Of two tools of one name the later one counts, as with imports.
     let is_replaced = |tool: &Value| offered.iter().any(|it| tool["name"] == *it.tool.name);
     tools.retain(|tool| !is_replaced(tool));
@@ -192,15 +225,18 @@ pub fn set_of_agent(flow: &Flow, node: NodeIx, home: &Path) -> Vec<String> {
     vec!["--set".to_owned(), format!("tools={}", json::text(&tools))]
 }
 
-/// The tools in an agent's own file, as they are written. What it imports stays as it is.
-fn own_tools(home: &Path) -> Vec<Value> {
-    let (_, mut problems, found) = load::survey(home);
+/// The tools in an agent's own file, as they are written, and the names of all that it has. What it
+/// imports stays as it is.
+fn own_tools(home: &Path) -> (Vec<Value>, Vec<String>) {
+    let (agent, mut problems, found) = load::survey(home);
+    let names = agent.into_iter().flat_map(|agent| agent.tools);
+    let names = names.map(|tool| tool.name).collect();
     let path = home.join(&found.main_file);
     let document = Document::read(&path, found.main_file, &mut problems);
     let tools = document.and_then(|mut document| document.root.shift_remove("tools"));
     match tools {
-        Some(Value::Array(tools)) => tools,
-        _ => Vec::new(),
+        Some(Value::Array(tools)) => (tools, names),
+        _ => (Vec::new(), names),
     }
 }
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 /// The types of these events.
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 9] = [
     "FLOW_START",
     "TASK_CREATED",
     "NODE_START",
@@ -16,6 +16,7 @@ const KINDS: [&str; 8] = [
     "MERGE",
     "TASK_END",
     "TOOL",
+    "POLICY",
 ];
 
 /// Whether an event is one of these.

@@ -46,6 +46,8 @@ mod flow_hostile;
 #[cfg(feature = "flow")]
 mod flow_load;
 #[cfg(feature = "flow")]
+mod flow_policy;
+#[cfg(feature = "flow")]
 mod flow_resume;
 #[cfg(feature = "flow")]
 mod flow_run;

@@ -17,7 +17,7 @@ use crate::flow::manifest::agent::Body;
 use crate::flow::manifest::problem::sha256;
 use crate::flow::manifest::{Agent, OutputForm};
 use crate::flow::router::Kind;
-use crate::flow::tools::{beside, set_of_agent};
+use crate::flow::tools::{beside, denied, set_of_agent};
 use crate::ids::hex;
 use crate::json;
 use serde::Deserialize;
@@ -77,7 +77,11 @@ impl Engine<'_> {
         let words = ["run", "-a", &place, "-m", "-", "-w", &work_dir];
         let mut words = words.map(str::to_owned).to_vec();
         words.extend(set_of_agent(flow, beginning.node, &home));
-        self.converse(beginning, dir, context, (&words, &run_id, &message), 0)
+        self.converse(beginning, dir, context, (&words, &run_id, &message), 0)?;
+        for denied in denied(flow, beginning.node) {
+            self.record_denial(beginning.which, &denied, None);
+        }
+        Ok(())
     }
 
     fn converse(

@@ -11,6 +11,7 @@ use crate::flow::cache;
 use crate::flow::choice::{Code, Failure, Payload};
 use crate::flow::graph::NodeIx;
 use crate::flow::manifest::agent::Body;
+use crate::flow::manifest::policy::Denied;
 use crate::flow::manifest::{Context, OutputForm, Settings};
 use crate::flow::record::{self, NodeStart};
 use crate::flow::router::Kind;
@@ -56,6 +57,14 @@ impl Engine<'_> {
             attempt: last + 1,
         };
         let flow = self.place.flow;
+        if doomed.is_none()
+            && let Some(denied) = flow.denial(node)
+        {
+            self.record_start(which, start_of(&beginning));
+            self.record_denial(which, &denied, None);
+            let failure = Failure::new(Code::PolicyDenied, denied.message());
+            return self.finish(which, Err(failure), Ended::default());
+        }
         let fits = |input: &str| misfit(flow.schema_in(node), input, Code::SchemaIn);
         if let Some(failure) = doomed.or_else(|| fits(&beginning.input)) {
             self.record_start(which, start_of(&beginning));
@@ -81,6 +90,15 @@ impl Engine<'_> {
             .and_then(|root| about(&root.router, which.1))
         {
             record::node_start(&mut self.journal, graph, step, start);
+        }
+    }
+
+    /// Tells what a policy has denied a step, or a call of its program.
+    pub(super) fn record_denial(&mut self, which: Which, denied: &Denied, call: Option<&str>) {
+        let graph = &self.place.flow.graph;
+        let root = self.roots.get(&which.0);
+        if let Some(step) = root.and_then(|root| about(&root.router, which.1)) {
+            record::policy(&mut self.journal, graph, step, denied, call);
         }
     }
 

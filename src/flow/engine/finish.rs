@@ -42,6 +42,11 @@ impl Ended {
     }
 }
 
+/// What stands for the denial of a call among the records that have been told.
+pub(super) fn told_denial(execution_ref: &str) -> String {
+    format!("denied {execution_ref}")
+}
+
 /// A failure, with the misuse of a tool that its program ended with, if it does not tell of it.
 fn because(failure: Failure, misuse: Option<String>) -> Failure {
     match misuse {
@@ -152,6 +157,11 @@ impl Engine<'_> {
             let path = io.join(tools::DIR).join(name);
             let path = path.strip_prefix(&self.place.run.path).unwrap_or(&path);
             let reference = path.to_string_lossy();
+            if let Some(denied) = &call.denied
+                && !known.contains(&told_denial(&reference))
+            {
+                self.record_denial(which, denied, Some(&reference));
+            }
             let Some(root) = self.roots.get(&which.0) else {
                 break;
             };
@@ -163,7 +173,7 @@ impl Engine<'_> {
             }
             misuse = call
                 .message
-                .filter(|_| call.code == Some(tools::Code::Misuse));
+                .filter(|_| call.code.is_some_and(tools::Code::is_misuse));
         }
         Ok(misuse)
     }

@@ -3,7 +3,7 @@
 //! Only ends count. What was told of tasks, ways and merges follows from them; what is missing of it,
 //! because the process died between two lines, is told now.
 
-use super::finish::Ended;
+use super::finish::{Ended, told_denial};
 use super::tell::{about, told};
 use super::{Engine, Tries, Which};
 use crate::error::{At, Error, Result};
@@ -132,6 +132,12 @@ impl Engine<'_> {
                 if let (Some(name), Some(path)) = (self.name_of(past, line), &line.execution_ref) {
                     let begun = past.begun.entry(name).or_default();
                     begun.told.push(path.to_string());
+                }
+            }
+            "POLICY" => {
+                if let (Some(name), Some(path)) = (self.name_of(past, line), &line.execution_ref) {
+                    let begun = past.begun.entry(name).or_default();
+                    begun.told.push(told_denial(path));
                 }
             }
             "SYSTEM_MESSAGE" if line.paused => {

@@ -4,6 +4,7 @@ use super::agent::{self, Body};
 use super::lookup::{Known, Lookup, Names, names};
 use super::memory;
 use super::node::Draft;
+use super::policy::{self, Policies};
 use super::problem::{Code, Manifest, Problem, sha256, sort};
 use super::{Agent, Flow, NamedSchema, Settings, Tool, UsedFile, tool, used, workflow};
 use crate::error::reason;
@@ -18,8 +19,7 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Files that belong to a flow and that this version makes no use of.
-const UNUSED: [&str; 6] = [
-    "policy.yaml",
+const UNUSED: [&str; 5] = [
     "evaluations.yaml",
     "scheduler.yaml",
     "providers.yaml",
@@ -102,6 +102,7 @@ impl Loader<'_> {
             nodes.push(self.settings(&mut main, draft, &lookup));
         }
         self.used(used::paths(&self.home, &nodes, &agents, &tools, &memory));
+        let policies = self.policies(&drafts, &tools, &memory);
         let graph = graph(&drafts, edges)?;
         Some(Flow {
             home: std::mem::take(&mut self.home),
@@ -110,6 +111,7 @@ impl Loader<'_> {
             agents: agents.into_iter().collect::<Option<_>>()?,
             tools,
             memory,
+            policies,
             schemas: std::mem::take(&mut self.schemas),
             files: std::mem::take(&mut self.files)
                 .into_iter()
@@ -189,6 +191,17 @@ impl Loader<'_> {
                 self.problem(None, "", file, message.to_owned());
             }
         }
+    }
+
+    /// Without the file there are no rules.
+    fn policies(&mut self, nodes: &[Draft], tools: &[Tool], memory: &memory::Memory) -> Policies {
+        let mut file = self.read("policy.yaml");
+        let known = policy::Known {
+            nodes: nodes.iter().map(|node| &*node.id).collect(),
+            tools: tools.iter().map(|tool| &*tool.tool.name).collect(),
+            profiles: memory.profiles.iter().map(|it| &*it.id).collect(),
+        };
+        policy::read(&mut file, &known, &mut self.problems)
     }
 
     /// Compiles `schemas/*.json`. A name that is wrong is none.

@@ -1,0 +1,173 @@
+//! Patterns for ids, as a shell has them for names: `*`, `?`, `[a-z]` and `[!a-z]`.
+//!
+//! Unaware of what the ids name.
+
+/// A pattern. It must fit all of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob {
+    /// As it was written.
+    pub text: String,
+    pieces: Vec<Piece>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    /// Any characters, or none.
+    Any,
+    One(Class),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Class {
+    ranges: Vec<(char, char)>,
+    /// Everything but these.
+    is_negated: bool,
+}
+
+impl Class {
+    fn has(&self, c: char) -> bool {
+        let within = |&(first, last): &(char, char)| (first..=last).contains(&c);
+        self.ranges.iter().any(within) != self.is_negated
+    }
+}
+
+impl Glob {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut pieces = Vec::new();
+        let mut rest = text.chars();
+        while let Some(c) = rest.next() {
+            match c {
+                // Several say the same as one, and cost more.
+                '*' if pieces.last() == Some(&Piece::Any) => {}
+                '*' => pieces.push(Piece::Any),
+                '?' => pieces.push(Piece::One(Class {
+                    ranges: Vec::new(),
+                    is_negated: true,
+                })),
+                '[' => pieces.push(Piece::One(class(&mut rest)?)),
+                c => pieces.push(Piece::One(Class {
+                    ranges: vec![(c, c)],
+                    is_negated: false,
+                })),
+            }
+        }
+        if pieces.is_empty() {
+            return Err("is empty, and fits nothing; * fits everything".to_owned());
+        }
+        let text = text.to_owned();
+        Ok(Self { text, pieces })
+    }
+
+    /// Whether it fits a text.
+    #[must_use]
+    pub fn fits(&self, text: &str) -> bool {
+        let (mut piece, mut rest) = (0, text);
+        // Where to go on if what follows the last star does not fit: it takes one more character.
+        let mut again: Option<(usize, &str)> = None;
+        loop {
+            let next = rest.chars().next();
+            match (self.pieces.get(piece), next) {
+                (Some(Piece::Any), _) => {
+                    piece += 1;
+                    again = Some((piece, rest));
+                    continue;
+                }
+                (Some(Piece::One(class)), Some(c)) if class.has(c) => {
+                    piece += 1;
+                    rest = &rest[c.len_utf8()..];
+                    continue;
+                }
+                (None, None) => return true,
+                _ => {}
+            }
+            let Some((behind, from)) = again else {
+                return false;
+            };
+            let mut longer = from.chars();
+            if longer.next().is_none() {
+                return false;
+            }
+            (piece, rest) = (behind, longer.as_str());
+            again = Some((behind, rest));
+        }
+    }
+}
+
+/// What stands between brackets. A `]` that comes first is one of the characters.
+fn class(rest: &mut std::str::Chars<'_>) -> Result<Class, String> {
+    let unclosed = || "has a [ without a ]; [[] fits a bracket itself".to_owned();
+    let body = rest.as_str();
+    let is_negated = body.starts_with(['!', '^']);
+    let body = &body[usize::from(is_negated)..];
+    let first = body.chars().next().ok_or_else(unclosed)?;
+    let close = body[first.len_utf8()..].find(']').ok_or_else(unclosed)?;
+    let (inside, behind) = body.split_at(first.len_utf8() + close);
+    *rest = behind[1..].chars();
+    let inside: Vec<char> = inside.chars().collect();
+    let mut ranges = Vec::new();
+    let mut at = 0;
+    while let Some(&first) = inside.get(at) {
+        let (last, taken) = match inside.get(at + 1..at + 3) {
+            Some(&['-', last]) => (last, 3),
+            _ => (first, 1),
+        };
+        if last < first {
+            return Err(format!("has the range {first}-{last}, which holds nothing"));
+        }
+        ranges.push((first, last));
+        at += taken;
+    }
+    Ok(Class { ranges, is_negated })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_as_those_of_a_shell_do() {
+        for (pattern, fit, other) in [
+            ("a", "a", "aa ab b"),
+            ("*", "a ab x.y-z_0", ""),
+            ("a*", "a ab abc", "ba"),
+            ("*a", "a ba aba", "ab"),
+            ("a*b*c", "abc a1b2c abbcc aXbYbZc", "ac ab acb"),
+            ("**a**", "a bab", "b"),
+            ("?", "a é", "ab"),
+            ("a?c", "abc a.c", "ac abbc"),
+            ("[a-c]x", "ax bx cx", "dx x"),
+            ("[!a-c]x", "dx -x", "ax"),
+            ("[^a]", "b", "a"),
+            ("[]x]", "] x", "["),
+            ("[[]", "[", "]"),
+            ("[a-]", "a -", "b"),
+            ("[a-a]", "a", "- b"),
+            ("[*]?", "*a", "aa"),
+            ("web.[0-9]*", "web.1 web.10", "webx1 web."),
+        ] {
+            let glob = Glob::parse(pattern).unwrap();
+            for text in fit.split(' ') {
+                assert!(glob.fits(text), "{pattern} {text}");
+            }
+            for text in other.split(' ').filter(|text| !text.is_empty()) {
+                assert!(!glob.fits(text), "{pattern} {text}");
+            }
+        }
+        assert!(Glob::parse("*").unwrap().fits(""));
+        for wrong in ["", "[", "a[", "[]", "[!", "[!]", "[b-a]"] {
+            assert!(Glob::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn many_stars_cost_no_more_than_text_times_pattern() {
+        let glob = Glob::parse(&"*a".repeat(200)).unwrap();
+        assert!(!glob.fits(&"a".repeat(199)));
+        assert!(glob.fits(&"a".repeat(10_000)));
+        assert!(!glob.fits(&format!("{}b", "a".repeat(10_000))));
+    }
+}

@@ -1,0 +1,248 @@
+//! `policy.yaml`: what nodes may do, by rules of which the first that fits decides.
+//!
+//! Unaware of what is denied by it: whoever is about to do something asks.
+
+use super::items::list;
+use super::problem::{Manifest, Problem};
+use crate::flow::glob::Glob;
+use crate::node::{Complaints, Node};
+use crate::yaml::Step;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What a rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// A call of a tool, by the tool's id.
+    Tool,
+    /// A context, by the profile's id, or `global`. A node without a context asks for none.
+    Context,
+    /// Running a node at all, by its id.
+    Node,
+}
+
+impl Target {
+    /// All of them, with their words.
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("tool", Self::Tool),
+        ("context", Self::Context),
+        ("node", Self::Node),
+    ];
+
+    /// As it stands in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(_, target)| *target == self);
+        found.map_or("", |(name, _)| name)
+    }
+}
+
+/// A rule of a policy that is enabled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    policy: String,
+    /// Its place in the policy, from 1.
+    number: usize,
+    reason: Option<String>,
+    target: Target,
+    target_id: Glob,
+    /// None: every node.
+    nodes: Option<Glob>,
+    denies: bool,
+}
+
+/// What a node must not have, and by which rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denied {
+    /// The policy's name.
+    pub policy: String,
+    /// The rule's place in the policy, from 1.
+    pub rule: usize,
+    /// What kind of thing it is.
+    pub target: Target,
+    /// Its id.
+    pub target_id: String,
+    /// Why, in the words of whoever wrote the rule.
+    pub reason: Option<String>,
+}
+
+impl Denied {
+    /// The same in a line.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let Self { policy, rule, .. } = self;
+        let (what, id) = (self.target.name(), &self.target_id);
+        let reason = self.reason.as_ref();
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        format!("policy \"{policy}\", rule {rule}, denies {what} {id}{reason}")
+    }
+}
+
+/// All rules, in the order in which they are asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policies {
+    rules: Vec<Rule>,
+}
+
+impl Policies {
+    /// What a node asks for, if a rule denies it.
+    #[must_use]
+    pub fn denial(&self, target: Target, id: &str, node: &str) -> Option<Denied> {
+        let fits = |rule: &&Rule| {
+            rule.target == target
+                && rule.target_id.fits(id)
+                && rule.nodes.as_ref().is_none_or(|nodes| nodes.fits(node))
+        };
+        let rule = self.rules.iter().find(fits).filter(|rule| rule.denies)?;
+        Some(Denied {
+            policy: rule.policy.clone(),
+            rule: rule.number,
+            target,
+            target_id: id.to_owned(),
+            reason: rule.reason.clone(),
+        })
+    }
+}
+
+/// The ids that rules can mean.
+pub(super) struct Known<'k> {
+    pub nodes: Vec<&'k str>,
+    pub tools: Vec<&'k str>,
+    pub profiles: Vec<&'k str>,
+}
+
+/// Reads the file.
+pub(super) fn read(
+    manifest: &mut Manifest,
+    known: &Known<'_>,
+    problems: &mut Vec<Problem>,
+) -> Policies {
+    let root = std::mem::take(&mut manifest.root);
+    let mut out = Complaints::about("");
+    let node = Node::new(&root, vec![]);
+    node.unknown_keys(&["policies"], &mut out);
+    let items = list(&node, "policies", &mut out);
+    manifest.report(&[], out.into_list(), problems);
+    let mut rules = Vec::new();
+    let mut names: Vec<String> = Vec::new();
+    for (map, at) in items {
+        let mut out = Complaints::about("");
+        let node = Node::new(map, at);
+        let name = node.text("name", &mut out).unwrap_or_default().to_owned();
+        if !map.contains_key("name") {
+            out.error(node.at("name"), "this policy has no name; give it one");
+        } else if map["name"] == "" {
+            out.error(node.at("name"), "name: is empty; give the policy a name");
+        } else if !name.is_empty() && names.contains(&name) {
+            let message = format!("policy \"{name}\" is defined twice; rename one");
+            out.error(node.at("name"), message);
+        }
+        manifest.report(&[], out.into_list(), problems);
+        let mut out = Complaints::about(format!("policy \"{name}\""));
+        rules.extend(policy(&node, &name, known, &mut out));
+        let ids: Vec<String> = (!name.is_empty())
+            .then(|| name.clone())
+            .into_iter()
+            .collect();
+        manifest.report(&ids, out.into_list(), problems);
+        names.push(name);
+    }
+    Policies { rules }
+}
+
+/// The rules of one policy: none if it is not enabled.
+fn policy(node: &Node, name: &str, known: &Known<'_>, out: &mut Complaints) -> Vec<Rule> {
+    node.unknown_keys(&["name", "description", "enabled", "rules"], out);
+    node.text("description", out);
+    let enabled = node.flag("enabled", out).unwrap_or(true);
+    let mut rules = Vec::new();
+    for (index, (map, at)) in list(node, "rules", out).into_iter().enumerate() {
+        let mut of_rule = Complaints::about(format!("rule {}", index + 1));
+        let rule = rule(map, at, (name, index + 1), known, &mut of_rule);
+        for complaint in of_rule.into_list() {
+            if complaint.warning {
+                out.warn(complaint.at, complaint.message);
+            } else {
+                out.error(complaint.at, complaint.message);
+            }
+        }
+        rules.extend(rule.filter(|_| enabled));
+    }
+    if !node.map.contains_key("rules") {
+        out.warn(node.at("rules"), "has no rules, and changes nothing");
+    }
+    rules
+}
+
+const KEYS: [&str; 5] = ["target", "target_id", "action", "nodes", "reason"];
+
+fn rule(
+    map: &Map<String, Value>,
+    at: Vec<Step>,
+    (policy, number): (&str, usize),
+    known: &Known<'_>,
+    out: &mut Complaints,
+) -> Option<Rule> {
+    let node = Node::new(map, at);
+    node.unknown_keys(&KEYS, out);
+    for (key, wanted) in [
+        ("target", "tool, context or node"),
+        ("target_id", "an id, or * for all"),
+        ("action", "allow or deny"),
+    ] {
+        if !map.contains_key(key) {
+            out.error(node.at(key), format!("has no {key}; needs {wanted}"));
+        }
+    }
+    let target = node.choice("target", &Target::ALL, out);
+    let denies = node.choice("action", &[("allow", false), ("deny", true)], out);
+    let target_id = glob(&node, "target_id", out);
+    let nodes = glob(&node, "nodes", out);
+    let reason = node.text("reason", out).map(str::to_owned);
+    let (target, target_id) = (target?, target_id?);
+    let is_wrong = nodes.is_none() && map.contains_key("nodes");
+    let rule = Rule {
+        policy: policy.to_owned(),
+        number,
+        reason,
+        target,
+        target_id,
+        nodes,
+        denies: denies?,
+    };
+    doubt(&rule, &node, known, out);
+    (!is_wrong).then_some(rule)
+}
+
+fn glob(node: &Node, key: &str, out: &mut Complaints) -> Option<Glob> {
+    let text = node.text(key, out)?;
+    let read = Glob::parse(text);
+    if let Err(why) = &read {
+        out.error(node.at(key), format!("{key}: the pattern {text:?} {why}"));
+    }
+    read.ok()
+}
+
+/// Warns of a rule that can never decide anything.
+fn doubt(rule: &Rule, node: &Node, known: &Known<'_>, out: &mut Complaints) {
+    let fits_node = |id: &str| rule.nodes.as_ref().is_none_or(|nodes| nodes.fits(id));
+    let mut nodes = known.nodes.iter().filter(|id| fits_node(id)).peekable();
+    if nodes.peek().is_none() {
+        out.warn(node.at("nodes"), "nodes: fits no node of workflow.yaml");
+        return;
+    }
+    let fits = |id: &&str| rule.target_id.fits(id);
+    let (any, what) = match rule.target {
+        Target::Tool => (known.tools.iter().any(fits), "tool of tools.yaml"),
+        Target::Context => {
+            let any = rule.target_id.fits("global") || known.profiles.iter().any(fits);
+            (any, "context profile of memory.yaml")
+        }
+        Target::Node => (nodes.any(fits), "node of workflow.yaml"),
+    };
+    if !any {
+        let message = format!("target_id: fits no {what}");
+        out.warn(node.at("target_id"), message);
+    }
+}
