@@ -4,6 +4,31 @@ use crate::harness::*;
 use serde_json::{Value, json};
 
 #[test]
+fn a_schema_whose_references_multiply_is_refused_when_the_flow_is_loaded() {
+    let world = World::new();
+    world.write(
+        "f/workflow.yaml",
+        around(&node("a", "linear", ", schema_out: twice")),
+    );
+    let mut defs = serde_json::Map::new();
+    for at in 0..60 {
+        let next = json!({"$ref": format!("#/$defs/d{}", at + 1)});
+        defs.insert(format!("d{at}"), json!({"allOf": [next, next]}));
+    }
+    defs.insert("d60".to_owned(), true.into());
+    let schema = json!({"$defs": defs, "$ref": "#/$defs/d0"});
+    world.write("f/schemas/twice.json", schema.to_string());
+    has(
+        &errors_of(&world, "f"),
+        1,
+        "invalid_schema",
+        &["twice"],
+        "schemas/twice.json",
+        "its references multiply",
+    );
+}
+
+#[test]
 fn a_schema_that_is_none_is_refused_with_its_place() {
     let world = World::new();
     let yaml = flow(
