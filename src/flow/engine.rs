@@ -104,8 +104,6 @@ struct Active {
     doomed: Option<Failure>,
     /// Nobody wants it any more.
     cancelled: bool,
-    /// Of an agent: how often its answer has been sent back.
-    repairs: u32,
 }
 
 /// An attempt that is prepared and whose beginning waits to be on disk.

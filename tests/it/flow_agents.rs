@@ -271,3 +271,46 @@ fn the_log_and_the_list_of_runs_show_a_flow() {
         "{text}"
     );
 }
+
+/// How often the answers of the agent of node `a` have been sent back.
+fn sent_back(world: &World) -> usize {
+    let mut runs = world.runs().into_iter().filter(|run| run.id() != "r");
+    let messages = runs.next().expect("the agent's run").events("USER_MESSAGE");
+    let content = |message: &Value| message["content"].as_str().unwrap().to_owned();
+    let sent = |text: &String| text.starts_with("This answer will not do");
+    messages.iter().map(content).filter(sent).count()
+}
+
+#[test]
+fn an_engine_that_is_killed_during_a_repair_does_not_begin_to_count_again() {
+    let world = world(", schema_out: ok", "path: ../agent, repairs: 1");
+    world.server.says([text("1"), text("2").held()]);
+    let running = command(&world).spawn();
+    world.server.wait_for(2);
+    running.kill();
+    assert_eq!(sent_back(&world), 1);
+    world.server.says([text("3")]);
+    let outcome = command(&world).json().end().exits(1);
+    assert_eq!(outcome.object()["error"]["code"], "schema_out");
+    assert_eq!(sent_back(&world), 1);
+}
+
+#[test]
+fn from_every_prefix_of_the_journal_an_answer_is_sent_back_only_as_often_as_it_may() {
+    let whole = world(", schema_out: ok", "path: ../agent, repairs: 2");
+    whole.server.says([text("1"), text("2"), text("3")]);
+    command(&whole).end().exits(1);
+    let journal = Run {
+        dir: whole.path("ws/.delta/r"),
+    };
+    let journal = journal.text("journal.jsonl");
+    let lines: Vec<&str> = journal.split_inclusive('\n').collect();
+    for kept in 2..lines.len() {
+        let prefix = lines[..kept].concat();
+        whole.write("ws/.delta/r/journal.jsonl", prefix);
+        let outcome = command(&whole).json().end().exits(1);
+        let error = &outcome.object()["error"];
+        assert_eq!(error["code"], "schema_out", "from {kept} lines");
+        assert_eq!(sent_back(&whole), 2, "from {kept} lines");
+    }
+}

@@ -1,13 +1,15 @@
 //! Agent nodes: a run of `delta` of its own for each, whose answer is JSON.
 //!
 //! The run has a name of its own and lies in the task's directory, so that the same command resumes it.
-//! An answer that does not fit is sent back with what is wrong with it, as often as the agent says.
+//! An answer that does not fit is sent back with what is wrong with it, as often as the agent says. How
+//! often that was is told by the agent's own journal: it has the message, or has not, however often the
+//! engine was killed.
 
 use super::begin::Beginning;
 use super::finish::Ended;
-use super::{Active, Engine, Held};
+use super::{Active, Engine, Held, Which};
 use crate::bind::shell_quoted;
-use crate::error::{At, Result};
+use crate::error::{At, Error, Result};
 use crate::exec::{self, Outcome};
 use crate::files;
 use crate::flow::attempt::{Given, fault, misfit, one_value};
@@ -18,11 +20,18 @@ use crate::flow::manifest::problem::sha256;
 use crate::flow::manifest::{Agent, OutputForm};
 use crate::flow::router::Kind;
 use crate::flow::tools::{beside, denied, set_of_agent};
-use crate::ids::hex;
+use crate::ids::{RunId, hex};
 use crate::json;
+use crate::lines::{Lines, Next};
+use crate::rundir::RunDir;
+use crate::workspace::Workspace;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// How a message begins that sends an answer back.
+const SENT_BACK: &str = "This answer will not do: ";
 
 /// What `delta run --format json` prints.
 #[derive(Deserialize, Default)]
@@ -77,7 +86,7 @@ impl Engine<'_> {
         let words = ["run", "-a", &place, "-m", "-", "-w", &work_dir];
         let mut words = words.map(str::to_owned).to_vec();
         words.extend(set_of_agent(flow, beginning.node, &home));
-        self.converse(beginning, dir, context, (&words, &run_id, &message), 0)?;
+        self.converse(beginning, dir, context, (&words, &run_id, &message))?;
         for denied in denied(flow, beginning.node) {
             self.record_denial(beginning.which, &denied, None);
         }
@@ -90,7 +99,6 @@ impl Engine<'_> {
         dir: PathBuf,
         context: &str,
         (words, run_id, message): (&[String], &str, &str),
-        repairs: u32,
     ) -> Result<()> {
         let mut argv = self.options.launch.clone();
         argv.push(beside("delta"));
@@ -105,7 +113,7 @@ impl Engine<'_> {
             stdin: Some(message.as_bytes()),
         };
         let call_id = format!("{}{}", self.place.call_prefix, hex(12));
-        self.prepare(beginning, given, call_id, repairs)
+        self.prepare(beginning, given, call_id)
     }
 
     /// The name of the run of an agent: the same for the same step, and another one for each retry.
@@ -218,7 +226,7 @@ impl Engine<'_> {
         };
         match self.understood(node, answer) {
             Ok(output) => self.judge(which, Ok(output), ended),
-            Err(failure) => self.send_back(active, failure, ended),
+            Err(failure) => self.send_back(which, failure, ended),
         }
     }
 
@@ -237,8 +245,7 @@ impl Engine<'_> {
     }
 
     /// Asks for a better answer, if the agent may be asked again.
-    fn send_back(&mut self, active: Active, failure: Failure, ended: Ended) -> Result<()> {
-        let which = active.which;
+    fn send_back(&mut self, which: Which, failure: Failure, ended: Ended) -> Result<()> {
         let flow = self.place.flow;
         let Some(root) = self.roots.get(&which.0) else {
             return Ok(());
@@ -249,9 +256,6 @@ impl Engine<'_> {
         let most = flow.nodes[step.node]
             .agent
             .map_or(0, |agent| flow.agents[agent].repairs);
-        if active.repairs >= most {
-            return self.judge(which, Err(failure), ended);
-        }
         let tries = self.tries.get(&which).copied().unwrap_or_default();
         let beginning = Beginning {
             which,
@@ -261,18 +265,23 @@ impl Engine<'_> {
             is_root: root.router.view(step.task).kind == Kind::Root,
             attempt: tries.last,
         };
-        self.say(which, false, "sent back", &failure.message);
         let dir = self.task_dir(&beginning)?;
-        let context = super::begin::context(&flow.nodes[beginning.node]);
         let run_id = self.agent_run(&beginning.task, beginning.node, tries.failed);
+        // Where that cannot be found out, it was often enough.
+        let made = sent_back(&dir, &run_id).unwrap_or(u32::MAX);
+        if made >= most {
+            return self.judge(which, Err(failure), ended);
+        }
+        self.say(which, false, "sent back", &failure.message);
+        let context = super::begin::context(&flow.nodes[beginning.node]);
         let message = format!(
-            "This answer will not do: {}\nAnswer again, with the whole JSON value and nothing else.",
+            "{SENT_BACK}{}\nAnswer again, with the whole JSON value and nothing else.",
             failure.message
         );
         let work_dir = dir.to_string_lossy().into_owned();
         let words = ["continue", "-w", &work_dir, "-m", "-"].map(str::to_owned);
         let talk = (&words[..], run_id.as_str(), message.as_str());
-        self.converse(&beginning, dir, &context, talk, active.repairs + 1)
+        self.converse(&beginning, dir, &context, talk)
     }
 
     fn how_to_answer(&self, active: &Active, asked: Option<String>) -> String {
@@ -305,6 +314,25 @@ impl Engine<'_> {
             asked.unwrap_or_default(),
             shell_quoted(&command)
         )
+    }
+}
+
+/// How often the answers of an agent's run have been sent back.
+fn sent_back(work_dir: &Path, run_id: &str) -> Result<u32> {
+    let id = RunId::parse(run_id).map_err(Error::failure)?;
+    let run = RunDir::of(&Workspace::at(work_dir)?, &id);
+    let mut lines = Lines::open(&run.journal())?;
+    let mut count = 0;
+    loop {
+        match lines.read_next()? {
+            Next::Event(_, line) if line.kind == "USER_MESSAGE" => {
+                let content = line.content.map_or("null", RawValue::get);
+                let message: Option<String> = serde_json::from_str(content).unwrap_or_default();
+                count += u32::from(message.is_some_and(|it| it.starts_with(SENT_BACK)));
+            }
+            Next::Event(..) | Next::Damaged(_) => {}
+            Next::End { .. } => return Ok(count),
+        }
     }
 }
 

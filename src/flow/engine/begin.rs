@@ -145,7 +145,7 @@ impl Engine<'_> {
             stdin: None,
         };
         let call_id = format!("{}{}", self.place.call_prefix, hex(12));
-        self.prepare(&beginning, given, call_id, 0)
+        self.prepare(&beginning, given, call_id)
     }
 
     /// Makes the files of an attempt and puts its beginning into the journal.
@@ -154,7 +154,6 @@ impl Engine<'_> {
         beginning: &Beginning,
         given: Given<'_>,
         call_id: String,
-        repairs: u32,
     ) -> Result<()> {
         let node = &self.place.flow.graph.nodes[beginning.node].id;
         let run = &self.place.run.path;
@@ -173,7 +172,6 @@ impl Engine<'_> {
             since: Instant::now(),
             doomed: None,
             cancelled: false,
-            repairs,
         };
         self.prepared.push_back(Waiting {
             active,
