@@ -23,11 +23,14 @@
 
 mod counting;
 mod ending;
+mod fork;
 mod gather;
+mod past;
 mod report;
 
 pub use ending::Status;
 pub use gather::Gathered;
+pub use past::Note;
 pub use report::{Told, View};
 
 use super::choice::{Choice, Failure, Payload};
@@ -35,6 +38,7 @@ use super::graph::{EdgeIx, NodeIx, Role};
 use super::plan::Plan;
 use ending::Ending;
 use gather::Instance;
+use past::{NOTHING, Past, PastIx};
 use std::collections::{HashMap, VecDeque};
 
 /// A task, by its index among those of its root. Indices depend on timing, ids do not.
@@ -91,6 +95,8 @@ pub struct Step {
     partial: bool,
     /// By what the things that come of it are ordered.
     place: Place,
+    /// What it is behind.
+    past: PastIx,
     /// What a merge has gathered.
     gathered: Option<Box<Gathered>>,
 }
@@ -131,6 +137,8 @@ struct Frame {
     task: TaskIx,
     above: Option<FrameIx>,
     partial: bool,
+    /// What everything in it is behind.
+    past: PastIx,
     /// One for each merge whose scope the node is.
     instances: Box<[Instance]>,
     fork: Option<Fork>,
@@ -152,6 +160,7 @@ pub struct Router<'p> {
     tasks: Vec<Task>,
     frames: Vec<Frame>,
     steps: HashMap<StepIx, Step>,
+    pasts: Vec<Past>,
     next_step: StepIx,
     effects: VecDeque<Effect>,
     /// Instances that nobody can reach any more.
@@ -168,6 +177,7 @@ impl<'p> Router<'p> {
             tasks: Vec::new(),
             frames: Vec::new(),
             steps: HashMap::new(),
+            pasts: Vec::new(),
             next_step: 0,
             effects: VecDeque::new(),
             settled: Vec::new(),
@@ -182,6 +192,7 @@ impl<'p> Router<'p> {
             frame: None,
             partial: false,
             place: (root, 0),
+            past: NOTHING,
             gathered: None,
         });
         router
@@ -215,6 +226,11 @@ impl<'p> Router<'p> {
 
     /// Takes note of how a step ended. One that is not running any more is passed over.
     pub fn ended(&mut self, ix: StepIx, outcome: Outcome) {
+        self.ended_with(ix, outcome, None);
+    }
+
+    /// The same, with a note for the steps behind this one; see [`Self::notes`].
+    pub fn ended_with(&mut self, ix: StepIx, outcome: Outcome, left: Option<Note>) {
         let Some(mut step) = self.steps.remove(&ix) else {
             return;
         };
@@ -222,6 +238,8 @@ impl<'p> Router<'p> {
         let task = &mut self.tasks[step.task];
         task.steps.retain(|other| *other != ix);
         task.path.push(step.node);
+        step.past = self.noted(step.past, left);
+        let task = &mut self.tasks[step.task];
         match outcome {
             Outcome::Success(output, choice) => {
                 step.payload = output;
@@ -263,7 +281,8 @@ impl<'p> Router<'p> {
                     .push_back(Effect::Routed(task, node, vec![edge]));
                 let frame = self.open(step, None);
                 let payload = step.payload.clone();
-                self.travel(task, edge, payload, frame, (step.partial, step.place));
+                let so_far = (step.partial, step.place, step.past);
+                self.travel(task, edge, payload, frame, so_far);
                 if frame != step.frame {
                     self.check(frame);
                 }
@@ -281,70 +300,6 @@ impl<'p> Router<'p> {
         }
     }
 
-    fn fork(&mut self, step: &Step, edges: Vec<EdgeIx>, payloads: Vec<Payload>) {
-        let (task, node) = (step.task, step.node);
-        let is_branch = self.plan.graph.nodes[node].role == Role::Branch;
-        let mut used = edges.clone();
-        used.truncate(self.plan.graph.outgoing(node).len());
-        self.effects.push_back(Effect::Routed(task, node, used));
-        let fork = Fork {
-            children: Vec::with_capacity(edges.len()),
-            lost: 0,
-            winner: None,
-            races: is_branch && self.plan.races(node),
-        };
-        let frame = self.open(step, Some(fork));
-        let (kind, letter) = if is_branch {
-            (Kind::Clone, 'c')
-        } else {
-            (Kind::Subtask, 's')
-        };
-        // The first fork of a task comes before any other of it; the others are named by their node.
-        let suffix = match self.tasks[task].forks.len() {
-            0 => String::new(),
-            _ => format!("@{}", self.plan.graph.nodes[node].id),
-        };
-        if let Some(frame) = frame {
-            self.tasks[task].forks.push(frame);
-            for (index, (edge, payload)) in edges.into_iter().zip(payloads).enumerate() {
-                let id = format!("{}.{letter}{index}{suffix}", self.tasks[task].id);
-                let child = self.create(id.into(), kind, Some((task, frame, edge)), index);
-                self.tasks[task].live += 1;
-                if let Some(fork) = &mut self.frames[frame].fork {
-                    fork.children.push(child);
-                }
-                self.travel(child, edge, payload, Some(frame), (false, (child, 0)));
-                self.done_later(child);
-            }
-        }
-        self.check(frame);
-    }
-
-    fn create(
-        &mut self,
-        id: Box<str>,
-        kind: Kind,
-        origin: Option<(TaskIx, FrameIx, EdgeIx)>,
-        index: usize,
-    ) -> TaskIx {
-        let ix = self.tasks.len();
-        self.tasks.push(Task {
-            id,
-            kind,
-            origin,
-            index,
-            live: 0,
-            steps: Vec::new(),
-            forks: Vec::new(),
-            path: Vec::new(),
-            failures: Vec::new(),
-            endings: Vec::new(),
-            ended: None,
-        });
-        self.effects.push_back(Effect::Created(ix));
-        ix
-    }
-
     /// A task comes to the end of an edge: to a node that it runs, or to a merge where it waits.
     fn travel(
         &mut self,
@@ -352,11 +307,11 @@ impl<'p> Router<'p> {
         edge: EdgeIx,
         payload: Payload,
         frame: Option<FrameIx>,
-        (partial, place): (bool, Place),
+        (partial, place, past): (bool, Place, PastIx),
     ) {
         let node = self.plan.graph.edges[edge].to;
         if self.plan.graph.nodes[node].role == Role::Merge {
-            self.arrive(node, frame, (task, edge, payload, partial, place));
+            self.arrive(node, frame, (task, edge, payload, partial, place, past));
             return;
         }
         self.enter(node, frame);
@@ -368,6 +323,7 @@ impl<'p> Router<'p> {
             frame,
             partial,
             place,
+            past,
             gathered: None,
         });
     }

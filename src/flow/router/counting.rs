@@ -17,6 +17,7 @@ impl Router<'_> {
             task: step.task,
             above: step.frame,
             partial: step.partial,
+            past: step.past,
             instances: merges.iter().map(|_| Instance::default()).collect(),
             fork,
         });

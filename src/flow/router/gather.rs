@@ -1,6 +1,7 @@
 //! What comes to a merge, and what the merge is given.
 
 use super::ending::{Ending, Status};
+use super::past::PastIx;
 use super::{FrameIx, Place, Router, Step, StepIx, Task, TaskIx};
 use crate::flow::choice::{Code, Failure, Payload};
 use crate::flow::graph::{EdgeIx, Graph, MergeFailureMode, NodeIx};
@@ -30,6 +31,7 @@ struct Arrival {
     payload: Payload,
     partial: bool,
     place: Place,
+    past: PastIx,
 }
 
 #[derive(Debug)]
@@ -47,12 +49,13 @@ pub struct Gathered {
     failures: Vec<Missing>,
 }
 
-/// A task that comes to a merge: by which edge, with what, whether partial, and ordered by what.
-type Coming = (TaskIx, EdgeIx, Payload, bool, Place);
+/// A task that comes to a merge: by which edge, with what, whether partial, ordered by what, and behind
+/// what.
+type Coming = (TaskIx, EdgeIx, Payload, bool, Place, PastIx);
 
 impl Router<'_> {
     pub(super) fn arrive(&mut self, merge: NodeIx, frame: Option<FrameIx>, coming: Coming) {
-        let (task, edge, payload, partial, place) = coming;
+        let (task, edge, payload, partial, place, past) = coming;
         let (ix, slot) = self.instance(merge, frame);
         let owner = self.frames[ix].task;
         let instance = &mut self.frames[ix].instances[slot];
@@ -65,6 +68,7 @@ impl Router<'_> {
             payload: payload.clone(),
             partial,
             place,
+            past,
         });
         if owner != task {
             let ending = Ending {
@@ -156,6 +160,8 @@ impl Router<'_> {
         let first = first.chain(failures.iter().map(|missing| missing.place));
         let first = first.min_by_key(|place| self.place(*place));
         let place = (first.map_or(task, |(task, _)| task), self.plan.rank(merge));
+        let ways = arrivals.iter().map(|arrival| arrival.past);
+        let past = self.joined(self.frames[frame].past, ways);
         // What was gathered counted as one thing that lives; from now on the step does.
         self.tasks[task].live -= 1;
         self.step(Step {
@@ -166,6 +172,7 @@ impl Router<'_> {
             frame: around,
             partial,
             place,
+            past,
             gathered: Some(Box::new(Gathered { arrivals, failures })),
         });
     }

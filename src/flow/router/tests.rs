@@ -22,6 +22,9 @@ struct Executor<'e> {
     history: Vec<(Name, Outcome)>,
     started: HashSet<Name>,
     cancelled: usize,
+    /// What the notes stand for, and which each step was behind.
+    noted: Vec<Name>,
+    behind: BTreeMap<Name, Vec<Name>>,
 }
 
 impl Executor<'_> {
@@ -75,8 +78,31 @@ impl Executor<'_> {
             let name = (router.id(step.task).to_owned(), step.node, step.edge);
             let outcome = self.outcome(router, ix);
             self.history.push((name, outcome.clone()));
-            router.ended(ix, outcome);
+            self.end(router, ix, outcome);
         }
+    }
+}
+
+impl Executor<'_> {
+    /// Ends a step with a note of its name, and looks which notes it was behind.
+    fn end(&mut self, router: &mut Router<'_>, ix: StepIx, outcome: Outcome) {
+        let step = router.get(ix).unwrap();
+        let name = (router.id(step.task).to_owned(), step.node, step.edge);
+        let notes = router.notes(ix).into_iter();
+        let behind = notes.map(|note| self.noted[note].clone()).collect();
+        self.noted.push(name.clone());
+        self.behind.insert(name, behind);
+        router.ended_with(ix, outcome, Some(self.noted.len() - 1));
+    }
+}
+
+/// Whatever the order was, what ended in both was behind the same.
+fn is_behind_the_same(first: &BTreeMap<Name, Vec<Name>>, other: &BTreeMap<Name, Vec<Name>>) {
+    for (name, behind) in other {
+        assert!(
+            first.get(name).is_none_or(|same| same == behind),
+            "{name:?}"
+        );
     }
 }
 
@@ -94,6 +120,8 @@ fn executor<'e>(
         history: Vec::new(),
         started: HashSet::new(),
         cancelled: 0,
+        noted: Vec::new(),
+        behind: BTreeMap::new(),
     }
 }
 
@@ -203,6 +231,60 @@ fn subtasks_without_a_merge_make_a_list() {
     assert_eq!(some, "T1 partial s,p upstream_failure@p = [8]");
     let none = first(run(&continues, "[7,8]", "w"));
     assert_eq!(none, "T1 failure s,p upstream_failure@p");
+}
+
+/// What each step is behind, the last first: `node:task/node,...`.
+fn pasts(text: &str, input: &str, bad: &str) -> Vec<String> {
+    let graph = graph(text);
+    let operation = |_: &str, node: &str, _: &str| (node != bad).then(|| "=".to_owned());
+    let plan = Plan::new(&graph, 0);
+    let mut router = Router::new(&plan, "T1", 0, input.into());
+    let mut executor = executor(&graph, &operation, 9, 1);
+    executor.run(&mut router);
+    let named = |(task, node, _): &Name| format!("{}/{}", &task[1..], graph.nodes[*node].id);
+    let all = executor.behind.iter();
+    let all = all.map(|(name, behind)| {
+        let behind: Vec<String> = behind.iter().map(named).collect();
+        format!("{}:{}", named(name), behind.join(","))
+    });
+    all.collect()
+}
+
+#[test]
+fn a_step_is_behind_its_task_its_forebears_and_who_arrived_and_nobody_else() {
+    let merged = pasts(
+        "s:start>b b:branch>u,v u>w w>m v>m m:merge>x x:exit",
+        "1",
+        "",
+    );
+    assert_eq!(
+        merged,
+        [
+            "1/s:",
+            "1/b:1/s",
+            "1/m:1.c1/v,1.c0/w,1.c0/u,1/b,1/s",
+            "1/x:1/m,1.c1/v,1.c0/w,1.c0/u,1/b,1/s",
+            "1.c0/u:1/b,1/s",
+            "1.c0/w:1.c0/u,1/b,1/s",
+            "1.c1/v:1/b,1/s",
+        ]
+    );
+    // Who failed on the way did not arrive.
+    let failed = pasts(
+        "s:start>b b:branch>u,v u>w w>m v>m m:merge?>x x:exit",
+        "1",
+        "w",
+    );
+    assert_eq!(failed[2], "1/m:1.c1/v,1/b,1/s");
+    // Subtasks of subtasks, in order of place.
+    let nested = pasts(
+        "s:start>p p:split>q q:split>w w>m m:merge>n n:merge>x x:exit",
+        "[[1,2],[3,4]]",
+        "",
+    );
+    let exit = nested.iter().find(|line| line.starts_with("1/x:")).unwrap();
+    let inner = |n: usize| format!("1.s{n}/m,1.s{n}.s1/w,1.s{n}.s0/w,1.s{n}/q");
+    assert_eq!(*exit, format!("1/x:1/n,{},{},1/p,1/s", inner(1), inner(0)));
 }
 
 #[test]
@@ -436,6 +518,7 @@ fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix()
         let operation = |task: &str, node: &str, _: &str| by_place(&graph, seed, task, node);
         let mut first: Option<String> = None;
         let mut history = Vec::new();
+        let mut behind = BTreeMap::new();
         for (order, jobs) in [(1, 1), (2, 8), (3, 3), (4, 1000)] {
             let mut router = Router::new(&plan, "T1", 0, "0".into());
             let mut executor = executor(&graph, &operation, jobs, order);
@@ -443,6 +526,8 @@ fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix()
             assert!(router.is_over(), "seed {seed} has not ended: {graph:#?}");
             let told = told(&graph, &router);
             cancelled += executor.cancelled;
+            is_behind_the_same(&behind, &executor.behind);
+            behind.extend(executor.behind);
             match &first {
                 None => first = Some(told),
                 Some(first) => assert_eq!(first, &told, "seed {seed} {graph:#?}"),
@@ -458,7 +543,7 @@ fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix()
             for (name, outcome) in &history[..upto] {
                 learn(&mut router, &mut open);
                 let ix = open.remove(name).expect("what ended had been started");
-                router.ended(ix, outcome.clone());
+                executor.end(&mut router, ix, outcome.clone());
             }
             learn(&mut router, &mut open);
             let running: HashSet<StepIx> = open
@@ -466,6 +551,7 @@ fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix()
                 .filter(|ix| router.get(*ix).is_some())
                 .collect();
             executor.go_on(&mut router, running);
+            is_behind_the_same(&behind, &executor.behind);
             assert_eq!(first, told(&graph, &router), "seed {seed} from {upto}");
         }
         for node in &graph.nodes {
@@ -502,7 +588,7 @@ impl Executor<'_> {
         while let Some(ix) = steps.pop() {
             if router.get(ix).is_some() {
                 let outcome = self.outcome(router, ix);
-                router.ended(ix, outcome);
+                self.end(router, ix, outcome);
             }
             while let Some(effect) = router.next_effect() {
                 if let Effect::Start(ix) = effect {
