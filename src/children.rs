@@ -1,12 +1,16 @@
-//! The runs that the tools of a run have started: found by what their metadata say of their parent.
+//! The runs that the tools or the nodes of a run have started: found by what their metadata say of
+//! their parent, and told when that has ended which started them.
 //!
-//! Unaware of what happened in them. A sub-agent whose workspace lies outside that of its parent is
+//! Unaware of what happened in them. The actions of a run follow each other, so that a span of time says
+//! whose a run is; the nodes of a workflow run at once, and the call does. A sub-agent whose workspace lies outside that of its parent is
 //! found if the command that started it names the place.
 
 use crate::clock::Timestamp;
+use crate::event::Line;
 use crate::ids::RunId;
 use crate::metadata;
 use crate::rundir::RunDir;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,29 +22,39 @@ const MOST: usize = 20_000;
 
 /// Runs that have a parent.
 #[derive(Debug)]
-pub struct Children {
+struct Children {
     list: Vec<Child>,
+    /// Places in the list, by the call and by each call around it.
+    by_call: HashMap<String, Vec<usize>>,
+    /// The workspaces that have been looked at and have runs.
+    places: HashSet<PathBuf>,
     /// When they were looked for: later ones are not among them.
-    pub looked_at: Timestamp,
+    looked_at: Timestamp,
 }
 
 #[derive(Debug)]
 struct Child {
     run: RunDir,
     parent: String,
+    /// Of the parent, or below one of its calls.
+    call: Option<String>,
     created_at: Timestamp,
 }
 
 impl Children {
     /// Those in a workspace and in the directories below it.
-    #[must_use]
-    pub fn below(workspace: &Path) -> Self {
+    fn below(workspace: &Path) -> Self {
         let looked_at = Timestamp::now();
         let mut list = Vec::new();
+        let mut places = HashSet::new();
         let mut pending = vec![(workspace.to_owned(), 0)];
         let mut left = MOST;
         while let Some((dir, depth)) = pending.pop() {
+            let before = list.len();
             children_in(&dir.join(".delta"), &mut list);
+            if list.len() > before {
+                places.insert(dir.clone());
+            }
             if depth == DEPTH {
                 continue;
             }
@@ -52,41 +66,239 @@ impl Children {
                 pending.push((dir, depth + 1));
             }
         }
-        list.sort_by_key(|child| child.created_at);
-        Self { list, looked_at }
+        let mut children = Self {
+            list,
+            by_call: HashMap::new(),
+            places,
+            looked_at,
+        };
+        children.arrange();
+        children
+    }
+
+    /// Puts the list in order, and finds out which calls its runs belong to.
+    fn arrange(&mut self) {
+        self.list.sort_by_key(|child| child.created_at);
+        self.by_call.clear();
+        for (at, child) in self.list.iter().enumerate() {
+            let call = child.call.as_deref().unwrap_or_default();
+            let around = call.match_indices('.').map(|(end, _)| &call[..end]);
+            for call in around.chain([call]).filter(|call| !call.is_empty()) {
+                self.by_call.entry(call.to_owned()).or_default().push(at);
+            }
+        }
     }
 
     /// Adds those in a workspace that is somewhere else.
-    pub fn add(&mut self, workspace: &Path) {
+    fn add(&mut self, workspace: &Path) {
         let Ok(workspace) = workspace.canonicalize() else {
             return;
         };
+        if !self.places.insert(workspace.clone()) {
+            return;
+        }
         let mut found = Vec::new();
         children_in(&workspace.join(".delta"), &mut found);
         found.retain(|new| !self.list.iter().any(|old| old.run.path == new.run.path));
         self.list.append(&mut found);
-        self.list.sort_by_key(|child| child.created_at);
+        self.arrange();
+    }
+
+    /// The runs that a run's calls, or what these had started, have started, in order.
+    fn of_calls(&self, parent: &RunDir, calls: &[String]) -> Vec<RunDir> {
+        let places = calls.iter().filter_map(|call| self.by_call.get(call));
+        let found = places.flatten().map(|at| &self.list[*at]);
+        found
+            .filter(|child| child.is_of(parent))
+            .map(|child| child.run.clone())
+            .collect()
     }
 
     /// The runs that a run's tools started in a span of time, in order.
-    #[must_use]
-    pub fn of(&self, parent: &RunDir, from: Timestamp, to: Timestamp) -> Vec<RunDir> {
+    fn between(&self, parent: &RunDir, from: Timestamp, to: Timestamp) -> Vec<RunDir> {
         self.list
             .iter()
-            .filter(|child| {
-                child.parent == parent.id.as_str()
-                    && child.run.path != parent.path
-                    && (from..=to).contains(&child.created_at)
-            })
+            .filter(|child| child.is_of(parent) && (from..=to).contains(&child.created_at))
             .map(|child| child.run.clone())
             .collect()
+    }
+}
+
+impl Child {
+    fn is_of(&self, parent: &RunDir) -> bool {
+        self.parent == parent.id.as_str() && self.run.path != parent.path
+    }
+}
+
+/// What a run has under way that may have started other runs.
+#[derive(Debug, Default)]
+pub struct Underway {
+    action: Option<Action>,
+    /// Of a workflow: steps that have not ended, by task and node.
+    steps: BTreeMap<(String, String), Step>,
+}
+
+/// An action without a result.
+#[derive(Debug)]
+struct Action {
+    id: String,
+    since: Option<Timestamp>,
+    /// Where else than in the workspace it may have started runs.
+    elsewhere: Vec<PathBuf>,
+}
+
+/// The attempts at a node.
+#[derive(Debug, Default)]
+struct Step {
+    calls: Vec<String>,
+    elsewhere: Vec<PathBuf>,
+}
+
+impl Underway {
+    fn begins(&mut self, run: &RunDir, line: &Line<'_>) {
+        let command = line.resolved_command.as_deref().unwrap_or_default();
+        let root = run.workspace().unwrap_or(&run.path);
+        match &*line.kind {
+            "ACTION_REQUEST" => {
+                self.action = Some(Action {
+                    id: line.action_id.as_deref().unwrap_or_default().to_owned(),
+                    since: at(line),
+                    elsewhere: named_in(command, root),
+                });
+            }
+            "NODE_START" => {
+                if let (Some(key), Some(call)) = (step_of(line), &line.call_id) {
+                    let step = self.steps.entry(key).or_default();
+                    step.calls.push(call.to_string());
+                    step.elsewhere.extend(named_in(command, root));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The steps that end with an event.
+    fn ending(&mut self, line: &Line<'_>) -> Vec<Step> {
+        match &*line.kind {
+            // Of attempts that follow an error, each has runs of its own.
+            "NODE_END" | "ERROR" => {
+                let step = step_of(line).and_then(|key| self.steps.remove(&key));
+                step.into_iter().collect()
+            }
+            "TASK_END" => {
+                let task = line.task_id.as_deref().unwrap_or_default();
+                let first = (task.to_owned(), String::new());
+                let of_task = self.steps.range(first..);
+                let keys = of_task.map(|(key, _)| key.clone());
+                let keys: Vec<_> = keys.take_while(|key| key.0 == task).collect();
+                let taken = keys.iter().filter_map(|key| self.steps.remove(key));
+                taken.collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes out all steps that have not ended.
+    fn open(&mut self) -> Vec<Step> {
+        std::mem::take(&mut self.steps).into_values().collect()
+    }
+}
+
+fn step_of(line: &Line<'_>) -> Option<(String, String)> {
+    let (task, node) = (line.task_id.as_deref()?, line.node_id.as_deref()?);
+    Some((task.to_owned(), node.to_owned()))
+}
+
+fn at(line: &Line<'_>) -> Option<Timestamp> {
+    line.timestamp.as_deref().and_then(Timestamp::parse)
+}
+
+/// The runs in a workspace that others have started. They are looked for when one is asked for, and again
+/// for what ended later.
+#[derive(Debug)]
+pub struct Family {
+    root: PathBuf,
+    found: Option<Children>,
+}
+
+impl Family {
+    /// That of a workspace.
+    #[must_use]
+    pub fn below(workspace: &Path) -> Self {
+        Self {
+            root: workspace.to_owned(),
+            found: None,
+        }
+    }
+
+    /// Takes note of an event, and returns the runs that have been started by what ends with it.
+    pub fn of_event(
+        &mut self,
+        underway: &mut Underway,
+        run: &RunDir,
+        line: &Line<'_>,
+    ) -> Vec<RunDir> {
+        underway.begins(run, line);
+        if line.kind == "ACTION_RESULT" {
+            return self.of_result(underway, run, line);
+        }
+        let steps = underway.ending(line);
+        self.of_steps(steps, run, at(line))
+    }
+
+    /// The runs that have been started by what has not ended.
+    pub fn of_open(&mut self, underway: &mut Underway, run: &RunDir) -> Vec<RunDir> {
+        let now = Timestamp::now();
+        let mut runs = self.of_steps(underway.open(), run, Some(now));
+        if let Some(action) = underway.action.take()
+            && let Some(since) = action.since
+        {
+            let children = self.children(now, &action.elsewhere);
+            runs.extend(children.between(run, since, now));
+        }
+        runs
+    }
+
+    fn of_result(&mut self, underway: &mut Underway, run: &RunDir, line: &Line<'_>) -> Vec<RunDir> {
+        let id = line.action_id.as_deref();
+        let action = underway.action.take_if(|it| Some(it.id.as_str()) == id);
+        let (Some(to), true) = (at(line), line.execution_ref.is_some()) else {
+            return Vec::new();
+        };
+        let took = line.duration_ms.unwrap_or(0);
+        let began = || Timestamp::from_millis(to.millis().saturating_sub(took));
+        let (from, elsewhere) = match action {
+            Some(action) => (action.since.unwrap_or_else(began), action.elsewhere),
+            None => (began(), Vec::new()),
+        };
+        self.children(to, &elsewhere).between(run, from, to)
+    }
+
+    fn of_steps(&mut self, steps: Vec<Step>, run: &RunDir, to: Option<Timestamp>) -> Vec<RunDir> {
+        let mut runs = Vec::new();
+        for step in steps {
+            let to = to.unwrap_or_else(Timestamp::now);
+            let children = self.children(to, &step.elsewhere);
+            runs.extend(children.of_calls(run, &step.calls));
+        }
+        runs
+    }
+
+    /// All that had been started by a time.
+    fn children(&mut self, by: Timestamp, elsewhere: &[PathBuf]) -> &Children {
+        let found = self.found.take().filter(|found| by < found.looked_at);
+        let mut found = found.unwrap_or_else(|| Children::below(&self.root));
+        for place in elsewhere {
+            found.add(place);
+        }
+        self.found.insert(found)
     }
 }
 
 /// The workspaces that a command names which starts runs, as far as words can tell: those of `delta run`
 /// and `delta continue` behind any wrapper, and in a script for a shell. Relative paths begin in `dir`.
 #[must_use]
-pub fn named_in(command: &str, dir: &Path) -> Vec<PathBuf> {
+fn named_in(command: &str, dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let words = shlex::split(command).unwrap_or_default();
     for (at, word) in words.iter().enumerate() {
@@ -173,9 +385,11 @@ fn children_in(control: &Path, list: &mut Vec<Child>) {
         let created_at = Timestamp::parse(&metadata.created_at);
         if let (Some(parent), Some(created_at)) = (metadata.parent_run_id, created_at) {
             let run = RunDir { id, path };
+            let call = metadata.parent_call_id;
             list.push(Child {
                 run,
                 parent,
+                call,
                 created_at,
             });
         }

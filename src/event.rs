@@ -109,6 +109,8 @@ pub enum Event<'a> {
         resumed: bool,
         /// The run whose tool this run is, if it is one.
         parent_run_id: Option<&'a str>,
+        /// `DELTA_CALL_ID` of what started it there.
+        parent_call_id: Option<&'a str>,
         /// The run that this one began as a part of.
         forked_from: Option<&'a ForkedFrom>,
         /// Keys of agent.yaml that this run sets otherwise, and to what.
@@ -266,6 +268,7 @@ impl Event<'_> {
                 call_id,
                 resumed,
                 parent_run_id,
+                parent_call_id,
                 forked_from,
                 set,
             } => {
@@ -281,6 +284,9 @@ impl Event<'_> {
                     .put("resumed", &resumed);
                 if let Some(parent) = parent_run_id {
                     line.put("parent_run_id", parent);
+                }
+                if let Some(call) = parent_call_id {
+                    line.put("parent_call_id", call);
                 }
                 if let Some(fork) = forked_from {
                     line.put("forked_from", fork);

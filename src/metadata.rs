@@ -96,6 +96,8 @@ pub struct Metadata {
     pub delta_version: String,
     pub parent_run_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_call_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub set: Map<String, Value>,
@@ -140,6 +142,7 @@ impl Metadata {
         keep(&mut self.hostname, text(&run.hostname));
         if run.parent_run_id.is_some() {
             self.parent_run_id = text(&run.parent_run_id);
+            self.parent_call_id = text(&run.parent_call_id);
         }
         if run.first_message.is_some() {
             self.initial_message = text(&run.first_message);

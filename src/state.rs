@@ -27,6 +27,8 @@ pub struct Run<'j> {
     pub parent_run_id: Option<Cow<'j, str>>,
     /// What `DELTA_CALL_ID` of the programs begins with that the newest start ran for itself.
     pub engine_call: Option<Cow<'j, str>>,
+    /// The call of that run that started it.
+    pub parent_call_id: Option<Cow<'j, str>>,
     /// The host of the newest start.
     pub hostname: Option<Cow<'j, str>>,
     /// The run of which this one is a fork.

@@ -40,8 +40,8 @@ pub struct Timeline {
     /// Stands before each line.
     margin: String,
     colour: bool,
-    /// The action that is running, and since when.
-    running: Option<(String, Option<Timestamp>)>,
+    /// The action that is running.
+    running: Option<String>,
     /// Questions whose answers may be shown, by id.
     harmless: HashSet<String>,
     before: Option<Timestamp>,
@@ -120,34 +120,13 @@ impl Timeline {
         }
     }
 
-    /// Of a run that a tool of this one has started.
+    /// Of a run that a tool or a node of this one has started.
     #[must_use]
     pub fn nested(&self, run: &Path) -> Self {
         Self {
             margin: format!("{}          │ ", self.margin),
             ..Self::new(run, self.zero, self.colour)
         }
-    }
-
-    /// When an action began whose result this is. None for other events.
-    #[must_use]
-    pub fn began(&self, line: &Line<'_>) -> Option<Timestamp> {
-        if line.kind != "ACTION_RESULT" {
-            return None;
-        }
-        match &self.running {
-            Some((id, at)) if Some(id.as_str()) == line.action_id.as_deref() => *at,
-            _ => {
-                let took = line.duration_ms.unwrap_or(0);
-                at(line).map(|end| Timestamp::from_millis(end.millis().saturating_sub(took)))
-            }
-        }
-    }
-
-    /// The action that has begun and has no result.
-    #[must_use]
-    pub fn running_since(&self) -> Option<Timestamp> {
-        self.running.as_ref()?.1
     }
 
     /// An event as it is told; empty if there is nothing to tell.
@@ -164,6 +143,10 @@ impl Timeline {
     fn entry(&mut self, line: &Line<'_>, at: Option<Timestamp>) -> Option<Entry> {
         let text = |from: &Option<Cow<'_, str>>| from.as_deref().unwrap_or_default().to_owned();
         let number = || format!("[{}]", line.iteration.unwrap_or(0));
+        if flow::is_one(line) {
+            self.is_flow = true;
+            return flow::entry(line);
+        }
         Some(match &*line.kind {
             "ENGINE_START" => {
                 self.started_at = at;
@@ -173,7 +156,7 @@ impl Timeline {
             "USER_MESSAGE" => Entry::new("user").say(Tone::Said, content(line.content)),
             "THOUGHT" => self.thought(line, at),
             "ACTION_REQUEST" => {
-                self.running = Some((text(&line.action_id), at));
+                self.running = Some(text(&line.action_id));
                 let command = in_short(&text(&line.resolved_command), COMMAND_WIDTH);
                 Entry::new(number())
                     .say(Tone::Dim, "$ ")
@@ -206,10 +189,6 @@ impl Timeline {
             "HOOK_EXECUTION_AUDIT" => self.hook(line),
             "ERROR" => Entry::new("error").say(Tone::Bad, text(&line.error_message)),
             "ENGINE_END" => self.end(line, at),
-            _ if flow::is_one(line) => {
-                self.is_flow = true;
-                return flow::entry(line);
-            }
             other => Entry::new("?").say(Tone::Dim, other),
         })
     }
@@ -252,9 +231,7 @@ impl Timeline {
 
     fn result(&mut self, line: &Line<'_>) -> Option<Entry> {
         let id = line.action_id.as_deref();
-        let began = self
-            .running
-            .take_if(|(running, _)| Some(running.as_str()) == id);
+        let began = self.running.take_if(|running| Some(running.as_str()) == id);
         let good = line.status.as_deref() == Some("SUCCESS");
         if began.is_none() && line.execution_ref.is_none() && good {
             // What a person answered has been told already.

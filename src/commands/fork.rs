@@ -135,6 +135,7 @@ fn begin(stage: &Stage<'_>, from: &Parent<'_>, message: Option<&str>) -> Result<
         run_id: id.to_string(),
         workspace_id: stage.workspace.id(),
         parent_run_id: start::parent_run(),
+        parent_call_id: start::parent_call(),
         ..Metadata::default()
     };
     metadata.correct(&shared);

@@ -2,10 +2,9 @@
 
 use super::select;
 use crate::args::Log;
-use crate::children::{Children, named_in};
+use crate::children::{Family, Underway};
 use crate::clock::Timestamp;
 use crate::error::{Exit, Result};
-use crate::event::Line;
 use crate::journal::Journal;
 use crate::lines::{Change, Lines, Next};
 use crate::pager::Pager;
@@ -14,7 +13,7 @@ use crate::screen::{Screen, stdout_has_colour};
 use crate::state::Damage;
 use crate::timeline::Timeline;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// How often a run that is followed is looked at again.
 const PERIOD: Timespec = Timespec {
@@ -45,9 +44,8 @@ pub fn run(options: &Log) -> Result<Exit> {
             Pager::new()
         },
         raw: options.json,
-        root: run.workspace().unwrap_or(&run.path).to_owned(),
-        children: None,
-        elsewhere: Vec::new(),
+        family: Family::below(run.workspace().unwrap_or(&run.path)),
+        underway: Underway::default(),
         ended: None,
         run,
     };
@@ -69,16 +67,12 @@ fn first_time(path: &Path) -> Result<Option<Timestamp>> {
 /// Tells a run.
 struct Teller {
     run: RunDir,
-    /// The workspace.
-    root: PathBuf,
     timeline: Timeline,
     pager: Pager,
     /// Lines as they are.
     raw: bool,
-    /// Runs with parents, once they have been looked for.
-    children: Option<Children>,
-    /// Where else the action that is running may have started a run.
-    elsewhere: Vec<PathBuf>,
+    family: Family,
+    underway: Underway,
     /// Whether the last event is the end of an engine, once one has been told.
     ended: Option<bool>,
 }
@@ -105,11 +99,11 @@ impl Teller {
                     return Ok(());
                 }
                 Stopped::AtEnd { torn } if !live => {
-                    self.children_of_open_action()?;
+                    self.open_children()?;
                     self.tell_of_death(torn);
                     return Ok(());
                 }
-                Stopped::AtEnd { .. } if !follow => return self.children_of_open_action(),
+                Stopped::AtEnd { .. } if !follow => return self.open_children(),
                 Stopped::AtEnd { .. } => {}
             }
             if !somebody_reads() {
@@ -136,10 +130,8 @@ impl Teller {
                 Next::End { torn } => return Ok(Stopped::AtEnd { torn }),
             };
             self.ended = Some(line.kind == "ENGINE_END");
-            if let Some(places) = places(&line, &self.root) {
-                self.elsewhere = places;
-            }
-            self.children_of(&line)?;
+            let runs = self.family.of_event(&mut self.underway, &self.run, &line);
+            self.children(&runs)?;
             let text = self.timeline.tell(&line);
             if !text.is_empty() && !self.pager.show(&text)? {
                 return Ok(Stopped::Unread);
@@ -147,41 +139,19 @@ impl Teller {
         }
     }
 
-    /// Shows the runs that an action has started, before its result.
-    fn children_of(&mut self, line: &Line<'_>) -> Result<()> {
-        let Some(from) = self
-            .timeline
-            .began(line)
-            .filter(|_| line.execution_ref.is_some())
-        else {
+    /// Shows runs that others have started, before the end of what started them.
+    fn children(&mut self, runs: &[RunDir]) -> Result<()> {
+        let (family, pager) = (&mut self.family, &mut self.pager);
+        all_nested(runs, family, &self.timeline, pager, 1)
+    }
+
+    /// Shows the runs that have been started by what has not ended.
+    fn open_children(&mut self) -> Result<()> {
+        if self.raw {
             return Ok(());
-        };
-        let to = line.timestamp.as_deref().and_then(Timestamp::parse);
-        self.children_between(from, to.unwrap_or(from))
-    }
-
-    /// Shows the runs that an action without a result has started.
-    fn children_of_open_action(&mut self) -> Result<()> {
-        match self.timeline.running_since() {
-            Some(from) if !self.raw => self.children_between(from, Timestamp::now()),
-            _ => Ok(()),
         }
-    }
-
-    fn children_between(&mut self, from: Timestamp, to: Timestamp) -> Result<()> {
-        let mut children = match self.children.take() {
-            Some(children) if to < children.looked_at => children,
-            _ => Children::below(&self.root),
-        };
-        for place in &self.elsewhere {
-            children.add(place);
-        }
-        for run in children.of(&self.run, from, to) {
-            let mut timeline = self.timeline.nested(&run.path);
-            nested(&run, &mut children, &mut timeline, &mut self.pager, 1)?;
-        }
-        self.children = Some(children);
-        Ok(())
+        let runs = self.family.of_open(&mut self.underway, &self.run);
+        self.children(&runs)
     }
 
     /// Says what is missing at the end of a journal that nobody writes to.
@@ -203,16 +173,25 @@ impl Teller {
     }
 }
 
-/// Where the command of an action may have started a run, if the event is the beginning of one.
-fn places(line: &Line<'_>, root: &Path) -> Option<Vec<PathBuf>> {
-    let command = line.resolved_command.as_deref().unwrap_or_default();
-    (line.kind == "ACTION_REQUEST").then(|| named_in(command, root))
+/// Shows runs that another one has started, unless they are too deep.
+fn all_nested(
+    runs: &[RunDir],
+    family: &mut Family,
+    timeline: &Timeline,
+    pager: &mut Pager,
+    depth: usize,
+) -> Result<()> {
+    for run in runs.iter().filter(|_| depth <= DEEPEST) {
+        let mut timeline = timeline.nested(&run.path);
+        nested(run, family, &mut timeline, pager, depth)?;
+    }
+    Ok(())
 }
 
-/// Shows a run that a tool of another one has started, and those that its own tools have started.
+/// Shows a run that another one has started, and those that it has started itself.
 fn nested(
     run: &RunDir,
-    children: &mut Children,
+    family: &mut Family,
     timeline: &mut Timeline,
     pager: &mut Pager,
     depth: usize,
@@ -221,33 +200,23 @@ fn nested(
     let Ok(mut lines) = Lines::open(&path) else {
         return Ok(());
     };
-    let root = run.workspace().unwrap_or(&run.path);
-    let mut elsewhere = Vec::new();
+    let mut underway = Underway::default();
     loop {
-        let line = match lines.read_next()? {
-            Next::Event(_, line) => line,
-            Next::End { .. } => return Ok(()),
+        match lines.read_next()? {
+            Next::Event(_, line) => {
+                let runs = family.of_event(&mut underway, run, &line);
+                all_nested(&runs, family, timeline, pager, depth + 1)?;
+                pager.show(&timeline.tell(&line))?;
+            }
+            Next::End { .. } => {
+                let runs = family.of_open(&mut underway, run);
+                return all_nested(&runs, family, timeline, pager, depth + 1);
+            }
             Next::Damaged(damage) => {
                 warn_of(&damage, &path);
                 return Ok(());
             }
-        };
-        if let Some(places) = places(&line, root) {
-            elsewhere = places;
         }
-        if let Some(from) = timeline.began(&line)
-            && depth < DEEPEST
-        {
-            let to = line.timestamp.as_deref().and_then(Timestamp::parse);
-            for place in &elsewhere {
-                children.add(place);
-            }
-            for child in children.of(run, from, to.unwrap_or(from)) {
-                let mut below = timeline.nested(&child.path);
-                nested(&child, children, &mut below, pager, depth + 1)?;
-            }
-        }
-        pager.show(&timeline.tell(&line))?;
     }
 }
 

@@ -20,7 +20,7 @@ use crate::rundir::RunDir;
 use crate::screen::{Screen, Tone};
 use crate::state::{self, Reading};
 use crate::surroundings::{self, Surroundings};
-use crate::sys::{self, Signals};
+use crate::sys::{self, CALL_ID, Signals};
 use crate::workspace::{DecisionLock, Workspace};
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -93,6 +93,12 @@ pub fn told(done: Result<Exit>, common: &Common) -> Result<Exit> {
 pub fn parent_run() -> Option<String> {
     let id = std::env::var("DELTA_RUN_ID").ok();
     id.filter(|id| RunId::parse(id).is_ok())
+}
+
+/// The call of that run that this process belongs to.
+#[must_use]
+pub fn parent_call() -> Option<String> {
+    parent_run().and_then(|_| std::env::var(CALL_ID).ok())
 }
 
 /// Refuses to nest too deep.
@@ -207,6 +213,7 @@ impl Stage<'_> {
             created_at: now,
             initial_message: Some(message.to_owned()),
             parent_run_id: parent_run(),
+            parent_call_id: parent_call(),
             ..Metadata::default()
         };
         let metadata = self.started(metadata);
@@ -364,6 +371,7 @@ pub fn start_event<'e>(
         call_id: Surroundings::engine_call(),
         resumed,
         parent_run_id: metadata.parent_run_id.as_deref(),
+        parent_call_id: metadata.parent_call_id.as_deref(),
         forked_from: metadata.forked_from.as_ref(),
         set: &metadata.set,
     }

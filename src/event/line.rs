@@ -72,6 +72,8 @@ pub struct Line<'a> {
     #[serde(borrow, deserialize_with = "text")]
     pub parent_run_id: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]
+    pub parent_call_id: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
     pub agent_home: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]
     pub work_dir: Option<Cow<'a, str>>,
@@ -110,7 +112,27 @@ pub struct Line<'a> {
     pub code: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]
     pub message: Option<Cow<'a, str>>,
+    pub attempt: Option<u64>,
+    #[serde(borrow, deserialize_with = "present")]
+    pub output: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "present")]
+    pub input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub to: Option<&'a RawValue>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub output_ref: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub input_ref: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub parent_id: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub edge: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub exit_node: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub merged_at: Option<Cow<'a, str>>,
     pub cached: Option<bool>,
+    pub cpu_ms: Option<u64>,
     pub memory_bytes: Option<u64>,
     pub arrived: Option<u64>,
     pub failed: Option<u64>,
@@ -145,6 +167,11 @@ fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'a, str
         }
     }
     from.deserialize_option(Texts)
+}
+
+/// A value that is there, even if it is null.
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
+    Deserialize::deserialize(from).map(Some)
 }
 
 impl<'a> Line<'a> {

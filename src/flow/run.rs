@@ -15,7 +15,7 @@ use super::start::{self, Basis, Given, Past};
 use crate::args::Format;
 use crate::clock::Timestamp;
 use crate::commands::select::{self, Found, look};
-use crate::commands::start::{check_depth, parent_run, signals, start_event};
+use crate::commands::start::{check_depth, parent_call, parent_run, signals, start_event};
 use crate::commands::take_up::{check_host, notes};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::event::{Event, VERSION};
@@ -151,6 +151,7 @@ impl Command<'_> {
             created_at: Timestamp::now().to_string(),
             initial_message: Some(task.clone()),
             parent_run_id: parent_run(),
+            parent_call_id: parent_call(),
             ..Metadata::default()
         });
         let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {

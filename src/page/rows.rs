@@ -1,4 +1,4 @@
-//! A run, and those that its tools have started, as the lines of the page's data, in order.
+//! A run, and those that its tools or nodes have started, as the lines of the page's data, in order.
 //!
 //! Unaware of what is told of an event, and of how it is shown. Each event has a line of its own; the
 //! page's script puts together what belongs together.
@@ -6,7 +6,7 @@
 use super::Damaged;
 use super::events::{self, About, at, began, name_of};
 use super::writer::Writer;
-use crate::children::Children;
+use crate::children::{Family, Underway};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::event::Line;
@@ -24,14 +24,11 @@ use std::path::{Path, PathBuf};
 /// Runs within runs are shown down to this depth; no engine nests deeper by default.
 const DEEPEST: usize = 8;
 
-/// Tells a run, and those that its tools have started.
-pub(super) struct Teller<'p, 's> {
+/// Tells a run, and those that it has started.
+pub(super) struct Teller<'s> {
     pub(super) writer: Writer<'s>,
     pub(super) damaged: Vec<Damaged>,
-    /// The workspace of the outermost run.
-    root: &'p Path,
-    /// Runs with parents, once they have been looked for.
-    children: Option<Children>,
+    family: Family,
     /// The directories of the runs that are being told: a run is not told within itself.
     within: Vec<PathBuf>,
 }
@@ -48,8 +45,7 @@ pub(super) struct Opened {
 struct Telling {
     run: RunDir,
     invocations: VecDeque<String>,
-    /// The action that is running, since when, and where else it may have started a run.
-    running: Option<(String, Option<Timestamp>, Vec<PathBuf>)>,
+    underway: Underway,
     /// Questions whose answers may be shown, by id.
     harmless: HashSet<String>,
     /// What the model was told before the conversation, as it was shown last.
@@ -60,13 +56,13 @@ struct Telling {
     ended: Option<bool>,
 }
 
-impl<'p, 's> Teller<'p, 's> {
-    pub(super) fn new(writer: Writer<'s>, root: &'p Path) -> Self {
+impl<'s> Teller<'s> {
+    /// `root` is the workspace in which runs are looked for that the run has started.
+    pub(super) fn new(writer: Writer<'s>, root: &Path) -> Self {
         Self {
             writer,
             damaged: Vec::new(),
-            root,
-            children: None,
+            family: Family::below(root),
             within: Vec::new(),
         }
     }
@@ -98,12 +94,13 @@ impl<'p, 's> Teller<'p, 's> {
                 .put("status", summary.status.name())
                 .put("now", &Timestamp::now().millis())
                 .put("figures", &figures)
-                .maybe("parent", summary.parent_run_id.as_ref());
+                .maybe("parent", summary.parent_run_id.as_ref())
+                .maybe("call", summary.parent_call_id.as_ref());
         })?;
         let mut telling = Telling {
             run: run.clone(),
             invocations,
-            running: None,
+            underway: Underway::default(),
             harmless: HashSet::new(),
             system: String::new(),
             has_started: false,
@@ -139,9 +136,12 @@ impl<'p, 's> Teller<'p, 's> {
         match &*line.kind {
             "ENGINE_START" => telling.has_started = true,
             "THOUGHT" | "ERROR" | "ENGINE_END" => self.requests_before(telling, line, at)?,
-            "ACTION_RESULT" => self.children_of(telling, line, at)?,
             _ => {}
         }
+        let runs = self
+            .family
+            .of_event(&mut telling.underway, &telling.run, line);
+        self.children(runs)?;
         let about = About {
             run: &telling.run,
             line,
@@ -151,14 +151,6 @@ impl<'p, 's> Teller<'p, 's> {
         self.writer
             .record(events::kind(line), |record| about.fill(record, harmless))?;
         telling.ended = Some(line.kind == "ENGINE_END");
-        match &*line.kind {
-            "ACTION_REQUEST" => {
-                let id = line.action_id.as_deref().unwrap_or_default().to_owned();
-                telling.running = Some((id, at, elsewhere(line, &telling.run)));
-            }
-            "ACTION_RESULT" => telling.running = None,
-            _ => {}
-        }
         Ok(())
     }
 
@@ -227,46 +219,12 @@ impl<'p, 's> Teller<'p, 's> {
         Ok(())
     }
 
-    /// Tells the runs that an action has started, before its result.
-    fn children_of(
-        &mut self,
-        telling: &mut Telling,
-        line: &Line<'_>,
-        at: Option<Timestamp>,
-    ) -> Result<()> {
-        let (Some(to), true) = (at, line.execution_ref.is_some()) else {
-            return Ok(());
-        };
-        let id = line.action_id.as_deref();
-        let running = telling.running.take_if(|run| Some(run.0.as_str()) == id);
-        let took = line.duration_ms.unwrap_or(0);
-        let ended = || Timestamp::from_millis(to.millis().saturating_sub(took));
-        let (from, elsewhere) = match running {
-            Some((_, from, elsewhere)) => (from.unwrap_or_else(ended), elsewhere),
-            None => (ended(), Vec::new()),
-        };
-        self.children_between(&telling.run, (from, to), &elsewhere)
-    }
-
-    fn children_between(
-        &mut self,
-        run: &RunDir,
-        (from, to): (Timestamp, Timestamp),
-        elsewhere: &[PathBuf],
-    ) -> Result<()> {
+    /// Tells runs that the one at hand has started, before the end of what started them.
+    fn children(&mut self, runs: Vec<RunDir>) -> Result<()> {
         if self.within.len() > DEEPEST {
             return Ok(());
         }
-        let mut children = match self.children.take() {
-            Some(children) if to < children.looked_at => children,
-            _ => Children::below(self.root),
-        };
-        for workspace in elsewhere {
-            children.add(workspace);
-        }
-        let found = children.of(run, from, to);
-        self.children = Some(children);
-        for child in found {
+        for child in runs {
             if self.within.contains(&child.path) {
                 continue;
             }
@@ -285,10 +243,8 @@ impl<'p, 's> Teller<'p, 's> {
     /// Tells what is missing at the end of a journal.
     fn end(&mut self, telling: &mut Telling, torn: bool) -> Result<()> {
         let live = Journal::is_owned(&telling.run.journal());
-        if let Some((_, Some(from), elsewhere)) = telling.running.take() {
-            let span = (from, Timestamp::now());
-            self.children_between(&telling.run.clone(), span, &elsewhere)?;
-        }
+        let runs = self.family.of_open(&mut telling.underway, &telling.run);
+        self.children(runs)?;
         let kind = match (live, telling.ended) {
             (true, _) => "live",
             (false, Some(true)) if !torn => return Ok(()),
@@ -309,14 +265,6 @@ impl Telling {
 
 fn iteration_of(name: &str) -> Option<u64> {
     name.split('_').nth(1)?.parse().ok()
-}
-
-/// Where else the command of an action may have started a run.
-fn elsewhere(line: &Line<'_>, run: &RunDir) -> Vec<PathBuf> {
-    crate::children::named_in(
-        line.resolved_command.as_deref().unwrap_or_default(),
-        run.path.ancestors().nth(2).unwrap_or(&run.path),
-    )
 }
 
 /// The text of a request's system messages.

@@ -148,6 +148,7 @@ impl<'j> Run<'j> {
         self.agent_home = line.agent_home.or(self.agent_home.take());
         self.work_dir = line.work_dir.or(self.work_dir.take());
         self.parent_run_id = line.parent_run_id.or(self.parent_run_id.take());
+        self.parent_call_id = line.parent_call_id.or(self.parent_call_id.take());
         self.engine_call = line.call_id;
         self.hostname = line.hostname;
         self.started_at = line.timestamp;

@@ -52,6 +52,8 @@ mod flow_resume;
 #[cfg(feature = "flow")]
 mod flow_run;
 #[cfg(feature = "flow")]
+mod flow_shown;
+#[cfg(feature = "flow")]
 mod flow_tools;
 #[cfg(feature = "flow")]
 mod flow_program;
