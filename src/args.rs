@@ -15,6 +15,8 @@ use std::path::PathBuf;
 
 pub(crate) use word::{Arg, format_value, next, path, unexpected, usage, wrong};
 
+#[cfg(feature = "flow")]
+pub(crate) use look::stats;
 pub use look::{ListRuns, Log, Report, Request, Stats, Table};
 
 /// How a result is printed.

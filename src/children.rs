@@ -5,11 +5,14 @@
 //! whose a run is; the nodes of a workflow run at once, and the call does. A sub-agent whose workspace lies outside that of its parent is
 //! found if the command that started it names the place.
 
+mod places;
+
 use crate::clock::Timestamp;
 use crate::event::Line;
 use crate::ids::RunId;
 use crate::metadata;
 use crate::rundir::RunDir;
+use places::named_in;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,6 +27,8 @@ const MOST: usize = 20_000;
 #[derive(Debug)]
 struct Children {
     list: Vec<Child>,
+    /// Places in the list, by the parent.
+    by_parent: HashMap<String, Vec<usize>>,
     /// Places in the list, by the call and by each call around it.
     by_call: HashMap<String, Vec<usize>>,
     /// The workspaces that have been looked at and have runs.
@@ -68,6 +73,7 @@ impl Children {
         }
         let mut children = Self {
             list,
+            by_parent: HashMap::new(),
             by_call: HashMap::new(),
             places,
             looked_at,
@@ -79,8 +85,10 @@ impl Children {
     /// Puts the list in order, and finds out which calls its runs belong to.
     fn arrange(&mut self) {
         self.list.sort_by_key(|child| child.created_at);
-        self.by_call.clear();
+        (self.by_call, self.by_parent) = (HashMap::new(), HashMap::new());
         for (at, child) in self.list.iter().enumerate() {
+            let of_parent = self.by_parent.entry(child.parent.clone());
+            of_parent.or_default().push(at);
             let call = child.call.as_deref().unwrap_or_default();
             let around = call.match_indices('.').map(|(end, _)| &call[..end]);
             for call in around.chain([call]).filter(|call| !call.is_empty()) {
@@ -116,8 +124,9 @@ impl Children {
 
     /// The runs that a run's tools started in a span of time, in order.
     fn between(&self, parent: &RunDir, from: Timestamp, to: Timestamp) -> Vec<RunDir> {
-        self.list
-            .iter()
+        let of_parent = self.by_parent.get(parent.id.as_str());
+        let found = of_parent.into_iter().flatten().map(|at| &self.list[*at]);
+        found
             .filter(|child| child.is_of(parent) && (from..=to).contains(&child.created_at))
             .map(|child| child.run.clone())
             .collect()
@@ -147,9 +156,19 @@ struct Action {
     elsewhere: Vec<PathBuf>,
 }
 
+/// A run that another one has started.
+#[derive(Clone, Debug)]
+pub struct Started {
+    /// The run.
+    pub run: RunDir,
+    /// The node of a workflow that started it; none if it was an action.
+    pub node: Option<String>,
+}
+
 /// The attempts at a node.
 #[derive(Debug, Default)]
 struct Step {
+    node: String,
     calls: Vec<String>,
     elsewhere: Vec<PathBuf>,
 }
@@ -169,6 +188,10 @@ impl Underway {
             "NODE_START" => {
                 if let (Some(key), Some(call)) = (step_of(line), &line.call_id) {
                     let step = self.steps.entry(key).or_default();
+                    line.node_id
+                        .as_deref()
+                        .unwrap_or_default()
+                        .clone_into(&mut step.node);
                     step.calls.push(call.to_string());
                     step.elsewhere.extend(named_in(command, root));
                 }
@@ -237,7 +260,7 @@ impl Family {
         underway: &mut Underway,
         run: &RunDir,
         line: &Line<'_>,
-    ) -> Vec<RunDir> {
+    ) -> Vec<Started> {
         underway.begins(run, line);
         if line.kind == "ACTION_RESULT" {
             return self.of_result(underway, run, line);
@@ -247,19 +270,24 @@ impl Family {
     }
 
     /// The runs that have been started by what has not ended.
-    pub fn of_open(&mut self, underway: &mut Underway, run: &RunDir) -> Vec<RunDir> {
+    pub fn of_open(&mut self, underway: &mut Underway, run: &RunDir) -> Vec<Started> {
         let now = Timestamp::now();
         let mut runs = self.of_steps(underway.open(), run, Some(now));
         if let Some(action) = underway.action.take()
             && let Some(since) = action.since
         {
             let children = self.children(now, &action.elsewhere);
-            runs.extend(children.between(run, since, now));
+            runs.extend(children.between(run, since, now).into_iter().map(by_action));
         }
         runs
     }
 
-    fn of_result(&mut self, underway: &mut Underway, run: &RunDir, line: &Line<'_>) -> Vec<RunDir> {
+    fn of_result(
+        &mut self,
+        underway: &mut Underway,
+        run: &RunDir,
+        line: &Line<'_>,
+    ) -> Vec<Started> {
         let id = line.action_id.as_deref();
         let action = underway.action.take_if(|it| Some(it.id.as_str()) == id);
         let (Some(to), true) = (at(line), line.execution_ref.is_some()) else {
@@ -271,15 +299,20 @@ impl Family {
             Some(action) => (action.since.unwrap_or_else(began), action.elsewhere),
             None => (began(), Vec::new()),
         };
-        self.children(to, &elsewhere).between(run, from, to)
+        let found = self.children(to, &elsewhere).between(run, from, to);
+        found.into_iter().map(by_action).collect()
     }
 
-    fn of_steps(&mut self, steps: Vec<Step>, run: &RunDir, to: Option<Timestamp>) -> Vec<RunDir> {
+    fn of_steps(&mut self, steps: Vec<Step>, run: &RunDir, to: Option<Timestamp>) -> Vec<Started> {
         let mut runs = Vec::new();
         for step in steps {
             let to = to.unwrap_or_else(Timestamp::now);
             let children = self.children(to, &step.elsewhere);
-            runs.extend(children.of_calls(run, &step.calls));
+            let found = children.of_calls(run, &step.calls).into_iter();
+            runs.extend(found.map(|run| Started {
+                run,
+                node: Some(step.node.clone()),
+            }));
         }
         runs
     }
@@ -295,73 +328,8 @@ impl Family {
     }
 }
 
-/// The workspaces that a command names which starts runs, as far as words can tell: those of `delta run`
-/// and `delta continue` behind any wrapper, and in a script for a shell. Relative paths begin in `dir`.
-#[must_use]
-fn named_in(command: &str, dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let words = shlex::split(command).unwrap_or_default();
-    for (at, word) in words.iter().enumerate() {
-        let is_delta = Path::new(word)
-            .file_name()
-            .is_some_and(|name| name == "delta");
-        let verb = words.get(at + 1).map(String::as_str);
-        if is_delta && matches!(verb, Some("run" | "continue")) {
-            found.extend(named_by_options(&words[at + 2..], dir));
-        } else if word.contains(char::is_whitespace) && word.len() < command.len() {
-            found.extend(named_in(word, dir));
-        }
-    }
-    found
-}
-
-/// Without `-w`, a sub-agent works below its own directory.
-fn named_by_options(words: &[String], dir: &Path) -> Vec<PathBuf> {
-    const LONG_WITH_VALUE: [&str; 5] = [
-        "--agent",
-        "--message",
-        "--run-id",
-        "--max-iterations",
-        "--format",
-    ];
-    let (mut workspace, mut agent) = (None, None);
-    let mut words = words.iter().map(String::as_str);
-    while let Some(word) = words.next() {
-        if word == "--" {
-            break;
-        } else if let Some(value) = word.strip_prefix("--work-dir=") {
-            workspace = Some(value);
-        } else if word == "--work-dir" {
-            workspace = words.next();
-        } else if let Some(value) = word.strip_prefix("--agent=") {
-            agent = Some(value);
-        } else if word == "--agent" {
-            agent = words.next();
-        } else if LONG_WITH_VALUE.contains(&word) {
-            words.next();
-        } else if let Some(flags) = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'))
-            && let Some(at) = flags.find(['w', 'a', 'm'])
-        {
-            let value = match &flags[at + 1..] {
-                "" => words.next(),
-                rest => Some(rest),
-            };
-            match &flags[at..=at] {
-                "w" => workspace = value,
-                "a" => agent = value,
-                _ => {}
-            }
-        }
-    }
-    match workspace {
-        Some(workspace) => vec![dir.join(workspace)],
-        None => {
-            let home = dir.join(agent.unwrap_or("."));
-            let numbered = crate::workspace::numbered(&home).unwrap_or_default();
-            let below = |name| home.join("workspaces").join(name);
-            numbered.into_iter().map(below).collect()
-        }
-    }
+fn by_action(run: RunDir) -> Started {
+    Started { run, node: None }
 }
 
 /// The directories in a directory: no links, and none whose name begins with a dot.
@@ -392,39 +360,6 @@ fn children_in(control: &Path, list: &mut Vec<Child>) {
                 call,
                 created_at,
             });
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_workspace_is_found_in_the_words_of_a_command() {
-        let named = |command: &str| named_in(command, Path::new("/ws"));
-        let there = |path: &str| vec![PathBuf::from(path)];
-        for (command, workspace) in [
-            ("delta run -w sub -m go", "/ws/sub"),
-            (
-                "/usr/bin/delta run -qa ../x -w/over/there -m -w",
-                "/over/there",
-            ),
-            (
-                "bwrap --bind / / -- delta continue --work-dir=../b",
-                "/ws/../b",
-            ),
-            ("delta run --message '-w no' --work-dir 'a b'", "/ws/a b"),
-            ("sh -c 'cd . && delta run -q -w /x -m \"$1\"' -- go", "/x"),
-        ] {
-            assert_eq!(named(command), there(workspace), "{command}");
-        }
-        for command in [
-            "delta log -w x",
-            "echo delta run",
-            "delta run -m 'unbalanced",
-        ] {
-            assert!(named(command).is_empty(), "{command}");
         }
     }
 }

@@ -1,7 +1,11 @@
 //! Where the time and the tokens of a run went: its journal and the records beside it, added up.
 //!
-//! Unaware of how figures are shown. Everything is read line by line.
+//! Unaware of how figures are shown. Everything is read line by line. To a flow's figures belong the tokens
+//! of the runs that its nodes have started.
 
+pub mod flow;
+
+use crate::children::{Family, Started, Underway};
 use crate::clock::Timestamp;
 use crate::config::Pricing;
 use crate::error::Result;
@@ -10,6 +14,7 @@ use crate::invocations;
 use crate::lines::{Lines, Next};
 use crate::rundir::RunDir;
 use crate::state::Damage;
+use flow::Flow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +30,7 @@ pub struct Times {
     pub total: u64,
     /// Waiting for the model, retries and the waits before them included.
     pub model: u64,
-    /// Running tools.
+    /// Running tools; of a flow, while programs of its nodes ran.
     pub tools: u64,
     /// Running hooks.
     pub hooks: u64,
@@ -90,6 +95,9 @@ pub struct Figures {
     pub prefix_breaks: Vec<Break>,
     /// By name.
     pub tools: BTreeMap<String, Tool>,
+    /// What only a flow has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow: Option<Flow>,
 }
 
 #[derive(Deserialize, Default)]
@@ -109,22 +117,43 @@ struct Reading {
 
 /// The figures of a run, and where its journal is damaged: they count up to there.
 pub fn of(run: &RunDir) -> Result<(Figures, Option<Damage>)> {
+    let mut family = Family::below(run.workspace().unwrap_or(&run.path));
+    of_one(run, &mut family, 0)
+}
+
+/// The figures of a run that is nested so deep.
+fn of_one(run: &RunDir, family: &mut Family, depth: usize) -> Result<(Figures, Option<Damage>)> {
     let mut figures = Figures::default();
+    let mut underway = Underway::default();
     let mut reading = Reading::default();
     let mut lines = Lines::open(&run.journal())?;
     let damage = loop {
         match lines.read_next()? {
-            Next::Event(_, line) => figures.event(&line, run, &mut reading),
+            Next::Event(_, line) => {
+                figures.event(&line, run, &mut reading);
+                // What sub-agents of a run have used is theirs; what they have used in a node is the node's.
+                if figures.flow.is_some() || depth > 0 {
+                    let runs = family.of_event(&mut underway, run, &line);
+                    figures.spent_in(&runs, family, depth);
+                }
+            }
             Next::Damaged(damage) => break Some(damage),
             Next::End { .. } => break None,
         }
     };
+    if figures.flow.is_some() || depth > 0 {
+        let runs = family.of_open(&mut underway, run);
+        figures.spent_in(&runs, family, depth);
+    }
     figures.end_of_start(&mut reading);
     figures.invocations(&run.io("invocations"))?;
     let times = &mut figures.times_ms;
     times.delta = [times.model, times.tools, times.hooks, times.people]
         .into_iter()
         .fold(times.total, u64::saturating_sub);
+    if let Some(flow) = &mut figures.flow {
+        flow.finish();
+    }
     for tool in figures.tools.values_mut() {
         tool.durations.sort_unstable();
         tool.median_ms = median(&tool.durations);
@@ -162,7 +191,14 @@ impl Figures {
                 let took = dir.and_then(|dir| number(&dir.join("execution_meta/duration_ms.txt")));
                 add(&mut self.times_ms.hooks, took.unwrap_or(0));
             }
+            "FLOW_START" => {
+                self.flow.get_or_insert_default();
+            }
+            "TOOL" => self.flow_tool(line, run),
             _ => {}
+        }
+        if let Some(flow) = &mut self.flow {
+            flow.event(line, at, run);
         }
         reading.last_at = at.or(reading.last_at);
         if line.kind == "ENGINE_END" {
@@ -172,6 +208,10 @@ impl Figures {
 
     /// Counts the time of a start that has ended, or whose engine died behind the last event.
     fn end_of_start(&mut self, reading: &mut Reading) {
+        if let (Some(flow), Some(end)) = (&mut self.flow, reading.last_at) {
+            flow.end_of_start(end);
+            self.times_ms.tools = flow.busy_ms;
+        }
         if let (Some(start), Some(end)) = (reading.started_at.take(), reading.last_at) {
             add(
                 &mut self.times_ms.total,
@@ -212,21 +252,57 @@ impl Figures {
         if name == "ask_human" && line.execution_ref.is_none() {
             return;
         }
+        let is_good = line.status.as_deref() == Some("SUCCESS");
+        self.call(line, run, (is_good, line.execution_ref.is_some()));
+        if line.execution_ref.is_some() {
+            add(&mut self.times_ms.tools, line.duration_ms.unwrap_or(0));
+        }
+    }
+
+    /// A call of a tool by the program of a node.
+    fn flow_tool(&mut self, line: &Line<'_>, run: &RunDir) {
+        let is_good = line.status.as_deref() == Some("success");
+        self.call(line, run, (is_good, line.code.as_deref() != Some("misuse")));
+    }
+
+    /// Counts a call: whether it was a success, and whether anything was run.
+    fn call(&mut self, line: &Line<'_>, run: &RunDir, (is_good, was_run): (bool, bool)) {
+        let name = line.tool_name.as_deref().unwrap_or("?");
         let counts = self.tools.entry(name.to_owned()).or_default();
         counts.calls += 1;
-        counts.failures += u64::from(line.status.as_deref() != Some("SUCCESS"));
-        let Some(reference) = line.execution_ref.as_deref() else {
+        counts.failures += u64::from(!is_good);
+        let Some(reference) = line.execution_ref.as_deref().filter(|_| was_run) else {
             return;
         };
-        let duration = line.duration_ms.unwrap_or(0);
-        counts.durations.push(duration);
-        add(&mut self.times_ms.tools, duration);
+        counts.durations.push(line.duration_ms.unwrap_or(0));
         for stream in ["stdout.log", "stderr.log"] {
             let path = run.path.join(reference).join(stream);
             add(
                 &mut counts.bytes,
                 path.metadata().map_or(0, |meta| meta.len()),
             );
+        }
+    }
+
+    /// Adds what runs have used that this one has started.
+    fn spent_in(&mut self, runs: &[Started], family: &mut Family, depth: usize) {
+        /// No engine nests deeper by default.
+        const DEEPEST: usize = 8;
+        for Started { run, node } in runs.iter().filter(|_| depth < DEEPEST) {
+            let Ok((spent, _)) = of_one(run, family, depth + 1) else {
+                continue;
+            };
+            self.model_calls += spent.model_calls;
+            self.model_failures += spent.model_failures;
+            self.retries += spent.retries;
+            self.tokens.add(spent.tokens);
+            add(&mut self.cached_tokens, spent.cached_tokens);
+            if let Some(cost) = spent.cost {
+                *self.cost.get_or_insert(0.0) += cost;
+            }
+            if let (Some(flow), Some(node)) = (&mut self.flow, node) {
+                flow.spent(node, spent.tokens);
+            }
         }
     }
 

@@ -214,7 +214,7 @@ pub(super) fn request(parser: &mut Parser) -> Result<Command> {
     }))
 }
 
-pub(super) fn stats(parser: &mut Parser) -> Result<Command> {
+pub(crate) fn stats(parser: &mut Parser) -> Result<Command> {
     let mut options = Stats {
         work_dir: PathBuf::from("."),
         runs: Vec::new(),

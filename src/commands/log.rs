@@ -2,7 +2,7 @@
 
 use super::select;
 use crate::args::Log;
-use crate::children::{Family, Underway};
+use crate::children::{Family, Started, Underway};
 use crate::clock::Timestamp;
 use crate::error::{Exit, Result};
 use crate::journal::Journal;
@@ -140,7 +140,7 @@ impl Teller {
     }
 
     /// Shows runs that others have started, before the end of what started them.
-    fn children(&mut self, runs: &[RunDir]) -> Result<()> {
+    fn children(&mut self, runs: &[Started]) -> Result<()> {
         let (family, pager) = (&mut self.family, &mut self.pager);
         all_nested(runs, family, &self.timeline, pager, 1)
     }
@@ -175,13 +175,13 @@ impl Teller {
 
 /// Shows runs that another one has started, unless they are too deep.
 fn all_nested(
-    runs: &[RunDir],
+    runs: &[Started],
     family: &mut Family,
     timeline: &Timeline,
     pager: &mut Pager,
     depth: usize,
 ) -> Result<()> {
-    for run in runs.iter().filter(|_| depth <= DEEPEST) {
+    for Started { run, .. } in runs.iter().filter(|_| depth <= DEEPEST) {
         let mut timeline = timeline.nested(&run.path);
         nested(run, family, &mut timeline, pager, depth)?;
     }

@@ -1,5 +1,7 @@
 //! `delta stats`: where the time and the tokens of runs went, one run or several side by side.
 
+mod flow;
+
 use super::select;
 use crate::args::{Stats, Table};
 use crate::error::{Exit, Result};
@@ -124,7 +126,11 @@ impl Counted {
 /// One run, with its tools and the places where its prefix broke.
 fn one_run(run: &Counted) -> String {
     let mut out = format!("{:14}{}\n", "run", run.run_id);
-    for (name, value) in run.rows() {
+    let rows = match &run.figures.flow {
+        Some(flow) => flow::of_one(run.rows(), flow),
+        None => run.rows(),
+    };
+    for (name, value) in rows {
         out.push_str(&format!("{name:14}{value}\n"));
     }
     let breaks = &run.figures.prefix_breaks;
@@ -139,6 +145,10 @@ fn one_run(run: &Counted) -> String {
     }
     if breaks.len() > BREAKS_SHOWN {
         out.push_str(&format!("and {} more\n", breaks.len() - BREAKS_SHOWN));
+    }
+    if let Some(flow) = &run.figures.flow {
+        out.push('\n');
+        out.push_str(&aligned(&flow::table(flow)));
     }
     if run.figures.tools.is_empty() {
         return out;
@@ -162,10 +172,23 @@ fn one_run(run: &Counted) -> String {
 fn side_by_side(runs: &[Counted]) -> String {
     let mut table = vec![vec![String::from("run")]];
     table[0].extend(runs.iter().map(|run| run.run_id.clone()));
-    let columns: Vec<Vec<(&str, String)>> = runs.iter().map(Counted::rows).collect();
+    let has_flow = runs.iter().any(|run| run.figures.flow.is_some());
+    let rows = |run: &Counted| {
+        let mut rows = run.rows();
+        if has_flow {
+            rows.extend(flow::rows(run.figures.flow.as_ref()));
+        }
+        rows
+    };
+    let columns: Vec<Vec<(&str, String)>> = runs.iter().map(rows).collect();
     for index in 0..columns[0].len() {
         let mut row = vec![columns[0][index].0.to_owned()];
         row.extend(columns.iter().map(|column| column[index].1.clone()));
+        table.push(row);
+    }
+    for id in flow::nodes(runs) {
+        let mut row = vec![format!("  {}", printable(id))];
+        row.extend(runs.iter().map(|run| flow::side_by_side(run, id)));
         table.push(row);
     }
     for name in tools(runs) {
@@ -204,7 +227,7 @@ fn aligned(table: &[Vec<String>]) -> String {
     out
 }
 
-/// One line for each run. The columns of tools follow those that every run has.
+/// One line for each run. The columns of flows and of tools follow those that every run has.
 fn csv(runs: &[Counted]) -> String {
     const COLUMNS: [&str; 22] = [
         "run_id",
@@ -232,13 +255,21 @@ fn csv(runs: &[Counted]) -> String {
     ];
     const OF_TOOL: [&str; 5] = ["calls", "failures", "median_ms", "longest_ms", "bytes"];
     let tools = tools(runs);
+    let nodes = flow::nodes(runs);
+    let has_flow = runs.iter().any(|run| run.figures.flow.is_some());
     let mut header: Vec<String> = COLUMNS.map(str::to_owned).to_vec();
+    if has_flow {
+        header.extend(flow::csv_header(&nodes));
+    }
     for name in &tools {
         header.extend(OF_TOOL.map(|column| format!("{name}.{column}")));
     }
     let mut out = csv_line(&header);
     for run in runs {
         let mut cells = run.csv_cells();
+        if has_flow {
+            cells.extend(flow::csv_cells(run, &nodes));
+        }
         for name in &tools {
             match run.figures.tools.get(*name) {
                 Some(tool) => cells.extend(csv_cells_of(tool)),

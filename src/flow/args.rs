@@ -3,7 +3,7 @@
 pub mod run;
 
 use super::draw::Language;
-use crate::args::{Arg, Format, format_value, next, path, unexpected, usage, wrong};
+use crate::args::{self, Arg, Format, Stats, format_value, next, path, unexpected, usage, wrong};
 use crate::error::{Error, Result};
 use lexopt::Parser;
 use std::ffi::OsString;
@@ -27,6 +27,8 @@ pub enum Command {
     Graph(Graph),
     /// `tool`.
     Tool(Tool),
+    /// `stats`, which is that of `delta`.
+    Stats(Stats),
     /// `-V`.
     Version,
     /// `-h`, `--help` and `help`: about what, and whether in full.
@@ -70,7 +72,7 @@ pub struct Tool {
 }
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 6] = ["run", "show", "check", "graph", "tool", "help"];
+pub const COMMANDS: [&str; 7] = ["run", "show", "check", "graph", "stats", "tool", "help"];
 
 /// Reads a command line, without the program's name.
 ///
@@ -95,6 +97,7 @@ fn command(word: &str, parser: &mut Parser) -> Result<Command> {
     match word {
         "run" => run::parse(parser),
         "show" => show(parser),
+        "stats" => stats(parser),
         "check" => check(parser),
         "graph" => graph(parser),
         "tool" => tool(parser),
@@ -163,6 +166,14 @@ fn show(parser: &mut Parser) -> Result<Command> {
         }
     }
     Ok(Command::Show(Show { work_dir, names }))
+}
+
+fn stats(parser: &mut Parser) -> Result<Command> {
+    Ok(match args::stats(parser)? {
+        args::Command::Stats(wanted) => Command::Stats(wanted),
+        args::Command::Help { full, .. } => help(Some("stats"), full),
+        _ => help(None, false),
+    })
 }
 
 fn tool(parser: &mut Parser) -> Result<Command> {

@@ -2,6 +2,7 @@
 
 use super::args::{self, Command};
 use super::{PROGRAM, call, check, picture, run, show};
+use crate::commands::stats;
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
 use crate::screen::{print, print_error};
@@ -30,6 +31,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::Tool(wanted) => return call::run(&wanted),
         Command::Run(wanted) => run::run(&wanted),
         Command::Show(wanted) => show::run(&wanted),
+        Command::Stats(wanted) => stats::run(&wanted),
         Command::Check { dir, format } => check::run(&dir, format),
         Command::Graph(wanted) => picture::run(&wanted),
         Command::Version => said(&format!("{PROGRAM} {VERSION}\n")),
@@ -54,6 +56,7 @@ fn help(topic: Option<&str>) -> &'static str {
     match topic {
         Some("run") => RUN,
         Some("show") => SHOW,
+        Some("stats") => STATS,
         Some("check") => CHECK,
         Some("graph") => GRAPH,
         Some("tool") => TOOL,
@@ -68,6 +71,7 @@ usage: delta flow COMMAND [OPTIONS]
   show   show a run, one of its tasks, or one node with all that it was given
   check  tell everything that is wrong with a flow
   graph  draw a flow
+  stats  tell where time, memory and tokens went, by node and tool
   tool   run a tool of the node that this is called by
   help   print the manual page, or the options of a command
   -h, --help     print this text, or the manual page
@@ -101,6 +105,15 @@ Show a run (default: the newest) as a tree of tasks, one task with the nodes
 that it was at, or one node: its command, input, context, output.
   -w, --work-dir DIR  the workspace (default: the current directory)
   -h, --help          print this text, or the manual page
+";
+
+const STATS: &str = "\
+usage: delta flow stats [-w DIR] [--format text|json|csv] [RUN]...
+Tell where the time, the memory and the tokens of a run (default: the newest)
+or of several went, by node and by tool. It is delta stats.
+  -w, --work-dir DIR          the workspace (default: the current directory)
+      --format text|json|csv  print a table (default), or for programs
+  -h, --help                  print this text, or the manual page
 ";
 
 const CHECK: &str = "\

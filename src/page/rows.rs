@@ -6,7 +6,7 @@
 use super::Damaged;
 use super::events::{self, About, at, began, name_of};
 use super::writer::Writer;
-use crate::children::{Family, Underway};
+use crate::children::{Family, Started, Underway};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::event::Line;
@@ -220,11 +220,11 @@ impl<'s> Teller<'s> {
     }
 
     /// Tells runs that the one at hand has started, before the end of what started them.
-    fn children(&mut self, runs: Vec<RunDir>) -> Result<()> {
+    fn children(&mut self, runs: Vec<Started>) -> Result<()> {
         if self.within.len() > DEEPEST {
             return Ok(());
         }
-        for child in runs {
+        for Started { run: child, .. } in runs {
             if self.within.contains(&child.path) {
                 continue;
             }

@@ -1,8 +1,8 @@
-//! How runs of flows are told by `delta log`, with the runs that their nodes have started.
+//! How runs of flows are told by `delta log` and `delta stats`, with the runs that their nodes have started.
 
 use crate::flow_run::{chain, run};
 use crate::harness::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A flow in which two agents, `one` and `two`, get the same input at once. Their models say on `here`
 /// that they were asked, and answer when somebody writes to `gate`.
@@ -271,4 +271,149 @@ fn a_flow_within_a_flow_is_told_at_the_node_that_ran_it_though_both_have_one_nam
             metadata["parent_call_id"]
         );
     }
+}
+
+/// The figures of the newest run.
+fn figures(world: &World) -> Value {
+    let outcome = world.delta(["stats", "-w", "ws"]).json().end().exits(0);
+    let all: Value = serde_json::from_slice(&outcome.stdout).expect("JSON");
+    all[0].clone()
+}
+
+#[test]
+fn the_figures_of_a_flow_have_its_nodes_and_the_tokens_of_its_agents() {
+    let (world, mut here, mut gate) = pair();
+    together(&world, &mut here, &mut gate);
+    let figures = figures(&world);
+    assert_eq!(figures["model_calls"], 2);
+    assert_eq!(figures["tokens"]["prompt_tokens"], 200, "{figures}");
+    assert_eq!(figures["tokens"]["completion_tokens"], 20);
+    let flow = &figures["flow"];
+    assert_eq!(
+        (&flow["tasks"], &flow["failed_tasks"]),
+        (&json!(3), &json!(0))
+    );
+    let nodes = flow["nodes"].as_object().unwrap();
+    let ids: Vec<&String> = nodes.keys().collect();
+    assert_eq!(ids, ["b", "m", "one", "s", "two", "x"]);
+    for id in ["one", "two"] {
+        let node = &nodes[id];
+        assert_eq!((&node["count"], &node["failures"]), (&json!(1), &json!(0)));
+        assert_eq!(node["tokens"]["total_tokens"], 110, "{node}");
+        let number = |key: &str| node[key].as_u64().expect("a number");
+        assert!(
+            number("memory_bytes") > 1 << 20 && number("context_bytes") > 10,
+            "{node}"
+        );
+        let run = Run {
+            dir: world.path("ws/.delta/r"),
+        };
+        let ends = run.events("NODE_END");
+        let end = ends.iter().find(|end| end["node_id"] == id).unwrap();
+        assert_eq!(node["longest_ms"], end["duration_ms"]);
+        assert_eq!(node["cpu_ms"], end["cpu_ms"]);
+    }
+    let times = &figures["times_ms"];
+    let of = |key: &str| times[key].as_u64().expect("a time");
+    let longest = nodes["one"]["longest_ms"].as_u64().unwrap();
+    assert!(
+        of("tools") >= longest && of("tools") <= of("total"),
+        "{times}"
+    );
+    assert_eq!(of("delta"), of("total") - of("tools"));
+    // An agent's run that is looked at by itself is what it was.
+    let outcome = world
+        .delta(["stats", "-w", "ws/tasks/T1.c0"])
+        .json()
+        .end()
+        .exits(0);
+    let own: Value = serde_json::from_slice(&outcome.stdout).unwrap();
+    assert_eq!(own[0]["tokens"]["prompt_tokens"], 100);
+    assert_eq!(own[0].get("flow"), None);
+}
+
+#[test]
+fn attempts_failures_known_outputs_and_calls_of_tools_are_counted() {
+    let world = World::new();
+    world.write("f/tools.yaml", "tools:\n- {id: t, shell: 'echo four'}\n");
+    let program = env!("CARGO_BIN_EXE_delta-flow");
+    let nodes = [
+        start(),
+        node("parts", "split", ""),
+        node(
+            "a",
+            "linear",
+            &format!(
+                ", retries: 1, continue_on_failure: true, tools: [t], shell: 'read n; {program} tool t <&- >&2; \
+                 {program} tool no 2>&-; test \"$n\" != 2 && test \"$FLOW_ATTEMPT\" != 1; echo \"[]\"; exit $((n == 2 || FLOW_ATTEMPT == 1))'"
+            ),
+        ),
+        node("m", "merge", ""),
+        node("k", "linear", ", cache: true, shell: 'cat'"),
+        exit(),
+    ];
+    world.write(
+        "f/workflow.yaml",
+        flow(&nodes, "s>parts parts>a a>m m>k k>x"),
+    );
+    let again = |id: &str| {
+        let delta = run(&world).args(["-i", "-", "-j", "2", "--run-id", id]);
+        delta.stdin("[1, 2]").end()
+    };
+    again("first").exits(3);
+    again("second").exits(3);
+    let figures = figures(&world);
+    let nodes = &figures["flow"]["nodes"];
+    for (id, key, number) in [
+        ("a", "count", 2),
+        ("a", "failures", 1),
+        ("a", "retries", 2),
+        ("a", "cached", 0),
+        ("k", "cached", 1),
+        ("k", "count", 1),
+        ("k", "longest_ms", 0),
+        ("s", "memory_bytes", 0),
+    ] {
+        assert_eq!(nodes[id][key], number, "{key} of {id}: {nodes}");
+    }
+    let tool = |name: &str, key: &str| figures["tools"][name][key].as_u64();
+    assert_eq!(tool("t", "calls"), Some(4), "{figures}");
+    assert_eq!(
+        (tool("t", "failures"), tool("t", "bytes")),
+        (Some(0), Some(20))
+    );
+    let show = |args: &[&str]| {
+        let outcome = world.delta(["stats", "-w", "ws"]).args(args).end();
+        String::from_utf8(outcome.exits(0).stdout).unwrap()
+    };
+    let text = show(&[]);
+    let row = |text: &str, name: &str| -> Vec<String> {
+        let line = text.lines().find(|line| line.starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("no {name:?} in {text}"));
+        line[name.len()..]
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(row(&text, "nodes  "), ["7"]);
+    assert_eq!(row(&text, "  retried"), ["2"]);
+    assert_eq!(row(&text, "  cached"), ["1"]);
+    assert_eq!(row(&text, "a  ")[..2], ["2", "1"]);
+    assert_eq!(row(&text, "t  ")[..2], ["4", "0"]);
+    let both = show(&["first", "second"]);
+    assert_eq!(row(&both, "  cached"), ["0", "0"], "of tokens");
+    assert_eq!(row(&both, "  retried"), ["2", "2"]);
+    assert_eq!(row(&both, "  a")[..2], ["2", "x"]);
+    let csv = show(&["first", "second", "--format", "csv"]);
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let column = |name: &str| lines[0].iter().position(|it| *it == name).unwrap();
+    assert_eq!(lines[1][column("node.k.cached")], "0");
+    assert_eq!(lines[2][column("node.k.cached")], "1");
+    assert_eq!(lines[2][column("nodes")], "7");
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()));
+    // The same by its other name.
+    let other = Delta::flow(world.home())
+        .args(["stats", "-w", "ws", "first", "second"])
+        .end();
+    other.exits(0).prints(&both);
 }

@@ -1,0 +1,233 @@
+//! What the nodes of a flow did, added up.
+//!
+//! Unaware of the runs that they have started, but for the tokens that these have used.
+
+use super::{add, median};
+use crate::clock::Timestamp;
+use crate::event::{Line, Tokens};
+use crate::rundir::RunDir;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+/// What a node did in a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Node {
+    /// How often a task was at it and came to an end there.
+    pub count: u64,
+    /// How many of these ends were failures.
+    pub failures: u64,
+    /// How many attempts failed and were followed by another.
+    pub retries: u64,
+    /// How many outputs were known already.
+    pub cached: u64,
+    /// Of the last attempts of those that were run.
+    pub median_ms: u64,
+    /// Of the last attempts of those that were run.
+    pub longest_ms: u64,
+    /// Median of the times from when a task could have gone on there to when its program was started.
+    pub queue_ms: u64,
+    /// Of the processor, by all attempts.
+    pub cpu_ms: u64,
+    /// The most that one of its processes had resident.
+    pub memory_bytes: u64,
+    /// The largest of its contexts.
+    pub context_bytes: u64,
+    /// Of the runs that its programs have started, and of those within them.
+    pub tokens: Tokens,
+    #[serde(skip)]
+    durations: Vec<u64>,
+    #[serde(skip)]
+    waits: Vec<u64>,
+}
+
+/// The figures that only a flow has.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Flow {
+    /// Tasks that have come to be.
+    pub tasks: u64,
+    /// Tasks that have failed.
+    pub failed_tasks: u64,
+    /// By id.
+    pub nodes: BTreeMap<String, Node>,
+    /// How long at least one program of a node was running.
+    #[serde(skip)]
+    pub(super) busy_ms: u64,
+    #[serde(skip)]
+    busy_since: Option<Timestamp>,
+    /// Programs that are running, by task and node.
+    #[serde(skip)]
+    running: BTreeMap<(String, String), Attempt>,
+    /// Since when tasks could have gone on.
+    #[serde(skip)]
+    ready: HashMap<String, Timestamp>,
+}
+
+/// An attempt that has not ended.
+#[derive(Clone, Debug)]
+struct Attempt {
+    /// Its records, from the run's directory.
+    reference: String,
+    /// When the task could have gone on, and when it did, if this is the first attempt.
+    waited: Option<(Timestamp, Timestamp)>,
+    is_first: bool,
+}
+
+/// What the kernel says that an attempt has used.
+#[derive(Deserialize)]
+struct Usage {
+    cpu_ms: f64,
+}
+
+impl Flow {
+    /// Counts of all nodes: ends, failures, attempts that were followed by others, known outputs.
+    #[must_use]
+    pub fn all_nodes(&self) -> [u64; 4] {
+        let mut sums = [0; 4];
+        for node in self.nodes.values() {
+            let counts = [node.count, node.failures, node.retries, node.cached];
+            for (sum, count) in sums.iter_mut().zip(counts) {
+                *sum += count;
+            }
+        }
+        sums
+    }
+
+    /// Of the processor, by all nodes.
+    #[must_use]
+    pub fn cpu_ms(&self) -> u64 {
+        let all = self.nodes.values().map(|node| node.cpu_ms);
+        all.fold(0, u64::saturating_add)
+    }
+
+    pub(super) fn event(&mut self, line: &Line<'_>, at: Option<Timestamp>, run: &RunDir) {
+        let task = line.task_id.as_deref().unwrap_or_default();
+        match &*line.kind {
+            "TASK_CREATED" => self.tasks += 1,
+            "NODE_START" => return self.start(line, at, run),
+            "NODE_END" => self.end(line, at),
+            "ERROR" => self.retry(line, run),
+            "TASK_END" => {
+                self.failed_tasks += u64::from(line.status.as_deref() == Some("failure"));
+                self.ready.remove(task);
+                let first = (task.to_owned(), String::new());
+                let of_task = self.running.range(first..).map(|(key, _)| key.clone());
+                let keys: Vec<_> = of_task.take_while(|key| key.0 == task).collect();
+                for key in keys {
+                    self.running.remove(&key);
+                }
+            }
+            _ => {}
+        }
+        if let (Some(at), "TASK_CREATED" | "ROUTE" | "MERGE") = (at, &*line.kind) {
+            self.ready.insert(task.to_owned(), at);
+        }
+        self.look_whether_busy(at);
+    }
+
+    fn start(&mut self, line: &Line<'_>, at: Option<Timestamp>, run: &RunDir) {
+        let (Some(key), Some(reference)) = (step_of(line), line.execution_ref.as_deref()) else {
+            return;
+        };
+        let before = self.running.remove(&key);
+        let ready = self.ready.get(&key.0).copied();
+        let attempt = Attempt {
+            reference: reference.to_owned(),
+            waited: match &before {
+                Some(before) => before.waited,
+                None => ready.zip(at),
+            },
+            is_first: before.is_none() && line.attempt.unwrap_or(1) <= 1,
+        };
+        let node = self.nodes.entry(key.1.clone()).or_default();
+        if let Some(before) = before {
+            // An answer that was sent back, or one that nobody waited for any more.
+            add(&mut node.cpu_ms, cpu_of(run, &before.reference));
+        }
+        let context = run.path.join(reference).join("context.json");
+        let bytes = context.metadata().map_or(0, |meta| meta.len());
+        node.context_bytes = node.context_bytes.max(bytes);
+        self.running.insert(key, attempt);
+        self.look_whether_busy(at);
+    }
+
+    fn retry(&mut self, line: &Line<'_>, run: &RunDir) {
+        let Some(key) = step_of(line) else { return };
+        let attempt = self.running.remove(&key);
+        let node = self.nodes.entry(key.1).or_default();
+        node.retries += 1;
+        if let Some(attempt) = attempt {
+            add(&mut node.cpu_ms, cpu_of(run, &attempt.reference));
+        }
+        // The next attempt does not wait for its turn any more.
+        self.ready.remove(&key.0);
+    }
+
+    fn end(&mut self, line: &Line<'_>, at: Option<Timestamp>) {
+        let Some(key) = step_of(line) else { return };
+        let attempt = self.running.remove(&key);
+        let node = self.nodes.entry(key.1).or_default();
+        node.count += 1;
+        node.failures += u64::from(line.status.as_deref() != Some("success"));
+        node.cached += u64::from(line.cached == Some(true));
+        add(&mut node.cpu_ms, line.cpu_ms.unwrap_or(0));
+        node.memory_bytes = node.memory_bytes.max(line.memory_bytes.unwrap_or(0));
+        let Some(attempt) = attempt else { return };
+        let took = line.duration_ms.unwrap_or(0);
+        node.durations.push(took);
+        if let (Some((ready, prepared)), Some(at)) = (attempt.waited, at) {
+            // Programs are recorded some time before there is room for them.
+            let started = if attempt.is_first {
+                Timestamp::from_millis(at.millis().saturating_sub(took))
+            } else {
+                prepared
+            };
+            node.waits.push(started.since(ready).as_millis() as u64);
+        }
+    }
+
+    /// Programs are running, or none is any more.
+    fn look_whether_busy(&mut self, at: Option<Timestamp>) {
+        match (self.running.is_empty(), self.busy_since, at) {
+            (true, Some(since), Some(at)) => {
+                add(&mut self.busy_ms, at.since(since).as_millis() as u64);
+                self.busy_since = None;
+            }
+            (false, None, at) => self.busy_since = at,
+            _ => {}
+        }
+    }
+
+    /// The engine has ended, and with it what it had started.
+    pub(super) fn end_of_start(&mut self, at: Timestamp) {
+        self.running.clear();
+        self.ready.clear();
+        self.look_whether_busy(Some(at));
+    }
+
+    pub(super) fn spent(&mut self, node: &str, tokens: Tokens) {
+        let node = self.nodes.entry(node.to_owned()).or_default();
+        node.tokens.add(tokens);
+    }
+
+    pub(super) fn finish(&mut self) {
+        for node in self.nodes.values_mut() {
+            node.durations.sort_unstable();
+            node.waits.sort_unstable();
+            node.median_ms = median(&node.durations);
+            node.longest_ms = node.durations.last().copied().unwrap_or(0);
+            node.queue_ms = median(&node.waits);
+        }
+    }
+}
+
+fn step_of(line: &Line<'_>) -> Option<(String, String)> {
+    let (task, node) = (line.task_id.as_deref()?, line.node_id.as_deref()?);
+    Some((task.to_owned(), node.to_owned()))
+}
+
+fn cpu_of(run: &RunDir, reference: &str) -> u64 {
+    let path = run.path.join(Path::new(reference)).join("usage.json");
+    let read = || serde_json::from_slice::<Usage>(&crate::files::read_regular(&path).ok()?).ok();
+    read().map_or(0, |usage| usage.cpu_ms as u64)
+}
