@@ -1,8 +1,8 @@
-# Completion of delta and delta-sessions for bash. The programs themselves tell what could come next.
+# Completion of delta, delta-flow and delta-sessions for bash. The programs themselves tell what could come next.
 # Read by bash-completion, or by "source" from ~/.bashrc.
 
 _delta_engine() {
-    local program=${COMP_WORDS[0]} cursor='' own='' kind='' word about at last
+    local program=${COMP_WORDS[0]} cursor='' own='' kind='' word about at last place
     local -a words=() starts=()
     [[ $program == "~/"* ]] && program=$HOME/${program#"~/"}
     # Readline takes --name=value for three words.
@@ -37,7 +37,16 @@ _delta_engine() {
     case $kind in
     dirs)
         compopt -o filenames 2> /dev/null
-        while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -d -- "$cursor")
+        # Readline adds the slash. A directory that leads to a known one would keep it from being
+        # completed.
+        local -a known=("${COMPREPLY[@]%/}")
+        COMPREPLY=("${known[@]}")
+        while IFS= read -r word; do
+            for place in "${known[@]}"; do
+                [[ $place/ == "$word"/* ]] && continue 2
+            done
+            COMPREPLY+=("$word")
+        done < <(compgen -d -- "$cursor")
         ;;
     files)
         compopt -o filenames 2> /dev/null
@@ -57,4 +66,4 @@ _delta_engine() {
     esac
 }
 
-complete -F _delta_engine delta delta-sessions
+complete -F _delta_engine delta delta-flow delta-sessions

@@ -1,4 +1,4 @@
-# Completion of delta and delta-sessions for fish. The programs themselves tell what could come next.
+# Completion of delta, delta-flow and delta-sessions for fish. The programs themselves tell what could come next.
 
 function __delta_engine
     set -l token (commandline -ct)
@@ -8,20 +8,25 @@ function __delta_engine
     set -l value (string replace -- "$stem" '' "$token")
     set -l program (string replace -r '^~/' "$HOME/" -- $words[1])
     type -q -- "$program"; or return
-    $program complete -- $words[2..] 2>/dev/null </dev/null | begin
-        read -l own argument
-        cat
-        switch "$own"
-            case dirs
-                __fish_complete_directories "$value" | string replace -r '^' -- "$stem"
-            case files
-                __fish_complete_path "$value" | string replace -r '^' -- "$stem"
-            case command
-                set -l rest $words[(math $argument + 2)..]
-                complete -C (string join ' ' -- (string escape -- $rest[1..-2]) "$token")
-        end
+    # As they are typed: commandline has taken the quotes away, but for the last.
+    set -l typed (string escape -n -- $words[2..-2] | string replace -r '^\\\\~/' '~/') "$token"
+    set -l lines ($program complete -- $typed 2>/dev/null </dev/null)
+    set -q lines[1]; or return
+    set -l own (string split -- ' ' $lines[1])
+    set -e lines[1]
+    printf '%s\n' $lines
+    switch "$own[1]"
+        case dirs
+            # Of one word that is offered twice fish shows the first.
+            __fish_complete_directories "$value" | string replace -r '^' -- "$stem"
+        case files
+            __fish_complete_path "$value" | string replace -r '^' -- "$stem"
+        case command
+            set -l rest $words[(math $own[2] + 2)..]
+            complete -C (string join ' ' -- (string escape -- $rest[1..-2]) "$token")
     end
 end
 
 complete -c delta -f -k -a '(__delta_engine)'
+complete -c delta-flow -f -k -a '(__delta_engine)'
 complete -c delta-sessions -f -k -a '(__delta_engine)'

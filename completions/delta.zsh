@@ -1,25 +1,33 @@
-#compdef delta delta-sessions
-# Completion of delta and delta-sessions for zsh. The programs themselves tell what could come next.
+#compdef delta delta-flow delta-sessions
+# Completion of delta, delta-flow and delta-sessions for zsh. The programs themselves tell what could come next.
 # Install as _delta in a directory of $fpath, or read by "source" from ~/.zshrc behind compinit.
 
 _delta_engine() {
     local program=${(Q)words[1]} own line word
-    local -a lines choices
+    local -a lines choices places known
     [[ $program == '~/'* ]] && program=$HOME/${program#'~/'}
     lines=("${(@f)$("$program" complete -- "${(@)words[2,CURRENT-1]}" "$PREFIX" 2> /dev/null < /dev/null; print x)}")
     own=$lines[1]
     for line in "${(@)lines[2,-2]}"; do
         word=${line%%$'\t'*}
-        choices+=("${word//:/\\:}:${line#*$'\t'}")
+        if [[ $own == dirs && $word == */ ]]; then
+            places+=("${word//:/\\:}:${line#*$'\t'}")
+            known+=("${(b)${word#--*=}%/}")
+        else
+            choices+=("${word//:/\\:}:${line#*$'\t'}")
+        fi
     done
     local found=1
+    if (( $#places )); then
+        _describe -V 'workspace' places -S '' && found=0
+    fi
     if (( $#choices )); then
         _describe -V 'delta' choices && found=0
     fi
     case ${own%% *} in
     dirs)
         compset -P '--*='
-        _path_files -/ && found=0
+        _path_files -/ -F known && found=0
         ;;
     files)
         compset -P '--*='
@@ -37,7 +45,7 @@ _delta_engine() {
 
 if [[ $zsh_eval_context[-1] == file ]]; then
     # By "source".
-    compdef _delta_engine delta delta-sessions
+    compdef _delta_engine delta delta-flow delta-sessions
 else
     _delta_engine "$@"
 fi

@@ -65,9 +65,11 @@ named() { sed -E "s/^(#compdef|complete .*|    compdef _delta_engine) delta( |$)
 bash=share/bash-completion/completions
 fish=share/fish/vendor_completions.d
 named completions/delta.bash | put 644 - "$bash/$name"
+link "$name" "$bash/delta-flow"
 link "$name" "$bash/delta-sessions"
 named completions/delta.zsh | put 644 - "share/zsh/site-functions/_$name"
 named completions/delta.fish | put 644 - "$fish/$name.fish"
+link "$name.fish" "$fish/delta-flow.fish"
 link "$name.fish" "$fish/delta-sessions.fish"
 
 doc=share/doc/delta-engine

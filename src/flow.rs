@@ -26,6 +26,7 @@ pub mod ending;
 pub mod run;
 pub mod call;
 pub mod show;
+pub mod complete;
 pub mod cli;
 
 /// The program's name in its messages.

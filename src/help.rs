@@ -202,7 +202,8 @@ Print the tools of a file in their full form, as YAML that loads again.
 const HELP: &str = "\
 usage: delta help [PAGE]
 
-List the pages of the manual, or print one.
+List the pages of the manual, or print one: flow is the command, flow.5 the
+files of a flow.
 
   -h, --help  print this text, or the manual page
 ";

@@ -51,8 +51,8 @@ pub const PAGES: &[Page] = pages![
     "context" 5 "delta-context",
     "hooks" 5 "delta-hooks",
     "journal" 5 "delta-journal",
-    "tutorial" 7 "delta-tutorial",
     "flow" 5 "delta-flow.5",
+    "tutorial" 7 "delta-tutorial",
     "security" 7 "delta-security",
 ];
 
@@ -79,6 +79,17 @@ impl Page {
         match self.name {
             "delta" => "delta".to_owned(),
             name => format!("delta-{name}"),
+        }
+    }
+
+    /// The shortest name by which [`find`] finds it: `agent`, or `flow.5`, since `flow` is the command.
+    #[must_use]
+    pub fn topic(&self) -> String {
+        match find(self.name) {
+            Some(first) if first.section != self.section => {
+                format!("{}.{}", self.name, self.section)
+            }
+            _ => self.name.to_owned(),
         }
     }
 

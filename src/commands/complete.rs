@@ -3,15 +3,17 @@
 //! A helper of these scripts and no command for people. It only reads, and where something cannot be
 //! read it has nothing to offer.
 
-use crate::completion::{Choice, Line, Place, Program, Syntax, lines, read, words};
+use super::flow;
+use crate::completion::{COMMAND, Choice, Known, Line, Program, Syntax, Value, told};
 use crate::error::{Exit, Result};
+use crate::ids::RunId;
 use crate::journal::Journal;
 use crate::metadata::{self, Status};
 use crate::screen::{in_short, print};
 use crate::workspace::{self, Workspace};
 use crate::{args, help, manual, templates};
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What `delta` is, to somebody who types.
 static PROGRAM: Program = Program {
@@ -36,75 +38,75 @@ fn usage(text: &'static str) -> &'static str {
 
 /// Runs the command: the words behind the program's name, the last one under the cursor.
 pub fn run(raw: &[OsString]) -> Result<Exit> {
-    let words = words(raw);
-    let line = read(&PROGRAM, &words);
-    let said = match &line.place {
-        Place::Words(words) => lines("", words),
-        Place::Command(at) => lines(&format!("command {at}"), &[]),
-        Place::Value { name, option, stem } => {
-            let cursor = words.last().map_or("", String::as_str);
-            let cursor = cursor.strip_prefix(stem.as_str()).unwrap_or(cursor);
-            let (own, mut choices) = values(name, option.as_deref(), &line, cursor);
-            for choice in &mut choices {
-                choice.word.insert_str(0, stem);
-            }
-            lines(own, &choices)
-        }
-    };
-    print(said.as_bytes())?;
+    let typed = raw.strip_prefix(&["--".into()]).unwrap_or(raw);
+    if let [first, rest @ ..] = typed
+        && first == "flow"
+        && !rest.is_empty()
+    {
+        // A program of its own, which knows itself what could stand next.
+        let before = [COMMAND.into(), "--".into()];
+        return flow::run(&[&before, rest].concat());
+    }
+    print(told(&PROGRAM, raw, known).as_bytes())?;
     Ok(Exit::Success)
 }
 
-/// What a shell adds itself, and what we know.
-fn values(
-    name: &str,
-    option: Option<&str>,
-    line: &Line,
-    cursor: &str,
-) -> (&'static str, Vec<Choice>) {
-    match name {
-        "DIR" if option == Some("--work-dir") => ("dirs", workspaces(line)),
+/// What a value can be.
+fn known(value: &Value, line: &Line) -> Known {
+    let option = value.option.as_deref();
+    match value.name.as_str() {
+        "DIR" if option == Some("--work-dir") => ("dirs", workspaces(value, line)),
         "DIR" | "AGENT" | "NAME" | "RUN_DIR" => ("dirs", Vec::new()),
         "FILE" => ("files", Vec::new()),
         // Where a run can be the path of its directory, it has a slash.
-        "RUN" if cursor.contains('/') => ("dirs", Vec::new()),
-        "RUN" | "ID" => ("", runs(line, name == "RUN")),
-        "STATUS" => ("", plain(Status::ALL.map(Status::name))),
+        "RUN" if value.typed.contains('/') => ("dirs", Vec::new()),
+        "RUN" | "ID" => ("", runs(line, value.name == "RUN", |_| true)),
+        "STATUS" => ("", Status::ALL.map(|s| Choice::new(s.name(), "")).into()),
         "TEMPLATE" => {
             let choice =
-                |template: &templates::Template| about(template.name, template.description);
+                |template: &templates::Template| Choice::new(template.name, template.description);
             ("", templates::ALL.into_iter().map(choice).collect())
         }
         "PAGE" => {
-            let choice = |page: &manual::Page| about(page.name, &page.about());
+            let choice = |page: &manual::Page| Choice::new(&page.topic(), &page.about());
             ("", manual::PAGES.iter().map(choice).collect())
         }
         _ => ("", Vec::new()),
     }
 }
 
-fn about(word: &str, about: &str) -> Choice {
-    Choice {
-        word: word.to_owned(),
-        about: about.to_owned(),
-    }
-}
-
-fn plain<const N: usize>(words: [&str; N]) -> Vec<Choice> {
-    words.map(|word| about(word, "")).into()
-}
-
-/// The agent's own workspaces, the last one first.
-fn workspaces(line: &Line) -> Vec<Choice> {
+/// Workspaces, with a slash behind each: the agent's own, the last one first; then those where the
+/// cursor is.
+#[must_use]
+pub fn workspaces(value: &Value, line: &Line) -> Vec<Choice> {
     let agent = Path::new(line.value("--agent").unwrap_or("."));
     let names = workspace::numbered(agent).unwrap_or_default();
-    let path = |name: &String| {
-        let path = agent.join("workspaces").join(name);
-        let path = path.strip_prefix(".").unwrap_or(&path);
-        let words = newest(path).map(|(status, message)| format!("{status} {message}"));
-        Some(about(path.to_str()?, &words.unwrap_or_default()))
+    let own = names
+        .iter()
+        .rev()
+        .map(|name| agent.join("workspaces").join(name));
+    let own = own.map(|path| {
+        path.strip_prefix(".")
+            .map_or(path.clone(), Path::to_path_buf)
+    });
+    let here = match value.typed.rfind('/') {
+        Some(at) => &value.typed[..=at],
+        None => "",
     };
-    names.iter().rev().filter_map(path).collect()
+    let entries = std::fs::read_dir(if here.is_empty() { "." } else { here });
+    let entries = entries.into_iter().flatten().flatten();
+    let near = entries.filter(|entry| entry.path().join(".delta").is_dir());
+    let mut near: Vec<PathBuf> = near.map(|e| Path::new(here).join(e.file_name())).collect();
+    near.sort();
+    let mut found: Vec<Choice> = Vec::new();
+    for path in own.chain(near) {
+        let about = newest(&path).map(|(status, message)| format!("{status} {message}"));
+        let word = path.to_str().map(|path| format!("{path}/"));
+        if let Some(word) = word.filter(|word| found.iter().all(|other| other.word != *word)) {
+            found.push(Choice::new(&word, &about.unwrap_or_default()));
+        }
+    }
+    found
 }
 
 /// State and beginning of the newest run of a workspace.
@@ -114,23 +116,24 @@ fn newest(workspace: &Path) -> Option<(&'static str, String)> {
     described(&workspace, &id)
 }
 
-/// The runs of the workspace, the newest first.
-fn runs(line: &Line, with_latest: bool) -> Vec<Choice> {
+/// The runs of the workspace that are wanted, the newest first.
+pub fn runs(line: &Line, with_latest: bool, is_wanted: impl Fn(&Path) -> bool) -> Vec<Choice> {
     let dir = line.value("--work-dir").unwrap_or(".");
     let Ok(workspace) = Workspace::at(Path::new(dir)) else {
         return Vec::new();
     };
     let mut runs = workspace.runs().unwrap_or_default();
+    runs.retain(|id| is_wanted(&workspace.run_path(id)));
     runs.sort_by_cached_key(|id| std::cmp::Reverse(workspace.created_at(id)));
-    let latest = (with_latest && !runs.is_empty()).then(|| about("LATEST", "the newest run"));
-    let choice = |id: &crate::ids::RunId| {
+    let latest = (with_latest && !runs.is_empty()).then(|| Choice::new("LATEST", "the newest run"));
+    let choice = |id: &RunId| {
         let words = described(&workspace, id).map(|(status, text)| format!("{status} {text}"));
-        about(id.as_str(), &words.unwrap_or_default())
+        Choice::new(id.as_str(), &words.unwrap_or_default())
     };
     runs.iter().map(choice).chain(latest).collect()
 }
 
-fn described(workspace: &Workspace, id: &crate::ids::RunId) -> Option<(&'static str, String)> {
+fn described(workspace: &Workspace, id: &RunId) -> Option<(&'static str, String)> {
     const WIDTH: usize = 50;
     let metadata = metadata::read(&workspace.run_path(id))?;
     let status = match metadata.status {

@@ -29,6 +29,11 @@ pub enum Command {
     Tool(Tool),
     /// `stats`, which is that of `delta`.
     Stats(Stats),
+    /// Tell a shell what could stand next.
+    Complete {
+        /// The words behind the program's name, as they are typed.
+        words: Vec<OsString>,
+    },
     /// `-V`.
     Version,
     /// `-h`, `--help` and `help`: about what, and whether in full.
@@ -102,6 +107,9 @@ fn command(word: &str, parser: &mut Parser) -> Result<Command> {
         "graph" => graph(parser),
         "tool" => tool(parser),
         "help" => about(parser),
+        crate::completion::COMMAND => Ok(Command::Complete {
+            words: parser.raw_args().map_err(|e| wrong(&e))?.collect(),
+        }),
         other => Err(usage("unknown command", &COMMANDS, other)),
     }
 }

@@ -1,7 +1,7 @@
 //! The program `delta-flow` as a whole: from the command line to the exit code.
 
 use super::args::{self, Command};
-use super::{PROGRAM, call, check, picture, run, show};
+use super::{PROGRAM, call, check, complete, picture, run, show};
 use crate::commands::stats;
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
@@ -34,6 +34,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::Stats(wanted) => stats::run(&wanted),
         Command::Check { dir, format } => check::run(&dir, format),
         Command::Graph(wanted) => picture::run(&wanted),
+        Command::Complete { words } => complete::run(&words),
         Command::Version => said(&format!("{PROGRAM} {VERSION}\n")),
         Command::Help { full: true, .. } => said(manual()),
         Command::Help { topic, full: false } => said(help(topic)),
@@ -52,7 +53,7 @@ fn manual() -> &'static str {
 }
 
 /// What `-h` prints about a command, or about all.
-fn help(topic: Option<&str>) -> &'static str {
+pub(super) fn help(topic: Option<&str>) -> &'static str {
     match topic {
         Some("run") => RUN,
         Some("show") => SHOW,
@@ -65,7 +66,8 @@ fn help(topic: Option<&str>) -> &'static str {
     }
 }
 
-const OVERVIEW: &str = "\
+/// What `-h` prints about all commands.
+pub(super) const OVERVIEW: &str = "\
 usage: delta flow COMMAND [OPTIONS]
   run    run a flow, or go on with one that was interrupted
   show   show a run, one of its tasks, or one node with all that it was given
@@ -91,7 +93,8 @@ interrupted. The output of its exit is printed as JSON.
       --run-id ID         name the run; the same command runs it once
       --format text|json  print the output (default), or one object
       --dry-run           print what would run, and run nothing
-      --pause-before NODE stop before this node; may be given several times
+      --pause-before NODE
+                          stop before this node; may be given several times
       --launch 'CMD...'   put CMD before every program, as in 'srun -N1 -n1'
   -k, --keep-going        go on with other inputs after a failure
       --changed ok        go on although files of the flow have changed
@@ -125,7 +128,7 @@ directory).
 ";
 
 const GRAPH: &str = "\
-usage: delta flow graph [DIR | RUN] [-w DIR] [--format dot|mermaid|svg]
+usage: delta flow graph [DIR|RUN] [-w DIR] [--format dot|mermaid|svg]
 Draw a flow (default: the current directory), or a run of one, its nodes
 coloured by what became of them.
   -w, --work-dir DIR     look for the run in the workspace DIR

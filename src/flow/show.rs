@@ -72,7 +72,7 @@ pub fn run(wanted: &Show) -> Result<Exit> {
 }
 
 /// The run that is meant, and the names behind it. A run need not be named.
-fn which<'n>(work_dir: &Path, names: &'n [String]) -> Result<(RunDir, &'n [String])> {
+pub(super) fn which<'n>(work_dir: &Path, names: &'n [String]) -> Result<(RunDir, &'n [String])> {
     let is_task = |name: &str| {
         let digits = name.strip_prefix('T').unwrap_or_default();
         digits.starts_with(|c: char| c.is_ascii_digit())

@@ -2,7 +2,7 @@
 
 use super::help::HELP;
 use super::store::{Session, Status, Store};
-use crate::completion::{Choice, Place, Program, Syntax, lines, read, words};
+use crate::completion::{Choice, Program, Syntax, told};
 use crate::error::Result;
 use crate::screen::print;
 use std::ffi::OsString;
@@ -26,23 +26,19 @@ fn syntax(name: &str) -> Option<Syntax> {
 
 /// Runs the command.
 pub fn run(raw: &[OsString]) -> Result<()> {
-    let words = words(raw);
     let program = Program {
         overview: HELP,
         options: common(),
         command: syntax,
     };
-    let line = read(&program, &words);
-    let said = match &line.place {
-        Place::Words(words) => lines("", words),
-        Place::Command(at) => lines(&format!("command {at}"), &[]),
-        Place::Value { name, .. } if name == "DIR" => lines("dirs", &[]),
-        Place::Value { name, .. } if name == "ID" => {
+    let said = told(&program, raw, |value, line| match value.name.as_str() {
+        "DIR" => ("dirs", Vec::new()),
+        "ID" => {
             let dir = line.value("--sessions-dir").unwrap_or(".sessions");
-            lines("", &sessions(Path::new(dir)))
+            ("", sessions(Path::new(dir)))
         }
-        Place::Value { .. } => lines("", &[]),
-    };
+        _ => ("", Vec::new()),
+    });
     print(said.as_bytes())
 }
 

@@ -8,12 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-fn script(shell: &str) -> PathBuf {
+pub fn script(shell: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("completions/delta.{shell}"))
 }
 
 /// Runs with the programs that are tested before everything else in PATH.
-fn shell(world: &World, program: &str) -> Command {
+pub fn shell(world: &World, program: &str) -> Command {
     let mut command = Command::new(program);
     command
         .env_clear()
@@ -25,7 +25,7 @@ fn shell(world: &World, program: &str) -> Command {
 }
 
 /// Whether a shell is there; who reads the test's output is told if it is not.
-fn has(shell: &str) -> bool {
+pub fn has(shell: &str) -> bool {
     let there = Command::new(shell).arg("--version").output().is_ok();
     if !there {
         eprintln!("skipped: {shell} is not installed");
@@ -90,14 +90,16 @@ fn every_value_and_operand_is_offered_what_it_can_be() {
     };
     for (line, expected) in [
         ("run -a ", "dirs:"),
-        ("run -w ", "dirs:"),
+        ("run -w ", "dirs: ws/"),
+        ("run -w none/", "dirs:"),
+        ("run -w agent/workspaces/", "dirs: agent/workspaces/W001/"),
         (
             "run -a agent -w ",
-            "dirs: agent/workspaces/W002 agent/workspaces/W001",
+            "dirs: agent/workspaces/W002/ agent/workspaces/W001/ ws/",
         ),
         (
             "run --agent=agent --work-dir=",
-            "dirs: --work-dir=agent/workspaces/W002 --work-dir=agent/workspaces/W001",
+            "dirs: --work-dir=agent/workspaces/W002/ --work-dir=agent/workspaces/W001/ --work-dir=ws/",
         ),
         ("run -m ", ":"),
         ("run --format ", ": text json"),
@@ -134,7 +136,7 @@ fn every_value_and_operand_is_offered_what_it_can_be() {
         ("tool expand ", "files:"),
         ("model ", ": replay"),
         ("model replay ", "dirs:"),
-        ("migrate -w ", "dirs:"),
+        ("migrate -w ", "dirs: ws/"),
         ("sandbox --rw ", "dirs:"),
         ("sandbox --rw x -- ", "command 4:"),
         ("sandbox ls -", "command 1:"),
@@ -143,8 +145,13 @@ fn every_value_and_operand_is_offered_what_it_can_be() {
     ] {
         assert_eq!(of(line), expected.trim(), "{line:?}");
     }
-    let pages: Vec<&str> = PAGES.iter().map(|page| page.name).collect();
-    assert_eq!(offered(&world, &["help", ""]).1, pages);
+    let pages = offered(&world, &["help", ""]).1;
+    let once: BTreeSet<&String> = pages.iter().collect();
+    assert_eq!((pages.len(), once.len()), (PAGES.len(), PAGES.len()));
+    for (topic, page) in pages.iter().zip(PAGES) {
+        let printed = world.delta(["help", topic]).end().exits(0);
+        printed.prints(page.text);
+    }
 }
 
 #[test]
@@ -217,7 +224,7 @@ fn bash_offers_words_runs_directories_and_values() {
     const TRY: &str = r#"
         source "$1"
         shift
-        complete -p delta delta-sessions > /dev/null || exit
+        complete -p delta delta-flow delta-sessions > /dev/null || exit
         COMP_WORDS=(); COMPREPLY=()
         for word in "$@"; do COMP_WORDS+=("$word"); done
         COMP_CWORD=$(($# - 1))
@@ -248,14 +255,13 @@ fn bash_offers_words_runs_directories_and_values() {
     assert_eq!(of(&["delta", "run", "--format", "=", "j"]), "json");
     assert_eq!(of(&["delta", "run", "--format", "="]), "text,json");
     assert_eq!(of(&["delta", "log", "--work-dir", "=", "w"]), "ws");
-    let ours = "agent/workspaces/W002,agent/workspaces/W001,agent,a b,ws";
-    let mut ours: Vec<&str> = ours.split(',').collect();
+    // Known ones first, and nothing that only leads to them.
     let said = of(&["delta", "run", "--agent", "=", "agent", "-w", ""]);
     let mut said: Vec<&str> = said.split(',').collect();
     said.retain(|word| !word.starts_with(".output"));
-    ours.sort_unstable();
-    said.sort_unstable();
-    assert_eq!(said, ours);
+    let known = ["agent/workspaces/W002", "agent/workspaces/W001", "ws"];
+    assert_eq!(said[..3], known);
+    assert_eq!(said[3..], ["a b"]);
     assert_eq!(
         of(&["delta", "tool", "expand", "agent/ag"]),
         "agent/agent.yaml"
@@ -296,9 +302,14 @@ fn fish_offers_words_runs_directories_and_values() {
     assert_eq!(of("delta log -w ws "), "beta,alpha,LATEST");
     assert_eq!(of("delta log -w ws al"), "alpha");
     assert_eq!(of("delta log -w a"), "a b/,agent/");
+    let of_agent = of("delta log -w agent/workspaces/");
+    assert_eq!(of_agent, "agent/workspaces/W001/,agent/workspaces/W002/");
     assert_eq!(of("delta run --format=j"), "--format=json");
     assert_eq!(of("delta log --work-dir=w"), "--work-dir=ws/");
     assert_eq!(of("delta log --work-dir=ws "), "beta,alpha,LATEST");
+    fs::rename(world.path("ws"), world.path("a b/ws")).unwrap();
+    assert_eq!(of("delta log -w a\\ b/ws "), "beta,alpha,LATEST");
+    assert_eq!(of("delta log -w ~/'a b'/ws "), "beta,alpha,LATEST");
     assert_eq!(of("delta tool expand agent/ag"), "agent/agent.yaml");
     assert_eq!(of("delta-sessions cl"), "cleanup");
     assert_eq!(of("delta sandbox --rw . -- unshar"), "unshare");
@@ -306,7 +317,7 @@ fn fish_offers_words_runs_directories_and_values() {
 }
 
 /// Types lines at a shell that tells what became of each.
-fn completes(mut command: Command, world: &World, setup: &str, lines: &[(&str, &str)]) {
+pub fn completes(mut command: Command, world: &World, setup: &str, lines: &[(&str, &str)]) {
     let mut told = world.fifo("told");
     let mut terminal = Terminal::new();
     let mut shell = command
@@ -325,10 +336,11 @@ fn completes(mut command: Command, world: &World, setup: &str, lines: &[(&str, &
     shell.wait().unwrap();
 }
 
-const LINES: [(&str, &str); 9] = [
+const LINES: [(&str, &str); 10] = [
     ("delta ru", "delta run "),
     ("delta log -w ws al", "delta log -w ws alpha "),
     ("delta log -w ag", "delta log -w agent/"),
+    ("delta log -w w", "delta log -w ws/"),
     ("delta run --format=j", "delta run --format=json "),
     ("delta log --work-dir=w", "delta log --work-dir=ws/"),
     ("delta log -w a\\ ", "delta log -w a\\ b/"),

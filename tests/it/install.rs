@@ -79,11 +79,14 @@ fn install_puts_everything_in_its_place_and_uninstall_removes_exactly_that() {
     expected.extend(
         [
             "usr/bin/delta",
+            "usr/bin/delta-flow",
             "usr/bin/delta-sessions",
             "usr/share/bash-completion/completions/delta",
+            "usr/share/bash-completion/completions/delta-flow",
             "usr/share/bash-completion/completions/delta-sessions",
             "usr/share/zsh/site-functions/_delta",
             "usr/share/fish/vendor_completions.d/delta.fish",
+            "usr/share/fish/vendor_completions.d/delta-flow.fish",
             "usr/share/fish/vendor_completions.d/delta-sessions.fish",
             "usr/share/doc/delta-engine/README.md",
             "usr/share/doc/delta-engine/CHANGELOG.md",
@@ -173,7 +176,7 @@ fn under_another_name_it_leaves_delta_to_others_and_is_delta_to_its_tools() {
     if has("bash") {
         let script = "source own/share/bash-completion/completions/agents
             ! complete -p delta 2> /dev/null || exit
-            complete -p agents delta-sessions > /dev/null || exit
+            complete -p agents delta-flow delta-sessions > /dev/null || exit
             COMP_WORDS=(agents ru) COMP_CWORD=1
             _delta_engine; echo \"${COMPREPLY[@]}\"";
         let script = format!("bash -c '{}'", script.replace('\'', "'\\''"));

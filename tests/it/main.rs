@@ -21,6 +21,8 @@ mod broken_agents;
 mod check;
 mod cli;
 mod completion;
+#[cfg(feature = "flow")]
+mod completion_flow;
 mod config;
 mod context;
 mod damage;

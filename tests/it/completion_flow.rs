@@ -1,0 +1,255 @@
+//! What shells offer at the Tab key behind `delta flow` and `delta-flow`.
+
+use crate::completion::{completes, has, script, shell};
+use crate::harness::*;
+use delta_engine::flow::args::COMMANDS;
+use std::collections::BTreeSet;
+use std::fs;
+
+/// A flow, two runs of it in `ws` and, besides, one of an agent.
+fn prepared() -> World {
+    let world = World::new();
+    world.server.says([text("one")]);
+    let split = node("parts", "split", ", shell: 'echo [1,2]'");
+    let named = split.replace("kind:", "name: In parts, kind:");
+    let nodes = [
+        start(),
+        node("other", "start", ""),
+        named,
+        node("join", "merge", ""),
+        exit(),
+    ];
+    world.write(
+        "pipe line/workflow.yaml",
+        flow(&nodes, "s>parts other>x parts>join join>x"),
+    );
+    world.run("hello").args(["--run-id", "talk"]).end().exits(0);
+    for id in ["alpha", "beta"] {
+        let run = ["run", "pipe line", "-q", "-w", "ws", "--run-id", id];
+        Delta::flow(world.home()).args(run).end().exits(0);
+    }
+    fs::create_dir(world.path("ws/T1")).unwrap();
+    world
+}
+
+/// What `delta-flow complete` says: what a shell adds, and the words.
+fn offered(world: &World, words: &[&str]) -> String {
+    let outcome = Delta::flow(world.home())
+        .args(["complete", "--"])
+        .args(words);
+    let said = String::from_utf8(outcome.end().exits(0).stdout).unwrap();
+    let mut lines = said.lines();
+    let own = lines.next().unwrap().to_owned();
+    let words = lines.map(|line| line.split('\t').next().unwrap());
+    let words: Vec<&str> = words.collect();
+    format!("{own}: {}", words.join(" ")).trim().to_owned()
+}
+
+#[test]
+fn every_command_and_option_of_a_flow_is_offered() {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    assert_eq!(offered(&world, &[""]), format!(": {}", COMMANDS.join(" ")));
+    for command in COMMANDS {
+        let help = Delta::flow(world.home()).args([command, "-h"]).end();
+        let help = String::from_utf8(help.exits(0).stdout).unwrap();
+        let lines = help.lines().map(str::trim_start);
+        let heads = lines
+            .filter(|line| line.starts_with('-'))
+            .map(|line| line.split("  ").next().unwrap());
+        let words = heads.flat_map(|head| head.split([' ', ',']));
+        let listed: BTreeSet<&str> = words.filter(|word| word.starts_with('-')).collect();
+        let said = offered(&world, &[command, "-"]);
+        let words = said.strip_prefix(": ").unwrap().split(' ');
+        assert_eq!(words.collect::<BTreeSet<_>>(), listed, "{command}");
+        // Each with what it is for, and by way of the other program the same.
+        let words = ["complete", "--", command, "-"];
+        let all = Delta::flow(world.home()).args(words).end().exits(0);
+        let same = world.delta(["complete", "--", "flow", command, "-"]).end();
+        assert_eq!(same.exits(0).stdout, all.stdout, "{command}");
+        for line in String::from_utf8(all.stdout).unwrap().lines().skip(1) {
+            assert!(!line.ends_with('\t'), "{command}: {line}");
+        }
+    }
+}
+
+#[test]
+fn every_value_and_operand_of_a_flow_is_offered_what_it_can_be() {
+    let world = prepared();
+
+    for (line, expected) in [
+        ("run ", "dirs:"),
+        ("run -i ", "files:"),
+        ("run --inputs=", "files:"),
+        ("run -m ", ":"),
+        ("run 'pipe line' --start ", ": s other"),
+        ("run pipe\\ line --start=", ": --start=s --start=other"),
+        (
+            "run 'pipe line' -j 2 --pause-before ",
+            ": s other parts join x",
+        ),
+        ("run none --start ", ":"),
+        ("run -w ", "dirs: ws/"),
+        ("run -w ws --run-id ", ": beta alpha"),
+        ("run --format ", ": text json"),
+        ("run --changed ", ": ok"),
+        ("run --launch ", ":"),
+        ("check ", "dirs:"),
+        ("check --format=", ": --format=text --format=json"),
+        ("graph ", "dirs:"),
+        ("graph -w ws ", "dirs: beta alpha LATEST"),
+        ("graph -w ws ws/.delta/", "dirs:"),
+        ("graph --format ", ": dot mermaid svg"),
+        ("show -w ws ", ": beta alpha LATEST T1 T1.s0 T1.s1"),
+        ("show -w ws alpha ", ": T1 T1.s0 T1.s1"),
+        ("show -w ws ws/.delta/", "dirs:"),
+        ("show -w ws alpha T1 ", ": s parts join x"),
+        ("show -w ws T1 ", ": s parts join x"),
+        ("show -w ws T1 parts ", ":"),
+        ("show -w ws alpha T1 parts ", ": -w --work-dir -h --help"),
+        ("show ", ":"),
+        ("tool ", ":"),
+        ("help ", ": run show check graph tool help"),
+        ("nonsense ", ":"),
+    ] {
+        let mut words = shlex::split(line).unwrap();
+        if line.ends_with(' ') {
+            words.push(String::new());
+        }
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let quoted: Vec<String> = words
+            .iter()
+            .map(|word| shlex::try_quote(word).unwrap().into_owned())
+            .map(|word| if word == "''" { String::new() } else { word })
+            .collect();
+        let quoted: Vec<&str> = quoted.iter().map(String::as_str).collect();
+        assert_eq!(offered(&world, &quoted), expected, "{line:?}");
+    }
+}
+
+#[test]
+fn what_is_offered_of_a_flow_is_told() {
+    let world = prepared();
+    let told = |words: &[&str]| {
+        let outcome = Delta::flow(world.home())
+            .args(["complete", "--"])
+            .args(words);
+        String::from_utf8(outcome.end().exits(0).stdout).unwrap()
+    };
+    assert_eq!(
+        told(&["run", "pipe\\ line", "--pause-before", ""]),
+        "\ns\tstart\nother\tstart\nparts\tsplit: In parts\njoin\tmerge\nx\texit\n"
+    );
+    assert_eq!(
+        told(&["show", "-w", "ws", "beta", ""]),
+        "\nT1\tsuccess\nT1.s0\tsuccess\nT1.s1\tsuccess\n"
+    );
+    let runs = told(&["run", "-w", "ws", "--run-id", ""]);
+    assert!(runs.starts_with("\nbeta\tCOMPLETED"), "{runs}");
+}
+
+const LINES: [(&str, &str); 9] = [
+    ("delta flow ru", "delta flow run "),
+    ("delta flow run pi", "delta flow run pipe\\ line/"),
+    ("delta flow run --keep", "delta flow run --keep-going "),
+    (
+        "delta flow run pipe\\ line --start o",
+        "delta flow run pipe\\ line --start other ",
+    ),
+    (
+        "delta-flow run 'pipe line' --pause-before=j",
+        "delta-flow run 'pipe line' --pause-before=join ",
+    ),
+    ("delta-flow sh", "delta-flow show "),
+    ("delta-flow show -w ws al", "delta-flow show -w ws alpha "),
+    (
+        "delta flow show -w ws alpha T1 p",
+        "delta flow show -w ws alpha T1 parts ",
+    ),
+    (
+        "delta-flow graph --format=m",
+        "delta-flow graph --format=mermaid ",
+    ),
+];
+
+#[test]
+fn bash_completes_a_flow() {
+    if !has("bash") {
+        return;
+    }
+    let world = prepared();
+    let setup = format!(
+        "source {}; bind -x '\"\\C-t\": tell'; \
+         tell() {{ printf '%s|\\n' \"$READLINE_LINE\" > told; READLINE_LINE=; }}; echo ready > told\n",
+        shell_word(&script("bash"))
+    );
+    let mut bash = shell(&world, "bash");
+    bash.args(["--norc", "--noprofile", "-i"]);
+    completes(bash, &world, &setup, &LINES);
+}
+
+#[test]
+fn zsh_completes_a_flow() {
+    if !has("zsh") {
+        return;
+    }
+    let world = prepared();
+    let functions = world.path("functions");
+    fs::create_dir(&functions).unwrap();
+    fs::copy(script("zsh"), functions.join("_delta")).unwrap();
+    let setup = "fpath=(~/functions $fpath); autoload -U compinit; compinit -u -D\n\
+                 tell() { print -r -- \"$BUFFER|\" > told; BUFFER= }\n\
+                 zle -N tell; bindkey '^T' tell; print ready > told\n";
+    let mut zsh = shell(&world, "zsh");
+    zsh.args(["-f", "-i"]);
+    completes(zsh, &world, setup, &LINES);
+}
+
+#[test]
+fn fish_completes_a_flow() {
+    if !has("fish") {
+        return;
+    }
+    let world = prepared();
+    for (typed, completed) in LINES {
+        let done = shell(&world, "fish")
+            .args(["--no-config", "-c", "source $argv[1]; complete -C $argv[2]"])
+            .arg(script("fish"))
+            .arg(typed)
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&done.stderr), "", "{typed}");
+        let said = String::from_utf8(done.stdout).unwrap();
+        let words: Vec<&str> = said
+            .lines()
+            .map(|line| line.split('\t').next().unwrap())
+            .collect();
+        let last = shlex::split(completed.trim_end()).unwrap().pop().unwrap();
+        assert_eq!(words, [last], "{typed}");
+    }
+}
+
+#[test]
+fn without_delta_flow_there_is_nothing_to_offer_and_nothing_is_said() {
+    if !has("bash") {
+        return;
+    }
+    let world = World::new();
+    world.server.may_stay_unasked();
+    fs::create_dir(world.path("bin")).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_delta"), world.path("bin/delta")).unwrap();
+    const TRY: &str = r#"
+        source "$1"
+        COMP_WORDS=(bin/delta flow ru) COMP_CWORD=2
+        _delta_engine
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let done = shell(&world, "bash")
+        .args(["-c", TRY, "bash"])
+        .arg(script("bash"))
+        .env("PATH", "/usr/bin:/bin")
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&done.stderr), "");
+    assert_eq!(done.stdout, b"\n");
+}
