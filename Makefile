@@ -11,6 +11,9 @@ TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 BIN     = $(TARGET_DIR)/release
 MUSL    = $(shell uname -m)-unknown-linux-musl
 
+# A word of the shell, whatever is in it.
+quoted  = '$(subst ','\'',$(1))'
+
 all:
 	$(CARGO) build --release --locked
 
@@ -42,11 +45,11 @@ bench-record: all
 	$(CARGO) bench --locked --quiet --bench bench -- '$(BIN)/delta' --instructions benches/instructions.json --record
 
 install: all
-	packaging/files.sh install '$(BIN)' '$(DESTDIR)' '$(PREFIX)' '$(NAME)'
+	packaging/files.sh install $(call quoted,$(BIN)) $(call quoted,$(DESTDIR)) $(call quoted,$(PREFIX)) $(call quoted,$(NAME))
 
 # Exactly what "make install" with the same PREFIX, DESTDIR and NAME has put there.
 uninstall:
-	packaging/files.sh remove '$(BIN)' '$(DESTDIR)' '$(PREFIX)' '$(NAME)'
+	packaging/files.sh remove $(call quoted,$(BIN)) $(call quoted,$(DESTDIR)) $(call quoted,$(PREFIX)) $(call quoted,$(NAME))
 
 # A Debian package in target/.
 deb: all

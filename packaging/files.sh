@@ -13,6 +13,21 @@ case $name in
     ;;
 esac
 
+case $prefix in
+/*) prefix=${prefix%/} ;;
+*)
+    echo "make: PREFIX is an absolute path, not '$prefix'; for a directory of yours, \"\$HOME/.local\"" >&2
+    exit 2
+    ;;
+esac
+case $name:$prefix in
+delta:*) ;;
+*:*:*)
+    echo "make: with another NAME, PREFIX stands in PATH and cannot have a colon: '$prefix'" >&2
+    exit 2
+    ;;
+esac
+
 put() { # MODE FILE PLACE: a file, or with "-" what comes on stdin
     to=$root$prefix/$3
     if [ "$verb" = remove ]; then
@@ -44,13 +59,14 @@ if [ "$name" = delta ]; then
     put 755 "$bin/delta-flow" bin/delta-flow
 else
     # Tools of agents and nodes of flows say "delta", and mean this one.
+    dir=$(printf %s "$prefix/$lib" | sed "s/'/'\\\\''/g")
     for program in delta delta-flow; do
         place=$name
         [ "$program" = delta ] || place=$program
         put 755 "$bin/$program" "$lib/$program"
         put 755 - "bin/$place" << TEXT
 #!/bin/sh
-PATH='$prefix/$lib':\$PATH exec '$prefix/$lib/$program' "\$@"
+PATH='$dir':\$PATH exec '$dir/$program' "\$@"
 TEXT
     done
 fi

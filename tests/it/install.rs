@@ -129,15 +129,15 @@ fn under_another_name_it_leaves_delta_to_others_and_is_delta_to_its_tools() {
     }
     let world = World::with_tools("- {name: version, exec: delta -V}");
     world.script("others/delta", "#!/bin/sh\necho a pager for diffs\n");
-    let prefix = world.path("own");
+    let prefix = world.path("it's mine");
     let to = [
         format!("PREFIX={}", prefix.display()),
         "NAME=agents".to_owned(),
     ];
     make(&["install", &to[0], &to[1]]);
-    assert!(!world.exists("own/bin/delta"));
-    assert!(world.exists("own/share/man/man1/agents.1"));
-    assert!(!world.exists("own/share/man/man1/delta.1"));
+    assert!(!world.exists("it's mine/bin/delta"));
+    assert!(world.exists("it's mine/share/man/man1/agents.1"));
+    assert!(!world.exists("it's mine/share/man/man1/delta.1"));
     let path = format!(
         "{}:{}:{}",
         world.path("others").display(),
@@ -174,7 +174,7 @@ fn under_another_name_it_leaves_delta_to_others_and_is_delta_to_its_tools() {
     let done = command("agents check 'a  b'").output().unwrap();
     assert_eq!(done.status.code(), Some(78), "{done:?}");
     if has("bash") {
-        let script = "source own/share/bash-completion/completions/agents
+        let script = "source \"it's mine/share/bash-completion/completions/agents\"
             ! complete -p delta 2> /dev/null || exit
             complete -p agents delta-flow delta-sessions > /dev/null || exit
             COMP_WORDS=(agents ru) COMP_CWORD=1
@@ -184,24 +184,41 @@ fn under_another_name_it_leaves_delta_to_others_and_is_delta_to_its_tools() {
     }
     make(&["uninstall", &to[0], &to[1]]);
     assert_eq!(files(&prefix), BTreeSet::new());
-    assert!(!world.exists("own/lib/delta-engine"));
+    assert!(!world.exists("it's mine/lib/delta-engine"));
 }
 
 #[test]
-fn a_name_that_is_a_path_is_refused() {
+fn a_name_or_a_prefix_that_would_go_elsewhere_is_refused() {
     if !has("make") {
         return;
     }
-    for name in ["NAME=../x", "NAME=", "NAME=.x", "NAME=a b"] {
-        let done = Command::new("make")
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["-s", "install", "CARGO=true", "DESTDIR=/nonexistent", name])
-            .output()
-            .unwrap();
-        assert!(!done.status.success(), "{name}");
-        let said = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert!(said.contains("NAME is letters"), "{said}");
+    let name = "NAME is letters";
+    let prefix = "PREFIX is an absolute path";
+    for (given, why) in [
+        (["NAME=../x", ""], name),
+        (["NAME=", ""], name),
+        (["NAME=.x", ""], name),
+        (["NAME=a b", ""], name),
+        (["NAME=a'b", ""], name),
+        (["PREFIX=usr", ""], prefix),
+        (["PREFIX=", ""], prefix),
+        (["PREFIX=~/.local", ""], prefix),
+        (["PREFIX=./a 'b", ""], prefix),
+        (["PREFIX=/a:b", "NAME=x"], "cannot have a colon"),
+    ] {
+        for verb in ["install", "uninstall"] {
+            let done = Command::new("make")
+                .current_dir(env!("CARGO_MANIFEST_DIR"))
+                .args(["-s", verb, "CARGO=true", "DESTDIR=/nonexistent"])
+                .args(given.iter().filter(|word| !word.is_empty()))
+                .output()
+                .unwrap();
+            assert!(!done.status.success(), "{given:?}");
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert!(said.starts_with("make: ") && said.contains(why), "{said}");
+        }
     }
+    assert!(!Path::new("/nonexistent").exists());
 }
 
 #[test]
