@@ -66,6 +66,21 @@ fn a_value_that_could_be_an_option_is_warned_of_unless_something_keeps_it_from_b
         ),
         ("exec: \"printf '%s' ${x}\"", vec![]),
         ("exec: 'printf ${x}'", vec![format!("'x': {put}")]),
+        (r#"shell: 'printf "%s (%s)\n" ${x}'"#, vec![]),
+        (
+            r#"shell: 'a=$(printf "%s (%s)\n" ${x}); echo "$a"'"#,
+            vec![],
+        ),
+        (r#"shell: 'printf "- %s (%s)\n" ${x}'"#, vec![]),
+        (r#"shell: 'printf -v a "%s (%s)\n" ${x}'"#, vec![]),
+        (r#"shell: '>&2 printf "%s (%s)\n" ${x}'"#, vec![]),
+        (r#"shell: '2>/dev/null > y printf "%s" ${x}'"#, vec![]),
+        (r#"shell: 'env A=1 nice -n 5 printf "%s" ${x}'"#, vec![]),
+        (r#"shell: 'xargs -I {} printf "%s {}" ${x}'"#, vec![]),
+        ("shell: 'echo a ${x}'", vec![]),
+        ("shell: 'nice -n 5 cat ${f}'", vec![format!("'f': {put}")]),
+        ("shell: 'env ${f}'", vec![format!("'f': {put}")]),
+        ("shell: '>&2 cat ${f}'", vec![format!("'f': {put}")]),
         ("exec: 'grep -e ${p} -- ${f}'", vec![]),
         ("exec: 'find . -name ${p}'", vec![]),
         ("exec: 'find ${p}'", vec![format!("'p': {put}")]),
@@ -123,6 +138,8 @@ fn a_value_that_could_be_an_option_is_warned_of_unless_something_keeps_it_from_b
 fn a_value_that_would_be_part_of_code_is_warned_of() {
     let behind = "write it behind the code, as an argument of its own";
     for (command, said) in [
+        ("shell: 'printf \"%s %s\" sed \"a ${x}\"'", vec![]),
+        ("shell: 'echo awk \"a ${x}\"'", vec![]),
         (
             "exec: 'python3 -c \"print(${x})\"'",
             vec![("x", "python3", behind)],

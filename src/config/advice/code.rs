@@ -58,9 +58,12 @@ fn tell(tool: &Tool, index: usize, words: &[String], alone: bool, messages: &mut
     if !parameter.choices.is_empty() {
         return;
     }
-    // The program may be started by another one, such as env, find or xargs.
+    // The program may be started by another one, such as env, find or xargs, but not by what only prints.
     let name = &parameter.name;
-    let found = (0..words.len())
+    let prints = words
+        .first()
+        .is_some_and(|word| matches!(word.as_str(), "echo" | "printf"));
+    let found = (0..if prints { 1 } else { words.len() })
         .filter(|&at| at == 0 || !is_builtin(&words[at]))
         .find_map(|at| Some((&words[at], way_out(&words[at..], alone, name)?)));
     let Some((program, way_out)) = found else {

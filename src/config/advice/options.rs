@@ -101,9 +101,32 @@ pub(super) fn in_script(tool: &Tool, script: &str) -> Vec<String> {
     messages(&exposed)
 }
 
+/// The command that another one starts: of `env A=1 nice -n 5 printf %s` the last two words. The words as
+/// they are, if the program is not to be told from options and their values.
+fn behind_starters(words: &[String]) -> &[String] {
+    const STARTERS: [&str; 9] = [
+        "builtin", "command", "env", "exec", "nice", "nohup", "sudo", "time", "xargs",
+    ];
+    let mut rest = words;
+    while let Some((program, behind)) = rest.split_first() {
+        if !STARTERS.contains(&program.as_str()) {
+            return rest;
+        }
+        let is_own = |word: &String| word.starts_with('-') || word.contains('=');
+        let own = behind.iter().take_while(|word| is_own(word)).count();
+        let is_value = |word: &String| word.starts_with(|c: char| c.is_ascii_digit() || c == '{');
+        let values = behind[own..]
+            .iter()
+            .take_while(|word| is_value(word))
+            .count();
+        rest = &behind[own + values..];
+    }
+    words
+}
+
 /// Whether a word behind these could be taken for an option.
 fn is_exposed(words: &[String], command: &[Word]) -> bool {
-    let Some((program, arguments)) = words.split_first() else {
+    let Some((program, arguments)) = behind_starters(words).split_first() else {
         // It names the program.
         return false;
     };
@@ -115,11 +138,14 @@ fn is_exposed(words: &[String], command: &[Word]) -> bool {
     let last = arguments.last().map_or("", String::as_str);
     let takes_it = |(name, options): &(&str, &[&str])| *name == program && options.contains(&last);
     let is_operand = |word: &String| !word.starts_with('-');
+    let is_format = |word: &String| is_operand(word) || word.contains(['%', ' ']);
     match program {
         // Conditions and words of the shell's own take no options here.
         "[" | "test" | "case" | "for" | "expr" => false,
-        // Behind its format nothing is an option.
-        "printf" if arguments.first().is_some_and(is_operand) => false,
+        // Behind its format nothing is an option; a format has a blank or a % in it, or is no option.
+        "printf" if arguments.iter().any(is_format) => false,
+        // Options of echo come before everything else.
+        "echo" if arguments.iter().any(is_operand) => false,
         // A primary takes the next word, whatever it is.
         "find" if last.starts_with('-') => false,
         // What follows the script belongs to the script.

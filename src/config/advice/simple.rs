@@ -76,6 +76,10 @@ pub(super) fn around(script: &str, start: usize, end: usize) -> Place {
                     outer.word.get_or_insert_default();
                 }
             }
+            // Of a redirection, as in 2>&1.
+            '&' | '|' if list.word.as_ref().is_some_and(|w| w.ends_with(['<', '>'])) => {
+                list.push(c);
+            }
             '\n' | ';' | '&' | '|' | '`' | ')' => list.end_command(),
             _ => list.push(c),
         }
@@ -91,14 +95,37 @@ pub(super) fn around(script: &str, start: usize, end: usize) -> Place {
         text.is_empty() || text.starts_with([' ', '\t', '\n', ';', '&', '|', ')', '`'])
     };
     Place {
-        words: list
-            .words
-            .into_iter()
-            .skip_while(|word| is_before_a_command(word))
-            .collect(),
+        words: of_command(list.words),
         begun,
         alone: !begun && behind.is_some_and(ends),
     }
+}
+
+/// The words from the program's name on.
+fn of_command(mut words: Vec<String>) -> Vec<String> {
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        if is_before_a_command(word) {
+            at += 1;
+        } else if is_redirection(word) {
+            // The file may be a word of its own.
+            at += if word.ends_with(['<', '>', '&', '|']) {
+                2
+            } else {
+                1
+            };
+        } else {
+            break;
+        }
+    }
+    words.drain(..at.min(words.len()));
+    words
+}
+
+/// Whether a word begins as a redirection does, without quotes (XCU 2.7).
+fn is_redirection(word: &str) -> bool {
+    word.trim_start_matches(|c: char| c.is_ascii_digit())
+        .starts_with(['<', '>'])
 }
 
 /// Reserved words behind which a command begins, and assignments.
@@ -136,6 +163,14 @@ mod tests {
             ("(cat @)", vec!["cat"], false, true),
             ("sh -c \"cd x; cat @\"", vec!["sh", "-c"], true, false),
             ("@", vec![], false, true),
+            (">&2 2> x <y cat @", vec!["cat"], false, true),
+            (
+                "cat 2>&1 >| x @ & y",
+                vec!["cat", "2>&1", ">|", "x"],
+                false,
+                true,
+            ),
+            ("a & > x @", vec![], false, true),
         ] {
             let at = script.find('@').unwrap();
             let place = around(script, at, at + 1);
