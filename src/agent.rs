@@ -24,7 +24,7 @@ use crate::journal::Journal;
 use crate::llm::Model;
 use crate::log::Level;
 use crate::metadata::{Metadata, Status};
-use crate::screen::{Screen, Tone, in_short};
+use crate::screen::{Screen, Tone, counted, in_short};
 use crate::state::{self, Call, Reading, Turn, Unreadable};
 use crate::surroundings::Surroundings;
 use crate::tool::Tool;
@@ -258,12 +258,8 @@ impl<'a> Engine<'a> {
         let agent = self.around.agent;
         let (limit, of) = (self.options.max_iterations, agent.limit_tokens);
         if self.iterations_here >= limit {
-            let times = if limit == 1 {
-                "iteration"
-            } else {
-                "iterations"
-            };
-            let text = format!("no final answer within {limit} {times}");
+            let times = counted(limit as usize, "iteration");
+            let text = format!("no final answer within {times}");
             return Some(Ending::interrupted("max_iterations", text));
         }
         if of > 0 && self.tokens_here >= of {

@@ -167,6 +167,16 @@ pub fn in_short(text: &str, width: usize) -> String {
     format!("{cut}…")
 }
 
+/// So many things: `1 tool`, `2 tools`, `0 processes`.
+#[must_use]
+pub fn counted(number: usize, one: &str) -> String {
+    match number {
+        1 => format!("1 {one}"),
+        _ if one.ends_with('s') => format!("{number} {one}es"),
+        _ => format!("{number} {one}s"),
+    }
+}
+
 /// A time as people say it: `12 ms`, `3.4 s`, `2 min 5 s`.
 #[must_use]
 pub fn time(time: std::time::Duration) -> String {

@@ -14,7 +14,7 @@ use crate::json;
 use crate::llm::answer::NewCall;
 use crate::log::Level;
 use crate::recording::Outcome;
-use crate::screen::{Tone, in_short, time};
+use crate::screen::{Tone, counted, in_short, time};
 use crate::state::Call;
 use crate::surroundings::Surroundings;
 use crate::tool::{Inject, Kind, OnResume, Parameter, Tool, Word};
@@ -329,15 +329,11 @@ impl Engine<'_> {
         {
             let left = exec::end_leftovers(call_id);
             if left > 0 {
-                let text = format!(
-                    "{}: killed {left} processes that were left of it",
-                    call.name
-                );
+                let of_it = counted(left, "process");
+                let name = &call.name;
+                let text = format!("{name}: killed {of_it} left of it");
                 self.around.log.line(Level::Warn, &text);
-                self.note(
-                    "INFO",
-                    &format!("{}: ended {left} processes that were left of it", call.name),
-                )?;
+                self.note("INFO", &format!("{name}: ended {of_it} left of it"))?;
             }
         }
         let tool = tool_named(self.around.agent, &call.name);

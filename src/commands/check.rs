@@ -6,7 +6,7 @@ use crate::config::{self, Problem, Severity, advice};
 use crate::environment::Environment;
 use crate::error::{Exit, Result};
 use crate::json;
-use crate::screen::{Screen, print};
+use crate::screen::{Screen, counted, print};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::Path;
@@ -26,11 +26,9 @@ pub fn run(dir: &Path, format: Format) -> Result<Exit> {
                 Screen::new(false, false).warn(&problem.to_string());
             }
             agent.as_ref().map_or_else(String::new, |agent| {
-                let (tools, sources) = (agent.tools.len(), agent.context.sources.len());
-                format!(
-                    "{}: ok, {tools} tools, {sources} context sources\n",
-                    agent.name
-                )
+                let tools = counted(agent.tools.len(), "tool");
+                let sources = counted(agent.context.sources.len(), "context source");
+                format!("{}: ok, {tools}, {sources}\n", agent.name)
             })
         }
         Format::Json => {

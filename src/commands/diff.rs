@@ -3,7 +3,7 @@
 use super::select::at_or_named;
 use crate::error::{At, Exit, Result};
 use crate::recording::unreadable;
-use crate::screen::{Screen, in_short, print, printable};
+use crate::screen::{Screen, counted, in_short, print, printable};
 use crate::state::{self, Reading, Run, Thought, Turn, decoded};
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub fn run(work_dir: &Path, runs: &[String; 2]) -> Result<Exit> {
         .count();
     let mut out = String::new();
     if same == a.iterations.len() && same == b.iterations.len() {
-        out.push_str(&format!("the same: {}\n", count(same)));
+        out.push_str(&format!("the same: {}\n", counted(same, "iteration")));
         print(out.as_bytes())?;
         return Ok(Exit::Success);
     }
@@ -69,13 +69,6 @@ pub fn run(work_dir: &Path, runs: &[String; 2]) -> Result<Exit> {
     Ok(Exit::Failure)
 }
 
-fn count(iterations: usize) -> String {
-    match iterations {
-        1 => "1 iteration".to_owned(),
-        n => format!("{n} iterations"),
-    }
-}
-
 /// One of the two runs.
 struct Side {
     title: String,
@@ -99,7 +92,7 @@ impl Side {
             Screen::new(false, false).warn(&text);
         }
         let iterations = iterations(&state);
-        let mut title = format!("{}, {}", run.id, count(iterations.len()));
+        let mut title = format!("{}, {}", run.id, counted(iterations.len(), "iteration"));
         if let Some(fork) = &state.forked_from {
             let (from, at) = (&fork.run_id, fork.iteration);
             title.push_str(&format!(", forked from {from} after {at}"));

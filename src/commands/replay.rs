@@ -20,7 +20,7 @@ use crate::metadata::Metadata;
 use crate::playback::{Divergence, Playback};
 use crate::recording::{Beginning, Recording};
 use crate::rundir::RunDir;
-use crate::screen::{Screen, print};
+use crate::screen::{Screen, counted, print};
 use crate::state::{self, Reading};
 use crate::workspace::Workspace;
 use std::path::Path;
@@ -214,8 +214,8 @@ fn tell(
         return Ok(Exit::Failure);
     }
     let Some(ending) = ending else {
-        let noun = if total == 1 { "request" } else { "requests" };
-        print(format!("identical: {total} {noun}\n").as_bytes())?;
+        let requests = counted(total, "request");
+        print(format!("identical: {requests}\n").as_bytes())?;
         return Ok(Exit::Success);
     };
     let given = playback.given();

@@ -6,7 +6,7 @@ use super::manifest::{self, Flow};
 use crate::args::Format;
 use crate::error::{Exit, Result};
 use crate::json;
-use crate::screen::{Screen, print};
+use crate::screen::{Screen, counted, print};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -56,13 +56,12 @@ fn summary(dir: &Path, flow: &Flow) -> String {
     } else {
         dir
     };
-    format!(
-        "{}: ok, {} nodes, {} edges, {} agents, {} tools, {} schemas\n",
-        name.display(),
-        flow.graph.nodes.len(),
-        flow.graph.edges.len(),
-        flow.agents.len(),
-        flow.tools.len(),
-        flow.schemas.len(),
-    )
+    let parts = [
+        counted(flow.graph.nodes.len(), "node"),
+        counted(flow.graph.edges.len(), "edge"),
+        counted(flow.agents.len(), "agent"),
+        counted(flow.tools.len(), "tool"),
+        counted(flow.schemas.len(), "schema"),
+    ];
+    format!("{}: ok, {}\n", name.display(), parts.join(", "))
 }

@@ -49,7 +49,7 @@ fn a_flow_that_can_be_loaded_is_said_to_be_ok() {
     let check = Delta::flow(world.home()).args(["check", "f"]).end();
     check
         .exits(0)
-        .prints("f: ok, 2 nodes, 1 edges, 0 agents, 0 tools, 0 schemas\n");
+        .prints("f: ok, 2 nodes, 1 edge, 0 agents, 0 tools, 0 schemas\n");
 }
 
 /// A code, its ids, nodes and edges that show it, how many errors there are then, and words of its
@@ -485,7 +485,7 @@ fn the_same_flow_is_found_through_a_link_and_in_the_current_directory() {
         .end();
     let real = world.path("f").canonicalize().unwrap();
     let said = format!(
-        "{}: ok, 2 nodes, 1 edges, 0 agents, 0 tools, 0 schemas\n",
+        "{}: ok, 2 nodes, 1 edge, 0 agents, 0 tools, 0 schemas\n",
         real.display()
     );
     here.exits(0).prints(&said);

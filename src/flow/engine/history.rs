@@ -13,7 +13,7 @@ use crate::flow::graph::{EdgeIx, Graph, NodeIx};
 use crate::flow::manifest::OnResume;
 use crate::flow::record::{Line, edge_name, read_back};
 use crate::flow::router::{Effect, Outcome, Router};
-use crate::screen::Screen;
+use crate::screen::{Screen, counted};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -289,7 +289,8 @@ impl Engine<'_> {
         }
         let count: usize = exec::end_all_leftovers(calls);
         if count > 0 {
-            let text = format!("ended {count} processes that an engine that died had left");
+            let processes = counted(count, "process");
+            let text = format!("ended {processes} that an engine that died had left");
             let screen: Screen = self.options.screen;
             screen.warn_as(super::super::PROGRAM, &text);
             self.journal.add_line("SYSTEM_MESSAGE", |line| {
