@@ -49,6 +49,17 @@ fn two_of_three_judges_decide_and_one_is_sent_back_once() {
 }
 
 #[test]
+fn a_vote_without_voters_fails() {
+    let world = examples();
+    world.script("examples/flow-vote/model.sh", "#!/bin/sh\nexit 1\n");
+    let line = "delta flow run examples/flow-vote -w ws -m 'Deploy on Fridays.'";
+    let outcome = shell(&world, line).end().exits(1).prints("");
+    outcome.says("count").says("operation");
+    let said = shell(&world, "cat ws/.delta/*/io/nodes/T1/count/stderr.log");
+    said.end().prints("nobody has voted\n");
+}
+
+#[test]
 fn the_plan_is_executed_and_the_review_approves_it() {
     let world = World::new();
     let outcome = run(&world, "plan").args(["-m", "Write a story."]).end();
@@ -117,10 +128,16 @@ fn every_example_of_a_flow_has_a_readme_that_names_the_command() {
 }
 
 #[test]
-fn the_pages_of_the_flows_run_as_shown() {
+fn the_pages_of_the_flows_run_as_shown_also_with_a_server_for_a_model() {
     as_shown("flow-map-reduce", &[]);
-    as_shown("flow-vote", &[]);
-    as_shown("flow-plan", &[]);
     as_shown("flow-nested", &[]);
-    as_shown("flow-approval", &[]);
+    for (world, ended) in [
+        (as_shown("flow-vote", &[]), "tmp/vote-2/.delta"),
+        (as_shown("flow-plan", &[]), "tmp/plan-2/tasks/T1.s2/end.txt"),
+        (as_shown("flow-approval", &[]), "tmp/letter-2/letter.txt"),
+    ] {
+        let world = world.unwrap();
+        assert!(world.exists(ended), "{ended}");
+        assert!(!world.server.requests().is_empty(), "{ended}");
+    }
 }

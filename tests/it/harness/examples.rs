@@ -3,10 +3,11 @@
 use super::delta::Delta;
 use super::recording::copy;
 use super::server::{Reply, raw};
-use super::shown::{in_markdown, path, run_shown};
+use super::shown::{Shown, in_markdown, path, run_shown};
 use super::system::files_below;
 use super::world::World;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -51,8 +52,12 @@ for n in $(seq $range); do SLURM_ARRAY_TASK_ID=$n sh "$HOME/spooled"; done
 
 /// A command line of the shell in such a world.
 pub fn shell(world: &World, line: &str) -> Delta {
+    shell_of("sh", world, line)
+}
+
+fn shell_of(program: &str, world: &World, line: &str) -> Delta {
     let programs = format!("{}:{}", world.path("bin").display(), path());
-    let shell = world.delta([]).under(&["sh", "-c", line]);
+    let shell = world.delta([]).under(&[program, "-c", line]);
     shell
         .env("PATH", programs)
         .env("DELTA_BASE_URL", world.server.url())
@@ -61,14 +66,19 @@ pub fn shell(world: &World, line: &str) -> Delta {
 /// What the scripted model of the example that asks says to a request.
 pub fn answer_to(request: &[u8]) -> Reply {
     let body = String::from_utf8_lossy(request);
-    let asks = |agent: &&PathBuf| {
-        let prompt = text_of(&agent.join("system_prompt.md"));
+    let is_in = |prompt: &str| {
         let first = prompt.lines().next().unwrap_or_default();
         body.contains(json!(first).to_string().trim_matches('"'))
     };
+    let asks = |agent: &&PathBuf| is_in(&text_of(&agent.join("system_prompt.md")));
     let agents = agents();
     let agent = agents.iter().find(asks);
-    match agent.map(|agent| play(&agent.join("script.txt"), request)) {
+    let of_flow = || flow_agents().into_iter().find(|(prompt, _)| is_in(prompt));
+    let played = match agent {
+        Some(agent) => Some(play(&agent.join("script.txt"), request)),
+        None => of_flow().map(|(_, command)| plays(&command, request)),
+    };
+    match played {
         Some(Ok(answer)) => raw(answer),
         Some(Err(why)) => Reply::error(400, &why),
         None => Reply::error(400, "no example has this prompt"),
@@ -77,15 +87,23 @@ pub fn answer_to(request: &[u8]) -> Reply {
 
 /// What a script says to a request; if it is not there, what the program beside it says.
 pub fn play(script: &Path, request: &[u8]) -> Result<Vec<u8>, String> {
-    let mut command = Command::new(source().join("scripted-model"));
-    if script.exists() {
-        command.arg(script);
+    let scripted = [source().join("scripted-model"), script.to_owned()];
+    let program = [script.with_file_name("model.sh")];
+    let command = if script.exists() {
+        &scripted[..]
     } else {
-        command = Command::new(script.with_file_name("model.sh"));
-    }
-    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let child = pipes.stderr(Stdio::piped()).spawn();
-    let mut child = child.map_err(|error| format!("{}: {error}", script.display()))?;
+        &program
+    };
+    plays(command, request)
+}
+
+/// What a program says to a request.
+fn plays(words: &[PathBuf], request: &[u8]) -> Result<Vec<u8>, String> {
+    let mut command = Command::new(&words[0]);
+    let pipes = command.args(&words[1..]).stdin(Stdio::piped());
+    let pipes = pipes.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = pipes.spawn();
+    let mut child = child.map_err(|error| format!("{}: {error}", words[0].display()))?;
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin.write_all(request).expect("it reads all of it");
     drop(stdin);
@@ -112,6 +130,40 @@ pub fn as_shown(name: &str, needs: &[&str]) -> Option<World> {
     Some(world)
 }
 
+/// Runs every command that the README of an example shows, and then all of them once more, in zsh if it is
+/// there: none fails, and no file lies elsewhere than before. The engine's own files do not count, nor do
+/// repositories.
+#[track_caller]
+pub fn as_shown_twice(name: &str) {
+    let world = examples();
+    let page = source().join(name).join("README.md");
+    let mut shown = in_markdown(&text_of(&page));
+    let name = format!("examples/{name}/README.md");
+    let run = |program: &str, shown: &[Shown]| {
+        run_shown(&name, shown, &world, |script| {
+            shell_of(program, &world, script)
+        });
+        let tmp = world.path("tmp");
+        let files = files_below(&tmp).into_iter();
+        let names = files.map(|file| {
+            let name = file.strip_prefix(&tmp).expect("a file below");
+            name.to_str().expect("UTF-8").to_owned()
+        });
+        let own = [".delta/", ".git/", ".sessions/"];
+        names
+            .filter(|name| own.iter().all(|own| !name.contains(own)))
+            .collect::<BTreeSet<_>>()
+    };
+    let before = run("sh", &shown);
+    for command in &mut shown {
+        // What is over already may end in another way.
+        command.output = None;
+    }
+    let other = if installed(&["zsh"]) { "zsh" } else { "sh" };
+    let after = run(other, &shown);
+    assert_eq!(after, before, "{name}: the commands were given twice");
+}
+
 /// Whether these programs are there; says so if one is not.
 pub fn installed(needs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -125,6 +177,35 @@ pub fn installed(needs: &[&str]) -> bool {
 
 fn text_of(file: &Path) -> String {
     fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// The agents that flows make from a prompt: that, and the words of the program that plays their model.
+fn flow_agents() -> Vec<(String, Vec<PathBuf>)> {
+    let mut found = Vec::new();
+    let files = files_below(&source()).into_iter();
+    for file in files.filter(|file| file.ends_with("agents.yaml")) {
+        let flow = file.with_file_name("");
+        let yaml = delta_engine::yaml::parse(&text_of(&file)).expect("YAML");
+        for agent in yaml["agents"].as_array().expect("a list") {
+            let (Some(prompt), Some(words)) = (
+                agent["prompt"].as_str(),
+                agent["config"]["command"].as_array(),
+            ) else {
+                continue;
+            };
+            let prompt = match prompt.strip_prefix("./") {
+                Some(path) => text_of(&flow.join(path)),
+                None => prompt.to_owned(),
+            };
+            let word = |word: &serde_json::Value| {
+                let word = word.as_str().expect("a word");
+                let below = word.strip_prefix("${FLOW_HOME}/");
+                below.map_or(PathBuf::from(word), |path| flow.join(path))
+            };
+            found.push((prompt, words.iter().map(word).collect()));
+        }
+    }
+    found
 }
 
 /// The directories that hold an agent, below the examples.
