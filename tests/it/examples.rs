@@ -101,6 +101,38 @@ fn every_example_is_in_the_table_and_has_a_page_that_is_run() {
 }
 
 #[test]
+fn every_command_of_a_page_can_be_given_twice() {
+    let needs: [(&str, &[&str]); 8] = [
+        ("calculator", &["bc"]),
+        ("code-reviewer", &["git"]),
+        ("hooks", &["python3", "git"]),
+        ("memory-folding", &["python3"]),
+        ("orchestration/approval", &["python3"]),
+        ("orchestration/batch", &["bc", "make", "parallel"]),
+        ("orchestration/cron", &["flock"]),
+        ("python-repl", &["python3"]),
+    ];
+    let mut bad = Vec::new();
+    for page in files_below(&source()) {
+        let dir = page.parent().unwrap().strip_prefix(source()).unwrap();
+        let dir = dir.to_str().unwrap();
+        // Where there are no namespaces, nothing of the sandbox's page works.
+        if !page.ends_with("README.md") || matches!(dir, "" | "sandbox") {
+            continue;
+        }
+        let of_page = needs.iter().find(|(name, _)| *name == dir);
+        let is_flow = cfg!(feature = "flow") || !dir.starts_with("flow-");
+        if is_flow && installed(of_page.map_or(&[], |(_, needs)| needs)) {
+            // All that is wrong is told.
+            if std::panic::catch_unwind(|| as_shown_twice(dir)).is_err() {
+                bad.push(dir.to_owned());
+            }
+        }
+    }
+    assert_eq!(bad, [""; 0]);
+}
+
+#[test]
 fn the_scripted_model_answers_turn_by_turn() {
     let world = World::new();
     world.server.may_stay_unasked();
