@@ -22,6 +22,10 @@ use std::path::Path;
 pub const PUBLIC_ENDPOINT: &str = "https://api.openai.com/v1";
 
 const KEY_NAMES: [&str; 2] = ["DELTA_API_KEY", "OPENAI_API_KEY"];
+/// The key for the endpoint in an agent's files, given by whoever starts a run of it. It is looked for in
+/// the process's environment alone, and before all others: those may be for another endpoint.
+const GIVEN_KEY: &str = "DELTA_PROVIDER_KEY";
+
 const URL_NAMES: [&str; 3] = ["DELTA_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_URL"];
 
 /// Where a value comes from, in order of trust: the agent itself can write the workspace.
@@ -40,6 +44,21 @@ pub enum Origin {
 pub struct Secret(String);
 
 impl Secret {
+    /// A key from somewhere else than the variables that hold one; none if it is empty, or has characters
+    /// that no key can have.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let is_key = !text.is_empty() && ureq::http::HeaderValue::from_str(text).is_ok();
+        is_key.then(|| Self(text.to_owned()))
+    }
+
+    /// The variable with which a run of an agent gets it for the endpoint in the agent's files.
+    #[must_use]
+    pub fn given(&self) -> Variable {
+        (GIVEN_KEY.to_owned(), Some(self.0.clone()))
+    }
+
     /// The key itself, for the header in which it is sent.
     #[must_use]
     pub fn expose(&self) -> &str {
@@ -160,6 +179,11 @@ impl Environment {
         })
     }
 
+    /// The key and where it comes from.
+    fn find_key(&self) -> Option<(String, Origin)> {
+        given().or_else(|| self.find(&KEY_NAMES))
+    }
+
     /// A variable as programs see it, if it is set and not empty.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<String> {
@@ -169,7 +193,7 @@ impl Environment {
     /// The API key, if there is one, for whoever must keep it out of something.
     #[must_use]
     pub fn key(&self) -> Option<Secret> {
-        self.find(&KEY_NAMES).map(|(key, _)| Secret(key))
+        self.find_key().map(|(key, _)| Secret(key))
     }
 
     /// The endpoint, and the key if it may be sent there.
@@ -191,7 +215,7 @@ impl Environment {
                 "the base URL '{shown}' cannot be used: {why}"
             )));
         }
-        let key = self.find(&KEY_NAMES);
+        let key = self.find_key();
         let key_origin = key.as_ref().map(|key| key.1);
         if url_origin == Origin::Workspace && key_origin != Some(Origin::Workspace)
             || key_origin.is_some_and(|key_origin| url_origin < key_origin)
@@ -230,18 +254,27 @@ impl Environment {
     pub fn for_child(&self, pass_key: bool) -> Vec<Variable> {
         // In a child's environment a value looks trusted: an endpoint that is not must not get there,
         // or a sub-agent would send its key to it.
-        let may_pass =
-            |name: &str, origin: Origin| origin == Origin::Trusted || !URL_NAMES.contains(&name);
+        let may_pass = |name: &str, origin: Origin| {
+            name != GIVEN_KEY && (origin == Origin::Trusted || !URL_NAMES.contains(&name))
+        };
         let mut variables: Vec<Variable> = self
             .set
             .iter()
             .filter(|(name, _, origin)| may_pass(name, *origin))
             .map(|(name, value, _)| (name.clone(), Some(value.clone())))
             .collect();
-        if !pass_key {
+        if pass_key {
+            // Whoever gets it may have another endpoint, for which another key comes first.
+            if let Some((key, _)) = given() {
+                variables.push((KEY_NAMES[0].to_owned(), Some(key)));
+                variables.push((GIVEN_KEY.to_owned(), None));
+            }
+        } else {
+            let keys = [given(), self.find(&KEY_NAMES)];
             let holds_key = |name: &str, value: &str| {
                 KEY_NAMES.contains(&name)
-                    || is_secret(value) && self.find(&KEY_NAMES).is_some_and(|key| key.0 == value)
+                    || name == GIVEN_KEY
+                    || is_secret(value) && keys.iter().flatten().any(|key| key.0 == value)
             };
             variables.retain(|(name, value)| !holds_key(name, value.as_deref().unwrap_or("")));
             for (name, value) in std::env::vars_os() {
@@ -260,7 +293,7 @@ impl Environment {
     #[must_use]
     pub fn for_model(&self) -> Vec<Variable> {
         let mut variables = self.for_child(true);
-        let key = self.find(&KEY_NAMES).map(|(_, origin)| origin);
+        let key = self.find_key().map(|(_, origin)| origin);
         for name in URL_NAMES {
             if let Some((url, origin)) = self.find(&[name])
                 && key.is_some_and(|key| origin >= key)
@@ -272,6 +305,31 @@ impl Environment {
     }
 }
 
+fn given() -> Option<(String, Origin)> {
+    let key = std::env::var(GIVEN_KEY).ok()?;
+    let key = key.trim();
+    (!key.is_empty()).then(|| (key.to_owned(), Origin::Trusted))
+}
+
+/// Takes variables that hold keys out of what a child inherits: those of these names, and those that
+/// hold the same. `except_own`: a run of an agent keeps the variables that it looks for its key in.
+#[must_use]
+pub fn without(names: &[&str], except_own: bool) -> Vec<Variable> {
+    let values: Vec<String> = names
+        .iter()
+        .filter_map(|it| std::env::var(it).ok())
+        .collect();
+    let hides = |name: &str, value: &str| {
+        names.contains(&name) || is_secret(value) && values.iter().any(|it| it == value)
+    };
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        let is_own = except_own && KEY_NAMES.contains(&&*name);
+        (!is_own && hides(&name, value.to_str().unwrap_or(""))).then_some((name, None))
+    });
+    variables.collect()
+}
+
 /// Whether a key is one, and not a word that stands in for it where a local server wants any: such a
 /// word may occur in every text.
 fn is_secret(key: &str) -> bool {
@@ -280,7 +338,8 @@ fn is_secret(key: &str) -> bool {
 }
 
 /// Why a base URL cannot be used, if it cannot.
-fn unusable(url: &str) -> Option<&'static str> {
+#[must_use]
+pub fn unusable(url: &str) -> Option<&'static str> {
     let uri: ureq::http::Uri = match url.parse() {
         Ok(uri) => uri,
         Err(_) => return Some("it is not a URL"),
@@ -297,7 +356,8 @@ fn unusable(url: &str) -> Option<&'static str> {
 }
 
 /// A URL without its credentials and its query, either of which may hold a key.
-fn without_secrets(url: &str) -> String {
+#[must_use]
+pub fn without_secrets(url: &str) -> String {
     let url = url.split_once('?').map_or(url, |(before, _)| before);
     let scheme = url.find("://").map_or("", |at| &url[..at + 3]);
     match url.rsplit_once('@') {
@@ -323,74 +383,4 @@ pub fn is_loopback(url: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn with(pairs: &[(&str, &str, Origin)]) -> Environment {
-        let mut environment = Environment::default();
-        for (name, value, origin) in pairs {
-            environment.add((*name).to_owned(), (*value).to_owned(), *origin);
-        }
-        environment
-    }
-
-    #[test]
-    fn a_key_goes_only_to_an_endpoint_trusted_as_much() {
-        use Origin::{Project, Trusted, Workspace};
-        const REMOTE: &str = "https://evil.example/v1";
-        for (key, url, allowed) in [
-            (Trusted, Trusted, true),
-            (Trusted, Project, false),
-            (Trusted, Workspace, false),
-            (Project, Trusted, true),
-            (Project, Project, true),
-            (Project, Workspace, false),
-            (Workspace, Workspace, true),
-            (Workspace, Trusted, true),
-        ] {
-            let environment = with(&[
-                ("DELTA_API_KEY", "sk-12345", key),
-                ("DELTA_BASE_URL", REMOTE, url),
-            ]);
-            assert_eq!(
-                environment.endpoint(None).is_ok(),
-                allowed,
-                "{key:?} to {url:?}"
-            );
-        }
-        let environment = with(&[("DELTA_BASE_URL", "http://127.0.0.1:1", Workspace)]);
-        assert!(environment.endpoint(None).is_err());
-    }
-
-    #[test]
-    fn this_machine_is_told_from_others() {
-        for url in [
-            "http://localhost:1/v1",
-            "http://127.0.0.1",
-            "http://127.1.2.3/",
-            "http://[::1]:8080/v1",
-        ] {
-            assert!(is_loopback(url), "{url}");
-        }
-        for url in [
-            "http://localhost.evil.example/",
-            "http://10.0.0.1",
-            "https://127.0.0.1@evil.example/",
-            "http://[::2]/",
-        ] {
-            assert!(!is_loopback(url), "{url}");
-        }
-    }
-
-    #[test]
-    fn a_key_is_redacted_wherever_it_stands() {
-        let mut bytes = b"sk-12345 x sk-12345sk-12345".to_vec();
-        Secret("sk-12345".to_owned()).redact(&mut bytes);
-        assert_eq!(bytes, b"[redacted] x [redacted][redacted]");
-        let mut bytes = b"I run on ollama".to_vec();
-        Secret("ollama".to_owned()).redact(&mut bytes);
-        assert_eq!(bytes, b"I run on ollama");
-        let shown = format!("{:?}", Secret("sk-1".to_owned()));
-        assert!(!shown.contains("sk-1"));
-    }
-}
+mod tests;

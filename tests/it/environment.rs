@@ -613,3 +613,50 @@ fn colour_is_for_terminals_and_for_those_who_want_it() {
         }
     }
 }
+
+#[test]
+fn the_key_of_a_provider_comes_first_and_is_passed_on_as_the_everyday_one() {
+    let show = "env | grep -e KEY -e COPY | sort; echo .";
+    let world = World::with_tools(&format!(
+        "- {{name: env, shell: '{show}'}}\n- {{name: trusted, shell: '{show}', pass_api_key: true}}"
+    ));
+    world.write("ws/.env", "DELTA_API_KEY=sk-of-the-workspace-1\n");
+    world.server.says([
+        calls(&[("a", "env", json!({})), ("b", "trusted", json!({}))]),
+        text("done"),
+    ]);
+    world
+        .run("go")
+        .env("DELTA_PROVIDER_KEY", KEY)
+        .env("OPENAI_API_KEY", OTHER_KEY)
+        .env("COPY", KEY)
+        .env("COPY_OF_OTHER", OTHER_KEY)
+        .end()
+        .exits(0);
+    let last = world.server.last();
+    assert_eq!(
+        last.header("authorization"),
+        Some(&*format!("Bearer {KEY}"))
+    );
+    assert!(
+        !last.observation("a").contains(KEY),
+        "{}",
+        last.observation("a")
+    );
+    let seen = last.observation("b");
+    assert!(seen.contains(&format!("DELTA_API_KEY={KEY}\n")), "{seen}");
+    assert!(!seen.contains("DELTA_PROVIDER_KEY"), "{seen}");
+    // A line in a workspace's file is not what whoever starts the run gives.
+    let world = World::with_tools(ENV_TOOL);
+    world.write("ws/.env", format!("DELTA_PROVIDER_KEY={OTHER_KEY}\n"));
+    world
+        .server
+        .says([call("a", "env", &json!({})), text("done")]);
+    world.run("go").env("DELTA_API_KEY", KEY).end().exits(0);
+    let last = world.server.last();
+    assert_eq!(
+        last.header("authorization"),
+        Some(&*format!("Bearer {KEY}"))
+    );
+    assert!(!last.observation("a").contains("DELTA_PROVIDER_KEY"));
+}
