@@ -14,6 +14,7 @@ pub mod tools;
 pub mod record;
 pub mod attempt;
 pub mod cache;
+pub mod keys;
 pub mod inputs;
 pub mod outcome;
 pub mod engine;

@@ -15,7 +15,7 @@ pub const SCHEMA_VERSION: &str = "1.0";
 
 /// Runs the command.
 pub fn run(dir: &Path, format: Format) -> Result<Exit> {
-    let loaded = manifest::load(dir);
+    let loaded = manifest::load_to_run(dir);
     tell(&loaded.problems, format);
     match (&loaded.flow, format) {
         (Some(flow), Format::Text) => print(summary(dir, flow).as_bytes())?,

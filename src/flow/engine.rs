@@ -18,6 +18,7 @@ use super::attempt::{Alike, Prepared};
 use super::choice::{Failure, Payload};
 use super::graph::NodeIx;
 use super::inputs::Inputs;
+use super::keys::Keys;
 use super::manifest::{Flow, OnResume};
 use super::outcome::{Finished, Tally};
 use super::plan::Plan;
@@ -144,6 +145,8 @@ pub struct Engine<'e> {
     alike: Alike,
     /// Under which name the outputs of steps are to be kept.
     keys: HashMap<Which, String>,
+    /// The keys of providers.
+    provider_keys: Keys,
     /// Steps that must not begin in this start, and why.
     held: BTreeMap<Which, Held>,
     /// Steps that were running when an engine died, and must not run again.
@@ -178,7 +181,6 @@ impl<'e> Engine<'e> {
         let mut children = Children::many(signals);
         children.set_grace(options.grace);
         Self {
-            place,
             journal,
             signals,
             children,
@@ -190,6 +192,7 @@ impl<'e> Engine<'e> {
             tries: HashMap::new(),
             alike: Alike::default(),
             keys: HashMap::new(),
+            provider_keys: Keys::new(place.flow),
             held: BTreeMap::new(),
             doomed: Vec::new(),
             passed: HashSet::new(),
@@ -198,6 +201,7 @@ impl<'e> Engine<'e> {
             stop: None,
             looked: Instant::now(),
             options,
+            place,
         }
     }
 

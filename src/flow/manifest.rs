@@ -1,5 +1,5 @@
 //! A flow's directory, understood: `workflow.yaml`, `agents.yaml`, `tools.yaml`, `memory.yaml`,
-//! `policy.yaml` and the schemas.
+//! `policy.yaml`, `providers.yaml` and the schemas.
 //!
 //! Loading reports everything that is wrong at once, runs nothing and creates nothing. Unaware of
 //! runs, tasks and payloads.
@@ -11,6 +11,10 @@ pub mod memory;
 pub mod tool;
 pub mod agent;
 pub mod policy;
+pub mod credential;
+pub mod providers;
+pub mod asked;
+mod directory;
 pub mod node;
 mod shape;
 mod workflow;
@@ -21,15 +25,17 @@ mod load;
 use super::graph::{Graph, NodeIx};
 use super::schema::Schema;
 use crate::tool::Word;
+use asked::Asked;
 use command::Command;
 use memory::Memory;
 use node::Remember;
 use policy::{Denied, Policies, Target};
+use providers::Provider;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use load::{Loaded, load};
+pub use load::{Loaded, load, load_to_run};
 pub use problem::{Code, Problem};
 
 /// A flow, as its files say.
@@ -49,6 +55,8 @@ pub struct Flow {
     pub memory: Memory,
     /// `policy.yaml`.
     pub policies: Policies,
+    /// In the order of `providers.yaml`.
+    pub providers: Vec<Provider>,
     /// By name.
     pub schemas: Vec<NamedSchema>,
     /// Every file that the flow was read from or names, sorted by path.
@@ -145,6 +153,8 @@ pub struct Agent {
     pub tools: Option<Vec<usize>>,
     /// What goes into `llm:` of an agent that is made from a model.
     pub config: Map<String, Value>,
+    /// Whom it asks.
+    pub asked: Asked,
     /// How often an answer that does not fit is sent back.
     pub repairs: u32,
 }
@@ -215,6 +225,12 @@ impl Flow {
             Context::Global => denial(Target::Context, "global"),
             Context::Profile(ix) => denial(Target::Context, &self.memory.profiles[ix].id),
         })
+    }
+
+    /// The provider that the agent of a node asks, by its index in [`Flow::providers`].
+    #[must_use]
+    pub fn provider(&self, node: NodeIx) -> Option<usize> {
+        self.agents[self.nodes[node].agent?].asked.index
     }
 
     /// Why a node must not call a tool, if a policy says so.

@@ -36,7 +36,7 @@ use std::time::Duration;
 /// Runs the command.
 pub fn run(wanted: &Wanted) -> Result<Exit> {
     check_depth()?;
-    let loaded = manifest::load(&wanted.dir);
+    let loaded = manifest::load_to_run(&wanted.dir);
     check::tell(&loaded.problems, wanted.format);
     let Some(flow) = loaded.flow else {
         if wanted.format == Format::Json {

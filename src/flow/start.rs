@@ -138,10 +138,17 @@ pub fn described(basis: &Basis, flow: &Flow) -> Value {
         .iter()
         .map(|file| json!({"path": file.path, "sha256": file.sha256}));
     let files: Vec<Value> = files.collect();
+    let agents = flow.agents.iter().map(|agent| {
+        let mut object = json!(agent.asked);
+        object["id"] = agent.id.as_str().into();
+        object
+    });
+    let agents: Vec<Value> = agents.collect();
     let mut object = json!({
         "home": flow.home.to_string_lossy(),
         "start": flow.graph.nodes[basis.start].id,
         "files": files,
+        "agents": agents,
     });
     match &basis.given {
         Given::One(input) => object["input_sha256"] = sha256(input.as_bytes()).into(),

@@ -50,6 +50,8 @@ mod flow_load;
 #[cfg(feature = "flow")]
 mod flow_policy;
 #[cfg(feature = "flow")]
+mod flow_providers;
+#[cfg(feature = "flow")]
 mod flow_resume;
 #[cfg(feature = "flow")]
 mod flow_run;

@@ -16,6 +16,7 @@ use crate::flow::attempt::{Given, fault, misfit, one_value};
 use crate::flow::choice::{Code, Failure, Payload};
 use crate::flow::graph::NodeIx;
 use crate::flow::manifest::agent::Body;
+use crate::flow::manifest::asked;
 use crate::flow::manifest::problem::sha256;
 use crate::flow::manifest::{Agent, OutputForm};
 use crate::flow::router::Kind;
@@ -158,6 +159,10 @@ impl Engine<'_> {
         let model = llm.split_once('/').map_or(llm.as_str(), |(_, model)| model);
         let mut settings = Map::new();
         settings.insert("model".to_owned(), model.into());
+        if let Some(provider) = agent.asked.index {
+            let (key, value) = asked::settings(&self.place.flow.providers[provider]);
+            settings.insert(key.to_owned(), value);
+        }
         settings.extend(agent.config.clone());
         let document = serde_json::json!({"name": agent.id, "llm": Value::Object(settings)});
         let context = "sources:\n  - type: file\n    id: system_prompt\n    \

@@ -219,7 +219,18 @@ impl Engine<'_> {
         let context = active.io.join("context.json");
         let (attempt, depth) = (waiting.attempt.to_string(), self.place.depth + 1);
         let (depth, pid) = (depth.to_string(), std::process::id().to_string());
-        let env = variables(&[
+        let (flow, which) = (self.place.flow, active.which);
+        let hidden = match self
+            .provider_keys
+            .variables(flow, waiting.node, self.signals)
+        {
+            Ok(hidden) => hidden,
+            Err(why) => {
+                self.held.insert(which, Held::Later(why));
+                return Ok(());
+            }
+        };
+        let mut env = variables(&[
             ("FLOW_HOME", &self.place.flow.home.to_string_lossy()),
             ("FLOW_RUN_ID", self.place.run.id.as_str()),
             ("FLOW_TASK_ID", &waiting.task),
@@ -232,6 +243,7 @@ impl Engine<'_> {
             ("DELTA_DEPTH", &depth),
             (ENGINE_PID, &pid),
         ]);
+        env.extend(hidden);
         active.since = Instant::now();
         let command = Command {
             argv: &prepared.argv,

@@ -1,14 +1,16 @@
 //! From the files of a directory to a [`Flow`]: reads all of them, and looks up every name.
 
 use super::agent::{self, Body};
+use super::asked::{self, Asked};
+use super::directory;
 use super::lookup::{Known, Lookup, Names, names};
 use super::memory;
 use super::node::Draft;
 use super::policy::{self, Policies};
 use super::problem::{Code, Manifest, Problem, sha256, sort};
+use super::providers::{self, Read};
 use super::{Agent, Flow, NamedSchema, Settings, Tool, UsedFile, tool, used, workflow};
 use crate::error::reason;
-use crate::flow::graph::{Edge, Graph, Node, Role};
 use crate::flow::schema::Schema;
 use crate::yaml::Step;
 use std::collections::BTreeMap;
@@ -19,10 +21,9 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Files that belong to a flow and that this version makes no use of.
-const UNUSED: [&str; 5] = [
+const UNUSED: [&str; 4] = [
     "evaluations.yaml",
     "scheduler.yaml",
-    "providers.yaml",
     "plugins.yaml",
     "cli_profiles.yaml",
 ];
@@ -39,8 +40,19 @@ pub struct Loaded {
 /// Reads a flow's directory.
 #[must_use]
 pub fn load(dir: &Path) -> Loaded {
+    read(dir, false)
+}
+
+/// The same for whoever is about to run it: credentials that are missing are errors.
+#[must_use]
+pub fn load_to_run(dir: &Path) -> Loaded {
+    read(dir, true)
+}
+
+fn read(dir: &Path, to_run: bool) -> Loaded {
     let mut loader = Loader {
         dir,
+        to_run,
         home: PathBuf::new(),
         problems: Vec::new(),
         files: BTreeMap::new(),
@@ -57,6 +69,7 @@ pub fn load(dir: &Path) -> Loaded {
 
 struct Loader<'l> {
     dir: &'l Path,
+    to_run: bool,
     home: PathBuf,
     problems: Vec<Problem>,
     /// The SHA-256 of each file that was read, by its path.
@@ -95,15 +108,26 @@ impl Loader<'_> {
             self.schemas(),
         );
         self.unused();
+        let mut providers_file = self.read("providers.yaml");
+        let providers = providers::read(&self.home, &mut providers_file, &mut self.problems);
+        let there = providers_file.exists();
         let tools = self.tools(&mut tools_file, tools, &lookup.schemas);
-        let agents = self.agents(&mut agents_file, agents, &lookup);
+        let agents = self.agents(&mut agents_file, agents, &lookup, (&providers, there));
         let mut nodes = Vec::with_capacity(drafts.len());
         for draft in &drafts {
             nodes.push(self.settings(&mut main, draft, &lookup));
         }
         self.used(used::paths(&self.home, &nodes, &agents, &tools, &memory));
+        self.used(providers.files);
+        let providers = providers.all;
+        if self.to_run {
+            let ids = drafts.iter().map(|draft| &*draft.id);
+            let nodes: Vec<_> = ids.zip(nodes.iter().map(Option::as_ref)).collect();
+            let file = &mut providers_file;
+            asked::missing(&providers, &agents, &nodes, file, &mut self.problems);
+        }
         let policies = self.policies(&drafts, &tools, &memory);
-        let graph = graph(&drafts, edges)?;
+        let graph = workflow::graph(&drafts, edges)?;
         Some(Flow {
             home: std::mem::take(&mut self.home),
             graph,
@@ -112,6 +136,7 @@ impl Loader<'_> {
             tools,
             memory,
             policies,
+            providers,
             schemas: std::mem::take(&mut self.schemas),
             files: std::mem::take(&mut self.files)
                 .into_iter()
@@ -267,12 +292,19 @@ impl Loader<'_> {
         file: &mut Manifest,
         drafts: Vec<agent::Draft>,
         lookup: &Lookup,
+        (providers, there): (&Read, bool),
     ) -> Vec<Option<Agent>> {
         let mut agents = Vec::with_capacity(drafts.len());
         for draft in drafts {
-            if let Some(Body::Directory(dir)) = &draft.body {
-                self.agent_directory(&draft.id, dir);
-            }
+            let asked = match &draft.body {
+                Some(Body::Directory(dir)) => {
+                    let shown = |file: &str| self.shown(file);
+                    let (asked, found) = directory::read(&draft.id, dir, &self.home, shown);
+                    self.problems.extend(found);
+                    asked
+                }
+                _ => Asked::by(&draft, providers, there, file, &mut self.problems),
+            };
             let whose = ("agent", draft.id.as_str());
             let problems = &mut self.problems;
             let schema_out = draft.schema_out.as_deref().and_then(|name| {
@@ -293,36 +325,11 @@ impl Loader<'_> {
                 context,
                 tools,
                 config: draft.config,
+                asked,
                 repairs: draft.repairs,
             }));
         }
         agents
-    }
-
-    /// What is wrong with an agent's own files is wrong with the flow.
-    fn agent_directory(&mut self, id: &str, dir: &Path) {
-        let name = dir.strip_prefix(&self.home).unwrap_or(dir);
-        let shown = self.shown(&name.display().to_string());
-        let (_, problems) = crate::config::load::load(dir);
-        for problem in problems {
-            use crate::config::Severity;
-            let file = problem.file.strip_prefix(&*dir.to_string_lossy());
-            let file = file.unwrap_or(&problem.file).trim_start_matches('/');
-            let code = match problem.severity {
-                Severity::Error => Some(Code::ManifestInvalid),
-                Severity::Warning | Severity::Deprecation => None,
-                Severity::Advice => continue,
-            };
-            self.problems.push(Problem {
-                code,
-                ids: vec![id.to_owned()],
-                file: name.join(file).display().to_string(),
-                shown: Path::new(&shown).join(file).display().to_string(),
-                line: problem.line,
-                column: problem.column,
-                message: format!("agent \"{id}\": {}", problem.message),
-            });
-        }
     }
 
     fn settings(
@@ -382,27 +389,4 @@ fn below(at: &[Step], key: &str) -> Vec<Step> {
     let mut at = at.to_vec();
     at.push(Step::Key(key.to_owned()));
     at
-}
-
-fn graph(drafts: &[Draft], edges: Vec<workflow::Edge>) -> Option<Graph> {
-    let node = |draft: &Draft| {
-        Some(Node {
-            id: draft.id.clone(),
-            role: draft.role?,
-            default_start: draft.default_start,
-            always_fail: draft.always_fail && draft.role == Some(Role::Exit),
-            continue_on_failure: draft.continue_on_failure,
-            merge_failure_mode: draft.merge_failure_mode,
-        })
-    };
-    let nodes = drafts.iter().map(node).collect::<Option<_>>()?;
-    let edge = |edge: workflow::Edge| {
-        Some(Edge {
-            from: edge.from?,
-            to: edge.to?,
-            label: edge.label,
-        })
-    };
-    let edges = edges.into_iter().map(edge).collect::<Option<_>>()?;
-    Some(Graph::new(nodes, edges))
 }

@@ -41,6 +41,8 @@ codes![
     UnknownAgent "unknown_agent",
     UnknownTool "unknown_tool",
     UnknownSchema "unknown_schema",
+    UnknownModel "unknown_model",
+    CredentialMissing "credential_missing",
     InvalidSchema "invalid_schema",
     AgentIdMissing "agent_id_missing",
     UnknownNode "unknown_node",

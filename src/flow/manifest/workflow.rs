@@ -7,7 +7,7 @@ use super::items::list;
 use super::node::{self, Draft};
 use super::problem::{Code, Manifest, Problem};
 use super::shape::{self, Knot, Way};
-use crate::flow::graph::{MergeFailureMode, Role};
+use crate::flow::graph::{self, Graph, MergeFailureMode, Role};
 use crate::nearest::nearest;
 use crate::node::{Complaints, Node, found};
 use crate::yaml::Step;
@@ -270,4 +270,28 @@ fn unused(manifest: &mut Manifest, node: &Draft, problems: &mut Vec<Problem>) {
         out.warn(node.key("merge_failure_mode"), message);
     }
     manifest.report(std::slice::from_ref(&node.id), out.into_list(), problems);
+}
+
+/// The graph, if nothing is wrong with its nodes and edges.
+pub(super) fn graph(drafts: &[Draft], edges: Vec<Edge>) -> Option<Graph> {
+    let node = |draft: &Draft| {
+        Some(graph::Node {
+            id: draft.id.clone(),
+            role: draft.role?,
+            default_start: draft.default_start,
+            always_fail: draft.always_fail && draft.role == Some(Role::Exit),
+            continue_on_failure: draft.continue_on_failure,
+            merge_failure_mode: draft.merge_failure_mode,
+        })
+    };
+    let nodes = drafts.iter().map(node).collect::<Option<_>>()?;
+    let edge = |edge: Edge| {
+        Some(graph::Edge {
+            from: edge.from?,
+            to: edge.to?,
+            label: edge.label,
+        })
+    };
+    let edges = edges.into_iter().map(edge).collect::<Option<_>>()?;
+    Some(Graph::new(nodes, edges))
 }

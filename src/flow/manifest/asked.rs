@@ -1,0 +1,221 @@
+//! Whom agents ask: the provider and the model of each, as far as files say it.
+//!
+//! Unaware of runs.
+
+use super::agent::{Body, Draft};
+use super::problem::{Code, Manifest, Problem};
+use super::providers::{Provider, Read, Way};
+use super::{Agent, Settings};
+use crate::bind::shell_quoted;
+use crate::config::Llm;
+use crate::environment::without_secrets;
+use crate::nearest::nearest;
+use crate::node::Complaints;
+use crate::tool::Word;
+use crate::yaml::Step;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Whom an agent asks, as it is recorded. It holds no key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Asked {
+    /// An index in the flow's providers.
+    #[serde(skip)]
+    pub index: Option<usize>,
+    /// What stands before the slash in `llm:`, if anything does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// What the provider says of itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Where it is, if not where the environment says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// The program that is the model, or the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+}
+
+impl Asked {
+    /// By an agent that is a directory.
+    pub(super) fn by_directory(llm: &Llm) -> Self {
+        let words = |words: &Vec<Word>| {
+            let words: Vec<String> = words.iter().map(|word| word.written(|_| "")).collect();
+            shell_quoted(&words)
+        };
+        Self {
+            model: llm.model.clone(),
+            base_url: llm.base_url.as_deref().map(without_secrets),
+            command: llm.command.as_ref().map(words),
+            ..Self::default()
+        }
+    }
+
+    /// By an agent that is not. `there` says whether there is a file of providers.
+    pub(super) fn by(
+        draft: &Draft,
+        providers: &Read,
+        there: bool,
+        file: &mut Manifest,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
+        let llm = match &draft.body {
+            Some(Body::Model { llm, .. }) => llm,
+            Some(Body::Command(command)) => {
+                return Self {
+                    command: Some(command.template.clone()),
+                    ..Self::default()
+                };
+            }
+            Some(Body::Directory(_)) | None => return Self::default(),
+        };
+        let (provider, model) = match llm.split_once('/') {
+            Some((provider, model)) => (Some(provider), model),
+            None => (None, &**llm),
+        };
+        let config = |key: &str| draft.config.get(key);
+        let model = config("model").and_then(Value::as_str).unwrap_or(model);
+        let asked = Self {
+            provider: provider.map(str::to_owned),
+            model: Some(model.to_owned()),
+            base_url: config("base_url")
+                .and_then(Value::as_str)
+                .map(without_secrets),
+            command: config("command").map(shown),
+            ..Self::default()
+        };
+        let mut all = providers.all.iter();
+        let Some(index) = all.position(|it| Some(&*it.id) == provider) else {
+            let is_wrong = providers.wrong.iter().any(|id| Some(&**id) == provider);
+            if let Some(provider) = provider.filter(|_| there && !is_wrong) {
+                warn_of_unknown(draft, provider, providers, file, problems);
+            }
+            return asked;
+        };
+        let provider = &providers.all[index];
+        check(draft, provider, model, file, problems);
+        let (base_url, command) = match &provider.way {
+            Way::Url(url) => (Some(url.clone()), None),
+            Way::Command(words) => (None, Some(shell_quoted(words))),
+        };
+        Self {
+            index: Some(index),
+            version: provider.version.clone(),
+            base_url,
+            command,
+            ..asked
+        }
+    }
+}
+
+fn shown(value: &Value) -> String {
+    let words = value.as_array().into_iter().flatten();
+    let words = words.filter_map(Value::as_str).map(str::to_owned);
+    shell_quoted(&words.collect::<Vec<_>>())
+}
+
+fn warn_of_unknown(
+    draft: &Draft,
+    provider: &str,
+    providers: &Read,
+    file: &mut Manifest,
+    problems: &mut Vec<Problem>,
+) {
+    let ids = providers.all.iter().map(|it| &*it.id);
+    let hint = match nearest(provider, ids) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => "the environment says where it is asked".to_owned(),
+    };
+    let mut out = Complaints::about(format!("agent \"{}\"", draft.id));
+    let message = format!("llm: providers.yaml has no provider \"{provider}\"; {hint}");
+    out.warn(draft.key("llm"), message);
+    let ids = std::slice::from_ref(&draft.id);
+    file.report(ids, out.into_list(), problems);
+}
+
+/// Whether an agent goes with its provider.
+fn check(
+    draft: &Draft,
+    provider: &Provider,
+    model: &str,
+    file: &mut Manifest,
+    problems: &mut Vec<Problem>,
+) {
+    let ids = std::slice::from_ref(&draft.id);
+    let mut out = Complaints::about(format!("agent \"{}\"", draft.id));
+    for key in ["base_url", "command"] {
+        if draft.config.contains_key(key) {
+            let message = format!(
+                "config: {key}: contradicts provider \"{}\"; remove it, or name another provider",
+                provider.id
+            );
+            out.error(draft.key("config"), message);
+        }
+    }
+    file.report(ids, out.into_list(), problems);
+    let Some(models) = &provider.models else {
+        return;
+    };
+    if !models.iter().any(|known| known == model) {
+        let hint = match nearest(model, models.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => format!("it has {}", models.join(", ")),
+        };
+        let message = format!(
+            "agent \"{}\": provider \"{}\" has no model \"{model}\"; {hint}",
+            draft.id, provider.id
+        );
+        let at = draft.key("llm");
+        problems.push(file.problem(Code::UnknownModel, ids.to_vec(), &at, message));
+    }
+}
+
+/// Tells of credentials that are not there and that nodes need.
+pub(super) fn missing(
+    providers: &[Provider],
+    agents: &[Option<Agent>],
+    nodes: &[(&str, Option<&Settings>)],
+    file: &mut Manifest,
+    problems: &mut Vec<Problem>,
+) {
+    for (index, provider) in providers.iter().enumerate() {
+        let asks = |agent: usize| {
+            let agent = agents.get(agent)?.as_ref()?;
+            (agent.asked.index == Some(index)).then_some(&*agent.id)
+        };
+        let needs = nodes
+            .iter()
+            .filter_map(|(id, node)| Some((*id, asks(node.as_ref()?.agent?)?)));
+        let needs: Vec<(&str, &str)> = needs.collect();
+        let credential = provider.credential.as_ref().filter(|_| !needs.is_empty());
+        let Some(Err(why)) = credential.map(super::credential::Credential::key) else {
+            continue;
+        };
+        let who: Vec<String> = needs
+            .iter()
+            .map(|(node, agent)| format!("node \"{node}\" (agent \"{agent}\")"))
+            .collect();
+        let message = format!(
+            "provider \"{}\": credential: {why}; it is needed by {}",
+            provider.id,
+            who.join(", ")
+        );
+        let mut ids = vec![provider.id.clone()];
+        ids.extend(needs.iter().map(|(node, _)| (*node).to_owned()));
+        let mut at = provider.at.clone();
+        at.push(Step::Key("credential".to_owned()));
+        problems.push(file.problem(Code::CredentialMissing, ids, &at, message));
+    }
+}
+
+/// The settings below `llm:` by which an agent that is made reaches its provider.
+#[must_use]
+pub fn settings(provider: &Provider) -> (&'static str, Value) {
+    match &provider.way {
+        Way::Url(url) => ("base_url", url.as_str().into()),
+        Way::Command(words) => ("command", words.clone().into()),
+    }
+}

@@ -1,0 +1,124 @@
+//! Where the key of a provider is.
+//!
+//! Unaware of who needs it. Architecture invariant: a key is read into a [`Secret`], and nothing that is
+//! written down or shown is made of it.
+
+use super::command::FLOW_HOME;
+use crate::environment::Secret;
+use crate::error::reason;
+use crate::node::{Complaints, Node};
+use crate::yaml::Step;
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+
+/// Where a key is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// In a variable of the environment.
+    Env(String),
+    /// In a file.
+    File(PathBuf),
+    /// A program prints it.
+    Command(Vec<String>),
+}
+
+impl Credential {
+    /// The key, where no program need be asked for it.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn key(&self) -> Result<Option<Secret>, String> {
+        let (text, what) = match self {
+            Self::Env(name) => match std::env::var(name) {
+                Ok(text) => (text, format!("the variable {name}")),
+                Err(std::env::VarError::NotPresent) => {
+                    return Err(format!("there is no variable {name}"));
+                }
+                Err(_) => return Err(format!("the variable {name} holds no text")),
+            },
+            Self::File(path) => {
+                let shown = path.display();
+                let bytes = crate::files::read_regular(path);
+                let bytes = bytes.map_err(|e| format!("cannot read {shown}: {}", reason(&e)))?;
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                (text, format!("the file {shown}"))
+            }
+            Self::Command(words) => {
+                let program = words.first().map_or("", |program| program);
+                if program.contains('/') && !Path::new(program).is_file() {
+                    return Err(format!("there is no program {program}"));
+                }
+                return Ok(None);
+            }
+        };
+        key_of(&text, &what).map(Some)
+    }
+}
+
+/// The key in a text, which came from something that is called `what`.
+///
+/// # Errors
+/// There is none in it.
+pub fn key_of(text: &str, what: &str) -> Result<Secret, String> {
+    match (text.trim().is_empty(), Secret::new(text)) {
+        (true, _) => Err(format!("{what} is empty")),
+        (_, None) => Err(format!("{what} holds what can be no key")),
+        (_, Some(key)) => Ok(key),
+    }
+}
+
+/// Reads the mapping.
+pub(super) fn read(
+    home: &Path,
+    map: &Map<String, Value>,
+    at: Vec<Step>,
+    out: &mut Complaints,
+) -> Option<Credential> {
+    let node = Node::new(map, at).within("credential");
+    node.unknown_keys(&["source", "name"], out);
+    for (key, wanted) in [
+        ("source", "env, file or command"),
+        (
+            "name",
+            "a variable, a file, or a program with its arguments",
+        ),
+    ] {
+        if !map.contains_key(key) {
+            let message = format!("credential: has no {key}; needs {wanted}");
+            out.error(node.at(key), message);
+        }
+    }
+    let sources = [("env", 0), ("file", 1), ("command", 2)];
+    let source = node.choice("source", &sources, out);
+    let name = node.text("name", out)?;
+    // Never shown: it may be the key itself, by mistake.
+    let wrong = |why: &str, out: &mut Complaints| {
+        out.error(node.at("name"), format!("credential: name: {why}"));
+        None
+    };
+    if name.trim().is_empty() || name.contains('\0') {
+        return wrong("is empty", out);
+    }
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    match source? {
+        0 if !name.chars().all(is_name) => wrong("is no name of a variable", out),
+        0 => Some(Credential::Env(name.to_owned())),
+        1 => Some(Credential::File(home.join(in_place(name, home)))),
+        _ => match shlex::split(name).filter(|words| !words.is_empty()) {
+            Some(words) => {
+                let words = words.iter().map(|word| in_place(word, home));
+                let mut words: Vec<String> = words.collect();
+                if words[0].contains('/') {
+                    words[0] = home.join(&words[0]).to_string_lossy().into_owned();
+                }
+                Some(Credential::Command(words))
+            }
+            None => wrong("a quote has no end", out),
+        },
+    }
+}
+
+/// A text with the flow's directory in its place.
+pub(super) fn in_place(text: &str, home: &Path) -> String {
+    text.replace(&format!("${{{FLOW_HOME}}}"), &home.to_string_lossy())
+}

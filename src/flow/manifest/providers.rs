@@ -1,0 +1,164 @@
+//! `providers.yaml`: where models are reached, and with which credential.
+//!
+//! Unaware of who asks, and of keys: where a key is, is only said here.
+
+use super::command::{FLOW_HOME, files_of, word};
+use super::credential::{self, Credential, in_place};
+use super::items::{id, list, texts};
+use super::problem::{Manifest, Problem};
+use crate::environment::unusable;
+use crate::node::{Complaints, Node};
+use crate::tool::AGENT_HOME;
+use crate::yaml::Step;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Who answers for a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provider {
+    /// What stands before the slash in `llm:` of an agent.
+    pub id: String,
+    /// How it is reached.
+    pub way: Way,
+    /// The models that may be asked for; none: any.
+    pub models: Option<Vec<String>>,
+    /// Where its key is; none: the one that `delta run` finds.
+    pub credential: Option<Credential>,
+    /// Recorded with each run.
+    pub version: Option<String>,
+    /// Where it stands in the document.
+    pub(super) at: Vec<Step>,
+}
+
+/// How a provider is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Under this URL, which holds no credentials.
+    Url(String),
+    /// By a program, with the flow's directory in its place.
+    Command(Vec<String>),
+}
+
+const KEYS: [&str; 8] = [
+    "id",
+    "name",
+    "description",
+    "base_url",
+    "command",
+    "models",
+    "credential",
+    "version",
+];
+
+/// What came of reading the file.
+#[derive(Default)]
+pub(super) struct Read {
+    pub all: Vec<Provider>,
+    /// The ids of those that cannot be used.
+    pub wrong: Vec<String>,
+    /// The files below the flow's directory that commands name. A credential is none of these.
+    pub files: Vec<PathBuf>,
+}
+
+/// Reads the file.
+pub(super) fn read(home: &Path, manifest: &mut Manifest, problems: &mut Vec<Problem>) -> Read {
+    let root = std::mem::take(&mut manifest.root);
+    let mut out = Complaints::about("");
+    let node = Node::new(&root, vec![]);
+    node.unknown_keys(&["providers"], &mut out);
+    let items = list(&node, "providers", &mut out);
+    manifest.report(&[], out.into_list(), problems);
+    let mut read = Read::default();
+    for (map, at) in items {
+        let node = Node::new(map, at.clone());
+        let mut out = Complaints::about("");
+        let Some(id) = id(&node, "provider", &mut out) else {
+            manifest.report(&[], out.into_list(), problems);
+            continue;
+        };
+        let mut out = Complaints::about(format!("provider \"{id}\""));
+        if read.all.iter().any(|other| other.id == id) {
+            out.error(node.at("id"), "is defined twice; remove one");
+        }
+        let provider = provider(home, &id, &node, at, &mut out);
+        manifest.report(std::slice::from_ref(&id), out.into_list(), problems);
+        match provider {
+            Some(provider) => {
+                let words = node.map.get("command").and_then(Value::as_array);
+                let words = words.into_iter().flatten().filter_map(Value::as_str);
+                let words: Vec<_> = words.map(word).collect();
+                read.files.extend(files_of(&words, home));
+                read.all.push(provider);
+            }
+            None => read.wrong.push(id),
+        }
+    }
+    read
+}
+
+fn provider(
+    home: &Path,
+    id: &str,
+    node: &Node,
+    at: Vec<Step>,
+    out: &mut Complaints,
+) -> Option<Provider> {
+    node.unknown_keys(&KEYS, out);
+    node.text("name", out);
+    node.text("description", out);
+    let models = texts(node, "models", out);
+    if models.as_ref().is_some_and(Vec::is_empty) {
+        let message = "models: is empty; name those that may be asked for, or remove it";
+        out.error(node.at("models"), message);
+    }
+    let credential = node
+        .mapping("credential", out)
+        .and_then(|map| credential::read(home, map, node.at("credential"), out));
+    let version = node.text("version", out).map(str::to_owned);
+    Some(Provider {
+        id: id.to_owned(),
+        way: way(home, node, &at, out)?,
+        models,
+        credential,
+        version,
+        at,
+    })
+}
+
+fn way(home: &Path, node: &Node, at: &[Step], out: &mut Complaints) -> Option<Way> {
+    match ["base_url", "command"].map(|key| node.map.contains_key(key)) {
+        [true, false] => {
+            let url = node.text("base_url", out)?;
+            if let Some(why) = unusable(url) {
+                // The URL itself is not shown: it may hold a key.
+                out.error(node.at("base_url"), format!("base_url: {why}"));
+                return None;
+            }
+            Some(Way::Url(url.trim_end_matches('/').to_owned()))
+        }
+        [false, true] => {
+            let words = texts(node, "command", out)?;
+            if words.first().is_none_or(String::is_empty) {
+                out.error(node.at("command"), "command: has no program");
+                return None;
+            }
+            let agents = format!("${{{AGENT_HOME}}}");
+            if words.iter().any(|word| word.contains(&agents)) {
+                let message = format!("command: {agents} is an agent's; write ${{{FLOW_HOME}}}");
+                out.error(node.at("command"), message);
+            }
+            let here = |word: &String| in_place(word, home);
+            Some(Way::Command(words.iter().map(here).collect()))
+        }
+        [true, true] => {
+            let message = "base_url: and command: are mutually exclusive; keep one";
+            out.error(node.at("command"), message);
+            None
+        }
+        [false, false] => {
+            let message = "needs base_url: or command: [PROGRAM, …], which is the model";
+            out.error(at.to_vec(), message);
+            None
+        }
+    }
+}
