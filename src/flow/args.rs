@@ -1,5 +1,6 @@
 //! The command line of `delta-flow` as plain data. Nothing is looked up or resolved here.
 
+pub mod memory;
 pub mod run;
 
 use super::draw::Language;
@@ -34,6 +35,8 @@ pub enum Command {
         /// The words behind the program's name, as they are typed.
         words: Vec<OsString>,
     },
+    /// `memory`.
+    Memory(memory::Memory),
     /// `-V`.
     Version,
     /// `-h`, `--help` and `help`: about what, and whether in full.
@@ -77,7 +80,9 @@ pub struct Tool {
 }
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 7] = ["run", "show", "check", "graph", "stats", "tool", "help"];
+pub const COMMANDS: [&str; 8] = [
+    "run", "show", "check", "graph", "stats", "tool", "memory", "help",
+];
 
 /// Reads a command line, without the program's name.
 ///
@@ -106,6 +111,7 @@ fn command(word: &str, parser: &mut Parser) -> Result<Command> {
         "check" => check(parser),
         "graph" => graph(parser),
         "tool" => tool(parser),
+        "memory" => memory::parse(parser),
         "help" => about(parser),
         crate::completion::COMMAND => Ok(Command::Complete {
             words: parser.raw_args().map_err(|e| wrong(&e))?.collect(),

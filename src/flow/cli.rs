@@ -1,7 +1,7 @@
 //! The program `delta-flow` as a whole: from the command line to the exit code.
 
 use super::args::{self, Command};
-use super::{PROGRAM, call, check, complete, picture, run, show};
+use super::{PROGRAM, call, check, complete, picture, run, show, stores};
 use crate::commands::stats;
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
@@ -35,6 +35,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::Check { dir, format } => check::run(&dir, format),
         Command::Graph(wanted) => picture::run(&wanted),
         Command::Complete { words } => complete::run(&words),
+        Command::Memory(wanted) => stores::run(&wanted),
         Command::Version => said(&format!("{PROGRAM} {VERSION}\n")),
         Command::Help { full: true, .. } => said(manual()),
         Command::Help { topic, full: false } => said(help(topic)),
@@ -61,6 +62,7 @@ pub(super) fn help(topic: Option<&str>) -> &'static str {
         Some("check") => CHECK,
         Some("graph") => GRAPH,
         Some("tool") => TOOL,
+        Some("memory") => MEMORY,
         Some("help") => HELP,
         _ => OVERVIEW,
     }
@@ -75,6 +77,7 @@ usage: delta flow COMMAND [OPTIONS]
   graph  draw a flow
   stats  tell where time, memory and tokens went, by node and tool
   tool   run a tool of the node that this is called by
+  memory add to what a flow remembers, or list it
   help   print the manual page, or the options of a command
   -h, --help     print this text, or the manual page
   -V, --version  print the version
@@ -144,6 +147,20 @@ arguments are a JSON object on stdin, or the parameters given here.
   -p, --parameter NAME=VALUE  give a parameter, instead of reading arguments
       --stdin NAME            give stdin, as it is, to this parameter
   -h, --help                  print this text, or the manual page
+";
+
+const MEMORY: &str = "\
+usage: delta flow memory add STORE [DIR] (-m TEXT | -i FILE) [--tag TAG]...
+       delta flow memory list STORE [DIR] [--tag TAG]... [--format text|json]
+Add an item to a store of a flow (default: that in the current directory) and
+print its id, or list the items, the newest last. STORE is project or global,
+or task to list; it must be of type jsonl.
+  -m, --message TEXT      add a text
+  -i, --input FILE        add one JSON value from a file, or - for stdin
+      --tag TAG           give it this tag; list what has one of these tags
+  -w, --work-dir DIR      what ${CWD} in file_path stands for (default: .)
+      --format text|json  list a line each (default), or one object
+  -h, --help              print this text, or the manual page
 ";
 
 const HELP: &str = "\

@@ -66,7 +66,8 @@ pub fn basis(flow: &Flow, wanted: &Wanted, signals: &Signals) -> Result<Basis> {
     })
 }
 
-fn read_input(path: &str, signals: &Signals) -> Result<Payload> {
+/// One JSON value from a file, or from the standard input.
+pub(super) fn read_input(path: &str, signals: &Signals) -> Result<Payload> {
     let (name, text) = if path == "-" {
         ("stdin", read_stdin(signals)?)
     } else {

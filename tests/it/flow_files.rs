@@ -416,7 +416,7 @@ task_store: {type: in_memory}
 project_store: {type: jsonl, file_path: ./memory/project.jsonl, max_items: 100}
 global_store:
 embedder: {command: ['${FLOW_HOME}/bin/embed']}
-tokenizer: {exec: wc -w}
+tokenizer: {exec: wc -w, timeout_ms: 5000}
 context_profiles:
 - id: recent
   max_tokens: 1000
@@ -484,6 +484,14 @@ context_profiles:
         (
             "context_profiles: [{id: a, sources: [{store: x}]}]",
             "expected one of task, project, global",
+        ),
+        (
+            "context_profiles: [{id: a, retrieval_policy: semantic}]",
+            "semantic needs an embedder; define one, or use hybrid",
+        ),
+        (
+            "tokenizer: {command: [wc], timeout_ms: soon}",
+            "timeout_ms: expected a whole number, 0 or more",
         ),
         (
             "embedder: {}",

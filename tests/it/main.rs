@@ -58,6 +58,8 @@ mod flow_run;
 #[cfg(feature = "flow")]
 mod flow_shown;
 #[cfg(feature = "flow")]
+mod flow_stores;
+#[cfg(feature = "flow")]
 mod flow_tools;
 #[cfg(feature = "flow")]
 mod flow_program;

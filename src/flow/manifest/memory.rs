@@ -9,6 +9,7 @@ use crate::node::{Complaints, Node};
 use crate::tool::Word;
 use crate::yaml::Step;
 use serde_json::{Map, Value};
+use std::time::Duration;
 
 /// One of the three stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +29,12 @@ impl Which {
         ("project", Self::Project),
         ("global", Self::Global),
     ];
+
+    /// As manifests call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
 }
 
 /// Where a store keeps its items.
@@ -61,6 +68,21 @@ pub enum Retrieval {
     Hybrid,
 }
 
+impl Retrieval {
+    /// All of them, with the words of the manifests.
+    pub const NAMES: [(&'static str, Self); 3] = [
+        ("recency", Self::Recency),
+        ("semantic", Self::Semantic),
+        ("hybrid", Self::Hybrid),
+    ];
+
+    /// As manifests call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
+}
+
 /// A part of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
@@ -79,9 +101,37 @@ pub struct Profile {
     pub max_tokens: Option<u64>,
     /// In which order.
     pub retrieval: Retrieval,
-    /// From where.
+    /// From where. Unless the file says otherwise: all that the task remembers.
     pub sources: Vec<Source>,
 }
+
+impl Profile {
+    /// The one that a node gets with `context: global`.
+    #[must_use]
+    pub fn global() -> Self {
+        Self {
+            id: "global".to_owned(),
+            max_tokens: Some(4000),
+            retrieval: Retrieval::Recency,
+            sources: vec![Source {
+                store: Which::Global,
+                tags: Vec::new(),
+            }],
+        }
+    }
+}
+
+/// A program that is asked about texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// What is run.
+    pub command: Command,
+    /// How long it may take; none: as long as it likes.
+    pub timeout: Option<Duration>,
+}
+
+/// How long a program may take that does not say.
+const TIMEOUT_MS: u64 = 60_000;
 
 /// All of `memory.yaml`. Without the file: three stores in memory, no profiles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,9 +145,9 @@ pub struct Memory {
     /// In the order of the file.
     pub profiles: Vec<Profile>,
     /// Makes vectors of texts.
-    pub embedder: Option<Command>,
+    pub embedder: Option<Program>,
     /// Counts tokens.
-    pub tokenizer: Option<Command>,
+    pub tokenizer: Option<Program>,
 }
 
 impl Memory {
@@ -147,11 +197,12 @@ pub fn read(manifest: &mut Manifest, problems: &mut Vec<Problem>) -> Memory {
         profiles: Vec::new(),
     };
     let profiles = list(&node, "context_profiles", &mut out);
+    let has_embedder = map.get("embedder").is_some_and(|given| !given.is_null());
     manifest.report(&[], out.into_list(), problems);
     let mut all: Vec<Profile> = Vec::new();
     for (item, at) in profiles {
         let mut out = Complaints::about("");
-        let profile = profile(item, at, &all, &mut out);
+        let profile = profile(item, at, (&all, has_embedder), &mut out);
         let ids: Vec<String> = profile.iter().map(|p| p.id.clone()).collect();
         manifest.report(&ids, out.into_list(), problems);
         all.extend(profile);
@@ -200,11 +251,12 @@ fn store(node: &Node, key: &str, out: &mut Complaints) -> Store {
     }
 }
 
-fn program(node: &Node, key: &str, out: &mut Complaints) -> Option<Command> {
+fn program(node: &Node, key: &str, out: &mut Complaints) -> Option<Program> {
     let map = node.mapping(key, out)?;
     let at = node.at(key);
     let node = Node::new(map, at.clone()).within(key);
-    node.unknown_keys(&command::FORMS, out);
+    node.unknown_keys(&["command", "exec", "shell", "timeout_ms"], out);
+    let timeout = node.count("timeout_ms", out).unwrap_or(TIMEOUT_MS);
     let read = command::read(map, &at, out);
     if read.is_none() && !command::FORMS.iter().any(|form| map.contains_key(*form)) {
         out.error(
@@ -212,13 +264,16 @@ fn program(node: &Node, key: &str, out: &mut Complaints) -> Option<Command> {
             format!("{key}: has no command; needs command: [PROGRAM, …]"),
         );
     }
-    read
+    Some(Program {
+        command: read?,
+        timeout: (timeout > 0).then(|| Duration::from_millis(timeout)),
+    })
 }
 
 fn profile(
     map: &Map<String, Value>,
     at: Vec<Step>,
-    all: &[Profile],
+    (all, has_embedder): (&[Profile], bool),
     out: &mut Complaints,
 ) -> Option<Profile> {
     let node = Node::new(map, at);
@@ -232,11 +287,6 @@ fn profile(
     } else if all.iter().any(|other| other.id == id) {
         out.error(node.at("id"), format!("{of} is defined twice; remove one"));
     }
-    let policies = [
-        ("recency", Retrieval::Recency),
-        ("semantic", Retrieval::Semantic),
-        ("hybrid", Retrieval::Hybrid),
-    ];
     let mut sources = Vec::new();
     for (map, at) in list(&node, "sources", out) {
         let missing = at.clone();
@@ -251,11 +301,20 @@ fn profile(
             sources.push(Source { store, tags });
         }
     }
+    if !map.contains_key("sources") {
+        sources.push(Source {
+            store: Which::Task,
+            tags: Vec::new(),
+        });
+    }
+    let retrieval = node.choice("retrieval_policy", &Retrieval::NAMES, out);
+    if retrieval == Some(Retrieval::Semantic) && !has_embedder {
+        let message = format!("{of}: semantic needs an embedder; define one, or use hybrid");
+        out.error(node.at("retrieval_policy"), message);
+    }
     Some(Profile {
         max_tokens: node.count("max_tokens", out),
-        retrieval: node
-            .choice("retrieval_policy", &policies, out)
-            .unwrap_or_default(),
+        retrieval: retrieval.unwrap_or_default(),
         sources,
         id,
     })

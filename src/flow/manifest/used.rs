@@ -22,6 +22,7 @@ pub(super) fn paths(
         .flatten()
         .filter_map(|node| node.command.as_ref());
     let of_memory = [&memory.embedder, &memory.tokenizer].into_iter().flatten();
+    let of_memory = of_memory.map(|program| &program.command);
     for command in of_nodes.chain(of_memory) {
         paths.extend(command.files(home));
     }

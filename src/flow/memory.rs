@@ -1,0 +1,30 @@
+//! What is remembered.
+//!
+//! Unaware of the loop and of the journal.
+
+pub mod item;
+pub mod store;
+
+use super::manifest::Flow;
+use super::manifest::memory::{Place, Which};
+use crate::bind::{Places, fixed_words};
+use std::path::Path;
+use store::Store;
+
+/// The file of a store; none if it lives in runs only. `root` is the workspace.
+#[must_use]
+pub fn file(flow: &Flow, which: Which, root: &Path) -> Option<Store> {
+    let settings = flow.memory.store(which);
+    let Place::Jsonl(word) = &settings.place else {
+        return None;
+    };
+    let places = Places {
+        home: &flow.home.to_string_lossy(),
+        cwd: &root.to_string_lossy(),
+    };
+    let word = fixed_words(std::slice::from_ref(word), &places).pop()?;
+    Some(Store {
+        path: flow.home.join(word),
+        max_items: settings.max_items.map(|max| max as usize),
+    })
+}

@@ -1,0 +1,213 @@
+//! The file of a store: items, one a line, shared by any number of processes.
+//!
+//! Unaware of runs.
+//!
+//! Architecture invariant: whoever changes the file holds the kernel's lock on it, and looks, once he has
+//! it, whether it is still the file that has the name. An append is one `write`; one that fails is undone.
+//! Old items go by another file's taking the name, with the new ones in it.
+
+use super::item::{self, Item};
+use crate::error::{At, Error, Result, may_fail};
+use crate::files;
+use crate::sys::Signals;
+use rustix::fs::OFlags;
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A store that is a file.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// Where it is.
+    pub path: PathBuf,
+    /// So many items are kept, the newest; none: all.
+    pub max_items: Option<usize>,
+}
+
+/// How a file is locked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lock {
+    Shared,
+    Exclusive,
+}
+
+impl Store {
+    /// The items, in the order of the lines; none if there is no file.
+    ///
+    /// # Errors
+    /// A line is no item, or the system's.
+    pub fn items(&self, signals: &Signals) -> Result<Vec<Item>> {
+        let Some(mut file) = self.lock(Lock::Shared, signals)? else {
+            return Ok(Vec::new());
+        };
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).at("read", &self.path)?;
+        let mut items = parse(&bytes, &self.path)?;
+        self.forget_oldest(&mut items);
+        Ok(items)
+    }
+
+    /// Makes sure that items can be appended.
+    pub fn make(&self, signals: &Signals) -> Result<()> {
+        if let Some(parent) = self.path.parent() {
+            files::make_dirs(parent)?;
+        }
+        self.lock(Lock::Exclusive, signals).map(drop)
+    }
+
+    /// Appends items. `once`: but for those that are there already.
+    pub fn append(&self, items: &[Item], once: bool, signals: &Signals) -> Result<()> {
+        let Some(mut file) = self.lock(Lock::Exclusive, signals)? else {
+            return Ok(());
+        };
+        let mut bytes = Vec::new();
+        let len = file.metadata().at("read", &self.path)?.len();
+        // The end must be looked at: whoever wrote it may have died.
+        let ends = files::read_part(&file, len.saturating_sub(1), 1).at("read", &self.path)?;
+        if once || self.max_items.is_some() || ends != b"\n" {
+            file.read_to_end(&mut bytes).at("read", &self.path)?;
+        }
+        let mut known = parse(&bytes, &self.path)?;
+        let there: HashSet<&str> = known.iter().map(|item| item.id.as_str()).collect();
+        let is_new = |item: &&Item| !once || !there.contains(item.id.as_str());
+        let new: Vec<Item> = items.iter().filter(is_new).cloned().collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let mut lines = item::lines(&new);
+        known.extend(new);
+        if self.forget_oldest(&mut known) {
+            return self.replace(&file, &known);
+        }
+        let mut whole = len;
+        match torn(&bytes) {
+            Some(torn) => whole -= torn as u64,
+            // The last line lacks only its end.
+            None if !bytes.is_empty() && !bytes.ends_with(b"\n") => lines.insert(0, b'\n'),
+            None => {}
+        }
+        if whole < len {
+            file.set_len(whole).at("cut", &self.path)?;
+        }
+        let written = file.write_all(&lines);
+        if written.is_err() {
+            may_fail(file.set_len(whole));
+        }
+        written.at("write", &self.path)?;
+        file.sync_data().at("sync", &self.path)
+    }
+
+    /// Puts another file in the place of a locked one.
+    fn replace(&self, old: &File, items: &[Item]) -> Result<()> {
+        // A link stays one.
+        let path = fs::canonicalize(&self.path).at("resolve", &self.path)?;
+        let permissions = old.metadata().at("read", &path)?.permissions();
+        files::replace(&path, &item::lines(items))?;
+        fs::set_permissions(&path, permissions).at("write", &path)?;
+        let new = File::open(&path).at("open", &path)?;
+        new.sync_all().at("sync", &path)
+    }
+
+    /// Takes out the oldest items, if there are too many. Of several of one time, the first.
+    fn forget_oldest(&self, items: &mut Vec<Item>) -> bool {
+        let most = self.max_items.unwrap_or(usize::MAX);
+        let too_many = items.len().saturating_sub(most);
+        if too_many == 0 {
+            return false;
+        }
+        let mut order: Vec<usize> = (0..items.len()).collect();
+        order.sort_by_key(|ix| (items[*ix].timestamp, *ix));
+        let old: HashSet<usize> = order.into_iter().take(too_many).collect();
+        let mut ix = 0;
+        items.retain(|_| {
+            ix += 1;
+            !old.contains(&(ix - 1))
+        });
+        true
+    }
+
+    /// Opens and locks the file that has the name now. None if it is only to be read and is not there.
+    fn lock(&self, how: Lock, signals: &Signals) -> Result<Option<File>> {
+        let path = &self.path;
+        loop {
+            let file = match open(path, how) {
+                Err(e) if how == Lock::Shared && e.kind() == ErrorKind::NotFound => {
+                    return Ok(None);
+                }
+                file => file.at("open", path)?,
+            };
+            wait_for(&file, how, path, signals)?;
+            let inode = |meta: &fs::Metadata| (meta.dev(), meta.ino());
+            let ours = file.metadata().at("read", path)?;
+            match path.metadata() {
+                Ok(there) if inode(&there) == inode(&ours) => return Ok(Some(file)),
+                Err(e) if e.kind() != ErrorKind::NotFound => return Err(e).at("read", path),
+                // Somebody has put another one in its place.
+                _ => {}
+            }
+        }
+    }
+}
+
+fn open(path: &Path, how: Lock) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .append(how == Lock::Exclusive)
+        .create(how == Lock::Exclusive)
+        .mode(0o600)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    Ok(file)
+}
+
+fn wait_for(file: &File, how: Lock, path: &Path, signals: &Signals) -> Result<()> {
+    loop {
+        let locked = match how {
+            Lock::Shared => file.try_lock_shared(),
+            Lock::Exclusive => file.try_lock(),
+        };
+        match locked {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(cause)) => return Err(cause).at("lock", path),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        if let Err(stop) = signals.sleep(Duration::from_millis(2)) {
+            let message = format!("{} while waiting for {}", stop.name(), path.display());
+            return Err(Error::new(stop.into(), message));
+        }
+    }
+}
+
+/// The items of a file, without a last line that was torn.
+fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Item>> {
+    let end = bytes.len() - torn(bytes).unwrap_or(0);
+    let mut items = Vec::new();
+    for (number, line) in bytes[..end].split(|byte| *byte == b'\n').enumerate() {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let item = Item::parse(line).map_err(|why| {
+            let (path, number) = (path.display(), number + 1);
+            Error::failure(format!("{path}:{number}: {why}"))
+        })?;
+        items.push(item);
+    }
+    Ok(items)
+}
+
+/// How much of a last line is there that was torn while it was written.
+fn torn(bytes: &[u8]) -> Option<usize> {
+    if bytes.is_empty() || bytes.ends_with(b"\n") {
+        return None;
+    }
+    let start = memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1);
+    Item::parse(&bytes[start..])
+        .is_err()
+        .then(|| bytes.len() - start)
+}

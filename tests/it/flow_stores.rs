@@ -1,0 +1,191 @@
+//! The files of stores: by hand, and hostile.
+
+use crate::harness::*;
+use serde_json::{Value, json};
+use std::fs;
+
+pub fn memory(world: &World, args: &[&str]) -> Delta {
+    Delta::flow(world.home()).arg("memory").args(args)
+}
+
+/// A flow in `f` whose 40 subtasks remember their numbers in `project.jsonl`.
+pub fn crowd(max_items: &str) -> World {
+    let world = World::new();
+    let worker = node(
+        "w",
+        "linear",
+        ", command: [cat], remember: [{store: project, tags: [n]}]",
+    );
+    let split = node(
+        "p",
+        "split",
+        ", shell: 'read n; seq -s, $n $((n + 39)) | sed \"s/.*/[&]/\"'",
+    );
+    let nodes = [start(), split, worker, node("m", "merge", ""), exit()];
+    world.write("f/workflow.yaml", flow(&nodes, "s>p p>w w>m m>x"));
+    world.write(
+        "f/memory.yaml",
+        format!("project_store: {{type: jsonl, file_path: project.jsonl{max_items}}}\n"),
+    );
+    world
+}
+
+#[test]
+fn contents_of_any_kind_stay_one_line_each_and_a_torn_end_is_mended() {
+    let world = crowd("");
+    let huge = "ä\"\\\n".repeat(1_000_000);
+    world.write("huge", serde_json::to_string(&huge).unwrap());
+    world.write(
+        "f/project.jsonl",
+        "{\"id\":\"torn\",\"timestamp\":\"2026-01-01T00:",
+    );
+    let add = |args: &[&str]| {
+        memory(&world, &[&["add", "project", "f"], args].concat())
+            .end()
+            .exits(0)
+            .stdout
+    };
+    let first = add(&[
+        "-m",
+        "two\nlines\r\n\u{2028}\u{7}",
+        "--tag",
+        "a b",
+        "--tag",
+        "\n",
+    ]);
+    add(&["-i", "huge"]);
+    add(&["-m", "-1"]);
+    let pretty =
+        memory(&world, &["add", "project", "f", "-i", "-"]).stdin("{\n  \"a\": [1,\n 2]\n}\n");
+    pretty.end().exits(0);
+    // The last line lacks only its end.
+    let text = world.read("f/project.jsonl");
+    world.write("f/project.jsonl", text.trim_end());
+    add(&["-m", "last"]);
+    let items: Vec<Value> = world
+        .lines("f/project.jsonl")
+        .iter()
+        .map(|it| serde_json::from_str(it).unwrap())
+        .collect();
+    assert_eq!(items.len(), 5);
+    assert_eq!(items[0]["id"], String::from_utf8_lossy(&first).trim_end());
+    assert_eq!(items[0]["content"], "two\nlines\r\n\u{2028}\u{7}");
+    assert_eq!(items[0]["tags"], json!(["a b", "\n"]));
+    assert_eq!(items[1]["content"], huge);
+    assert_eq!(
+        (&items[2]["content"], &items[3]["content"]),
+        (&json!("-1"), &json!({"a": [1, 2]}))
+    );
+    assert_eq!(
+        (&items[4]["content"], &items[4]["task_id"]),
+        (&json!("last"), &Value::Null)
+    );
+    let listed = memory(&world, &["list", "project", "f"])
+        .end()
+        .exits(0)
+        .stdout;
+    assert_eq!(String::from_utf8(listed).unwrap().lines().count(), 5);
+    let one = memory(
+        &world,
+        &[
+            "list", "project", "f", "--tag", "x", "--tag", "a b", "--format", "json",
+        ],
+    )
+    .end()
+    .exits(0);
+    let object = one.object();
+    assert_eq!(
+        (&object["store"], &object["items"]),
+        (&json!("project"), &json!([items[0]]))
+    );
+}
+
+#[test]
+fn the_command_line_of_memory_is_held_to_its_forms() {
+    let world = crowd("");
+    for (args, code, says) in [
+        (&[][..], 2, "memory: the first word is add or list"),
+        (&["ad", "project"], 2, "did you mean 'add'?"),
+        (&["add"], 2, "memory add: name a store: project, global"),
+        (&["add", "task", "-m", "x"], 2, "no such store"),
+        (&["list", "projekt"], 2, "did you mean 'project'?"),
+        (&["add", "project"], 2, "give either -m TEXT or -i FILE"),
+        (
+            &["add", "project", "-m", "a", "-i", "b"],
+            2,
+            "give either -m TEXT or -i FILE",
+        ),
+        (
+            &["add", "project", "-m", "a", "--format", "json"],
+            2,
+            "takes no --format",
+        ),
+        (
+            &["list", "project", "-m", "a"],
+            2,
+            "takes neither -m nor -i",
+        ),
+        (&["list", "project", "f", "g"], 2, "g"),
+        (
+            &["list", "global", "f"],
+            78,
+            "the global store lives in runs only",
+        ),
+        (
+            &["list", "task", "f"],
+            78,
+            "the task store lives in runs only",
+        ),
+        (&["list", "project", "none"], 78, "none"),
+        (
+            &["add", "project", "f", "-i", "f/workflow.yaml"],
+            2,
+            "is not one JSON value",
+        ),
+    ] {
+        memory(&world, args).end().exits(code).prints("").says(says);
+    }
+    memory(&world, &["list", "project", "f"])
+        .end()
+        .exits(0)
+        .prints("");
+    assert!(!world.exists("f/project.jsonl"));
+    // The path may be the workspace's.
+    world.write(
+        "f/memory.yaml",
+        "project_store: {type: jsonl, file_path: '${CWD}/here.jsonl'}\n",
+    );
+    memory(&world, &["add", "project", "f", "-m", "x", "-w", "ws"])
+        .end()
+        .exits(0);
+    memory(&world, &["list", "project", "f", "-w", "ws"])
+        .end()
+        .exits(0)
+        .says("");
+    assert_eq!(world.lines("ws/here.jsonl").len(), 1);
+}
+
+#[test]
+fn a_link_to_a_store_stays_one_and_its_file_keeps_its_mode() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = crowd(", max_items: 1");
+    world.write("real.jsonl", "");
+    fs::set_permissions(world.path("real.jsonl"), fs::Permissions::from_mode(0o660)).unwrap();
+    std::os::unix::fs::symlink("../real.jsonl", world.path("f/project.jsonl")).unwrap();
+    for text in ["a", "b"] {
+        memory(&world, &["add", "project", "f", "-m", text])
+            .end()
+            .exits(0);
+    }
+    assert!(
+        fs::symlink_metadata(world.path("f/project.jsonl"))
+            .unwrap()
+            .is_symlink()
+    );
+    assert_eq!(world.lines("real.jsonl").len(), 1);
+    let mode = fs::metadata(world.path("real.jsonl"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o660);
+}
