@@ -162,11 +162,13 @@ impl Journal {
         event.write(&mut self.pending, self.seq, Timestamp::now(), iteration);
     }
 
-    /// Puts a line of a type that is not the agents' behind those that wait to be written.
-    pub fn add_line(&mut self, kind: &str, fields: impl FnOnce(&mut Object<'_>)) {
+    /// Puts a line of a type that is not the agents' behind those that wait to be written. Returns its
+    /// time.
+    pub fn add_line(&mut self, kind: &str, fields: impl FnOnce(&mut Object<'_>)) -> Timestamp {
         self.seq += 1;
-        let at = (self.seq, Timestamp::now());
-        event::write_line(&mut self.pending, at, kind, 0, fields);
+        let now = Timestamp::now();
+        event::write_line(&mut self.pending, (self.seq, now), kind, 0, fields);
+        now
     }
 
     /// Whether events wait to be written.

@@ -53,8 +53,8 @@ pub struct Given<'g> {
     pub dir: PathBuf,
     /// Its payload.
     pub input: &'g str,
-    /// The assembled context.
-    pub context: &'g str,
+    /// The assembled context, if it has one.
+    pub context: Option<&'g str>,
     /// Its standard input; its payload, unless it is something else.
     pub stdin: Option<&'g [u8]>,
 }
@@ -84,7 +84,9 @@ pub fn prepare(
     let io = run.join(&reference);
     let command = shell_quoted(&given.argv);
     alike.write(&io.join("command.txt"), &format!("{command}\n"))?;
-    alike.write(&io.join("context.json"), given.context)?;
+    if let Some(context) = given.context {
+        alike.write(&io.join("context.json"), context)?;
+    }
     let path = io.join("input.json");
     alike.write(&path, given.input)?;
     let stdin = match given.stdin {

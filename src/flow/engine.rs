@@ -11,6 +11,7 @@ mod agents;
 mod begin;
 mod finish;
 mod history;
+mod remember;
 mod tell;
 mod wait;
 
@@ -20,6 +21,8 @@ use super::graph::NodeIx;
 use super::inputs::Inputs;
 use super::keys::Keys;
 use super::manifest::{Flow, OnResume};
+use super::memory::helper::Ask;
+use super::memory::recall::Recall;
 use super::outcome::{Finished, Tally};
 use super::plan::Plan;
 use super::record::{self, Output};
@@ -37,6 +40,7 @@ use std::time::{Duration, Instant};
 use tell::{about, told};
 
 /// How a start of the engine is to behave.
+#[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
 pub struct Options {
     /// So many programs at once.
     pub jobs: usize,
@@ -55,6 +59,8 @@ pub struct Options {
     /// Whether processes that carry this run's calls are this run's, and not those of a directory that
     /// it is a copy of.
     pub is_ours: bool,
+    /// Whether the run goes on, rather than being told again.
+    pub is_live: bool,
 }
 
 /// Where a run is.
@@ -105,6 +111,8 @@ struct Active {
     doomed: Option<Failure>,
     /// Nobody wants it any more.
     cancelled: bool,
+    /// It is no attempt yet: a program that is asked for what the node's context needs.
+    asks: Option<Ask>,
 }
 
 /// An attempt that is prepared and whose beginning waits to be on disk.
@@ -141,6 +149,8 @@ pub struct Engine<'e> {
     prepared: VecDeque<Waiting>,
     active: HashMap<Token, Active>,
     tries: HashMap<Which, Tries>,
+    /// What the run remembers.
+    recall: Recall,
     /// Records that are alike.
     alike: Alike,
     /// Under which name the outputs of steps are to be kept.
@@ -190,6 +200,7 @@ impl<'e> Engine<'e> {
             prepared: VecDeque::new(),
             active: HashMap::new(),
             tries: HashMap::new(),
+            recall: Recall::default(),
             alike: Alike::default(),
             keys: HashMap::new(),
             provider_keys: Keys::new(place.flow),
@@ -231,6 +242,7 @@ impl<'e> Engine<'e> {
         loop {
             let began = self.stop.is_none() && self.fill()?;
             self.launch()?;
+            self.write_down(false)?;
             if !self.children.is_empty() {
                 self.wait()?;
             } else if !began || self.stop.is_some() {
@@ -379,6 +391,7 @@ impl<'e> Engine<'e> {
             return;
         }
         if let Some(root) = self.roots.remove(&number) {
+            self.recall.forget(number);
             let finished = Finished::of(
                 self.place.plan,
                 number,
@@ -389,25 +402,6 @@ impl<'e> Engine<'e> {
                 self.give_up_after(number);
             }
             self.tally.add(finished);
-        }
-    }
-
-    /// A root has failed, and nobody wants the ones behind it any more. Those before it go on, so that
-    /// the first failure is the same however many run at once.
-    fn give_up_after(&mut self, number: usize) {
-        let first = self.failed.map_or(number, |failed| failed.min(number));
-        self.failed = Some(first);
-        self.tally.cut_after(first);
-        let behind: Vec<usize> = self.roots.range(first + 1..).map(|(at, _)| *at).collect();
-        for at in behind {
-            if let Some(mut root) = self.roots.remove(&at) {
-                root.router.cancel();
-                while let Some(effect) = root.router.next_effect() {
-                    if let Effect::Cancel(step) = effect {
-                        self.cancel((at, step));
-                    }
-                }
-            }
         }
     }
 

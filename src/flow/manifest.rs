@@ -98,6 +98,14 @@ pub struct Settings {
     pub remember: Vec<Remember>,
 }
 
+impl Settings {
+    /// Whether it runs a program. Otherwise its role's default operation is all that happens.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        self.command.is_some() || self.agent.is_some()
+    }
+}
+
 /// What runs a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

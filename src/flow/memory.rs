@@ -1,9 +1,14 @@
-//! What is remembered.
+//! What is remembered, and how a node's context is chosen from it.
 //!
-//! Unaware of the loop and of the journal.
+//! Unaware of the loop and of the journal. What a run remembers lives in the run, and is built again from
+//! its record when it is taken up; what others are to find is appended to the files of stores.
 
 pub mod item;
 pub mod store;
+pub mod rank;
+pub mod helper;
+pub mod select;
+pub mod recall;
 
 use super::manifest::Flow;
 use super::manifest::memory::{Place, Which};

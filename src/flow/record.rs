@@ -14,6 +14,7 @@ use super::choice::{Code, Failure, Payload};
 use super::graph::{EdgeIx, Graph, NodeIx};
 use super::router::{Kind, View};
 use super::tools::Call;
+use crate::clock::Timestamp;
 use crate::error::{At, Result};
 use crate::exec::Used;
 use crate::files;
@@ -159,8 +160,8 @@ pub fn node_start(journal: &mut Journal, graph: &Graph, step: About<'_>, start: 
     });
 }
 
-/// A step has ended.
-pub fn node_end(journal: &mut Journal, graph: &Graph, step: About<'_>, end: &NodeEnd) {
+/// A step has ended. Returns when.
+pub fn node_end(journal: &mut Journal, graph: &Graph, step: About<'_>, end: &NodeEnd) -> Timestamp {
     journal.add_line("NODE_END", |line| {
         about(line, graph, step);
         line.put("status", status_of(end))
@@ -184,7 +185,7 @@ pub fn node_end(journal: &mut Journal, graph: &Graph, step: About<'_>, end: &Nod
                 failed(line, failure);
             }
         }
-    });
+    })
 }
 
 fn status_of(end: &NodeEnd) -> &'static str {
@@ -362,6 +363,8 @@ pub struct Line<'l> {
     #[serde(borrow)]
     pub target_id: Option<Cow<'l, str>>,
     pub paused: bool,
+    #[serde(borrow)]
+    pub item_id: Option<Cow<'l, str>>,
     #[serde(borrow)]
     pub flow: Option<&'l RawValue>,
 }

@@ -323,6 +323,7 @@ impl Command<'_> {
             with_tasks: self.wanted.format == Format::Json,
             grace: grace(depth),
             is_ours,
+            is_live,
         };
         let place = Place {
             flow: self.flow,

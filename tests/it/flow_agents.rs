@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs;
 
 /// A flow whose node `a` is the agent of the world, and the schema `ok` that wants `{"ok": true}`.
-fn world(more: &str, agent: &str) -> World {
+pub fn world(more: &str, agent: &str) -> World {
     let world = World::new();
     chain(&world, "");
     let workflow = world.read("f/workflow.yaml").replace(
@@ -22,12 +22,12 @@ fn world(more: &str, agent: &str) -> World {
     world
 }
 
-fn command(world: &World) -> Delta {
+pub fn command(world: &World) -> Delta {
     run(world).args(["--run-id", "r", "-m", "do it"])
 }
 
 /// The n-th request of the agent's run.
-fn said(world: &World, n: usize) -> String {
+pub fn said(world: &World, n: usize) -> String {
     let runs = world.runs().into_iter().filter(|run| run.id() != "r");
     let dirs: Vec<_> = runs.flat_map(|run| run.invocations()).collect();
     fs::read_to_string(dirs[n - 1].join("request.json")).unwrap()

@@ -81,20 +81,6 @@ fn what_has_no_meaning_on_a_node_is_a_warning() {
 }
 
 #[test]
-fn contexts_and_memories_that_this_version_does_not_have_are_warned_of() {
-    let world = World::new();
-    let middle = node("a", "linear", ", remember: [{store: project}]");
-    let middle = middle.replace("context: none", "context: global");
-    world.write("f/workflow.yaml", around(&middle));
-    let here = "delta-flow: warning: f/workflow.yaml:3: node \"a\": this version of delta-flow";
-    let expected = ["gives every node an empty context", "remembers nothing"];
-    assert_eq!(
-        warnings(&world),
-        expected.map(|what| format!("{here} {what}"))
-    );
-}
-
-#[test]
 fn a_wrong_value_of_each_key_of_a_node_is_told() {
     for (key, message) in [
         ("name: 3", "name: expected a string, found the number 3"),

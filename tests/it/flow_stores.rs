@@ -1,5 +1,6 @@
-//! The files of stores: by hand, and hostile.
+//! The files of stores: by hand, hostile, and what of an output comes into them.
 
+use crate::flow_run::{chain, run};
 use crate::harness::*;
 use serde_json::{Value, json};
 use std::fs;
@@ -28,6 +29,102 @@ pub fn crowd(max_items: &str) -> World {
         format!("project_store: {{type: jsonl, file_path: project.jsonl{max_items}}}\n"),
     );
     world
+}
+
+#[test]
+fn what_a_pointer_does_not_find_is_a_fault_of_the_output_and_null_is_nothing() {
+    for (output, code, remembered) in [
+        (r#"{"a":{"b":[1,"x"]}}"#, None, Some(json!("x"))),
+        (r#"{"a":{"b":[1,null]}}"#, None, None),
+        (r#"{"a":{"b":[1]}}"#, Some("schema_out"), None),
+        ("7", Some("schema_out"), None),
+    ] {
+        let world = World::new();
+        let output = output.replace('"', "\\\"");
+        chain(
+            &world,
+            &format!("remember: [{{store: project, pointer: /a/b/1}}], shell: 'echo \"{output}\"'"),
+        );
+        world.write(
+            "f/memory.yaml",
+            "project_store: {type: jsonl, file_path: sub/dir/p.jsonl}\n",
+        );
+        let outcome = run(&world).json().end().exits(i32::from(code.is_some()));
+        let error = &outcome.object()["error"];
+        assert_eq!(error["code"].as_str(), code, "{output}");
+        if code.is_some() {
+            let message = error["message"].as_str().unwrap();
+            assert!(
+                message.contains("it has no /a/b/1, which the project store is to remember"),
+                "{message}"
+            );
+        }
+        let items: Vec<Value> = world
+            .lines("f/sub/dir/p.jsonl")
+            .iter()
+            .map(|it| serde_json::from_str(it).unwrap())
+            .collect();
+        assert_eq!(items.first().map(|it| it["content"].clone()), remembered);
+    }
+}
+
+#[test]
+fn a_store_that_is_damaged_or_no_file_fails_who_needs_it_and_says_where() {
+    let line = |id: &str| {
+        format!("{{\"id\":\"{id}\",\"timestamp\":\"2026-01-01T00:00:00Z\",\"content\":1}}\n")
+            .into_bytes()
+    };
+    for (what, why) in [
+        (
+            [line("a"), b"{\"id\":\"\xff\"}\n".to_vec(), line("b")].concat(),
+            "p.jsonl:2: it is not UTF-8",
+        ),
+        (
+            [line("a"), b"hello\n".to_vec()].concat(),
+            "p.jsonl:2: it is no item",
+        ),
+        (
+            b"{\"id\":\"a\",\"timestamp\":\"today\",\"content\":1}\n".to_vec(),
+            "p.jsonl:1: it is no item: \"today\" is no time",
+        ),
+        (
+            b"{\"id\":\"a\",\"timestamp\":\"2026-01-01T00:00:00Z\"}\n".to_vec(),
+            "p.jsonl:1: it is no item",
+        ),
+    ] {
+        let world = World::new();
+        chain(&world, "command: [cat]");
+        let workflow = world
+            .read("f/workflow.yaml")
+            .replace("linear, context: none", "linear, context: p");
+        world.write("f/workflow.yaml", workflow);
+        world.write("f/memory.yaml", "project_store: {type: jsonl, file_path: p.jsonl}\ncontext_profiles: [{id: p, sources: [{store: project}]}]\n");
+        world.write("f/p.jsonl", &what);
+        let outcome = run(&world).json().end().exits(1);
+        let error = &outcome.object()["error"];
+        assert_eq!(error["code"], "context");
+        assert!(error["message"].as_str().unwrap().contains(why), "{error}");
+        memory(&world, &["list", "project", "f"])
+            .end()
+            .exits(1)
+            .says(why);
+        assert_eq!(fs::read(world.path("f/p.jsonl")).unwrap(), what);
+        // Neither a pipe nor a directory is waited for.
+        fs::remove_file(world.path("f/p.jsonl")).unwrap();
+        fs::create_dir(world.path("f/p.jsonl")).unwrap();
+        memory(&world, &["list", "project", "f"])
+            .end()
+            .exits(1)
+            .says("p.jsonl");
+        fs::remove_dir(world.path("f/p.jsonl")).unwrap();
+        let pipe = world.fifo("f/p.jsonl");
+        memory(&world, &["add", "project", "f", "-m", "x"])
+            .end()
+            .exits(1)
+            .says("it is not a regular file");
+        run(&world).end().exits(1).says("it is not a regular file");
+        drop(pipe);
+    }
 }
 
 #[test]

@@ -52,6 +52,10 @@ mod flow_policy;
 #[cfg(feature = "flow")]
 mod flow_providers;
 #[cfg(feature = "flow")]
+mod flow_context;
+#[cfg(feature = "flow")]
+mod flow_memory;
+#[cfg(feature = "flow")]
 mod flow_resume;
 #[cfg(feature = "flow")]
 mod flow_run;

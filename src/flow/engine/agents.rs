@@ -19,6 +19,8 @@ use crate::flow::manifest::agent::Body;
 use crate::flow::manifest::asked;
 use crate::flow::manifest::problem::sha256;
 use crate::flow::manifest::{Agent, OutputForm};
+use crate::flow::memory::recall::lacking;
+use crate::flow::memory::select::Context;
 use crate::flow::router::Kind;
 use crate::flow::tools::{beside, denied, set_of_agent};
 use crate::ids::{RunId, hex};
@@ -70,14 +72,14 @@ impl Engine<'_> {
         &mut self,
         beginning: &Beginning,
         dir: PathBuf,
-        context: &str,
+        context: &Context,
     ) -> Result<()> {
         let flow = self.place.flow;
         let Some(agent) = flow.nodes[beginning.node].agent else {
             return Ok(());
         };
         let home = self.agent_home(&flow.agents[agent])?;
-        let message = self.message(beginning);
+        let message = self.message(beginning, &context.told);
         let failed = self
             .tries
             .get(&beginning.which)
@@ -87,7 +89,8 @@ impl Engine<'_> {
         let words = ["run", "-a", &place, "-m", "-", "-w", &work_dir];
         let mut words = words.map(str::to_owned).to_vec();
         words.extend(set_of_agent(flow, beginning.node, &home));
-        self.converse(beginning, dir, context, (&words, &run_id, &message))?;
+        let talk = (&words[..], run_id.as_str(), message.as_str());
+        self.converse(beginning, dir, &context.text, talk)?;
         for denied in denied(flow, beginning.node) {
             self.record_denial(beginning.which, &denied, None);
         }
@@ -110,7 +113,7 @@ impl Engine<'_> {
             argv,
             dir,
             input: &beginning.input,
-            context,
+            context: Some(context),
             stdin: Some(message.as_bytes()),
         };
         let call_id = format!("{}{}", self.place.call_prefix, hex(12));
@@ -131,9 +134,9 @@ impl Engine<'_> {
     }
 
     /// What an agent is told.
-    fn message(&self, beginning: &Beginning) -> String {
+    fn message(&self, beginning: &Beginning, context: &str) -> String {
         let flow = self.place.flow;
-        let mut text = format!("Input:\n```json\n{}\n```\n", beginning.input);
+        let mut text = format!("Input:\n```json\n{}\n```\n{context}", beginning.input);
         if flow.nodes[beginning.node].output == OutputForm::Text {
             return text;
         }
@@ -243,7 +246,8 @@ impl Engine<'_> {
         }
         let output = one_value(unfenced(&answer).to_owned())
             .map_err(|_| Failure::new(Code::SchemaOut, "the answer is not one JSON value"))?;
-        match misfit(flow.schema_out(node), &output, Code::SchemaOut) {
+        let misfit = misfit(flow.schema_out(node), &output, Code::SchemaOut);
+        match misfit.or_else(|| lacking(&flow.nodes[node].remember, &output)) {
             Some(failure) => Err(failure),
             None => Ok(output),
         }
@@ -278,7 +282,9 @@ impl Engine<'_> {
             return self.judge(which, Err(failure), ended);
         }
         self.say(which, false, "sent back", &failure.message);
-        let context = super::begin::context(&flow.nodes[beginning.node]);
+        // What its first answer was given.
+        let path = ended.io.unwrap_or_default().join("context.json");
+        let context = std::fs::read_to_string(&path).at("read", &path)?;
         let message = format!(
             "{SENT_BACK}{}\nAnswer again, with the whole JSON value and nothing else.",
             failure.message

@@ -10,9 +10,10 @@ use crate::flow::attempt::{self, Given, dir_name, misfit, not_started};
 use crate::flow::cache;
 use crate::flow::choice::{Code, Failure, Payload};
 use crate::flow::graph::NodeIx;
+use crate::flow::manifest::OutputForm;
 use crate::flow::manifest::agent::Body;
 use crate::flow::manifest::policy::Denied;
-use crate::flow::manifest::{Context, OutputForm, Settings};
+use crate::flow::memory::select::Context;
 use crate::flow::record::{self, NodeStart};
 use crate::flow::router::Kind;
 use crate::ids::hex;
@@ -60,26 +61,36 @@ impl Engine<'_> {
         if doomed.is_none()
             && let Some(denied) = flow.denial(node)
         {
-            self.record_start(which, start_of(&beginning));
+            self.record_start(which, start_of(beginning.attempt));
             self.record_denial(which, &denied, None);
             let failure = Failure::new(Code::PolicyDenied, denied.message());
             return self.finish(which, Err(failure), Ended::default());
         }
-        let fits = |input: &str| misfit(flow.schema_in(node), input, Code::SchemaIn);
-        if let Some(failure) = doomed.or_else(|| fits(&beginning.input)) {
-            self.record_start(which, start_of(&beginning));
-            return self.finish(which, Err(failure), Ended::default());
-        }
+        let assembled = match doomed {
+            Some(failure) => Some(Err(failure)),
+            None => self.assemble(&beginning)?,
+        };
+        let Some(assembled) = assembled else {
+            return Ok(());
+        };
+        let misfit = |input: &str| misfit(flow.schema_in(node), input, Code::SchemaIn);
+        let fits = |context| misfit(&beginning.input).map_or(Ok(context), Err);
+        let context = match assembled.and_then(fits) {
+            Ok(context) => context,
+            Err(failure) => {
+                self.record_start(which, start_of(beginning.attempt));
+                return self.finish(which, Err(failure), Ended::default());
+            }
+        };
         let settings = &flow.nodes[node];
-        if settings.command.is_none() && settings.agent.is_none() {
-            let output = root
-                .router
-                .identity(which.1)
-                .unwrap_or_else(|| "null".into());
-            self.record_start(which, start_of(&beginning));
+        if !settings.runs() {
+            let root = self.roots.get(&which.0);
+            let output = root.and_then(|root| root.router.identity(which.1));
+            let output = output.unwrap_or_else(|| "null".into());
+            self.record_start(which, start_of(beginning.attempt));
             return self.judge(which, Ok(output), Ended::identity());
         }
-        self.begin_program(beginning)
+        self.begin_program(beginning, &context)
     }
 
     pub(super) fn record_start(&mut self, which: Which, start: NodeStart<'_>) {
@@ -103,10 +114,9 @@ impl Engine<'_> {
     }
 
     /// Prepares an attempt: its files are there and its beginning is in the journal when this returns.
-    fn begin_program(&mut self, beginning: Beginning) -> Result<()> {
+    fn begin_program(&mut self, beginning: Beginning, context: &Context) -> Result<()> {
         let settings = &self.place.flow.nodes[beginning.node];
         let dir = self.task_dir(&beginning)?;
-        let context = context(settings);
         let command = match (&settings.command, settings.agent) {
             (Some(command), _) => Some(command),
             (None, Some(agent)) => match &self.place.flow.agents[agent].body {
@@ -116,21 +126,21 @@ impl Engine<'_> {
             (None, None) => None,
         };
         let Some(command) = command else {
-            return self.begin_agent(&beginning, dir, &context);
+            return self.begin_agent(&beginning, dir, context);
         };
         let home = self.place.flow.home.to_string_lossy().into_owned();
         let own = command.argv(&home, &dir.to_string_lossy());
         if settings.cache {
-            let key = match self.cache_key(&beginning, &own, &context, &dir) {
+            let key = match self.cache_key(&beginning, &own, &context.essence, &dir) {
                 Ok(key) => key,
                 Err(error) => {
                     let failure = Failure::new(Code::Operation, error.message);
-                    self.record_start(beginning.which, start_of(&beginning));
+                    self.record_start(beginning.which, start_of(beginning.attempt));
                     return self.judge(beginning.which, Err(failure), Ended::default());
                 }
             };
             if let Some(output) = cache::read(self.place.workspace, &key) {
-                self.record_start(beginning.which, start_of(&beginning));
+                self.record_start(beginning.which, start_of(beginning.attempt));
                 return self.judge(beginning.which, Ok(output), Ended::from_cache());
             }
             self.keys.insert(beginning.which, key);
@@ -141,7 +151,7 @@ impl Engine<'_> {
             argv,
             dir,
             input: &beginning.input,
-            context: &context,
+            context: Some(&context.text),
             stdin: None,
         };
         let call_id = format!("{}{}", self.place.call_prefix, hex(12));
@@ -162,7 +172,7 @@ impl Engine<'_> {
             call_id: Some(&call_id),
             execution_ref: Some(&prepared.reference),
             command: Some(&prepared.command),
-            ..start_of(beginning)
+            ..start_of(beginning.attempt)
         };
         self.record_start(beginning.which, start);
         self.tries.entry(beginning.which).or_default().last = beginning.attempt;
@@ -172,6 +182,7 @@ impl Engine<'_> {
             since: Instant::now(),
             doomed: None,
             cancelled: false,
+            asks: None,
         };
         self.prepared.push_back(Waiting {
             active,
@@ -253,7 +264,10 @@ impl Engine<'_> {
             stdin: prepared.stdin,
             stdout: prepared.stdout,
             stderr: prepared.stderr,
-            timeout: self.place.flow.nodes[waiting.node].timeout,
+            timeout: match &active.asks {
+                Some(ask) => self.time_for(ask),
+                None => self.place.flow.nodes[waiting.node].timeout,
+            },
         };
         match self.children.spawn(command) {
             Ok(token) => {
@@ -263,6 +277,9 @@ impl Engine<'_> {
             Err(error) => {
                 let (code, failure) = not_started(&prepared.argv[0], &error);
                 attempt::record(&active.io, code, (Duration::ZERO, None), &mut self.alike)?;
+                if active.asks.is_some() {
+                    return self.cannot_tell(active, &failure.message);
+                }
                 let ended = Ended {
                     io: Some(active.io),
                     ..Ended::default()
@@ -323,23 +340,13 @@ impl Engine<'_> {
     }
 }
 
-fn start_of(beginning: &Beginning) -> NodeStart<'static> {
+pub(super) fn start_of(attempt: u32) -> NodeStart<'static> {
     NodeStart {
-        attempt: beginning.attempt,
+        attempt,
         call_id: None,
         execution_ref: None,
         command: None,
     }
-}
-
-/// The assembled context of a node.
-pub(super) fn context(settings: &Settings) -> String {
-    let profile = match settings.context {
-        Context::None => "none",
-        Context::Global => "global",
-        Context::Profile(_) => "profile",
-    };
-    format!("{{\"profile\":\"{profile}\",\"items\":[]}}")
 }
 
 fn variables(own: &[(&str, &str)]) -> Vec<Variable> {

@@ -7,6 +7,7 @@ use crate::exec::{self, Outcome, Used};
 use crate::flow::attempt::{self, MOST_OUTPUT, dir_name, misfit, too_much};
 use crate::flow::cache;
 use crate::flow::choice::{Choice, Code, Failure, Payload, choose};
+use crate::flow::memory::recall::lacking;
 use crate::flow::record::{self, NodeEnd, Output};
 use crate::flow::{router, tools};
 use crate::screen::{Tone, in_short, time};
@@ -30,6 +31,14 @@ impl Ended {
     pub(super) fn identity() -> Self {
         Self {
             identity: true,
+            ..Self::default()
+        }
+    }
+
+    /// Nothing is known but where the records are.
+    pub(super) fn recorded(io: PathBuf) -> Self {
+        Self {
+            io: Some(io),
             ..Self::default()
         }
     }
@@ -77,6 +86,9 @@ impl Engine<'_> {
             // The engine was asked to end. Whoever resumes the run begins the step again.
             return Ok(());
         }
+        if active.asks.is_some() {
+            return self.told_by_program(active, outcome);
+        }
         let ended = Ended {
             duration: outcome.duration,
             used: outcome.used,
@@ -116,7 +128,12 @@ impl Engine<'_> {
             return Ok(());
         };
         let schema = flow.schema_out(node);
-        let result = result.and_then(|output| match misfit(schema, &output, Code::SchemaOut) {
+        let remember = &flow.nodes[node].remember;
+        let fault = |output: &Payload| {
+            let misfit = misfit(schema, output, Code::SchemaOut);
+            misfit.or_else(|| lacking(remember, output))
+        };
+        let result = result.and_then(|output| match fault(&output) {
             Some(failure) => Err(failure),
             None => choose(&flow.graph, node, &output).map(|choice| (output, choice)),
         });
@@ -216,14 +233,19 @@ impl Engine<'_> {
         let Some(root) = self.roots.get_mut(&which.0) else {
             return Ok(());
         };
+        let mut note = None;
         if let Some(step) = about(&root.router, which.1) {
-            record::node_end(&mut self.journal, &self.place.flow.graph, step, &end);
+            let flow = self.place.flow;
+            let time = record::node_end(&mut self.journal, &flow.graph, step, &end);
+            if let Ok((output, _)) = &result {
+                note = self.recall.note(flow, (which.0, step), output, time);
+            }
         }
         let outcome = match result {
             Ok((output, choice)) => router::Outcome::Success(output, choice),
             Err(failure) => router::Outcome::Failure(failure),
         };
-        root.router.ended(which.1, outcome);
+        root.router.ended_with(which.1, outcome, note);
         self.drain(which.0, None);
         Ok(())
     }

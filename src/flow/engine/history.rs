@@ -6,6 +6,7 @@
 use super::finish::{Ended, told_denial};
 use super::tell::{about, told};
 use super::{Engine, Tries, Which};
+use crate::clock::Timestamp;
 use crate::error::{At, Error, Result};
 use crate::exec;
 use crate::flow::choice::{Code, Failure, Payload, choose};
@@ -14,7 +15,7 @@ use crate::flow::manifest::OnResume;
 use crate::flow::record::{Line, edge_name, read_back};
 use crate::flow::router::{Effect, Outcome, Router};
 use crate::screen::{Screen, counted};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader};
@@ -37,6 +38,8 @@ struct Past {
     roots: usize,
     /// What the inputs of the roots can be told by.
     inputs: HashMap<usize, u64>,
+    /// Items that stand in the files of stores.
+    remembered: HashSet<String>,
 }
 
 /// An attempt without an end.
@@ -56,6 +59,7 @@ impl Engine<'_> {
     /// Brings everything to where the journal leaves it.
     pub(super) fn look_back(&mut self) -> Result<()> {
         let mut past = Past::default();
+        self.begin_recall()?;
         let path = self.journal.path().to_owned();
         let mut reader = BufReader::new(File::open(&path).at("read", &path)?);
         let mut text = String::new();
@@ -79,6 +83,8 @@ impl Engine<'_> {
                 ..error
             })?;
         }
+        self.recall.has_told(&past.remembered);
+        self.write_down(true)?;
         self.inputs.pass_over(past.roots, |number, input| {
             past.inputs
                 .get(&number)
@@ -149,6 +155,9 @@ impl Engine<'_> {
                 }
             }
             "NODE_END" => self.replay_end(past, line)?,
+            "MEMORY" => past
+                .remembered
+                .extend(line.item_id.as_ref().map(ToString::to_string)),
             _ => {}
         }
         Ok(())
@@ -210,7 +219,15 @@ impl Engine<'_> {
         } else {
             Outcome::Failure(line.failure())
         };
-        root.router.ended(which.1, outcome);
+        let note = match (&outcome, about(&root.router, which.1)) {
+            (Outcome::Success(output, _), Some(step)) => {
+                let time = Timestamp::parse(&line.timestamp).unwrap_or(Timestamp::from_millis(0));
+                let place = (which.0, step);
+                self.recall.note(self.place.flow, place, output, time)
+            }
+            _ => None,
+        };
+        root.router.ended_with(which.1, outcome, note);
         self.listen(past, which.0);
         Ok(())
     }
@@ -269,6 +286,9 @@ impl Engine<'_> {
                 self.passed.insert(which);
             }
             self.ready.push_back(which);
+        }
+        if self.recall.asks(self.place.flow) {
+            dead.push(self.calls_of_helpers());
         }
         self.end_leftovers(&dead)?;
         for number in self.roots.keys().copied().collect::<Vec<_>>() {

@@ -3,6 +3,7 @@
 use super::{Engine, Which};
 use crate::error::{Error, Result, may_fail};
 use crate::exec::{Token, Woken};
+use crate::flow::router::Effect;
 use std::time::{Duration, Instant};
 
 impl Engine<'_> {
@@ -16,6 +17,25 @@ impl Engine<'_> {
         if let Some((token, active)) = found {
             active.cancelled = true;
             self.children.interrupt(*token, self.options.grace);
+        }
+    }
+
+    /// A root has failed, and nobody wants the ones behind it any more. Those before it go on, so that
+    /// the first failure is the same however many run at once.
+    pub(super) fn give_up_after(&mut self, number: usize) {
+        let first = self.failed.map_or(number, |failed| failed.min(number));
+        self.failed = Some(first);
+        self.tally.cut_after(first);
+        let behind: Vec<usize> = self.roots.range(first + 1..).map(|(at, _)| *at).collect();
+        for at in behind {
+            if let Some(mut root) = self.roots.remove(&at) {
+                root.router.cancel();
+                while let Some(effect) = root.router.next_effect() {
+                    if let Effect::Cancel(step) = effect {
+                        self.cancel((at, step));
+                    }
+                }
+            }
         }
     }
 

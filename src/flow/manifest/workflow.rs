@@ -252,18 +252,6 @@ fn unused(manifest: &mut Manifest, node: &Draft, problems: &mut Vec<Problem>) {
             "agent_id has no meaning with kind: deterministic",
         );
     }
-    if node
-        .context
-        .as_ref()
-        .is_some_and(|context| context != "none")
-    {
-        let message = "this version of delta-flow gives every node an empty context";
-        out.warn(node.key("context"), message);
-    }
-    if !node.remember.is_empty() {
-        let message = "this version of delta-flow remembers nothing";
-        out.warn(node.key("remember"), message);
-    }
     let is_merge = node.role.is_none_or(|role| role == Role::Merge);
     if !is_merge && node.merge_failure_mode != MergeFailureMode::default() {
         let message = "merge_failure_mode has no meaning on a node that is no merge";

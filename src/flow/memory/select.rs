@@ -1,0 +1,277 @@
+//! The context of a node: which items, in which order, until how many tokens.
+//!
+//! Unaware of where items come from: they come here the newest first. What a program must be asked before
+//! the choice can be made is told, and the choice begins anew when it has answered.
+
+use super::helper::{Ask, Kind, Known};
+use super::item::{Item, text_of};
+use super::rank::{best_first, bm25, cosine, fused};
+use crate::flow::manifest::memory::{Profile, Retrieval, Which};
+use crate::json::{self, Object};
+use serde_json::Value;
+
+/// As many bytes of a text count as one token where the flow has no tokenizer.
+const BYTES_A_TOKEN: usize = 4;
+
+/// An item that may be taken, and its store.
+pub type Candidate<'i> = (Which, &'i Item);
+
+/// A context that has been assembled.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// All of it: what `context.json` holds.
+    pub text: String,
+    /// The same without what differs from run to run: times and ids.
+    pub essence: String,
+    /// How an agent is told of it; empty if nothing was selected.
+    pub told: String,
+}
+
+/// What came of choosing.
+pub enum Selected {
+    /// The context.
+    Context(Context),
+    /// This must be asked first.
+    Ask(Ask),
+}
+
+/// An item that has been taken.
+struct Taken<'i> {
+    store: Which,
+    item: &'i Item,
+    tokens: u64,
+    score: f64,
+}
+
+impl Context {
+    /// That of a node that asks for none.
+    #[must_use]
+    pub fn none() -> Self {
+        let text = "{\"profile\":\"none\",\"items\":[]}".to_owned();
+        Self {
+            essence: text.clone(),
+            text,
+            told: String::new(),
+        }
+    }
+
+    fn of(profile: &Profile, taken: &[Taken<'_>]) -> Self {
+        let mut told = String::new();
+        for Taken { store, item, .. } in taken {
+            let mut line = Vec::new();
+            let mut object = Object::begin(&mut line);
+            object
+                .put("store", store.name())
+                .put("tags", &item.tags)
+                .raw("content", item.content.as_bytes());
+            object.end();
+            told.push_str(&String::from_utf8_lossy(&line));
+            told.push('\n');
+        }
+        if !told.is_empty() {
+            told = format!(
+                "\nContext, the most fitting first, one item a line:\n```json\n{told}```\n"
+            );
+        }
+        Self {
+            text: written(profile, taken, true),
+            essence: written(profile, taken, false),
+            told,
+        }
+    }
+}
+
+fn written(profile: &Profile, taken: &[Taken<'_>], in_full: bool) -> String {
+    let mut out = Vec::new();
+    let mut object = Object::begin(&mut out);
+    let tokens: u64 = taken.iter().map(|it| it.tokens).sum();
+    object
+        .put("profile", &profile.id)
+        .put("retrieval_policy", profile.retrieval.name())
+        .put("max_tokens", &profile.max_tokens)
+        .put("tokens", &tokens);
+    let list = object.nest("items");
+    list.push(b'[');
+    for (number, it) in taken.iter().enumerate() {
+        if number > 0 {
+            list.push(b',');
+        }
+        let mut entry = Object::begin(list);
+        if in_full {
+            entry
+                .put("id", &it.item.id)
+                .put("timestamp", &it.item.timestamp.to_string());
+        }
+        it.item.write_rest(&mut entry);
+        entry
+            .put("store", it.store.name())
+            .put("tokens", &it.tokens)
+            .put("score", &((it.score * 1e6).round() / 1e6));
+        entry.end();
+    }
+    list.push(b']');
+    object.end();
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Chooses from candidates, which come the newest first.
+///
+/// # Errors
+/// Why there can be no context.
+pub fn select(
+    profile: &Profile,
+    query: &str,
+    candidates: &[Candidate<'_>],
+    known: &Known<'_>,
+) -> Result<Selected, String> {
+    let ranked = match profile.retrieval {
+        Retrieval::Recency => by_age(candidates.len()),
+        Retrieval::Hybrid => by_words_and_age(query, candidates),
+        Retrieval::Semantic => match by_meaning(query, candidates, known)? {
+            Ok(ranked) => ranked,
+            Err(ask) => return Ok(Selected::Ask(ask)),
+        },
+    };
+    let counts = match counted(&ranked, candidates, known) {
+        Ok(counts) => counts,
+        Err(ask) => return Ok(Selected::Ask(ask)),
+    };
+    let mut left = profile.max_tokens.unwrap_or(u64::MAX);
+    let mut taken = Vec::new();
+    for (rank, (at, score)) in ranked.into_iter().enumerate() {
+        let (store, item) = candidates[at];
+        let tokens = match &counts {
+            Some(counts) => counts[rank],
+            None => item.text().len().div_ceil(BYTES_A_TOKEN) as u64,
+        };
+        let Some(rest) = left.checked_sub(tokens) else {
+            break;
+        };
+        left = rest;
+        taken.push(Taken {
+            store,
+            item,
+            tokens,
+            score,
+        });
+    }
+    Ok(Selected::Context(Context::of(profile, &taken)))
+}
+
+/// Candidates by their indices, with their scores.
+type Ranked = Vec<(usize, f64)>;
+
+fn by_age(count: usize) -> Ranked {
+    let score = |at: usize| 1.0 / (at as f64 + 1.0);
+    (0..count).map(|at| (at, score(at))).collect()
+}
+
+fn by_words_and_age(query: &str, candidates: &[Candidate<'_>]) -> Ranked {
+    let texts: Vec<String> = candidates
+        .iter()
+        .map(|(_, item)| plain(&item.content))
+        .collect();
+    let scores = bm25(&plain(query), &texts);
+    let mut by_words = best_first(&scores);
+    // What has no word of the query has no place among what has.
+    by_words.retain(|at| scores[*at] > 0.0);
+    let by_age: Vec<usize> = (0..candidates.len()).collect();
+    let scores = fused(&[&by_words, &by_age], candidates.len());
+    let order = best_first(&scores).into_iter();
+    order.map(|at| (at, scores[at])).collect()
+}
+
+/// All that a JSON value says, without the marks that JSON makes.
+fn plain(json: &str) -> String {
+    fn collect(value: &Value, out: &mut String) {
+        match value {
+            Value::String(text) => out.push_str(text),
+            Value::Array(items) => items.iter().for_each(|item| collect(item, out)),
+            Value::Object(members) => {
+                for (key, value) in members {
+                    out.push_str(key);
+                    out.push(' ');
+                    collect(value, out);
+                }
+            }
+            Value::Null => {}
+            other => out.push_str(&json::text(other)),
+        }
+        out.push(' ');
+    }
+    let mut out = String::new();
+    match serde_json::from_str(json) {
+        Ok(value) => collect(&value, &mut out),
+        // Nested too deeply.
+        Err(_) => out.push_str(json),
+    }
+    out
+}
+
+fn by_meaning(
+    query: &str,
+    candidates: &[Candidate<'_>],
+    known: &Known<'_>,
+) -> Result<Result<Ranked, Ask>, String> {
+    if candidates.is_empty() {
+        return Ok(Ok(Vec::new()));
+    }
+    let query = text_of(query);
+    let wanted = known.answer(Kind::Embedder, &query);
+    let mut missing = Vec::new();
+    if wanted.is_none() {
+        missing.push(query);
+    }
+    let wanted = wanted.unwrap_or_default();
+    let mut scores = Vec::with_capacity(candidates.len());
+    for (_, item) in candidates {
+        let text = item.text();
+        match known.answer(Kind::Embedder, &text) {
+            None => missing.push(text),
+            Some(vector) if missing.is_empty() && vector.len() != wanted.len() => {
+                let (a, b) = (wanted.len(), vector.len());
+                return Err(format!(
+                    "embedder: its vectors have {a} and {b} numbers; if it has changed, remove .delta/cache"
+                ));
+            }
+            Some(vector) => scores.push(cosine(&wanted, &vector)),
+        }
+    }
+    Ok(if missing.is_empty() {
+        let order = best_first(&scores).into_iter();
+        Ok(order.map(|at| (at, scores[at])).collect())
+    } else {
+        Err(ask(Kind::Embedder, missing))
+    })
+}
+
+/// What the tokenizer counts of the items, in order; none if the flow has none.
+fn counted(
+    ranked: &Ranked,
+    candidates: &[Candidate<'_>],
+    known: &Known<'_>,
+) -> Result<Option<Vec<u64>>, Ask> {
+    if !known.has(Kind::Tokenizer) {
+        return Ok(None);
+    }
+    let (mut counts, mut missing) = (Vec::new(), Vec::new());
+    for (at, _) in ranked {
+        let text = candidates[*at].1.text();
+        match known.answer(Kind::Tokenizer, &text) {
+            Some(answer) => counts.push(answer[0] as u64),
+            None => missing.push(text),
+        }
+    }
+    if missing.is_empty() {
+        Ok(Some(counts))
+    } else {
+        Err(ask(Kind::Tokenizer, missing))
+    }
+}
+
+/// Each text is asked about once.
+fn ask(kind: Kind, mut texts: Vec<String>) -> Ask {
+    let mut seen = std::collections::HashSet::new();
+    texts.retain(|text| seen.insert(text.clone()));
+    Ask { kind, texts }
+}

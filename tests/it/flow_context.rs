@@ -1,0 +1,478 @@
+//! What a node is given of what is remembered, and in which order.
+
+use crate::flow_agents;
+use crate::flow_run::run;
+use crate::harness::*;
+use serde_json::{Value, json};
+
+/// A node that prints a text and has a context.
+fn says(id: &str, role: &str, context: &str, text: &str) -> String {
+    let more = format!(", output: text, command: [printf, '%s', '{text}']");
+    node(id, role, &more).replace("context: none", &format!("context: {context}"))
+}
+
+/// A line of a store; `hour` says when.
+fn line(hour: u32, tags: &str, content: &str) -> String {
+    let tags: Vec<&str> = tags.split_whitespace().collect();
+    let item = json!({
+        "id": format!("i{hour}"),
+        "timestamp": format!("2026-01-01T{hour:02}:00:00.000Z"),
+        "tags": tags,
+        "content": content,
+    });
+    format!("{item}\n")
+}
+
+/// One node `a` with the context `p`, and a project store with these items.
+fn one(memory: &str, profile: &str, items: &[String]) -> World {
+    let world = World::new();
+    world.write("f/workflow.yaml", around(&says("a", "linear", "p", "x")));
+    world.write("f/project.jsonl", items.concat());
+    let memory = format!(
+        "project_store: {{type: jsonl, file_path: project.jsonl}}\n{memory}\n\
+         context_profiles:\n- {{id: p, sources: [{{store: project}}], {profile}}}\n"
+    );
+    world.write("f/memory.yaml", memory);
+    world
+}
+
+/// The context of an attempt.
+pub fn context(world: &World, io: &str) -> Value {
+    let run = Run::latest(&world.path("ws"));
+    serde_json::from_slice(&run.read(&format!("io/nodes/{io}/context.json"))).unwrap()
+}
+
+fn ids(context: &Value) -> Vec<&str> {
+    let items = context["items"].as_array().unwrap();
+    items.iter().map(|it| it["id"].as_str().unwrap()).collect()
+}
+
+fn contents(context: &Value) -> Vec<Value> {
+    let items = context["items"].as_array().unwrap();
+    items.iter().map(|it| it["content"].clone()).collect()
+}
+
+fn scores(context: &Value) -> Vec<f64> {
+    let items = context["items"].as_array().unwrap();
+    items
+        .iter()
+        .map(|it| it["score"].as_f64().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_task_remembers_what_its_nodes_brought_and_the_newest_comes_first() {
+    let world = World::new();
+    let nodes = [
+        start(),
+        says("a", "linear", "none", "one"),
+        says("b", "linear", "p", "two"),
+        says("c", "linear", "p", "three"),
+        exit(),
+    ];
+    world.write("f/workflow.yaml", flow(&nodes, "s>a a>b b>c c>x"));
+    // Without sources a profile is of the task's own memory.
+    world.write("f/memory.yaml", "context_profiles: [{id: p}]\n");
+    run(&world).args(["-m", "in"]).end().exits(0);
+    assert_eq!(
+        context(&world, "T1/a"),
+        json!({"profile": "none", "items": []})
+    );
+    assert_eq!(contents(&context(&world, "T1/b")), ["one", "in"]);
+    let of_c = context(&world, "T1/c");
+    assert_eq!(contents(&of_c), ["two", "one", "in"]);
+    let head = ["profile", "retrieval_policy", "max_tokens", "tokens"].map(|key| of_c[key].clone());
+    assert_eq!(head, [json!("p"), json!("recency"), Value::Null, json!(3)]);
+    let mut first = of_c["items"][0].clone();
+    let keys: Vec<String> = first.as_object().unwrap().keys().cloned().collect();
+    assert_eq!(
+        keys,
+        [
+            "id",
+            "timestamp",
+            "tags",
+            "content",
+            "task_id",
+            "node_id",
+            "store",
+            "tokens",
+            "score"
+        ]
+    );
+    let id = first["id"].take();
+    assert!(id.as_str().unwrap().ends_with("/T1/b"), "{id}");
+    let ends = Run::latest(&world.path("ws")).events("NODE_END");
+    let end = ends.iter().find(|end| end["node_id"] == "b").unwrap();
+    assert_eq!(first["timestamp"], end["timestamp"]);
+    assert_eq!(first["tags"], json!(["b"]));
+    assert_eq!(
+        (&first["task_id"], &first["node_id"]),
+        (&json!("T1"), &json!("b"))
+    );
+    assert_eq!(
+        (&first["store"], &first["tokens"]),
+        (&json!("task"), &json!(1))
+    );
+    assert_eq!(scores(&of_c), [1.0, 0.5, 0.333_333]);
+}
+
+#[test]
+fn children_remember_what_their_parents_did_and_a_merge_what_arrived() {
+    let world = World::new();
+    // It goes on only when the other way has come to its end.
+    let waits = "output: text, shell: 'until test -e \"$DONE\" -o $JOBS = 1; do sleep 0.01; done; printf u'";
+    let late = node("u", "linear", &format!(", {waits}")).replace("context: none", "context: p");
+    let nodes = [
+        start(),
+        node("b", "branch", ""),
+        late,
+        says("v", "linear", "p", "v"),
+        says("w", "linear", "p", "w").replace(
+            "command: [printf, '%s', 'w']",
+            "shell: 'touch \"$DONE\"; printf w'",
+        ),
+        says("m", "merge", "p", "m"),
+        exit(),
+    ];
+    let edges = "s>b b>u b>v v>w u>m w>m m>x";
+    world.write("f/workflow.yaml", flow(&nodes, edges));
+    let memory = "context_profiles: [{id: p, sources: [{store: task, tags: [s, u, v, w]}]}]\n";
+    world.write("f/memory.yaml", memory);
+    for jobs in ["1", "8"] {
+        let done = world.path(&format!("done-{jobs}"));
+        let flow = run(&world).args(["-m", "in", "-j", jobs]);
+        flow.env("DONE", done).env("JOBS", jobs).end().exits(0);
+        assert_eq!(contents(&context(&world, "T1.c0/u")), ["in"]);
+        assert_eq!(contents(&context(&world, "T1.c1/v")), ["in"]);
+        assert_eq!(contents(&context(&world, "T1.c1/w")), ["v", "in"]);
+        // By place, whoever came first.
+        assert_eq!(contents(&context(&world, "T1/m")), ["w", "v", "u", "in"]);
+    }
+}
+
+#[test]
+fn inputs_remember_nothing_of_each_other() {
+    let world = World::new();
+    let store = "remember: [{store: project}]";
+    let middle =
+        says("a", "linear", "none", "a").replace("output: text", &format!("output: text, {store}"));
+    let nodes = [start(), middle, says("b", "linear", "p", "b"), exit()];
+    world.write("f/workflow.yaml", flow(&nodes, "s>a a>b b>x"));
+    let sources = "sources: [{store: task}, {store: project}]";
+    world.write(
+        "f/memory.yaml",
+        format!("context_profiles: [{{id: p, {sources}}}]\n"),
+    );
+    world.write("inputs", "1\n2\n");
+    run(&world)
+        .args(["--inputs", "inputs", "-j", "1"])
+        .end()
+        .exits(0);
+    for (task, input) in [("T1", 1), ("T2", 2)] {
+        let context = context(&world, &format!("{task}/b"));
+        // What is remembered elsewhere comes right behind the output that it is of.
+        assert_eq!(contents(&context), [json!("a"), json!("a"), json!(input)]);
+        let stores: Vec<&Value> = context["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| &it["store"])
+            .collect();
+        assert_eq!(stores, ["project", "task", "task"]);
+    }
+}
+
+#[test]
+fn sources_are_restricted_by_tags_and_recency_goes_by_time() {
+    let items = [
+        line(3, "a", "three"),
+        line(1, "b", "one"),
+        line(2, "a b", "two"),
+        line(4, "", "four"),
+    ];
+    let world = one("", "retrieval_policy: recency", &items);
+    run(&world).end().exits(0);
+    assert_eq!(ids(&context(&world, "T1/a")), ["i4", "i3", "i2", "i1"]);
+    let tagged = |tags: &str| {
+        let world = one("", "", &items);
+        let memory = world.read("f/memory.yaml");
+        let tagged = format!("{{store: project, tags: {tags}}}");
+        world.write("f/memory.yaml", memory.replace("{store: project}", &tagged));
+        run(&world).end().exits(0);
+        let context = context(&world, "T1/a");
+        ids(&context).join(" ")
+    };
+    assert_eq!(tagged("[b]"), "i2 i1");
+    assert_eq!(tagged("[a, b]"), "i3 i2 i1");
+    assert_eq!(tagged("[c]"), "");
+    // What two sources find comes once.
+    assert_eq!(tagged("[a]}, {store: project, tags: [b]"), "i3 i2 i1");
+}
+
+#[test]
+fn items_are_taken_whole_until_the_tokens_are_used_up() {
+    let four = "sixteen bytes!!!";
+    let items = [
+        line(1, "", "1"),
+        line(2, "", four),
+        line(3, "", four),
+        line(4, "", "ab"),
+    ];
+    for (max, expected) in [
+        (0, &[][..]),
+        (1, &["i4"]),
+        (4, &["i4"]),
+        (5, &["i4", "i3"]),
+        (8, &["i4", "i3"]),
+        (9, &["i4", "i3", "i2"]),
+        (10, &["i4", "i3", "i2", "i1"]),
+    ] {
+        let world = one("", &format!("max_tokens: {max}"), &items);
+        run(&world).end().exits(0);
+        let context = context(&world, "T1/a");
+        assert_eq!(ids(&context), expected, "{max}");
+        assert!(context["tokens"].as_u64().unwrap() <= max);
+    }
+}
+
+#[test]
+fn a_tokenizer_counts_instead() {
+    let items = [
+        line(1, "", "one"),
+        line(2, "", "a very long one, in bytes"),
+        line(3, "", "three"),
+    ];
+    let tokenizer = "tokenizer: {command: [sed, 's/\"[^\"]*\"/2/g']}";
+    let world = one(tokenizer, "max_tokens: 5", &items);
+    run(&world).end().exits(0);
+    let context = context(&world, "T1/a");
+    assert_eq!(ids(&context), ["i3", "i2"]);
+    assert_eq!(context["tokens"], 4);
+}
+
+#[test]
+fn hybrid_is_bm25_and_recency_by_reciprocal_ranks() {
+    let items = [
+        line(1, "", "A red apple falls."),
+        line(2, "", "a green pear"),
+        line(3, "", "the blue sky"),
+        line(4, "", "night"),
+    ];
+    let world = one("", "retrieval_policy: hybrid", &items);
+    run(&world)
+        .args(["-i", "-"])
+        .stdin(r#"{"ask": "RED\napple, pear?"}"#)
+        .end()
+        .exits(0);
+    let found = context(&world, "T1/a");
+    // By words: i1 has two of three, i2 one, in a shorter text. By age: i4, i3, i2, i1.
+    assert_eq!(ids(&found), ["i1", "i2", "i4", "i3"]);
+    let expected = [
+        1.0 / 61.0 + 1.0 / 64.0,
+        1.0 / 62.0 + 1.0 / 63.0,
+        1.0 / 61.0,
+        1.0 / 62.0,
+    ];
+    for (found, expected) in scores(&found).into_iter().zip(expected) {
+        assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+    }
+}
+
+/// Knows three words, notes what it was asked, and may do something else before.
+const EMBEDDER: &str = "embedder: {timeout_ms: TIME, shell: 'BEFORE tee -a \"$ASKED\" | sed -e \"s/.cat./[1,0]/\" -e \"s/.kitten./[0.8,0.6]/\" -e \"s/.dog./[0,2]/\"; echo >>\"$ASKED\"'}";
+
+fn semantic(before: &str, time: u32) -> World {
+    let embedder = EMBEDDER
+        .replace("BEFORE", before)
+        .replace("TIME", &time.to_string());
+    let items = [
+        line(1, "", "cat"),
+        line(2, "", "dog"),
+        line(3, "", "kitten"),
+    ];
+    one(&embedder, "retrieval_policy: semantic", &items)
+}
+
+fn ask(world: &World, message: &str) -> Delta {
+    let asked = world.path("asked");
+    run(world).args(["-m", message]).env("ASKED", asked)
+}
+
+#[test]
+fn semantic_is_by_the_cosine_of_vectors_that_are_asked_for_once() {
+    let world = semantic("", 0);
+    ask(&world, "cat").end().exits(0);
+    let found = context(&world, "T1/a");
+    assert_eq!(ids(&found), ["i1", "i3", "i2"]);
+    assert_eq!(scores(&found), [1.0, 0.8, 0.0]);
+    // The query is a text of the store, too.
+    assert_eq!(world.read("asked"), "[\"cat\",\"kitten\",\"dog\"]\n");
+    ask(&world, "dog").end().exits(0);
+    assert_eq!(ids(&context(&world, "T1/a")), ["i2", "i3", "i1"]);
+    assert_eq!(world.lines("asked").len(), 1);
+    // Another program is another answer, and what it has said may be thrown away.
+    std::fs::remove_dir_all(world.path("ws/.delta/cache")).unwrap();
+    ask(&world, "dog").end().exits(0);
+    assert_eq!(world.lines("asked").len(), 2);
+}
+
+#[test]
+fn an_embedder_that_fails_hangs_or_talks_nonsense_fails_the_node_with_context() {
+    for (before, time, why) in [
+        (
+            "echo no model >&2; exit 3;",
+            0,
+            "embedder: exit code 3: no model",
+        ),
+        (
+            "exec sleep 1000;",
+            100,
+            "embedder: it took longer than 100 ms",
+        ),
+        ("echo hello; exit;", 0, "not one JSON value"),
+        ("echo {}; exit;", 0, "what it printed is not one JSON list"),
+        (
+            "echo \"[[1,2]]\"; exit;",
+            0,
+            "asked about 3 texts and answered 1",
+        ),
+        (
+            "echo \"[[1],[2],[\\\"x\\\"]]\"; exit;",
+            0,
+            "its answer 3 is not a list of numbers",
+        ),
+        (
+            "echo \"[[1],[2],[]]\"; exit;",
+            0,
+            "its answer 3 is not a list of numbers",
+        ),
+        (
+            "echo \"[[1],[1,2],[3]]\"; exit;",
+            0,
+            "its vectors have 1 and 2 numbers",
+        ),
+    ] {
+        let world = semantic(before, time);
+        let outcome = ask(&world, "cat").json().end().exits(1);
+        let error = &outcome.object()["error"];
+        assert_eq!(error["code"], "context", "{before}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(why), "{before}: {message}");
+        assert_eq!(error["node"], "a");
+    }
+    let world = one(
+        "embedder: {command: [./no-such-program]}",
+        "retrieval_policy: semantic",
+        &[line(1, "", "x")],
+    );
+    let outcome = run(&world).json().end().exits(1);
+    assert_eq!(outcome.object()["error"]["code"], "context");
+}
+
+#[test]
+fn a_failing_embedder_is_asked_again_as_often_as_the_node_may_be_tried() {
+    let world = semantic("test -e once || { touch once; exit 1; };", 0);
+    let workflow = world.read("f/workflow.yaml");
+    let workflow = workflow.replace("output: text", "output: text, retries: 1");
+    world.write("f/workflow.yaml", workflow);
+    ask(&world, "cat").end().exits(0).says("context, again");
+    assert_eq!(ids(&context(&world, "T1/a")), ["i1", "i3", "i2"]);
+}
+
+#[test]
+fn a_signal_ends_an_embedder_and_the_same_command_asks_again() {
+    let world = semantic("test -e once || { echo $$ >once; exec sleep 1000; };", 0);
+    let running = ask(&world, "cat").spawn();
+    let pid = world.path("ws/once");
+    let ready = || std::fs::read_to_string(&pid).is_ok_and(|it| it.ends_with('\n'));
+    eventually("the embedder runs", ready);
+    running.signal(rustix::process::Signal::TERM);
+    running.wait().exits(143);
+    let pid: u32 = world.read("ws/once").trim().parse().unwrap();
+    assert!(!alive(pid));
+    ask(&world, "cat").end().exits(0);
+    assert_eq!(ids(&context(&world, "T1/a")), ["i1", "i3", "i2"]);
+}
+
+#[test]
+fn an_embedder_that_a_killed_engine_left_is_ended() {
+    let world = semantic("test -e once || { echo $$ >once; exec sleep 1000; };", 0);
+    let running = ask(&world, "cat").spawn();
+    let pid = world.path("ws/once");
+    let ready = || std::fs::read_to_string(&pid).is_ok_and(|it| it.ends_with('\n'));
+    eventually("the embedder runs", ready);
+    running.kill();
+    let pid: u32 = world.read("ws/once").trim().parse().unwrap();
+    assert!(alive(pid));
+    ask(&world, "cat").end().exits(0);
+    assert!(!alive(pid));
+}
+
+#[test]
+fn global_is_the_newest_of_the_global_store_within_4000_tokens() {
+    let world = World::new();
+    let middle = says("a", "linear", "global", "x");
+    world.write("f/workflow.yaml", around(&middle));
+    let long = "x".repeat(8000);
+    let items = [line(1, "", "old"), line(2, "", &long), line(3, "t", &long)];
+    world.write("home/g.jsonl", items.concat());
+    world.write(
+        "f/memory.yaml",
+        "global_store: {type: jsonl, file_path: ../home/g.jsonl}\n",
+    );
+    run(&world).end().exits(0);
+    let context = context(&world, "T1/a");
+    assert_eq!(ids(&context), ["i3", "i2"]);
+    assert_eq!(
+        (&context["profile"], &context["tokens"]),
+        (&json!("global"), &json!(4000))
+    );
+}
+
+#[test]
+fn the_key_of_a_cache_has_what_a_context_says_and_not_when_it_was_said() {
+    let world = World::new();
+    let more = ", output: text, cache: true, shell: 'echo >>ran; cat $FLOW_CONTEXT | wc -l'";
+    let cached = node("b", "linear", more).replace("context: none", "context: p");
+    let nodes = [start(), says("a", "linear", "none", "WORD"), cached, exit()];
+    let write = |word: &str| {
+        let text = flow(&nodes, "s>a a>b b>x").replace("WORD", word);
+        world.write("f/workflow.yaml", text);
+        // The payload is the same; what the start brought is not seen.
+        world.write(
+            "f/memory.yaml",
+            "context_profiles: [{id: p, sources: [{store: task, tags: [s]}]}]\n",
+        );
+    };
+    write("w");
+    let input = |text: &'static str| run(&world).args(["-m", text]);
+    input("1").end().exits(0);
+    input("1").end().exits(0).says("ok, cached");
+    assert_eq!(world.lines("ws/ran").len(), 1);
+    input("2").end().exits(0).does_not_say("cached");
+    assert_eq!(world.lines("ws/ran").len(), 2);
+}
+
+#[test]
+fn an_agent_is_told_of_its_context_if_there_is_any() {
+    for (context, is_told) in [("p", true), ("none", false)] {
+        let world = flow_agents::world("", "path: ../agent");
+        let workflow = world.read("f/workflow.yaml");
+        let agent = format!("linear, context: {context}, agent_id");
+        world.write(
+            "f/workflow.yaml",
+            workflow.replace("linear, context: none, agent_id", &agent),
+        );
+        world.write("f/memory.yaml", "context_profiles: [{id: p}]\n");
+        world.server.says([text("1")]);
+        flow_agents::command(&world).end().exits(0);
+        let said = flow_agents::said(&world, 1);
+        let item = r#"{\"store\":\"task\",\"tags\":[\"s\"],\"content\":\"do it\"}"#;
+        assert_eq!(said.contains(item), is_told, "{said}");
+        assert_eq!(
+            said.contains("Context, the most fitting first"),
+            is_told,
+            "{said}"
+        );
+    }
+}
