@@ -11,6 +11,7 @@
 mod changes;
 mod events;
 mod rows;
+mod steps;
 mod writer;
 
 use crate::error::Result;
@@ -36,6 +37,7 @@ const STYLE: &str = include_str!("page/report.css");
 const SCRIPT: &str = concat!(
     include_str!("page/read.js"),
     include_str!("page/rows.js"),
+    include_str!("page/steps.js"),
     include_str!("page/overview.js"),
     include_str!("page/report.js"),
 );

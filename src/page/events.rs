@@ -4,6 +4,7 @@
 //! Unaware of other events, but for the questions that came before an answer.
 
 use super::changes::{self, Change};
+use super::steps::{self, Attempts};
 use super::writer::Record;
 use crate::clock::Timestamp;
 use crate::event::Line;
@@ -44,7 +45,12 @@ struct Function {
 
 impl About<'_> {
     /// Fills a record. `harmless` are the questions whose answers may be shown, by id.
-    pub(super) fn fill(&self, record: &mut Record<'_>, harmless: &mut HashSet<String>) {
+    pub(super) fn fill(
+        &self,
+        record: &mut Record<'_>,
+        harmless: &mut HashSet<String>,
+        attempts: &mut Attempts,
+    ) {
         let (run, line) = (self.run, self.line);
         let place = match line.seq {
             Some(seq) => format!("journal.jsonl, seq {seq}"),
@@ -53,7 +59,11 @@ impl About<'_> {
         let place = place.as_str();
         record
             .maybe("i", line.iteration)
-            .maybe("t", at(line).map(Timestamp::millis));
+            .maybe("t", at(line).map(Timestamp::millis))
+            .maybe("task", line.task_id.as_deref());
+        if steps::kind(line).is_some() {
+            return self.fill_step(record, attempts, place);
+        }
         match &*line.kind {
             "ENGINE_START" => start(record, line, place),
             "USER_MESSAGE" => {
@@ -132,6 +142,9 @@ impl About<'_> {
 
 /// What a record is called.
 pub(super) fn kind(line: &Line<'_>) -> &'static str {
+    if let Some(kind) = steps::kind(line) {
+        return kind;
+    }
     match &*line.kind {
         "ENGINE_START" => "start",
         "USER_MESSAGE" => "user",
@@ -180,7 +193,7 @@ pub(super) fn began(name: &str) -> Option<Timestamp> {
 }
 
 /// A directory of records that the journal names, if it lies where records do.
-fn record_dir(run: &RunDir, reference: Option<&str>) -> Option<PathBuf> {
+pub(super) fn record_dir(run: &RunDir, reference: Option<&str>) -> Option<PathBuf> {
     let reference = Path::new(reference?);
     let is_below =
         reference.starts_with("io") && reference.components().all(|part| part.as_os_str() != "..");

@@ -2,7 +2,7 @@
 // The whole run on one axis of time: what was going on, and how many tokens each answer took. A pause
 // between two starts of the engine is as wide as a gap, however long it was.
 
-const LEFT = 58;
+const LEFT = 66;
 const RIGHT = 62;
 const LANE = 11;
 const STEP = 15;
@@ -38,7 +38,7 @@ function makeAxis(run) {
 function startOverview(run, canvas) {
   overview.run = run;
   overview.canvas = canvas;
-  overview.axis = makeAxis(run);
+  overview.axis = axisOf(run);
   overview.answers = run.rows.filter((row) => row.rec.k === "thought" && row.span && row.rec.in !== undefined);
   zoom(0, overview.axis.end);
   const place = (event) => event.clientX - canvas.getBoundingClientRect().left;
@@ -149,7 +149,8 @@ function drawStill(height) {
   drawPauses(plot, height);
   drawLanes(plot, overview.run);
   g.restore();
-  drawTokens(plot);
+  if (overview.run.isFlow) drawAtOnce(plot);
+  else drawTokens(plot);
   drawLabels(plot);
   return g.canvas;
 }
@@ -216,9 +217,10 @@ function drawLanes({ g, c, x }, run) {
     };
     g.fillStyle = c[lane];
     for (const row of run.rows) {
-      if (!row.span || row.span.lane !== lane) continue;
-      const [a, b] = [x(row.span.begin), Math.max(x(row.span.end), x(row.span.begin) + 0.7)];
-      if (isBad(row)) bad.push([a, b]);
+      const span = lane === "waiting" && row.wait ? row.wait : row.span;
+      if (!span || (span !== row.wait && span.lane !== lane)) continue;
+      const [a, b] = [x(span.begin), Math.max(x(span.end), x(span.begin) + 0.7)];
+      if (span === row.span && isBad(row)) bad.push([a, b]);
       if (a <= to + 0.3 && a >= from) to = Math.max(to, b);
       else {
         flush();
@@ -268,8 +270,13 @@ function drawTokens({ g, c, x, right }) {
 function drawLabels({ g, c }) {
   g.textAlign = "right";
   g.fillStyle = c.dim;
-  LANES.forEach((lane, at) => g.fillText(lane, LEFT - 8, at * STEP + 2 + LANE / 2));
+  const names = overview.run.isFlow ? ["agents", "programs", "", "waiting"] : LANES;
+  names.forEach((name, at) => g.fillText(name, LEFT - 8, at * STEP + 2 + LANE / 2));
   const top = LANES.length * STEP + 6;
+  if (overview.run.isFlow) {
+    g.fillText("at once", LEFT - 8, top + (CHART_IN + CHART_OUT) / 2);
+    return;
+  }
   g.fillText("tokens in", LEFT - 8, top + CHART_IN / 2);
   g.fillText("out", LEFT - 8, top + CHART_IN + 4 + CHART_OUT / 2);
 }
@@ -290,7 +297,7 @@ function drawPointer({ g, c, right }, height) {
   const row = nearestRow(timeAt(hover));
   if (!row) return;
   const { rec, span, group } = row;
-  const parts = [`iteration ${group.number}`, rec.tool || (rec.k === "thought" ? "model" : rec.name || rec.k)];
+  const parts = [group.task ? group.number : `iteration ${group.number}`, rec.tool || rec.node || (rec.k === "thought" ? "model" : rec.name || rec.k)];
   if (span) parts.push(time(span.end - span.begin));
   if (rec.in !== undefined) parts.push(`${count(rec.in)} + ${count(rec.out)} tokens`);
   told.textContent = parts.join(" \u00b7 ");

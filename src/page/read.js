@@ -28,8 +28,11 @@ function readData(text) {
   return whole;
 }
 
-/** The action that is open; hooks may have followed it. */
+/** The node whose call it was, or else the action that is open; hooks may have followed it. */
 function parentRow(run, rec) {
+  for (let call = rec.call || ""; call; call = call.slice(0, Math.max(0, call.lastIndexOf(".")))) {
+    if (run.calls.has(call)) return run.calls.get(call);
+  }
   const open = [...run.actions.values()].pop();
   return open || run.rows[run.rows.length - 1] || addRow(run, rec);
 }
@@ -37,11 +40,13 @@ function parentRow(run, rec) {
 function newRun(head, above) {
   return {
     head, above, rows: [], groups: [], starts: [], actions: new Map(), question: null,
-    last: null, note: "", depth: above ? above.group.run.depth + 1 : 0,
+    isFlow: false, tasks: new Map(), calls: new Map(), failedShown: 0, axis: null, last: null, note: "", depth: above ? above.group.run.depth + 1 : 0,
   };
 }
 
 function addRecord(run, rec) {
+  if (rec.k === "flow") run.isFlow = true;
+  if (run.isFlow && addStep(run, rec)) return;
   if (rec.k === "result") {
     const row = run.actions.get(rec.id);
     if (row) {
@@ -91,14 +96,18 @@ function addRecord(run, rec) {
   seen(run, row.group, t);
 }
 
+function newGroup(run, number) {
+  const group = { run, number, index: run.groups.length, rows: [], begin: null, end: null, el: null, task: null };
+  run.groups.push(group);
+  return group;
+}
+
 function addRow(run, rec) {
   let group = run.groups[run.groups.length - 1];
   const number = rec.i !== undefined ? rec.i : group ? group.number : 0;
-  if (!group || rec.k === "start" || group.number !== number) {
-    group = { run, number, index: run.groups.length, rows: [], begin: null, end: null, el: null };
-    run.groups.push(group);
-  }
-  const row = { rec, group, result: null, span: null, children: [], el: null, fold: null };
+  if (run.isFlow) group = taskGroup(run, rec);
+  else if (!group || rec.k === "start" || group.number !== number) group = newGroup(run, number);
+  const row = { rec, group, result: null, span: null, wait: null, children: [], el: null, fold: null };
   group.rows.push(row);
   run.rows.push(row);
   return row;
@@ -125,6 +134,7 @@ function finish(run) {
   if (run.note === "live" && run.question) {
     setSpan(run.question, "waiting", run.question.rec.t, run.head.now);
   }
+  finishTasks(run);
   run.begin = run.groups.length ? run.groups[0].begin : null;
 }
 
@@ -136,6 +146,7 @@ function whole(text) {
 /** Whether something went wrong in a row. */
 function isBad(row) {
   const { rec, result } = row;
+  if (isStep(rec)) return isBadStep(row);
   if (result) return result.status !== "SUCCESS";
   if (rec.k === "result") return rec.status !== "SUCCESS";
   if (rec.k === "end") return rec.status !== "COMPLETED" && rec.status !== "WAITING_FOR_INPUT";
@@ -152,6 +163,7 @@ function isDenied(rec) {
 /** What of a row is always shown, and what only when it is unfolded: for the search. */
 function textsOf(row) {
   const { rec, result } = row;
+  if (isStep(rec)) return textsOfStep(row).map((list) => list.filter(Boolean).map(whole));
   const shown = [rec.command, rec.tool, rec.name, rec.place, rec.model, rec.reason, ...(rec.calls || [])];
   const folded = [rec.reasoning, rec.sent, rec.args, rec.config, rec.details, rec.diff, rec.control, rec.stdout, rec.stderr, rec.ref];
   (rec.k === "result" || rec.k === "context" ? folded : shown).push(rec.text);

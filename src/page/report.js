@@ -27,16 +27,18 @@ function facts(run) {
   const tools = Object.values(figures.tools);
   const sum = (key) => tools.reduce((all, tool) => all + tool[key], 0);
   const some = (n, words) => (n ? ` (${count(n)} ${words})` : "");
-  const list = [
+  const own = figures.flow ? factsOfFlow(figures) : [
     ["iterations", count(figures.iterations)],
     ["time", time(figures.times_ms.total)],
     ["starts", count(figures.starts)],
+  ];
+  const list = [...own,
     ["model calls", count(figures.model_calls) + some(figures.model_failures, "failed") + some(figures.retries, "retries")],
     ["tool calls", count(sum("calls")) + some(sum("failures"), "failed")],
     ["tokens in", count(tokens.prompt_tokens) + some(figures.cached_tokens, "cached")],
     ["tokens out", count(tokens.completion_tokens)],
-    ["prefix breaks", count(figures.prefix_breaks.length)],
   ];
+  if (!figures.flow) list.push(["prefix breaks", count(figures.prefix_breaks.length)]);
   if (typeof figures.cost === "number") list.push(["cost", figures.cost.toFixed(6)]);
   const el = make("dl", "facts");
   for (const [name, value] of list) {
@@ -66,20 +68,31 @@ function split(times) {
   return el;
 }
 
+/** Figures by name, behind a fold: `cells` makes a row of those of one. */
+function table(what, all, head, cells) {
+  const names = Object.keys(all);
+  return fold([make("span", "dim", `${names.length} ${what}`)], () => {
+    const el = make("table");
+    const row = (list, tag) => {
+      const tr = make("tr");
+      for (const cell of list) tr.append(make(tag, "", cell));
+      el.append(tr);
+    };
+    row(head, "th");
+    for (const name of names) row([name, ...cells(all[name])], "td");
+    return [["", el]];
+  });
+}
+
 function toolTable(tools) {
-  const names = Object.keys(tools);
-  const table = make("table");
-  const row = (cells, tag) => {
-    const tr = make("tr");
-    for (const cell of cells) tr.append(make(tag, "", cell));
-    table.append(tr);
-  };
-  row(["tool", "calls", "failed", "median", "longest", "output"], "th");
-  for (const name of names) {
-    const t = tools[name];
-    row([name, count(t.calls), count(t.failures), time(t.median_ms), time(t.longest_ms), size(t.bytes)], "td");
-  }
-  return fold([make("span", "dim", `${names.length} tools`)], () => [["", table]]);
+  return table("tools", tools, ["tool", "calls", "failed", "median", "longest", "output"],
+    (t) => [count(t.calls), count(t.failures), time(t.median_ms), time(t.longest_ms), size(t.bytes)]);
+}
+
+function nodeTable(nodes) {
+  return table("nodes", nodes, ["node", "count", "failed", "median", "longest", "waited", "cpu", "memory", "context", "tokens in", "out"],
+    (n) => [count(n.count), count(n.failures), time(n.median_ms), time(n.longest_ms), time(n.queue_ms), time(n.cpu_ms), size(n.memory_bytes),
+      size(n.context_bytes), count(n.tokens.prompt_tokens), count(n.tokens.completion_tokens)]);
 }
 
 function header(run) {
@@ -89,12 +102,13 @@ function header(run) {
   const begun = first("start");
   const title = make("h1");
   title.append(make("span", "id", head.id), make("b", { COMPLETED: "good", RUNNING: "live", WAITING_FOR_INPUT: "live" }[head.status] || "bad", head.status));
-  const about = [head.agent && `agent ${head.agent}`, begun.model && `model ${begun.model}`, begun.t !== undefined && date(begun.t),
+  const { flow } = head.figures;
+  const about = [head.agent && `${flow ? "flow" : "agent"} ${head.agent}`, begun.model && `model ${begun.model}`, begun.t !== undefined && date(begun.t),
     head.parent && `started by run ${head.parent}`];
   el.append(title, make("p", "dim", about.filter(Boolean).join(" \u00b7 ")));
-  const task = whole(first("user").text);
+  const task = whole(flow ? first("task").input : first("user").text);
   if (task) el.append(make("p", "task", task.length > 600 ? `${task.slice(0, 600)}\u2026` : task));
-  el.append(facts(run), split(head.figures.times_ms));
+  el.append(facts(run), flow ? nodeTable(flow.nodes) : split(head.figures.times_ms));
   if (Object.keys(head.figures.tools).length) el.append(toolTable(head.figures.tools));
   return el;
 }
@@ -145,6 +159,7 @@ function reveal(row, inside) {
       run.fold.fill();
       run.fold.open = true;
     }
+    if (at.group.task) at.group.open();
   }
   if (inside) {
     for (const el of row.el.querySelectorAll(":scope > .body > .fold:not(.run)")) {
@@ -174,7 +189,15 @@ function mark(index) {
 
 function goToGroup(index) {
   const group = state.run.groups[Math.min(Math.max(index, 0), state.run.groups.length - 1)];
-  if (group) goTo(group.rows[0]);
+  if (!group) return;
+  if (!group.task) {
+    goTo(group.rows[0]);
+    return;
+  }
+  // A task that is folded stays so.
+  if (!group.el) state.finish();
+  mark(group.index);
+  group.el.scrollIntoView({ block: "start" });
 }
 
 /** All rows, those of sub-agents behind the action that started them. */
@@ -206,6 +229,10 @@ function unfold(where) {
     for (const el of folds.splice(0, 400)) {
       if (open) el.fill();
       el.open = open;
+      if (open && el.rows) {
+        el.rows.hidden = false;
+        folds.push(...el.rows.querySelectorAll("details.fold:not([open])"));
+      }
       if (open && el.classList.contains("run")) folds.push(...el.querySelectorAll("details.fold:not([open])"));
     }
     if (folds.length) requestAnimationFrame(some);
@@ -294,13 +321,13 @@ function toggleTheme() {
 // The keys.
 
 const KEYS = [
-  ["j  k", "next, previous iteration", null],
-  ["o", "unfold and fold this iteration", () => unfold(state.run.groups[state.here].el)],
+  ["j  k", "next, previous iteration or task", null],
+  ["o", "unfold and fold this iteration or task", () => unfold(state.run.groups[state.here].el)],
   ["e", "unfold and fold everything", () => unfold(document)],
   ["f", "next failure", nextFailure],
   ["/", "search", () => document.getElementById("search").focus()],
   ["n  N", "next, previous hit", null],
-  ["g  G", "first, last iteration", null],
+  ["g  G", "first, last iteration or task", null],
   ["z", "show the whole time again", () => zoom(0, overview.axis.end)],
   ["t", "light or dark", toggleTheme],
   ["?", "these keys", () => showHelp()],
@@ -332,7 +359,7 @@ function showHelp() {
     }
     const close = button("close", "Escape", () => dialog.close());
     dialog.append(table, make("p", "dim", "Drag over the overview to see a part of the time; click it to go there. "
-      + "The address may end in #i=12, #open=12, #search=WORDS or #theme=dark, joined by &."), close);
+      + "The address may end in #i=12 or, of a flow, #i=T1.c0, #open=12, #search=WORDS or #theme=dark, joined by &."), close);
     document.body.append(dialog);
   }
   if (dialog.open) dialog.close();
@@ -347,7 +374,7 @@ function followAddress() {
   for (const key of ["i", "open"]) {
     if (!wanted.has(key)) continue;
     const group = state.run.groups.find((one) => String(one.number) === wanted.get(key));
-    if (group) goTo(group.rows[0]);
+    if (group) goToGroup(group.index);
     if (key === "open" && wanted.get(key) === "all") unfold(document);
     else if (key === "open" && group) unfold(group.el);
   }
@@ -386,11 +413,12 @@ function watch(bar) {
 /** Bars are as long as they last, on one scale; the few that are much longer than most are cut. */
 function chooseScale(run) {
   const all = [...everyRow(run)].map((row) => row.group);
-  const durations = [...new Set(all)].map((group) => group.end - group.begin).sort((a, b) => a - b);
+  const groups = [...new Set(all)].filter((group) => !group.task);
+  const durations = groups.map((group) => group.end - group.begin).sort((a, b) => a - b);
   const longest = durations[durations.length - 1] || 1;
   const usual = durations[Math.floor(durations.length * 0.95)] || longest;
   barScale = longest > usual * 4 ? usual * 2 : longest;
-  return `${time(barScale)}`;
+  return time(run.isFlow ? axisOf(run).end : barScale);
 }
 
 function columns(scale) {

@@ -145,6 +145,7 @@ function record(result) {
 /** What stands beside the times: [who, its look, elements]. */
 function body(row) {
   const { rec, result } = row;
+  if (isStep(rec)) return stepBody(row);
   switch (rec.k) {
     case "start":
       return ["run", "", startBody(rec)];
@@ -183,6 +184,8 @@ function body(row) {
     }
     case "end":
       return ["end", "", endBody(rec)];
+    case "flow":
+      return ["", "", [fold([make("span", "dim", "what the flow was made from")], () => [["", rec.text]])]];
     default:
       return ["", "", remarkBody(rec)];
   }
@@ -265,6 +268,10 @@ function bar(row) {
   const el = make("div", "bar");
   if (!row.span) return el;
   const { lane, begin, end } = row.span;
+  if (row.group.task) {
+    markInRun(el, row.group.run, row.span, isBad(row));
+    return el;
+  }
   const part = (ms) => Math.min(100, (ms / barScale) * 100);
   const mark = make("i", `lane ${lane}`);
   const left = part(begin - row.group.begin);
@@ -278,7 +285,7 @@ function bar(row) {
 
 function buildRow(row, first) {
   const { rec, span } = row;
-  const el = make("div", `row ${rec.k}`);
+  const el = make("div", `row ${isStep(rec) ? "step" : rec.k}`);
   if (isBad(row)) el.classList.add("wrong");
   row.el = el;
   const [who, look, parts] = body(row);
@@ -297,6 +304,11 @@ function buildRow(row, first) {
     tokens.append(make("span", "", count(rec.in)), make("span", "", count(rec.out)));
     tokens.title = `${rec.in} tokens in, ${rec.out} out` + (rec.cached === undefined ? "" : `; ${rec.cached} from a cache`);
   }
+  const within = isStep(rec) && tokensWithin(row);
+  if (within) {
+    tokens.append(...within.map((n) => make("span", "", count(n))));
+    tokens.title = `${within[0]} tokens in, ${within[1]} out, of the runs below`;
+  }
   el.append(tokens);
   if (row.children.length) {
     const runs = make("div", "runs");
@@ -307,21 +319,21 @@ function buildRow(row, first) {
 }
 
 function buildGroup(group) {
-  const el = make("section", "group");
+  const el = group.task ? buildTask(group) : make("section", "group");
   group.el = el;
   el.group = group;
-  group.rows.forEach((row, at) => el.append(buildRow(row, !at)));
+  if (!group.task) group.rows.forEach((row, at) => el.append(buildRow(row, !at)));
   return el;
 }
 
-/** A run that an action has started. */
+/** A run that an action or a node has started. */
 function buildRun(run) {
   const { head } = run;
   const { figures } = head;
   const look = { COMPLETED: "good", RUNNING: "live", WAITING_FOR_INPUT: "live" }[head.status] || "bad";
   const tokens = `${count(figures.tokens.prompt_tokens)} + ${count(figures.tokens.completion_tokens)} tokens`;
-  const summary = [make("span", "name", `run of ${head.agent || "a sub-agent"}`), make("b", look, head.status),
-    make("span", "dim", `${figures.iterations} iterations, ${time(figures.times_ms.total)}, ${tokens}`), make("span", "dim", head.id)];
+  const summary = [make("span", "name", `run of ${figures.flow ? "flow " : ""}${head.agent || "a sub-agent"}`), make("b", look, head.status),
+    make("span", "dim", `${figures.flow ? `${count(figures.flow.tasks)} tasks` : `${figures.iterations} iterations`}, ${time(figures.times_ms.total)}, ${tokens}`), make("span", "dim", head.id)];
   run.fold = fold(summary, () => [["", list(run)]]);
   run.fold.classList.add("run");
   return run.fold;

@@ -5,6 +5,7 @@
 
 use super::Damaged;
 use super::events::{self, About, at, began, name_of};
+use super::steps::{self, Attempts};
 use super::writer::Writer;
 use crate::children::{Family, Started, Underway};
 use crate::clock::Timestamp;
@@ -46,6 +47,7 @@ struct Telling {
     run: RunDir,
     invocations: VecDeque<String>,
     underway: Underway,
+    attempts: Attempts,
     /// Questions whose answers may be shown, by id.
     harmless: HashSet<String>,
     /// What the model was told before the conversation, as it was shown last.
@@ -101,6 +103,7 @@ impl<'s> Teller<'s> {
             run: run.clone(),
             invocations,
             underway: Underway::default(),
+            attempts: Attempts::new(),
             harmless: HashSet::new(),
             system: String::new(),
             has_started: false,
@@ -138,6 +141,10 @@ impl<'s> Teller<'s> {
             "THOUGHT" | "ERROR" | "ENGINE_END" => self.requests_before(telling, line, at)?,
             _ => {}
         }
+        if let Some(key) = steps::key_of(line).filter(|_| line.kind == "NODE_START") {
+            // Another attempt, without an end of the one before.
+            self.so_far(telling, &key)?;
+        }
         let runs = self
             .family
             .of_event(&mut telling.underway, &telling.run, line);
@@ -147,9 +154,10 @@ impl<'s> Teller<'s> {
             line,
             text,
         };
-        let harmless = &mut telling.harmless;
-        self.writer
-            .record(events::kind(line), |record| about.fill(record, harmless))?;
+        let (harmless, attempts) = (&mut telling.harmless, &mut telling.attempts);
+        self.writer.record(events::kind(line), |record| {
+            about.fill(record, harmless, attempts);
+        })?;
         telling.ended = Some(line.kind == "ENGINE_END");
         Ok(())
     }
@@ -240,11 +248,28 @@ impl<'s> Teller<'s> {
         Ok(())
     }
 
+    /// Tells what an attempt at a step has said that has no end.
+    fn so_far(&mut self, telling: &Telling, key: &(String, String)) -> Result<()> {
+        let Some(reference) = telling.attempts.get(key) else {
+            return Ok(());
+        };
+        let about = About {
+            run: &telling.run,
+            line: &Line::default(),
+            text: "",
+        };
+        self.writer
+            .record("so far", |record| about.fill_so_far(record, key, reference))
+    }
+
     /// Tells what is missing at the end of a journal.
     fn end(&mut self, telling: &mut Telling, torn: bool) -> Result<()> {
         let live = Journal::is_owned(&telling.run.journal());
         let runs = self.family.of_open(&mut telling.underway, &telling.run);
         self.children(runs)?;
+        for key in telling.attempts.keys() {
+            self.so_far(telling, key)?;
+        }
         let kind = match (live, telling.ended) {
             (true, _) => "live",
             (false, Some(true)) if !torn => return Ok(()),

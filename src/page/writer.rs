@@ -5,7 +5,9 @@
 use super::{LATER_TEXT, LONGEST_TEXT, MOST_TEXT, Sink};
 use crate::error::Result;
 use crate::json::Object;
+use crate::observe::read_ends;
 use serde::Serialize;
+use std::path::Path;
 
 /// As much is gathered before it is given away.
 const CHUNK: usize = 64 << 10;
@@ -101,16 +103,32 @@ impl Record<'_> {
         self
     }
 
+    /// How long a text may be that is not cut.
+    fn longest(&self) -> usize {
+        if *self.texts < MOST_TEXT {
+            LONGEST_TEXT
+        } else {
+            LATER_TEXT
+        }
+    }
+
+    /// What a file of any length has, as text that says where a part is missing; nothing if it has nothing,
+    /// or is not there.
+    pub(super) fn file(&mut self, key: &str, path: &Path) -> &mut Self {
+        /// Room for what says that a part is missing.
+        const MARK: usize = 64;
+        match read_ends(path, (self.longest() - MARK) as u64) {
+            Ok(ends) => self.text(key, &ends.text(), &path.to_string_lossy()),
+            Err(_) => self,
+        }
+    }
+
     /// A text of any length; nothing if it is empty. All of it is at `place`.
     pub(super) fn text(&mut self, key: &str, text: &str, place: &str) -> &mut Self {
         if text.is_empty() {
             return self;
         }
-        let longest = if *self.texts < MOST_TEXT {
-            LONGEST_TEXT
-        } else {
-            LATER_TEXT
-        };
+        let longest = self.longest();
         if text.len() <= longest {
             *self.texts += text.len();
             return self.put(key, text);

@@ -1,12 +1,14 @@
-//! How runs of flows are told by `delta log` and `delta stats`, with the runs that their nodes have started.
+//! How runs of flows are told by `delta log`, `delta stats` and `delta report`, with the runs that their nodes
+//! have started.
 
 use crate::flow_run::{chain, run};
 use crate::harness::*;
+use crate::report::records;
 use serde_json::{Value, json};
 
 /// A flow in which two agents, `one` and `two`, get the same input at once. Their models say on `here`
-/// that they were asked, and answer when somebody writes to `gate`.
-pub fn pair() -> (World, Fifo, Fifo) {
+/// that they were asked, and answer when somebody writes to their gates.
+pub fn pair() -> (World, Fifo, [Fifo; 2]) {
     let world = World::new();
     let agent = |id: &str| {
         format!("- {{id: {id}, kind: agent, role: linear, context: none, agent_id: {id}}}\n")
@@ -34,24 +36,32 @@ pub fn pair() -> (World, Fifo, Fifo) {
     let script = r#"#!/bin/sh
 cat > /dev/null
 echo "$1" > "$HOME/here"
-read go < "$HOME/gate"
+read go < "$HOME/gate-$1"
 printf '{"choices":[{"message":{"role":"assistant","content":"[\\"from %s\\"]"},"finish_reason":"stop"}],' "$1"
 printf '"usage":{"prompt_tokens":100,"completion_tokens":10,"total_tokens":110}}'
 "#;
     world.script("m", script);
-    let (here, gate) = (world.fifo("here"), world.fifo("gate"));
-    (world, here, gate)
+    let gates = [world.fifo("gate-one"), world.fifo("gate-two")];
+    let here = world.fifo("here");
+    (world, here, gates)
 }
 
-/// Runs it with both at once.
-pub fn together(world: &World, here: &mut Fifo, gate: &mut Fifo) {
+/// Runs it with both at once; the first one ends first.
+pub fn together(world: &World, here: &mut Fifo, gates: &mut [Fifo; 2]) {
     let delta = run(world)
         .args(["--run-id", "r", "-m", "hello", "-j", "2"])
         .spawn();
     here.line();
     here.line();
-    gate.tell("go");
-    gate.tell("go");
+    gates[0].tell("go");
+    let run = Run {
+        dir: world.path("ws/.delta/r"),
+    };
+    let is_first = |end: &Value| end["node_id"] == "one";
+    eventually("the first has ended", || {
+        run.events("NODE_END").iter().any(is_first)
+    });
+    gates[1].tell("go");
     delta
         .wait()
         .exits(0)
@@ -71,8 +81,8 @@ fn lines(log: &str, nested: bool) -> Vec<&str> {
 
 #[test]
 fn the_run_of_an_agent_stands_above_the_end_of_its_node() {
-    let (world, mut here, mut gate) = pair();
-    together(&world, &mut here, &mut gate);
+    let (world, mut here, mut gates) = pair();
+    together(&world, &mut here, &mut gates);
     let log = log(&world, &["r"]);
     for id in ["one", "two"] {
         let end = log
@@ -143,7 +153,7 @@ fn each_event_of_a_flow_is_one_line() {
 
 #[test]
 fn a_followed_log_shows_the_run_of_an_agent_when_its_node_ends() {
-    let (world, mut here, mut gate) = pair();
+    let (world, mut here, mut gates) = pair();
     let delta = run(&world)
         .args(["--run-id", "r", "-m", "hello", "-j", "1"])
         .spawn();
@@ -151,7 +161,7 @@ fn a_followed_log_shows_the_run_of_an_agent_when_its_node_ends() {
     let log = world.delta(["log", "-w", "ws", "-f"]).spawn();
     eventually("the log has begun", || log.stdout().contains("one $"));
     assert!(!log.stdout().contains('│'));
-    gate.tell("go");
+    gates[0].tell("go");
     here.line();
     eventually("the agent is told", || log.stdout().contains("one ok, "));
     assert_eq!(
@@ -161,7 +171,7 @@ fn a_followed_log_shows_the_run_of_an_agent_when_its_node_ends() {
             .count(),
         1
     );
-    gate.tell("go");
+    gates[1].tell("go");
     delta.wait().exits(0);
     let log = log.wait().exits(0);
     let log = String::from_utf8_lossy(&log.stdout);
@@ -174,7 +184,7 @@ fn a_followed_log_shows_the_run_of_an_agent_when_its_node_ends() {
 
 #[test]
 fn the_run_of_an_agent_that_was_interrupted_is_told_once_however_often_it_was_taken_up() {
-    let (world, mut here, mut gate) = pair();
+    let (world, mut here, mut gates) = pair();
     let begin = || {
         run(&world)
             .args(["--run-id", "r", "-m", "hello", "-j", "1"])
@@ -198,9 +208,13 @@ fn the_run_of_an_agent_that_was_interrupted_is_told_once_however_often_it_was_ta
         "{half}"
     );
     let delta = begin();
-    gate.tell("go");
-    gate.tell("go");
+    gates[0].tell("go");
+    gates[1].tell("go");
     delta.wait().exits(0);
+    // What the attempt that nobody waited for any more has said is told with it.
+    let so_far = of_kind(&world, "so far");
+    let of: Vec<&Value> = so_far.iter().map(|record| &record["node"]).collect();
+    assert_eq!(of, ["one", "two"]);
     let whole = log(&world, &["r"]);
     assert_eq!(whole.matches("agent one, model one").count(), 2, "{whole}");
     assert_eq!(
@@ -282,8 +296,8 @@ fn figures(world: &World) -> Value {
 
 #[test]
 fn the_figures_of_a_flow_have_its_nodes_and_the_tokens_of_its_agents() {
-    let (world, mut here, mut gate) = pair();
-    together(&world, &mut here, &mut gate);
+    let (world, mut here, mut gates) = pair();
+    together(&world, &mut here, &mut gates);
     let figures = figures(&world);
     assert_eq!(figures["model_calls"], 2);
     assert_eq!(figures["tokens"]["prompt_tokens"], 200, "{figures}");
@@ -416,4 +430,265 @@ fn attempts_failures_known_outputs_and_calls_of_tools_are_counted() {
         .args(["stats", "-w", "ws", "first", "second"])
         .end();
     other.exits(0).prints(&both);
+}
+
+/// The records of a kind in the page about the flow's run.
+fn of_kind(world: &World, kind: &str) -> Vec<Value> {
+    let outcome = world.delta(["report", "-w", "ws", "r"]).end().exits(0);
+    let page = String::from_utf8(outcome.stdout).unwrap();
+    let records = records(&page).into_iter();
+    records.filter(|record| record["k"] == kind).collect()
+}
+
+/// The page about the flow's run in a browser; none if there is no browser.
+#[track_caller]
+fn shown(world: &World, fragment: &str) -> Option<Opened> {
+    let outcome = world.delta(["report", "-w", "ws", "r"]).end().exits(0);
+    let file = world.write("report.html", &outcome.stdout);
+    open(world.home(), &file, fragment)
+}
+
+#[test]
+fn a_page_has_what_each_node_was_given_and_made_of_it() {
+    let world = World::new();
+    world.write(
+        "f/tools.yaml",
+        "tools:\n- {id: t, exec: 'echo from the tool'}\n",
+    );
+    let program = env!("CARGO_BIN_EXE_delta-flow");
+    chain(
+        &world,
+        &format!(
+            "retries: 1, tools: [t], shell: 'cat >&2; test \"$FLOW_ATTEMPT\" = 2 || exit 4; {program} tool t <&- >&2; echo \"[1]\"'"
+        ),
+    );
+    run(&world)
+        .args(["--run-id", "r", "-m", "the input"])
+        .end()
+        .exits(0);
+    assert_eq!(of_kind(&world, "task")[0]["input"], "\"the input\"");
+    let nodes = of_kind(&world, "node");
+    let own: Vec<&Value> = nodes.iter().filter(|node| node["node"] == "a").collect();
+    assert_eq!(
+        (&own[0]["attempt"], &own[1]["attempt"]),
+        (&json!(1), &json!(2))
+    );
+    for attempt in own {
+        assert_eq!(attempt["input"], "\"the input\"");
+        assert!(attempt["command"].as_str().unwrap().starts_with("sh -c"));
+        assert!(attempt["context"].as_str().unwrap().contains("profile"));
+    }
+    let retry = &of_kind(&world, "retry")[0];
+    assert_eq!(
+        (&retry["node"], &retry["why"]),
+        (&json!("a"), &json!("operation"))
+    );
+    assert_eq!(retry["stderr"], "\"the input\"");
+    let call = &of_kind(&world, "tool")[0];
+    assert_eq!(
+        (&call["tool"], &call["status"]),
+        (&json!("t"), &json!("success"))
+    );
+    assert_eq!(call["stdout"], "from the tool\n");
+    let ends = of_kind(&world, "node end");
+    let end = ends.iter().find(|end| end["node"] == "a").unwrap();
+    assert_eq!(
+        (&end["output"], &end["status"]),
+        (&json!("[1]"), &json!("success"))
+    );
+    assert_eq!(end["stderr"], "\"the input\"from the tool\n");
+    assert!(end["memory"].is_u64() && end["cpu"].is_u64() && end["d"].is_u64());
+    assert_eq!(of_kind(&world, "route").len(), 2);
+    assert_eq!(of_kind(&world, "task end")[0]["exit"], "x");
+    let Some(folded) = shown(&world, "") else {
+        return;
+    };
+    folded.is_well();
+    for text in [
+        "flow f",
+        "T1",
+        "operation, and is tried again",
+        "attempt 2",
+        "→ x",
+        "success",
+        "calls",
+    ] {
+        folded.shows(text);
+    }
+    folded.shows_not("<pre");
+    let open = shown(&world, "#open=T1").unwrap();
+    open.is_well()
+        .shows("from the tool")
+        .shows("what it was given, as it is");
+    let found = shown(&world, "#search=from%20the%20tool").unwrap();
+    assert_eq!(found.is_well().attribute("data-hits"), Some("2"));
+}
+
+#[test]
+fn the_run_of_an_agent_is_in_the_page_within_its_node() {
+    let (world, mut here, mut gates) = pair();
+    together(&world, &mut here, &mut gates);
+    let outcome = world.delta(["report", "-w", "ws", "r"]).end().exits(0);
+    let all = records(&String::from_utf8(outcome.stdout).unwrap());
+    let mut whose = None;
+    for record in &all {
+        match record["k"].as_str().unwrap() {
+            "run" if record["parent"] == "r" => whose = Some(record.clone()),
+            "node end" if ["one", "two"].iter().any(|id| record["node"] == *id) => {
+                let run = whose.take().expect("a run before the end of its node");
+                assert_eq!(run["agent"], record["node"]);
+                let starts = all.iter().filter(|it| it["k"] == "node");
+                let mut of_node = starts.filter(|it| it["node"] == record["node"]);
+                assert_eq!(of_node.next().expect("its start")["call"], run["call"]);
+            }
+            _ => {}
+        }
+    }
+    let own = |key: &str| all[0]["figures"]["tokens"][key].as_u64();
+    assert_eq!(own("prompt_tokens"), Some(200));
+    let Some(folded) = shown(&world, "") else {
+        return;
+    };
+    folded.is_well().shows("run of one").shows("run of two");
+    // Each stands in the task of its own node.
+    let place = |text: &str| {
+        folded
+            .content()
+            .find(text)
+            .unwrap_or_else(|| panic!("{text}"))
+    };
+    assert!(place(">T1.c0<") < place("run of one") && place("run of one") < place(">T1.c1<"));
+    assert!(place(">T1.c1<") < place("run of two"));
+    folded.shows_not("You are two.");
+    let found = shown(&world, "#search=You%20are%20two.").unwrap();
+    found.is_well().shows("You are two.");
+    let all = shown(&world, "#open=all").unwrap();
+    all.is_well().shows("You are one.").shows("You are two.");
+}
+
+#[test]
+fn nothing_of_a_flow_becomes_markup_and_what_is_no_text_is_said_to_be_none() {
+    let world = World::new();
+    chain(
+        &world,
+        "shell: 'cat >&2; printf \"\\\\0\\\\377\" >&2; cat in'",
+    );
+    let hostile = format!("{}\u{202e}txt\u{0}", crate::report::HOSTILE);
+    let json = serde_json::to_string(&hostile).unwrap();
+    world.write("ws/in", &json);
+    world.write("in.json", &json);
+    run(&world)
+        .args(["--run-id", "r", "-i", "in.json"])
+        .end()
+        .exits(0);
+    let outcome = world.delta(["report", "-w", "ws", "r"]).end().exits(0);
+    let page = String::from_utf8(outcome.stdout).unwrap();
+    assert_eq!(page.matches("<script").count(), 2);
+    assert!(!page.contains("<img") && !page.contains("<!--") && !page.contains('\0'));
+    let end = of_kind(&world, "node end");
+    assert_eq!(end[1]["output"], json);
+    assert!(
+        end[1]["stderr"]
+            .as_str()
+            .unwrap()
+            .starts_with("[binary output")
+    );
+    let Some(shown) = shown(&world, "#open=all") else {
+        return;
+    };
+    shown
+        .is_well()
+        .shows("document.title='owned'")
+        .shows_not("<img");
+    assert!(!shown.dom.contains("<title>owned"), "it ran");
+}
+
+#[test]
+fn a_large_payload_is_told_by_its_ends_and_other_files_are_not_read() {
+    let world = World::new();
+    chain(
+        &world,
+        "output: text, shell: 'cat > /dev/null; head -c 200000 /dev/zero | tr \"\\\\0\" x'",
+    );
+    run(&world).args(["--run-id", "r"]).end().exits(0);
+    let end = &of_kind(&world, "node end")[1];
+    let told = end["output"].as_str().expect("a text");
+    assert!(
+        told.len() < 70_000 && told.contains("bytes omitted"),
+        "{}",
+        told.len()
+    );
+    let journal = world.path("ws/.delta/r/journal.jsonl");
+    let text = world.read("ws/.delta/r/journal.jsonl");
+    world.write("secret/stderr.log", "the secret");
+    world.write("ws/.delta/r/output", "the secret");
+    let text = text
+        .replace(
+            "\"execution_ref\":\"io/nodes/T1/a\"",
+            "\"execution_ref\":\"io/../../../../secret\"",
+        )
+        .replace("\"output_ref\":\"io/", "\"output_ref\":\"output\",\"x\":\"");
+    std::fs::write(journal, text).unwrap();
+    let outcome = world.delta(["report", "-w", "ws", "r"]).end().exits(0);
+    let page = String::from_utf8(outcome.stdout).unwrap();
+    assert!(!page.contains("the secret"));
+}
+
+#[test]
+fn nodes_without_an_end_are_told_as_they_are() {
+    let world = World::new();
+    let mut gate = world.fifo("gate");
+    chain(
+        &world,
+        "shell: 'echo half a word >&2; echo here > \"$HOME/gate\"; read go < \"$HOME/later\"; cat'",
+    );
+    let _later = world.fifo("later");
+    let delta = run(&world).args(["--run-id", "r"]).spawn();
+    assert_eq!(gate.line(), "here");
+    let so_far = of_kind(&world, "so far");
+    assert_eq!(
+        (&so_far[0]["node"], &so_far[0]["stderr"]),
+        (&json!("a"), &json!("half a word\n"))
+    );
+    assert_eq!(of_kind(&world, "live").len(), 1);
+    let live = shown(&world, "#open=all");
+    delta.kill();
+    assert_eq!(of_kind(&world, "dead").len(), 1);
+    let Some(live) = live else { return };
+    live.is_well()
+        .shows("is running")
+        .shows("half a word")
+        .shows(">open<");
+    let dead = shown(&world, "#open=all").unwrap();
+    dead.is_well().shows("no end").shows("half a word");
+}
+
+#[test]
+fn ten_thousand_tasks_are_a_page_that_a_browser_opens() {
+    let world = World::new();
+    let nodes = [
+        start(),
+        node("parts", "split", ""),
+        node("a", "linear", ""),
+        node("m", "merge", ""),
+        exit(),
+    ];
+    world.write("f/workflow.yaml", flow(&nodes, "s>parts parts>a a>m m>x"));
+    let input: Vec<usize> = (0..10_000).collect();
+    world.write("in.json", serde_json::to_string(&input).unwrap());
+    run(&world)
+        .args(["--run-id", "r", "-q", "-i", "in.json"])
+        .end()
+        .exits(0);
+    assert_eq!(of_kind(&world, "task").len(), 10_001);
+    let Some(shown) = shown(&world, "#search=T1.s9999") else {
+        return;
+    };
+    shown.is_well();
+    assert_eq!(
+        shown.content().matches("class=\"group of-task").count(),
+        10_001
+    );
+    // Only the rows of the task that was looked for are there.
+    assert!(shown.content().matches("row step").count() < 20);
 }
