@@ -71,14 +71,14 @@ pub(super) fn help(topic: Option<&str>) -> &'static str {
 /// What `-h` prints about all commands.
 pub(super) const OVERVIEW: &str = "\
 usage: delta flow COMMAND [OPTIONS]
-  run    run a flow, or go on with one that was interrupted
-  show   show a run, one of its tasks, or one node with all that it was given
-  check  tell everything that is wrong with a flow
-  graph  draw a flow
-  stats  tell where time, memory and tokens went, by node and tool
-  tool   run a tool of the node that this is called by
-  memory add to what a flow remembers, or list it
-  help   print the manual page, or the options of a command
+  run     run a flow, or go on with one that was interrupted
+  show    show a run, one of its tasks, or one node with all that it was given
+  check   tell everything that is wrong with a flow
+  graph   draw a flow
+  stats   tell where time, memory and tokens went, by node and tool
+  tool    run a tool of the node that this is called by
+  memory  add to what a flow remembers, or list it
+  help    print the manual page, or the options of a command
   -h, --help     print this text, or the manual page
   -V, --version  print the version
 ";

@@ -109,7 +109,7 @@ fn every_value_and_operand_of_a_flow_is_offered_what_it_can_be() {
         ("show -w ws alpha T1 parts ", ": -w --work-dir -h --help"),
         ("show ", ":"),
         ("tool ", ":"),
-        ("help ", ": run show check graph stats tool help"),
+        ("help ", ": run show check graph stats tool memory help"),
         ("nonsense ", ":"),
     ] {
         let mut words = shlex::split(line).unwrap();
