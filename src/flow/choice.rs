@@ -154,8 +154,9 @@ fn decide(graph: &Graph, node: NodeIx, output: &str) -> Result<EdgeIx, Failure> 
     })
 }
 
-/// The edges of a node as a decision names them.
-fn named(graph: &Graph, node: NodeIx) -> String {
+/// The edges of a node as a decision names them: JSON strings, separated by commas.
+#[must_use]
+pub fn named(graph: &Graph, node: NodeIx) -> String {
     let name = |edge: &EdgeIx| {
         let edge = &graph.edges[*edge];
         let target = &graph.nodes[edge.to].id;

@@ -179,7 +179,7 @@ impl Command<'_> {
         }
         // Nothing is changed unless all of it can be read.
         let state = state::read(&bytes, Reading::default())
-            .map_err(|e| crate::agent::unreadable(&e, &journal))?;
+            .map_err(|e| crate::recording::unreadable(&e, journal.path()))?;
         journal.mend(&tail)?;
         let is_ours = state.work_dir.as_deref() == self.workspace.root.to_str()
             && state.run_id.as_deref() == Some(found.run.id.as_str());

@@ -154,6 +154,36 @@ fn a_program_that_is_an_agent_is_as_any_other() {
 }
 
 #[test]
+fn an_agent_that_decides_is_told_the_ways_and_asked_again_if_it_takes_none() {
+    let world = world("", "path: ../agent");
+    world.write(
+        "f/workflow.yaml",
+        "nodes:
+- {id: s, kind: deterministic, role: start, context: none, default_start: true}
+- {id: a, kind: agent, role: decision, context: none, agent_id: ag}
+- {id: bug, kind: deterministic, role: exit, context: none}
+- {id: x, kind: deterministic, role: exit, context: none}
+edges:
+- {from: s, to: a}
+- {from: a, to: bug}
+- {from: a, to: x, label: wish}
+",
+    );
+    world.server.says([text("\"wishes\""), text("\"wish\"")]);
+    let outcome = command(&world).json().end().exits(0);
+    assert_eq!(outcome.object()["exit_node"], "x");
+    assert!(
+        said(&world, 1).contains(r#"\"bug\", \"wish\""#),
+        "{}",
+        said(&world, 1)
+    );
+    assert!(said(&world, 2).contains("there is no edge"));
+    world.server.says([text("1"), text("2")]);
+    let outcome = run(&world).args(["-m", "no"]).json().end().exits(1);
+    assert_eq!(outcome.object()["error"]["code"], "invalid_edge");
+}
+
+#[test]
 fn a_model_that_is_down_leaves_the_flow_to_be_resumed() {
     let world = world("", "path: ../agent").llm("max_retries: 0");
     world.server.says([Reply::error(503, "down"), text("1")]);

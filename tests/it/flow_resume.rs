@@ -299,6 +299,22 @@ fn a_named_run_that_has_ended_is_not_told_with_other_files() {
 }
 
 #[test]
+fn a_damaged_line_is_named_and_no_command_that_cannot_help() {
+    let world = World::new();
+    chain(&world, "command: [cat]");
+    run(&world).args(["--pause-before", "a"]).end().exits(75);
+    let run_dir = Run::latest(&world.path("ws"));
+    let journal = run_dir.text("journal.jsonl");
+    fs::write(
+        run_dir.path("journal.jsonl"),
+        journal.replacen("TASK_CREATED", "TASK\u{1}", 1),
+    )
+    .unwrap();
+    let told = run(&world).end().exits(1).says("journal.jsonl:3: damaged");
+    told.does_not_say("--force");
+}
+
+#[test]
 fn a_script_that_a_shell_names_is_one_of_the_files() {
     let world = World::new();
     chain(&world, "shell: 'sh \"${FLOW_HOME}/do.sh\"'");

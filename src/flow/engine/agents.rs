@@ -13,8 +13,8 @@ use crate::error::{At, Error, Result};
 use crate::exec::{self, Outcome};
 use crate::files;
 use crate::flow::attempt::{Given, fault, misfit, one_value};
-use crate::flow::choice::{Code, Failure, Payload};
-use crate::flow::graph::NodeIx;
+use crate::flow::choice::{Code, Failure, Payload, choose, named};
+use crate::flow::graph::{NodeIx, Role};
 use crate::flow::manifest::agent::Body;
 use crate::flow::manifest::asked;
 use crate::flow::manifest::problem::sha256;
@@ -137,6 +137,13 @@ impl Engine<'_> {
     fn message(&self, beginning: &Beginning, context: &str) -> String {
         let flow = self.place.flow;
         let mut text = format!("Input:\n```json\n{}\n```\n{context}", beginning.input);
+        if flow.graph.nodes[beginning.node].role == Role::Decision {
+            let ways = named(&flow.graph, beginning.node);
+            text.push_str(&format!(
+                "\nThe answer decides how it goes on: it is one of these strings, or an object that has \
+                 one of them as \"selected_edge\": {ways}\n"
+            ));
+        }
         if flow.nodes[beginning.node].output == OutputForm::Text {
             return text;
         }
@@ -241,15 +248,16 @@ impl Engine<'_> {
     /// An answer as the node's output, if it will do.
     fn understood(&self, node: NodeIx, answer: String) -> std::result::Result<Payload, Failure> {
         let flow = self.place.flow;
+        let leads_on = |output: Payload| choose(&flow.graph, node, &output).map(|_| output);
         if flow.nodes[node].output == OutputForm::Text {
-            return Ok(json::text(&answer).into());
+            return leads_on(json::text(&answer).into());
         }
         let output = one_value(unfenced(&answer).to_owned())
             .map_err(|_| Failure::new(Code::SchemaOut, "the answer is not one JSON value"))?;
         let misfit = misfit(flow.schema_out(node), &output, Code::SchemaOut);
         match misfit.or_else(|| lacking(&flow.nodes[node].remember, &output)) {
             Some(failure) => Err(failure),
-            None => Ok(output),
+            None => leads_on(output),
         }
     }
 
