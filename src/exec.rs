@@ -6,15 +6,19 @@
 //! Architecture invariant: whoever waits here is woken by the end of any child, by a signal to the
 //! engine and by the nearest deadline, whichever comes first.
 
+mod running;
+
 use crate::sys::{self, CALL_ID, Signals, Stop};
+use running::{Phase, Running, Why, members};
 use rustix::event::{PollFlags, Timespec, epoll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// How long a tree has between SIGTERM and SIGKILL.
@@ -108,41 +112,12 @@ pub enum Woken {
     Deadline,
 }
 
-enum Phase {
-    Running,
-    /// SIGTERM has been sent; SIGKILL follows at `kill_at`.
-    Ending {
-        why: Why,
-        kill_at: Instant,
-    },
-}
-
-#[derive(Clone, Copy)]
-enum Why {
-    TimedOut,
-    Interrupted,
-}
-
-struct Running {
-    token: Token,
-    child: Child,
-    group: Option<Pid>,
-    call_id: String,
-    started: Instant,
-    deadline: Option<Instant>,
-    phase: Phase,
-    status: Option<ExitStatus>,
-    used: Option<Used>,
-    /// Whether the kernel is asked what it used, which costs a call more.
-    is_measured: bool,
-    /// Becomes readable when the child ends. While it is there, the child need not be asked.
-    pidfd: Option<OwnedFd>,
-}
-
 /// Any number of children, waited for together.
 pub struct Children<'s> {
     signals: &'s Signals,
     running: Vec<Running>,
+    /// Those that have ended and have not been told yet.
+    over: VecDeque<(Token, Outcome)>,
     next: u64,
     /// How long children have between SIGTERM and SIGKILL when their time is over.
     grace: Duration,
@@ -159,6 +134,7 @@ impl<'s> Children<'s> {
         Self {
             signals,
             running: Vec::new(),
+            over: VecDeque::new(),
             next: 0,
             grace: GRACE,
             heed_signals: true,
@@ -179,13 +155,13 @@ impl<'s> Children<'s> {
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.running.len()
+        self.running.len() + self.over.len()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.running.is_empty()
+        self.len() == 0
     }
 
     /// How long children have between SIGTERM and SIGKILL when their time is over.
@@ -248,8 +224,31 @@ impl<'s> Children<'s> {
     /// Begins to end a child and all its processes because the engine is asked to end: SIGTERM now,
     /// SIGKILL after `grace`. Its end is told by [`Self::wait`].
     pub fn interrupt(&mut self, token: Token, grace: Duration) {
-        if let Some(child) = self.running.iter_mut().find(|child| child.token == token) {
-            child.end(Why::Interrupted, grace);
+        self.interrupt_all(&[token], grace);
+    }
+
+    /// The same for many, for which the system's processes are looked through only once.
+    pub fn interrupt_all(&mut self, tokens: &[Token], grace: Duration) {
+        let tokens: HashSet<Token> = tokens.iter().copied().collect();
+        self.end(Why::Interrupted, grace, |child| {
+            tokens.contains(&child.token)
+        });
+    }
+
+    /// Sends SIGTERM to the children that are meant, if they have not got it yet.
+    fn end(&mut self, why: Why, grace: Duration, is_meant: impl Fn(&Running) -> bool) {
+        let is_meant =
+            |child: &&mut Running| matches!(child.phase, Phase::Running) && is_meant(child);
+        let mut meant: Vec<&mut Running> = self.running.iter_mut().filter(is_meant).collect();
+        let calls: Vec<_> = meant.iter().map(|child| (None, &*child.call_id)).collect();
+        let members = members(&calls);
+        for (child, members) in meant.iter_mut().zip(members) {
+            sys::signal_all(child.group, &members, Signal::TERM);
+            child.phase = Phase::Ending {
+                why,
+                kill_at: Instant::now() + grace,
+                killed_at: None,
+            };
         }
     }
 
@@ -261,8 +260,11 @@ impl<'s> Children<'s> {
     pub fn wait(&mut self, until: Option<Instant>) -> io::Result<Woken> {
         loop {
             let now = Instant::now();
-            if let Some(ended) = self.reap(now)? {
-                return Ok(ended);
+            if self.over.is_empty() {
+                self.reap(now)?;
+            }
+            if let Some((token, outcome)) = self.over.pop_front() {
+                return Ok(Woken::Ended(token, outcome));
             }
             let ending = |child: &Running| matches!(child.phase, Phase::Ending { .. });
             if self.heed_signals
@@ -285,21 +287,46 @@ impl<'s> Children<'s> {
         }
     }
 
-    /// Takes out one child that has ended, and moves the others on.
-    fn reap(&mut self, now: Instant) -> io::Result<Option<Woken>> {
+    /// Takes out the children that have ended, and moves the others on.
+    fn reap(&mut self, now: Instant) -> io::Result<()> {
         self.learn_who_ended();
-        for index in 0..self.running.len() {
-            if let Some(how) = self.running[index].advance(now, self.grace)? {
-                let child = self.running.swap_remove(index);
-                let outcome = Outcome {
-                    how,
-                    duration: child.started.elapsed(),
-                    used: child.used,
-                };
-                return Ok(Some(Woken::Ended(child.token, outcome)));
-            }
+        for child in &mut self.running {
+            child.look()?;
         }
-        Ok(None)
+        let is_late = |child: &Running| child.status.is_none() && child.is_late(now);
+        if self.running.iter().any(is_late) {
+            self.end(Why::TimedOut, self.grace, is_late);
+        }
+        let due: Vec<_> = self
+            .running
+            .iter()
+            .filter(|child| child.is_due(now))
+            .collect();
+        let calls: Vec<_> = due
+            .iter()
+            .map(|child| (child.group, &*child.call_id))
+            .collect();
+        let mut members = members(&calls).into_iter();
+        let mut index = 0;
+        while let Some(child) = self.running.get_mut(index) {
+            let members = if child.is_due(now) {
+                members.next().unwrap_or_default()
+            } else {
+                Vec::new()
+            };
+            let Some(how) = child.advance(now, &members) else {
+                index += 1;
+                continue;
+            };
+            let child = self.running.remove(index);
+            let outcome = Outcome {
+                how,
+                duration: child.started.elapsed(),
+                used: child.used,
+            };
+            self.over.push_back((child.token, outcome));
+        }
+        Ok(())
     }
 
     /// Lets go of the descriptors of children that have ended: from then on these are asked.
@@ -327,66 +354,6 @@ impl<'s> Children<'s> {
             if events.len() < AT_ONCE {
                 return;
             }
-        }
-    }
-}
-
-impl Running {
-    fn end(&mut self, why: Why, grace: Duration) {
-        if matches!(self.phase, Phase::Running) {
-            let members = sys::processes(None, &self.call_id);
-            sys::signal_all(self.group, &members, Signal::TERM);
-            self.phase = Phase::Ending {
-                why,
-                kill_at: Instant::now() + grace,
-            };
-        }
-    }
-
-    /// Looks whether the child has ended; ends it if its time is over.
-    fn advance(&mut self, now: Instant, grace: Duration) -> io::Result<Option<Ended>> {
-        if self.status.is_none() && self.pidfd.is_none() {
-            (self.status, self.used) = if self.is_measured {
-                waited(&mut self.child)?
-            } else {
-                (self.child.try_wait()?, None)
-            };
-        }
-        match &self.phase {
-            Phase::Running => {
-                if let Some(status) = self.status {
-                    return Ok(Some(Ended::Exited(exit_code(status))));
-                }
-                if self.deadline.is_some_and(|deadline| now >= deadline) {
-                    self.end(Why::TimedOut, grace);
-                }
-                Ok(None)
-            }
-            Phase::Ending { why, kill_at } => {
-                let members = sys::processes(self.group, &self.call_id);
-                let given_up = now >= *kill_at + GIVE_UP;
-                if (self.status.is_some() && members.is_empty()) || given_up {
-                    let code = self.status.map_or(137, exit_code);
-                    return Ok(Some(match why {
-                        Why::TimedOut => Ended::TimedOut,
-                        Why::Interrupted => Ended::Interrupted(code),
-                    }));
-                }
-                if now >= *kill_at {
-                    // Once its leader has been waited for, the group's number may be somebody else's.
-                    let group = self.group.filter(|_| self.status.is_none());
-                    sys::signal_all(group, &members, Signal::KILL);
-                }
-                Ok(None)
-            }
-        }
-    }
-
-    /// When this child must be looked at again even if nothing wakes us.
-    fn wake_at(&self, now: Instant) -> Option<Instant> {
-        match self.phase {
-            Phase::Running => self.deadline,
-            Phase::Ending { .. } => Some(now + TICK),
         }
     }
 }
@@ -444,57 +411,34 @@ pub fn end_leftovers(call_id: &str) -> usize {
 /// The same for several calls at once.
 #[must_use]
 pub fn end_all_leftovers<C: AsRef<str>>(call_ids: &[C]) -> usize {
-    let found = sys::processes_of(None, call_ids);
+    let found = processes_of_all(call_ids);
     if found.is_empty() {
         return 0;
     }
     sys::signal_all(None, &found, Signal::TERM);
     let kill_at = Instant::now() + GRACE;
+    let mut killed_at = None;
     loop {
         std::thread::sleep(TICK);
-        let left = sys::processes_of(None, call_ids);
+        let left = processes_of_all(call_ids);
         let now = Instant::now();
-        if left.is_empty() || now >= kill_at + GIVE_UP {
+        if left.is_empty() || killed_at.is_some_and(|at: Instant| now >= at + GIVE_UP) {
             return found.len();
         }
         if now >= kill_at {
             sys::signal_all(None, &left, Signal::KILL);
+            killed_at.get_or_insert(now);
         }
     }
 }
 
-/// How a child ended, if it has, and what it used.
-#[cfg(feature = "flow")]
-fn waited(child: &mut Child) -> io::Result<(Option<ExitStatus>, Option<Used>)> {
-    use rustix::process::{WaitId, WaitIdOptions, waitid};
-    use wait4::Wait4;
-    let pid = Pid::from_raw(child.id().cast_signed());
-    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    if let Some(pid) = pid
-        && waitid(WaitId::Pid(pid), look)?.is_none()
-    {
-        return Ok((None, None));
-    }
-    // It has ended, so that this does not block.
-    let ended = child.wait4()?;
-    let used = Used {
-        cpu: ended.rusage.utime + ended.rusage.stime,
-        memory: ended.rusage.maxrss,
-    };
-    Ok((Some(ended.status), Some(used)))
-}
-
-/// How a child ended, if it has.
-#[cfg(not(feature = "flow"))]
-fn waited(child: &mut Child) -> io::Result<(Option<ExitStatus>, Option<Used>)> {
-    Ok((child.try_wait()?, None))
-}
-
-/// The exit code a shell would give: 128+n for signal n.
-fn exit_code(status: ExitStatus) -> i32 {
-    status
-        .code()
-        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+/// All processes of several calls, each once.
+fn processes_of_all<C: AsRef<str>>(call_ids: &[C]) -> Vec<Pid> {
+    let calls: Vec<_> = call_ids.iter().map(|id| (None, id.as_ref())).collect();
+    let mut all: Vec<Pid> = members(&calls).into_iter().flatten().collect();
+    all.sort_unstable_by_key(|pid| pid.as_raw_pid());
+    all.dedup();
+    all
 }
 
 fn spawn_error(error: io::Error) -> SpawnError {

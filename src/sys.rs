@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::FsWord;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -233,62 +234,83 @@ pub const CALL_ID: &str = "DELTA_CALL_ID";
 /// Without `/proc`, only whether the group still has any, told as its leader.
 #[must_use]
 pub fn processes(group: Option<Pid>, call_id: &str) -> Vec<Pid> {
-    processes_of(group, &[call_id])
+    let mut found = processes_of_each(&[(group, call_id)]);
+    found.pop().unwrap_or_default()
 }
 
-/// The same for several calls.
+/// The same for each of several groups and calls. All processes are looked at once, however many these
+/// are.
 #[must_use]
-pub fn processes_of<C: AsRef<str>>(group: Option<Pid>, call_ids: &[C]) -> Vec<Pid> {
+pub fn processes_of_each<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<Vec<Pid>> {
     let Ok(entries) = fs::read_dir("/proc") else {
-        return group
-            .filter(|group| rustix::process::test_kill_process_group(*group).is_ok())
-            .into_iter()
-            .collect();
+        let is_there = |group: &Pid| rustix::process::test_kill_process_group(*group).is_ok();
+        let leader = |(group, _): &(Option<Pid>, C)| group.filter(is_there).into_iter().collect();
+        return wanted.iter().map(leader).collect();
     };
-    let is_wanted = |value: &[u8]| {
-        call_ids.iter().any(|id| {
-            let rest = value.strip_prefix(id.as_ref().as_bytes());
-            rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
-        })
-    };
-    let prefix = format!("{CALL_ID}=");
+    let mut by_group: HashMap<i32, usize> = HashMap::new();
+    let mut by_call: HashMap<&[u8], Vec<usize>> = HashMap::new();
+    for (at, (group, call_id)) in wanted.iter().enumerate() {
+        if let Some(group) = group {
+            by_group.insert(group.as_raw_pid(), at);
+        }
+        let call_id = call_id.as_ref().as_bytes();
+        by_call.entry(call_id).or_default().push(at);
+    }
     let own = std::process::id().cast_signed();
-    let mut found = Vec::new();
+    let mut found = vec![Vec::new(); wanted.len()];
     for entry in entries.flatten() {
         let name = entry.file_name();
         let Some(number) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;
         };
-        let in_group = || {
-            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-            // The command's name, in parentheses, may hold anything; the fields follow the last one.
-            let mut fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
-            let alive = fields
-                .next()
-                .is_some_and(|state| state != "Z" && state != "X");
-            let its_group = fields.nth(1).and_then(|group| group.parse::<i32>().ok());
-            (
-                alive,
-                group.is_some() && its_group == group.map(Pid::as_raw_pid),
-            )
-        };
-        let (alive, in_group) = in_group();
-        if !alive || number == own {
+        let Some(group) = group_of_living(&entry.path()).filter(|_| number != own) else {
             continue;
-        }
-        let carries = || {
-            let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
-            environ.split(|byte| *byte == 0).any(|variable| {
-                variable
-                    .strip_prefix(prefix.as_bytes())
-                    .is_some_and(is_wanted)
-            })
         };
-        if in_group || carries() {
-            found.extend(Pid::from_raw(number));
+        let pid = Pid::from_raw(number);
+        let in_group = by_group.get(&group).copied();
+        if let Some(at) = in_group {
+            found[at].extend(pid);
+            if wanted.len() == 1 {
+                continue;
+            }
+        }
+        let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
+        let mut carried: Vec<usize> = environ
+            .split(|byte| *byte == 0)
+            .filter_map(|variable| {
+                variable
+                    .strip_prefix(CALL_ID.as_bytes())?
+                    .strip_prefix(b"=")
+            })
+            .flat_map(calls_around)
+            .flat_map(|call_id| by_call.get(call_id).into_iter().flatten().copied())
+            .filter(|at| Some(*at) != in_group)
+            .collect();
+        carried.sort_unstable();
+        carried.dedup();
+        for at in carried {
+            found[at].extend(pid);
         }
     }
     found
+}
+
+/// The process group of a process, by its directory in `/proc`. None if it has ended.
+fn group_of_living(path: &Path) -> Option<i32> {
+    let stat = fs::read_to_string(path.join("stat")).ok()?;
+    // The command's name, in parentheses, may hold anything; the fields follow the last one.
+    let mut fields = stat.rsplit(')').next()?.split_whitespace();
+    let alive = fields
+        .next()
+        .is_some_and(|state| state != "Z" && state != "X");
+    let group = fields.nth(1).and_then(|group| group.parse().ok());
+    alive.then(|| group.unwrap_or(0))
+}
+
+/// A call's id, and those of the calls around it.
+fn calls_around(id: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let dots = memchr::memchr_iter(b'.', id);
+    dots.chain([id.len()]).map(|end| &id[..end])
 }
 
 /// A process that has a file below a directory open for writing, as far as `/proc` tells.

@@ -574,6 +574,36 @@ fn a_signal_ends_the_programs_and_the_same_command_goes_on() {
 }
 
 #[test]
+fn a_signal_ends_many_programs_that_ignore_it_and_what_they_have_started() {
+    let world = World::new();
+    let script = "trap \"\" TERM; setsid sleep 1000 & echo >started; while :; do sleep 1000; done";
+    let nodes = [
+        start(),
+        node("p", "split", ""),
+        node("w", "linear", &format!(", shell: '{script}'")),
+        node("m", "merge", ""),
+        exit(),
+    ];
+    world.write("f/workflow.yaml", flow(&nodes, "s>p p>w w>m m>x"));
+    let items: Vec<usize> = (0..120).collect();
+    let running = run(&world)
+        .args(["-q", "-j", "120", "-i", "-"])
+        .stdin(serde_json::to_vec(&items).unwrap())
+        .spawn();
+    let tasks = world.path("ws/tasks");
+    eventually("all have started", || {
+        items
+            .iter()
+            .all(|at| tasks.join(format!("T1.s{at}/started")).exists())
+    });
+    running.signal(rustix::process::Signal::TERM);
+    running.wait().exits(143);
+    assert_eq!(world.processes(), [0; 0]);
+    let ends = Run::latest(&world.path("ws")).events("NODE_END");
+    assert_eq!(ends.len(), 2, "of start and split alone");
+}
+
+#[test]
 fn continuing_an_agents_run_is_not_for_a_flow() {
     let world = World::new();
     world.write(

@@ -59,9 +59,7 @@ impl Engine<'_> {
                 Woken::Stopped(stop) => {
                     self.stop = Some(stop);
                     let tokens: Vec<Token> = self.active.keys().copied().collect();
-                    for token in tokens {
-                        self.children.interrupt(token, self.options.grace);
-                    }
+                    self.children.interrupt_all(&tokens, self.options.grace);
                     return Ok(());
                 }
                 Woken::Deadline if any => return Ok(()),
@@ -77,9 +75,7 @@ impl Engine<'_> {
     /// Ends all programs, and waits for their ends.
     pub(super) fn end_children(&mut self) {
         let tokens: Vec<Token> = self.active.keys().copied().collect();
-        for token in tokens {
-            self.children.interrupt(token, self.options.grace);
-        }
+        self.children.interrupt_all(&tokens, self.options.grace);
         while !self.children.is_empty() {
             match self.children.wait(None) {
                 Ok(Woken::Ended(token, _)) => {

@@ -1,0 +1,159 @@
+//! One child among others, and what is done with it from moment to moment.
+//!
+//! Unaware of the others and of waiting.
+
+use super::{Ended, GIVE_UP, TICK, Token, Used};
+use crate::sys;
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, Signal};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::time::Instant;
+
+/// Where a child is.
+pub(super) enum Phase {
+    Running,
+    /// SIGTERM has been sent; SIGKILL follows at `kill_at`.
+    Ending {
+        why: Why,
+        kill_at: Instant,
+        /// When SIGKILL was sent first: a busy machine may come to it late.
+        killed_at: Option<Instant>,
+    },
+}
+
+/// Why a child is ended.
+#[derive(Clone, Copy)]
+pub(super) enum Why {
+    TimedOut,
+    Interrupted,
+}
+
+/// A child that has not been told to have ended.
+pub(super) struct Running {
+    pub token: Token,
+    pub child: Child,
+    pub group: Option<Pid>,
+    pub call_id: String,
+    pub started: Instant,
+    pub deadline: Option<Instant>,
+    pub phase: Phase,
+    pub status: Option<ExitStatus>,
+    pub used: Option<Used>,
+    /// Whether the kernel is asked what it used, which costs a call more.
+    pub is_measured: bool,
+    /// Becomes readable when the child ends. While it is there, the child need not be asked.
+    pub pidfd: Option<OwnedFd>,
+}
+
+/// The processes of each of several children.
+pub(super) fn members(children: &[(Option<Pid>, &str)]) -> Vec<Vec<Pid>> {
+    match children {
+        [] => Vec::new(),
+        children => sys::processes_of_each(children),
+    }
+}
+
+impl Running {
+    /// Looks whether it has ended.
+    pub fn look(&mut self) -> io::Result<()> {
+        if self.status.is_none() && self.pidfd.is_none() {
+            (self.status, self.used) = if self.is_measured {
+                waited(&mut self.child)?
+            } else {
+                (self.child.try_wait()?, None)
+            };
+        }
+        Ok(())
+    }
+
+    /// Whether its time is over, and nobody has ended it yet.
+    pub fn is_late(&self, now: Instant) -> bool {
+        let is_running = matches!(self.phase, Phase::Running);
+        is_running && self.deadline.is_some_and(|deadline| now >= deadline)
+    }
+
+    /// Whether it matters now which of its processes live: it has ended itself, or it would not.
+    pub fn is_due(&self, now: Instant) -> bool {
+        match self.phase {
+            Phase::Running => false,
+            Phase::Ending { kill_at, .. } => self.status.is_some() || now >= kill_at,
+        }
+    }
+
+    /// How it has ended, if it has; kills what is left of it if it must. `members` are its processes, if
+    /// it is due.
+    pub fn advance(&mut self, now: Instant, members: &[Pid]) -> Option<Ended> {
+        let is_due = self.is_due(now);
+        let Phase::Ending {
+            why,
+            kill_at,
+            killed_at,
+        } = &mut self.phase
+        else {
+            return self.status.map(|status| Ended::Exited(exit_code(status)));
+        };
+        if !is_due {
+            return None;
+        }
+        let given_up = killed_at.is_some_and(|killed_at| now >= killed_at + GIVE_UP);
+        if (self.status.is_some() && members.is_empty()) || given_up {
+            let code = self.status.map_or(137, exit_code);
+            return Some(match why {
+                Why::TimedOut => Ended::TimedOut,
+                Why::Interrupted => Ended::Interrupted(code),
+            });
+        }
+        if now >= *kill_at {
+            // Once its leader has been waited for, the group's number may be somebody else's.
+            let group = self.group.filter(|_| self.status.is_none());
+            sys::signal_all(group, members, Signal::KILL);
+            killed_at.get_or_insert(now);
+        }
+        None
+    }
+
+    /// When this child must be looked at again even if nothing wakes us. Its own end does.
+    pub fn wake_at(&self, now: Instant) -> Option<Instant> {
+        match self.phase {
+            Phase::Running => self.deadline,
+            Phase::Ending { .. } if self.is_due(now) => Some(now + TICK),
+            Phase::Ending { kill_at, .. } => Some(kill_at),
+        }
+    }
+}
+
+/// How a child ended, if it has, and what it used.
+#[cfg(feature = "flow")]
+fn waited(child: &mut Child) -> io::Result<(Option<ExitStatus>, Option<Used>)> {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    use wait4::Wait4;
+    let pid = Pid::from_raw(child.id().cast_signed());
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    if let Some(pid) = pid
+        && waitid(WaitId::Pid(pid), look)?.is_none()
+    {
+        return Ok((None, None));
+    }
+    // It has ended, so that this does not block.
+    let ended = child.wait4()?;
+    let used = Used {
+        cpu: ended.rusage.utime + ended.rusage.stime,
+        memory: ended.rusage.maxrss,
+    };
+    Ok((Some(ended.status), Some(used)))
+}
+
+/// How a child ended, if it has.
+#[cfg(not(feature = "flow"))]
+fn waited(child: &mut Child) -> io::Result<(Option<ExitStatus>, Option<Used>)> {
+    Ok((child.try_wait()?, None))
+}
+
+/// The exit code a shell would give: 128+n for signal n.
+fn exit_code(status: ExitStatus) -> i32 {
+    status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
