@@ -70,6 +70,7 @@ fn place(id: &Value) -> String {
 /// The contexts of all steps, without times.
 fn contexts(world: &World) -> BTreeMap<String, Value> {
     let run = Run::latest(&world.path("ws"));
+    let ends = run.events("NODE_END");
     let mut all = BTreeMap::new();
     for start in run.events("NODE_START") {
         let Some(io) = start["execution_ref"].as_str() else {
@@ -78,8 +79,16 @@ fn contexts(world: &World) -> BTreeMap<String, Value> {
         let text = run.text(&format!("{io}/context.json"));
         let mut context: Value = serde_json::from_str(&text).unwrap();
         for item in context["items"].as_array_mut().unwrap() {
-            item["timestamp"].take();
+            let time = item["timestamp"].take();
             item["id"] = place(&item["id"]).into();
+            let is_its_end = |end: &&Value| {
+                end["task_id"] == item["task_id"] && end["node_id"] == item["node_id"]
+            };
+            let end = ends.iter().find(is_its_end);
+            assert!(
+                end.is_none_or(|end| end["timestamp"] == time),
+                "{item} {time}"
+            );
         }
         all.insert(
             format!("{}/{}", start["task_id"], start["node_id"]),
@@ -317,15 +326,17 @@ fn flows_that_share_a_store_lose_nothing_though_their_runs_have_one_name() {
 
 #[test]
 fn the_oldest_items_go_and_no_append_with_them() {
-    let world = crowd(", max_items: 25");
+    let world = crowd(", max_items: 130");
+    let old = |n: u32| {
+        format!("{{\"id\":\"{n}\",\"timestamp\":\"2020-01-01T00:00:00Z\",\"content\":\"old\"}}\n")
+    };
+    world.write("f/project.jsonl", (0..130).map(old).collect::<String>());
     at_once(&world);
-    assert_eq!(world.lines("f/project.jsonl").len(), 25);
-    memory(&world, &["add", "project", "f", "-m", "last"])
-        .end()
-        .exits(0);
-    let lines = world.lines("f/project.jsonl");
-    assert_eq!(lines.len(), 25);
-    assert!(lines[24].contains("\"last\""));
+    let text = world.read("f/project.jsonl");
+    assert_eq!(
+        (text.lines().count(), text.contains("\"old\"")),
+        (130, false)
+    );
     assert_eq!(
         fs::read_dir(world.path("f")).unwrap().count(),
         3,
