@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 /// The types of these events.
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 10] = [
     "FLOW_START",
     "TASK_CREATED",
     "NODE_START",
@@ -18,6 +18,7 @@ const KINDS: [&str; 9] = [
     "TASK_END",
     "TOOL",
     "POLICY",
+    "MEMORY",
 ];
 
 /// Whether an event is one of these.

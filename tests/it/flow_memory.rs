@@ -220,6 +220,21 @@ fn from_every_prefix_of_the_journal_the_same_contexts_come_and_nothing_is_rememb
 }
 
 #[test]
+fn log_and_show_pass_over_what_has_been_written_down() {
+    let world = World::new();
+    chain(&world, "command: [cat], remember: [{store: project}]");
+    let store = "project_store: {type: jsonl, file_path: p.jsonl}";
+    world.write("f/memory.yaml", store);
+    run(&world).args(["-m", "x"]).end().exits(0);
+    let log = world.delta(["log", "-w", "ws"]).end().exits(0).stdout;
+    let log = String::from_utf8(log).unwrap();
+    assert!(log.contains("T1"), "{log}");
+    assert!(!log.contains("MEMORY"), "{log}");
+    let show = Delta::flow(world.home()).args(["show", "-w", "ws"]);
+    show.end().exits(0);
+}
+
+#[test]
 fn what_would_have_been_trimmed_by_now_does_not_come_back() {
     let world = World::new();
     chain(&world, "command: [cat], remember: [{store: project}]");
