@@ -36,6 +36,17 @@ fn what_a_pointer_does_not_find_is_a_fault_of_the_output_and_null_is_nothing() {
     for (output, code, remembered) in [
         (r#"{"a":{"b":[1,"x"]}}"#, None, Some(json!("x"))),
         (r#"{"a":{"b":[1,null]}}"#, None, None),
+        (
+            r#"{"a":0,"a":{"b":{"0":2,"1":[{}]}}}"#,
+            None,
+            Some(json!([{}])),
+        ),
+        (
+            r#"{"a":{"b":[1,123456789012345678901234567890.10]}}"#,
+            None,
+            Some(json!(1.234_567_890_123_456_8e29)),
+        ),
+        (r#"{"a":[{"b":[1,2]}]}"#, Some("schema_out"), None),
         (r#"{"a":{"b":[1]}}"#, Some("schema_out"), None),
         ("7", Some("schema_out"), None),
     ] {
@@ -65,6 +76,9 @@ fn what_a_pointer_does_not_find_is_a_fault_of_the_output_and_null_is_nothing() {
             .map(|it| serde_json::from_str(it).unwrap())
             .collect();
         assert_eq!(items.first().map(|it| it["content"].clone()), remembered);
+        // Numbers are kept as they were written.
+        let text = world.read("f/sub/dir/p.jsonl");
+        assert_eq!(text.contains("7890.10,"), output.contains("7890.10"));
     }
 }
 

@@ -20,10 +20,9 @@ use crate::flow::manifest::problem::sha256;
 use crate::flow::manifest::{Context, Flow};
 use crate::flow::record::About;
 use crate::flow::router::Note;
-use crate::json;
 use crate::rundir::RunDir;
 use crate::sys::Signals;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -282,15 +281,24 @@ pub fn profile(flow: &Flow, context: Context) -> Option<Cow<'_, Profile>> {
     }
 }
 
-/// What is to be remembered of an output, if it has that. `null` stands for nothing.
+/// What is to be remembered of an output, if it has that, as it was written. `null` stands for nothing.
 fn pointed(remember: &Remember, output: &Payload) -> Option<Payload> {
-    if remember.pointer.is_empty() {
-        return Some(output.clone());
+    let mut json: &str = output;
+    for token in remember.pointer.split('/').skip(1) {
+        // RFC 6901.
+        let token = token.replace("~1", "/").replace("~0", "~");
+        json = if json.starts_with('{') {
+            let members: HashMap<String, &RawValue> = serde_json::from_str(json).ok()?;
+            members.get(&token)?.get()
+        } else {
+            let is_index = token == "0" || !token.starts_with(['0', '+']);
+            let items: Vec<&RawValue> = serde_json::from_str(json).ok()?;
+            items
+                .get(token.parse::<usize>().ok().filter(|_| is_index)?)?
+                .get()
+        };
     }
-    let value: Value = serde_json::from_str(output).ok()?;
-    value
-        .pointer(&remember.pointer)
-        .map(|part| json::text(part).into())
+    Some(json.into())
 }
 
 /// Why an output will not do, if something is to be remembered that it does not have.
