@@ -108,6 +108,8 @@ pub enum Woken {
     Ended(Token, Outcome),
     /// A signal asks the engine to end; told once for every call while no child has ended.
     Stopped(Stop),
+    /// A person wants the process to be suspended, where that is caught.
+    Suspended,
     /// The caller's own deadline has come.
     Deadline,
 }
@@ -273,6 +275,9 @@ impl<'s> Children<'s> {
             {
                 return Ok(Woken::Stopped(stop));
             }
+            if self.signals.is_suspended() {
+                return Ok(Woken::Suspended);
+            }
             if until.is_some_and(|until| now >= until) {
                 return Ok(Woken::Deadline);
             }
@@ -396,7 +401,7 @@ fn one(
         match children.wait(None).map_err(SpawnError::Other)? {
             Woken::Ended(_, outcome) => return Ok(outcome),
             Woken::Stopped(_) => children.interrupt(token, grace),
-            Woken::Deadline => {}
+            Woken::Suspended | Woken::Deadline => {}
         }
     }
 }

@@ -18,6 +18,7 @@ pub mod keys;
 pub mod memory;
 pub mod inputs;
 pub mod outcome;
+pub mod table;
 pub mod engine;
 pub mod draw;
 pub mod args;

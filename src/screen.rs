@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result, may_fail};
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 /// How much is said, and whether in colour.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,6 +59,12 @@ impl Screen {
         self.line(&[(Tone::Bad, &format!("{program}: {text}"))]);
     }
 
+    /// A line as it looks here, without its end.
+    #[must_use]
+    pub fn painted(self, pieces: &[(Tone, &str)]) -> String {
+        painted(self.colour, pieces)
+    }
+
     fn line(self, pieces: &[(Tone, &str)]) {
         let mut out = painted(self.colour, pieces);
         out.push('\n');
@@ -102,12 +109,40 @@ pub fn painted(colour: bool, pieces: &[(Tone, &str)]) -> String {
 #[must_use]
 pub fn size() -> Option<(usize, usize)> {
     let stdout = io::stdout();
-    if !stdout.is_terminal() {
-        return None;
-    }
-    let size = rustix::termios::tcgetwinsize(&stdout).ok()?;
+    stdout.is_terminal().then(|| size_of(&stdout)).flatten()
+}
+
+/// Rows and columns of the terminal that stderr is.
+#[must_use]
+pub fn stderr_size() -> (usize, usize) {
+    size_of(io::stderr()).unwrap_or(USUAL_SIZE)
+}
+
+/// Of a terminal that does not tell.
+const USUAL_SIZE: (usize, usize) = (24, 80);
+
+fn size_of(terminal: impl AsFd) -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
     let known = |value: u16, usual: usize| if value == 0 { usual } else { value.into() };
-    Some((known(size.ws_row, 24), known(size.ws_col, 80)))
+    Some((
+        known(size.ws_row, USUAL_SIZE.0),
+        known(size.ws_col, USUAL_SIZE.1),
+    ))
+}
+
+/// Whether stderr is a terminal on which what has been written can be written over.
+#[must_use]
+pub fn can_redraw() -> bool {
+    let kind = std::env::var_os("TERM").unwrap_or_default();
+    io::stderr().is_terminal() && !kind.is_empty() && kind != "dumb"
+}
+
+/// Whether this process may write over what is on the terminal that stderr is: it is not in the background.
+#[must_use]
+pub fn is_in_foreground() -> bool {
+    let group = rustix::termios::tcgetpgrp(io::stderr());
+    // A terminal that does not control this process has no such group.
+    group.map_or(true, |group| group == rustix::process::getpgrp())
 }
 
 /// An error as it is printed: each line of it behind the program's name.

@@ -55,6 +55,9 @@ use signal_hook::consts as libc_signals;
 #[derive(Debug)]
 pub struct Signals {
     woken: UnixStream,
+    wake: UnixStream,
+    /// Set by SIGTSTP, if that is caught.
+    suspend: Arc<AtomicBool>,
     stop: Arc<AtomicUsize>,
     /// The first request to end that was seen: later ones change nothing.
     first: OnceLock<(Stop, Instant)>,
@@ -86,11 +89,13 @@ impl Signals {
             signal_hook::flag::register_usize(signal, Arc::clone(&stop), signal as usize)?;
             signal_hook::low_level::pipe::register(signal, wake.try_clone()?)?;
         }
-        signal_hook::low_level::pipe::register(SIGCHLD, wake)?;
+        signal_hook::low_level::pipe::register(SIGCHLD, wake.try_clone()?)?;
         // Writing past `ulimit -f` must be an error of that write, not the end of the process.
         signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
         Ok(Self {
             woken,
+            wake,
+            suspend: Arc::new(AtomicBool::new(false)),
             stop,
             first: OnceLock::new(),
             parent: None,
@@ -107,6 +112,33 @@ impl Signals {
         let is_gone = matches!(opened, Some(Err(rustix::io::Errno::SRCH)));
         self.parent = opened.and_then(Result::ok);
         !is_gone
+    }
+
+    /// Begins to catch SIGTSTP, which a person sends with Ctrl-Z: whoever waits sees it, tidies up, and
+    /// calls [`Self::suspend`]. One that was ignored when the process started stays ignored.
+    ///
+    /// # Errors
+    /// The system's, if the handler cannot be installed.
+    pub fn catch_suspension(&self) -> io::Result<()> {
+        use libc_signals::SIGTSTP;
+        if is_ignored(SIGTSTP) {
+            return Ok(());
+        }
+        signal_hook::flag::register(SIGTSTP, Arc::clone(&self.suspend))?;
+        signal_hook::low_level::pipe::register(SIGTSTP, self.wake.try_clone()?)?;
+        Ok(())
+    }
+
+    /// Whether a SIGTSTP has been caught since this was last asked.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.suspend.swap(false, Ordering::Relaxed)
+    }
+
+    /// Does what SIGTSTP would have done, and returns when the process goes on.
+    pub fn suspend(&self) {
+        let stop = signal_hook::low_level::emulate_default_handler;
+        may_fail(stop(libc_signals::SIGTSTP));
     }
 
     /// The signal that asked to end, if one has come.

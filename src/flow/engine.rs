@@ -27,7 +27,8 @@ use super::outcome::{Finished, Tally};
 use super::plan::Plan;
 use super::record::{self, Output};
 use super::router::{Effect, Router, StepIx};
-use crate::error::Result;
+use super::table::Table;
+use crate::error::{Result, may_fail};
 use crate::exec::{Children, Token};
 use crate::journal::Journal;
 use crate::rundir::RunDir;
@@ -169,6 +170,8 @@ pub struct Engine<'e> {
     pub tally: Tally,
     stop: Option<Stop>,
     looked: Instant,
+    /// What a person sees of it.
+    table: Table,
 }
 
 /// Why a step does not begin, or did not end.
@@ -211,6 +214,7 @@ impl<'e> Engine<'e> {
             tally: Tally::new(),
             stop: None,
             looked: Instant::now(),
+            table: Table::new(options.screen),
             options,
             place,
         }
@@ -219,10 +223,15 @@ impl<'e> Engine<'e> {
     /// Works until nothing is left to do, or somebody wants the end. Whatever happens, no program is
     /// left behind.
     pub fn run(&mut self) -> Result<Stopped> {
+        if self.table.is_on() {
+            // Without it Ctrl-Z leaves the table where the shell's prompt comes.
+            may_fail(self.signals.catch_suspension());
+        }
         let done = self.work();
         if done.is_err() {
             self.end_children();
         }
+        self.table.close();
         done
     }
 

@@ -64,6 +64,8 @@ mod flow_shown;
 #[cfg(feature = "flow")]
 mod flow_stores;
 #[cfg(feature = "flow")]
+mod flow_table;
+#[cfg(feature = "flow")]
 mod flow_tools;
 #[cfg(feature = "flow")]
 mod flow_program;

@@ -215,6 +215,7 @@ impl Engine<'_> {
         let key = self.keys.remove(&which);
         self.tries.remove(&which);
         let took = time(ended.duration);
+        self.table.ended(result.is_ok());
         match &result {
             Ok((output, _)) => {
                 if let Some(key) = key {
@@ -287,22 +288,22 @@ impl Engine<'_> {
     }
 
     /// A line of progress about a step.
-    pub(super) fn say(&self, which: Which, good: bool, how: &str, why: &str) {
+    pub(super) fn say(&mut self, which: Which, good: bool, how: &str, why: &str) {
         if self.options.screen.quiet {
             return;
         }
         let Some((task, node)) = self.named(which) else {
             return;
         };
+        let (place, node) = (format!("[{task}] "), node.to_owned());
         let tone = if good { Tone::Good } else { Tone::Bad };
         let why = match why {
             "" => String::new(),
             why => format!(": {}", in_short(why, 200)),
         };
-        let place = format!("[{task}] ");
-        self.options.screen.progress(&[
+        self.table.line(&[
             (Tone::Dim, &place),
-            (Tone::Command, node),
+            (Tone::Command, &node),
             (Tone::Dim, "  "),
             (tone, how),
             (Tone::Dim, &why),

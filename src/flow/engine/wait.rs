@@ -4,6 +4,7 @@ use super::{Engine, Which};
 use crate::error::{Error, Result, may_fail};
 use crate::exec::{Token, Woken};
 use crate::flow::router::Effect;
+use crate::flow::table::Running;
 use std::time::{Duration, Instant};
 
 impl Engine<'_> {
@@ -46,6 +47,9 @@ impl Engine<'_> {
         let mut until = self.looked + PERIOD;
         let mut any = false;
         loop {
+            if !any {
+                self.draw();
+            }
             let woken = self.children.wait(Some(until)).map_err(cannot_wait)?;
             match woken {
                 Woken::Ended(token, outcome) => {
@@ -56,7 +60,12 @@ impl Engine<'_> {
                         self.ended(active, &outcome)?;
                     }
                 }
+                Woken::Suspended => {
+                    self.table.erase();
+                    self.signals.suspend();
+                }
                 Woken::Stopped(stop) => {
+                    self.table.close();
                     self.stop = Some(stop);
                     let tokens: Vec<Token> = self.active.keys().copied().collect();
                     self.children.interrupt_all(&tokens, self.options.grace);
@@ -70,6 +79,25 @@ impl Engine<'_> {
                 }
             }
         }
+    }
+
+    /// Shows what runs.
+    fn draw(&mut self) {
+        if !self.table.is_on() {
+            return;
+        }
+        let running = self.active.values().filter_map(|active| {
+            let (task, node) = self.named(active.which)?;
+            Some(Running {
+                task: task.to_owned(),
+                node: node.to_owned(),
+                attempt: self.tries.get(&active.which).map_or(1, |tries| tries.last),
+                since: active.since,
+            })
+        });
+        let running = running.collect();
+        let waiting = self.ready.len() + self.prepared.len() + self.held.len();
+        self.table.draw(running, waiting);
     }
 
     /// Ends all programs, and waits for their ends.

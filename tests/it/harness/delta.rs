@@ -19,6 +19,8 @@ enum Input {
     Bytes(Vec<u8>),
     Open,
     Terminal(File),
+    /// Also for what it prints.
+    All(File),
 }
 
 /// A command line of `delta` to be run in a clean environment: `PATH` and `HOME`, no key.
@@ -102,6 +104,12 @@ impl Delta {
         self
     }
 
+    /// With stdin, stdout and stderr at a terminal.
+    pub fn all_at(mut self, terminal: &Terminal) -> Self {
+        self.input = Input::All(terminal.user());
+        self
+    }
+
     /// Runs after a line of shell in the same process, such as `ulimit -f 16`.
     pub fn after(self, shell: &str) -> Self {
         self.under(&["sh", "-c", &format!("{shell}; exec \"$0\" \"$@\"")])
@@ -124,6 +132,7 @@ impl Delta {
         let file = |name| File::create(self.output.join(name)).expect("a file for the output");
         let clone = |file: &File| Stdio::from(file.try_clone().expect("a second handle"));
         file("stderr");
+        let stdout = file("stdout");
         let mut child = Command::new(&self.argv[0])
             .args(&self.argv[1..])
             .env_clear()
@@ -131,12 +140,15 @@ impl Delta {
             .current_dir(&self.cwd)
             .stdin(match &self.input {
                 Input::Null => Stdio::null(),
-                Input::Terminal(terminal) => clone(terminal),
+                Input::Terminal(terminal) | Input::All(terminal) => clone(terminal),
                 _ => Stdio::piped(),
             })
-            .stdout(file("stdout"))
+            .stdout(match &self.input {
+                Input::All(terminal) => clone(terminal),
+                _ => stdout.into(),
+            })
             .stderr(match &self.input {
-                Input::Terminal(terminal) => clone(terminal),
+                Input::Terminal(terminal) | Input::All(terminal) => clone(terminal),
                 _ => file("stderr").into(),
             })
             .spawn()

@@ -6,6 +6,8 @@ mod delta;
 mod examples;
 #[cfg(feature = "flow")]
 mod flow;
+#[cfg(feature = "flow")]
+mod picture;
 mod recording;
 mod run;
 mod schema;
@@ -24,6 +26,8 @@ pub use examples::{
 };
 #[cfg(feature = "flow")]
 pub use flow::{around, errors_in, errors_of, exit, flow, has, has_only, node, start};
+#[cfg(feature = "flow")]
+pub use picture::Picture;
 pub use recording::{Recorded, copy, recordings, snapshot};
 pub use run::Run;
 pub use schema::violations;

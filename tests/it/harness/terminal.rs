@@ -34,6 +34,51 @@ impl Terminal {
         self.program.try_clone().expect("a second handle")
     }
 
+    /// How many lines and columns it has.
+    pub fn resize(&self, lines: u16, columns: u16) {
+        let size = rustix::termios::Winsize {
+            ws_row: lines,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        rustix::termios::tcsetwinsize(&self.person, size).expect("a size");
+    }
+
+    /// Waits for more to be written, and returns it as it is.
+    #[track_caller]
+    pub fn more(&mut self) -> String {
+        let timeout = Timespec::try_from(PATIENCE / 2).expect("a timeout");
+        let mut set = [PollFd::new(&self.person, PollFlags::IN)];
+        let ready = poll(&mut set, Some(&timeout)).expect("poll");
+        assert!(ready > 0, "nothing more was written to the screen");
+        let mut some = [0; 1024];
+        let read = self.person.read(&mut some).expect("the screen");
+        self.seen.extend(&some[..read]);
+        self.rest()
+    }
+
+    /// What has been written and not been looked at, up to the last whole character.
+    pub fn rest(&mut self) -> String {
+        let mut set = [PollFd::new(&self.person, PollFlags::IN)];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        while poll(&mut set, Some(&now)).expect("poll") > 0 {
+            let mut some = [0; 1024];
+            let read = (&self.person).read(&mut some).expect("the screen");
+            self.seen.extend(&some[..read]);
+        }
+        let whole = match std::str::from_utf8(&self.seen) {
+            Ok(text) => text.len(),
+            Err(error) => error.valid_up_to(),
+        };
+        let rest = self.seen.split_off(whole);
+        let text = std::mem::replace(&mut self.seen, rest);
+        String::from_utf8(text).expect("text")
+    }
+
     pub fn types(&mut self, text: &str) {
         self.person.write_all(text.as_bytes()).expect("it types");
     }

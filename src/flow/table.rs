@@ -1,0 +1,277 @@
+//! The table of the programs that run, below the lines of progress, on a terminal.
+//!
+//! Unaware of why anything runs. Lines stay and scroll; the table is erased and drawn again. On anything
+//! but a terminal, or one that cannot do this, there are the lines alone.
+//!
+//! Architecture invariant: between two calls the cursor stands at the beginning of the line below the
+//! table. What is written at once is one write, so that a signal finds either the old or the new.
+
+use crate::error::may_fail;
+use crate::screen::{Screen, Tone, can_redraw, is_in_foreground, stderr_size, time};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// As much is kept back until the table is drawn again.
+const MOST_PENDING: usize = 16 << 10;
+
+/// Lines below which the names of the columns are left out.
+const LOW: usize = 6;
+
+/// A program that runs.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// Its task.
+    pub task: String,
+    /// Its node.
+    pub node: String,
+    /// Which attempt it is, from 1.
+    pub attempt: u32,
+    /// Since when.
+    pub since: Instant,
+}
+
+/// How many steps are where.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    done: usize,
+    running: usize,
+    waiting: usize,
+    failed: usize,
+}
+
+/// Progress as a person sees it.
+#[derive(Debug)]
+pub struct Table {
+    screen: Screen,
+    is_on: bool,
+    /// Lines that have not been written.
+    pending: String,
+    /// The table that is on the terminal.
+    drawn: Vec<String>,
+    counts: Counts,
+}
+
+impl Table {
+    /// For stderr as it is.
+    #[must_use]
+    pub fn new(screen: Screen) -> Self {
+        Self {
+            screen,
+            is_on: !screen.quiet && can_redraw(),
+            pending: String::new(),
+            drawn: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Whether there is one.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// A line of progress, which stays.
+    pub fn line(&mut self, pieces: &[(Tone, &str)]) {
+        if !self.is_on {
+            self.screen.progress(pieces);
+            return;
+        }
+        self.pending.push_str(&self.screen.painted(pieces));
+        self.pending.push('\n');
+        if self.pending.len() > MOST_PENDING {
+            self.erase();
+        }
+    }
+
+    /// A step has ended.
+    pub fn ended(&mut self, good: bool) {
+        if good {
+            self.counts.done += 1;
+        } else {
+            self.counts.failed += 1;
+        }
+    }
+
+    /// Draws the table as it is now, below the lines that have come to be meanwhile.
+    pub fn draw(&mut self, mut running: Vec<Running>, waiting: usize) {
+        if !self.is_on {
+            return;
+        }
+        if !is_in_foreground() {
+            // The terminal is somebody else's.
+            self.erase();
+            return;
+        }
+        running.sort_by(|a, b| (a.since, &a.task).cmp(&(b.since, &b.task)));
+        let counts = Counts {
+            running: running.len(),
+            waiting,
+            ..self.counts
+        };
+        let lines = rows(&running, counts, stderr_size(), Instant::now());
+        let lines: Vec<String> = lines
+            .iter()
+            .map(|(tone, text)| self.screen.painted(&[(*tone, text)]))
+            .collect();
+        if self.pending.is_empty() && lines == self.drawn {
+            return;
+        }
+        self.write(lines);
+    }
+
+    /// Takes the table away. What was to be told is told.
+    pub fn erase(&mut self) {
+        self.write(Vec::new());
+    }
+
+    /// The same for good: from now on there are lines alone.
+    pub fn close(&mut self) {
+        self.erase();
+        self.is_on = false;
+    }
+
+    fn write(&mut self, lines: Vec<String>) {
+        let mut out = String::new();
+        if !self.drawn.is_empty() {
+            // Up, to the left, and nothing from there on.
+            out.push_str(&format!("\x1b[{}A\r\x1b[J", self.drawn.len()));
+        }
+        out.push_str(&self.pending);
+        for line in &lines {
+            out.push_str(line);
+            out.push('\n');
+        }
+        self.pending.clear();
+        self.drawn = lines;
+        if !out.is_empty() {
+            may_fail(std::io::stderr().write_all(out.as_bytes()));
+        }
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The table for a terminal of so many lines and columns: never more than fits above the cursor.
+fn rows(
+    running: &[Running],
+    counts: Counts,
+    (lines, columns): (usize, usize),
+    now: Instant,
+) -> Vec<(Tone, String)> {
+    let room = lines.saturating_sub(1);
+    if running.is_empty() || room == 0 {
+        return Vec::new();
+    }
+    let has_header = room >= LOW;
+    let room = room - 1 - usize::from(has_header);
+    let shown = if running.len() <= room {
+        running.len()
+    } else {
+        room.saturating_sub(1)
+    };
+    let some = &running[..shown];
+    let widest = |least: &str, of: fn(&Running) -> usize| {
+        some.iter().map(of).max().unwrap_or(0).max(least.len())
+    };
+    let task = widest("TASK", |it| it.task.len());
+    let node = widest("NODE", |it| it.node.len());
+    let mut table = Vec::new();
+    if has_header {
+        let text = format!("{:task$}  {:node$}  ATTEMPT  TIME", "TASK", "NODE");
+        table.push((Tone::Dim, text));
+    }
+    for it in some {
+        let (id, at, attempt) = (&it.task, &it.node, it.attempt);
+        let took = elapsed(now.saturating_duration_since(it.since));
+        let text = format!("{id:task$}  {at:node$}  {attempt:<7}  {took}");
+        table.push((Tone::Command, text));
+    }
+    let more = running.len() - shown;
+    if more > 0 && room > 0 {
+        table.push((Tone::Dim, format!("… and {more} more")));
+    }
+    let Counts {
+        done,
+        running,
+        waiting,
+        failed,
+    } = counts;
+    let text = format!("{done} done, {running} running, {waiting} waiting, {failed} failed");
+    table.push((Tone::Dim, text));
+    for (_, line) in &mut table {
+        // The last column stays free: a terminal may go to the next line behind it.
+        *line = cut(line, columns.saturating_sub(1));
+    }
+    table
+}
+
+/// Whole seconds: nothing on a table changes more often.
+fn elapsed(took: Duration) -> String {
+    match took.as_secs() {
+        seconds @ 0..=99 => format!("{seconds} s"),
+        seconds => time(Duration::from_secs(seconds)),
+    }
+}
+
+fn cut(line: &str, width: usize) -> String {
+    if line.chars().count() <= width {
+        return line.to_owned();
+    }
+    let mut cut: String = line.chars().take(width.saturating_sub(1)).collect();
+    if width > 0 {
+        cut.push('…');
+    }
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some(count: usize, now: Instant) -> Vec<Running> {
+        let one = |n| Running {
+            task: format!("T1.s{n}"),
+            node: "work".to_owned(),
+            attempt: 1,
+            since: now,
+        };
+        (0..count).map(one).collect()
+    }
+
+    #[test]
+    fn a_table_is_never_higher_or_wider_than_the_terminal() {
+        let now = Instant::now();
+        for count in [0, 1, 2, 3, 40] {
+            let running = some(count, now);
+            for lines in 0..50 {
+                for columns in [0, 1, 2, 10, 80] {
+                    let counts = Counts::default();
+                    let table = rows(&running, counts, (lines, columns), now);
+                    assert!(table.len() <= lines.saturating_sub(1));
+                    let fits = |text: &String| text.chars().count() <= columns.saturating_sub(1);
+                    assert!(table.iter().all(|(_, text)| fits(text)), "{table:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let now = Instant::now();
+        let counts = Counts {
+            running: 40,
+            ..Counts::default()
+        };
+        let table = rows(&some(40, now), counts, (10, 80), now);
+        let text: Vec<&str> = table.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(text.len(), 9);
+        assert_eq!(text[0], "TASK   NODE  ATTEMPT  TIME");
+        assert_eq!(text[1], "T1.s0  work  1        0 s");
+        assert_eq!(text[7], "… and 34 more");
+        assert_eq!(text[8], "0 done, 40 running, 0 waiting, 0 failed");
+    }
+}
