@@ -209,16 +209,21 @@ pub fn at_or_named(work_dir: &Path, name: &str) -> Result<RunDir> {
     Ok(RunDir::of(&workspace, &id))
 }
 
-/// The run that is named, as [`at_or_named`] has it, or else the newest.
+/// The run that is named, as [`at_or_named`] has it, or else the newest; instead of one that a
+/// flow of the workspace has started, the flow.
 pub fn named_or_newest(work_dir: &Path, name: Option<&str>) -> Result<RunDir> {
     if let Some(name) = name {
         return at_or_named(work_dir, name);
     }
     let workspace = self::workspace(work_dir)?;
-    match workspace.newest()? {
-        Some(id) => Ok(RunDir::of(&workspace, &id)),
-        None => Err(no_runs(&workspace.root)),
-    }
+    let Some(newest) = workspace.newest()? else {
+        return Err(no_runs(&workspace.root));
+    };
+    let around = with_those_around(&workspace, Some(newest.clone()));
+    let is_flow =
+        |id: &RunId| metadata::read(&workspace.run_path(id)).is_some_and(|it| it.flow.is_some());
+    let flow = around.into_iter().rfind(is_flow);
+    Ok(RunDir::of(&workspace, &flow.unwrap_or(newest)))
 }
 
 /// A run, and those of its workspace that it is a part of, from the inside out.

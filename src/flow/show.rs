@@ -14,7 +14,6 @@ use super::tools::{self, Call};
 use crate::commands::select;
 use crate::error::{Error, Exit, Result};
 use crate::ids::RunId;
-use crate::metadata;
 use crate::rundir::RunDir;
 use crate::screen::{in_short, print, time};
 use std::collections::{BTreeMap, HashMap};
@@ -85,18 +84,8 @@ pub(super) fn which<'n>(work_dir: &Path, names: &'n [String]) -> Result<(RunDir,
         [first, rest @ ..] if !is_task(first) || is_run(first) => {
             Ok((select::at_or_named(work_dir, first)?, rest))
         }
-        names => Ok((newest(work_dir)?, names)),
+        names => Ok((select::named_or_newest(work_dir, None)?, names)),
     }
-}
-
-/// The newest run, or the outermost flow that it is a part of.
-fn newest(work_dir: &Path) -> Result<RunDir> {
-    let run = select::named_or_newest(work_dir, None)?;
-    let workspace = select::workspace(work_dir)?;
-    let around = select::with_those_around(&workspace, Some(run.id.clone()));
-    let mut runs = around.iter().rev().map(|id| RunDir::of(&workspace, id));
-    let is_flow = |run: &RunDir| metadata::read(&run.path).is_some_and(|it| it.flow.is_some());
-    Ok(runs.find(is_flow).unwrap_or(run))
 }
 
 impl Record {

@@ -692,3 +692,36 @@ fn ten_thousand_tasks_are_a_page_that_a_browser_opens() {
     // Only the rows of the task that was looked for are there.
     assert!(shown.content().matches("row step").count() < 20);
 }
+
+#[test]
+fn the_newest_run_is_the_flow_and_not_its_agent_that_works_in_the_same_workspace() {
+    let world = World::new();
+    chain(&world, "");
+    let workflow = world.read("f/workflow.yaml").replace(
+        "{id: a, kind: deterministic, role: linear, context: none, }",
+        "{id: a, kind: agent, role: linear, context: none, agent_id: ag}",
+    );
+    world.write("f/workflow.yaml", workflow);
+    world.write("f/agents.yaml", "agents:\n- {id: ag, path: ../agent}\n");
+    let question = call("q", "ask_human", &json!({"prompt": "Which one?"}));
+    world.server.says([question, text("{\"chosen\": 1}")]);
+    let command = || run(&world).args(["-m", "go"]);
+    command().end().exits(101).says("Which one?");
+    let of_flow = |runs: Vec<Run>| -> Vec<String> {
+        let flows = runs
+            .into_iter()
+            .filter(|run| run.metadata()["flow"].is_object());
+        flows.map(|run| run.id()).collect()
+    };
+    let flows = of_flow(world.runs());
+    assert!(log(&world, &[]).contains("flow f from s"));
+    assert!(figures(&world)["flow"].is_object());
+    // The same command goes on, without a name for the run.
+    command().end().exits(101).says("Which one?");
+    let agent = Run::latest(&world.workspace()).id();
+    assert!(agent.starts_with("node-a"));
+    let answer = world.delta(["continue", "-w", "ws", "--run-id", &agent, "-m", "b"]);
+    answer.env("DELTA_API_KEY", "k").end().exits(0);
+    command().end().exits(0).prints("{\"chosen\": 1}\n");
+    assert_eq!(of_flow(world.runs()), flows, "there is one run of the flow");
+}
