@@ -269,6 +269,24 @@ impl Family {
         self.of_steps(steps, run, at(line))
     }
 
+    /// The runs in a run's workspace, and below, that it has started, in order.
+    pub fn of_run(&mut self, run: &RunDir) -> Vec<RunDir> {
+        let root = run.workspace().unwrap_or(&run.path).to_owned();
+        let found = self.found.take();
+        let found = found.unwrap_or_else(|| Children::below(&self.root));
+        let children = self.found.insert(found);
+        let of_parent = children.by_parent.get(run.id.as_str());
+        let found = of_parent
+            .into_iter()
+            .flatten()
+            .map(|at| &children.list[*at]);
+        // Two runs in different places may have one name.
+        found
+            .filter(|child| child.is_of(run) && child.run.path.starts_with(&root))
+            .map(|child| child.run.clone())
+            .collect()
+    }
+
     /// The runs that have been started by what has not ended.
     pub fn of_open(&mut self, underway: &mut Underway, run: &RunDir) -> Vec<Started> {
         let now = Timestamp::now();

@@ -1,5 +1,7 @@
 //! `delta list-runs`: the runs of a workspace, or of all workspaces of an agent.
 
+mod tree;
+
 use super::select::{self, no_runs};
 use crate::args::{Format, ListRuns};
 use crate::clock::Timestamp;
@@ -15,9 +17,20 @@ use std::time::Duration;
 
 /// A run in the list.
 struct Entry {
+    run: RunDir,
     metadata: Metadata,
     workspace: Workspace,
     created_at: Option<Timestamp>,
+}
+
+/// A line of the table.
+struct Row {
+    /// The run's id, further to the right the deeper it is nested; or what stands for runs that are left out.
+    name: String,
+    place: String,
+    iterations: String,
+    tokens: u64,
+    run: Option<Metadata>,
 }
 
 /// Runs the command.
@@ -33,12 +46,14 @@ pub fn run(options: &ListRuns) -> Result<Exit> {
     for workspace in &workspaces {
         for id in workspace.runs()? {
             there += 1;
-            let (metadata, error) = select::summary(&RunDir::of(workspace, &id));
+            let run = RunDir::of(workspace, &id);
+            let (metadata, error) = select::summary(&run);
             if let Some(error) = error {
                 Screen::new(false, false).warn(&format!("warning: {error}"));
             }
             if options.wants(&metadata) {
                 entries.push(Entry {
+                    run,
                     created_at: Timestamp::parse(&metadata.created_at),
                     workspace: workspace.clone(),
                     metadata,
@@ -59,7 +74,10 @@ pub fn run(options: &ListRuns) -> Result<Exit> {
             }
         }
         Format::Text if entries.is_empty() => {}
-        Format::Text => print(table(&entries, options.agent.is_some()).as_bytes())?,
+        Format::Text => {
+            let rows = tree::rows(&entries, options);
+            print(table(&rows, options.agent.is_some()).as_bytes())?;
+        }
     }
     if !entries.is_empty() {
         return Ok(Exit::Success);
@@ -112,16 +130,15 @@ fn array(entries: &[Entry]) -> Vec<u8> {
     out
 }
 
-fn table(entries: &[Entry], with_workspace: bool) -> String {
+fn table(rows: &[Row], with_workspace: bool) -> String {
     /// Of the message, where no terminal sets another limit.
     const WIDTH: usize = 60;
     let now = Timestamp::now();
     let colour = stdout_has_colour();
-    let longest = |of: fn(&Entry) -> usize, least: usize| {
-        entries.iter().map(of).max().unwrap_or(0).max(least)
-    };
-    let id = longest(|entry| entry.metadata.run_id.len(), 3);
-    let place = longest(|entry| entry.workspace.id().chars().count(), 9);
+    let longest =
+        |of: fn(&Row) -> usize, least: usize| rows.iter().map(of).max().unwrap_or(0).max(least);
+    let id = longest(|row| row.name.chars().count(), 3);
+    let place = longest(|row| row.place.chars().count(), 9);
     let place = |name: &str| {
         if with_workspace {
             format!("{name:place$}  ")
@@ -140,19 +157,22 @@ fn table(entries: &[Entry], with_workspace: bool) -> String {
     let width = size().map_or(WIDTH, |(_, columns)| columns.saturating_sub(frame).max(10));
     let header = format!("{left}{:17}{right}MESSAGE", "STATUS");
     let mut out = painted(colour, &[(Tone::Dim, &header)]) + "\n";
-    for entry in entries {
-        let run = &entry.metadata;
-        let age = entry
-            .created_at
+    for Row {
+        name,
+        place,
+        iterations,
+        tokens,
+        run,
+    } in rows
+    {
+        let Some(run) = run else {
+            out.push_str(&painted(colour, &[(Tone::Dim, name)]));
+            out.push('\n');
+            continue;
+        };
+        let age = Timestamp::parse(&run.created_at)
             .map_or_else(|| "?".to_owned(), |at| age(now.since(at)));
-        let tokens = run.usage.tokens.total_tokens.to_string();
-        let (left, right) = row(
-            &run.run_id,
-            &entry.workspace.id(),
-            &age,
-            &run.iterations.to_string(),
-            &tokens,
-        );
+        let (left, right) = row(name, place, &age, iterations, &tokens.to_string());
         let tone = match run.status {
             Status::Completed => Tone::Good,
             Status::Running => Tone::Command,

@@ -693,6 +693,96 @@ fn ten_thousand_tasks_are_a_page_that_a_browser_opens() {
     assert!(shown.content().matches("row step").count() < 20);
 }
 
+fn list(world: &World, args: &[&str]) -> String {
+    let outcome = world.delta(["list-runs", "-w", "ws"]).args(args).end();
+    String::from_utf8(outcome.exits(0).stdout).unwrap()
+}
+
+#[test]
+fn the_runs_of_a_flow_stand_below_it_in_the_list() {
+    let (world, mut here, mut gates) = pair();
+    together(&world, &mut here, &mut gates);
+    world.server.says([text("done")]);
+    world
+        .run("later")
+        .args(["--run-id", "later"])
+        .end()
+        .exits(0);
+    let text = list(&world, &[]);
+    let rows: Vec<(&str, Vec<&str>)> = text
+        .lines()
+        .skip(1)
+        .map(|line| {
+            let name = line.trim_start();
+            (
+                &line[..line.len() - name.len()],
+                name.split_whitespace().collect(),
+            )
+        })
+        .collect();
+    let names: Vec<&str> = rows.iter().map(|(_, cells)| cells[0]).collect();
+    assert_eq!(names[..2], ["later", "r"]);
+    assert_eq!(names.len(), 4, "{text}");
+    assert!(names[2].starts_with("node-") && names[3].starts_with("node-"));
+    assert_eq!(
+        [rows[0].0, rows[1].0, rows[2].0, rows[3].0],
+        ["", "", "  ", "  "]
+    );
+    // A flow has no iterations, and the tokens of its agents.
+    let cells = &rows[1].1;
+    let at = cells
+        .iter()
+        .position(|cell| *cell == "-")
+        .expect("no iterations");
+    assert_eq!(cells[at + 1], "220", "{text}");
+    assert_eq!(list(&world, &["--first"]), "later\n");
+    let json: Value = serde_json::from_str(&list(&world, &["--format", "json"])).unwrap();
+    let ids: Vec<&Value> = json
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| &run["run_id"])
+        .collect();
+    assert_eq!(ids, ["later", "r"], "runs of this workspace, flat");
+    assert!(!list(&world, &["--resumable"]).contains("node-"));
+}
+
+#[test]
+fn many_runs_of_one_flow_are_counted_and_not_listed() {
+    let world = World::new();
+    let program = env!("CARGO_BIN_EXE_delta");
+    let nodes = [
+        start(),
+        node("parts", "split", ""),
+        node(
+            "a",
+            "linear",
+            &format!(
+                ", output: text, command: ['{program}', run, -q, -a, '${{FLOW_HOME}}/../agent', -w, ., -m, go]"
+            ),
+        ),
+        node("m", "merge", ""),
+        exit(),
+    ];
+    world.write("f/workflow.yaml", flow(&nodes, "s>parts parts>a a>m m>x"));
+    world.server.answers(|_| text("done"));
+    let input = serde_json::to_string(&vec![1; 22]).unwrap();
+    run(&world)
+        .args(["--run-id", "r", "-i", "-", "-j", "2"])
+        .stdin(input)
+        .env("DELTA_API_KEY", "k")
+        .end()
+        .exits(0);
+    let text = list(&world, &[]);
+    assert_eq!(text.lines().count(), 1 + 1 + 20 + 1, "{text}");
+    assert_eq!(text.lines().last(), Some("  … and 2 more"));
+    let tokens = figures(&world)["tokens"]["total_tokens"].as_u64().unwrap();
+    assert!(
+        tokens > 0 && text.contains(&format!(" {tokens}  ")),
+        "{tokens}: {text}"
+    );
+}
+
 #[test]
 fn the_newest_run_is_the_flow_and_not_its_agent_that_works_in_the_same_workspace() {
     let world = World::new();
