@@ -265,6 +265,17 @@ fn a_flow_within_a_flow_is_told_at_the_node_that_ran_it_though_both_have_one_nam
             "{log}"
         );
     }
+    // One of the two has started a run itself: the list has it there, and not below the other, too.
+    let inner = world.path("ws/tasks/T1.s0/.delta");
+    copy(&inner.join("same"), &inner.join("deep"));
+    let metadata = world.read("ws/tasks/T1.s0/.delta/deep/metadata.json");
+    let metadata = metadata.replace(&Run::latest(&world.path("ws")).id(), "same");
+    let metadata = metadata.replace("\"run_id\": \"same\"", "\"run_id\": \"deep\"");
+    world.write("ws/tasks/T1.s0/.delta/deep/metadata.json", metadata);
+    let list = list(&world, &[]);
+    assert_eq!(list.matches("\n  same").count(), 2, "{list}");
+    assert_eq!(list.matches("\n    deep").count(), 1, "{list}");
+    std::fs::remove_dir_all(inner.join("deep")).unwrap();
     let parent = Run::latest(&world.path("ws")).id();
     for n in 0..2 {
         let run = Run {
