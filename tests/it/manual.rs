@@ -153,6 +153,7 @@ fn every_page_can_be_printed_and_is_listed() {
         assert!(list.contains(&line), "{list}");
     }
     assert!(list.lines().all(|line| line.chars().count() < 80), "{list}");
+    assert!(PAGES.is_sorted_by_key(|page| page.section), "{list}");
 }
 
 #[test]
@@ -614,6 +615,42 @@ fn every_key_and_every_code_of_a_flow_is_in_the_manual() {
         let code = source(&format!("flow/manifest/{file}.rs"));
         let keys = list_after(&code, &format!("const {list}"));
         has(5, &mut keys.iter().map(String::as_str));
+    }
+}
+
+#[cfg(feature = "flow")]
+#[test]
+fn every_event_of_a_flow_and_every_field_is_in_the_manual() {
+    let text = section(page("journal"), "THE JOURNAL OF A FLOW");
+    let record = source("flow/record.rs");
+    let writes = record.split("pub fn kept(").next().unwrap();
+    let start = source("flow/start.rs");
+    let basis = start.split("pub fn described").nth(1).unwrap();
+    let basis = basis.split("/// The basis of a run").next().unwrap();
+    let words: Vec<String> = [strings(writes), strings(basis)].concat();
+    let (kinds, fields): (Vec<_>, Vec<_>) = words.iter().partition(|word| is_variable(word));
+    assert!(kinds.contains(&&"FLOW_START".to_owned()), "{kinds:?}");
+    for kind in kinds {
+        let heading = format!("\n   {kind}\n");
+        // Two are of all runs; what a flow's have besides is told before the others.
+        let of_all = ["ERROR", "SYSTEM_MESSAGE", "INFO"].contains(&kind.as_str());
+        assert!(of_all || text.contains(&heading), "no section {kind}");
+    }
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let words_of = |text: &'static str| text.split(move |c: char| !is_part(c));
+    let mut known: BTreeSet<&str> = words_of(text).collect();
+    // What a call of a tool leaves is told where tools are.
+    let (_, of_tool) = page("flow").split_once("writes a TOOL event").unwrap();
+    known.extend(words_of(of_tool.split("\n\n").next().unwrap()));
+    let of_all = ["level", "content", "error_message", "error_details"];
+    for field in fields {
+        let is_name = field.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        if is_name && !of_all.contains(&field.as_str()) {
+            assert!(
+                known.contains(field.as_str()),
+                "delta help journal lacks {field}"
+            );
+        }
     }
 }
 

@@ -117,3 +117,78 @@ fn the_guard_that_the_manual_shows_denies_and_allows() {
     }
     assert!(world.exists("ws/out/a") && !world.exists("ws/b"));
 }
+
+/// The lines of a page's blocks, each with the one before it.
+fn literal_lines(source: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let (mut is_block, mut before) = (false, String::new());
+    for line in source.lines() {
+        if line.starts_with(".Bd -literal") || line.starts_with(".Bd -unfilled") {
+            is_block = true;
+        } else if line.starts_with(".Ed") {
+            is_block = false;
+        } else if is_block {
+            found.push((before.clone(), line.to_owned()));
+        } else if let Some(line) = line.strip_prefix(".Dl ") {
+            found.push((String::new(), line.to_owned()));
+        }
+        line.clone_into(&mut before);
+    }
+    found
+}
+
+/// Whether a command of ours begins in a line.
+fn is_command(line: &str) -> bool {
+    let starts = ["delta ", "delta-flow ", "delta-sessions "];
+    let parts = line.split(['|', ';', '&', '(']);
+    let mut parts = parts.map(str::trim_start);
+    parts.any(|part| starts.iter().any(|start| part.starts_with(start)))
+}
+
+#[test]
+fn every_command_line_of_the_manual_has_a_dollar_and_is_run_for_it() {
+    let man = Path::new(env!("CARGO_MANIFEST_DIR")).join("man");
+    let mut bare = Vec::new();
+    for page in PAGES {
+        let name = format!("{}.{}", page.full_name(), page.section);
+        let source = fs::read_to_string(man.join(&name)).unwrap();
+        for (before, line) in literal_lines(&source) {
+            let goes_on = before.ends_with("\\e") || before.ends_with('|');
+            if is_command(&line) && !line.starts_with("$ ") && !goes_on {
+                bare.push(format!("{name}: {line}"));
+            }
+        }
+    }
+    // They are for the program of a node; the next test runs them there.
+    let of_a_node = |line: &String| line.contains("delta flow tool");
+    bare.retain(|line| !of_a_node(line));
+    assert_eq!(bare, [""; 0]);
+}
+
+#[cfg(feature = "flow")]
+#[test]
+fn the_tools_that_the_manual_calls_in_a_node_are_called() {
+    let page = PAGES.iter().find(|page| page.full_name() == "delta-flow");
+    let lines = page.unwrap().text.lines().map(str::trim);
+    let lines: Vec<&str> = lines.filter(|line| is_command(line)).collect();
+    let of_tools: Vec<&&str> = lines.iter().filter(|l| l.contains(" tool grep")).collect();
+    assert_eq!(of_tools.len(), 2, "{lines:?}");
+    let world = World::new();
+    world.server.may_stay_unasked();
+    world.write(
+        "f/tools.yaml",
+        "tools:\n- {id: grep, exec: 'grep -c -e ${pattern} -- list.txt'}\n",
+    );
+    let script: String = of_tools
+        .iter()
+        .map(|line| format!("    {line}\n"))
+        .collect();
+    let work =
+        "- id: work\n  kind: deterministic\n  role: linear\n  context: none\n  tools: [grep]\n";
+    let work = format!("{work}  output: text\n  shell: |\n{script}");
+    let workflow = flow(&[start(), work, exit()], "s>work work>x");
+    world.write("f/workflow.yaml", workflow);
+    world.write("ws/list.txt", "TODO one\nTODO two\n");
+    let run = Delta::flow(world.home()).args(["run", "f", "-w", "ws", "-q"]);
+    run.env("PATH", path()).end().exits(0).prints("\"2\\n2\"\n");
+}
