@@ -83,6 +83,7 @@ mkdir "$tree/DEBIAN"
     printf ' An agent is a directory; its tools, hooks, sub-agents and even its model are\n'
     printf ' commands. The memory of a run is a file, journal.jsonl, beside the files that\n'
     printf ' the agent works on. A run that was killed is resumed by the same command.\n'
+    printf ' Flows are graphs of agents and commands, run and resumed likewise.\n'
 } > "$tree/DEBIAN/control"
 mkdir -p "$out"
 dpkg-deb --root-owner-group -Zxz --build "$tree" "$out/delta-engine_${version}_$arch.deb"
