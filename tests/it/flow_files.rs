@@ -81,6 +81,30 @@ fn what_has_no_meaning_on_a_node_is_a_warning() {
 }
 
 #[test]
+fn what_is_remembered_where_nobody_finds_it_is_warned_of() {
+    let world = World::new();
+    let middle = node("a", "linear", ", remember: [{store: project}]");
+    world.write("f/workflow.yaml", around(&middle));
+    let here = "delta-flow: warning: f/workflow.yaml:3: node \"a\": nobody finds what the project store remembers";
+    let told = warnings(&world);
+    assert_eq!(told.len(), 1);
+    assert!(told[0].starts_with(here), "{told:?}");
+    for found in [
+        "project_store: {type: jsonl, file_path: p}",
+        "context_profiles: [{id: p, sources: [{store: project}]}]",
+    ] {
+        world.write("f/memory.yaml", found);
+        assert!(warnings(&world).is_empty(), "{found}");
+    }
+    let global = middle.replace("project", "global");
+    world.write("f/workflow.yaml", around(&global));
+    assert_eq!(warnings(&world).len(), 1);
+    let global = global.replace("context: none", "context: global");
+    world.write("f/workflow.yaml", around(&global));
+    assert!(warnings(&world).is_empty());
+}
+
+#[test]
 fn a_wrong_value_of_each_key_of_a_node_is_told() {
     for (key, message) in [
         ("name: 3", "name: expected a string, found the number 3"),

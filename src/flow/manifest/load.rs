@@ -3,7 +3,7 @@
 use super::agent::{self, Body};
 use super::asked::{self, Asked};
 use super::directory;
-use super::lookup::{Known, Lookup, Names, names};
+use super::lookup::{Known, Lookup, Names, names, unseen};
 use super::memory;
 use super::node::Draft;
 use super::policy::{self, Policies};
@@ -111,6 +111,7 @@ impl Loader<'_> {
         let mut providers_file = self.read("providers.yaml");
         let providers = providers::read(&self.home, &mut providers_file, &mut self.problems);
         let there = providers_file.exists();
+        unseen(&mut main, &drafts, &memory, &mut self.problems);
         let tools = self.tools(&mut tools_file, tools, &lookup.schemas);
         let agents = self.agents(&mut agents_file, agents, &lookup, (&providers, there));
         let mut nodes = Vec::with_capacity(drafts.len());

@@ -1,8 +1,11 @@
 //! Names in one manifest of what is defined in another.
 
 use super::Context;
+use super::memory::{Memory, Place};
+use super::node::Draft;
 use super::problem::{Code, Manifest, Problem};
 use crate::nearest::nearest;
+use crate::node::Complaints;
 use crate::yaml::Step;
 use std::collections::HashMap;
 
@@ -112,6 +115,36 @@ impl Names {
         );
         problems.push(file.problem(self.code, vec![id.to_owned()], at, message));
         None
+    }
+}
+
+/// Warns of what nodes remember where nobody finds it: in the run only, and in no context.
+pub(super) fn unseen(
+    file: &mut Manifest,
+    drafts: &[Draft],
+    memory: &Memory,
+    problems: &mut Vec<Problem>,
+) {
+    let is_global = |draft: &Draft| draft.context.as_deref() == Some("global");
+    let has_global = drafts.iter().any(is_global);
+    for draft in drafts {
+        let mut out = Complaints::about(format!("node \"{}\"", draft.id));
+        for remember in &draft.remember {
+            let which = remember.store;
+            let name = which.name();
+            let mut sources = memory.profiles.iter().flat_map(|it| &it.sources);
+            let is_seen = sources.any(|source| source.store == which)
+                || (has_global && name == "global")
+                || memory.store(which).place != Place::InMemory;
+            if !is_seen {
+                let message = format!(
+                    "nobody finds what the {name} store remembers: it lives in the run only, and no \
+                     profile has it; give it type: jsonl in memory.yaml"
+                );
+                out.warn(draft.key("remember"), message);
+            }
+        }
+        file.report(std::slice::from_ref(&draft.id), out.into_list(), problems);
     }
 }
 
