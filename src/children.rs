@@ -186,7 +186,7 @@ impl Underway {
                 });
             }
             "NODE_START" => {
-                if let (Some(key), Some(call)) = (step_of(line), &line.call_id) {
+                if let (Some(key), Some(call)) = (line.step(), &line.call_id) {
                     let step = self.steps.entry(key).or_default();
                     line.node_id
                         .as_deref()
@@ -205,7 +205,7 @@ impl Underway {
         match &*line.kind {
             // Of attempts that follow an error, each has runs of its own.
             "NODE_END" | "ERROR" => {
-                let step = step_of(line).and_then(|key| self.steps.remove(&key));
+                let step = line.step().and_then(|key| self.steps.remove(&key));
                 step.into_iter().collect()
             }
             "TASK_END" => {
@@ -225,11 +225,6 @@ impl Underway {
     fn open(&mut self) -> Vec<Step> {
         std::mem::take(&mut self.steps).into_values().collect()
     }
-}
-
-fn step_of(line: &Line<'_>) -> Option<(String, String)> {
-    let (task, node) = (line.task_id.as_deref()?, line.node_id.as_deref()?);
-    Some((task.to_owned(), node.to_owned()))
 }
 
 fn at(line: &Line<'_>) -> Option<Timestamp> {

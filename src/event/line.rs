@@ -183,6 +183,13 @@ impl<'a> Line<'a> {
         serde_json::from_str(text)
     }
 
+    /// Of an event of a flow: the task and the node that it is about.
+    #[must_use]
+    pub fn step(&self) -> Option<(String, String)> {
+        let (task, node) = (self.task_id.as_deref()?, self.node_id.as_deref()?);
+        Some((task.to_owned(), node.to_owned()))
+    }
+
     /// The members in which the server sent reasoning, in a fixed order.
     #[must_use]
     pub fn reasoning_fields(&self) -> Vec<(&'static str, &'a RawValue)> {

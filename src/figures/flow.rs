@@ -126,7 +126,7 @@ impl Flow {
     }
 
     fn start(&mut self, line: &Line<'_>, at: Option<Timestamp>, run: &RunDir) {
-        let (Some(key), Some(reference)) = (step_of(line), line.execution_ref.as_deref()) else {
+        let (Some(key), Some(reference)) = (line.step(), line.execution_ref.as_deref()) else {
             return;
         };
         let before = self.running.remove(&key);
@@ -152,7 +152,7 @@ impl Flow {
     }
 
     fn retry(&mut self, line: &Line<'_>, run: &RunDir) {
-        let Some(key) = step_of(line) else { return };
+        let Some(key) = line.step() else { return };
         let attempt = self.running.remove(&key);
         let node = self.nodes.entry(key.1).or_default();
         node.retries += 1;
@@ -164,7 +164,7 @@ impl Flow {
     }
 
     fn end(&mut self, line: &Line<'_>, at: Option<Timestamp>) {
-        let Some(key) = step_of(line) else { return };
+        let Some(key) = line.step() else { return };
         let attempt = self.running.remove(&key);
         let node = self.nodes.entry(key.1).or_default();
         node.count += 1;
@@ -219,11 +219,6 @@ impl Flow {
             node.queue_ms = median(&node.waits);
         }
     }
-}
-
-fn step_of(line: &Line<'_>) -> Option<(String, String)> {
-    let (task, node) = (line.task_id.as_deref()?, line.node_id.as_deref()?);
-    Some((task.to_owned(), node.to_owned()))
 }
 
 fn cpu_of(run: &RunDir, reference: &str) -> u64 {

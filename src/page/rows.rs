@@ -5,7 +5,7 @@
 
 use super::Damaged;
 use super::events::{self, About, at, began, name_of};
-use super::steps::{self, Attempts};
+use super::steps::Attempts;
 use super::writer::Writer;
 use crate::children::{Family, Started, Underway};
 use crate::clock::Timestamp;
@@ -141,7 +141,7 @@ impl<'s> Teller<'s> {
             "THOUGHT" | "ERROR" | "ENGINE_END" => self.requests_before(telling, line, at)?,
             _ => {}
         }
-        if let Some(key) = steps::key_of(line).filter(|_| line.kind == "NODE_START") {
+        if let Some(key) = line.step().filter(|_| line.kind == "NODE_START") {
             // Another attempt, without an end of the one before.
             self.so_far(telling, &key)?;
         }

@@ -46,7 +46,7 @@ impl About<'_> {
             }
             "NODE_START" => self.node_start(record, attempts, place),
             "NODE_END" | "ERROR" => {
-                let key = key_of(line);
+                let key = line.step();
                 let reference = key.and_then(|key| attempts.remove(&key));
                 self.node_end(record, reference.as_deref(), place);
             }
@@ -83,7 +83,7 @@ impl About<'_> {
     fn node_start(&self, record: &mut Record<'_>, attempts: &mut Attempts, place: &str) {
         let line = self.line;
         let reference = line.execution_ref.as_deref();
-        if let (Some(key), Some(reference)) = (key_of(line), reference) {
+        if let (Some(key), Some(reference)) = (line.step(), reference) {
             attempts.insert(key, reference.to_owned());
         }
         record
@@ -175,9 +175,4 @@ impl About<'_> {
             record.file(key, &path);
         }
     }
-}
-
-pub(super) fn key_of(line: &Line<'_>) -> Option<(String, String)> {
-    let (task, node) = (line.task_id.as_deref()?, line.node_id.as_deref()?);
-    Some((task.to_owned(), node.to_owned()))
 }
