@@ -163,8 +163,9 @@ pub fn write(journal: &mut Journal, basis: &Basis, flow: &Flow) -> Result<()> {
     let kept = match &basis.given {
         Given::One(input) => {
             let run = journal.path().parent().unwrap_or(Path::new("."));
-            files::make_dirs(&run.join("io"))?;
-            Some(record::kept(run, &record::input_name(1), input)?)
+            let name = record::input_name(1);
+            files::make_dirs(run.join(&name).parent().unwrap_or(run))?;
+            Some(record::kept(run, &name, input)?)
         }
         Given::Lines(_) => None,
     };
