@@ -72,6 +72,10 @@ pub(super) fn operands<'h>(usage: &'h str, options: &[Opt<'_>]) -> Vec<&'h str> 
     let mut found = Vec::new();
     let mut words = usage.split_whitespace().skip(1);
     while let Some(word) = words.next() {
+        // What follows is the shell's.
+        if word == ">" {
+            break;
+        }
         let word = word.trim_matches(['[', ']', '…']).trim_end_matches("...");
         let word = word.trim_end_matches([']', '…']);
         if word.starts_with('-') {
