@@ -35,6 +35,7 @@ impl Terminal {
     }
 
     /// How many lines and columns it has.
+    #[cfg(feature = "flow")]
     pub fn resize(&self, lines: u16, columns: u16) {
         let size = rustix::termios::Winsize {
             ws_row: lines,
@@ -46,6 +47,7 @@ impl Terminal {
     }
 
     /// Waits for more to be written, and returns it as it is.
+    #[cfg(feature = "flow")]
     #[track_caller]
     pub fn more(&mut self) -> String {
         let timeout = Timespec::try_from(PATIENCE / 2).expect("a timeout");
@@ -59,6 +61,7 @@ impl Terminal {
     }
 
     /// What has been written and not been looked at, up to the last whole character.
+    #[cfg(feature = "flow")]
     pub fn rest(&mut self) -> String {
         let mut set = [PollFd::new(&self.person, PollFlags::IN)];
         let now = Timespec {
