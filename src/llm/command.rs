@@ -1,7 +1,7 @@
 //! A program as the model: the request on its stdin, a chat-completions response on its stdout.
 //!
-//! Exit code 0 is an answer, 75 asks to be tried again, anything else is a refusal whose reason is
-//! on stderr.
+//! Exit code 0 is an answer, 75 asks to be tried again, as does an end by a signal that asks to end;
+//! anything else is a refusal whose reason is on stderr.
 
 use super::{Attempt, broken, their_words};
 use crate::error::{At, Result};
@@ -15,6 +15,10 @@ use std::time::Duration;
 
 /// The exit code that asks to be tried again (`EX_TEMPFAIL`).
 const TEMPFAIL: i32 = 75;
+
+/// Those of SIGHUP, SIGINT and SIGTERM. Whoever ends a tree of processes may come to the program before
+/// the engine, which then learns of it while it waits to try again.
+const ENDED_BY_A_SIGNAL: [i32; 3] = [129, 130, 143];
 
 /// A program that is the model.
 pub struct Program<'a> {
@@ -105,7 +109,7 @@ impl Program<'_> {
             Ended::Exited(code) => {
                 let said = self.said_since(said_before)?;
                 let why = format!("{program} ended with exit code {code}{said}");
-                if code == TEMPFAIL {
+                if code == TEMPFAIL || ENDED_BY_A_SIGNAL.contains(&code) {
                     again(why, false)
                 } else {
                     refused(why)

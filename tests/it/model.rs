@@ -608,13 +608,15 @@ fn no_key_for_a_remote_endpoint_is_a_configuration_error_with_three_ways_out() {
 }
 
 #[test]
-fn a_program_that_exits_75_is_started_again() {
-    let world = World::new()
-        .program([text("not heard"), text("done")])
-        .llm("max_retries: 1");
-    world.write("agent/model/1.sh", "exit 75\n");
-    world.run("go").end().exits(0).prints("done\n");
-    assert_eq!(attempts(&world, 1).len(), 2);
+fn a_program_that_exits_75_or_is_asked_to_end_is_started_again() {
+    for end in ["exit 75", "kill -TERM $$"] {
+        let world = World::new()
+            .program([text("not heard"), text("done")])
+            .llm("max_retries: 1");
+        world.write("agent/model/1.sh", format!("{end}\n"));
+        world.run("go").end().exits(0).prints("done\n");
+        assert_eq!(attempts(&world, 1).len(), 2, "{end}");
+    }
 }
 
 #[test]
