@@ -61,6 +61,12 @@ impl Keys {
         }
     }
 
+    /// In what the environment of a program that needs no key differs from ours.
+    #[must_use]
+    pub fn hidden(&self) -> Vec<Variable> {
+        self.hidden.clone()
+    }
+
     /// In what the environment of a node's program differs from ours.
     ///
     /// # Errors
@@ -74,7 +80,7 @@ impl Keys {
         let agent = flow.nodes[node].agent.map(|agent| &flow.agents[agent].body);
         let is_run = matches!(agent, Some(Body::Directory(_) | Body::Model { .. }));
         if !is_run {
-            return Ok(self.hidden.clone());
+            return Ok(self.hidden());
         }
         let mut variables = self.hidden_from_agents.clone();
         if let Some(provider) = flow.provider(node)

@@ -349,7 +349,7 @@ fn an_embedder_that_fails_hangs_or_talks_nonsense_fails_the_node_with_context() 
         (
             "echo \"[[1],[1,2],[3]]\"; exit;",
             0,
-            "its vectors have 1 and 2 numbers",
+            "its answers have 1 and 2 numbers",
         ),
     ] {
         let world = semantic(before, time);
@@ -360,6 +360,13 @@ fn an_embedder_that_fails_hangs_or_talks_nonsense_fails_the_node_with_context() 
         assert!(message.contains(why), "{before}: {message}");
         assert_eq!(error["node"], "a");
     }
+    // What was wrong is not kept.
+    let world = semantic(
+        "test -e ok || { echo >ok; echo \"[[1],[1,2],[3]]\"; exit; };",
+        0,
+    );
+    ask(&world, "cat").end().exits(1);
+    ask(&world, "cat").end().exits(0);
     let world = one(
         "embedder: {command: [./no-such-program]}",
         "retrieval_policy: semantic",

@@ -107,6 +107,19 @@ fn a_key_may_be_in_a_file_or_come_from_a_program() {
     for provider in [file, program] {
         let world = world(provider);
         world.write("key", format!("{KEY}\n"));
+        // The agent has a context for which a program must be asked.
+        let workflow = world.read("f/workflow.yaml");
+        let workflow = workflow.replace(
+            "agent, role: linear, context: none",
+            "agent, role: linear, context: near",
+        );
+        assert!(workflow.contains("context: near"));
+        world.write("f/workflow.yaml", workflow);
+        world.write(
+            "f/memory.yaml",
+            "embedder: {shell: 'env >&2; sed \"s/[^,]*,*/[1],/g; s/^/[/; s/,$/]/\"'}\n\
+             context_profiles: [{id: near, retrieval_policy: semantic}]\n",
+        );
         world.script(
             "k.sh",
             "#!/bin/sh\ntest \"$1\" = 'a b' && echo >>calls && cat ../key\n",

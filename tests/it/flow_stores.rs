@@ -97,6 +97,7 @@ fn a_store_that_is_damaged_or_no_file_fails_who_needs_it_and_says_where() {
             [line("a"), b"hello\n".to_vec()].concat(),
             "p.jsonl:2: it is no item",
         ),
+        (b"my notes".to_vec(), "p.jsonl:1: it is no item"),
         (
             b"{\"id\":\"a\",\"timestamp\":\"today\",\"content\":1}\n".to_vec(),
             "p.jsonl:1: it is no item: \"today\" is no time",

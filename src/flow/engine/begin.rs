@@ -231,10 +231,12 @@ impl Engine<'_> {
         let (attempt, depth) = (waiting.attempt.to_string(), self.place.depth + 1);
         let (depth, pid) = (depth.to_string(), std::process::id().to_string());
         let (flow, which) = (self.place.flow, active.which);
-        let hidden = match self
-            .provider_keys
-            .variables(flow, waiting.node, self.signals)
-        {
+        let keys = &mut self.provider_keys;
+        let hidden = match active.asks {
+            Some(_) => Ok(keys.hidden()),
+            None => keys.variables(flow, waiting.node, self.signals),
+        };
+        let hidden = match hidden {
             Ok(hidden) => hidden,
             Err(why) => {
                 self.held.insert(which, Held::Later(why));

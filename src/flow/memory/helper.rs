@@ -110,13 +110,22 @@ impl<'k> Known<'k> {
                 "it was asked about {wanted} texts and answered {came}"
             ));
         }
-        let is_wrong = |answer: &&RawValue| ask.kind.read(answer.get()).is_none();
-        if let Some(at) = answers.iter().position(is_wrong) {
-            let what = match ask.kind {
-                Kind::Embedder => "a list of numbers",
-                Kind::Tokenizer => "a whole number",
+        let mut lengths = None;
+        for (at, answer) in answers.iter().enumerate() {
+            let at = at + 1;
+            let Some(numbers) = ask.kind.read(answer.get()) else {
+                let what = match ask.kind {
+                    Kind::Embedder => "a list of numbers",
+                    Kind::Tokenizer => "a whole number",
+                };
+                return wrong(&format!("its answer {at} is not {what}"));
             };
-            return wrong(&format!("its answer {} is not {what}", at + 1));
+            let (first, this) = (*lengths.get_or_insert(numbers.len()), numbers.len());
+            if first != this {
+                return wrong(&format!(
+                    "its answers have {first} and {this} numbers, and all must have as many"
+                ));
+            }
         }
         for (text, answer) in ask.texts.iter().zip(answers) {
             cache::write(self.workspace, &self.entry(ask.kind, text), answer.get())?;

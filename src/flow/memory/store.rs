@@ -201,13 +201,19 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Item>> {
     Ok(items)
 }
 
-/// How much of a last line is there that was torn while it was written.
+/// What the line of an item begins with.
+const BEGINNING: &[u8] = br#"{"id":"#;
+
+/// How much of a last line is there that was torn while it was written: the beginning of an item, or what
+/// a file system leaves of it that lost its power. Anything else is somebody's and no item.
 fn torn(bytes: &[u8]) -> Option<usize> {
     if bytes.is_empty() || bytes.ends_with(b"\n") {
         return None;
     }
     let start = memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1);
-    Item::parse(&bytes[start..])
-        .is_err()
-        .then(|| bytes.len() - start)
+    let line = &bytes[start..];
+    let is_begun = line.starts_with(BEGINNING) || BEGINNING.starts_with(line);
+    let is_blank = line.iter().all(|byte| *byte == 0);
+    let is_torn = is_blank || (is_begun && Item::parse(line).is_err());
+    is_torn.then_some(line.len())
 }
