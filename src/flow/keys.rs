@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 /// How long a program has for printing a key.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a key that a program has printed is used: keys that programs print may end within the hour,
-/// and many agents may begin at once.
+/// How long a key that a program has printed is used, and a failure believed: keys that programs print may
+/// end within the hour, and many agents may begin at once.
 const KEPT: Duration = Duration::from_secs(60);
 
 /// More than this is no key. A pipe holds as much, whoever reads it.
@@ -34,7 +34,8 @@ pub struct Keys {
     /// Taken out of the environment of programs, and of runs of agents.
     hidden: Vec<Variable>,
     hidden_from_agents: Vec<Variable>,
-    printed: HashMap<usize, (Secret, Instant)>,
+    /// What programs printed, or why they did not.
+    printed: HashMap<usize, (Result<Secret, String>, Instant)>,
 }
 
 impl Keys {
@@ -104,15 +105,15 @@ impl Keys {
         if let Some((key, since)) = known
             && since.elapsed() < KEPT
         {
-            return Ok(key.clone());
+            return key.clone();
         }
         match (credential.key()?, credential) {
             (Some(key), _) => Ok(key),
             (None, Credential::Command(argv)) => {
-                let key = printed(argv, around)?;
+                let key = printed(argv, around);
                 let entry = (key.clone(), Instant::now());
                 self.printed.insert(provider, entry);
-                Ok(key)
+                key
             }
             (None, Credential::Env(_) | Credential::File(_)) => Err("there is none".to_owned()),
         }

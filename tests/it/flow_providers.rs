@@ -166,6 +166,18 @@ fn a_program_is_asked_once_for_many_agents_and_its_failure_lets_the_flow_go_on_l
 }
 
 #[test]
+fn a_program_that_fails_is_not_asked_for_each_agent_again() {
+    let world = world("base_url: SERVER, credential: {source: command, name: ../k.sh}");
+    let agent = node("a", "linear", ", agent_id: ag").replace("deterministic", "agent");
+    let nodes = [start(), node("p", "split", ""), agent, exit()];
+    world.write("f/workflow.yaml", flow(&nodes, "s>p p>a a>x"));
+    world.script("k.sh", "#!/bin/sh\necho >>calls; exit 3\n");
+    let split = run(&world).args(["-j", "2", "-i", "-"]).stdin("[1,2,3]");
+    split.end().exits(75).says("k.sh: exit code 3");
+    assert_eq!(world.read("f/calls"), "\n");
+}
+
+#[test]
 fn a_provider_may_be_a_program_which_gets_the_key() {
     let world =
         world("command: ['${FLOW_HOME}/m.sh', x], credential: {source: env, name: ACME_KEY}");
