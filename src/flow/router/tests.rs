@@ -423,11 +423,10 @@ fn random_graph(rng: &mut Rng) -> Graph {
         nodes.len() - 1
     };
     let link = |edges: &mut Vec<Edge>, from, to| {
-        edges.push(Edge {
-            from,
-            to,
-            label: None,
-        });
+        // Only labels tell a second edge between two nodes from the first.
+        let same = edges.iter().filter(|it| it.from == from && it.to == to);
+        let label = same.count().checked_sub(1).map(|n| format!("again{n}"));
+        edges.push(Edge { from, to, label });
     };
     let start = node(&mut nodes, rng, Role::Start);
     ends.push((start, false));
@@ -447,10 +446,16 @@ fn random_graph(rng: &mut Rng) -> Graph {
                 link(&mut edges, from, to);
                 ends.swap_remove(at);
                 let least = if role == Role::Split { 1 } else { 2 };
+                let split = split || role == Role::Split;
                 for _ in 0..rng.usize(least..4) {
+                    if rng.bool() {
+                        // Whatever comes next stands behind the fork itself.
+                        ends.push((to, split));
+                        continue;
+                    }
                     let next = node(&mut nodes, rng, Role::Linear);
                     link(&mut edges, to, next);
-                    ends.push((next, split || role == Role::Split));
+                    ends.push((next, split));
                 }
             }
             _ => {
@@ -469,12 +474,11 @@ fn random_graph(rng: &mut Rng) -> Graph {
             }
         }
     }
-    let exits: Vec<NodeIx> = (0..rng.usize(1..3))
+    let exits: Vec<NodeIx> = (0..rng.usize(1..3).min(ends.len()))
         .map(|_| node(&mut nodes, rng, Role::Exit))
         .collect();
-    for (from, _) in ends {
-        let to = exits[rng.usize(..exits.len())];
-        link(&mut edges, from, to);
+    for (at, (from, _)) in ends.into_iter().enumerate() {
+        link(&mut edges, from, exits[at % exits.len()]);
     }
     Graph::new(nodes, edges)
 }
@@ -491,11 +495,10 @@ fn by_place(graph: &Graph, seed: u64, task: &str, node: &str) -> Option<String> 
     let ix = graph.find(node).unwrap();
     Some(match graph.nodes[ix].role {
         Role::Decision => {
-            let targets: Vec<NodeIx> = graph.targets(ix).collect();
-            format!(
-                "\"{}\"",
-                graph.nodes[targets[rng.usize(..targets.len())]].id
-            )
+            let edges = graph.outgoing(ix);
+            let edge = &graph.edges[edges[rng.usize(..edges.len())]];
+            let target = &graph.nodes[edge.to].id;
+            format!("{:?}", edge.label.as_ref().unwrap_or(target))
         }
         Role::Split => match rng.usize(..5) {
             0 => "[]".to_owned(),
@@ -510,6 +513,7 @@ fn by_place(graph: &Graph, seed: u64, task: &str, node: &str) -> Option<String> 
 #[test]
 fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix() {
     let mut roles: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut ways, mut again) = (BTreeMap::<String, usize>::new(), 0);
     let (mut cancelled, mut statuses) = (0, BTreeMap::<String, usize>::new());
     for seed in 0..1_000 {
         let mut rng = Rng::with_seed(seed);
@@ -557,6 +561,11 @@ fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix()
         for node in &graph.nodes {
             *roles.entry(format!("{:?}", node.role)).or_default() += 1;
         }
+        for edge in &graph.edges {
+            let [from, to] = [edge.from, edge.to].map(|ix| graph.nodes[ix].role);
+            *ways.entry(format!("{from:?} {to:?}")).or_default() += 1;
+            again += usize::from(edge.label.is_some());
+        }
         *statuses
             .entry(first.split(' ').nth(1).unwrap().to_owned())
             .or_default() += 1;
@@ -564,6 +573,16 @@ fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix()
     // The graphs are worth something only if everything happens in them.
     assert_eq!(roles.len(), 7);
     assert!(roles.values().all(|count| *count > 200), "{roles:?}");
+    for fork in ["Decision", "Branch", "Split"] {
+        for next in ["Linear", "Decision", "Branch", "Split", "Merge", "Exit"] {
+            let count = ways.get(&format!("{fork} {next}"));
+            assert!(
+                count.is_some_and(|count| *count > 50),
+                "{fork} {next}: {ways:?}"
+            );
+        }
+    }
+    assert!(again > 100, "{again}");
     assert_eq!(statuses.len(), 3);
     assert!(statuses.values().all(|count| *count > 30), "{statuses:?}");
     assert!(cancelled > 100, "{cancelled}");
