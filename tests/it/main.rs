@@ -66,6 +66,8 @@ mod flow_stores;
 #[cfg(feature = "flow")]
 mod flow_table;
 #[cfg(feature = "flow")]
+mod flow_told;
+#[cfg(feature = "flow")]
 mod flow_tools;
 #[cfg(feature = "flow")]
 mod flow_program;
