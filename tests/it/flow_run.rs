@@ -312,6 +312,74 @@ fn a_launcher_stands_before_every_program() {
 }
 
 #[test]
+fn a_launcher_is_split_into_words_as_a_shell_does_it() {
+    let world = World::new();
+    chain(&world, "command: [printenv, A, B, C], output: text");
+    run(&world)
+        .args(["--launch", "env  A='1  2' B=\"3 '4\" C=5\\ 6"])
+        .end()
+        .exits(0)
+        .prints("\"1  2\\n3 '4\\n5 6\"\n");
+    for wrong in ["env 'A=1", "", "  "] {
+        let outcome = run(&world).args(["--launch", wrong]).end().exits(2);
+        outcome.says("--launch").says("is no command");
+    }
+}
+
+#[test]
+fn a_start_that_is_named_is_where_the_task_begins() {
+    let world = World::new();
+    let nodes = [
+        start(),
+        node("t", "start", ""),
+        node("a", "linear", ", command: [echo, '1']"),
+        node("b", "linear", ", command: [echo, '2']"),
+        exit(),
+    ];
+    world.write("f/workflow.yaml", flow(&nodes, "s>a t>b a>x b>x"));
+    for (start, path, output) in [
+        ("t", json!(["t", "b", "x"]), 2),
+        ("s", json!(["s", "a", "x"]), 1),
+    ] {
+        let outcome = run(&world).args(["--start", start]).json().end().exits(0);
+        let object = outcome.object();
+        assert_eq!(object["tasks"][0]["path"], path);
+        assert_eq!(object["output"], output);
+    }
+    // Another start makes another run.
+    let named = |start: &'static str| run(&world).args(["--run-id", "r", "--start", start]);
+    named("t").end().exits(0).prints("2\n");
+    named("s").end().exits(1).says("another flow or input");
+}
+
+#[test]
+fn fail_on_failure_says_the_same_as_continue_on_failure() {
+    for (says, code) in [
+        ("fail_on_failure: false", 3),
+        ("continue_on_failure: true", 3),
+        ("fail_on_failure: true", 1),
+        ("continue_on_failure: false", 1),
+    ] {
+        let world = World::new();
+        chain(&world, &format!("{says}, shell: 'exit 1'"));
+        let printed = if code == 3 { "\"one\"\n" } else { "" };
+        let outcome = run(&world).args(["-m", "one"]).end();
+        outcome.exits(code).prints(printed);
+    }
+}
+
+#[test]
+fn a_program_is_one_deeper_than_the_flow_and_the_depth_has_a_limit() {
+    let world = World::new();
+    chain(&world, "command: [printenv, DELTA_DEPTH]");
+    run(&world).end().exits(0).prints("1\n");
+    let nested = |depth: &str| run(&world).env("DELTA_DEPTH", depth);
+    nested("3").end().exits(0).prints("4\n");
+    let outcome = nested("3").env("DELTA_MAX_DEPTH", "2").end();
+    outcome.exits(1).prints("").says("DELTA_MAX_DEPTH");
+}
+
+#[test]
 fn many_inputs_are_told_in_their_order_and_the_first_failure_ends_the_rest() {
     let world = World::new();
     chain(
