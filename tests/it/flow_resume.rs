@@ -222,6 +222,77 @@ fn changed_files_are_refused_until_it_is_said_that_this_is_meant() {
 }
 
 #[test]
+fn what_was_said_of_changed_files_holds_from_then_on() {
+    let world = World::new();
+    chain(&world, "command: [echo, '1']");
+    let pause = |node: &'static str| run(&world).args(["--pause-before", node]);
+    pause("a").end().exits(75);
+    chain(&world, "command: [echo, '2']");
+    pause("x").args(["--changed", "ok"]).end().exits(75);
+    run(&world).end().exits(0).prints("2\n");
+    let run = Run::latest(&world.path("ws"));
+    assert_eq!(run.events("FLOW_START").len(), 2);
+}
+
+#[test]
+fn a_node_that_has_come_between_is_run_and_those_before_it_are_not_run_again() {
+    let world = World::new();
+    let (a, b) = (
+        node("a", "linear", ", shell: 'echo a >>ran; echo 1'"),
+        node(
+            "b",
+            "linear",
+            ", shell: 'echo b >>ran; read n; echo $((n + 1))'",
+        ),
+    );
+    let nodes = [start(), a.clone(), exit()];
+    world.write("f/workflow.yaml", flow(&nodes, "s>a a>x"));
+    run(&world).args(["--pause-before", "x"]).end().exits(75);
+    // It stands first, so that places in the manifest are no longer what they were.
+    let nodes = [b, start(), a, exit()];
+    world.write("f/workflow.yaml", flow(&nodes, "s>a a>b b>x"));
+    run(&world).end().exits(78).says("--changed ok");
+    let outcome = run(&world).args(["--changed", "ok"]).json().end().exits(0);
+    let object = outcome.object();
+    assert_eq!(object["output"], 2);
+    assert_eq!(
+        object["tasks"][0]["path"],
+        serde_json::json!(["s", "a", "b", "x"])
+    );
+    assert_eq!(world.read("ws/ran"), "a\nb\n");
+}
+
+#[test]
+fn large_inputs_and_outputs_are_there_after_a_kill() {
+    let world = World::new();
+    let a = "echo >>ran; cat; head -c 100000 /dev/zero | tr \"\\0\" y";
+    let b = "test -e go || { touch go; kill -9 $PPID; }; cat";
+    let nodes = [
+        start(),
+        node(
+            "a",
+            "linear",
+            &format!(", cache: true, output: text, shell: '{a}'"),
+        ),
+        node("b", "linear", &format!(", shell: '{b}'")),
+        exit(),
+    ];
+    world.write("f/workflow.yaml", flow(&nodes, "s>a a>b b>x"));
+    let input = format!("[{}0]", "1,".repeat(50_000));
+    world.write("input", &input);
+    let output = format!("\"{input}{}\"\n", "y".repeat(100_000));
+    // The second run knows what a prints, and keeps it elsewhere.
+    for id in ["r", "q"] {
+        let named = || run(&world).args(["-q", "-i", "input", "--run-id", id]);
+        assert_eq!(named().end().killed_by(), Some(9));
+        named().end().exits(0).prints(&output);
+        named().end().exits(0).prints(&output);
+        fs::remove_file(world.path("ws/go")).unwrap();
+    }
+    assert_eq!(world.read("ws/ran"), "\n");
+}
+
+#[test]
 fn a_pause_holds_once_and_the_same_command_goes_on() {
     let world = World::new();
     chain(&world, "command: [echo, '1']");
@@ -360,6 +431,45 @@ fn a_known_output_is_not_made_again() {
     world.write("f/data", "2");
     run(&world).args(["-m", "one"]).end().exits(0);
     assert_eq!(world.read("ws/ran"), "x\nx\nx\n");
+}
+
+#[test]
+fn an_output_is_known_for_its_command_and_its_schemas() {
+    let world = World::new();
+    let node = |word: &str| {
+        let command = format!("command: [sh, -c, 'echo >>ran; cat', {word}]");
+        let more = "cache: true, schema_in: given, schema_out: made";
+        chain(&world, &format!("{more}, {command}"));
+    };
+    let schema = |name: &str, kind: &str| {
+        world.write(
+            &format!("f/schemas/{name}.json"),
+            format!("{{\"type\":{kind}}}"),
+        );
+    };
+    let any = "[\"string\",\"number\"]";
+    node("one");
+    schema("given", any);
+    schema("made", any);
+    let times = |count: usize| {
+        for _ in 0..2 {
+            run(&world)
+                .args(["-m", "it"])
+                .end()
+                .exits(0)
+                .prints("\"it\"\n");
+        }
+        assert_eq!(world.lines("ws/ran").len(), count);
+    };
+    times(1);
+    schema("made", "\"string\"");
+    times(2);
+    schema("given", "\"string\"");
+    times(3);
+    node("two");
+    times(4);
+    node("one");
+    times(4);
 }
 
 #[test]
