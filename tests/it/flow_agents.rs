@@ -184,6 +184,107 @@ edges:
 }
 
 #[test]
+fn while_one_agent_waits_for_a_person_the_rest_goes_on() {
+    let world = world("", "path: ../agent");
+    let asks = node("b", "linear", "").replace("deterministic", "agent");
+    let asks = asks.replace("context: none", "context: none, agent_id: ag");
+    let note = ", shell: 'read n; echo $n >>../../ran; echo $n'";
+    let nodes = [
+        start(),
+        node("p", "split", ""),
+        asks,
+        node("n", "linear", note),
+        node("m", "merge", ""),
+        exit(),
+    ];
+    world.write("f/workflow.yaml", flow(&nodes, "s>p p>b b>n n>m m>x"));
+    let question = call("q", "ask_human", &serde_json::json!({"prompt": "Which?"}));
+    world.server.says([question, text("8"), text("9")]);
+    let split = || {
+        let run = run(&world).args(["--run-id", "r", "-j", "1", "-i", "-"]);
+        run.stdin("[1,2,3]")
+    };
+    let waiting = split()
+        .json()
+        .end()
+        .exits(101)
+        .says("b of T1.s0 asks: Which?");
+    let object = waiting.object();
+    assert_eq!(object["status"], "waiting_for_input");
+    let tasks = object["tasks"].as_array().unwrap();
+    let paths: Vec<&Value> = tasks.iter().map(|task| &task["path"]).collect();
+    let [no, both] = [serde_json::json!([]), serde_json::json!(["b", "n"])];
+    assert_eq!(paths[1..], [&no, &both, &both]);
+    assert_eq!(world.lines("ws/ran"), ["8", "9"]);
+    world.server.says([text("7")]);
+    let answer = Delta::new(world.home()).args(["continue", "-w", "ws/tasks/T1.s0", "-m", "it"]);
+    answer.end().exits(0);
+    split().end().exits(0).prints("[7,8,9]\n");
+    assert_eq!(world.lines("ws/ran"), ["8", "9", "7"]);
+}
+
+#[test]
+fn an_input_behind_one_that_waits_for_a_person_is_taken() {
+    let world = world("", "path: ../agent");
+    let question = call("q", "ask_human", &serde_json::json!({"prompt": "Which?"}));
+    world.server.says([question, text("8")]);
+    world.write("in.jsonl", "1\n2\n");
+    let outcome = run(&world)
+        .args(["--inputs", "in.jsonl", "-j", "1"])
+        .json()
+        .end()
+        .exits(101);
+    let tasks = outcome.object()["tasks"].take();
+    assert_eq!(tasks[0]["status"], "running");
+    assert_eq!(
+        (&tasks[1]["status"], &tasks[1]["output"]),
+        (&"success".into(), &8.into())
+    );
+}
+
+#[test]
+fn another_try_is_another_run_of_the_agent() {
+    let world =
+        world(", schema_out: ok, retries: 2", "path: ../agent, repairs: 0").llm("max_retries: 0");
+    world.server.says([
+        text("no"),
+        Reply::error(400, "not like this"),
+        text("{\"ok\": true}"),
+    ]);
+    command(&world).end().exits(0).prints("{\"ok\": true}\n");
+    let runs = world.runs();
+    let tries: Vec<_> = runs.iter().filter(|run| run.id() != "r").collect();
+    let endings: Vec<String> = tries.iter().map(|run| run.ending().0).collect();
+    assert_eq!(endings, ["COMPLETED", "FAILED", "COMPLETED"]);
+    for run in tries {
+        assert_eq!(run.events("USER_MESSAGE").len(), 1);
+    }
+    // Nothing of it is done again.
+    command(&world).end().exits(0);
+    assert_eq!(world.runs().len(), 4);
+}
+
+#[test]
+fn the_run_of_an_agent_is_gone_on_with_after_a_kill() {
+    let world = world("", "path: ../agent").tools("- {name: note, shell: 'echo noted >>../log'}");
+    world
+        .server
+        .says([call("n", "note", &serde_json::json!({})), text("1").held()]);
+    let running = command(&world).spawn();
+    world.server.wait_for(2);
+    running.kill();
+    world.server.says([text("2")]);
+    command(&world).end().exits(0).prints("2\n");
+    assert_eq!(world.lines("log"), ["noted"]);
+    let runs = world.runs();
+    assert_eq!(runs.len(), 2);
+    let agent = runs.iter().find(|run| run.id() != "r").unwrap();
+    assert_eq!(agent.events("ENGINE_START").len(), 2);
+    assert_eq!(agent.events("USER_MESSAGE").len(), 1);
+    eventually("no process is left", || world.processes().is_empty());
+}
+
+#[test]
 fn a_model_that_is_down_leaves_the_flow_to_be_resumed() {
     let world = world("", "path: ../agent").llm("max_retries: 0");
     world.server.says([Reply::error(503, "down"), text("1")]);
