@@ -13,11 +13,11 @@ fn world(tool: &str, script: &str) -> World {
         "f/tools.yaml",
         format!("tools:\n- {{id: t, {tool}}}\n- {{id: other, exec: cat}}\n"),
     );
-    node(&world, script);
+    runs(&world, script);
     world
 }
 
-fn node(world: &World, script: &str) {
+fn runs(world: &World, script: &str) {
     world.script("node.sh", &format!("#!/bin/sh\nset -e\n{script}\n"));
     chain(
         world,
@@ -151,6 +151,29 @@ fn a_misuse_fails_the_node_unless_its_program_handles_it() {
         run(&handled).end().exits(0).prints("\"64\"\n");
         assert_eq!(calls(&handled)[0]["code"], "misuse");
     }
+}
+
+#[test]
+fn a_node_that_names_no_tools_has_none_of_those_that_others_have() {
+    let world = world("shell: 'touch ../ran'", "delta-flow tool t </dev/null");
+    let allows = node("b", "linear", ", tools: [t], command: [cat]");
+    let a = node("a", "linear", ", exec: '${FLOW_HOME}/../node.sh'");
+    let nodes = [start(), allows, a, exit()];
+    world.write("f/workflow.yaml", flow(&nodes, "s>b b>a a>x"));
+    let outcome = run(&world).json().end().exits(1);
+    let error = outcome.object()["error"].take();
+    let message = error["message"].as_str().unwrap();
+    assert_eq!(error["node"], "a");
+    assert!(
+        message.contains("node a does not allow it; it allows none"),
+        "{message}"
+    );
+    let told = &calls(&world)[0];
+    assert_eq!(
+        (&told["node_id"], &told["code"]),
+        (&json!("a"), &json!("misuse"))
+    );
+    assert!(!world.exists("ran"));
 }
 
 #[test]
