@@ -62,6 +62,8 @@ mod flow_run;
 #[cfg(feature = "flow")]
 mod flow_shown;
 #[cfg(feature = "flow")]
+mod flow_stopped;
+#[cfg(feature = "flow")]
 mod flow_stores;
 #[cfg(feature = "flow")]
 mod flow_table;

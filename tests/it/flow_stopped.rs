@@ -1,0 +1,148 @@
+//! What ends a flow's run that could go on, and what keeps one from beginning.
+
+use crate::flow_run::{chain, run};
+use crate::harness::*;
+use rustix::process::Signal;
+use std::collections::HashMap;
+use std::fs;
+
+const SIGNALS: [(Signal, i32, &str); 3] = [
+    (Signal::INT, 130, "SIGINT"),
+    (Signal::TERM, 143, "SIGTERM"),
+    (Signal::HUP, 129, "SIGHUP"),
+];
+
+/// The run ended in good order.
+#[track_caller]
+fn is_interrupted(world: &World, outcome: Outcome, (code, name): (i32, &str)) {
+    outcome.exits(code).prints("").says(name);
+    let run = Run::latest(&world.path("ws"));
+    let (status, reason) = run.ending();
+    assert_eq!(
+        (status.as_str(), reason.as_deref()),
+        ("INTERRUPTED", Some(name))
+    );
+    assert_eq!(run.metadata()["exit_code"], code);
+}
+
+#[test]
+fn each_signal_has_its_exit_code_and_the_same_command_goes_on() {
+    for (signal, code, name) in SIGNALS {
+        let world = World::new();
+        chain(
+            &world,
+            "shell: 'test -e go || { touch go; echo $$ >../ready; exec sleep 1000; }; echo 1'",
+        );
+        let mut ready = world.fifo("ready");
+        let running = run(&world).spawn();
+        let program = ready.pid();
+        running.signal(signal);
+        is_interrupted(&world, running.wait(), (code, name));
+        assert!(!alive(program));
+        run(&world).end().exits(0).prints("1\n");
+        assert_eq!(world.runs().len(), 1);
+    }
+}
+
+#[test]
+fn a_signal_among_many_inputs_ends_what_runs_and_takes_no_more() {
+    for (signal, code, name) in SIGNALS {
+        let world = World::new();
+        chain(
+            &world,
+            "shell: 'read n; echo $n >>seen; test $n = 1 -o -e go || { echo $$ >../ready; \
+             exec sleep 1000; }; echo $n'",
+        );
+        world.write("in.jsonl", "1\n2\n3\n4\n");
+        let mut ready = world.fifo("ready");
+        let all = || run(&world).args(["--inputs", "in.jsonl", "-j", "2"]);
+        let running = all().spawn();
+        let programs = [ready.pid(), ready.pid()];
+        running.signal(signal);
+        is_interrupted(&world, running.wait(), (code, name));
+        assert!(!programs.into_iter().any(alive));
+        world.write("ws/go", "");
+        all().end().exits(0).prints("1\n2\n3\n4\n");
+        let mut seen = world.lines("ws/seen");
+        seen.sort();
+        assert_eq!(seen, ["1", "2", "2", "3", "3", "4"]);
+        assert_eq!(world.runs().len(), 1);
+    }
+}
+
+#[test]
+fn of_several_engines_one_runs_and_the_others_come_back_later() {
+    for named in [&["--run-id", "r"][..], &[]] {
+        let world = World::new();
+        chain(
+            &world,
+            "shell: 'echo x >>ran; echo up >../ready; read go <../go; echo 1'",
+        );
+        let (mut ready, mut go) = (world.fifo("ready"), world.fifo("go"));
+        let mut engines: Vec<Running> = (0..4).map(|_| run(&world).args(named).spawn()).collect();
+        assert_eq!(ready.line(), "up");
+        eventually("all but one have ended", || {
+            engines.iter().filter(|it| alive(it.pid())).count() == 1
+        });
+        let at = engines.iter().position(|it| alive(it.pid())).unwrap();
+        let winner = engines.swap_remove(at);
+        for other in engines {
+            other.wait().exits(75).prints("").says("already running");
+        }
+        go.tell("on");
+        winner.wait().exits(0).prints("1\n");
+        assert_eq!(world.read("ws/ran"), "x\n");
+        assert_eq!(world.runs().len(), 1);
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_run_and_nothing_that_ended_runs_again() {
+    let world = World::new();
+    chain(&world, "shell: 'read n; echo $n >>../log; echo $n'");
+    let numbers: Vec<String> = (1..=60).map(|n| n.to_string()).collect();
+    let lines = numbers.join("\n") + "\n";
+    world.write("in.jsonl", &lines);
+    let all = || run(&world).args(["--inputs", "in.jsonl", "-j", "1"]);
+    // In blocks of 512 or 1024 bytes.
+    let outcome = all().after("ulimit -f 40").json().end().exits(75);
+    let object = outcome.object();
+    assert_eq!(object["status"], "interrupted");
+    assert_eq!(object["stop_reason"], "disk_full");
+    assert_eq!(object["exit_code"], 75);
+    let ending = Run::latest(&world.path("ws")).ending();
+    assert_eq!(
+        ending,
+        ("INTERRUPTED".to_owned(), Some("disk_full".to_owned()))
+    );
+    let before = world.lines("log").len();
+    assert!(before > 2 && before < 60, "{before}");
+    all().end().exits(0).prints(&lines);
+    let mut times: HashMap<String, usize> = HashMap::new();
+    for line in world.lines("log") {
+        *times.entry(line).or_default() += 1;
+    }
+    assert_eq!(times.len(), 60);
+    // The one whose end the disk had no room for.
+    let twice = times.values().filter(|count| **count == 2).count();
+    assert!(twice <= 1 && times.values().all(|count| *count <= 2));
+    assert_eq!(world.runs().len(), 1);
+}
+
+#[test]
+fn a_workspace_that_cannot_be_written_is_an_error() {
+    let world = World::new();
+    chain(&world, "shell: 'touch ../ran; cat'");
+    world.write("file", "");
+    // Root may write anywhere but in /proc.
+    for (dir, named) in [
+        ("/proc/self", "/proc"),
+        ("file", "file"),
+        ("file/ws", "file/ws"),
+    ] {
+        let flow = Delta::flow(world.home()).args(["run", "f", "-w", dir]);
+        flow.end().exits(78).prints("").says(named);
+    }
+    assert!(!world.exists("ran"));
+    assert_eq!(fs::read(world.path("file")).unwrap(), b"");
+}
