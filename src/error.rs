@@ -98,6 +98,16 @@ impl Error {
             disk_full: is_disk_full(cause),
         }
     }
+
+    /// The error as a command ends with it that starts a run or goes on with one: a disk without room
+    /// is no reason to start over.
+    #[must_use]
+    pub fn of_run(mut self) -> Self {
+        if self.disk_full {
+            self.exit = Exit::TempFail;
+        }
+        self
+    }
 }
 
 impl Display for Error {

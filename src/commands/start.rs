@@ -73,17 +73,13 @@ pub fn signals() -> Result<Arc<Signals>> {
     Ok(Arc::new(signals))
 }
 
-/// Passes on what came of a command. An error is told as an object, if one was asked for; a disk without
-/// room is no reason to start over.
+/// Passes on what came of a command. An error is told as an object, if one was asked for.
 pub fn told(done: Result<Exit>, common: &Common) -> Result<Exit> {
-    let mut done = done;
-    if let Err(error) = &mut done {
-        if error.disk_full {
-            error.exit = Exit::TempFail;
-        }
-        if common.format == Format::Json {
-            report::error(error)?;
-        }
+    let done = done.map_err(Error::of_run);
+    if let Err(error) = &done
+        && common.format == Format::Json
+    {
+        report::error(error)?;
     }
     done
 }

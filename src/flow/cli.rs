@@ -29,7 +29,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
     let exit = match args::parse(args)? {
         // A tool's exit code may be any.
         Command::Tool(wanted) => return call::run(&wanted),
-        Command::Run(wanted) => run::run(&wanted),
+        Command::Run(wanted) => run::run(&wanted).map_err(Error::of_run),
         Command::Show(wanted) => show::run(&wanted),
         Command::Stats(wanted) => stats::run(&wanted),
         Command::Check { dir, format } => check::run(&dir, format),

@@ -5,6 +5,7 @@ use crate::harness::*;
 use rustix::process::Signal;
 use std::collections::HashMap;
 use std::fs;
+use std::process::{Command, Stdio};
 
 const SIGNALS: [(Signal, i32, &str); 3] = [
     (Signal::INT, 130, "SIGINT"),
@@ -126,6 +127,45 @@ fn a_full_disk_ends_the_run_and_nothing_that_ended_runs_again() {
     // The one whose end the disk had no room for.
     let twice = times.values().filter(|count| **count == 2).count();
     assert!(twice <= 1 && times.values().all(|count| *count <= 2));
+    assert_eq!(world.runs().len(), 1);
+}
+
+/// Runs the flow where no file can get a byte. What it prints goes into pipes.
+#[track_caller]
+fn without_room(world: &World) {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 0; exec \"$0\" \"$@\""]);
+    command.arg(env!("CARGO_BIN_EXE_delta-flow"));
+    command.args(["run", "f", "-w", "ws", "-m", "one"]);
+    command.current_dir(world.home()).stdin(Stdio::null());
+    let output = command.env("HOME", world.home()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(75), "{said}");
+    assert!(said.contains("cannot write"), "{said}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start_is_a_reason_to_come_back() {
+    let world = World::new();
+    chain(&world, "command: [cat]");
+    without_room(&world);
+    let again = run(&world).args(["-m", "one"]).end();
+    again.exits(0).prints("\"one\"\n");
+    assert_eq!(world.runs().len(), 1);
+}
+
+#[test]
+fn a_disk_that_is_full_when_a_run_is_taken_up_is_a_reason_to_come_back() {
+    let world = World::new();
+    chain(&world, "shell: 'echo >>ran; cat'");
+    let same = || run(&world).args(["-m", "one"]);
+    same().args(["--pause-before", "x"]).end().exits(75);
+    let before = Run::latest(&world.path("ws")).read("journal.jsonl");
+    without_room(&world);
+    assert_eq!(Run::latest(&world.path("ws")).read("journal.jsonl"), before);
+    same().end().exits(0).prints("\"one\"\n");
+    assert_eq!(world.read("ws/ran"), "\n");
     assert_eq!(world.runs().len(), 1);
 }
 
