@@ -369,6 +369,49 @@ fn fail_on_failure_says_the_same_as_continue_on_failure() {
 }
 
 #[test]
+fn a_program_is_told_the_flow_the_run_and_the_call() {
+    let world = World::new();
+    let names = "FLOW_HOME CWD DELTA_CALL_ID DELTA_RUN_ID DELTA_RUN_DIR FLOW_CONTEXT";
+    let nodes = [
+        start(),
+        node("p", "split", ""),
+        node(
+            "a",
+            "linear",
+            &format!(
+                ", output: text, command: [printenv, {}]",
+                names.replace(' ', ", ")
+            ),
+        ),
+        exit(),
+    ];
+    world.write("f/workflow.yaml", flow(&nodes, "s>p p>a a>x"));
+    let outcome = run(&world).args(["-i", "-"]).stdin("[1]").end().exits(0);
+    let printed: [String; 1] = serde_json::from_slice(&outcome.stdout).unwrap();
+    let run = Run::latest(&world.path("ws"));
+    let started = run.events("NODE_START");
+    let started = started
+        .iter()
+        .find(|start| start["node_id"] == "a")
+        .unwrap();
+    let home = fs::canonicalize(world.home()).unwrap();
+    let run_dir = home.join("ws/.delta").join(run.id());
+    let context = run_dir
+        .join(started["execution_ref"].as_str().unwrap())
+        .join("context.json");
+    let path = |path: PathBuf| path.to_str().unwrap().to_owned();
+    let expected = [
+        path(home.join("f")),
+        path(home.join("ws/tasks/T1.s0")),
+        started["call_id"].as_str().unwrap().to_owned(),
+        run.id(),
+        path(run_dir),
+        path(context),
+    ];
+    assert_eq!(printed[0].lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn a_program_is_one_deeper_than_the_flow_and_the_depth_has_a_limit() {
     let world = World::new();
     chain(&world, "command: [printenv, DELTA_DEPTH]");
