@@ -243,6 +243,28 @@ fn an_input_behind_one_that_waits_for_a_person_is_taken() {
 }
 
 #[test]
+fn a_model_that_is_down_comes_before_an_agent_that_waits_for_a_person() {
+    let world = world("", "path: ../agent").llm("max_retries: 0");
+    let workflow = world.read("f/workflow.yaml");
+    let workflow = workflow.replace("edges:", &format!("{}edges:", node("p", "split", "")));
+    let workflow = workflow.replace("{from: s, to: a}", "{from: s, to: p}\n- {from: p, to: a}");
+    world.write("f/workflow.yaml", workflow);
+    let split = || {
+        let run = run(&world).args(["--run-id", "r", "-j", "1", "-i", "-"]);
+        run.stdin("[1,2]")
+    };
+    let question = call("q", "ask_human", &serde_json::json!({"prompt": "Which?"}));
+    world.server.says([question, Reply::error(503, "down")]);
+    split().end().exits(75).says("a of T1.s1: ").says("down");
+    world.server.says([text("2")]);
+    split().end().exits(101).says("a of T1.s0 asks: Which?");
+    world.server.says([text("1")]);
+    let answer = Delta::new(world.home()).args(["continue", "-w", "ws/tasks/T1.s0", "-m", "it"]);
+    answer.end().exits(0);
+    split().end().exits(0).prints("[1,2]\n");
+}
+
+#[test]
 fn another_try_is_another_run_of_the_agent() {
     let world =
         world(", schema_out: ok, retries: 2", "path: ../agent, repairs: 0").llm("max_retries: 0");

@@ -327,6 +327,48 @@ edges:
 ";
 
 #[test]
+fn a_pause_in_several_tasks_lets_everything_else_go_on() {
+    let world = World::new();
+    let waits = "echo up >../../../ready; read go <../../../go";
+    let nodes = [
+        start(),
+        node("p", "split", ""),
+        node(
+            "a",
+            "linear",
+            &format!(", shell: 'read n; test $n != 2 || {{ {waits}; }}; echo $n'"),
+        ),
+        node("b", "linear", ", command: [cat]"),
+        exit(),
+    ];
+    world.write("f/workflow.yaml", flow(&nodes, "s>p p>a a>b b>x"));
+    let (mut ready, mut go) = (world.fifo("ready"), world.fifo("go"));
+    let paused = || {
+        let run = run(&world).args(["--pause-before", "b", "-j", "8", "-i", "-"]);
+        run.stdin("[1,2,3]")
+    };
+    let running = paused().spawn();
+    assert_eq!(ready.line(), "up");
+    eventually("the others have come to the pause", || {
+        Run::latest(&world.path("ws"))
+            .events("NODE_END")
+            .iter()
+            .filter(|end| end["node_id"] == "a")
+            .count()
+            == 2
+    });
+    go.tell("on");
+    let outcome = running.wait().exits(75).prints("");
+    for task in ["T1.s0", "T1.s1", "T1.s2"] {
+        assert!(outcome.stderr.contains(&format!("b of {task}")));
+    }
+    let run = Run::latest(&world.path("ws"));
+    let begun = run.events("NODE_START");
+    assert!(begun.iter().all(|start| start["node_id"] != "b"));
+    paused().end().exits(0).prints("[1,2,3]\n");
+}
+
+#[test]
 fn a_pause_that_nobody_was_told_of_is_made_again() {
     let world = World::new();
     world.write("f/workflow.yaml", TWO_WAYS);

@@ -72,6 +72,30 @@ fn a_signal_among_many_inputs_ends_what_runs_and_takes_no_more() {
 }
 
 #[test]
+fn a_signal_between_steps_is_no_success_with_less() {
+    let world = World::new();
+    world.write("f/workflow.yaml", flow(&[start(), exit()], "s>x"));
+    let lines: String = (1..=20_000).map(|n| format!("{n}\n")).collect();
+    world.write("in.jsonl", &lines);
+    let journal = world.path("ws/.delta/r/journal.jsonl");
+    let all = || run(&world).args(["-q", "--inputs", "in.jsonl", "--run-id", "r"]);
+    for part in 1..=4 {
+        let running = all().spawn();
+        eventually("a part has been done", || {
+            fs::metadata(&journal).is_ok_and(|it| it.len() > part << 20) || !alive(running.pid())
+        });
+        running.signal(Signal::INT);
+        let outcome = running.wait();
+        // It may have been done with all of them before the signal came.
+        match outcome.code() {
+            Some(130) => outcome.prints(""),
+            _ => outcome.exits(0).prints(&lines),
+        };
+    }
+    all().end().exits(0).prints(&lines);
+}
+
+#[test]
 fn of_several_engines_one_runs_and_the_others_come_back_later() {
     for named in [&["--run-id", "r"][..], &[]] {
         let world = World::new();
