@@ -125,7 +125,8 @@ pub fn notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
 }
 
 /// Ends what a killed engine has left of the programs that it ran for itself, and tells of it.
-fn end_leftovers(state: &state::Run<'_>) -> Option<String> {
+#[must_use]
+pub fn end_leftovers(state: &state::Run<'_>) -> Option<String> {
     if state.end.is_some() {
         return None;
     }

@@ -315,10 +315,15 @@ fn llm(node: &Node<'_>, key: &str, out: &mut Complaints) -> Option<Llm> {
         out.error(at, format!("{key}: expected a mapping, found {found}"));
         return None;
     };
-    let llm = Node::new(map, at.clone()).within("llm");
+    of_model(&Node::new(map, at.clone()).within("llm"), at, out)
+}
+
+/// The settings of a model, wherever they stand.
+pub fn of_model(llm: &Node<'_>, at: Vec<Step>, out: &mut Complaints) -> Option<Llm> {
+    let map = llm.map;
     let command = map
         .contains_key("command")
-        .then(|| context::command(&llm, out));
+        .then(|| context::command(llm, out));
     let model = llm.text("model", out);
     if model.is_some_and(|model| model.trim().is_empty()) {
         out.error(llm.at("model"), "llm: model: it is empty; name one");
@@ -371,7 +376,7 @@ fn llm(node: &Node<'_>, key: &str, out: &mut Complaints) -> Option<Llm> {
             Some(command) => Some(command?),
             None => None,
         },
-        timeout: Duration::from_millis(at_least_one(&llm, "timeout_ms", 600_000, out)),
+        timeout: Duration::from_millis(at_least_one(llm, "timeout_ms", 600_000, out)),
         max_retries: llm.count("max_retries", out).unwrap_or(8).min(1000) as u32,
     })
 }

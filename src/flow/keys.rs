@@ -62,6 +62,14 @@ impl Keys {
         }
     }
 
+    /// Whether a program must be asked before a node's program can be started.
+    #[must_use]
+    pub fn must_ask(&self, flow: &Flow, node: NodeIx) -> bool {
+        let of = |provider: usize| flow.providers[provider].credential.as_ref();
+        flow.provider(node)
+            .is_some_and(|it| matches!(of(it), Some(Credential::Command(_))))
+    }
+
     /// In what the environment of a program that needs no key differs from ours.
     #[must_use]
     pub fn hidden(&self) -> Vec<Variable> {
@@ -87,6 +95,7 @@ impl Keys {
         if let Some(provider) = flow.provider(node)
             && let Some(credential) = &flow.providers[provider].credential
         {
+            variables.clone_from(&self.hidden);
             let id = &flow.providers[provider].id;
             let key = self.key(provider, credential, (flow, signals));
             let key = key.map_err(|why| format!("provider {id}: credential: {why}"))?;
@@ -132,7 +141,7 @@ fn printed(argv: &[String], (flow, signals): (&Flow, &Signals)) -> Result<Secret
             argv,
             dir: &flow.home,
             env: &[],
-            call_id: &Surroundings::new_call_id(),
+            call_id: &Surroundings::own_call_id(),
             stdin: None,
             stdout: File::from(OwnedFd::from(input)),
             stderr: File::from(stderr),

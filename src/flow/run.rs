@@ -16,7 +16,7 @@ use crate::args::Format;
 use crate::clock::Timestamp;
 use crate::commands::select::{self, Found, look};
 use crate::commands::start::{check_depth, parent_call, parent_run, signals, start_event};
-use crate::commands::take_up::{check_host, notes};
+use crate::commands::take_up::{check_host, end_leftovers, notes};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::event::{Event, VERSION};
 use crate::files;
@@ -183,6 +183,7 @@ impl Command<'_> {
         journal.mend(&tail)?;
         let is_ours = state.work_dir.as_deref() == self.workspace.root.to_str()
             && state.run_id.as_deref() == Some(found.run.id.as_str());
+        let leftovers = if is_ours { end_leftovers(&state) } else { None };
         let mut metadata = found.metadata;
         metadata.correct(&state);
         journal.continue_after(state.seq);
@@ -190,6 +191,7 @@ impl Command<'_> {
         let task = metadata.initial_message.clone().unwrap_or_default();
         journal.add(0, &start_event(&metadata, &task, &self.config(), true));
         let mut told = notes(tail, &state);
+        told.extend(leftovers);
         if !changed.is_empty() {
             told.push(format!(
                 "goes on with changed files: {}",

@@ -15,9 +15,10 @@ use crate::commands::select;
 use crate::error::{Error, Exit, Result};
 use crate::ids::RunId;
 use crate::rundir::RunDir;
-use crate::screen::{in_short, print, time};
+use crate::screen::{in_short, print, printable, time};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
@@ -66,7 +67,11 @@ pub fn run(wanted: &Show) -> Result<Exit> {
         [task] => record.task(task)?,
         [task, node, ..] => record.stage(&run, task, node)?,
     };
-    print(text.as_bytes())?;
+    if std::io::stdout().is_terminal() {
+        print(printable(&text).as_bytes())?;
+    } else {
+        print(text.as_bytes())?;
+    }
     Ok(Exit::Success)
 }
 

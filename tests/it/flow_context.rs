@@ -483,3 +483,70 @@ fn an_agent_is_told_of_its_context_if_there_is_any() {
         );
     }
 }
+
+/// Two nodes: `a` remembers in the project store what `b` may see.
+fn two(of_b: &str) -> String {
+    let a = node(
+        "a",
+        "linear",
+        ", output: text, command: [printf, own], remember: [{store: project}]",
+    );
+    flow(
+        &[start(), a, says("b", "linear", of_b, "x"), exit()],
+        "s>a a>b b>x",
+    )
+}
+
+const STORE: &str = "project_store: {type: jsonl, file_path: project.jsonl}\n\
+     context_profiles:\n- {id: p, sources: [{store: project}]}\n";
+
+#[test]
+fn what_a_run_has_remembered_is_there_once_also_if_nobody_wanted_to_see_it_before() {
+    let world = World::new();
+    world.write("f/workflow.yaml", two("none"));
+    world.write("f/memory.yaml", STORE);
+    run(&world).args(["--pause-before", "b"]).end().exits(75);
+    world.write("f/workflow.yaml", two("p"));
+    run(&world).args(["--changed", "ok"]).end().exits(0);
+    assert_eq!(contents(&context(&world, "T1/b")), [json!("own")]);
+}
+
+#[test]
+fn a_first_line_that_somebody_has_edited_changes_no_names() {
+    let world = World::new();
+    world.write("f/workflow.yaml", two("p"));
+    world.write("f/memory.yaml", STORE);
+    run(&world).args(["--pause-before", "b"]).end().exits(75);
+    let path = Run::latest(&world.path("ws")).path("journal.jsonl");
+    let journal = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(
+        &path,
+        journal.replacen("\"type\":", "\"note\": \"mine\", \"type\": ", 1),
+    )
+    .unwrap();
+    run(&world).end().exits(0);
+    assert_eq!(world.lines("f/project.jsonl").len(), 1);
+    assert_eq!(contents(&context(&world, "T1/b")), [json!("own")]);
+}
+
+#[test]
+fn a_store_that_a_command_names_is_no_file_of_the_flow() {
+    let world = World::new();
+    let b = node(
+        "b",
+        "linear",
+        ", output: text, command: [cat, '${FLOW_HOME}/project.jsonl']",
+    );
+    let a = node(
+        "a",
+        "linear",
+        ", output: text, command: [printf, own], remember: [{store: project}]",
+    );
+    world.write(
+        "f/workflow.yaml",
+        flow(&[start(), a, b, exit()], "s>a a>b b>x"),
+    );
+    world.write("f/memory.yaml", STORE);
+    run(&world).args(["--pause-before", "b"]).end().exits(75);
+    run(&world).end().exits(0);
+}

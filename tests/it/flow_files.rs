@@ -248,6 +248,14 @@ fn an_agent_is_a_directory_a_model_or_a_program() {
             "needs one of path: (an agent's directory), llm: and command:",
         ),
         (
+            "llm: local/m, prompt: p, config: {api_key: sk-secret}",
+            "llm: api_key: keys belong into the environment",
+        ),
+        (
+            "llm: local/m, prompt: p, config: {base_url: 'http://me:sk-secret@host/v1'}",
+            "config: base_url cannot be used: ",
+        ),
+        (
             "path: ./ag, llm: m",
             "path: and llm: are mutually exclusive; keep one",
         ),

@@ -100,6 +100,20 @@ fn a_key_goes_to_its_provider_and_nobody_else_sees_it() {
 }
 
 #[test]
+fn a_run_with_a_key_of_its_own_does_not_see_the_one_of_another_provider() {
+    let world = world("base_url: SERVER, credential: {source: file, name: ../key}");
+    let both = world.read("f/providers.yaml")
+        + "- {id: other, base_url: 'http://127.0.0.1:1', credential: {source: env, name: OPENAI_API_KEY}}\n";
+    world.write("f/providers.yaml", both);
+    world.write("key", KEY);
+    world.server.says([call("c", "spy", &json!({})), text("1")]);
+    let command = command(&world).env("OPENAI_API_KEY", "sk-of-another-endpoint");
+    command.end().exits(0);
+    let seen = world.server.last().observation("c");
+    assert!(!seen.contains("sk-of-another-endpoint"), "{seen}");
+}
+
+#[test]
 fn a_key_may_be_in_a_file_or_come_from_a_program() {
     let file = "base_url: SERVER, credential: {source: file, name: ../key}";
     let program =
@@ -312,9 +326,16 @@ fn metadata_names_providers_and_models_and_no_credentials() {
 - {id: ag, llm: acme/m-1, prompt: Be brief.}
 - {id: own, path: ../agent}
 - {id: program, exec: cat -n}
-- {id: plain, llm: any/org/m-3, prompt: x, config: {base_url: 'http://u:secret@127.0.0.1/v1?k=secret'}}
+- {id: plain, llm: any/org/m-3, prompt: x, config: {base_url: 'http://127.0.0.1/v1'}}
+- {id: open, path: ../open}
 ",
     );
+    world.write(
+        "open/agent.yaml",
+        "name: open\nllm: {model: m-4, base_url: 'http://u:secret@127.0.0.1/v1?k=secret'}\n",
+    );
+    world.write("open/context.yaml", "sources: [{type: journal, id: j}]\n");
+    world.write("open/system_prompt.md", "x\n");
     world.server.says([text("1")]);
     command(&world).end().exits(0);
     let url = world.server.url();
@@ -324,7 +345,8 @@ fn metadata_names_providers_and_models_and_no_credentials() {
             {"id": "ag", "provider": "acme", "version": "7", "model": "m-1", "base_url": url},
             {"id": "own", "model": "scripted", "base_url": url},
             {"id": "program", "command": "cat -n"},
-            {"id": "plain", "provider": "any", "model": "org/m-3", "base_url": "http://…@127.0.0.1/v1"},
+            {"id": "plain", "provider": "any", "model": "org/m-3", "base_url": "http://127.0.0.1/v1"},
+            {"id": "open", "model": "m-4", "base_url": "http://…@127.0.0.1/v1"},
         ])
     );
     assert_eq!(holding(&world.path("ws"), "secret"), [""; 0]);

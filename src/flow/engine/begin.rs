@@ -232,6 +232,10 @@ impl Engine<'_> {
         let (depth, pid) = (depth.to_string(), std::process::id().to_string());
         let (flow, which) = (self.place.flow, active.which);
         let keys = &mut self.provider_keys;
+        if keys.must_ask(flow, waiting.node) {
+            // What it says goes to the terminal.
+            self.table.erase();
+        }
         let hidden = match active.asks {
             Some(_) => Ok(keys.hidden()),
             None => keys.variables(flow, waiting.node, self.signals),

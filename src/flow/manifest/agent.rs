@@ -120,6 +120,9 @@ fn read_one(home: &Path, id: String, node: &Node, at: Vec<Step>, out: &mut Compl
     for value in config.values_mut() {
         at_home(value, home);
     }
+    if node.map.contains_key("llm") {
+        check_settings(&config, node.at("config"), out);
+    }
     let repairs = node.count("repairs", out);
     Draft {
         body: body(home, node, &at, out),
@@ -130,6 +133,22 @@ fn read_one(home: &Path, id: String, node: &Node, at: Vec<Step>, out: &mut Compl
         repairs: repairs.map_or(REPAIRS, |n| n.min(u32::MAX.into()) as u32),
         at,
         id,
+    }
+}
+
+/// Tells what is wrong with the settings of a model now, and not when an agent has been made from them.
+fn check_settings(config: &Map<String, Value>, at: Vec<Step>, out: &mut Complaints) {
+    let mut llm = config.clone();
+    llm.entry("model").or_insert_with(|| "named above".into());
+    let node = Node::new(&llm, at.clone()).within("config");
+    crate::config::load::of_model(&node, at, out);
+    let url = config.get("base_url").and_then(Value::as_str);
+    if let Some(why) = url.and_then(crate::environment::unusable) {
+        // Not shown: there may be a key in it.
+        out.error(
+            node.at("base_url"),
+            format!("config: base_url cannot be used: {why}"),
+        );
     }
 }
 

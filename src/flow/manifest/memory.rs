@@ -5,7 +5,7 @@
 use super::command::{self, Command, word};
 use super::items::{id, list, texts};
 use super::problem::{Manifest, Problem};
-use crate::node::{Complaints, Node};
+use crate::node::{Complaints, Node, found};
 use crate::tool::Word;
 use crate::yaml::Step;
 use serde_json::{Map, Value};
@@ -184,6 +184,13 @@ pub fn read(manifest: &mut Manifest, problems: &mut Vec<Problem>) -> Memory {
             (inner, vec![Step::Key("memory".to_owned())])
         }
         Some(Value::Null) if root.len() == 1 => return Memory::default(),
+        Some(other) if !other.is_null() => {
+            let at = vec![Step::Key("memory".to_owned())];
+            let message = format!("memory: expected a mapping, found {}", found(other));
+            out.error(at, message);
+            manifest.report(&[], out.into_list(), problems);
+            return Memory::default();
+        }
         _ => (&root, vec![]),
     };
     let node = Node::new(map, at);
@@ -301,7 +308,7 @@ fn profile(
             sources.push(Source { store, tags });
         }
     }
-    if !map.contains_key("sources") {
+    if map.get("sources").is_none_or(Value::is_null) {
         sources.push(Source {
             store: Which::Task,
             tags: Vec::new(),

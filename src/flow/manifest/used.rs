@@ -4,8 +4,9 @@
 
 use super::agent::Body;
 use super::command::files_of;
-use super::memory::Memory;
+use super::memory::{Memory, Place, Store, Which};
 use super::{Agent, Settings, Tool};
+use crate::bind::{Places, fixed_words};
 use std::path::{Path, PathBuf};
 
 /// Their paths, whether there are such files or not.
@@ -38,7 +39,23 @@ pub(super) fn paths(
     for tool in tools {
         paths.extend(files_of(&tool.tool.command, home));
     }
+    // What a run itself writes does not make the flow another one.
+    let stores = Which::NAMES.map(|(_, which)| store_file(memory.store(which), home));
+    paths.retain(|path| !stores.iter().flatten().any(|store| store == path));
     paths
+}
+
+/// The file of a store that lies below the flow's directory.
+fn store_file(store: &Store, home: &Path) -> Option<PathBuf> {
+    let Place::Jsonl(word) = &store.place else {
+        return None;
+    };
+    let places = Places {
+        home: &home.to_string_lossy(),
+        cwd: "",
+    };
+    let word = fixed_words(std::slice::from_ref(word), &places).pop()?;
+    Some(home.join(word))
 }
 
 /// The files of an agent, without what its runs leave there.

@@ -12,6 +12,7 @@ use super::select::Candidate;
 use super::store::Store;
 use crate::clock::Timestamp;
 use crate::error::{At, Result};
+use crate::event::Line;
 use crate::files;
 use crate::flow::choice::{Code, Failure, Payload};
 use crate::flow::manifest::memory::{Profile, Source, Which};
@@ -103,7 +104,7 @@ impl Recall {
         for store in self.files.iter().flatten() {
             store.make(signals)?;
         }
-        let mut before = Vec::new();
+        let mut before: Vec<Kept> = Vec::new();
         for which in [Which::Project, Which::Global] {
             let Some(store) = super::file(flow, which, root).filter(|_| self.seen[which as usize])
             else {
@@ -119,6 +120,9 @@ impl Recall {
                 Err(error) => self.unreadable[which as usize] = Some(error.message),
             }
         }
+        // Its own are what its steps brought, also if the copy was made late.
+        let own = format!("{}/", self.key);
+        before.retain(|(_, item)| !item.id.starts_with(&own));
         before.reverse();
         // Those of one time stay as they are: the last line first.
         before.sort_by_key(|(_, item)| std::cmp::Reverse(item.timestamp));
@@ -253,7 +257,16 @@ fn key(journal: &Path) -> Result<String> {
     BufReader::new(file)
         .read_until(b'\n', &mut line)
         .at("read", journal)?;
-    Ok(sha256(&line)[..16].to_owned())
+    // Somebody may have edited the line.
+    let name = std::str::from_utf8(&line).ok().and_then(|text| {
+        let line = Line::parse(text).ok()?;
+        Some(format!(
+            "{}\n{}\n{}",
+            line.run_id?, line.timestamp?, line.call_id?
+        ))
+    });
+    let name = name.map_or(line, String::into_bytes);
+    Ok(sha256(&name)[..16].to_owned())
 }
 
 /// What a store held when the run began.
