@@ -267,8 +267,12 @@ impl<'e> Engine<'e> {
             return Stopped::Signal(stop);
         }
         let (mut paused, mut waiting, mut later) = (Vec::new(), Vec::new(), Vec::new());
-        let held = std::mem::take(&mut self.held);
-        let steps: Vec<Which> = held.keys().copied().collect();
+        let mut held: Vec<(Which, Held)> = std::mem::take(&mut self.held).into_iter().collect();
+        held.sort_by_cached_key(|((number, step), _)| {
+            let root = self.roots.get(number);
+            (*number, root.and_then(|root| root.router.place_of(*step)))
+        });
+        let steps: Vec<Which> = held.iter().map(|(which, _)| *which).collect();
         for (which, held) in held {
             let Some((task, node)) = self.named(which) else {
                 continue;

@@ -192,6 +192,13 @@ impl Router<'_> {
 }
 
 impl Router<'_> {
+    /// Where a step stands among those of its root, to compare: by its task's place, then by its node.
+    #[must_use]
+    pub fn place_of(&self, ix: StepIx) -> Option<impl Ord + use<>> {
+        let step = self.steps.get(&ix)?;
+        Some(self.place((step.task, self.plan.rank(step.node))))
+    }
+
     /// A step's failure, known before anything of it has run.
     #[must_use]
     pub fn doomed(&self, ix: StepIx) -> Option<Failure> {
