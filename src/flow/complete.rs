@@ -6,6 +6,7 @@ use super::args::COMMANDS;
 use super::cli::{OVERVIEW, help};
 use super::draw::Language;
 use super::graph::{Node, Role};
+use super::manifest::memory::Which;
 use super::manifest::{self, Settings};
 use super::record::each_line;
 use super::show;
@@ -58,6 +59,10 @@ fn known(value: &Value, line: &Line) -> Known {
             Some("--start") => ("", nodes(line, |role| role == Role::Start)),
             Some(_) => ("", nodes(line, |_| true)),
         },
+        "STORE" => (
+            "",
+            Which::NAMES.map(|(word, _)| Choice::new(word, "")).into(),
+        ),
         "ID" => ("", runs(line, false, is_flows)),
         "LANGUAGE" => ("", Language::ALL.map(|(w, _)| Choice::new(w, "")).into()),
         "COMMAND" => ("", COMMANDS.map(|word| Choice::new(word, "")).into()),

@@ -149,6 +149,10 @@ impl<'s> Teller<'s> {
             .family
             .of_event(&mut telling.underway, &telling.run, line);
         self.children(runs)?;
+        if line.kind == "MEMORY" {
+            // It follows from the end of the node.
+            return Ok(());
+        }
         let about = About {
             run: &telling.run,
             line,

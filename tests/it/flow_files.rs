@@ -148,6 +148,10 @@ fn a_wrong_value_of_each_key_of_a_node_is_told() {
             "remember: store: expected one of project, global",
         ),
         (
+            "remember: [{store: global, pointer: /~2}]",
+            "remember: pointer \"/~2\" is no JSON pointer",
+        ),
+        (
             "remember: [{store: global, pointer: a}]",
             "remember: pointer \"a\" is no JSON pointer",
         ),

@@ -389,6 +389,7 @@ fn everything_that_is_wrong_with_providers_is_told_at_once() {
 - {id: b, base_url: 'http://127.0.0.1', credential: {source: vault, name: x}}
 - {id: c, base_url: 'http://127.0.0.1', credential: {source: env, name: sk-secret}}
 - {id: d, base_url: 'http://127.0.0.1', credential: {source: command, name: \"a 'b\"}}
+- {id: e, base_url: 'http://127.0.0.1', credential: sk-secret}
 - {id: '/'}
 - 3
 ";
@@ -429,8 +430,9 @@ fn everything_that_is_wrong_with_providers_is_told_at_once() {
         (10, "credential: source: expected one of env, file, command"),
         (11, "credential: name: is no name of a variable"),
         (12, "credential: name: a quote has no end"),
-        (13, "invalid id \"/\""),
-        (14, "providers: expected a mapping, found the number 3"),
+        (13, "credential: expected a mapping of source and name"),
+        (14, "invalid id \"/\""),
+        (15, "providers: expected a mapping, found the number 3"),
     ] {
         one(
             "manifest_invalid",
@@ -438,7 +440,7 @@ fn everything_that_is_wrong_with_providers_is_told_at_once() {
             message,
         );
     }
-    assert_eq!(errors.len(), 16, "{errors:#?}");
+    assert_eq!(errors.len(), 17, "{errors:#?}");
     assert!(!format!("{errors:?}").contains("secret"));
     let check = Delta::flow(world.home())
         .args(["check", "f"])

@@ -99,6 +99,10 @@ fn a_store_that_is_damaged_or_no_file_fails_who_needs_it_and_says_where() {
         ),
         (b"my notes".to_vec(), "p.jsonl:1: it is no item"),
         (
+            b"[\"x\",\"2026-01-01T00:00:00Z\",[],1]\n".to_vec(),
+            "p.jsonl:1: it is no item",
+        ),
+        (
             b"{\"id\":\"a\",\"timestamp\":\"today\",\"content\":1}\n".to_vec(),
             "p.jsonl:1: it is no item: \"today\" is no time",
         ),

@@ -230,6 +230,16 @@ fn remember(node: &Node, out: &mut Complaints) -> Vec<Remember> {
             out.error(at, "remember: has no store; needs project or global");
         }
         let pointer = node.text("pointer", out).unwrap_or_default();
+        let escapes_well = pointer
+            .split('~')
+            .skip(1)
+            .all(|rest| rest.starts_with(['0', '1']));
+        if !escapes_well {
+            let message = format!(
+                "remember: pointer {pointer:?} is no JSON pointer; behind ~ stands 0, for ~ itself, or 1, for /"
+            );
+            out.error(node.at("pointer"), message);
+        }
         if !pointer.is_empty() && !pointer.starts_with('/') {
             let message =
                 format!("remember: pointer {pointer:?} is no JSON pointer; begin it with /");

@@ -111,9 +111,16 @@ fn provider(
         let message = "models: is empty; name those that may be asked for, or remove it";
         out.error(node.at("models"), message);
     }
-    let credential = node
-        .mapping("credential", out)
-        .and_then(|map| credential::read(home, map, node.at("credential"), out));
+    let credential = match node.map.get("credential") {
+        None | Some(Value::Null) => None,
+        Some(Value::Object(map)) => credential::read(home, map, node.at("credential"), out),
+        Some(_) => {
+            // Not shown: it may be the key itself.
+            let message = "credential: expected a mapping of source and name";
+            out.error(node.at("credential"), message);
+            None
+        }
+    };
     let version = node.text("version", out).map(str::to_owned);
     Some(Provider {
         id: id.to_owned(),

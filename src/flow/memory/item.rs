@@ -48,6 +48,9 @@ impl Item {
     /// What is wrong with it.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
+        if text.trim_start().starts_with('[') {
+            return Err("it is no item, but a list".to_owned());
+        }
         let line: Line<'_> = serde_json::from_str(text)
             .map_err(|error| format!("it is no item: {}", crate::state::parser_words(&error)))?;
         let timestamp = Timestamp::parse(&line.timestamp)
