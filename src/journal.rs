@@ -171,12 +171,6 @@ impl Journal {
         now
     }
 
-    /// Whether events wait to be written.
-    #[must_use]
-    pub fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
-    }
-
     /// Puts whole lines of another journal behind those that wait. `seq` is the number of the last.
     pub fn copy(&mut self, lines: &[u8], seq: u64) {
         self.pending.extend_from_slice(lines);

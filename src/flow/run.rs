@@ -106,6 +106,7 @@ impl Command<'_> {
         if let Some(id) = &newest {
             self.workspace.mend_latest(id)?;
         }
+        let mut left_behind = None;
         for id in select::with_those_around(self.workspace, newest) {
             let found = look(&RunDir::of(self.workspace, &id))?;
             match (self.past(&found)?, found.metadata.status) {
@@ -116,13 +117,13 @@ impl Command<'_> {
                 (Some(_), Status::Completed | Status::Failed) => break,
                 (None, Status::Interrupted | Status::WaitingForInput) if found.is_flow => {
                     let status = found.metadata.status.name();
-                    let message = format!("starting a new run; run {id} is {status}");
-                    if !self.screen.quiet {
-                        self.screen.warn_as(PROGRAM, &message);
-                    }
+                    left_behind = Some(format!("starting a new run; run {id} is {status}"));
                 }
                 (None, _) => {}
             }
+        }
+        if let Some(message) = left_behind.filter(|_| !self.screen.quiet) {
+            self.screen.warn_as(PROGRAM, &message);
         }
         self.begin(&RunId::generate(Timestamp::now()), lock)
     }

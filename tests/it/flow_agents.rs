@@ -362,6 +362,28 @@ fn a_flow_is_a_command_and_so_a_node() {
 }
 
 #[test]
+fn a_flow_within_a_flow_is_taken_up_with_it_and_not_called_left_behind() {
+    let world = World::new();
+    chain(
+        &world,
+        "shell: 'echo x >>ran; test -e go || { touch go; kill -9 $OUTER $PPID; }; echo 1'",
+    );
+    fs::rename(world.path("f"), world.path("inner")).unwrap();
+    let program = env!("CARGO_BIN_EXE_delta-flow");
+    chain(
+        &world,
+        &format!(
+            "shell: 'OUTER=$PPID; export OUTER; {program} run \"$FLOW_HOME/../inner\" -w . -q'"
+        ),
+    );
+    assert_eq!(run(&world).end().killed_by(), Some(9));
+    let outcome = run(&world).end().exits(0).prints("1\n");
+    outcome.does_not_say("starting a new run");
+    assert_eq!(world.read("ws/ran"), "x\nx\n");
+    assert_eq!(world.runs().len(), 2);
+}
+
+#[test]
 fn a_run_is_shown_as_a_tree_a_task_and_a_node() {
     let world = World::new();
     chain(&world, "shell: 'echo heard >&2; cat'");
