@@ -2,8 +2,8 @@
 //! their parent, and told when that has ended which started them.
 //!
 //! Unaware of what happened in them. The actions of a run follow each other, so that a span of time says
-//! whose a run is; the nodes of a workflow run at once, and the call does. A sub-agent whose workspace lies outside that of its parent is
-//! found if the command that started it names the place.
+//! whose a run is; the nodes of a workflow run at once, and the call does. A sub-agent whose workspace lies
+//! outside that of its parent is found if the command that started it names the place.
 
 mod places;
 

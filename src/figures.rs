@@ -262,7 +262,8 @@ impl Figures {
     /// A call of a tool by the program of a node.
     fn flow_tool(&mut self, line: &Line<'_>, run: &RunDir) {
         let is_good = line.status.as_deref() == Some("success");
-        self.call(line, run, (is_good, line.code.as_deref() != Some("misuse")));
+        let was_run = !matches!(line.code.as_deref(), Some("misuse" | "policy_denied"));
+        self.call(line, run, (is_good, was_run));
     }
 
     /// Counts a call: whether it was a success, and whether anything was run.

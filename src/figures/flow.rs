@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::event::{Line, Tokens};
 use crate::rundir::RunDir;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 /// What a node did in a run.
@@ -50,6 +50,8 @@ pub struct Flow {
     pub failed_tasks: u64,
     /// By id.
     pub nodes: BTreeMap<String, Node>,
+    #[serde(skip)]
+    failed: HashSet<String>,
     /// How long at least one program of a node was running.
     #[serde(skip)]
     pub(super) busy_ms: u64,
@@ -108,7 +110,13 @@ impl Flow {
             "NODE_END" => self.end(line, at),
             "ERROR" => self.retry(line, run),
             "TASK_END" => {
-                self.failed_tasks += u64::from(line.status.as_deref() == Some("failure"));
+                // A loser of a race is told a second time, as cancelled.
+                if line.status.as_deref() == Some("failure") {
+                    self.failed.insert(task.to_owned());
+                } else {
+                    self.failed.remove(task);
+                }
+                self.failed_tasks = self.failed.len() as u64;
                 self.ready.remove(task);
                 let first = (task.to_owned(), String::new());
                 let of_task = self.running.range(first..).map(|(key, _)| key.clone());

@@ -241,6 +241,14 @@ fn a_denied_tool_is_refused_at_the_call_and_recorded() {
     assert_eq!(told[0]["target_id"], "t");
     assert_eq!(told[0]["execution_ref"], calls[0]["execution_ref"]);
     assert!(show(&world, &["T1", "a"]).contains("001_t  policy_denied: tool t: policy"));
+    let stats = world.delta(["stats", "-w", "ws"]).json().end().exits(0);
+    let stats: Value = serde_json::from_slice(&stats.stdout).unwrap();
+    let tool = &stats[0]["tools"]["t"];
+    assert_eq!(
+        (&tool["calls"], &tool["bytes"]),
+        (&json!(1), &json!(0)),
+        "{tool}"
+    );
 }
 
 #[test]

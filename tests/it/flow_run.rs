@@ -650,29 +650,35 @@ fn shows_the_loser(world: &World, node: &str) {
 
 #[test]
 fn a_loser_that_was_faster_is_told_like_one_that_was_not() {
-    let world = World::new();
-    world.write(
+    for (script, shown) in [("cat", "l  ok"), ("exit 1", "l  operation")] {
+        let world = World::new();
+        world.write(
         "f/workflow.yaml",
         "nodes:\n\
          - {id: s, kind: deterministic, role: start, context: none, default_start: true}\n\
          - {id: b, kind: deterministic, role: branch, context: none}\n\
-         - {id: l, kind: deterministic, role: linear, context: none, shell: 'cat'}\n\
+         - {id: l, kind: deterministic, role: linear, context: none, shell: 'SCRIPT'}\n\
          - {id: k, kind: deterministic, role: linear, context: none, shell: 'cat; read go <../../go'}\n\
          - {id: x, kind: deterministic, role: exit, context: none}\n\
-         edges:\n- {from: s, to: b}\n- {from: b, to: k}\n- {from: b, to: l}\n- {from: l, to: x}\n- {from: k, to: x}\n",
+         edges:\n- {from: s, to: b}\n- {from: b, to: k}\n- {from: b, to: l}\n- {from: l, to: x}\n- {from: k, to: x}\n"
+        .replace("SCRIPT", script),
     );
-    fs::create_dir(world.path("ws")).unwrap();
-    let mut go = Fifo::new(world.path("ws/go"));
-    let running = run(&world).args(["-j", "2"]).spawn();
-    eventually("the second clone has come to its end", || {
-        world
-            .runs()
-            .first()
-            .is_some_and(|run| !run.events("TASK_END").is_empty())
-    });
-    go.tell("on");
-    running.wait().exits(0);
-    shows_the_loser(&world, "l  ok");
+        fs::create_dir(world.path("ws")).unwrap();
+        let mut go = Fifo::new(world.path("ws/go"));
+        let running = run(&world).args(["-j", "2"]).spawn();
+        eventually("the second clone has come to its end", || {
+            world
+                .runs()
+                .first()
+                .is_some_and(|run| !run.events("TASK_END").is_empty())
+        });
+        go.tell("on");
+        running.wait().exits(0);
+        shows_the_loser(&world, shown);
+        let stats = world.delta(["stats", "-w", "ws"]).json().end().exits(0);
+        let stats: Value = serde_json::from_slice(&stats.stdout).unwrap();
+        assert_eq!(stats[0]["flow"]["failed_tasks"], 0, "{script}");
+    }
 }
 
 #[test]
