@@ -4,7 +4,6 @@
 //! when nothing but the program itself can fail any more.
 
 use crate::bind::{Bound, shell_quoted};
-use crate::clock::Timestamp;
 use crate::error::{At, Result};
 use crate::event::ActionStatus;
 use crate::exec::{self, Command, Ended, SpawnError};
@@ -13,6 +12,7 @@ use crate::hooks::spawn_failure;
 use crate::observe::{ends_of, observation, read_ends};
 use crate::rundir::reference;
 use crate::surroundings::Surroundings;
+use crate::text::timestamp::Timestamp;
 use crate::tool::Tool;
 use serde_json::Value;
 use std::fs::File;

@@ -330,7 +330,7 @@ impl<'a> Engine<'a> {
 
     fn update_metadata(&mut self) -> Result<()> {
         self.metadata.iterations = self.iteration;
-        self.metadata.updated_at = crate::clock::Timestamp::now().to_string();
+        self.metadata.updated_at = crate::text::timestamp::Timestamp::now().to_string();
         self.metadata.update(&self.around.run.path)
     }
 
@@ -360,7 +360,7 @@ impl<'a> Engine<'a> {
         metadata.status = ending.status;
         metadata.stop_reason = Some(ending.stop_reason.clone());
         metadata.exit_code = Some(ending.exit.code());
-        metadata.updated_at = crate::clock::Timestamp::now().to_string();
+        metadata.updated_at = crate::text::timestamp::Timestamp::now().to_string();
         metadata.end_time = Some(metadata.updated_at.clone());
         let text = Some(ending.text.clone());
         (metadata.result, metadata.error) = match ending.status {

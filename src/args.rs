@@ -393,7 +393,7 @@ impl Common {
             _ if arg.is(None, "run-id") => {
                 let id = parser.value().map_err(|e| wrong(&e))?;
                 let id = id.to_string_lossy().into_owned();
-                crate::ids::RunId::parse(&id)
+                crate::text::ids::RunId::parse(&id)
                     .map_err(|e| Error::usage(format!("--run-id: {e}")))?;
                 self.run_id = Some(id);
             }

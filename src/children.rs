@@ -7,11 +7,11 @@
 
 mod places;
 
-use crate::clock::Timestamp;
 use crate::event::Line;
-use crate::ids::RunId;
 use crate::metadata;
 use crate::rundir::RunDir;
+use crate::text::ids::RunId;
+use crate::text::timestamp::Timestamp;
 use places::named_in;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;

@@ -12,7 +12,7 @@ pub mod imports;
 pub mod advice;
 pub mod resolved;
 
-use crate::json;
+use crate::text::json;
 use crate::tool::{Piece, Tool, Word};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

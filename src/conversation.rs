@@ -6,8 +6,8 @@
 //! Architecture invariant: every tool call has exactly one tool message right behind the assistant
 //! message it is in, whatever the journal holds. What has been lost is mended here, never there.
 
-use crate::json::{Object, string};
 use crate::state::{Run, Thought, Turn};
+use crate::text::json::{Object, string};
 
 /// Stands for a result that has been taken out of the journal.
 const RESULT_REMOVED: &str = "(the result of this call is no longer in the journal)";

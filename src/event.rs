@@ -10,8 +10,8 @@ mod line;
 
 pub use line::{Line, quick_kind};
 
-use crate::clock::Timestamp;
-use crate::json::Object;
+use crate::text::json::Object;
+use crate::text::timestamp::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -6,7 +6,6 @@
 pub mod flow;
 
 use crate::children::{Family, Started, Underway};
-use crate::clock::Timestamp;
 use crate::config::Pricing;
 use crate::error::Result;
 use crate::event::{Line, Tokens};
@@ -14,6 +13,7 @@ use crate::invocations;
 use crate::lines::{Lines, Next};
 use crate::rundir::RunDir;
 use crate::state::Damage;
+use crate::text::timestamp::Timestamp;
 use flow::Flow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -5,10 +5,10 @@
 //! of the other keys of a tool.
 
 use crate::declared::{Declared, check_name};
-use crate::nearest::nearest;
 use crate::node::{Complaints, Node, found};
 use crate::quoting::{Mention, Place, mentions};
 use crate::script;
+use crate::text::suggestion::nearest;
 use crate::tool::{Inject, Parameter, Word, one_line};
 use crate::usage::{Usage, append, settle};
 use crate::words::{self, is_reserved, split, word};

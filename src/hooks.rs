@@ -4,17 +4,17 @@
 //! has a directory of its own, so that no output is ever read twice.
 
 use crate::bind::shell_quoted;
-use crate::clock::Timestamp;
 use crate::config::{Hook, HookEvent};
 use crate::error::{At, Result};
 use crate::exec::{self, Command, Ended, Outcome, SpawnError};
 use crate::files;
-use crate::json::Object;
 use crate::llm::answer;
 use crate::log::Level;
 use crate::observe::last_words;
 use crate::rundir::reference;
 use crate::surroundings::Surroundings;
+use crate::text::json::Object;
+use crate::text::timestamp::Timestamp;
 use serde_json::Value;
 use std::fs::File;
 use std::io;

@@ -2,12 +2,12 @@
 //!
 //! Unaware of the journal; the loop records what is asked and answered.
 
-use crate::clock::Timestamp;
 use crate::error::{At, Result, may_fail};
 use crate::files;
-use crate::json::Object;
 use crate::rundir::RunDir;
 use crate::sys::{Signals, Stop};
+use crate::text::json::Object;
+use crate::text::timestamp::Timestamp;
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };

@@ -8,10 +8,10 @@ mod requests;
 
 pub use requests::{Requests, request, request_len};
 
-use crate::clock::Timestamp;
 use crate::error::{At, Result};
 use crate::files;
-use crate::json::Object;
+use crate::text::json::Object;
+use crate::text::timestamp::Timestamp;
 use rustix::fs::OFlags;
 use serde::Deserialize;
 use serde::de::IgnoredAny;

@@ -5,11 +5,11 @@
 //! Architecture invariant: whoever holds a `Journal` owns the run, proved by the kernel's lock on
 //! the file. An append is one `write`; one that fails leaves the file as it was.
 
-use crate::clock::Timestamp;
 use crate::error::{At, Error, Result, may_fail};
 use crate::event::{self, Event, Line};
 use crate::files;
-use crate::json::Object;
+use crate::text::json::Object;
+use crate::text::timestamp::Timestamp;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};

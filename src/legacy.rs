@@ -6,7 +6,7 @@
 //! Nothing else in the crate knows that.
 
 use crate::event::Line;
-use crate::json::{self, Object};
+use crate::text::json::{self, Object};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;

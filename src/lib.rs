@@ -4,16 +4,12 @@
 //! only those above it.
 
 pub mod error;
-pub mod clock;
-pub mod ids;
+pub mod text;
 pub mod files;
 pub mod sys;
 pub mod exec;
 pub mod sandbox;
-pub mod json;
 pub mod difference;
-pub mod yaml;
-pub mod nearest;
 pub mod node;
 pub mod tool;
 pub mod words;

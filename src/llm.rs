@@ -7,12 +7,12 @@ pub mod answer;
 pub mod http;
 pub mod command;
 
-use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::json::Object;
 use crate::playback::Playback;
 use crate::sys::{Signals, Stop};
+use crate::text::json::Object;
+use crate::text::timestamp::Timestamp;
 use answer::{Answer, parse};
 use serde::Serialize;
 use std::path::Path;

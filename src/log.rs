@@ -3,11 +3,11 @@
 //! Unaware of what is told. A line is appended with one write; a disk that does not take it changes
 //! nothing, because nothing depends on this file.
 
-use crate::clock::Timestamp;
 use crate::environment::Secret;
 use crate::error::may_fail;
 use crate::exec::{Ended, Outcome};
 use crate::files;
+use crate::text::timestamp::Timestamp;
 use std::cell::OnceCell;
 use std::fs::File;
 use std::io::Write;

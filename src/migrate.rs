@@ -11,13 +11,13 @@
 
 use crate::error::{At, Error, Exit, Result};
 use crate::files;
-use crate::ids::RunId;
 use crate::journal::Journal;
 use crate::metadata::Metadata;
 use crate::state::{self, Reading};
 use crate::sys;
+use crate::text::ids::RunId;
+use crate::text::yaml;
 use crate::workspace::Workspace;
-use crate::yaml;
 use serde_json::{Map, Value};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

@@ -2,8 +2,8 @@
 //!
 //! Unaware of what the keys mean, and of files and lines: a complaint names its place by a path.
 
-use crate::nearest::nearest;
-use crate::yaml::Step;
+use crate::text::suggestion::nearest;
+use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 
 /// Something wrong, or doubtful, in a configuration.
@@ -259,7 +259,7 @@ pub fn found(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::yaml;
+    use crate::text::yaml;
 
     #[test]
     fn a_wrong_type_says_what_was_expected_and_what_was_found() {

@@ -6,9 +6,9 @@
 use crate::error::{At, Error, Result};
 use crate::event::{ActionStatus, Line};
 use crate::files;
-use crate::ids::RunId;
 use crate::rundir::RunDir;
 use crate::state::{self, Reading, Run, Unreadable, decoded};
+use crate::text::ids::RunId;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;

@@ -5,11 +5,12 @@ use crate::args::Format;
 use crate::bind::shell_quoted;
 use crate::error::{Error, Result};
 use crate::human::Question;
-use crate::json::{self, Object};
 use crate::metadata::{Metadata, Status};
 use crate::rundir::RunDir;
 use crate::screen::{Screen, print, printable};
-use crate::{clock::Timestamp, state};
+use crate::state;
+use crate::text::json::{self, Object};
+use crate::text::timestamp::Timestamp;
 use serde_json::json;
 use std::io::IsTerminal;
 

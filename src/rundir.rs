@@ -4,9 +4,9 @@
 
 use crate::error::{At, Error, Result, may_fail};
 use crate::files;
-use crate::ids::RunId;
 use crate::journal::Journal;
 use crate::metadata::Metadata;
+use crate::text::ids::RunId;
 use crate::workspace::Workspace;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -72,14 +72,14 @@ fn scalar(text: &str) -> String {
     if is_plain {
         text.to_owned()
     } else {
-        crate::json::text(text)
+        crate::text::json::text(text)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::yaml;
+    use crate::text::yaml;
 
     #[test]
     fn any_name_is_read_back_as_the_text_that_it_was() {

@@ -6,11 +6,11 @@
 
 mod flow;
 
-use crate::clock::Timestamp;
 use crate::event::{Line, Tokens};
 use crate::invocations;
 use crate::screen::{Tone, in_short, painted, time};
 use crate::state::decoded;
+use crate::text::timestamp::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;

@@ -94,7 +94,7 @@ impl Transcript {
     /// Whether a call in the journal has this id.
     #[must_use]
     pub fn has_id(&self, id: &str) -> bool {
-        self.ids.contains(crate::json::text(id).as_bytes())
+        self.ids.contains(crate::text::json::text(id).as_bytes())
     }
 
     fn turn(&mut self, turn: &Turn<'_>) {

@@ -4,9 +4,10 @@
 
 use crate::error::{At, Error, Result};
 use crate::files;
-use crate::ids::RunId;
+use crate::metadata;
 use crate::sys::Signals;
-use crate::{clock::Timestamp, metadata};
+use crate::text::ids::RunId;
+use crate::text::timestamp::Timestamp;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;

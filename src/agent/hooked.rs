@@ -9,7 +9,7 @@ use crate::config::{Hook, HookEvent};
 use crate::error::Result;
 use crate::event::Event;
 use crate::hooks::{self, Execution, Input};
-use crate::json::{self, Object};
+use crate::text::json::{self, Object};
 use crate::tool::Tool;
 use serde_json::Value;
 

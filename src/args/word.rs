@@ -2,7 +2,7 @@
 
 use super::Format;
 use crate::error::{Error, Result};
-use crate::nearest::nearest;
+use crate::text::suggestion::nearest;
 use lexopt::Parser;
 use std::ffi::OsString;
 use std::path::PathBuf;

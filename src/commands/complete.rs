@@ -6,10 +6,10 @@
 use super::flow;
 use crate::completion::{COMMAND, Choice, Known, Line, Program, Syntax, Value, told};
 use crate::error::{Exit, Result};
-use crate::ids::RunId;
 use crate::journal::Journal;
 use crate::metadata::{self, Status};
 use crate::screen::{in_short, print};
+use crate::text::ids::RunId;
 use crate::workspace::{self, Workspace};
 use crate::{args, help, manual, templates};
 use std::ffi::OsString;

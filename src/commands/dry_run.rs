@@ -5,10 +5,10 @@ use super::{preview, settings, start};
 use crate::args::{Common, Run};
 use crate::config::Agent;
 use crate::error::{Error, Exit, Result};
-use crate::ids::RunId;
 use crate::metadata::Status;
 use crate::rundir::RunDir;
 use crate::screen::Screen;
+use crate::text::ids::RunId;
 use crate::workspace::{self, Workspace};
 use serde_json::Map;
 

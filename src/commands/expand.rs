@@ -4,7 +4,7 @@ use crate::config::{Problem, Severity, imports};
 use crate::error::{Error, Exit, Result};
 use crate::expand::render;
 use crate::screen::{Screen, print};
-use crate::yaml;
+use crate::text::yaml;
 use std::path::Path;
 
 /// Runs the command.

@@ -2,8 +2,8 @@
 
 use crate::error::{At, Error, Result, may_fail};
 use crate::files;
-use crate::ids::hex;
 use crate::screen::{Screen, Tone};
+use crate::text::ids::hex;
 use crate::workspace::Workspace;
 use std::path::{Path, PathBuf};
 

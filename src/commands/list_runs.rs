@@ -4,12 +4,12 @@ mod tree;
 
 use super::select::{self, no_runs};
 use crate::args::{Format, ListRuns};
-use crate::clock::Timestamp;
 use crate::error::{Error, Exit, Result};
-use crate::json;
 use crate::metadata::{Metadata, Status};
 use crate::rundir::RunDir;
 use crate::screen::{Screen, Tone, in_short, painted, print, size, stdout_has_colour};
+use crate::text::json;
+use crate::text::timestamp::Timestamp;
 use crate::workspace::{self, Workspace};
 use serde_json::Value;
 use std::path::Path;

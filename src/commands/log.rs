@@ -3,7 +3,6 @@
 use super::select;
 use crate::args::Log;
 use crate::children::{Family, Started, Underway};
-use crate::clock::Timestamp;
 use crate::error::{Exit, Result};
 use crate::journal::Journal;
 use crate::lines::{Change, Lines, Next};
@@ -11,6 +10,7 @@ use crate::pager::Pager;
 use crate::rundir::RunDir;
 use crate::screen::{Screen, stdout_has_colour};
 use crate::state::Damage;
+use crate::text::timestamp::Timestamp;
 use crate::timeline::Timeline;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::Path;

@@ -4,14 +4,12 @@
 use super::select::Found;
 use super::start;
 use crate::agent::{builder, unreadable_at};
-use crate::clock::Timestamp;
 use crate::config::{Agent, HookEvent, resolved};
 use crate::context::Builder;
 use crate::conversation;
 use crate::environment::Environment;
 use crate::error::{At, Error, Exit, Result};
 use crate::event::{Event, Line};
-use crate::ids::RunId;
 use crate::log::{Level, Log};
 use crate::metadata::{Metadata, Status};
 use crate::rundir::RunDir;
@@ -19,6 +17,8 @@ use crate::screen::{Screen, print};
 use crate::state::{self, Reading, Run};
 use crate::surroundings::{Surroundings, depth};
 use crate::sys::Signals;
+use crate::text::ids::RunId;
+use crate::text::timestamp::Timestamp;
 use crate::workspace::Workspace;
 use std::sync::Arc;
 

@@ -5,10 +5,10 @@ use super::{preview, start};
 use crate::args::Request;
 use crate::difference;
 use crate::error::{Error, Exit, Result};
-use crate::ids::RunId;
 use crate::invocations;
 use crate::rundir::RunDir;
 use crate::screen::{Screen, print, printable};
+use crate::text::ids::RunId;
 use crate::workspace::Workspace;
 use std::path::{Path, PathBuf};
 

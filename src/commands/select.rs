@@ -3,13 +3,13 @@
 use crate::config::Agent;
 use crate::error::{At, Error, Result};
 use crate::human::{self, Question};
-use crate::ids::RunId;
 use crate::journal::Journal;
 use crate::metadata::{self, Metadata, Status};
 use crate::report::open_question;
 use crate::rundir::RunDir;
 use crate::state::{self, Reading, Unreadable};
 use crate::sys;
+use crate::text::ids::RunId;
 use crate::workspace::Workspace;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@ use super::start;
 use crate::config::{Agent, Severity, load};
 use crate::error::{Error, Result};
 use crate::screen::Screen;
-use crate::yaml;
+use crate::text::yaml;
 use serde_json::{Map, Value};
 use std::path::Path;
 

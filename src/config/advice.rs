@@ -14,8 +14,8 @@ use super::load::{Found, Place};
 use super::{Problem, Severity, word};
 use crate::expand;
 use crate::quoting::mentions;
+use crate::text::yaml::Step;
 use crate::tool::{Piece, Tool, Word};
-use crate::yaml::Step;
 use serde_json::{Map, Value};
 use std::ffi::OsStr;
 

@@ -3,8 +3,8 @@
 use super::document::{Document, error_in};
 use super::{Context, Problem, Severity, Source, word};
 use crate::node::{Complaints, Node};
+use crate::text::yaml::Step;
 use crate::tool::{Piece, Word};
-use crate::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::Path;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::{Problem, Severity};
 use crate::error::reason;
 use crate::node::Complaint;
-use crate::yaml::{self, Step};
+use crate::text::yaml::{self, Step};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 

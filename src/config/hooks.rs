@@ -3,9 +3,9 @@
 use super::context::{at_least_one, command};
 use super::document::Document;
 use super::{Hook, HookEvent, Problem, Severity, legacy};
-use crate::nearest::nearest;
 use crate::node::{Complaints, Node, found};
-use crate::yaml::Step;
+use crate::text::suggestion::nearest;
+use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::time::Duration;
 

@@ -5,8 +5,8 @@ use super::load::{Loader, Place};
 use super::{Problem, Severity};
 use crate::expand;
 use crate::node::{Complaints, Node, found};
+use crate::text::yaml::Step;
 use crate::tool::Tool;
-use crate::yaml::Step;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

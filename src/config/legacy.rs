@@ -3,7 +3,7 @@
 use super::document::Document;
 use super::load::Found;
 use super::{Problem, Severity};
-use crate::yaml::Step;
+use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 

@@ -3,7 +3,7 @@
 
 use super::{Agent, HookEvent, Source};
 use crate::expand;
-use crate::json;
+use crate::text::json;
 use crate::tool::Word;
 use serde_json::{Map, Value, json};
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::yaml::{self, Step};
+use crate::text::yaml::{self, Step};
 
 fn tool(text: &str) -> Tool {
     let (tool, warnings) = loaded(text);

@@ -3,9 +3,9 @@
 //! Unaware of the runs that they have started, but for the tokens that these have used.
 
 use super::{add, median};
-use crate::clock::Timestamp;
 use crate::event::{Line, Tokens};
 use crate::rundir::RunDir;
+use crate::text::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;

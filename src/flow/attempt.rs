@@ -11,7 +11,7 @@ use crate::error::{At, Result};
 use crate::exec::{Ended, Outcome, SpawnError, Used};
 use crate::files;
 use crate::hooks::spawn_failure;
-use crate::json;
+use crate::text::json;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;

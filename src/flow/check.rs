@@ -5,8 +5,8 @@ use super::manifest::problem::Problem;
 use super::manifest::{self, Flow};
 use crate::args::Format;
 use crate::error::{Exit, Result};
-use crate::json;
 use crate::screen::{Screen, counted, print};
+use crate::text::json;
 use serde_json::{Value, json};
 use std::path::Path;
 

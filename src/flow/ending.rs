@@ -7,11 +7,11 @@ use super::engine::Stopped;
 use super::outcome::{SCHEMA_VERSION, Tally};
 use super::router::Status as Came;
 use crate::args::Format;
-use crate::clock::Timestamp;
 use crate::error::{Error, Exit, Result};
-use crate::json::Object;
 use crate::metadata::{Metadata, Status};
 use crate::screen::{Screen, print};
+use crate::text::json::Object;
+use crate::text::timestamp::Timestamp;
 
 /// How a start of the engine ended.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 
 use super::choice::Payload;
 use crate::error::{At, Error, Result};
-use crate::json;
+use crate::text::json;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use super::graph::Graph;
 use super::plan::Plan;
 use super::record::{edge_name, kind_name};
 use super::router::{Kind, Router, Status, Told, View};
-use crate::json::{self, Object};
+use crate::text::json::{self, Object};
 use std::collections::BTreeMap;
 
 /// The version of the JSON object.

@@ -13,14 +13,12 @@ use super::outcome::Tally;
 use super::plan::Plan;
 use super::start::{self, Basis, Given, Past};
 use crate::args::Format;
-use crate::clock::Timestamp;
 use crate::commands::select::{self, Found, look};
 use crate::commands::start::{check_depth, parent_call, parent_run, signals, start_event};
 use crate::commands::take_up::{check_host, end_leftovers, notes};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::event::{Event, VERSION};
 use crate::files;
-use crate::ids::RunId;
 use crate::journal::{self, Journal, Tail};
 use crate::metadata::{Metadata, Status};
 use crate::rundir::RunDir;
@@ -28,6 +26,8 @@ use crate::screen::{Screen, Tone, in_short};
 use crate::state::{self, Reading};
 use crate::surroundings::{self, Surroundings};
 use crate::sys::{self, Signals};
+use crate::text::ids::RunId;
+use crate::text::timestamp::Timestamp;
 use crate::workspace::{DecisionLock, Workspace};
 use std::collections::HashSet;
 use std::path::Path;
@@ -275,7 +275,7 @@ impl Command<'_> {
             "launch": self.wanted.launch,
             "jobs": self.wanted.jobs(),
         });
-        crate::json::text(&config).into_bytes()
+        crate::text::json::text(&config).into_bytes()
     }
 
     fn name(&self) -> String {

@@ -11,13 +11,13 @@ use super::memory::store::Store;
 use super::outcome::SCHEMA_VERSION;
 use super::start::read_input;
 use crate::args::Format;
-use crate::clock::Timestamp;
 use crate::commands::start::signals;
 use crate::error::{Error, Exit, Result};
 use crate::files;
-use crate::ids::hex;
-use crate::json::{self, Object};
 use crate::screen::{in_short, print, printable};
+use crate::text::ids::hex;
+use crate::text::json::{self, Object};
+use crate::text::timestamp::Timestamp;
 
 /// Runs the command.
 pub fn run(wanted: &Wanted) -> Result<Exit> {

@@ -11,7 +11,7 @@ use crate::config::document::Document;
 use crate::config::load;
 use crate::error::{At, Result, may_fail};
 use crate::files;
-use crate::json;
+use crate::text::json;
 use crate::tool::{Inject, Parameter};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

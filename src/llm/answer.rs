@@ -5,7 +5,7 @@
 //! an object.
 
 use crate::event::{REASONING, Tokens};
-use crate::json::{self, Object};
+use crate::text::json::{self, Object};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -330,7 +330,7 @@ pub fn make_ids_unique(calls: &mut [NewCall], taken: impl Fn(&str) -> bool) {
             let stem = if call.id.is_empty() { "call" } else { &call.id };
             let unique = (1u32..).map(|n| {
                 if call.id.is_empty() {
-                    format!("{stem}_{}", crate::ids::hex(8))
+                    format!("{stem}_{}", crate::text::ids::hex(8))
                 } else {
                     format!("{stem}_{}", n + 1)
                 }

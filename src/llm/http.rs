@@ -10,10 +10,10 @@ mod wire;
 pub use lookup::{RESOLVE_COMMAND, resolve_host};
 
 use super::{Attempt, their_words};
-use crate::clock::Timestamp;
 use crate::environment::{Endpoint, is_loopback};
 use crate::event::VERSION;
 use crate::sys::Signals;
+use crate::text::timestamp::Timestamp;
 use lookup::Lookup;
 use std::io::Read;
 use std::sync::Arc;

@@ -6,13 +6,13 @@
 use super::changes::{self, Change};
 use super::steps::{self, Attempts};
 use super::writer::Record;
-use crate::clock::Timestamp;
 use crate::event::Line;
 use crate::files;
 use crate::invocations;
 use crate::observe::read_ends;
 use crate::rundir::RunDir;
 use crate::state::decoded;
+use crate::text::timestamp::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -4,8 +4,8 @@
 
 use super::{LATER_TEXT, LONGEST_TEXT, MOST_TEXT, Sink};
 use crate::error::Result;
-use crate::json::Object;
 use crate::observe::read_ends;
+use crate::text::json::Object;
 use serde::Serialize;
 use std::path::Path;
 

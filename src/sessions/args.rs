@@ -1,7 +1,7 @@
 //! The command line of `delta-sessions` as plain data. Nothing is looked up or resolved here.
 
 use crate::error::{Error, Result};
-use crate::nearest::nearest;
+use crate::text::suggestion::nearest;
 use lexopt::{Arg, Parser};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

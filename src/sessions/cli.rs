@@ -5,7 +5,6 @@
 
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::event::VERSION;
-use crate::json::Object;
 use crate::screen::{print, print_error};
 use crate::sessions::args::{self, Args, Request};
 use crate::sessions::complete;
@@ -15,6 +14,7 @@ use crate::sessions::run::{self, Report};
 use crate::sessions::shell::Kind;
 use crate::sessions::store::{Metadata, Session, Store};
 use crate::sys::{Signals, Stop};
+use crate::text::json::Object;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};

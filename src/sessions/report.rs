@@ -4,7 +4,7 @@
 //! does not grow with it.
 
 use crate::files;
-use crate::json;
+use crate::text::json;
 use std::fs::File;
 use std::io::{self, Write};
 
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     fn shown(content: &[u8], max: u64) -> (String, Cut) {
-        let path = std::env::temp_dir().join(format!("delta-report-{}", crate::ids::hex(12)));
+        let path = std::env::temp_dir().join(format!("delta-report-{}", crate::text::ids::hex(12)));
         let mut file = File::options()
             .read(true)
             .write(true)

@@ -5,11 +5,11 @@
 use crate::error::{At, Error, Result, may_fail};
 use crate::exec::{self, Command, Ended, GRACE, Outcome, SpawnError};
 use crate::files;
-use crate::ids;
-use crate::json::Object;
 use crate::sessions::shell::{self, Beginning, Kind};
 use crate::sessions::store::{Busy, Lock, Metadata, Session, Status, Store, now};
 use crate::sys::{self, Signals, Stop};
+use crate::text::ids;
+use crate::text::json::Object;
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, Signal, kill_process};
 use std::env;

@@ -7,14 +7,14 @@
 //! place of the old. Whoever takes the lock finishes a commit that was begun and throws away what
 //! was not committed.
 
-use crate::clock::Timestamp;
 use crate::error::{At, Error, Result};
 use crate::exec;
 use crate::files;
-use crate::ids;
-use crate::json;
 use crate::sessions::shell::Kind;
 use crate::sys::{Signals, Stop};
+use crate::text::ids;
+use crate::text::json;
+use crate::text::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt::{self, Display};

@@ -34,7 +34,7 @@ fn every_file_of_an_agent_is_as_its_schema_says() {
                 assert_eq!(name, "hooks", "{} is not there", agent.display());
                 continue;
             };
-            let wrong = violations(&schema, &delta_engine::yaml::parse(&text).unwrap());
+            let wrong = violations(&schema, &delta_engine::text::yaml::parse(&text).unwrap());
             assert!(
                 wrong.is_empty(),
                 "{}/{name}.yaml: {wrong:#?}",

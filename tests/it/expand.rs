@@ -159,7 +159,7 @@ fn expanded_tools_load_again_and_do_the_same() {
         world.script("agent/show", PROGRAM);
         world.write(
             "agent/tools.yaml",
-            delta_engine::yaml::render(&json!({"tools": tools})),
+            delta_engine::text::yaml::render(&json!({"tools": tools})),
         );
         let expand = || {
             let outcome = world

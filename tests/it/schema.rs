@@ -1,7 +1,7 @@
 //! The JSON Schemas accept what the loader accepts and refuse what a schema can see.
 
 use crate::harness::*;
-use delta_engine::yaml;
+use delta_engine::text::yaml;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -3,13 +3,13 @@
 //! Runs of one workspace are in the list anyway. Those of a flow's tasks lie in directories of their own
 //! and are looked for there.
 
-use super::super::select;
 use super::{Entry, Row};
 use crate::args::ListRuns;
 use crate::children::Family;
-use crate::clock::Timestamp;
+use crate::commands::select;
 use crate::metadata::{self, Metadata};
 use crate::rundir::RunDir;
+use crate::text::timestamp::Timestamp;
 use crate::workspace::Workspace;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

@@ -16,8 +16,8 @@ use crate::flow::manifest::policy::Denied;
 use crate::flow::memory::select::Context;
 use crate::flow::record::{self, NodeStart};
 use crate::flow::router::Kind;
-use crate::ids::hex;
 use crate::surroundings::ENGINE_PID;
+use crate::text::ids::hex;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

@@ -6,7 +6,6 @@
 use super::finish::{Ended, told_denial};
 use super::tell::{about, told};
 use super::{Engine, Tries, Which};
-use crate::clock::Timestamp;
 use crate::error::{At, Error, Result};
 use crate::exec;
 use crate::flow::choice::{Code, Failure, Payload, choose};
@@ -15,6 +14,7 @@ use crate::flow::manifest::OnResume;
 use crate::flow::record::{Line, edge_name, read_back};
 use crate::flow::router::{Effect, Outcome, Router};
 use crate::screen::{Screen, counted};
+use crate::text::timestamp::Timestamp;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -15,7 +15,7 @@ use crate::flow::memory::helper::{Ask, Known};
 use crate::flow::memory::recall::{self, Recall};
 use crate::flow::memory::select::{Context, Selected, select};
 use crate::flow::record::NodeStart;
-use crate::ids::hex;
+use crate::text::ids::hex;
 use std::time::{Duration, Instant};
 
 impl Engine<'_> {

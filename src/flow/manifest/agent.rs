@@ -7,7 +7,7 @@ use super::items::{id, list};
 use super::problem::{Manifest, Problem};
 use super::tool;
 use crate::node::{Complaints, Node};
-use crate::yaml::Step;
+use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 

@@ -9,10 +9,10 @@ use super::{Agent, Settings};
 use crate::bind::shell_quoted;
 use crate::config::Llm;
 use crate::environment::without_secrets;
-use crate::nearest::nearest;
 use crate::node::Complaints;
+use crate::text::suggestion::nearest;
+use crate::text::yaml::Step;
 use crate::tool::Word;
-use crate::yaml::Step;
 use serde::Serialize;
 use serde_json::Value;
 

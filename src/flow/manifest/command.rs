@@ -8,8 +8,8 @@
 use crate::bind::{Places, fixed_words};
 use crate::forms;
 use crate::node::{Complaints, Node};
+use crate::text::yaml::Step;
 use crate::tool::{AGENT_HOME, Piece, Word};
-use crate::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,7 @@ use super::command::FLOW_HOME;
 use crate::environment::Secret;
 use crate::error::reason;
 use crate::node::{Complaints, Node};
-use crate::yaml::Step;
+use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 

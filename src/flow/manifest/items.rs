@@ -1,7 +1,7 @@
 //! What the manifests have in common: lists of mappings with ids, and lists of strings.
 
 use crate::node::{Complaints, Node, found};
-use crate::yaml::Step;
+use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 
 /// Whether a word can be an id: of a node, an agent, a profile.

@@ -12,7 +12,7 @@ use super::providers::{self, Read};
 use super::{Agent, Flow, NamedSchema, Settings, Tool, UsedFile, tool, used, workflow};
 use crate::error::reason;
 use crate::flow::schema::Schema;
-use crate::yaml::Step;
+use crate::text::yaml::Step;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

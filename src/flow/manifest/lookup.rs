@@ -4,9 +4,9 @@ use super::Context;
 use super::memory::{Memory, Place};
 use super::node::Draft;
 use super::problem::{Code, Manifest, Problem};
-use crate::nearest::nearest;
 use crate::node::Complaints;
-use crate::yaml::Step;
+use crate::text::suggestion::nearest;
+use crate::text::yaml::Step;
 use std::collections::HashMap;
 
 /// Everything that names are looked up in.

@@ -6,8 +6,8 @@ use super::command::{self, Command, word};
 use super::items::{id, list, texts};
 use super::problem::{Manifest, Problem};
 use crate::node::{Complaints, Node, found};
+use crate::text::yaml::Step;
 use crate::tool::Word;
-use crate::yaml::Step;
 use serde_json::{Map, Value};
 use std::time::Duration;
 

@@ -9,8 +9,8 @@ use super::problem::{Code, Manifest, Problem};
 use super::{Kind, OnResume, OutputForm};
 use crate::flow::graph::{MergeFailureMode, Role};
 use crate::node::{Complaints, Node, found};
+use crate::text::yaml::Step;
 use crate::tool::Word;
-use crate::yaml::Step;
 use serde_json::{Map, Value};
 
 /// The keys of a node.

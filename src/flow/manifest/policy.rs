@@ -6,7 +6,7 @@ use super::items::list;
 use super::problem::{Manifest, Problem};
 use crate::flow::glob::Glob;
 use crate::node::{Complaints, Node};
-use crate::yaml::Step;
+use crate::text::yaml::Step;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

@@ -3,7 +3,7 @@
 //! Unaware of what the files mean.
 
 use crate::node::Complaint;
-use crate::yaml::{self, Step};
+use crate::text::yaml::{self, Step};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::{self, Display};

@@ -8,8 +8,8 @@ use super::items::{id, list, texts};
 use super::problem::{Manifest, Problem};
 use crate::environment::unusable;
 use crate::node::{Complaints, Node};
+use crate::text::yaml::Step;
 use crate::tool::AGENT_HOME;
-use crate::yaml::Step;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

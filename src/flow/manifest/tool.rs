@@ -7,8 +7,8 @@ use super::items::{list, texts};
 use super::problem::{Manifest, Problem};
 use crate::expand;
 use crate::node::{Complaints, Node};
+use crate::text::yaml::Step;
 use crate::tool::{Tool, Word};
-use crate::yaml::Step;
 use serde_json::{Map, Value};
 
 /// What a tool may do beside running its program.

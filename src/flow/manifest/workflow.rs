@@ -8,9 +8,9 @@ use super::node::{self, Draft};
 use super::problem::{Code, Manifest, Problem};
 use super::shape::{self, Knot, Way};
 use crate::flow::graph::{self, Graph, MergeFailureMode, Role};
-use crate::nearest::nearest;
 use crate::node::{Complaints, Node, found};
-use crate::yaml::Step;
+use crate::text::suggestion::nearest;
+use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 

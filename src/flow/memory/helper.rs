@@ -9,7 +9,7 @@ use crate::flow::cache;
 use crate::flow::manifest::Flow;
 use crate::flow::manifest::memory::Program;
 use crate::flow::manifest::problem::sha256;
-use crate::json;
+use crate::text::json;
 use crate::workspace::Workspace;
 use serde_json::value::RawValue;
 

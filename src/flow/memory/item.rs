@@ -2,10 +2,10 @@
 //!
 //! Unaware of files.
 
-use crate::clock::Timestamp;
 use crate::flow::attempt::one_value;
 use crate::flow::choice::Payload;
-use crate::json::Object;
+use crate::text::json::Object;
+use crate::text::timestamp::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -10,7 +10,6 @@
 use super::item::{self, Item};
 use super::select::Candidate;
 use super::store::Store;
-use crate::clock::Timestamp;
 use crate::error::{At, Result};
 use crate::event::Line;
 use crate::files;
@@ -23,6 +22,7 @@ use crate::flow::record::About;
 use crate::flow::router::Note;
 use crate::rundir::RunDir;
 use crate::sys::Signals;
+use crate::text::timestamp::Timestamp;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};

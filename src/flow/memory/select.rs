@@ -7,7 +7,7 @@ use super::helper::{Ask, Kind, Known};
 use super::item::{Item, text_of};
 use super::rank::{best_first, bm25, cosine, fused};
 use crate::flow::manifest::memory::{Profile, Retrieval, Which};
-use crate::json::{self, Object};
+use crate::text::json::{self, Object};
 use serde_json::Value;
 
 /// As many bytes of a text count as one token where the flow has no tokenizer.

@@ -5,7 +5,7 @@ use super::past::PastIx;
 use super::{FrameIx, Place, Router, Step, StepIx, Task, TaskIx};
 use crate::flow::choice::{Code, Failure, Payload};
 use crate::flow::graph::{EdgeIx, Graph, MergeFailureMode, NodeIx};
-use crate::json::{self, Object};
+use crate::text::json::{self, Object};
 
 /// A merge that has been opened for one task.
 #[derive(Debug, Default)]

@@ -68,7 +68,7 @@ impl Lookup {
             argv: &argv,
             dir: std::path::Path::new("/"),
             env: &[],
-            call_id: &crate::ids::hex(12),
+            call_id: &crate::text::ids::hex(12),
             stdin: None,
             // Its few lines fit into the pipe, so that it never waits for us.
             stdout: File::from(OwnedFd::from(writer)),

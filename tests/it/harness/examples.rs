@@ -185,7 +185,7 @@ fn flow_agents() -> Vec<(String, Vec<PathBuf>)> {
     let files = files_below(&source()).into_iter();
     for file in files.filter(|file| file.ends_with("agents.yaml")) {
         let flow = file.with_file_name("");
-        let yaml = delta_engine::yaml::parse(&text_of(&file)).expect("YAML");
+        let yaml = delta_engine::text::yaml::parse(&text_of(&file)).expect("YAML");
         for agent in yaml["agents"].as_array().expect("a list") {
             let (Some(prompt), Some(words)) = (
                 agent["prompt"].as_str(),

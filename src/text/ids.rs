@@ -1,6 +1,6 @@
 //! Names that become parts of paths: they cannot hold a separator.
 
-use crate::clock::Timestamp;
+use crate::text::timestamp::Timestamp;
 use std::fmt::{self, Display};
 
 /// A run's name: 1 to 64 of `A-Z a-z 0-9 . _ -`, not starting with a dot, and none of the names
