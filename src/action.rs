@@ -6,14 +6,14 @@
 use crate::bind::{Bound, shell_quoted};
 use crate::error::{At, Result};
 use crate::event::ActionStatus;
-use crate::exec::{self, Command, Ended, SpawnError};
-use crate::files;
 use crate::hooks::spawn_failure;
 use crate::observe::{ends_of, observation, read_ends};
 use crate::rundir::reference;
 use crate::surroundings::Surroundings;
 use crate::text::timestamp::Timestamp;
 use crate::tool::Tool;
+use crate::unix::files;
+use crate::unix::process::{self, Command, Ended, SpawnError};
 use serde_json::Value;
 use std::fs::File;
 use std::io::Write;
@@ -133,7 +133,7 @@ pub fn run(
         stderr: prepared.stderr,
         timeout,
     };
-    let (how, duration) = match exec::run(&around.signals, command, around.grace()) {
+    let (how, duration) = match process::run(&around.signals, command, around.grace()) {
         Ok(outcome) => {
             around.log.ended(&format!("tool {}", tool.name), &outcome);
             (outcome.how, outcome.duration)

@@ -24,11 +24,11 @@ use crate::journal::Journal;
 use crate::llm::Model;
 use crate::log::Level;
 use crate::metadata::{Metadata, Status};
-use crate::screen::{Screen, Tone, counted, in_short};
 use crate::state::{self, Call, Reading, Turn, Unreadable};
 use crate::surroundings::Surroundings;
 use crate::tool::Tool;
 use crate::transcript::Transcript;
+use crate::unix::terminal::{Screen, Tone, counted, in_short};
 use calls::OpenCall;
 use std::time::{Duration, Instant};
 

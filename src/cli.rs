@@ -7,8 +7,8 @@ use crate::commands::{
 };
 use crate::error::{Error, Exit, Result};
 use crate::event::VERSION;
-use crate::pager::Pager;
-use crate::screen::{print, print_error};
+use crate::unix::pager::Pager;
+use crate::unix::terminal::{print, print_error};
 use crate::{help, llm, manual};
 use std::ffi::OsString;
 use std::panic::catch_unwind;

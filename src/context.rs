@@ -6,14 +6,14 @@
 use crate::config::{Agent, Context, Source};
 use crate::conversation;
 use crate::error::{At, Result, reason};
-use crate::exec::{self, Command, Ended};
-use crate::files;
 use crate::hooks::spawn_failure;
 use crate::log::Level;
 use crate::observe::last_words;
 use crate::surroundings::Surroundings;
 use crate::text::json::{self, Object};
 use crate::tool::{Tool, Word, schema};
+use crate::unix::files;
+use crate::unix::process::{self, Command, Ended};
 use serde_json::Value;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -281,7 +281,7 @@ fn generate(
         timeout: Some(timeout),
     };
     let program = &argv[0];
-    let ran = exec::run(&around.signals, command, around.grace());
+    let ran = process::run(&around.signals, command, around.grace());
     let outcome = match ran {
         Ok(outcome) => outcome,
         Err(error) => {

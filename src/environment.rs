@@ -12,8 +12,8 @@ mod programs;
 
 use crate::dotenv;
 use crate::error::{Error, Result};
-use crate::exec::Variable;
-use crate::files;
+use crate::unix::files;
+use crate::unix::process::Variable;
 use programs::decides_what_runs;
 use std::fmt;
 use std::path::Path;

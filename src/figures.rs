@@ -368,7 +368,11 @@ fn cost(pricing: Pricing, tokens: Tokens, cached: u64) -> f64 {
 }
 
 fn number(path: &Path) -> Option<u64> {
-    crate::files::read_text(path).ok()?.trim().parse().ok()
+    crate::unix::files::read_text(path)
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// Of sorted values.

@@ -6,8 +6,6 @@
 use crate::bind::shell_quoted;
 use crate::config::{Hook, HookEvent};
 use crate::error::{At, Result};
-use crate::exec::{self, Command, Ended, Outcome, SpawnError};
-use crate::files;
 use crate::llm::answer;
 use crate::log::Level;
 use crate::observe::last_words;
@@ -15,6 +13,8 @@ use crate::rundir::reference;
 use crate::surroundings::Surroundings;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::process::{self, Command, Ended, Outcome, SpawnError};
 use serde_json::Value;
 use std::fs::File;
 use std::io;
@@ -240,8 +240,8 @@ fn execute(
         timeout: Some(part.map_or(hook.timeout, |part| hook.timeout.min(part))),
     };
     let ran = match part {
-        Some(part) => exec::run_to_the_end(&around.signals, command, part / 4),
-        None => exec::run(&around.signals, command, around.grace()),
+        Some(part) => process::run_to_the_end(&around.signals, command, part / 4),
+        None => process::run(&around.signals, command, around.grace()),
     };
     if let Ok(outcome) = &ran {
         around

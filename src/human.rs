@@ -3,11 +3,11 @@
 //! Unaware of the journal; the loop records what is asked and answered.
 
 use crate::error::{At, Result, may_fail};
-use crate::files;
 use crate::rundir::RunDir;
-use crate::sys::{Signals, Stop};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::procfs::{Signals, Stop};
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
@@ -52,7 +52,7 @@ pub fn ask_here(signals: &Signals, question: &Question) -> io::Result<Reply> {
         _ => " ",
     };
     loop {
-        let prompt = crate::screen::printable(&question.prompt);
+        let prompt = crate::unix::terminal::printable(&question.prompt);
         may_fail(io::stderr().write_all(format!("{prompt}{hint}").as_bytes()));
         let reply = {
             let _quiet = question.is_secret().then(NoEcho::begin).flatten();

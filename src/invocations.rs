@@ -9,9 +9,9 @@ mod requests;
 pub use requests::{Requests, request, request_len};
 
 use crate::error::{At, Result};
-use crate::files;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
 use rustix::fs::OFlags;
 use serde::Deserialize;
 use serde::de::IgnoredAny;

@@ -7,9 +7,9 @@
 
 use crate::error::{At, Error, Result, may_fail};
 use crate::event::{self, Event, Line};
-use crate::files;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};

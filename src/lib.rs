@@ -5,10 +5,7 @@
 
 pub mod error;
 pub mod text;
-pub mod files;
-pub mod sys;
-pub mod exec;
-pub mod sandbox;
+pub mod unix;
 pub mod difference;
 pub mod node;
 pub mod tool;
@@ -42,8 +39,6 @@ pub mod figures;
 pub mod recording;
 pub mod playback;
 pub mod llm;
-pub mod screen;
-pub mod pager;
 pub mod timeline;
 pub mod page;
 pub mod surroundings;

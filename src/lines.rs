@@ -5,10 +5,10 @@
 
 use crate::error::{At, Result};
 use crate::event::Line;
-use crate::files;
 use crate::journal::rewritten;
 use crate::legacy::flat;
 use crate::state::{Damage, LARGEST_NUMBER, parser_words};
+use crate::unix::files;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -8,11 +8,11 @@ pub mod http;
 pub mod command;
 
 use crate::error::{Error, Result};
-use crate::files;
 use crate::playback::Playback;
-use crate::sys::{Signals, Stop};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::procfs::{Signals, Stop};
 use answer::{Answer, parse};
 use serde::Serialize;
 use std::path::Path;

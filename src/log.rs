@@ -5,9 +5,9 @@
 
 use crate::environment::Secret;
 use crate::error::may_fail;
-use crate::exec::{Ended, Outcome};
-use crate::files;
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::process::{Ended, Outcome};
 use std::cell::OnceCell;
 use std::fs::File;
 use std::io::Write;

@@ -5,8 +5,8 @@
 
 use crate::error::Result;
 use crate::event::{ForkedFrom, Tokens};
-use crate::files;
 use crate::state::Run;
+use crate::unix::files;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::Path;

@@ -10,13 +10,13 @@
 //! workspace for finished.
 
 use crate::error::{At, Error, Exit, Result};
-use crate::files;
 use crate::journal::Journal;
 use crate::metadata::Metadata;
 use crate::state::{self, Reading};
-use crate::sys;
 use crate::text::ids::RunId;
 use crate::text::yaml;
+use crate::unix::files;
+use crate::unix::procfs;
 use crate::workspace::Workspace;
 use serde_json::{Map, Value};
 use std::fs::{self, Permissions};
@@ -75,7 +75,7 @@ pub fn plan(workspace: &Workspace) -> Result<Plan> {
     if !runs_dir.exists() && !has_schema {
         return Ok(plan);
     }
-    if let Some((pid, file)) = sys::writer_below(&runs_dir) {
+    if let Some((pid, file)) = procfs::writer_below(&runs_dir) {
         return Err(busy(format!("process {pid} writes {}", file.display())));
     }
     plan.steps.push(Step::Hide(control.clone()));
@@ -234,14 +234,14 @@ fn check_idle(id: &RunId, journal: &Path, metadata: &Path) -> Result<()> {
     let pid = || {
         let metadata: Value = serde_json::from_slice(&fs::read(metadata).ok()?).ok()?;
         let host = metadata.get("hostname").and_then(Value::as_str);
-        let is_here = host.is_none_or(|host| host == sys::hostname());
+        let is_here = host.is_none_or(|host| host == procfs::hostname());
         let is_running = metadata.get("status").and_then(Value::as_str) == Some("RUNNING");
         let pid = metadata
             .get("pid")?
             .as_i64()
             .filter(|_| is_here && is_running)?;
         let pid = i32::try_from(pid).ok()?;
-        sys::is_alive(pid).then_some(pid)
+        procfs::is_alive(pid).then_some(pid)
     };
     match pid() {
         Some(pid) => Err(busy(format!("run {id} is already running, pid {pid}"))),

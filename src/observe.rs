@@ -3,7 +3,7 @@
 //! Unaware of processes. Files of any size are read only at their two ends.
 
 use crate::error::{At, Result};
-use crate::files::{open_regular, read_part};
+use crate::unix::files::{open_regular, read_part};
 use std::fs::File;
 use std::io;
 use std::path::Path;

@@ -87,7 +87,7 @@ impl Playback {
             .io("invocations")
             .join(name)
             .join("response.json");
-        let body = crate::files::read_regular(&path).at("read", &path)?;
+        let body = crate::unix::files::read_regular(&path).at("read", &path)?;
         self.given += 1;
         Ok(Ok(body))
     }

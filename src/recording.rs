@@ -5,10 +5,10 @@
 
 use crate::error::{At, Error, Result};
 use crate::event::{ActionStatus, Line};
-use crate::files;
 use crate::rundir::RunDir;
 use crate::state::{self, Reading, Run, Unreadable, decoded};
 use crate::text::ids::RunId;
+use crate::unix::files;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;

@@ -7,10 +7,10 @@ use crate::error::{Error, Result};
 use crate::human::Question;
 use crate::metadata::{Metadata, Status};
 use crate::rundir::RunDir;
-use crate::screen::{Screen, print, printable};
 use crate::state;
 use crate::text::json::{self, Object};
 use crate::text::timestamp::Timestamp;
+use crate::unix::terminal::{Screen, print, printable};
 use serde_json::json;
 use std::io::IsTerminal;
 

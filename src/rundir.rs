@@ -3,10 +3,10 @@
 //! Unaware of what happens in the run.
 
 use crate::error::{At, Error, Result, may_fail};
-use crate::files;
 use crate::journal::Journal;
 use crate::metadata::Metadata;
 use crate::text::ids::RunId;
+use crate::unix::files;
 use crate::workspace::Workspace;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,12 +4,12 @@
 use crate::bind::{Places, fixed_words};
 use crate::config::Agent;
 use crate::environment::Environment;
-use crate::exec::{GRACE, Variable};
 use crate::log::Log;
 use crate::rundir::RunDir;
-use crate::sys::{CALL_ID, Signals};
 use crate::text::ids::hex;
 use crate::tool::{Piece, Word};
+use crate::unix::process::{GRACE, Variable};
+use crate::unix::procfs::{CALL_ID, Signals};
 use crate::workspace::Workspace;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};

@@ -8,9 +8,9 @@ mod flow;
 
 use crate::event::{Line, Tokens};
 use crate::invocations;
-use crate::screen::{Tone, in_short, painted, time};
 use crate::state::decoded;
 use crate::text::timestamp::Timestamp;
+use crate::unix::terminal::{Tone, in_short, painted, time};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -432,7 +432,7 @@ fn cut(line: &str) -> String {
 /// How long a hook took, as its directory tells.
 #[must_use]
 pub fn hook_duration(dir: &Path) -> Option<Duration> {
-    let text = crate::files::read_text(&dir.join("execution_meta/duration_ms.txt")).ok()?;
+    let text = crate::unix::files::read_text(&dir.join("execution_meta/duration_ms.txt")).ok()?;
     text.trim().parse().ok().map(Duration::from_millis)
 }
 

@@ -3,11 +3,11 @@
 //! Unaware of what is in a run.
 
 use crate::error::{At, Error, Result};
-use crate::files;
 use crate::metadata;
-use crate::sys::Signals;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::procfs::Signals;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;

@@ -7,17 +7,17 @@ use crate::bind::{Bound, bind};
 use crate::config::HookEvent;
 use crate::error::{Result, reason};
 use crate::event::{ActionStatus, Event};
-use crate::exec;
 use crate::human::{self, Question, Reply};
 use crate::llm::answer::NewCall;
 use crate::log::Level;
 use crate::recording::Outcome;
-use crate::screen::{Tone, counted, in_short, time};
 use crate::state::Call;
 use crate::surroundings::Surroundings;
 use crate::text::ids::hex;
 use crate::text::json;
 use crate::tool::{Inject, Kind, OnResume, Parameter, Tool, Word};
+use crate::unix::process;
+use crate::unix::terminal::{Tone, counted, in_short, time};
 use serde_json::Value;
 use std::path::Path;
 
@@ -327,7 +327,7 @@ impl Engine<'_> {
         if let Some(call_id) = &started.call_id
             && self.options.is_ours
         {
-            let left = exec::end_leftovers(call_id);
+            let left = process::end_leftovers(call_id);
             if left > 0 {
                 let of_it = counted(left, "process");
                 let name = &call.name;
@@ -484,7 +484,8 @@ impl Engine<'_> {
 
 /// What the model is told of a call that was running when the engine died.
 fn interruption(dir: Option<&Path>) -> String {
-    let recorded = dir.and_then(|dir| crate::files::read_text(&dir.join("exit_code.txt")).ok());
+    let recorded =
+        dir.and_then(|dir| crate::unix::files::read_text(&dir.join("exit_code.txt")).ok());
     let end = match recorded.as_deref().and_then(|text| text.strip_suffix('\n')) {
         Some(code) => format!("it had ended with exit code {code}"),
         None => "whether it came to its end is not known".to_owned(),

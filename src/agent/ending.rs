@@ -4,7 +4,7 @@ use crate::error::{Exit, may_fail};
 use crate::journal::Journal;
 use crate::metadata::{Metadata, Status};
 use crate::rundir::RunDir;
-use crate::sys::Stop;
+use crate::unix::procfs::Stop;
 
 /// How a start of the engine ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

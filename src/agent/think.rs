@@ -9,7 +9,7 @@ use crate::llm::answer::{Answer, calls_json, make_ids_unique, parse};
 use crate::llm::{self, Asked, Invocation, Patience};
 use crate::log::Level;
 use crate::rundir::reference;
-use crate::screen::{Tone, in_short, time};
+use crate::unix::terminal::{Tone, in_short, time};
 use std::time::Instant;
 
 /// What a thought leads to.
@@ -161,7 +161,7 @@ impl Engine<'_> {
         if !self.has_hook(HookEvent::PostLlmResponse) {
             return Ok(answer);
         }
-        let raw = crate::files::read_regular(response).at("read", response)?;
+        let raw = crate::unix::files::read_regular(response).at("read", response)?;
         let Some(changed) = self.transform(HookEvent::PostLlmResponse, &["payload.json"], raw)?
         else {
             return Ok(answer);

@@ -8,8 +8,8 @@ use crate::completion::{COMMAND, Choice, Known, Line, Program, Syntax, Value, to
 use crate::error::{Exit, Result};
 use crate::journal::Journal;
 use crate::metadata::{self, Status};
-use crate::screen::{in_short, print};
 use crate::text::ids::RunId;
+use crate::unix::terminal::{in_short, print};
 use crate::workspace::{self, Workspace};
 use crate::{args, help, manual, templates};
 use std::ffi::OsString;

@@ -3,8 +3,8 @@
 use super::select::at_or_named;
 use crate::error::{At, Exit, Result};
 use crate::recording::unreadable;
-use crate::screen::{Screen, counted, in_short, print, printable};
 use crate::state::{self, Reading, Run, Thought, Turn, decoded};
+use crate::unix::terminal::{Screen, counted, in_short, print, printable};
 use std::path::Path;
 
 /// The narrowest columns that can be read.
@@ -79,7 +79,7 @@ impl Side {
     fn read(work_dir: &Path, name: &str) -> Result<Self> {
         let run = at_or_named(work_dir, name)?;
         let path = run.journal();
-        let bytes = crate::files::read_regular(&path).at("read", &path)?;
+        let bytes = crate::unix::files::read_regular(&path).at("read", &path)?;
         let lenient = Reading {
             lenient: true,
             window: None,

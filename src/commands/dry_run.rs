@@ -7,8 +7,8 @@ use crate::config::Agent;
 use crate::error::{Error, Exit, Result};
 use crate::metadata::Status;
 use crate::rundir::RunDir;
-use crate::screen::Screen;
 use crate::text::ids::RunId;
+use crate::unix::terminal::Screen;
 use crate::workspace::{self, Workspace};
 use serde_json::Map;
 

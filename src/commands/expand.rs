@@ -3,8 +3,8 @@
 use crate::config::{Problem, Severity, imports};
 use crate::error::{Error, Exit, Result};
 use crate::expand::render;
-use crate::screen::{Screen, print};
 use crate::text::yaml;
+use crate::unix::terminal::{Screen, print};
 use std::path::Path;
 
 /// Runs the command.

@@ -2,8 +2,8 @@
 
 use crate::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result, may_fail};
-use crate::screen::{Screen, Tone, print};
 use crate::templates::{self, Template};
+use crate::unix::terminal::{Screen, Tone, print};
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};

@@ -6,12 +6,12 @@ use crate::children::{Family, Started, Underway};
 use crate::error::{Exit, Result};
 use crate::journal::Journal;
 use crate::lines::{Change, Lines, Next};
-use crate::pager::Pager;
 use crate::rundir::RunDir;
-use crate::screen::{Screen, stdout_has_colour};
 use crate::state::Damage;
 use crate::text::timestamp::Timestamp;
 use crate::timeline::Timeline;
+use crate::unix::pager::Pager;
+use crate::unix::terminal::{Screen, stdout_has_colour};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 use super::start;
 use crate::error::{Error, Exit, Result};
 use crate::migrate::{perform, plan};
-use crate::screen::{Screen, Tone};
+use crate::unix::terminal::{Screen, Tone};
 use crate::workspace::Workspace;
 use std::path::Path;
 

@@ -4,7 +4,7 @@ use crate::difference::{answers_in, first};
 use crate::error::{At, Error, Exit, Result};
 use crate::invocations::Requests;
 use crate::recording::{Recording, at_path};
-use crate::screen::print;
+use crate::unix::terminal::print;
 use std::io::Read;
 use std::path::Path;
 

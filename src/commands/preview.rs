@@ -13,12 +13,12 @@ use crate::event::{Event, Line};
 use crate::log::{Level, Log};
 use crate::metadata::{Metadata, Status};
 use crate::rundir::RunDir;
-use crate::screen::{Screen, print};
 use crate::state::{self, Reading, Run};
 use crate::surroundings::{Surroundings, depth};
-use crate::sys::Signals;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
+use crate::unix::procfs::Signals;
+use crate::unix::terminal::{Screen, print};
 use crate::workspace::Workspace;
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ pub fn print_next(
 /// The request that going on with a run would send.
 pub fn next(agent: &Agent, workspace: &Workspace, found: Found, around: Around) -> Result<Vec<u8>> {
     let path = found.run.journal();
-    let mut journal = crate::files::read_regular(&path).at("read", &path)?;
+    let mut journal = crate::unix::files::read_regular(&path).at("read", &path)?;
     cut_torn_line(&mut journal);
     if matches!(found.metadata.status, Status::Completed | Status::Failed) && !around.1.quiet {
         around.1.warn(&format!(

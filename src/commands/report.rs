@@ -5,7 +5,7 @@ use super::select;
 use crate::args::Report;
 use crate::error::{Exit, Result};
 use crate::page;
-use crate::screen::print_while_read;
+use crate::unix::terminal::print_while_read;
 
 /// Runs the command.
 pub fn run(options: &Report) -> Result<Exit> {

@@ -7,8 +7,8 @@ use crate::difference;
 use crate::error::{Error, Exit, Result};
 use crate::invocations;
 use crate::rundir::RunDir;
-use crate::screen::{Screen, print, printable};
 use crate::text::ids::RunId;
+use crate::unix::terminal::{Screen, print, printable};
 use crate::workspace::Workspace;
 use std::path::{Path, PathBuf};
 

@@ -6,7 +6,7 @@ use crate::args::Common;
 use crate::error::{Error, Exit, Result};
 use crate::metadata::Status;
 use crate::rundir::RunDir;
-use crate::screen::Screen;
+use crate::unix::terminal::Screen;
 use crate::workspace::Workspace;
 use std::path::Path;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use crate::args::Sandbox;
 use crate::error::{At, Error, Exit, Result, may_fail, reason};
-use crate::files;
-use crate::sandbox::{Grants, restrict};
-use crate::screen::Screen;
+use crate::unix::files;
+use crate::unix::landlock::{Grants, restrict};
+use crate::unix::terminal::Screen;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;

@@ -8,8 +8,8 @@ use crate::metadata::{self, Metadata, Status};
 use crate::report::open_question;
 use crate::rundir::RunDir;
 use crate::state::{self, Reading, Unreadable};
-use crate::sys;
 use crate::text::ids::RunId;
+use crate::unix::procfs;
 use crate::workspace::Workspace;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ pub fn look(run: &RunDir) -> Result<Found> {
     let untold = metadata.status == Status::Running;
     let live = is_owned(&run, &metadata);
     let path = run.journal();
-    let bytes = match crate::files::read_regular(&path) {
+    let bytes = match crate::unix::files::read_regular(&path) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             return Err(Error::failure(format!(
@@ -104,8 +104,8 @@ fn is_owned(run: &RunDir, metadata: &Metadata) -> bool {
             return false;
         }
         let owner = i32::try_from(metadata.pid).unwrap_or(0);
-        let elsewhere = metadata.hostname != sys::hostname();
-        if owner == 0 || elsewhere || sys::is_alive(owner) || began.elapsed() > AFTERLIFE {
+        let elsewhere = metadata.hostname != procfs::hostname();
+        if owner == 0 || elsewhere || procfs::is_alive(owner) || began.elapsed() > AFTERLIFE {
             return true;
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -114,7 +114,7 @@ fn is_owned(run: &RunDir, metadata: &Metadata) -> bool {
 
 /// The agent's name as the journal's first start tells it.
 fn name_in_journal(run: &RunDir) -> Option<String> {
-    let line = crate::files::read_line(&run.journal())?;
+    let line = crate::unix::files::read_line(&run.journal())?;
     let line = crate::event::Line::parse(&line).ok()?;
     let config: serde_json::Value = serde_json::from_str(line.config?.get()).ok()?;
     config.get("name")?.as_str().map(str::to_owned)

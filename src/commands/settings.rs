@@ -3,8 +3,8 @@
 use super::start;
 use crate::config::{Agent, Severity, load};
 use crate::error::{Error, Result};
-use crate::screen::Screen;
 use crate::text::yaml;
+use crate::unix::terminal::Screen;
 use serde_json::{Map, Value};
 use std::path::Path;
 

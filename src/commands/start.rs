@@ -15,12 +15,12 @@ use crate::log::{Level, Log};
 use crate::metadata::{Metadata, Status};
 use crate::report;
 use crate::rundir::RunDir;
-use crate::screen::{Screen, Tone};
 use crate::state::{self, Reading};
 use crate::surroundings::{self, Surroundings};
-use crate::sys::{self, CALL_ID, Signals};
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
+use crate::unix::procfs::{self, CALL_ID, Signals};
+use crate::unix::terminal::{Screen, Tone};
 use crate::workspace::{DecisionLock, Workspace};
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -237,7 +237,7 @@ impl Stage<'_> {
         metadata.agent_home = self.agent.home.to_string_lossy().into_owned();
         metadata.work_dir = self.workspace.root.to_string_lossy().into_owned();
         metadata.pid = std::process::id();
-        metadata.hostname = sys::hostname();
+        metadata.hostname = procfs::hostname();
         VERSION.clone_into(&mut metadata.delta_version);
         metadata.set.clone_from(self.set);
         metadata
@@ -375,7 +375,7 @@ pub fn start_event<'e>(
 
 fn question_in(run: &RunDir) -> Result<Option<crate::human::Question>> {
     let path = run.journal();
-    let bytes = crate::files::read_regular(&path).at("read", &path)?;
+    let bytes = crate::unix::files::read_regular(&path).at("read", &path)?;
     let lenient = Reading {
         lenient: true,
         window: None,
@@ -409,5 +409,5 @@ pub fn ending_of(metadata: &Metadata) -> Ending {
 /// The first line of a text, for messages.
 #[must_use]
 pub fn quoted(text: &str) -> String {
-    format!("'{}'", crate::screen::in_short(text, 60))
+    format!("'{}'", crate::unix::terminal::in_short(text, 60))
 }

@@ -6,10 +6,10 @@ use crate::agent::unreadable;
 use crate::config::resolved;
 use crate::error::{Error, Exit, Result};
 use crate::event::Event;
-use crate::exec;
 use crate::journal::{self, Journal, Tail};
 use crate::state::{self, Reading};
-use crate::sys;
+use crate::unix::process;
+use crate::unix::procfs;
 use crate::workspace::DecisionLock;
 
 impl Stage<'_> {
@@ -88,11 +88,11 @@ impl Stage<'_> {
 /// The run may still be live on another host.
 pub fn check_host(found: &Found, force: bool) -> Result<()> {
     let theirs = &found.metadata.hostname;
-    if force || theirs.is_empty() || *theirs == sys::hostname() {
+    if force || theirs.is_empty() || *theirs == procfs::hostname() {
         return Ok(());
     }
     let ended = found.metadata.end_time.is_some();
-    if !ended && sys::is_network_file_system(&found.run.path) {
+    if !ended && procfs::is_network_file_system(&found.run.path) {
         let id = &found.run.id;
         return Err(Error::new(
             Exit::TempFail,
@@ -130,7 +130,7 @@ pub fn end_leftovers(state: &state::Run<'_>) -> Option<String> {
     if state.end.is_some() {
         return None;
     }
-    let left = exec::end_leftovers(state.engine_call.as_deref()?);
+    let left = process::end_leftovers(state.engine_call.as_deref()?);
     let left = match left {
         0 => return None,
         1 => "1 process that was".to_owned(),

@@ -22,7 +22,7 @@ pub struct Document {
 impl Document {
     /// Reads a file. What is wrong with it is added to `problems`.
     pub fn read(path: &Path, shown: String, problems: &mut Vec<Problem>) -> Option<Self> {
-        let text = match crate::files::read_text(path) {
+        let text = match crate::unix::files::read_text(path) {
             Ok(text) => text,
             Err(e) => {
                 let reason = match e.kind() {

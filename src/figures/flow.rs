@@ -231,6 +231,7 @@ impl Flow {
 
 fn cpu_of(run: &RunDir, reference: &str) -> u64 {
     let path = run.path.join(Path::new(reference)).join("usage.json");
-    let read = || serde_json::from_slice::<Usage>(&crate::files::read_regular(&path).ok()?).ok();
+    let read =
+        || serde_json::from_slice::<Usage>(&crate::unix::files::read_regular(&path).ok()?).ok();
     read().map_or(0, |usage| usage.cpu_ms as u64)
 }

@@ -5,7 +5,7 @@
 use super::choice::Payload;
 use super::manifest::problem::sha256;
 use crate::error::{At, Result};
-use crate::files;
+use crate::unix::files;
 use crate::workspace::Workspace;
 use std::fs;
 use std::path::{Path, PathBuf};

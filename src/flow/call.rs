@@ -17,14 +17,14 @@ use crate::bind::{Bound, Places, bind, fixed_words, shell_quoted};
 use crate::commands::start::signals;
 use crate::environment::Environment;
 use crate::error::{At, Error, Exit, Result, may_fail};
-use crate::exec::{self, Command, Ended, Outcome, Variable};
-use crate::files;
-use crate::screen::{print_error, print_while_read};
 use crate::surroundings::{self, Surroundings};
-use crate::sys::Signals;
 use crate::text::json;
 use crate::text::suggestion::nearest;
 use crate::tool::{CWD, Kind};
+use crate::unix::files;
+use crate::unix::process::{self, Command, Ended, Outcome, Variable};
+use crate::unix::procfs::Signals;
+use crate::unix::terminal::{print_error, print_while_read};
 use serde_json::{Map, Value};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -127,7 +127,7 @@ impl Place {
         let timeout = tool.tool.timeout_ms.unwrap_or(TIMEOUT);
         let timeout = (timeout > 0).then(|| Duration::from_millis(timeout));
         let call_id = Surroundings::new_call_id();
-        let ran = exec::run(
+        let ran = process::run(
             signals,
             Command {
                 argv: &argv,

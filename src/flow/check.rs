@@ -5,8 +5,8 @@ use super::manifest::problem::Problem;
 use super::manifest::{self, Flow};
 use crate::args::Format;
 use crate::error::{Exit, Result};
-use crate::screen::{Screen, counted, print};
 use crate::text::json;
+use crate::unix::terminal::{Screen, counted, print};
 use serde_json::{Value, json};
 use std::path::Path;
 

@@ -15,7 +15,7 @@ use crate::completion::{Choice, Known, Line, Program, Syntax, Value, told};
 use crate::error::{Exit, Result};
 use crate::metadata;
 use crate::rundir::RunDir;
-use crate::screen::print;
+use crate::unix::terminal::print;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::Path;

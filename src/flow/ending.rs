@@ -9,9 +9,9 @@ use super::router::Status as Came;
 use crate::args::Format;
 use crate::error::{Error, Exit, Result};
 use crate::metadata::{Metadata, Status};
-use crate::screen::{Screen, print};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
+use crate::unix::terminal::{Screen, print};
 
 /// How a start of the engine ended.
 #[derive(Clone, Debug)]

@@ -8,10 +8,10 @@ use super::manifest::agent::Body;
 use super::manifest::credential::{Credential, key_of};
 use crate::environment::{Secret, without};
 use crate::error::{may_fail, reason};
-use crate::exec::{self, Command, Ended, Variable};
 use crate::hooks::spawn_failure;
 use crate::surroundings::Surroundings;
-use crate::sys::Signals;
+use crate::unix::process::{self, Command, Ended, Variable};
+use crate::unix::procfs::Signals;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -135,7 +135,7 @@ fn printed(argv: &[String], (flow, signals): (&Flow, &Signals)) -> Result<Secret
     let system = |e: io::Error| format!("cannot run {}: {}", argv[0], reason(&e));
     let (mut output, input) = io::pipe().map_err(system)?;
     let stderr = io::stderr().as_fd().try_clone_to_owned().map_err(system)?;
-    let ran = exec::run(
+    let ran = process::run(
         signals,
         Command {
             argv,
@@ -147,7 +147,7 @@ fn printed(argv: &[String], (flow, signals): (&Flow, &Signals)) -> Result<Secret
             stderr: File::from(stderr),
             timeout: Some(TIMEOUT),
         },
-        exec::GRACE / 2,
+        process::GRACE / 2,
     );
     match ran.map(|outcome| outcome.how) {
         Ok(Ended::Exited(0)) => {}

@@ -11,7 +11,7 @@ use crate::commands::select;
 use crate::error::{Error, Exit, Result};
 use crate::metadata::{self, Status};
 use crate::rundir::RunDir;
-use crate::screen::{Screen, print};
+use crate::unix::terminal::{Screen, print};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 

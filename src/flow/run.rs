@@ -18,16 +18,16 @@ use crate::commands::start::{check_depth, parent_call, parent_run, signals, star
 use crate::commands::take_up::{check_host, end_leftovers, notes};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::event::{Event, VERSION};
-use crate::files;
 use crate::journal::{self, Journal, Tail};
 use crate::metadata::{Metadata, Status};
 use crate::rundir::RunDir;
-use crate::screen::{Screen, Tone, in_short};
 use crate::state::{self, Reading};
 use crate::surroundings::{self, Surroundings};
-use crate::sys::{self, Signals};
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::procfs::{self, Signals};
+use crate::unix::terminal::{Screen, Tone, in_short};
 use crate::workspace::{DecisionLock, Workspace};
 use std::collections::HashSet;
 use std::path::Path;
@@ -295,7 +295,7 @@ impl Command<'_> {
         metadata.agent_home = self.flow.home.to_string_lossy().into_owned();
         metadata.work_dir = self.workspace.root.to_string_lossy().into_owned();
         metadata.pid = std::process::id();
-        metadata.hostname = sys::hostname();
+        metadata.hostname = procfs::hostname();
         VERSION.clone_into(&mut metadata.delta_version);
         metadata.flow = Some(start::described(&self.basis, self.flow));
         metadata
@@ -377,7 +377,7 @@ fn pauses(flow: &Flow, wanted: &Wanted) -> Result<HashSet<usize>> {
 
 /// How long programs have before SIGKILL: less than the engine around this one gives this one.
 pub(super) fn grace(depth: u32) -> Duration {
-    (crate::exec::GRACE * 9 / 10) / 2u32.pow(depth.min(8))
+    (crate::unix::process::GRACE * 9 / 10) / 2u32.pow(depth.min(8))
 }
 
 fn ending(stopped: Result<Stopped>, tally: &Tally, run: &RunDir) -> Ending {

@@ -13,11 +13,11 @@ use super::start::read_input;
 use crate::args::Format;
 use crate::commands::start::signals;
 use crate::error::{Error, Exit, Result};
-use crate::files;
-use crate::screen::{in_short, print, printable};
 use crate::text::ids::hex;
 use crate::text::json::{self, Object};
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::terminal::{in_short, print, printable};
 
 /// Runs the command.
 pub fn run(wanted: &Wanted) -> Result<Exit> {
@@ -54,7 +54,7 @@ pub fn run(wanted: &Wanted) -> Result<Exit> {
     add(&store, &item, &signals)
 }
 
-fn add(store: &Store, item: &Item, signals: &crate::sys::Signals) -> Result<Exit> {
+fn add(store: &Store, item: &Item, signals: &crate::unix::procfs::Signals) -> Result<Exit> {
     store.make(signals)?;
     store.append(std::slice::from_ref(item), false, signals)?;
     print(format!("{}\n", item.id).as_bytes())?;

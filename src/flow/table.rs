@@ -7,7 +7,7 @@
 //! table. What is written at once is one write, so that a signal finds either the old or the new.
 
 use crate::error::may_fail;
-use crate::screen::{Screen, Tone, can_redraw, is_in_foreground, stderr_size, time};
+use crate::unix::terminal::{Screen, Tone, can_redraw, is_in_foreground, stderr_size, time};
 use std::io::Write;
 use std::time::{Duration, Instant};
 

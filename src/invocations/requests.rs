@@ -1,7 +1,7 @@
 //! Requests read back, whole or as what they added to the one before.
 
 use crate::error::{At, Error, Result};
-use crate::files;
+use crate::unix::files;
 use serde::Deserialize;
 use std::io;
 use std::path::{Path, PathBuf};

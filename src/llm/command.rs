@@ -5,10 +5,10 @@
 
 use super::{Attempt, broken, their_words};
 use crate::error::{At, Result};
-use crate::exec::{self, Command, Ended, SpawnError, Variable};
-use crate::files;
-use crate::sys::Signals;
 use crate::text::ids::hex;
+use crate::unix::files;
+use crate::unix::process::{self, Command, Ended, SpawnError, Variable};
+use crate::unix::procfs::Signals;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -73,7 +73,7 @@ impl Program<'_> {
             timed_out,
             http_status: None,
         };
-        let outcome = match exec::run(signals, command, self.grace) {
+        let outcome = match process::run(signals, command, self.grace) {
             Ok(outcome) => outcome,
             Err(SpawnError::NotFound) => {
                 return Ok(refused(format!("llm.command: {program} is not there")));

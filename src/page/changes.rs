@@ -3,7 +3,7 @@
 //! Unaware of what came of it. JSON is compared in a form in which each line of a text has a line of
 //! its own.
 
-use crate::files::read_regular;
+use crate::unix::files::read_regular;
 use serde_json::Value;
 use std::path::Path;
 

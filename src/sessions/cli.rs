@@ -5,7 +5,6 @@
 
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::event::VERSION;
-use crate::screen::{print, print_error};
 use crate::sessions::args::{self, Args, Request};
 use crate::sessions::complete;
 use crate::sessions::help::{HELP, MANUAL};
@@ -13,8 +12,9 @@ use crate::sessions::report::{Cut, write_text};
 use crate::sessions::run::{self, Report};
 use crate::sessions::shell::Kind;
 use crate::sessions::store::{Metadata, Session, Store};
-use crate::sys::{Signals, Stop};
 use crate::text::json::Object;
+use crate::unix::procfs::{Signals, Stop};
+use crate::unix::terminal::{print, print_error};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};

@@ -4,7 +4,7 @@ use super::help::HELP;
 use super::store::{Session, Status, Store};
 use crate::completion::{Choice, Program, Syntax, told};
 use crate::error::Result;
-use crate::screen::print;
+use crate::unix::terminal::print;
 use std::ffi::OsString;
 use std::path::Path;
 

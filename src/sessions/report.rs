@@ -3,8 +3,8 @@
 //! Unaware of sessions. The output of a command is read from its files in pieces, so that memory
 //! does not grow with it.
 
-use crate::files;
 use crate::text::json;
+use crate::unix::files;
 use std::fs::File;
 use std::io::{self, Write};
 

@@ -3,13 +3,13 @@
 //! Unaware of the command line and of how results are printed.
 
 use crate::error::{At, Error, Result, may_fail};
-use crate::exec::{self, Command, Ended, GRACE, Outcome, SpawnError};
-use crate::files;
 use crate::sessions::shell::{self, Beginning, Kind};
 use crate::sessions::store::{Busy, Lock, Metadata, Session, Status, Store, now};
-use crate::sys::{self, Signals, Stop};
 use crate::text::ids;
 use crate::text::json::Object;
+use crate::unix::files;
+use crate::unix::process::{self, Command, Ended, GRACE, Outcome, SpawnError};
+use crate::unix::procfs::{self, Signals, Stop};
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, Signal, kill_process};
 use std::env;
@@ -376,7 +376,7 @@ fn hang_up(session: &Session) {
 }
 
 fn run(signals: &Signals, command: Command<'_>, program: &str) -> Result<Outcome> {
-    exec::run(signals, command, GRACE).map_err(|error| {
+    process::run(signals, command, GRACE).map_err(|error| {
         let why = match error {
             SpawnError::NotFound => "it is not there".to_owned(),
             SpawnError::TooLong => "the environment is too long".to_owned(),
@@ -395,7 +395,7 @@ fn output(session: &Session, number: u64) -> (PathBuf, PathBuf) {
 /// Marks the processes of one command; begins with that of the call around us.
 fn call_id(session: &Session, number: u64) -> String {
     let own = format!("{}-{number}-{}", session.id, ids::hex(4));
-    match env::var(sys::CALL_ID) {
+    match env::var(procfs::CALL_ID) {
         Ok(outer) if !outer.is_empty() => format!("{outer}.{own}"),
         _ => own,
     }

@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 /// A change to the environment, as `exec::Command` takes it.
-type Variable = crate::exec::Variable;
+type Variable = crate::unix::process::Variable;
 
 /// Programs that are run as POSIX shells, or as bash if they turn out to be one.
 const SHELLS: [&str; 8] = ["bash", "sh", "dash", "ash", "yash", "ksh", "ksh93", "mksh"];
@@ -34,7 +34,7 @@ pub const SESSION_ID: &str = "DELTA_SESSION_ID";
 /// What belongs to one call of `delta-sessions` and not to the session.
 const FOREIGN: [&str; 5] = [
     SESSION_ID,
-    crate::sys::CALL_ID,
+    crate::unix::procfs::CALL_ID,
     "DELTA_DEPTH",
     "DELTA_RUN_DIR",
     "DELTA_RUN_ID",

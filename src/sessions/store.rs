@@ -8,13 +8,13 @@
 //! was not committed.
 
 use crate::error::{At, Error, Result};
-use crate::exec;
-use crate::files;
 use crate::sessions::shell::Kind;
-use crate::sys::{Signals, Stop};
 use crate::text::ids;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::process;
+use crate::unix::procfs::{Signals, Stop};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt::{self, Display};
@@ -341,7 +341,7 @@ impl Lock {
 /// Ends the command whose call id the file holds. Tells whether there was any of it.
 fn end_running(lock: &Path) -> bool {
     let call_id = fs::read_to_string(lock).unwrap_or_default();
-    !call_id.is_empty() && exec::end_leftovers(&call_id) > 0
+    !call_id.is_empty() && process::end_leftovers(&call_id) > 0
 }
 
 fn remove_dir_all(path: &Path) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use super::{COMMAND_WIDTH, Entry, OUTPUT_WIDTH};
 use crate::event::Line;
-use crate::screen::{Tone, in_short, time};
+use crate::unix::terminal::{Tone, in_short, time};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::{Counted, shown};
 use crate::figures::flow::{Flow, Node};
-use crate::screen::printable;
+use crate::unix::terminal::printable;
 use std::collections::BTreeSet;
 
 /// Columns of a node in a line of CSV.

@@ -10,8 +10,6 @@ use super::finish::Ended;
 use super::{Active, Engine, Held, Which};
 use crate::bind::shell_quoted;
 use crate::error::{At, Error, Result};
-use crate::exec::{self, Outcome};
-use crate::files;
 use crate::flow::attempt::{Given, fault, misfit, one_value};
 use crate::flow::choice::{Code, Failure, Payload, choose, named};
 use crate::flow::graph::{NodeIx, Role};
@@ -27,6 +25,8 @@ use crate::lines::{Lines, Next};
 use crate::rundir::RunDir;
 use crate::text::ids::{RunId, hex};
 use crate::text::json;
+use crate::unix::files;
+use crate::unix::process::{self, Outcome};
 use crate::workspace::Workspace;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -206,13 +206,13 @@ impl Engine<'_> {
         let printed = std::fs::read(&path).at("read", &path)?;
         let told: Told = serde_json::from_slice(&printed).unwrap_or_default();
         match outcome.how {
-            exec::Ended::Exited(ASKS) => {
+            process::Ended::Exited(ASKS) => {
                 let asked = told.interaction.map(|asked| asked.prompt);
                 self.held
                     .insert(which, Held::Waiting(self.how_to_answer(&active, asked)));
                 return Ok(());
             }
-            exec::Ended::Exited(RESUMABLE) => {
+            process::Ended::Exited(RESUMABLE) => {
                 let why = told.error.map(|said| said.message);
                 self.held
                     .insert(which, Held::Later(why.unwrap_or_default()));

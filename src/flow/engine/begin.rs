@@ -5,7 +5,6 @@ use super::tell::about;
 use super::{Active, Engine, Held, Waiting, Which};
 use crate::bind::{Places, fixed_words};
 use crate::error::{At, Result};
-use crate::exec::{Command, Variable};
 use crate::flow::attempt::{self, Given, dir_name, misfit, not_started};
 use crate::flow::cache;
 use crate::flow::choice::{Code, Failure, Payload};
@@ -18,6 +17,7 @@ use crate::flow::record::{self, NodeStart};
 use crate::flow::router::Kind;
 use crate::surroundings::ENGINE_PID;
 use crate::text::ids::hex;
+use crate::unix::process::{Command, Variable};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

@@ -3,15 +3,16 @@
 use super::tell::about;
 use super::{Active, Engine, Tries, Which};
 use crate::error::Result;
-use crate::exec::{self, Outcome, Used};
+use crate::error::may_fail;
 use crate::flow::attempt::{self, MOST_OUTPUT, dir_name, misfit, too_much};
 use crate::flow::cache;
 use crate::flow::choice::{Choice, Code, Failure, Payload, choose};
 use crate::flow::memory::recall::lacking;
 use crate::flow::record::{self, NodeEnd, Output};
 use crate::flow::{router, tools};
-use crate::screen::{Tone, in_short, time};
-use crate::{error::may_fail, files};
+use crate::unix::files;
+use crate::unix::process::{self, Outcome, Used};
+use crate::unix::terminal::{Tone, in_short, time};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -81,7 +82,7 @@ impl Engine<'_> {
             return Ok(());
         };
         let node = step.node;
-        let interrupted = matches!(outcome.how, exec::Ended::Interrupted(_));
+        let interrupted = matches!(outcome.how, process::Ended::Interrupted(_));
         if interrupted && active.doomed.is_none() {
             // The engine was asked to end. Whoever resumes the run begins the step again.
             return Ok(());

@@ -7,14 +7,14 @@ use super::finish::{Ended, told_denial};
 use super::tell::{about, told};
 use super::{Engine, Tries, Which};
 use crate::error::{At, Error, Result};
-use crate::exec;
 use crate::flow::choice::{Code, Failure, Payload, choose};
 use crate::flow::graph::{EdgeIx, Graph, NodeIx};
 use crate::flow::manifest::OnResume;
 use crate::flow::record::{Line, edge_name, read_back};
 use crate::flow::router::{Effect, Outcome, Router};
-use crate::screen::{Screen, counted};
 use crate::text::timestamp::Timestamp;
+use crate::unix::process;
+use crate::unix::terminal::{Screen, counted};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -307,7 +307,7 @@ impl Engine<'_> {
         if !self.options.is_ours || calls.is_empty() {
             return Ok(());
         }
-        let count: usize = exec::end_all_leftovers(calls);
+        let count: usize = process::end_all_leftovers(calls);
         if count > 0 {
             let processes = counted(count, "process");
             let text = format!("ended {processes} that an engine that died had left");

@@ -7,7 +7,6 @@ use super::begin::{Beginning, start_of};
 use super::finish::Ended;
 use super::{Active, Engine, Waiting};
 use crate::error::Result;
-use crate::exec::Outcome;
 use crate::flow::attempt::{self, Given};
 use crate::flow::choice::{Code, Failure};
 use crate::flow::manifest::OutputForm;
@@ -16,6 +15,7 @@ use crate::flow::memory::recall::{self, Recall};
 use crate::flow::memory::select::{Context, Selected, select};
 use crate::flow::record::NodeStart;
 use crate::text::ids::hex;
+use crate::unix::process::Outcome;
 use std::time::{Duration, Instant};
 
 impl Engine<'_> {

@@ -2,9 +2,9 @@
 
 use super::{Engine, Which};
 use crate::error::{Error, Result, may_fail};
-use crate::exec::{Token, Woken};
 use crate::flow::router::Effect;
 use crate::flow::table::Running;
+use crate::unix::process::{Token, Woken};
 use std::time::{Duration, Instant};
 
 impl Engine<'_> {

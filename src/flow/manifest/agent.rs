@@ -210,7 +210,7 @@ fn model(home: &Path, node: &Node, out: &mut Complaints) -> Option<Body> {
         });
     }
     let path = below(home, prompt);
-    let read = crate::files::read_regular(&path);
+    let read = crate::unix::files::read_regular(&path);
     let text = match read.map(String::from_utf8) {
         Ok(Ok(text)) => text,
         Ok(Err(_)) => {

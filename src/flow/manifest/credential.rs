@@ -38,7 +38,7 @@ impl Credential {
             },
             Self::File(path) => {
                 let shown = path.display();
-                let bytes = crate::files::read_regular(path);
+                let bytes = crate::unix::files::read_regular(path);
                 let bytes = bytes.map_err(|e| format!("cannot read {shown}: {}", reason(&e)))?;
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 (text, format!("the file {shown}"))

@@ -203,7 +203,7 @@ impl Loader<'_> {
             let name = path.strip_prefix(&self.home).unwrap_or(&path);
             let name = name.display().to_string();
             if !self.files.contains_key(&name)
-                && let Ok(bytes) = crate::files::read_regular(&path)
+                && let Ok(bytes) = crate::unix::files::read_regular(&path)
             {
                 self.files.insert(name, sha256(&bytes));
             }
@@ -233,13 +233,13 @@ impl Loader<'_> {
     /// Compiles `schemas/*.json`. A name that is wrong is none.
     fn schemas(&mut self) -> Known {
         let mut known = Known::new();
-        let names = crate::files::names(&self.home.join("schemas")).unwrap_or_default();
+        let names = crate::unix::files::names(&self.home.join("schemas")).unwrap_or_default();
         for name in names {
             let Some(id) = name.strip_suffix(".json").filter(|id| !id.is_empty()) else {
                 continue;
             };
             let file = format!("schemas/{name}");
-            let compiled = crate::files::read_regular(&self.home.join(&file))
+            let compiled = crate::unix::files::read_regular(&self.home.join(&file))
                 .map_err(|e| format!("cannot read it: {}", reason(&e)))
                 .and_then(|bytes| {
                     self.files.insert(file.clone(), sha256(&bytes));

@@ -156,7 +156,7 @@ impl Manifest {
             text: String::new(),
             read_again: 0,
         };
-        let bytes = match crate::files::read_regular(&home.join(file)) {
+        let bytes = match crate::unix::files::read_regular(&home.join(file)) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return manifest,
             Err(e) => {

@@ -60,7 +60,7 @@ fn store_file(store: &Store, home: &Path) -> Option<PathBuf> {
 
 /// The files of an agent, without what its runs leave there.
 fn agent_files(dir: &Path, top: bool, paths: &mut Vec<PathBuf>) {
-    for name in crate::files::names(dir).unwrap_or_default() {
+    for name in crate::unix::files::names(dir).unwrap_or_default() {
         let path = dir.join(&name);
         let left_by_runs = top && name == "workspaces" || name == ".delta" || name == ".git";
         match std::fs::symlink_metadata(&path) {

@@ -8,8 +8,8 @@
 
 use super::item::{self, Item};
 use crate::error::{At, Error, Result, may_fail};
-use crate::files;
-use crate::sys::Signals;
+use crate::unix::files;
+use crate::unix::procfs::Signals;
 use rustix::fs::OFlags;
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions, TryLockError};

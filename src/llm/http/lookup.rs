@@ -1,7 +1,7 @@
 //! Names of hosts.
 
 use super::wire::Wire;
-use crate::exec::{self, Command, Ended};
+use crate::unix::process::{self, Command, Ended};
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -75,7 +75,7 @@ impl Lookup {
             stderr: null()?,
             timeout: timeout.not_zero().map(|time| *time),
         };
-        let outcome = exec::run(&self.0.signals, command, Duration::ZERO)
+        let outcome = process::run(&self.0.signals, command, Duration::ZERO)
             .map_err(|_| ureq::Error::HostNotFound)?;
         if outcome.how == Ended::TimedOut {
             return Err(ureq::Error::Timeout(timeout.reason));

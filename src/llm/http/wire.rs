@@ -1,6 +1,6 @@
 //! The socket: every wait ends when a signal comes, and a connection that has gone stale is seen.
 
-use crate::sys::Signals;
+use crate::unix::procfs::Signals;
 use rustix::event::PollFlags;
 use rustix::fd::AsFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};

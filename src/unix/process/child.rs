@@ -3,7 +3,7 @@
 //! Unaware of the others and of waiting.
 
 use super::{Ended, GIVE_UP, TICK, Token, Used};
-use crate::sys;
+use crate::unix::procfs;
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, Signal};
 use std::io;
@@ -51,7 +51,7 @@ pub(super) struct Running {
 pub(super) fn members(children: &[(Option<Pid>, &str)]) -> Vec<Vec<Pid>> {
     match children {
         [] => Vec::new(),
-        children => sys::processes_of_each(children),
+        children => procfs::processes_of_each(children),
     }
 }
 
@@ -108,7 +108,7 @@ impl Running {
         if now >= *kill_at {
             // Once its leader has been waited for, the group's number may be somebody else's.
             let group = self.group.filter(|_| self.status.is_none());
-            sys::signal_all(group, members, Signal::KILL);
+            procfs::signal_all(group, members, Signal::KILL);
             killed_at.get_or_insert(now);
         }
         None

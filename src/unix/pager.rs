@@ -3,7 +3,7 @@
 //! Unaware of what is shown. Without a terminal everything goes to stdout as it comes.
 
 use crate::error::{Result, may_fail};
-use crate::screen::{print_while_read, size};
+use crate::unix::terminal::{print_while_read, size};
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;

@@ -6,10 +6,10 @@
 //! Architecture invariant: whoever waits here is woken by the end of any child, by a signal to the
 //! engine and by the nearest deadline, whichever comes first.
 
-mod running;
+mod child;
 
-use crate::sys::{self, CALL_ID, Signals, Stop};
-use running::{Phase, Running, Why, members};
+use crate::unix::procfs::{self, CALL_ID, Signals, Stop};
+use child::{Phase, Running, Why, members};
 use rustix::event::{PollFlags, Timespec, epoll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
@@ -245,7 +245,7 @@ impl<'s> Children<'s> {
         let calls: Vec<_> = meant.iter().map(|child| (None, &*child.call_id)).collect();
         let members = members(&calls);
         for (child, members) in meant.iter_mut().zip(members) {
-            sys::signal_all(child.group, &members, Signal::TERM);
+            procfs::signal_all(child.group, &members, Signal::TERM);
             child.phase = Phase::Ending {
                 why,
                 kill_at: Instant::now() + grace,
@@ -420,7 +420,7 @@ pub fn end_all_leftovers<C: AsRef<str>>(call_ids: &[C]) -> usize {
     if found.is_empty() {
         return 0;
     }
-    sys::signal_all(None, &found, Signal::TERM);
+    procfs::signal_all(None, &found, Signal::TERM);
     let kill_at = Instant::now() + GRACE;
     let mut killed_at = None;
     loop {
@@ -431,7 +431,7 @@ pub fn end_all_leftovers<C: AsRef<str>>(call_ids: &[C]) -> usize {
             return found.len();
         }
         if now >= kill_at {
-            sys::signal_all(None, &left, Signal::KILL);
+            procfs::signal_all(None, &left, Signal::KILL);
             killed_at.get_or_insert(now);
         }
     }
