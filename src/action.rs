@@ -3,7 +3,8 @@
 //! Unaware of the journal. Preparing is apart from running, so that the request can be journalled
 //! when nothing but the program itself can fail any more.
 
-use crate::bind::{Bound, shell_quoted};
+use crate::config::tool::bind::{Bound, shell_quoted};
+use crate::config::tool::definition::Tool;
 use crate::error::{At, Result};
 use crate::event::ActionStatus;
 use crate::hooks::spawn_failure;
@@ -11,7 +12,6 @@ use crate::observe::{ends_of, observation, read_ends};
 use crate::rundir::reference;
 use crate::surroundings::Surroundings;
 use crate::text::timestamp::Timestamp;
-use crate::tool::Tool;
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, SpawnError};
 use serde_json::Value;

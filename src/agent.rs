@@ -14,8 +14,9 @@ mod think;
 
 pub use ending::{Ended, Ending};
 
-use crate::bind::{Bound, Places};
-use crate::config::Agent;
+use crate::config::agent::Agent;
+use crate::config::tool::bind::{Bound, Places};
+use crate::config::tool::definition::Tool;
 use crate::context::Builder;
 use crate::error::{Error, Result, may_fail};
 use crate::event::{Event, VERSION};
@@ -26,7 +27,6 @@ use crate::log::Level;
 use crate::metadata::{Metadata, Status};
 use crate::state::{self, Call, Reading, Turn, Unreadable};
 use crate::surroundings::Surroundings;
-use crate::tool::Tool;
 use crate::transcript::Transcript;
 use crate::unix::terminal::{Screen, Tone, counted, in_short};
 use calls::OpenCall;

@@ -3,7 +3,8 @@
 //! Unaware of how requests are sent. Whatever never changes stands first and the messages stand
 //! last, so that each request begins with the bytes of the one before it as long as its sources do.
 
-use crate::config::{Agent, Context, Source};
+use crate::config::agent::{Agent, Context, Source};
+use crate::config::tool::definition::{Tool, Word, schema};
 use crate::conversation;
 use crate::error::{At, Result, reason};
 use crate::hooks::spawn_failure;
@@ -11,7 +12,6 @@ use crate::log::Level;
 use crate::observe::last_words;
 use crate::surroundings::Surroundings;
 use crate::text::json::{self, Object};
-use crate::tool::{Tool, Word, schema};
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended};
 use serde_json::Value;

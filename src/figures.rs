@@ -6,7 +6,7 @@
 pub mod flow;
 
 use crate::children::{Family, Started, Underway};
-use crate::config::Pricing;
+use crate::config::agent::Pricing;
 use crate::error::Result;
 use crate::event::{Line, Tokens};
 use crate::invocations;

@@ -3,8 +3,8 @@
 //! Knows the form of what a hook may write, and not what it means; the loop knows that. Each execution
 //! has a directory of its own, so that no output is ever read twice.
 
-use crate::bind::shell_quoted;
-use crate::config::{Hook, HookEvent};
+use crate::config::agent::{Hook, HookEvent};
+use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Result};
 use crate::llm::answer;
 use crate::log::Level;

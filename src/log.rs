@@ -3,7 +3,7 @@
 //! Unaware of what is told. A line is appended with one write; a disk that does not take it changes
 //! nothing, because nothing depends on this file.
 
-use crate::environment::Secret;
+use crate::config::environment::Secret;
 use crate::error::may_fail;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;

@@ -2,7 +2,7 @@
 
 use crate::agent::Ending;
 use crate::args::Format;
-use crate::bind::shell_quoted;
+use crate::config::tool::bind::shell_quoted;
 use crate::error::{Error, Result};
 use crate::human::Question;
 use crate::metadata::{Metadata, Status};

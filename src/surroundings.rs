@@ -1,13 +1,13 @@
 //! What every program that the engine starts for a run has in common: where it runs, which
 //! variables it sees, how its processes are named.
 
-use crate::bind::{Places, fixed_words};
-use crate::config::Agent;
-use crate::environment::Environment;
+use crate::config::agent::Agent;
+use crate::config::environment::Environment;
+use crate::config::tool::bind::{Places, fixed_words};
+use crate::config::tool::definition::{Piece, Word};
 use crate::log::Log;
 use crate::rundir::RunDir;
 use crate::text::ids::hex;
-use crate::tool::{Piece, Word};
 use crate::unix::process::{GRACE, Variable};
 use crate::unix::procfs::{CALL_ID, Signals};
 use crate::workspace::Workspace;

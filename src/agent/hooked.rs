@@ -4,13 +4,13 @@
 
 use super::{Ending, Engine};
 use crate::action::{self, Done};
-use crate::bind::{Bound, bind, shell_quoted};
-use crate::config::{Hook, HookEvent};
+use crate::config::agent::{Hook, HookEvent};
+use crate::config::tool::bind::{Bound, bind, shell_quoted};
+use crate::config::tool::definition::Tool;
 use crate::error::Result;
 use crate::event::Event;
 use crate::hooks::{self, Execution, Input};
 use crate::text::json::{self, Object};
-use crate::tool::Tool;
 use serde_json::Value;
 
 /// What a guard says about a call.

@@ -2,7 +2,7 @@
 
 use super::calls::OpenCall;
 use super::{Ending, Engine};
-use crate::config::HookEvent;
+use crate::config::agent::HookEvent;
 use crate::error::{At, Result};
 use crate::event::{Event, Tokens};
 use crate::llm::answer::{Answer, calls_json, make_ids_unique, parse};

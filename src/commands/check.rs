@@ -1,9 +1,10 @@
 //! `delta check`: reads an agent and tells everything that is wrong or doubtful with it.
 
 use crate::args::Format;
+use crate::config::agent::{self, Problem, Severity};
+use crate::config::environment::Environment;
+use crate::config::lint;
 use crate::config::load::{self, Found};
-use crate::config::{self, Problem, Severity, advice};
-use crate::environment::Environment;
 use crate::error::{Exit, Result};
 use crate::text::json;
 use crate::unix::terminal::{Screen, counted, print};
@@ -16,8 +17,8 @@ pub fn run(dir: &Path, format: Format) -> Result<Exit> {
     let (agent, mut problems, found) = load::survey(dir);
     if found.home.is_dir() {
         let path = search_path(&found, &mut problems);
-        problems.extend(advice::about(&found, &path));
-        config::sort(&mut problems);
+        problems.extend(lint::about(&found, &path));
+        agent::sort(&mut problems);
     }
     let agent = agent.filter(|_| problems.iter().all(|p| p.severity != Severity::Error));
     let text = match format {

@@ -3,7 +3,7 @@
 use super::select::look;
 use super::{preview, settings, start};
 use crate::args::{Common, Run};
-use crate::config::Agent;
+use crate::config::agent::Agent;
 use crate::error::{Error, Exit, Result};
 use crate::metadata::Status;
 use crate::rundir::RunDir;

@@ -1,8 +1,9 @@
 //! `delta tool expand`: tools in their full form.
 
-use crate::config::{Problem, Severity, imports};
+use crate::config::agent::{Problem, Severity};
+use crate::config::imports;
+use crate::config::tool::load::render;
 use crate::error::{Error, Exit, Result};
-use crate::expand::render;
 use crate::text::yaml;
 use crate::unix::terminal::{Screen, print};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! `delta init`: makes a new agent.
 
-use crate::bind::shell_quoted;
+use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::templates::{self, Template};
 use crate::unix::terminal::{Screen, Tone, print};

@@ -4,10 +4,11 @@
 use super::select::Found;
 use super::start;
 use crate::agent::{builder, unreadable_at};
-use crate::config::{Agent, HookEvent, resolved};
+use crate::config::agent::{Agent, HookEvent};
+use crate::config::environment::Environment;
+use crate::config::resolved;
 use crate::context::Builder;
 use crate::conversation;
-use crate::environment::Environment;
 use crate::error::{At, Error, Exit, Result};
 use crate::event::{Event, Line};
 use crate::log::{Level, Log};

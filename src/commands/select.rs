@@ -1,6 +1,6 @@
 //! Which run is meant, and in which state it is.
 
-use crate::config::Agent;
+use crate::config::agent::Agent;
 use crate::error::{At, Error, Result};
 use crate::human::{self, Question};
 use crate::journal::Journal;

@@ -1,7 +1,8 @@
 //! `--set`: an agent with some keys of agent.yaml set otherwise for one run.
 
 use super::start;
-use crate::config::{Agent, Severity, load};
+use crate::config::agent::{Agent, Severity};
+use crate::config::load;
 use crate::error::{Error, Result};
 use crate::text::yaml;
 use crate::unix::terminal::Screen;

@@ -3,8 +3,9 @@
 use super::wrapper;
 use crate::agent::{Ending, Engine, Options};
 use crate::args::{Common, Format};
-use crate::config::{Agent, Problem, Severity, load, resolved};
-use crate::environment::{Environment, PUBLIC_ENDPOINT};
+use crate::config::agent::{Agent, Problem, Severity};
+use crate::config::environment::{Environment, PUBLIC_ENDPOINT};
+use crate::config::{load, resolved};
 use crate::error::{At, Error, Exit, Result};
 use crate::event::{Event, VERSION};
 use crate::journal::Journal;

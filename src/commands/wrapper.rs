@@ -1,9 +1,9 @@
 //! Whether the programs that stand before tools are there.
 
-use crate::config::Agent;
-use crate::environment::Environment;
+use crate::config::agent::Agent;
+use crate::config::environment::Environment;
+use crate::config::tool::definition::Piece;
 use crate::error::{Error, Result};
-use crate::tool::Piece;
 use crate::workspace::Workspace;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! `context.yaml`: what the model sees.
 
+use super::agent::{Context, Problem, Severity, Source, word};
 use super::document::{Document, error_in};
-use super::{Context, Problem, Severity, Source, word};
-use crate::node::{Complaints, Node};
+use crate::config::section::{Complaints, Node};
+use crate::config::tool::definition::{Piece, Word};
 use crate::text::yaml::Step;
-use crate::tool::{Piece, Word};
 use serde_json::{Map, Value};
 use std::path::Path;
 use std::time::Duration;
@@ -68,7 +68,7 @@ pub fn load(
                 at,
                 format!(
                     "sources: expected a mapping, found {}",
-                    crate::node::found(item)
+                    crate::config::section::found(item)
                 ),
             ),
         }

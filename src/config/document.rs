@@ -1,8 +1,8 @@
 //! A YAML file with its text at hand, so that what is wrong in it can be given its line.
 
-use super::{Problem, Severity};
+use super::agent::{Problem, Severity};
+use crate::config::section::Complaint;
 use crate::error::reason;
-use crate::node::Complaint;
 use crate::text::yaml::{self, Step};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ impl Document {
             Ok(Value::Null) => Some(Self::of(path, shown, text, Map::new())),
             Ok(Value::Object(root)) => Some(Self::of(path, shown, text, root)),
             Ok(other) => {
-                let found = crate::node::found(&other);
+                let found = crate::config::section::found(&other);
                 let message = format!("expected keys and values at the top, found {found}");
                 problems.push(error_in(&shown, message));
                 None
@@ -120,7 +120,7 @@ fn put(map: &mut Map<String, Value>, key: &str, value: &Value) -> Result<(), Str
         Value::Object(below) => put(below, rest, value),
         other => Err(format!(
             "{first}: {} cannot have the key '{rest}'",
-            crate::node::found(other)
+            crate::config::section::found(other)
         )),
     }
 }

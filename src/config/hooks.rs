@@ -1,9 +1,10 @@
 //! `hooks.yaml`: what is run at certain moments.
 
+use super::agent::{Hook, HookEvent, Problem, Severity};
 use super::context::{at_least_one, command};
 use super::document::Document;
-use super::{Hook, HookEvent, Problem, Severity, legacy};
-use crate::node::{Complaints, Node, found};
+use super::legacy;
+use crate::config::section::{Complaints, Node, found};
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};

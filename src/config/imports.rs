@@ -1,12 +1,12 @@
 //! Tools, and the files that they are imported from.
 
+use super::agent::{Problem, Severity};
 use super::document::{Document, error_in};
 use super::load::{Loader, Place};
-use super::{Problem, Severity};
-use crate::expand;
-use crate::node::{Complaints, Node, found};
+use crate::config::section::{Complaints, Node, found};
+use crate::config::tool::definition::Tool;
+use crate::config::tool::load;
 use crate::text::yaml::Step;
-use crate::tool::Tool;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -92,7 +92,7 @@ impl Loader<'_> {
                 }
                 names.push(name);
             }
-            match expand::load(item) {
+            match load::load(item) {
                 Ok((tool, warnings)) => {
                     document.report(&at, warnings, self.problems);
                     if tool.name == "ask_human" && self.has_ask_human {

@@ -1,8 +1,8 @@
 //! Agents written for older engines. Nothing else knows these forms.
 
+use super::agent::{Problem, Severity};
 use super::document::Document;
 use super::load::Found;
-use super::{Problem, Severity};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -100,7 +100,7 @@ pub fn take_hooks(
     match hooks {
         Value::Object(hooks) => Some(hooks),
         other => {
-            let found = crate::node::found(&other);
+            let found = crate::config::section::found(&other);
             let message = format!("{OLD_HOOKS}: expected a mapping, found {found}");
             problems.push(document.problem(Severity::Error, &at, message));
             None

@@ -1,12 +1,13 @@
 //! `agent.yaml` and the files it imports.
 
+use super::agent::{Agent, Context, Hook, Llm, Pricing, Problem, Severity, word};
 use super::context::at_least_one;
 use super::document::{Document, error_in};
 use super::legacy::Around;
-use super::{Agent, Context, Hook, Llm, Pricing, Problem, Severity, context, hooks, legacy, word};
-use crate::node::{Complaints, Node, found};
+use super::{context, hooks, legacy};
+use crate::config::section::{Complaints, Node, found};
+use crate::config::tool::definition::Word;
 use crate::text::yaml::Step;
-use crate::tool::Word;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -87,7 +88,7 @@ fn survey_with(dir: &Path, set: &Map<String, Value>) -> (Option<Agent>, Vec<Prob
         agent = loader.agent(set);
         found = loader.found;
     }
-    super::sort(&mut problems);
+    super::agent::sort(&mut problems);
     let fatal = problems.iter().any(|p| p.severity == Severity::Error);
     (agent.filter(|_| !fatal), problems, found)
 }

@@ -1,10 +1,10 @@
 //! The configuration as it was understood, for the record: tools expanded, and of what may hold
 //! secrets only the names.
 
-use super::{Agent, HookEvent, Source};
-use crate::expand;
+use super::agent::{Agent, HookEvent, Source};
+use crate::config::tool::definition::Word;
+use crate::config::tool::load;
 use crate::text::json;
-use crate::tool::Word;
 use serde_json::{Map, Value, json};
 
 /// An agent as JSON.
@@ -59,7 +59,7 @@ pub fn resolved(agent: &Agent, max_iterations: u64) -> Vec<u8> {
 }
 
 fn tools(agent: &Agent) -> Value {
-    let mut rendered = expand::render(&agent.tools)["tools"].take();
+    let mut rendered = load::render(&agent.tools)["tools"].take();
     for tool in rendered.as_array_mut().into_iter().flatten() {
         if let Some(env) = tool.get_mut("env") {
             let names = env

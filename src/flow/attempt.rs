@@ -6,7 +6,7 @@
 
 use super::choice::{Code, Failure, Payload};
 use super::manifest::{NamedSchema, OutputForm};
-use crate::bind::shell_quoted;
+use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Result};
 use crate::hooks::spawn_failure;
 use crate::text::json;

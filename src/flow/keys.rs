@@ -6,7 +6,7 @@ use super::graph::NodeIx;
 use super::manifest::Flow;
 use super::manifest::agent::Body;
 use super::manifest::credential::{Credential, key_of};
-use crate::environment::{Secret, without};
+use crate::config::environment::{Secret, without};
 use crate::error::{may_fail, reason};
 use crate::hooks::spawn_failure;
 use crate::surroundings::Surroundings;

@@ -24,7 +24,7 @@ mod load;
 
 use super::graph::{Graph, NodeIx};
 use super::schema::Schema;
-use crate::tool::Word;
+use crate::config::tool::definition::Word;
 use asked::Asked;
 use command::Command;
 use memory::Memory;
@@ -171,7 +171,7 @@ pub struct Agent {
 #[derive(Debug)]
 pub struct Tool {
     /// Its command and parameters; the id is its name.
-    pub tool: crate::tool::Tool,
+    pub tool: crate::config::tool::definition::Tool,
     /// What its arguments must fit, as an index in [`Flow::schemas`].
     pub schema_in: Option<usize>,
     /// What its output must fit.

@@ -12,7 +12,7 @@ pub mod recall;
 
 use super::manifest::Flow;
 use super::manifest::memory::{Place, Which};
-use crate::bind::{Places, fixed_words};
+use crate::config::tool::bind::{Places, fixed_words};
 use std::path::Path;
 use store::Store;
 

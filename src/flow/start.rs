@@ -11,7 +11,7 @@ use super::manifest::problem::sha256;
 use super::manifest::{Flow, Kind};
 use super::plan::Plan;
 use super::record;
-use crate::bind::shell_quoted;
+use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result};
 use crate::journal::Journal;
 use crate::lines;

@@ -10,7 +10,7 @@ mod wire;
 pub use lookup::{RESOLVE_COMMAND, resolve_host};
 
 use super::{Attempt, their_words};
-use crate::environment::{Endpoint, is_loopback};
+use crate::config::environment::{Endpoint, is_loopback};
 use crate::event::VERSION;
 use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::Signals;

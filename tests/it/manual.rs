@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use delta_engine::args::COMMANDS;
-use delta_engine::config::HookEvent;
+use delta_engine::config::agent::HookEvent;
 use delta_engine::manual::PAGES;
 use delta_engine::metadata::Metadata;
 use std::collections::BTreeSet;

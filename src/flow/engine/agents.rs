@@ -8,7 +8,7 @@
 use super::begin::Beginning;
 use super::finish::Ended;
 use super::{Active, Engine, Held, Which};
-use crate::bind::shell_quoted;
+use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Result};
 use crate::flow::attempt::{Given, fault, misfit, one_value};
 use crate::flow::choice::{Code, Failure, Payload, choose, named};

@@ -3,7 +3,7 @@
 use super::finish::Ended;
 use super::tell::about;
 use super::{Active, Engine, Held, Waiting, Which};
-use crate::bind::{Places, fixed_words};
+use crate::config::tool::bind::{Places, fixed_words};
 use crate::error::{At, Result};
 use crate::flow::attempt::{self, Given, dir_name, misfit, not_started};
 use crate::flow::cache;

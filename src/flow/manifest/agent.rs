@@ -6,7 +6,7 @@ use super::command::{self, Command, FLOW_HOME};
 use super::items::{id, list};
 use super::problem::{Manifest, Problem};
 use super::tool;
-use crate::node::{Complaints, Node};
+use crate::config::section::{Complaints, Node};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -143,7 +143,7 @@ fn check_settings(config: &Map<String, Value>, at: Vec<Step>, out: &mut Complain
     let node = Node::new(&llm, at.clone()).within("config");
     crate::config::load::of_model(&node, at, out);
     let url = config.get("base_url").and_then(Value::as_str);
-    if let Some(why) = url.and_then(crate::environment::unusable) {
+    if let Some(why) = url.and_then(crate::config::environment::unusable) {
         // Not shown: there may be a key in it.
         out.error(
             node.at("base_url"),

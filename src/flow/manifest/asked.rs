@@ -6,13 +6,13 @@ use super::agent::{Body, Draft};
 use super::problem::{Code, Manifest, Problem};
 use super::providers::{Provider, Read, Way};
 use super::{Agent, Settings};
-use crate::bind::shell_quoted;
-use crate::config::Llm;
-use crate::environment::without_secrets;
-use crate::node::Complaints;
+use crate::config::agent::Llm;
+use crate::config::environment::without_secrets;
+use crate::config::section::Complaints;
+use crate::config::tool::bind::shell_quoted;
+use crate::config::tool::definition::Word;
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
-use crate::tool::Word;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -5,11 +5,11 @@
 //! `AGENT_HOME`. Here it is called `FLOW_HOME`; the names are exchanged on the way in and out.
 //! Unaware of processes.
 
-use crate::bind::{Places, fixed_words};
-use crate::forms;
-use crate::node::{Complaints, Node};
+use crate::config::section::{Complaints, Node};
+use crate::config::tool::bind::{Places, fixed_words};
+use crate::config::tool::command;
+use crate::config::tool::definition::{AGENT_HOME, Piece, Word};
 use crate::text::yaml::Step;
-use crate::tool::{AGENT_HOME, Piece, Word};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -89,7 +89,7 @@ pub fn read(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Opti
     }
     let given = inward(&given, at, out);
     let mut own = Complaints::about("");
-    let usage = forms::read(&Node::new(&given, at.to_vec()), &[], &mut own);
+    let usage = command::read(&Node::new(&given, at.to_vec()), &[], &mut own);
     // Those of the reader that are about a model's parameters are told as errors below.
     for complaint in own.into_list() {
         let message = complaint.message.replace(AGENT_HOME, FLOW_HOME);
@@ -160,7 +160,7 @@ pub fn outward(text: &str) -> String {
 #[must_use]
 pub fn word(text: &str) -> Word {
     let known = text.replace(&format!("${{{FLOW_HOME}}}"), &format!("${{{AGENT_HOME}}}"));
-    crate::config::word(&known)
+    crate::config::agent::word(&known)
 }
 
 fn mentions(value: &Value, name: &str) -> bool {

@@ -4,9 +4,9 @@
 //! written down or shown is made of it.
 
 use super::command::FLOW_HOME;
-use crate::environment::Secret;
+use crate::config::environment::Secret;
+use crate::config::section::{Complaints, Node};
 use crate::error::reason;
-use crate::node::{Complaints, Node};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};

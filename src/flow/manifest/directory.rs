@@ -2,7 +2,8 @@
 
 use super::asked::Asked;
 use super::problem::{Code, Problem};
-use crate::config::{Severity, load};
+use crate::config::agent::Severity;
+use crate::config::load;
 use std::path::Path;
 
 /// Reads one: whom it asks, and what is wrong with its files, which is wrong with the flow, too. `shown`

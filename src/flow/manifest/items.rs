@@ -1,6 +1,6 @@
 //! What the manifests have in common: lists of mappings with ids, and lists of strings.
 
-use crate::node::{Complaints, Node, found};
+use crate::config::section::{Complaints, Node, found};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 

@@ -4,7 +4,7 @@ use super::Context;
 use super::memory::{Memory, Place};
 use super::node::Draft;
 use super::problem::{Code, Manifest, Problem};
-use crate::node::Complaints;
+use crate::config::section::Complaints;
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use std::collections::HashMap;

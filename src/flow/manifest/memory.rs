@@ -5,9 +5,9 @@
 use super::command::{self, Command, word};
 use super::items::{id, list, texts};
 use super::problem::{Manifest, Problem};
-use crate::node::{Complaints, Node, found};
+use crate::config::section::{Complaints, Node, found};
+use crate::config::tool::definition::Word;
 use crate::text::yaml::Step;
-use crate::tool::Word;
 use serde_json::{Map, Value};
 use std::time::Duration;
 

@@ -7,10 +7,10 @@ use super::items::{id, texts};
 use super::memory::Which;
 use super::problem::{Code, Manifest, Problem};
 use super::{Kind, OnResume, OutputForm};
+use crate::config::section::{Complaints, Node, found};
+use crate::config::tool::definition::Word;
 use crate::flow::graph::{MergeFailureMode, Role};
-use crate::node::{Complaints, Node, found};
 use crate::text::yaml::Step;
-use crate::tool::Word;
 use serde_json::{Map, Value};
 
 /// The keys of a node.

@@ -2,7 +2,7 @@
 //!
 //! Unaware of what the files mean.
 
-use crate::node::Complaint;
+use crate::config::section::Complaint;
 use crate::text::yaml::{self, Step};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -175,7 +175,7 @@ impl Manifest {
             Ok(Value::Null) => {}
             Ok(Value::Object(root)) => manifest.root = root,
             Ok(other) => {
-                let found = crate::node::found(&other);
+                let found = crate::config::section::found(&other);
                 let message = format!("expected keys and values at the top, found {found}");
                 problems.push(manifest.whole(message));
             }

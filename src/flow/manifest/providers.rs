@@ -6,10 +6,10 @@ use super::command::{FLOW_HOME, files_of, word};
 use super::credential::{self, Credential, in_place};
 use super::items::{id, list, texts};
 use super::problem::{Manifest, Problem};
-use crate::environment::unusable;
-use crate::node::{Complaints, Node};
+use crate::config::environment::unusable;
+use crate::config::section::{Complaints, Node};
+use crate::config::tool::definition::AGENT_HOME;
 use crate::text::yaml::Step;
-use crate::tool::AGENT_HOME;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

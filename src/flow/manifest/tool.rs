@@ -5,10 +5,10 @@
 use super::command::{inward, outward, outward_word, word};
 use super::items::{list, texts};
 use super::problem::{Manifest, Problem};
-use crate::expand;
-use crate::node::{Complaints, Node};
+use crate::config::section::{Complaints, Node};
+use crate::config::tool::definition::{Tool, Word};
+use crate::config::tool::load;
 use crate::text::yaml::Step;
-use crate::tool::{Tool, Word};
 use serde_json::{Map, Value};
 
 /// What a tool may do beside running its program.
@@ -119,7 +119,7 @@ fn shared(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Option
             return None;
         }
     };
-    let (tool, said) = match expand::load(&given.into()) {
+    let (tool, said) = match load::load(&given.into()) {
         Ok((tool, said)) => (Some(tool), said),
         Err(said) => (None, said),
     };
@@ -127,7 +127,10 @@ fn shared(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Option
         // The subject is there already.
         let message = complaint.message.split_once("\": ");
         let message = message.map_or(&*complaint.message, |(_, message)| message);
-        let message = message.replace(crate::tool::AGENT_HOME, super::command::FLOW_HOME);
+        let message = message.replace(
+            crate::config::tool::definition::AGENT_HOME,
+            super::command::FLOW_HOME,
+        );
         let mut at = at.to_vec();
         at.extend(complaint.at.into_iter().map(|step| match step {
             Step::Key(key) if key == "name" => Step::Key("id".to_owned()),

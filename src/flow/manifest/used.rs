@@ -6,7 +6,7 @@ use super::agent::Body;
 use super::command::files_of;
 use super::memory::{Memory, Place, Store, Which};
 use super::{Agent, Settings, Tool};
-use crate::bind::{Places, fixed_words};
+use crate::config::tool::bind::{Places, fixed_words};
 use std::path::{Path, PathBuf};
 
 /// Their paths, whether there are such files or not.

@@ -6,9 +6,9 @@
 use super::is_free;
 use super::programs::{INTERPRETERS, in_home};
 use super::simple::around;
-use crate::quoting::mentions;
-use crate::tool::{Inject, Piece, Tool, Word, is_script};
-use crate::words::is_shell;
+use crate::config::tool::argv_template::is_shell;
+use crate::config::tool::definition::{Inject, Piece, Tool, Word, is_script};
+use crate::config::tool::shell_lexer::mentions;
 
 /// Options whose value is the next word, whatever it begins with.
 const TAKE_A_VALUE: [(&str, &[&str]); 14] = [

@@ -4,14 +4,14 @@
 //! A template and what is declared about its parameters are checked against each other here. Unaware
 //! of the other keys of a tool.
 
-use crate::declared::{Declared, check_name};
-use crate::node::{Complaints, Node, found};
-use crate::quoting::{Mention, Place, mentions};
-use crate::script;
+use crate::config::section::{Complaints, Node, found};
+use crate::config::tool::argv_template::{self, is_reserved, split, word};
+use crate::config::tool::definition::{Inject, Parameter, Word, one_line};
+use crate::config::tool::parameters::{Declared, check_name};
+use crate::config::tool::shell_lexer::{Mention, Place, mentions};
+use crate::config::tool::shell_template;
+use crate::config::tool::usage::{Usage, append, settle};
 use crate::text::suggestion::nearest;
-use crate::tool::{Inject, Parameter, Word, one_line};
-use crate::usage::{Usage, append, settle};
-use crate::words::{self, is_reserved, split, word};
 use serde_json::Value;
 
 /// What a tool says about its command, beside the command itself.
@@ -55,7 +55,7 @@ pub fn read(node: &Node, declared: &[Declared], out: &mut Complaints) -> Option<
 fn exec(given: &Given, out: &mut Complaints) -> Option<Usage> {
     let text = given.template("exec", out)?;
     let Some(line) = given.accepted("exec", split(text), out) else {
-        given.infer(&words::names(text), None, out);
+        given.infer(&argv_template::names(text), None, out);
         return None;
     };
     for name in &line.names {
@@ -75,8 +75,8 @@ fn shell(given: &Given, out: &mut Complaints) -> Option<Usage> {
         out.error(given.node.at("shell"), message);
         return None;
     }
-    let Some(script) = given.accepted("shell", script::expand(text), out) else {
-        let (names, raw) = script::names(text);
+    let Some(script) = given.accepted("shell", shell_template::expand(text), out) else {
+        let (names, raw) = shell_template::names(text);
         given.infer(&names, Some(&raw), out);
         return None;
     };

@@ -2,11 +2,11 @@
 //!
 //! Unaware of templates.
 
-use crate::node::{Complaints, Node, found};
+use crate::config::section::{Complaints, Node, found};
+use crate::config::tool::argv_template::is_reserved;
+use crate::config::tool::definition::{Inject, Kind, Parameter, text_of};
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
-use crate::tool::{Inject, Kind, Parameter, text_of};
-use crate::words::is_reserved;
 use serde_json::{Map, Value};
 
 /// One item of a tool's `parameters:`.

@@ -3,7 +3,7 @@
 //!
 //! Good enough for advice. Unaware of here-documents and of what the words mean.
 
-use crate::words::is_identifier;
+use crate::config::tool::argv_template::is_identifier;
 
 /// What stands around a place.
 pub(super) struct Place {

@@ -3,13 +3,13 @@
 //! Everything that is wrong is said, not just the first. Unaware of files, and of the values that a
 //! model gives.
 
-pub use crate::node::Complaint;
+pub use crate::config::section::Complaint;
 
-use crate::declared;
-use crate::forms;
-use crate::node::{Complaints, Node, found};
-use crate::tool::{Inject, OnResume, Parameter, Tool, Word, one_line};
-use crate::words::word;
+use crate::config::section::{Complaints, Node, found};
+use crate::config::tool::argv_template::word;
+use crate::config::tool::command;
+use crate::config::tool::definition::{Inject, OnResume, Parameter, Tool, Word, one_line};
+use crate::config::tool::parameters;
 use serde_json::{Map, Value, json};
 
 const KEYS: [&str; 13] = [
@@ -58,8 +58,8 @@ pub fn render(tools: &[Tool]) -> Value {
 fn read(node: &Node, out: &mut Complaints) -> Option<Tool> {
     node.unknown_keys(&KEYS, out);
     let name = name(node, out);
-    let declared = declared::read(node, out);
-    let usage = forms::read(node, &declared, out);
+    let declared = parameters::read(node, out);
+    let usage = command::read(node, &declared, out);
     let wrapper = node.texts("wrapper", out);
     let on_resume = [("report", OnResume::Report), ("retry", OnResume::Retry)];
     let description = node.text("description", out).map(str::to_owned);

@@ -6,7 +6,7 @@
 
 mod commands;
 
-use crate::words::{braced, is_identifier, is_reserved};
+use crate::config::tool::argv_template::{braced, is_identifier, is_reserved};
 use commands::{Document, Until};
 use std::ops::Range;
 

@@ -5,9 +5,9 @@
 //! told where tools are loaded.
 
 use super::simple::around;
-use crate::quoting::mentions;
-use crate::tool::{Piece, Tool, is_script};
-use crate::words::is_shell;
+use crate::config::tool::argv_template::is_shell;
+use crate::config::tool::definition::{Piece, Tool, is_script};
+use crate::config::tool::shell_lexer::mentions;
 
 /// Programs, and the letters of the options that take code.
 const INTERPRETERS: [(&str, &str); 8] = [

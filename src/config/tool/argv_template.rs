@@ -2,7 +2,7 @@
 //!
 //! Unaware of the rest of a tool, and of any shell's grammar beyond its quotes.
 
-use crate::tool::{AGENT_HOME, CWD, Piece, Word};
+use crate::config::tool::definition::{AGENT_HOME, CWD, Piece, Word};
 
 /// A command line that was split.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -3,13 +3,13 @@
 //!
 //! Unaware of how it was written.
 
-use crate::declared::Declared;
-use crate::node::{Complaints, Node};
-use crate::quoting::mentions;
-use crate::tool::{Inject, Parameter, Piece, Word, is_script};
-use crate::words::{value_in_script, word};
+use crate::config::section::{Complaints, Node};
+use crate::config::tool::argv_template::{value_in_script, word};
+use crate::config::tool::definition::{Inject, Parameter, Piece, Word, is_script};
+use crate::config::tool::parameters::Declared;
+use crate::config::tool::shell_lexer::mentions;
 
-/// A command and how it uses its parameters; see [`crate::tool::Tool`], which has the same fields.
+/// A command and how it uses its parameters; see [`crate::config::tool::definition::Tool`], which has the same fields.
 #[derive(Debug)]
 pub struct Usage {
     /// How it was written.

@@ -1,6 +1,6 @@
 //! Whether a command's program is there.
 
-use crate::tool::{Piece, Word};
+use crate::config::tool::definition::{Piece, Word};
 use rustix::fs::{Access, access};
 use std::ffi::OsStr;
 use std::path::Path;

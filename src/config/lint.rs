@@ -8,14 +8,14 @@ mod options;
 mod programs;
 mod simple;
 
+use super::agent::{Problem, Severity, word};
 use super::document::Document;
 use super::legacy::OLD_HOOKS;
 use super::load::{Found, Place};
-use super::{Problem, Severity, word};
-use crate::expand;
-use crate::quoting::mentions;
+use crate::config::tool::definition::{Piece, Tool, Word};
+use crate::config::tool::load;
+use crate::config::tool::shell_lexer::mentions;
 use crate::text::yaml::Step;
-use crate::tool::{Piece, Tool, Word};
 use serde_json::{Map, Value};
 use std::ffi::OsStr;
 
@@ -74,7 +74,7 @@ impl Advisor<'_> {
         let Some(item) = document.root.get("tools").and_then(|t| t.get(place.index)) else {
             return;
         };
-        let Ok((tool, _)) = expand::load(item) else {
+        let Ok((tool, _)) = load::load(item) else {
             return;
         };
         let at = [key("tools"), Step::Item(place.index)];
@@ -226,7 +226,8 @@ fn raw(script: &str) -> Vec<&str> {
 /// What begins with a value of the model, unless it can only be one of a few that are no options.
 fn is_free(tool: &Tool, index: usize) -> bool {
     let choices = &tool.parameters[index].choices;
-    let is_option = |choice: &Value| crate::tool::text_of(choice).starts_with('-');
+    let is_option =
+        |choice: &Value| crate::config::tool::definition::text_of(choice).starts_with('-');
     choices.is_empty() || choices.iter().any(is_option)
 }
 

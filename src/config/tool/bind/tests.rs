@@ -1,7 +1,7 @@
 use super::*;
-use crate::expand::{load, render};
+use crate::config::tool::definition::schema;
+use crate::config::tool::load::{load, render};
 use crate::text::yaml;
-use crate::tool::schema;
 use serde_json::json;
 use std::io::Write;
 use std::os::unix::process::CommandExt;

@@ -3,8 +3,8 @@
 //! Every value is one argv element or part of one, byte for byte. It is never searched for anything.
 //! Unaware of how the argv is executed.
 
+use crate::config::tool::definition::{Inject, Parameter, Piece, Tool, Word, is_script, text_of};
 use crate::text::suggestion::nearest;
-use crate::tool::{Inject, Parameter, Piece, Tool, Word, is_script, text_of};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -1,19 +1,7 @@
-//! An agent's files, understood: `agent.yaml`, `context.yaml`, `hooks.yaml` and what they import.
-//!
-//! Unaware of workspaces, of runs and of the environment. Loading reports everything that is wrong
-//! at once, and creates nothing.
+//! An agent, as its files say.
 
-pub mod document;
-pub mod legacy;
-pub mod context;
-pub mod hooks;
-pub mod load;
-pub mod imports;
-pub mod advice;
-pub mod resolved;
-
+use crate::config::tool::definition::{Piece, Tool, Word};
 use crate::text::json;
-use crate::tool::{Piece, Tool, Word};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::{self, Display};

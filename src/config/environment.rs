@@ -10,7 +10,7 @@
 
 mod programs;
 
-use crate::dotenv;
+use crate::config::dotenv;
 use crate::error::{Error, Result};
 use crate::unix::files;
 use crate::unix::process::Variable;

@@ -4,8 +4,8 @@
 //! placeholder turns into depends on the quotes around it, so that a value stays in its one word.
 //! Unaware of the rest of a tool.
 
-use crate::quoting::{Mention, Place, mentions};
-use crate::words::{is_identifier, is_reserved};
+use crate::config::tool::argv_template::{is_identifier, is_reserved};
+use crate::config::tool::shell_lexer::{Mention, Place, mentions};
 
 /// A script without placeholders, and what its positional parameters are.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,18 @@
+//! An agent's files, understood: `agent.yaml`, `context.yaml`, `hooks.yaml`, their imports and tools,
+//! and the environment that goes with them.
+//!
+//! Unaware of runs.
+
+pub mod section;
+pub mod tool;
+pub mod agent;
+pub mod document;
+pub mod legacy;
+pub mod context;
+pub mod hooks;
+pub mod load;
+pub mod imports;
+pub mod lint;
+pub mod resolved;
+pub mod dotenv;
+pub mod environment;
