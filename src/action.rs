@@ -6,10 +6,10 @@
 use crate::config::tool::bind::{Bound, shell_quoted};
 use crate::config::tool::definition::Tool;
 use crate::error::{At, Result};
-use crate::event::ActionStatus;
 use crate::hooks::spawn_failure;
 use crate::observe::{ends_of, observation, read_ends};
-use crate::rundir::reference;
+use crate::record::event::ActionStatus;
+use crate::record::run_dir::reference;
 use crate::surroundings::Surroundings;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;

@@ -6,7 +6,7 @@ use crate::commands::{
     report, request, resume, run, sandbox, stats,
 };
 use crate::error::{Error, Exit, Result};
-use crate::event::VERSION;
+use crate::record::event::VERSION;
 use crate::unix::pager::Pager;
 use crate::unix::terminal::{print, print_error};
 use crate::{help, llm, manual};

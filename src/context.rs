@@ -5,11 +5,11 @@
 
 use crate::config::agent::{Agent, Context, Source};
 use crate::config::tool::definition::{Tool, Word, schema};
-use crate::conversation;
 use crate::error::{At, Result, reason};
 use crate::hooks::spawn_failure;
-use crate::log::Level;
 use crate::observe::last_words;
+use crate::record::engine_log::Level;
+use crate::record::messages;
 use crate::surroundings::Surroundings;
 use crate::text::json::{self, Object};
 use crate::unix::files;
@@ -105,7 +105,7 @@ impl Builder {
             let block = match source {
                 Source::Journal { .. } => {
                     system_messages(&mut out, &mut blocks, context.separate);
-                    conversation::splice(&mut out, messages);
+                    messages::splice(&mut out, messages);
                     journal_seen = true;
                     continue;
                 }
@@ -164,7 +164,7 @@ impl Builder {
         }
         if journal_seen {
             if !blocks.is_empty() {
-                conversation::message(&mut out, "user", &json_string(&joined(&blocks)));
+                messages::message(&mut out, "user", &json_string(&joined(&blocks)));
             }
         } else {
             system_messages(&mut out, &mut blocks, context.separate);
@@ -181,10 +181,10 @@ fn json_string(text: &str) -> Vec<u8> {
 fn system_messages(out: &mut Vec<u8>, blocks: &mut Vec<String>, separate: bool) {
     if separate {
         for block in blocks.iter() {
-            conversation::message(out, "system", &json_string(block));
+            messages::message(out, "system", &json_string(block));
         }
     } else if !blocks.is_empty() {
-        conversation::message(out, "system", &json_string(&joined(blocks)));
+        messages::message(out, "system", &json_string(&joined(blocks)));
     }
     blocks.clear();
 }

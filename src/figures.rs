@@ -5,14 +5,14 @@
 
 pub mod flow;
 
-use crate::children::{Family, Started, Underway};
 use crate::config::agent::Pricing;
 use crate::error::Result;
-use crate::event::{Line, Tokens};
-use crate::invocations;
-use crate::lines::{Lines, Next};
-use crate::rundir::RunDir;
-use crate::state::Damage;
+use crate::record::event::{Line, Tokens};
+use crate::record::invocations;
+use crate::record::reader::{Lines, Next};
+use crate::record::run_dir::RunDir;
+use crate::record::state::Damage;
+use crate::record::subruns::{Family, Started, Underway};
 use crate::text::timestamp::Timestamp;
 use flow::Flow;
 use serde::{Deserialize, Serialize};

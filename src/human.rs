@@ -3,7 +3,7 @@
 //! Unaware of the journal; the loop records what is asked and answered.
 
 use crate::error::{At, Result, may_fail};
-use crate::rundir::RunDir;
+use crate::record::run_dir::RunDir;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;

@@ -15,10 +15,10 @@ mod steps;
 mod writer;
 
 use crate::error::Result;
-use crate::event::VERSION;
-use crate::metadata::Metadata;
-use crate::rundir::RunDir;
-use crate::state::Damage;
+use crate::record::event::VERSION;
+use crate::record::metadata::Metadata;
+use crate::record::run_dir::RunDir;
+use crate::record::state::Damage;
 use rows::Teller;
 use std::path::{Path, PathBuf};
 use writer::Writer;

@@ -4,8 +4,8 @@
 //! and answers none after the first that differs.
 
 use crate::error::{At, Result};
-use crate::invocations::Requests;
-use crate::recording::{Outcome, Recording};
+use crate::record::invocations::Requests;
+use crate::record::recording::{Outcome, Recording};
 use std::path::PathBuf;
 
 /// A recording that is being played back.
@@ -117,7 +117,7 @@ impl Playback {
             step.and_then(|step| step.results.get(id))
                 .cloned()
                 .unwrap_or_else(|| Outcome {
-                    status: crate::event::ActionStatus::Error,
+                    status: crate::record::event::ActionStatus::Error,
                     exit_code: None,
                     observation: "(the recorded run has no result of this call)".to_owned(),
                     duration_ms: 0,

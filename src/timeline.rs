@@ -6,9 +6,9 @@
 
 mod flow;
 
-use crate::event::{Line, Tokens};
-use crate::invocations;
-use crate::state::decoded;
+use crate::record::event::{Line, Tokens};
+use crate::record::invocations;
+use crate::record::state::decoded;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Tone, in_short, painted, time};
 use serde::Deserialize;

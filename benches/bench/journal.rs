@@ -1,8 +1,8 @@
 //! From a journal's bytes to a conversation.
 
 use crate::figures::{self, Figures, often};
-use delta_engine::conversation;
-use delta_engine::state::{self, Reading};
+use delta_engine::record::messages;
+use delta_engine::record::state::{self, Reading};
 
 /// A journal of at least so many megabytes, with observations of 1 KiB.
 pub fn journal(megabytes: usize) -> String {
@@ -49,7 +49,7 @@ pub fn rebuild(out: &mut Figures) {
             };
             let run = state::read(journal.as_bytes(), reading).expect("a journal");
             let mut messages = Vec::with_capacity(journal.len());
-            conversation::write(&mut messages, &run, None);
+            messages::write(&mut messages, &run, None);
             assert!(messages.len() > 1000);
         };
         let look = often(9, || {

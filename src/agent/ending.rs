@@ -1,9 +1,9 @@
 //! How a start of the engine ended.
 
 use crate::error::{Exit, may_fail};
-use crate::journal::Journal;
-use crate::metadata::{Metadata, Status};
-use crate::rundir::RunDir;
+use crate::record::journal::Journal;
+use crate::record::metadata::{Metadata, Status};
+use crate::record::run_dir::RunDir;
 use crate::unix::procfs::Stop;
 
 /// How a start of the engine ended.

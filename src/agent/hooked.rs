@@ -8,8 +8,8 @@ use crate::config::agent::{Hook, HookEvent};
 use crate::config::tool::bind::{Bound, bind, shell_quoted};
 use crate::config::tool::definition::Tool;
 use crate::error::Result;
-use crate::event::Event;
 use crate::hooks::{self, Execution, Input};
+use crate::record::event::Event;
 use crate::text::json::{self, Object};
 use serde_json::Value;
 

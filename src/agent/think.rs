@@ -4,11 +4,11 @@ use super::calls::OpenCall;
 use super::{Ending, Engine};
 use crate::config::agent::HookEvent;
 use crate::error::{At, Result};
-use crate::event::{Event, Tokens};
 use crate::llm::answer::{Answer, calls_json, make_ids_unique, parse};
 use crate::llm::{self, Asked, Invocation, Patience};
-use crate::log::Level;
-use crate::rundir::reference;
+use crate::record::engine_log::Level;
+use crate::record::event::{Event, Tokens};
+use crate::record::run_dir::reference;
 use crate::unix::terminal::{Tone, in_short, time};
 use std::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use super::{Arg, Command, Format, format_value, help, next, path, unexpected, usage, wrong};
 use crate::error::{Error, Result};
-use crate::metadata::Status;
+use crate::record::metadata::Status;
 use crate::text::suggestion::nearest;
 use lexopt::{Parser, ValueExt};
 use std::ffi::OsString;

@@ -6,11 +6,11 @@
 use super::flow;
 use crate::completion::{COMMAND, Choice, Known, Line, Program, Syntax, Value, told};
 use crate::error::{Exit, Result};
-use crate::journal::Journal;
-use crate::metadata::{self, Status};
+use crate::record::journal::Journal;
+use crate::record::metadata::{self, Status};
+use crate::record::workspace::{self, Workspace};
 use crate::text::ids::RunId;
 use crate::unix::terminal::{in_short, print};
-use crate::workspace::{self, Workspace};
 use crate::{args, help, manual, templates};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 
 use super::select::at_or_named;
 use crate::error::{At, Exit, Result};
-use crate::recording::unreadable;
-use crate::state::{self, Reading, Run, Thought, Turn, decoded};
+use crate::record::recording::unreadable;
+use crate::record::state::{self, Reading, Run, Thought, Turn, decoded};
 use crate::unix::terminal::{Screen, counted, in_short, print, printable};
 use std::path::Path;
 

@@ -5,11 +5,11 @@ use super::{preview, settings, start};
 use crate::args::{Common, Run};
 use crate::config::agent::Agent;
 use crate::error::{Error, Exit, Result};
-use crate::metadata::Status;
-use crate::rundir::RunDir;
+use crate::record::metadata::Status;
+use crate::record::run_dir::RunDir;
+use crate::record::workspace::{self, Workspace};
 use crate::text::ids::RunId;
 use crate::unix::terminal::Screen;
-use crate::workspace::{self, Workspace};
 use serde_json::Map;
 
 /// Everything up to the first request, which is printed. Nothing is created, run or sent.

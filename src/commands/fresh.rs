@@ -1,10 +1,10 @@
 //! A fresh directory for a run to work in, filled with a copy of other files if wanted.
 
 use crate::error::{At, Error, Result, may_fail};
+use crate::record::workspace::Workspace;
 use crate::text::ids::hex;
 use crate::unix::files;
 use crate::unix::terminal::{Screen, Tone};
-use crate::workspace::Workspace;
 use std::path::{Path, PathBuf};
 
 /// Where a run is repeated.

@@ -2,12 +2,12 @@
 
 use super::select;
 use crate::args::Log;
-use crate::children::{Family, Started, Underway};
 use crate::error::{Exit, Result};
-use crate::journal::Journal;
-use crate::lines::{Change, Lines, Next};
-use crate::rundir::RunDir;
-use crate::state::Damage;
+use crate::record::journal::Journal;
+use crate::record::reader::{Change, Lines, Next};
+use crate::record::run_dir::RunDir;
+use crate::record::state::Damage;
+use crate::record::subruns::{Family, Started, Underway};
 use crate::text::timestamp::Timestamp;
 use crate::timeline::Timeline;
 use crate::unix::pager::Pager;

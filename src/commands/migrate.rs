@@ -2,9 +2,9 @@
 
 use super::start;
 use crate::error::{Error, Exit, Result};
-use crate::migrate::{perform, plan};
+use crate::record::migrate::{perform, plan};
+use crate::record::workspace::Workspace;
 use crate::unix::terminal::{Screen, Tone};
-use crate::workspace::Workspace;
 use std::path::Path;
 
 /// Runs the command.

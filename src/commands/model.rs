@@ -2,8 +2,8 @@
 
 use crate::difference::{answers_in, first};
 use crate::error::{At, Error, Exit, Result};
-use crate::invocations::Requests;
-use crate::recording::{Recording, at_path};
+use crate::record::invocations::Requests;
+use crate::record::recording::{Recording, at_path};
 use crate::unix::terminal::print;
 use std::io::Read;
 use std::path::Path;

@@ -8,19 +8,19 @@ use crate::config::agent::{Agent, HookEvent};
 use crate::config::environment::Environment;
 use crate::config::resolved;
 use crate::context::Builder;
-use crate::conversation;
 use crate::error::{At, Error, Exit, Result};
-use crate::event::{Event, Line};
-use crate::log::{Level, Log};
-use crate::metadata::{Metadata, Status};
-use crate::rundir::RunDir;
-use crate::state::{self, Reading, Run};
+use crate::record::engine_log::{Level, Log};
+use crate::record::event::{Event, Line};
+use crate::record::messages;
+use crate::record::metadata::{Metadata, Status};
+use crate::record::run_dir::RunDir;
+use crate::record::state::{self, Reading, Run};
+use crate::record::workspace::Workspace;
 use crate::surroundings::{Surroundings, depth};
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::Signals;
 use crate::unix::terminal::{Screen, print};
-use crate::workspace::Workspace;
 use std::sync::Arc;
 
 /// The process's signals, and where remarks are told.
@@ -102,7 +102,7 @@ fn build(
     };
     let state = state::read(journal, reading).map_err(|e| unreadable_at(&e, &path))?;
     let mut messages = Vec::new();
-    conversation::write(&mut messages, &state, agent.llm.model_json().as_deref());
+    messages::write(&mut messages, &state, agent.llm.model_json().as_deref());
     let mut builder = builder(agent).only_looking();
     let request = builder
         .request(&around, &messages, state.iterations + 1, None, Vec::new())?

@@ -11,19 +11,19 @@ use crate::config::environment::Environment;
 use crate::config::resolved;
 use crate::difference::first;
 use crate::error::{Error, Exit, Result};
-use crate::event::Event;
-use crate::journal::Journal;
 use crate::llm::Model;
-use crate::metadata::Metadata;
 use crate::playback::{Divergence, Playback};
-use crate::recording::{Beginning, Recording};
-use crate::rundir::RunDir;
-use crate::state::{self, Reading};
+use crate::record::event::Event;
+use crate::record::journal::Journal;
+use crate::record::metadata::Metadata;
+use crate::record::recording::{Beginning, Recording};
+use crate::record::run_dir::RunDir;
+use crate::record::state::{self, Reading};
+use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, counted, print};
-use crate::workspace::Workspace;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -127,7 +127,7 @@ fn begin(stage: &Stage<'_>, recording: &Recording) -> Result<(RunDir, Journal, M
     let id = id.unwrap_or_else(|| recording.run.id.clone());
     let inherited = &recording.journal[..recording.inherited];
     let before = state::read(inherited, Reading::default())
-        .map_err(|e| crate::recording::unreadable(&e, &recording.run.journal()))?;
+        .map_err(|e| crate::record::recording::unreadable(&e, &recording.run.journal()))?;
     let mut metadata = Metadata {
         run_id: id.to_string(),
         workspace_id: stage.workspace.id(),
@@ -196,7 +196,7 @@ fn take_up(run: &RunDir) -> Result<Journal> {
     let mut bytes = Vec::new();
     journal.read_into(&mut bytes)?;
     let state = state::read(&bytes, Reading::default())
-        .map_err(|e| crate::recording::unreadable(&e, &path))?;
+        .map_err(|e| crate::record::recording::unreadable(&e, &path))?;
     journal.continue_after(state.seq);
     Ok(journal)
 }

@@ -5,11 +5,11 @@ use super::{preview, start};
 use crate::args::Request;
 use crate::difference;
 use crate::error::{Error, Exit, Result};
-use crate::invocations;
-use crate::rundir::RunDir;
+use crate::record::invocations;
+use crate::record::run_dir::RunDir;
+use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::unix::terminal::{Screen, print, printable};
-use crate::workspace::Workspace;
 use std::path::{Path, PathBuf};
 
 /// Runs the command.

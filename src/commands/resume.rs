@@ -4,10 +4,10 @@ use super::select::{look, named, no_runs};
 use super::start::{self, Stage, ending_of};
 use crate::args::Common;
 use crate::error::{Error, Exit, Result};
-use crate::metadata::Status;
-use crate::rundir::RunDir;
+use crate::record::metadata::Status;
+use crate::record::run_dir::RunDir;
+use crate::record::workspace::Workspace;
 use crate::unix::terminal::Screen;
-use crate::workspace::Workspace;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -3,14 +3,14 @@
 use crate::config::agent::Agent;
 use crate::error::{At, Error, Result};
 use crate::human::{self, Question};
-use crate::journal::Journal;
-use crate::metadata::{self, Metadata, Status};
+use crate::record::journal::Journal;
+use crate::record::metadata::{self, Metadata, Status};
+use crate::record::run_dir::RunDir;
+use crate::record::state::{self, Reading, Unreadable};
+use crate::record::workspace::Workspace;
 use crate::report::open_question;
-use crate::rundir::RunDir;
-use crate::state::{self, Reading, Unreadable};
 use crate::text::ids::RunId;
 use crate::unix::procfs;
-use crate::workspace::Workspace;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -115,7 +115,7 @@ fn is_owned(run: &RunDir, metadata: &Metadata) -> bool {
 /// The agent's name as the journal's first start tells it.
 fn name_in_journal(run: &RunDir) -> Option<String> {
     let line = crate::unix::files::read_line(&run.journal())?;
-    let line = crate::event::Line::parse(&line).ok()?;
+    let line = crate::record::event::Line::parse(&line).ok()?;
     let config: serde_json::Value = serde_json::from_str(line.config?.get()).ok()?;
     config.get("name")?.as_str().map(str::to_owned)
 }
@@ -202,7 +202,7 @@ pub fn named(workspace: &Workspace, name: &str) -> Result<RunId> {
 /// The run that a person names, by the path of its directory if there is a slash in it.
 pub fn at_or_named(work_dir: &Path, name: &str) -> Result<RunDir> {
     if name.contains('/') {
-        return crate::recording::at_path(Path::new(name));
+        return crate::record::recording::at_path(Path::new(name));
     }
     let workspace = self::workspace(work_dir)?;
     let id = named(&workspace, name)?;

@@ -5,12 +5,12 @@ use super::start::{Stage, start_event};
 use crate::agent::unreadable;
 use crate::config::resolved;
 use crate::error::{Error, Exit, Result};
-use crate::event::Event;
-use crate::journal::{self, Journal, Tail};
-use crate::state::{self, Reading};
+use crate::record::event::Event;
+use crate::record::journal::{self, Journal, Tail};
+use crate::record::state::{self, Reading};
+use crate::record::workspace::DecisionLock;
 use crate::unix::process;
 use crate::unix::procfs;
-use crate::workspace::DecisionLock;
 
 impl Stage<'_> {
     /// Takes up a run that is there. `message` is said to the model, `answer` answers its question.

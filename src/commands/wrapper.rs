@@ -4,7 +4,7 @@ use crate::config::agent::Agent;
 use crate::config::environment::Environment;
 use crate::config::tool::definition::Piece;
 use crate::error::{Error, Result};
-use crate::workspace::Workspace;
+use crate::record::workspace::Workspace;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 

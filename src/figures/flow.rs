@@ -3,8 +3,8 @@
 //! Unaware of the runs that they have started, but for the tokens that these have used.
 
 use super::{add, median};
-use crate::event::{Line, Tokens};
-use crate::rundir::RunDir;
+use crate::record::event::{Line, Tokens};
+use crate::record::run_dir::RunDir;
 use crate::text::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -5,8 +5,8 @@
 use super::choice::Payload;
 use super::manifest::problem::sha256;
 use crate::error::{At, Result};
+use crate::record::workspace::Workspace;
 use crate::unix::files;
-use crate::workspace::Workspace;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -4,7 +4,7 @@ use super::args::{self, Command};
 use super::{PROGRAM, call, check, complete, picture, run, show, stores};
 use crate::commands::stats;
 use crate::error::{Error, Exit, Result};
-use crate::event::VERSION;
+use crate::record::event::VERSION;
 use crate::unix::terminal::{print, print_error};
 use std::ffi::OsString;
 use std::panic::catch_unwind;

@@ -8,7 +8,7 @@ use super::outcome::{SCHEMA_VERSION, Tally};
 use super::router::Status as Came;
 use crate::args::Format;
 use crate::error::{Error, Exit, Result};
-use crate::metadata::{Metadata, Status};
+use crate::record::metadata::{Metadata, Status};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, print};

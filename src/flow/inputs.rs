@@ -136,7 +136,10 @@ fn next_line(
         }
         return match json::check(text) {
             Ok(()) => Ok(Some(text.into())),
-            Err(error) => wrong(format!("not JSON: {}", crate::state::parser_words(&error))),
+            Err(error) => wrong(format!(
+                "not JSON: {}",
+                crate::record::state::parser_words(&error)
+            )),
         };
     }
 }

@@ -1,7 +1,7 @@
 //! The events of a workflow's run: how each is written into the journal, and how it is read back.
 //!
 //! Unaware of what they add up to. Beside these, a run has the events that all runs have:
-//! `ENGINE_START`, `SYSTEM_MESSAGE`, `ERROR`, `ENGINE_END` ([`crate::event`]).
+//! `ENGINE_START`, `SYSTEM_MESSAGE`, `ERROR`, `ENGINE_END` ([`crate::record::event`]).
 //!
 //! Architecture invariant: an output stands in the journal as the JSON text that it is, or, if it is
 //! large, in a file that was made durable before the line that names it.
@@ -15,8 +15,8 @@ use super::graph::{EdgeIx, Graph, NodeIx};
 use super::router::{Kind, View};
 use super::tools::Call;
 use crate::error::{At, Result};
-use crate::journal::Journal;
-use crate::rundir::RunDir;
+use crate::record::journal::Journal;
+use crate::record::run_dir::RunDir;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;

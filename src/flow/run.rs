@@ -17,18 +17,18 @@ use crate::commands::select::{self, Found, look};
 use crate::commands::start::{check_depth, parent_call, parent_run, signals, start_event};
 use crate::commands::take_up::{check_host, end_leftovers, notes};
 use crate::error::{Error, Exit, Result, may_fail};
-use crate::event::{Event, VERSION};
-use crate::journal::{self, Journal, Tail};
-use crate::metadata::{Metadata, Status};
-use crate::rundir::RunDir;
-use crate::state::{self, Reading};
+use crate::record::event::{Event, VERSION};
+use crate::record::journal::{self, Journal, Tail};
+use crate::record::metadata::{Metadata, Status};
+use crate::record::run_dir::RunDir;
+use crate::record::state::{self, Reading};
+use crate::record::workspace::{DecisionLock, Workspace};
 use crate::surroundings::{self, Surroundings};
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::procfs::{self, Signals};
 use crate::unix::terminal::{Screen, Tone, in_short};
-use crate::workspace::{DecisionLock, Workspace};
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
@@ -180,7 +180,7 @@ impl Command<'_> {
         }
         // Nothing is changed unless all of it can be read.
         let state = state::read(&bytes, Reading::default())
-            .map_err(|e| crate::recording::unreadable(&e, journal.path()))?;
+            .map_err(|e| crate::record::recording::unreadable(&e, journal.path()))?;
         journal.mend(&tail)?;
         let is_ours = state.work_dir.as_deref() == self.workspace.root.to_str()
             && state.run_id.as_deref() == Some(found.run.id.as_str());

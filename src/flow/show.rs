@@ -13,7 +13,7 @@ use super::start;
 use super::tools::{self, Call};
 use crate::commands::select;
 use crate::error::{Error, Exit, Result};
-use crate::rundir::RunDir;
+use crate::record::run_dir::RunDir;
 use crate::text::ids::RunId;
 use crate::unix::terminal::{in_short, print, printable, time};
 use std::collections::{BTreeMap, HashMap};

@@ -13,9 +13,9 @@ use super::plan::Plan;
 use super::record;
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result};
-use crate::journal::Journal;
-use crate::lines;
-use crate::rundir::RunDir;
+use crate::record::journal::Journal;
+use crate::record::reader;
+use crate::record::run_dir::RunDir;
 use crate::text::json;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
@@ -201,9 +201,9 @@ struct File {
 
 /// The newest basis in a journal; none if the run is not a flow's.
 pub fn recorded(run: &RunDir) -> Result<Option<Past>> {
-    let mut lines = lines::Lines::open(&run.journal())?;
+    let mut lines = reader::Lines::open(&run.journal())?;
     let mut found = None;
-    while let lines::Next::Event(text, line) = lines.read_next()? {
+    while let reader::Next::Event(text, line) = lines.read_next()? {
         if line.kind != "FLOW_START" {
             // It stands behind a start, or nowhere.
             if found.is_none() && line.kind != "ENGINE_START" {

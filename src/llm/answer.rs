@@ -4,7 +4,7 @@
 //! that is null, missing or a list of parts; calls that are null, without ids, or with arguments as
 //! an object.
 
-use crate::event::{REASONING, Tokens};
+use crate::record::event::{REASONING, Tokens};
 use crate::text::json::{self, Object};
 use serde::Deserialize;
 use serde_json::Value;

@@ -11,7 +11,7 @@ pub use lookup::{RESOLVE_COMMAND, resolve_host};
 
 use super::{Attempt, their_words};
 use crate::config::environment::{Endpoint, is_loopback};
-use crate::event::VERSION;
+use crate::record::event::VERSION;
 use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::Signals;
 use lookup::Lookup;

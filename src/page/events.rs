@@ -6,11 +6,11 @@
 use super::changes::{self, Change};
 use super::steps::{self, Attempts};
 use super::writer::Record;
-use crate::event::Line;
-use crate::invocations;
 use crate::observe::read_ends;
-use crate::rundir::RunDir;
-use crate::state::decoded;
+use crate::record::event::Line;
+use crate::record::invocations;
+use crate::record::run_dir::RunDir;
+use crate::record::state::decoded;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use serde::Deserialize;

@@ -5,7 +5,7 @@
 
 use super::events::{About, record_dir};
 use super::writer::Record;
-use crate::event::Line;
+use crate::record::event::Line;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@
 //! the command line itself is one line on standard error.
 
 use crate::error::{At, Error, Exit, Result, may_fail};
-use crate::event::VERSION;
+use crate::record::event::VERSION;
 use crate::sessions::args::{self, Args, Request};
 use crate::sessions::complete;
 use crate::sessions::help::{HELP, MANUAL};

@@ -1,7 +1,7 @@
 //! The events that only a workflow's run has, as they are told: a line for each.
 
 use super::{COMMAND_WIDTH, Entry, OUTPUT_WIDTH};
-use crate::event::Line;
+use crate::record::event::Line;
 use crate::unix::terminal::{Tone, in_short, time};
 use serde_json::value::RawValue;
 use std::borrow::Cow;

@@ -4,7 +4,7 @@ use crate::harness::*;
 use delta_engine::args::COMMANDS;
 use delta_engine::config::agent::HookEvent;
 use delta_engine::manual::PAGES;
-use delta_engine::metadata::Metadata;
+use delta_engine::record::metadata::Metadata;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;

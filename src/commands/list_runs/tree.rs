@@ -5,12 +5,12 @@
 
 use super::{Entry, Row};
 use crate::args::ListRuns;
-use crate::children::Family;
 use crate::commands::select;
-use crate::metadata::{self, Metadata};
-use crate::rundir::RunDir;
+use crate::record::metadata::{self, Metadata};
+use crate::record::run_dir::RunDir;
+use crate::record::subruns::Family;
+use crate::record::workspace::Workspace;
 use crate::text::timestamp::Timestamp;
-use crate::workspace::Workspace;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 

@@ -74,7 +74,7 @@ impl Engine<'_> {
                 continue;
             }
             let line: Line<'_> = serde_json::from_str(&text).map_err(|error| {
-                let words = crate::state::parser_words(&error);
+                let words = crate::record::state::parser_words(&error);
                 let path = path.display();
                 Error::failure(format!("{path}:{number}: damaged: {words}"))
             })?;

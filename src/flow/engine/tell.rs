@@ -3,7 +3,7 @@
 use crate::flow::graph::Graph;
 use crate::flow::record::{self, About, Output};
 use crate::flow::router::{Effect, Router, StepIx, TaskIx};
-use crate::journal::Journal;
+use crate::record::journal::Journal;
 
 /// Writes down what a router tells, where it is something to tell.
 pub(super) fn told(

@@ -9,8 +9,8 @@ use crate::flow::cache;
 use crate::flow::manifest::Flow;
 use crate::flow::manifest::memory::Program;
 use crate::flow::manifest::problem::sha256;
+use crate::record::workspace::Workspace;
 use crate::text::json;
-use crate::workspace::Workspace;
 use serde_json::value::RawValue;
 
 /// Which program.

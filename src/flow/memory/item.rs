@@ -51,8 +51,12 @@ impl Item {
         if text.trim_start().starts_with('[') {
             return Err("it is no item, but a list".to_owned());
         }
-        let line: Line<'_> = serde_json::from_str(text)
-            .map_err(|error| format!("it is no item: {}", crate::state::parser_words(&error)))?;
+        let line: Line<'_> = serde_json::from_str(text).map_err(|error| {
+            format!(
+                "it is no item: {}",
+                crate::record::state::parser_words(&error)
+            )
+        })?;
         let timestamp = Timestamp::parse(&line.timestamp)
             .ok_or_else(|| format!("it is no item: {:?} is no time", line.timestamp))?;
         Ok(Self {

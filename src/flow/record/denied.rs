@@ -3,7 +3,7 @@
 use super::{About, about};
 use crate::flow::graph::Graph;
 use crate::flow::manifest::policy::Denied;
-use crate::journal::Journal;
+use crate::record::journal::Journal;
 
 /// A rule has denied a step something; of a call, with the directory of its records.
 pub fn policy(

@@ -4,8 +4,8 @@
 //! where the two disagree the journal is right.
 
 use crate::error::Result;
-use crate::event::{ForkedFrom, Tokens};
-use crate::state::Run;
+use crate::record::event::{ForkedFrom, Tokens};
+use crate::record::state::Run;
 use crate::unix::files;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

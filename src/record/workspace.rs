@@ -3,7 +3,7 @@
 //! Unaware of what is in a run.
 
 use crate::error::{At, Error, Result};
-use crate::metadata;
+use crate::record::metadata;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -213,7 +213,7 @@ impl Workspace {
         let from_metadata = metadata::read(&dir).and_then(|m| Timestamp::parse(&m.created_at));
         let time = from_metadata.or_else(|| {
             let line = files::read_line(&dir.join("journal.jsonl"))?;
-            Timestamp::parse(&crate::event::Line::parse(&line).ok()?.timestamp?)
+            Timestamp::parse(&crate::record::event::Line::parse(&line).ok()?.timestamp?)
         });
         (time, id.clone())
     }

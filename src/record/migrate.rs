@@ -10,14 +10,14 @@
 //! workspace for finished.
 
 use crate::error::{At, Error, Exit, Result};
-use crate::journal::Journal;
-use crate::metadata::Metadata;
-use crate::state::{self, Reading};
+use crate::record::journal::Journal;
+use crate::record::metadata::Metadata;
+use crate::record::state::{self, Reading};
+use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::text::yaml;
 use crate::unix::files;
 use crate::unix::procfs;
-use crate::workspace::Workspace;
 use serde_json::{Map, Value};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -100,7 +100,7 @@ pub fn plan(workspace: &Workspace) -> Result<Plan> {
     if !ignore.exists() {
         plan.steps.push(Step::Write(ignore, b"*\n".to_vec()));
     }
-    let version = crate::workspace::LAYOUT.as_bytes().to_vec();
+    let version = crate::record::workspace::LAYOUT.as_bytes().to_vec();
     plan.steps
         .push(Step::Write(control.join("VERSION"), version));
     if has_schema {
@@ -133,7 +133,7 @@ pub fn perform(step: &Step) -> Result<()> {
 }
 
 fn check_numbers(control: &Path, schema: &Path) -> Result<()> {
-    let today = crate::workspace::LAYOUT.trim();
+    let today = crate::record::workspace::LAYOUT.trim();
     let version = control.join("VERSION");
     for (path, known) in [(schema, &KNOWN[..]), (&version, &[today][..])] {
         let Some(text) = files::read_lossy(path)? else {
@@ -479,9 +479,9 @@ mod tests {
         }
         assert_eq!(metadata["iterations_completed"], 1);
         for run in ["bare", "torn"] {
-            let metadata = crate::metadata::read(&control.join(run)).unwrap();
+            let metadata = crate::record::metadata::read(&control.join(run)).unwrap();
             assert_eq!(metadata.run_id, run);
-            assert_eq!(metadata.status, crate::metadata::Status::Completed);
+            assert_eq!(metadata.status, crate::record::metadata::Status::Completed);
             assert_eq!(
                 metadata.end_time.as_deref(),
                 Some("2025-09-26T10:35:37.123Z")

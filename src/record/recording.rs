@@ -4,9 +4,9 @@
 //! Unaware of how a run goes on, and of agents. Only reads.
 
 use crate::error::{At, Error, Result};
-use crate::event::{ActionStatus, Line};
-use crate::rundir::RunDir;
-use crate::state::{self, Reading, Run, Unreadable, decoded};
+use crate::record::event::{ActionStatus, Line};
+use crate::record::run_dir::RunDir;
+use crate::record::state::{self, Reading, Run, Unreadable, decoded};
 use crate::text::ids::RunId;
 use crate::unix::files;
 use serde::Deserialize;
@@ -215,7 +215,7 @@ fn lines(journal: &[u8]) -> impl Iterator<Item = (usize, Line<'_>)> {
     });
     pieces.filter_map(|(start, piece)| {
         let line = Line::parse(std::str::from_utf8(piece).ok()?).ok()?;
-        Some((start, crate::legacy::flat(line).ok()?))
+        Some((start, crate::record::legacy::flat(line).ok()?))
     })
 }
 

@@ -6,7 +6,7 @@
 //! Architecture invariant: every tool call has exactly one tool message right behind the assistant
 //! message it is in, whatever the journal holds. What has been lost is mended here, never there.
 
-use crate::state::{Run, Thought, Turn};
+use crate::record::state::{Run, Thought, Turn};
 use crate::text::json::{Object, string};
 
 /// Stands for a result that has been taken out of the journal.
@@ -94,7 +94,7 @@ fn comma(out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{self, Reading};
+    use crate::record::state::{self, Reading};
 
     fn messages(journal: &str, model: Option<&str>) -> String {
         let run = state::read(journal.as_bytes(), Reading::default()).unwrap();

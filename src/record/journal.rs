@@ -6,7 +6,7 @@
 //! the file. An append is one `write`; one that fails leaves the file as it was.
 
 use crate::error::{At, Error, Result, may_fail};
-use crate::event::{self, Event, Line};
+use crate::record::event::{self, Event, Line};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;

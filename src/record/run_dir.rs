@@ -3,11 +3,11 @@
 //! Unaware of what happens in the run.
 
 use crate::error::{At, Error, Result, may_fail};
-use crate::journal::Journal;
-use crate::metadata::Metadata;
+use crate::record::journal::Journal;
+use crate::record::metadata::Metadata;
+use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::unix::files;
-use crate::workspace::Workspace;
 use std::fs;
 use std::path::{Path, PathBuf};
 

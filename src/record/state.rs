@@ -4,12 +4,12 @@
 //! Unaware of files, processes and models. Reading is one pass over the bytes; texts stay where
 //! they are and are borrowed.
 
-mod fold;
+mod reduce;
 
-pub use fold::LARGEST_NUMBER;
+pub use reduce::LARGEST_NUMBER;
 
-use crate::event::{ForkedFrom, Line, Tokens, quick_kind};
-use crate::journal::{Rewritten, rewritten};
+use crate::record::event::{ForkedFrom, Line, Tokens, quick_kind};
+use crate::record::journal::{Rewritten, rewritten};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;

@@ -1,8 +1,8 @@
 //! Adding up: what each line of a journal changes.
 
 use super::{Call, End, Question, Request, Run, Thought, Turn, decoded, parser_words};
-use crate::event::Line;
-use crate::legacy;
+use crate::record::event::Line;
+use crate::record::legacy;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;

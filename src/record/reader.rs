@@ -4,10 +4,10 @@
 //! Unaware of what the events add up to. `state` reads a journal as a whole.
 
 use crate::error::{At, Result};
-use crate::event::Line;
-use crate::journal::rewritten;
-use crate::legacy::flat;
-use crate::state::{Damage, LARGEST_NUMBER, parser_words};
+use crate::record::event::Line;
+use crate::record::journal::rewritten;
+use crate::record::legacy::flat;
+use crate::record::state::{Damage, LARGEST_NUMBER, parser_words};
 use crate::unix::files;
 use std::fs::File;
 use std::ops::Range;

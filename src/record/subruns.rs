@@ -7,9 +7,9 @@
 
 mod places;
 
-use crate::event::Line;
-use crate::metadata;
-use crate::rundir::RunDir;
+use crate::record::event::Line;
+use crate::record::metadata;
+use crate::record::run_dir::RunDir;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use places::named_in;

@@ -5,7 +5,7 @@
 //! which calls a thought asked for: the actions follow it, with ids of their own or with none.
 //! Nothing else in the crate knows that.
 
-use crate::event::Line;
+use crate::record::event::Line;
 use crate::text::json::{self, Object};
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -4,8 +4,8 @@
 //! Pure; unaware of files. A cache: it is always what reading the whole journal would give, and it is
 //! built from the whole journal wherever that is not certain.
 
-use crate::conversation;
-use crate::state::{self, Before, Reading, Turn, Unreadable};
+use crate::record::messages;
+use crate::record::state::{self, Before, Reading, Turn, Unreadable};
 use std::collections::HashSet;
 
 /// The messages of a journal's beginning.
@@ -32,7 +32,7 @@ struct Part {
 }
 
 impl Transcript {
-    /// One of nothing. `model` is as in [`conversation::write()`].
+    /// One of nothing. `model` is as in [`messages::write()`].
     #[must_use]
     pub fn new(model: Option<String>, reading: Reading) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Transcript {
 
     fn turn(&mut self, turn: &Turn<'_>) {
         let start = self.messages.len();
-        conversation::turn(&mut self.messages, turn, self.model.as_deref());
+        messages::turn(&mut self.messages, turn, self.model.as_deref());
         if self.reading.window.is_some() {
             self.parts.push(Part {
                 len: self.messages.len() - start,
@@ -219,7 +219,7 @@ mod tests {
                 assert_eq!(kept.read_to(), read as u64);
                 let mut whole = Vec::new();
                 let run = state::read(journal.as_bytes(), reading).unwrap();
-                conversation::write(&mut whole, &run, model.as_deref());
+                messages::write(&mut whole, &run, model.as_deref());
                 let (kept, whole) = (kept.messages(), &whole[..]);
                 assert_eq!(
                     String::from_utf8_lossy(kept),
@@ -275,7 +275,7 @@ mod tests {
                 kept.add(&journal.as_bytes()[start..]).unwrap();
                 let mut whole = Vec::new();
                 let run = state::read(journal.as_bytes(), reading).unwrap();
-                conversation::write(&mut whole, &run, None);
+                messages::write(&mut whole, &run, None);
                 let kept = String::from_utf8_lossy(kept.messages()).into_owned();
                 assert_eq!(kept, String::from_utf8_lossy(&whole), "before {seq}");
                 journal += &thought(seq, "\"new\"");
