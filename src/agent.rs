@@ -19,7 +19,7 @@ use crate::config::tool::bind::{Bound, Places};
 use crate::config::tool::definition::Tool;
 use crate::context::Builder;
 use crate::error::{Error, Result, may_fail};
-use crate::llm::Model;
+use crate::model::ask::Model;
 use crate::record::engine_log::Level;
 use crate::record::event::{Event, VERSION};
 use crate::record::invocations::Invocations;

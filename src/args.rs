@@ -248,7 +248,7 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
         crate::completion::COMMAND => Ok(Command::Complete {
             words: parser.raw_args().map_err(|e| wrong(&e))?.collect(),
         }),
-        crate::llm::http::RESOLVE_COMMAND => match next(&mut parser)? {
+        crate::model::http::RESOLVE_COMMAND => match next(&mut parser)? {
             Some(Arg::Value(host)) => Ok(Command::ResolveHost {
                 host: host.string().map_err(|e| wrong(&e))?,
             }),

@@ -6,10 +6,11 @@ use crate::commands::{
     report, request, resume, run, sandbox, stats,
 };
 use crate::error::{Error, Exit, Result};
+use crate::model::ask;
 use crate::record::event::VERSION;
 use crate::unix::pager::Pager;
 use crate::unix::terminal::{print, print_error};
-use crate::{help, llm, manual};
+use crate::{help, manual};
 use std::ffi::OsString;
 use std::panic::catch_unwind;
 
@@ -54,7 +55,7 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
         Command::Page(page) => shown(page.text),
         Command::Pages => shown(&manual::list()),
         Command::Complete { words } => complete::run(&words),
-        Command::ResolveHost { host } => said(&llm::http::resolve_host(&host)),
+        Command::ResolveHost { host } => said(&ask::http::resolve_host(&host)),
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::config::agent::{Hook, HookEvent};
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Result};
-use crate::llm::answer;
+use crate::model::response;
 use crate::observe::last_words;
 use crate::record::engine_log::Level;
 use crate::record::run_dir::reference;
@@ -312,7 +312,7 @@ fn check(payload: &[u8], event: HookEvent) -> std::result::Result<(), String> {
     let value: Value = serde_json::from_slice(payload).map_err(|e| e.to_string())?;
     match event {
         HookEvent::PreLlmRequest if !value.is_object() => Err("it is not an object".to_owned()),
-        HookEvent::PostLlmResponse => answer::parse(payload).map(|_| ()),
+        HookEvent::PostLlmResponse => response::parse(payload).map(|_| ()),
         HookEvent::PreToolExecution if !value["tool_args"].is_object() => {
             Err("tool_args is not an object".to_owned())
         }

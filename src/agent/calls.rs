@@ -8,7 +8,7 @@ use crate::config::tool::bind::{Bound, bind};
 use crate::config::tool::definition::{Inject, Kind, OnResume, Parameter, Tool, Word};
 use crate::error::{Result, reason};
 use crate::human::{self, Question, Reply};
-use crate::llm::answer::NewCall;
+use crate::model::response::NewCall;
 use crate::record::engine_log::Level;
 use crate::record::event::{ActionStatus, Event};
 use crate::record::recording::Outcome;

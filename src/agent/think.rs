@@ -4,8 +4,8 @@ use super::calls::OpenCall;
 use super::{Ending, Engine};
 use crate::config::agent::HookEvent;
 use crate::error::{At, Result};
-use crate::llm::answer::{Answer, calls_json, make_ids_unique, parse};
-use crate::llm::{self, Asked, Invocation, Patience};
+use crate::model::ask::{self, Asked, Invocation, Patience};
+use crate::model::response::{Answer, calls_json, make_ids_unique, parse};
 use crate::record::engine_log::Level;
 use crate::record::event::{Event, Tokens};
 use crate::record::run_dir::reference;
@@ -81,7 +81,7 @@ impl Engine<'_> {
                 log.line(Level::Warn, text);
                 screen.progress(&[(Tone::Bad, text)]);
             };
-            llm::ask(
+            ask::ask(
                 &mut self.model,
                 &invocation,
                 patience,

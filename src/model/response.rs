@@ -111,14 +111,14 @@ pub fn parse(body: &[u8]) -> Result<Answer, String> {
         (has_halves(b"\\ud") || has_halves(b"\\uD")).then(|| without_lone_surrogates(body));
     let body = paired.as_deref().unwrap_or(body);
     let response: Response<'_> = serde_json::from_slice(body).map_err(|_| {
-        let said = super::their_words(&body[..body.len().min(200)]);
+        let said = super::attempt::their_words(&body[..body.len().min(200)]);
         format!("the answer is not a chat completion: {said}")
     })?;
     let mut choices = response.choices.unwrap_or_default();
     if choices.is_empty() {
         return Err(format!(
             "the answer has no choices: {}",
-            super::their_words(body)
+            super::attempt::their_words(body)
         ));
     }
     let choice = choices.swap_remove(0);

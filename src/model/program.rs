@@ -3,7 +3,7 @@
 //! Exit code 0 is an answer, 75 asks to be tried again, as does an end by a signal that asks to end;
 //! anything else is a refusal whose reason is on stderr.
 
-use super::{Attempt, broken, their_words};
+use super::attempt::{Attempt, broken, their_words};
 use crate::error::{At, Result};
 use crate::text::ids::hex;
 use crate::unix::files;

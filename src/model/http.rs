@@ -4,17 +4,18 @@
 //! a blocking read would keep SIGINT waiting, and because only the socket knows whether a kept
 //! connection had gone stale.
 
-mod lookup;
-mod wire;
+mod resolver;
+mod socket;
 
-pub use lookup::{RESOLVE_COMMAND, resolve_host};
+pub use resolver::{RESOLVE_COMMAND, resolve_host};
 
-use super::{Attempt, their_words};
+use super::attempt::{Attempt, their_words};
 use crate::config::environment::{Endpoint, is_loopback};
 use crate::record::event::VERSION;
 use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::Signals;
-use lookup::Lookup;
+use resolver::Lookup;
+use socket::{Socket, Wire};
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +23,6 @@ use std::time::Duration;
 use ureq::Agent;
 use ureq::config::Config;
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector, RustlsConnector};
-use wire::{Socket, Wire};
 
 /// An answer larger than this is none.
 const LARGEST_ANSWER: u64 = 64 << 20;

@@ -3,17 +3,16 @@
 //! Unaware of runs, journals and tools. An attempt goes over HTTP, to a program or to a recording; what
 //! is retried and how long is waited is decided here for all.
 
-pub mod answer;
-pub mod http;
-pub mod command;
-
-use crate::error::{Error, Result};
-use crate::playback::Playback;
+use crate::error::Result;
+use crate::model::attempt::Attempt;
+use crate::model::http::Http;
+use crate::model::program::Program;
+use crate::model::replay::Playback;
+use crate::model::response::{Answer, parse};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::procfs::{Signals, Stop};
-use answer::{Answer, parse};
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,44 +20,12 @@ use std::time::{Duration, Instant};
 /// Waiting longer than this at a server's request is left to whoever starts the engine next.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
-/// What one attempt came to.
-#[derive(Debug)]
-pub enum Attempt {
-    /// Something came back that may be an answer.
-    Body {
-        /// What came back.
-        body: Vec<u8>,
-        /// The server's status, if there was one.
-        http_status: Option<u16>,
-    },
-    /// It may work another time.
-    Again {
-        /// Why it did not work.
-        why: String,
-        /// What the server asked to wait.
-        after: Option<Duration>,
-        /// The time was over.
-        timed_out: bool,
-        /// The server's status, if there was one.
-        http_status: Option<u16>,
-    },
-    /// It will not work another time either.
-    Refused {
-        /// Why, in the server's own words.
-        why: String,
-        /// The server's status, if there was one.
-        http_status: Option<u16>,
-    },
-    /// A signal asks the engine to end.
-    Stopped(Stop),
-}
-
 /// How a model is reached.
 pub enum Model<'a> {
     /// Over HTTP.
-    Http(http::Http),
+    Http(Http),
     /// By a program.
-    Command(command::Program<'a>),
+    Command(Program<'a>),
     /// Not at all: its answers have been recorded.
     Recorded(&'a mut Playback),
 }
@@ -331,36 +298,4 @@ impl From<Stop> for crate::error::Exit {
             Stop::Hangup => Self::Hangup,
         }
     }
-}
-
-/// The words of a server or a program about why it said no, on one line and not too long.
-#[must_use]
-pub fn their_words(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let said = serde_json::from_str::<serde_json::Value>(&text)
-        .ok()
-        .and_then(|json| {
-            let error = json.get("error").unwrap_or(&json);
-            let said = [
-                error.get("message"),
-                Some(error),
-                json.get("message"),
-                json.get("detail"),
-            ];
-            said.into_iter()
-                .flatten()
-                .find_map(|value| value.as_str().map(str::to_owned))
-        });
-    let said = said.unwrap_or_else(|| text.into_owned());
-    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut cut: String = line.chars().take(500).collect();
-    if cut.len() < line.len() {
-        cut.push('…');
-    }
-    cut
-}
-
-/// An error for when the engine itself cannot wait or start a process.
-fn broken(what: &str, cause: &std::io::Error) -> Error {
-    Error::failure(format!("{what}: {}", crate::error::reason(cause)))
 }

@@ -1,6 +1,6 @@
 //! Names of hosts.
 
-use super::wire::Wire;
+use super::socket::Wire;
 use crate::unix::process::{self, Command, Ended};
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,0 +1,69 @@
+//! One attempt to reach the model: what it came to, and the server's own words.
+
+use crate::error::Error;
+use crate::unix::procfs::Stop;
+use std::time::Duration;
+
+/// What one attempt came to.
+#[derive(Debug)]
+pub enum Attempt {
+    /// Something came back that may be an answer.
+    Body {
+        /// What came back.
+        body: Vec<u8>,
+        /// The server's status, if there was one.
+        http_status: Option<u16>,
+    },
+    /// It may work another time.
+    Again {
+        /// Why it did not work.
+        why: String,
+        /// What the server asked to wait.
+        after: Option<Duration>,
+        /// The time was over.
+        timed_out: bool,
+        /// The server's status, if there was one.
+        http_status: Option<u16>,
+    },
+    /// It will not work another time either.
+    Refused {
+        /// Why, in the server's own words.
+        why: String,
+        /// The server's status, if there was one.
+        http_status: Option<u16>,
+    },
+    /// A signal asks the engine to end.
+    Stopped(Stop),
+}
+
+/// The words of a server or a program about why it said no, on one line and not too long.
+#[must_use]
+pub fn their_words(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let said = serde_json::from_str::<serde_json::Value>(&text)
+        .ok()
+        .and_then(|json| {
+            let error = json.get("error").unwrap_or(&json);
+            let said = [
+                error.get("message"),
+                Some(error),
+                json.get("message"),
+                json.get("detail"),
+            ];
+            said.into_iter()
+                .flatten()
+                .find_map(|value| value.as_str().map(str::to_owned))
+        });
+    let said = said.unwrap_or_else(|| text.into_owned());
+    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut cut: String = line.chars().take(500).collect();
+    if cut.len() < line.len() {
+        cut.push('…');
+    }
+    cut
+}
+
+/// An error for when the engine itself cannot wait or start a process.
+pub fn broken(what: &str, cause: &std::io::Error) -> Error {
+    Error::failure(format!("{what}: {}", crate::error::reason(cause)))
+}
