@@ -1,10 +1,10 @@
 //! What a command tells at its end: the result on stdout, what went wrong and the way on on stderr.
 
-use crate::agent::Ending;
 use crate::args::Format;
 use crate::config::tool::bind::shell_quoted;
+use crate::engine::question::Question;
+use crate::engine::run_loop::Ending;
 use crate::error::{Error, Result};
-use crate::human::Question;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::state;

@@ -3,11 +3,12 @@
 
 use super::select::Found;
 use super::start;
-use crate::agent::{builder, unreadable_at};
 use crate::config::agent::{Agent, HookEvent};
 use crate::config::environment::Environment;
 use crate::config::resolved;
-use crate::context::Builder;
+use crate::engine::request::Builder;
+use crate::engine::run_context::{Surroundings, depth};
+use crate::engine::run_loop::{builder, unreadable_at};
 use crate::error::{At, Error, Exit, Result};
 use crate::record::engine_log::{Level, Log};
 use crate::record::event::{Event, Line};
@@ -16,7 +17,6 @@ use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Run};
 use crate::record::workspace::Workspace;
-use crate::surroundings::{Surroundings, depth};
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::Signals;

@@ -4,12 +4,12 @@
 use super::fresh::Place;
 use super::select::at_or_named;
 use super::start::{self, Stage, start_event};
-use crate::agent::{Ending, Engine, Options};
 use crate::args::{Common, repeat::Replay};
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
 use crate::config::resolved;
 use crate::difference::first;
+use crate::engine::run_loop::{Ending, Engine, Options};
 use crate::error::{Error, Exit, Result};
 use crate::model::ask::Model;
 use crate::model::replay::{Divergence, Playback};

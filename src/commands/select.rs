@@ -1,8 +1,8 @@
 //! Which run is meant, and in which state it is.
 
 use crate::config::agent::Agent;
+use crate::engine::question::{self, Question};
 use crate::error::{At, Error, Result};
-use crate::human::{self, Question};
 use crate::record::journal::Journal;
 use crate::record::metadata::{self, Metadata, Status};
 use crate::record::run_dir::RunDir;
@@ -72,7 +72,7 @@ pub fn look(run: &RunDir) -> Result<Found> {
             is_flow = state.is_flow;
             let question = open_question(&state);
             let answered = match &question {
-                Some(question) => human::left_answer(&run, &question.request_id)?.is_some(),
+                Some(question) => question::left_answer(&run, &question.request_id)?.is_some(),
                 None => false,
             };
             (question, answered)

@@ -1,11 +1,12 @@
 //! Starting the engine on a run, new or taken up, and telling how it ended.
 
 use super::wrapper;
-use crate::agent::{Ending, Engine, Options};
 use crate::args::{Common, Format};
 use crate::config::agent::{Agent, Problem, Severity};
 use crate::config::environment::{Environment, PUBLIC_ENDPOINT};
 use crate::config::{load, resolved};
+use crate::engine::run_context::{self, Surroundings};
+use crate::engine::run_loop::{Ending, Engine, Options};
 use crate::error::{At, Error, Exit, Result};
 use crate::model::ask::Model;
 use crate::model::http::Http;
@@ -18,7 +19,6 @@ use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::{DecisionLock, Workspace};
 use crate::report;
-use crate::surroundings::{self, Surroundings};
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::{self, CALL_ID, Signals};
@@ -55,7 +55,7 @@ pub fn signals() -> Result<Arc<Signals>> {
             crate::error::reason(&e)
         ))
     })?;
-    let parent = std::env::var(surroundings::ENGINE_PID).ok();
+    let parent = std::env::var(run_context::ENGINE_PID).ok();
     if let Some(pid) = parent.and_then(|pid| pid.parse().ok())
         && !signals.end_with(pid)
         && let Some(run) = std::env::var_os("DELTA_RUN_DIR")
@@ -67,7 +67,7 @@ pub fn signals() -> Result<Arc<Signals>> {
             format!(
                 "the engine that started this one (pid {pid}) is gone; to start a run of its own from here, \
              unset {}",
-                surroundings::ENGINE_PID
+                run_context::ENGINE_PID
             ),
         ));
     }
@@ -100,7 +100,7 @@ pub fn parent_call() -> Option<String> {
 
 /// Refuses to nest too deep.
 pub fn check_depth() -> Result<()> {
-    let (depth, max) = surroundings::depth();
+    let (depth, max) = run_context::depth();
     if depth > max {
         return Err(Error::failure(format!(
             "this run would be nested {depth} deep, and the limit is {max} (DELTA_MAX_DEPTH); \
@@ -292,7 +292,7 @@ impl Stage<'_> {
             workspace: self.workspace,
             run: run.clone(),
             environment: self.environment,
-            depth: surroundings::depth().0,
+            depth: run_context::depth().0,
             log: self.log(run),
         }
     }
@@ -316,7 +316,7 @@ impl Stage<'_> {
         ending: &Ending,
         metadata: &Metadata,
         run: &RunDir,
-        question: Option<&crate::human::Question>,
+        question: Option<&crate::engine::question::Question>,
     ) -> Result<Exit> {
         report::explain(self.screen, ending, metadata, run);
         report::ending(self.common.format, ending, metadata, question)?;
@@ -374,7 +374,7 @@ pub fn start_event<'e>(
     }
 }
 
-fn question_in(run: &RunDir) -> Result<Option<crate::human::Question>> {
+fn question_in(run: &RunDir) -> Result<Option<crate::engine::question::Question>> {
     let path = run.journal();
     let bytes = crate::unix::files::read_regular(&path).at("read", &path)?;
     let lenient = Reading {

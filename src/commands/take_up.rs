@@ -2,8 +2,8 @@
 
 use super::select::Found;
 use super::start::{Stage, start_event};
-use crate::agent::unreadable;
 use crate::config::resolved;
+use crate::engine::run_loop::unreadable;
 use crate::error::{Error, Exit, Result};
 use crate::record::event::Event;
 use crate::record::journal::{self, Journal, Tail};

@@ -7,8 +7,8 @@
 use super::choice::{Code, Failure, Payload};
 use super::manifest::{NamedSchema, OutputForm};
 use crate::config::tool::bind::shell_quoted;
+use crate::engine::hooks::spawn_failure;
 use crate::error::{At, Result};
-use crate::hooks::spawn_failure;
 use crate::text::json;
 use crate::unix::files;
 use crate::unix::process::{Ended, Outcome, SpawnError, Used};

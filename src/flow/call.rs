@@ -17,8 +17,8 @@ use crate::commands::start::signals;
 use crate::config::environment::Environment;
 use crate::config::tool::bind::{Bound, Places, bind, fixed_words, shell_quoted};
 use crate::config::tool::definition::{CWD, Kind};
+use crate::engine::run_context::{self, Surroundings};
 use crate::error::{At, Error, Exit, Result, may_fail};
-use crate::surroundings::{self, Surroundings};
 use crate::text::json;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
@@ -139,7 +139,7 @@ impl Place {
                 stderr: stderr.try_clone().at("open", &record.dir)?,
                 timeout,
             },
-            grace(surroundings::depth().0),
+            grace(run_context::depth().0),
         );
         let (mut exit_code, duration, failure) = match ran {
             Ok(outcome) => {

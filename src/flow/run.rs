@@ -16,6 +16,7 @@ use crate::args::Format;
 use crate::commands::select::{self, Found, look};
 use crate::commands::start::{check_depth, parent_call, parent_run, signals, start_event};
 use crate::commands::take_up::{check_host, end_leftovers, notes};
+use crate::engine::run_context::{self, Surroundings};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::record::event::{Event, VERSION};
 use crate::record::journal::{self, Journal, Tail};
@@ -23,7 +24,6 @@ use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::{DecisionLock, Workspace};
-use crate::surroundings::{self, Surroundings};
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -316,7 +316,7 @@ impl Command<'_> {
             let text = format!("run {id} in {root}, flow {}", self.name());
             self.screen.progress(&[(Tone::Dim, &text)]);
         }
-        let depth = surroundings::depth().0;
+        let depth = run_context::depth().0;
         let options = Options {
             jobs: self.wanted.jobs(),
             launch: self.wanted.launch.clone(),

@@ -6,7 +6,7 @@
 use super::changes::{self, Change};
 use super::steps::{self, Attempts};
 use super::writer::Record;
-use crate::observe::read_ends;
+use crate::engine::observation::read_ends;
 use crate::record::event::Line;
 use crate::record::invocations;
 use crate::record::run_dir::RunDir;

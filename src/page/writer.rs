@@ -3,8 +3,8 @@
 //! Unaware of what the records say.
 
 use super::{LATER_TEXT, LONGEST_TEXT, MOST_TEXT, Sink};
+use crate::engine::observation::read_ends;
 use crate::error::Result;
-use crate::observe::read_ends;
 use crate::text::json::Object;
 use serde::Serialize;
 use std::path::Path;

@@ -5,12 +5,12 @@
 
 use crate::config::agent::{Hook, HookEvent};
 use crate::config::tool::bind::shell_quoted;
+use crate::engine::observation::last_words;
+use crate::engine::run_context::Surroundings;
 use crate::error::{At, Result};
 use crate::model::response;
-use crate::observe::last_words;
 use crate::record::engine_log::Level;
 use crate::record::run_dir::reference;
-use crate::surroundings::Surroundings;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;

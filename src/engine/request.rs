@@ -5,12 +5,12 @@
 
 use crate::config::agent::{Agent, Context, Source};
 use crate::config::tool::definition::{Tool, Word, schema};
+use crate::engine::hooks::spawn_failure;
+use crate::engine::observation::last_words;
+use crate::engine::run_context::Surroundings;
 use crate::error::{At, Result, reason};
-use crate::hooks::spawn_failure;
-use crate::observe::last_words;
 use crate::record::engine_log::Level;
 use crate::record::messages;
-use crate::surroundings::Surroundings;
 use crate::text::json::{self, Object};
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended};

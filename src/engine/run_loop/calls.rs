@@ -1,19 +1,19 @@
 //! The calls of one message: each gets exactly one result, whatever happened before.
 
-use super::hooked::Verdict;
+use super::hook_points::Verdict;
 use super::{Ending, Engine, Ready, tool_named};
-use crate::action::{self, Done};
 use crate::config::agent::HookEvent;
 use crate::config::tool::bind::{Bound, bind};
 use crate::config::tool::definition::{Inject, Kind, OnResume, Parameter, Tool, Word};
+use crate::engine::question::{self, Question, Reply};
+use crate::engine::run_context::Surroundings;
+use crate::engine::tool_call::{self, Done};
 use crate::error::{Result, reason};
-use crate::human::{self, Question, Reply};
 use crate::model::response::NewCall;
 use crate::record::engine_log::Level;
 use crate::record::event::{ActionStatus, Event};
 use crate::record::recording::Outcome;
 use crate::record::state::Call;
-use crate::surroundings::Surroundings;
 use crate::text::ids::hex;
 use crate::text::json;
 use crate::unix::process;
@@ -250,7 +250,7 @@ impl Engine<'_> {
         (tool, bound): Ready<'_>,
         call_id: String,
     ) -> Result<()> {
-        let prepared = action::prepare(&self.around, tool, &bound)?;
+        let prepared = tool_call::prepare(&self.around, tool, &bound)?;
         self.say(&[
             (Tone::Dim, "$ "),
             (Tone::Command, &in_short(&prepared.command, 160)),
@@ -268,7 +268,7 @@ impl Engine<'_> {
         );
         self.sync()?;
         let reference = prepared.reference.clone();
-        let done = action::run(&self.around, tool, &bound, prepared, &call_id)?;
+        let done = tool_call::run(&self.around, tool, &bound, prepared, &call_id)?;
         self.observed(call, done, &reference)
     }
 
@@ -355,7 +355,7 @@ impl Engine<'_> {
         let note = interruption(dir.as_deref());
         let shown = match (tool, &dir) {
             (Some(tool), Some(dir)) => {
-                action::shown(&self.around, tool, dir, std::slice::from_ref(&note))
+                tool_call::shown(&self.around, tool, dir, std::slice::from_ref(&note))
             }
             _ => Ok(note.clone()),
         };
@@ -404,7 +404,7 @@ impl Engine<'_> {
             sensitive,
         };
         // An answer that lies there answers an earlier question.
-        human::clear(&self.around.run)?;
+        question::clear(&self.around.run)?;
         self.journal.add(
             self.iteration,
             &Event::HumanInputRequest {
@@ -453,7 +453,7 @@ impl Engine<'_> {
             None,
         )?;
         self.sync()?;
-        human::clear(&self.around.run)?;
+        question::clear(&self.around.run)?;
         Ok(None)
     }
 
@@ -461,11 +461,11 @@ impl Engine<'_> {
         if let Some(answer) = self.options.answer.take() {
             return Ok(Ok(answer));
         }
-        if let Some(answer) = human::left_answer(&self.around.run, &question.request_id)? {
+        if let Some(answer) = question::left_answer(&self.around.run, &question.request_id)? {
             return Ok(Ok(answer));
         }
         if self.options.interactive {
-            match human::ask_here(&self.around.signals, question) {
+            match question::ask_here(&self.around.signals, question) {
                 Ok(Reply::Answer(answer)) => return Ok(Ok(answer)),
                 Ok(Reply::Stopped(stop)) => return Ok(Err(Ending::stopped(stop))),
                 Ok(Reply::NobodyThere) => {}
@@ -475,8 +475,8 @@ impl Engine<'_> {
                 )?,
             }
         }
-        if !human::is_left(&self.around.run, &question.request_id) {
-            human::leave_question(&self.around.run, question)?;
+        if !question::is_left(&self.around.run, &question.request_id) {
+            question::leave_question(&self.around.run, question)?;
         }
         Ok(Err(Ending::waiting(&question.prompt)))
     }

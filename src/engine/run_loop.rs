@@ -8,16 +8,17 @@
 //! journal alone says what to do next.
 
 mod calls;
-mod ending;
-mod hooked;
+mod outcome;
+mod hook_points;
 mod think;
 
-pub use ending::{Ended, Ending};
+pub use outcome::{Ended, Ending};
 
 use crate::config::agent::Agent;
 use crate::config::tool::bind::{Bound, Places};
 use crate::config::tool::definition::Tool;
-use crate::context::Builder;
+use crate::engine::request::Builder;
+use crate::engine::run_context::Surroundings;
 use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Model;
 use crate::record::engine_log::Level;
@@ -27,7 +28,6 @@ use crate::record::journal::Journal;
 use crate::record::message_cache::Transcript;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::state::{self, Call, Reading, Turn, Unreadable};
-use crate::surroundings::Surroundings;
 use crate::unix::terminal::{Screen, Tone, counted, in_short};
 use calls::OpenCall;
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ impl<'a> Engine<'a> {
         let builder = builder(agent);
         around.run.complete()?;
         let invocations = Invocations::open(&around.run.io("invocations"), agent.keep_requests)?;
-        let next_hook = crate::hooks::next_number(&around.run.io("hooks"))?;
+        let next_hook = crate::engine::hooks::next_number(&around.run.io("hooks"))?;
         let reading = Reading {
             lenient: options.lenient,
             window: Builder::window(&agent.context),

@@ -3,12 +3,12 @@
 //! Hooks change attention, never memory: nothing that is in the journal is rewritten.
 
 use super::{Ending, Engine};
-use crate::action::{self, Done};
 use crate::config::agent::{Hook, HookEvent};
 use crate::config::tool::bind::{Bound, bind, shell_quoted};
 use crate::config::tool::definition::Tool;
+use crate::engine::hooks::{self, Execution, Input};
+use crate::engine::tool_call::{self, Done};
 use crate::error::Result;
-use crate::hooks::{self, Execution, Input};
 use crate::record::event::Event;
 use crate::text::json::{self, Object};
 use serde_json::Value;
@@ -264,7 +264,7 @@ impl Engine<'_> {
     /// A call as its guards see it.
     fn call_payload(&self, name: &str, tool: Option<&Tool>, bound: &Bound) -> Vec<u8> {
         let command = match tool {
-            Some(tool) => shell_quoted(&action::full_argv(&self.around, tool, bound)),
+            Some(tool) => shell_quoted(&tool_call::full_argv(&self.around, tool, bound)),
             None => name.to_owned(),
         };
         let mut out = Vec::new();

@@ -5,12 +5,12 @@
 
 use crate::config::tool::bind::{Bound, shell_quoted};
 use crate::config::tool::definition::Tool;
+use crate::engine::hooks::spawn_failure;
+use crate::engine::observation::{ends_of, observation, read_ends};
+use crate::engine::run_context::Surroundings;
 use crate::error::{At, Result};
-use crate::hooks::spawn_failure;
-use crate::observe::{ends_of, observation, read_ends};
 use crate::record::event::ActionStatus;
 use crate::record::run_dir::reference;
-use crate::surroundings::Surroundings;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, SpawnError};
