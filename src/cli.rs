@@ -6,7 +6,7 @@ use crate::commands::{
     report, request, resume, run, sandbox, stats,
 };
 use crate::error::{Error, Exit, Result};
-use crate::model::ask;
+use crate::model::http;
 use crate::record::event::VERSION;
 use crate::unix::pager::Pager;
 use crate::unix::terminal::{print, print_error};
@@ -55,7 +55,7 @@ fn execute(args: Vec<OsString>) -> Result<Exit> {
         Command::Page(page) => shown(page.text),
         Command::Pages => shown(&manual::list()),
         Command::Complete { words } => complete::run(&words),
-        Command::ResolveHost { host } => said(&ask::http::resolve_host(&host)),
+        Command::ResolveHost { host } => said(&http::resolve_host(&host)),
     }
 }
 

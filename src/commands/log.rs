@@ -9,9 +9,9 @@ use crate::record::run_dir::RunDir;
 use crate::record::state::Damage;
 use crate::record::subruns::{Family, Started, Underway};
 use crate::text::timestamp::Timestamp;
-use crate::timeline::Timeline;
 use crate::unix::pager::Pager;
 use crate::unix::terminal::{Screen, stdout_has_colour};
+use crate::view::timeline::Timeline;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::Path;
 

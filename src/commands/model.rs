@@ -1,10 +1,10 @@
 //! `delta model replay`: a recorded run as a model. A request on stdin, the recorded answer on stdout.
 
-use crate::difference::{answers_in, first};
 use crate::error::{At, Error, Exit, Result};
 use crate::record::invocations::Requests;
 use crate::record::recording::{Recording, at_path};
 use crate::unix::terminal::print;
+use crate::view::request_diff::{answers_in, first};
 use std::io::Read;
 use std::path::Path;
 

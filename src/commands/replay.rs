@@ -8,7 +8,6 @@ use crate::args::{Common, repeat::Replay};
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
 use crate::config::resolved;
-use crate::difference::first;
 use crate::engine::run_loop::{Ending, Engine, Options};
 use crate::error::{Error, Exit, Result};
 use crate::model::ask::Model;
@@ -24,6 +23,7 @@ use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, counted, print};
+use crate::view::request_diff::first;
 use std::path::Path;
 use std::sync::Arc;
 

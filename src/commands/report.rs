@@ -4,16 +4,16 @@ use super::log::warn_of;
 use super::select;
 use crate::args::Report;
 use crate::error::{Exit, Result};
-use crate::page;
 use crate::unix::terminal::print_while_read;
+use crate::view::report;
 
 /// Runs the command.
 pub fn run(options: &Report) -> Result<Exit> {
     let run = select::named_or_newest(&options.work_dir, options.run.as_deref())?;
     let (summary, _) = select::summary(&run);
     let root = run.workspace().unwrap_or(&run.path);
-    let damaged = page::write(&run, root, &summary, &mut |piece| print_while_read(piece))?;
-    for page::Damaged { path, damage } in &damaged {
+    let damaged = report::write(&run, root, &summary, &mut |piece| print_while_read(piece))?;
+    for report::Damaged { path, damage } in &damaged {
         warn_of(damage, path);
     }
     Ok(Exit::Success)

@@ -3,13 +3,13 @@
 use super::select::{at_or_named, look};
 use super::{preview, start};
 use crate::args::Request;
-use crate::difference;
 use crate::error::{Error, Exit, Result};
 use crate::record::invocations;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::unix::terminal::{Screen, print, printable};
+use crate::view::request_diff;
 use std::path::{Path, PathBuf};
 
 /// Runs the command.
@@ -87,7 +87,7 @@ impl Sent {
 
 /// `first` and `second` are the requests.
 fn described(names: [&str; 2], first: &[u8], second: &[u8]) -> Option<String> {
-    let difference = difference::first(first, second)?;
+    let difference = request_diff::first(first, second)?;
     let same = first.iter().zip(second).take_while(|(a, b)| a == b).count();
     let place = match difference.place.as_str() {
         // What is no request, or differs only in how it is written, has no other place.

@@ -5,11 +5,11 @@ mod flow;
 use super::select;
 use crate::args::{Stats, Table};
 use crate::error::{Exit, Result};
-use crate::figures::{self, Figures, Tool};
 use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
 use crate::text::json;
 use crate::unix::terminal::{Screen, print, printable, time};
+use crate::view::stats::{self, Figures, Tool};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub fn run(options: &Stats) -> Result<Exit> {
 }
 
 fn counted(run: &RunDir, metadata: Metadata) -> Result<Counted> {
-    let (figures, damage) = figures::of(run)?;
+    let (figures, damage) = stats::of(run)?;
     if let Some(damage) = damage {
         Screen::new(false, false).warn(&format!(
             "warning: {}:{}: damaged: {}; counted up to here",

@@ -1,8 +1,8 @@
 //! What `delta stats` tells of flows beside what it tells of every run.
 
 use super::{Counted, shown};
-use crate::figures::flow::{Flow, Node};
 use crate::unix::terminal::printable;
+use crate::view::stats::flow::{Flow, Node};
 use std::collections::BTreeSet;
 
 /// Columns of a node in a line of CSV.

@@ -32,19 +32,19 @@ pub const MOST_TEXT: usize = 24 << 20;
 /// See [`MOST_TEXT`].
 pub const LATER_TEXT: usize = 2 << 10;
 
-const STYLE: &str = include_str!("page/report.css");
+const STYLE: &str = include_str!("report/report.css");
 
 const SCRIPT: &str = concat!(
-    include_str!("page/read.js"),
-    include_str!("page/rows.js"),
-    include_str!("page/steps.js"),
-    include_str!("page/overview.js"),
-    include_str!("page/report.js"),
+    include_str!("report/read.js"),
+    include_str!("report/rows.js"),
+    include_str!("report/steps.js"),
+    include_str!("report/overview.js"),
+    include_str!("report/report.js"),
 );
 
 /// What the policy knows [`STYLE`] and [`SCRIPT`] by: SHA-256 in base64. A test tells the right ones.
-const STYLE_HASH: &str = include_str!("page/report.css.sha256");
-const SCRIPT_HASH: &str = include_str!("page/report.js.sha256");
+const STYLE_HASH: &str = include_str!("report/report.css.sha256");
+const SCRIPT_HASH: &str = include_str!("report/report.js.sha256");
 
 /// Takes a piece of the page. False: nobody reads it any more.
 pub type Sink<'s> = dyn FnMut(&[u8]) -> Result<bool> + 's;

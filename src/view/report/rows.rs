@@ -8,7 +8,6 @@ use super::events::{self, About, at, began, name_of};
 use super::steps::Attempts;
 use super::writer::Writer;
 use crate::error::Result;
-use crate::figures::{self, Figures};
 use crate::record::event::Line;
 use crate::record::invocations::{self, Requests};
 use crate::record::journal::Journal;
@@ -17,6 +16,7 @@ use crate::record::reader::{Lines, Next};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::{Family, Started, Underway};
 use crate::text::timestamp::Timestamp;
+use crate::view::stats::{self, Figures};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{HashSet, VecDeque};
@@ -76,7 +76,7 @@ impl<'s> Teller<'s> {
     pub(super) fn open(run: &RunDir) -> Result<Opened> {
         Ok(Opened {
             lines: Lines::open(&run.journal())?,
-            figures: figures::of(run)?.0,
+            figures: stats::of(run)?.0,
             invocations: invocations::in_order(&run.io("invocations"))?.into(),
         })
     }
