@@ -11,14 +11,6 @@ pub mod record;
 pub mod model;
 pub mod engine;
 pub mod view;
-pub mod manual;
-pub mod help;
-pub mod completion;
-pub mod templates;
-pub mod schemas;
-pub mod args;
-pub mod report;
-pub mod commands;
 pub mod cli;
 pub mod sessions;
 #[cfg(feature = "flow")]

@@ -4,7 +4,9 @@ pub mod memory;
 pub mod run;
 
 use super::draw::Language;
-use crate::args::{self, Arg, Format, Stats, format_value, next, path, unexpected, usage, wrong};
+use crate::cli::args::{
+    self, Arg, Format, Stats, format_value, next, path, unexpected, usage, wrong,
+};
 use crate::error::{Error, Result};
 use lexopt::Parser;
 use std::ffi::OsString;
@@ -113,7 +115,7 @@ fn command(word: &str, parser: &mut Parser) -> Result<Command> {
         "tool" => tool(parser),
         "memory" => memory::parse(parser),
         "help" => about(parser),
-        crate::completion::COMMAND => Ok(Command::Complete {
+        crate::cli::completion::COMMAND => Ok(Command::Complete {
             words: parser.raw_args().map_err(|e| wrong(&e))?.collect(),
         }),
         other => Err(usage("unknown command", &COMMANDS, other)),

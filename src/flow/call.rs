@@ -13,7 +13,7 @@ use super::manifest::{self, Flow, OutputForm, Tool};
 use super::run::grace;
 use super::start::read_stdin;
 use super::tools::{Call, Code, Record, beside};
-use crate::commands::start::signals;
+use crate::cli::commands::start::signals;
 use crate::config::environment::Environment;
 use crate::config::tool::bind::{Bound, Places, bind, fixed_words, shell_quoted};
 use crate::config::tool::definition::{CWD, Kind};

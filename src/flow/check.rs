@@ -3,7 +3,7 @@
 use super::PROGRAM;
 use super::manifest::problem::Problem;
 use super::manifest::{self, Flow};
-use crate::args::Format;
+use crate::cli::args::Format;
 use crate::error::{Exit, Result};
 use crate::text::json;
 use crate::unix::terminal::{Screen, counted, print};

@@ -2,7 +2,7 @@
 
 use super::args::{self, Command};
 use super::{PROGRAM, call, check, complete, picture, run, show, stores};
-use crate::commands::stats;
+use crate::cli::commands::stats;
 use crate::error::{Error, Exit, Result};
 use crate::record::event::VERSION;
 use crate::unix::terminal::{print, print_error};
@@ -50,7 +50,7 @@ fn said(text: &str) -> Result<Exit> {
 
 /// The page, which is one for all commands.
 fn manual() -> &'static str {
-    crate::manual::find(PROGRAM).map_or("", |page| page.text)
+    crate::cli::manual::find(PROGRAM).map_or("", |page| page.text)
 }
 
 /// What `-h` prints about a command, or about all.

@@ -6,7 +6,7 @@ use super::PROGRAM;
 use super::engine::Stopped;
 use super::outcome::{SCHEMA_VERSION, Tally};
 use super::router::Status as Came;
-use crate::args::Format;
+use crate::cli::args::Format;
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::{Metadata, Status};
 use crate::text::json::Object;

@@ -11,7 +11,7 @@ use super::record::{Line, each_line, edge_name, read_back};
 use super::router::{Effect, Outcome, Router, StepIx};
 use super::start;
 use super::tools::{self, Call};
-use crate::commands::select;
+use crate::cli::commands::select;
 use crate::error::{Error, Exit, Result};
 use crate::record::run_dir::RunDir;
 use crate::text::ids::RunId;

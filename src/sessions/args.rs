@@ -101,7 +101,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args> {
         }
         (None, Some(command)) => {
             let command = text(command)?;
-            if command == crate::completion::COMMAND {
+            if command == crate::cli::completion::COMMAND {
                 let words = parser.raw_args().map_err(|e| usage(&e))?.collect();
                 let request = Request::Complete(words);
                 let dir = PathBuf::new();

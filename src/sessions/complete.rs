@@ -2,7 +2,7 @@
 
 use super::help::HELP;
 use super::store::{Session, Status, Store};
-use crate::completion::{Choice, Program, Syntax, told};
+use crate::cli::completion::{Choice, Program, Syntax, told};
 use crate::error::Result;
 use crate::unix::terminal::print;
 use std::ffi::OsString;

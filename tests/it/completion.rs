@@ -1,8 +1,8 @@
 //! What shells offer at the Tab key: the scripts in `completions/`, in the shells themselves.
 
 use crate::harness::*;
-use delta_engine::args::COMMANDS;
-use delta_engine::manual::PAGES;
+use delta_engine::cli::args::COMMANDS;
+use delta_engine::cli::manual::PAGES;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

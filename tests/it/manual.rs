@@ -1,9 +1,9 @@
 //! The manual, the help texts and the program say the same.
 
 use crate::harness::*;
-use delta_engine::args::COMMANDS;
+use delta_engine::cli::args::COMMANDS;
+use delta_engine::cli::manual::PAGES;
 use delta_engine::config::agent::HookEvent;
-use delta_engine::manual::PAGES;
 use delta_engine::record::metadata::Metadata;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The command line of `delta-flow memory`.
 
 use super::help;
-use crate::args::{Arg, Format, format_value, next, path, unexpected, usage, wrong};
+use crate::cli::args::{Arg, Format, format_value, next, path, unexpected, usage, wrong};
 use crate::error::{Error, Result};
 use crate::flow::manifest::memory::Which;
 use lexopt::{Parser, ValueExt};

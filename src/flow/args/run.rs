@@ -1,7 +1,7 @@
 //! The command line of `delta-flow run`.
 
 use super::help;
-use crate::args::{Arg, Format, format_value, next, path, unexpected, wrong};
+use crate::cli::args::{Arg, Format, format_value, next, path, unexpected, wrong};
 use crate::error::{Error, Result};
 use lexopt::{Parser, ValueExt};
 use std::path::PathBuf;

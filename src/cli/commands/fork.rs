@@ -4,7 +4,7 @@ use super::fresh::{copy_files, refuse_unless_empty};
 use super::select::at_or_named;
 use super::settings;
 use super::start::{self, Stage, start_event};
-use crate::args::repeat::Fork;
+use crate::cli::args::repeat::Fork;
 use crate::config::resolved;
 use crate::error::{Error, Exit, Result};
 use crate::record::event::{Event, ForkedFrom};

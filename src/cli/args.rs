@@ -5,10 +5,10 @@ mod look;
 pub mod repeat;
 mod word;
 
+use crate::cli::manual;
+use crate::cli::schemas::Schema;
+use crate::cli::templates::Template;
 use crate::error::{Error, Result};
-use crate::manual;
-use crate::schemas::Schema;
-use crate::templates::Template;
 use lexopt::{Parser, ValueExt};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -245,7 +245,7 @@ fn command(word: &str, mut parser: Parser) -> Result<Command> {
         "sandbox" => sandbox(&mut parser),
         "flow" => flow(&mut parser),
         "help" => page(&mut parser),
-        crate::completion::COMMAND => Ok(Command::Complete {
+        crate::cli::completion::COMMAND => Ok(Command::Complete {
             words: parser.raw_args().map_err(|e| wrong(&e))?.collect(),
         }),
         crate::model::http::RESOLVE_COMMAND => match next(&mut parser)? {

@@ -1,6 +1,6 @@
 //! What `-h` prints; what `--help` prints is the page in `manual`.
 
-use crate::manual;
+use crate::cli::manual;
 
 /// The text about a command or a page, or about all: the options, or the whole page.
 #[must_use]

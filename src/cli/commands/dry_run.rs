@@ -2,7 +2,7 @@
 
 use super::select::look;
 use super::{preview, settings, start};
-use crate::args::{Common, Run};
+use crate::cli::args::{Common, Run};
 use crate::config::agent::Agent;
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::Status;

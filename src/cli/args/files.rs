@@ -1,9 +1,9 @@
 //! Commands that are about an agent's files and about workspaces of older engines.
 
 use super::{Arg, Command, Format, format_value, help, next, path, unexpected, usage, wrong};
+use crate::cli::schemas;
+use crate::cli::templates;
 use crate::error::{Error, Result};
-use crate::schemas;
-use crate::templates;
 use lexopt::Parser;
 use std::path::PathBuf;
 

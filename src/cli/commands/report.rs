@@ -2,7 +2,7 @@
 
 use super::log::warn_of;
 use super::select;
-use crate::args::Report;
+use crate::cli::args::Report;
 use crate::error::{Exit, Result};
 use crate::unix::terminal::print_while_read;
 use crate::view::report;

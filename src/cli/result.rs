@@ -1,6 +1,6 @@
 //! What a command tells at its end: the result on stdout, what went wrong and the way on on stderr.
 
-use crate::args::Format;
+use crate::cli::args::Format;
 use crate::config::tool::bind::shell_quoted;
 use crate::engine::question::Question;
 use crate::engine::run_loop::Ending;

@@ -1,7 +1,8 @@
 //! Starting the engine on a run, new or taken up, and telling how it ended.
 
 use super::wrapper;
-use crate::args::{Common, Format};
+use crate::cli::args::{Common, Format};
+use crate::cli::result;
 use crate::config::agent::{Agent, Problem, Severity};
 use crate::config::environment::{Environment, PUBLIC_ENDPOINT};
 use crate::config::{load, resolved};
@@ -18,7 +19,6 @@ use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::{DecisionLock, Workspace};
-use crate::report;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::{self, CALL_ID, Signals};
@@ -80,7 +80,7 @@ pub fn told(done: Result<Exit>, common: &Common) -> Result<Exit> {
     if let Err(error) = &done
         && common.format == Format::Json
     {
-        report::error(error)?;
+        result::error(error)?;
     }
     done
 }
@@ -318,8 +318,8 @@ impl Stage<'_> {
         run: &RunDir,
         question: Option<&crate::engine::question::Question>,
     ) -> Result<Exit> {
-        report::explain(self.screen, ending, metadata, run);
-        report::ending(self.common.format, ending, metadata, question)?;
+        result::explain(self.screen, ending, metadata, run);
+        result::ending(self.common.format, ending, metadata, question)?;
         Ok(ending.exit)
     }
 
@@ -383,7 +383,7 @@ fn question_in(run: &RunDir) -> Result<Option<crate::engine::question::Question>
     };
     Ok(state::read(&bytes, lenient)
         .ok()
-        .and_then(|state| report::open_question(&state)))
+        .and_then(|state| result::open_question(&state)))
 }
 
 /// How a run that has ended is told again.

@@ -19,7 +19,7 @@ macro_rules! pages {
         &[$(Page {
             name: $name,
             section: $section,
-            text: include_str!(concat!("../man/text/", $file, ".txt")),
+            text: include_str!(concat!("../../man/text/", $file, ".txt")),
         }),*]
     };
 }

@@ -3,7 +3,7 @@
 mod flow;
 
 use super::select;
-use crate::args::{Stats, Table};
+use crate::cli::args::{Stats, Table};
 use crate::error::{Exit, Result};
 use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;

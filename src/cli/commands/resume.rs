@@ -2,7 +2,7 @@
 
 use super::select::{look, named, no_runs};
 use super::start::{self, Stage, ending_of};
-use crate::args::Common;
+use crate::cli::args::Common;
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;

@@ -4,7 +4,7 @@ use super::dry_run;
 use super::select::{Found, look};
 use super::settings;
 use super::start::{self, Stage, ending_of, quoted};
-use crate::args::{Common, Run};
+use crate::cli::args::{Common, Run};
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
 use crate::engine::question::{Reply, read_line};

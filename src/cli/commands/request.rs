@@ -2,7 +2,7 @@
 
 use super::select::{at_or_named, look};
 use super::{preview, start};
-use crate::args::Request;
+use crate::cli::args::Request;
 use crate::error::{Error, Exit, Result};
 use crate::record::invocations;
 use crate::record::run_dir::RunDir;

@@ -4,14 +4,14 @@
 //! read it has nothing to offer.
 
 use super::flow;
-use crate::completion::{COMMAND, Choice, Known, Line, Program, Syntax, Value, told};
+use crate::cli::completion::{COMMAND, Choice, Known, Line, Program, Syntax, Value, told};
+use crate::cli::{args, help, manual, templates};
 use crate::error::{Exit, Result};
 use crate::record::journal::Journal;
 use crate::record::metadata::{self, Status};
 use crate::record::workspace::{self, Workspace};
 use crate::text::ids::RunId;
 use crate::unix::terminal::{in_short, print};
-use crate::{args, help, manual, templates};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 

@@ -3,7 +3,7 @@
 mod tree;
 
 use super::select::{self, no_runs};
-use crate::args::{Format, ListRuns};
+use crate::cli::args::{Format, ListRuns};
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;

@@ -1,8 +1,8 @@
 //! `delta init`: makes a new agent.
 
+use crate::cli::templates::{self, Template};
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result, may_fail};
-use crate::templates::{self, Template};
 use crate::unix::terminal::{Screen, Tone, print};
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};

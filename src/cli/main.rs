@@ -1,16 +1,16 @@
 //! The program as a whole: from the command line to the exit code.
 
-use crate::args::{self, Command};
-use crate::commands::{
+use crate::cli::args::{self, Command};
+use crate::cli::commands::{
     check, complete, diff, expand, flow, fork, init, list_runs, log, migrate, model, replay,
     report, request, resume, run, sandbox, stats,
 };
+use crate::cli::{help, manual};
 use crate::error::{Error, Exit, Result};
 use crate::model::http;
 use crate::record::event::VERSION;
 use crate::unix::pager::Pager;
 use crate::unix::terminal::{print, print_error};
-use crate::{help, manual};
 use std::ffi::OsString;
 use std::panic::catch_unwind;
 

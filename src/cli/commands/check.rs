@@ -1,6 +1,6 @@
 //! `delta check`: reads an agent and tells everything that is wrong or doubtful with it.
 
-use crate::args::Format;
+use crate::cli::args::Format;
 use crate::config::agent::{self, Problem, Severity};
 use crate::config::environment::Environment;
 use crate::config::lint;

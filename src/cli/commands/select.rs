@@ -1,5 +1,6 @@
 //! Which run is meant, and in which state it is.
 
+use crate::cli::result::open_question;
 use crate::config::agent::Agent;
 use crate::engine::question::{self, Question};
 use crate::error::{At, Error, Result};
@@ -8,7 +9,6 @@ use crate::record::metadata::{self, Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Unreadable};
 use crate::record::workspace::Workspace;
-use crate::report::open_question;
 use crate::text::ids::RunId;
 use crate::unix::procfs;
 use std::path::Path;

@@ -4,7 +4,8 @@
 use super::fresh::Place;
 use super::select::at_or_named;
 use super::start::{self, Stage, start_event};
-use crate::args::{Common, repeat::Replay};
+use crate::cli::args::Common;
+use crate::cli::args::repeat::Replay;
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
 use crate::config::resolved;

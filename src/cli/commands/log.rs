@@ -1,7 +1,7 @@
 //! `delta log`: a run as a timeline, also while it goes on.
 
 use super::select;
-use crate::args::Log;
+use crate::cli::args::Log;
 use crate::error::{Exit, Result};
 use crate::record::journal::Journal;
 use crate::record::reader::{Change, Lines, Next};

@@ -4,8 +4,8 @@
 //! and are looked for there.
 
 use super::{Entry, Row};
-use crate::args::ListRuns;
-use crate::commands::select;
+use crate::cli::args::ListRuns;
+use crate::cli::commands::select;
 use crate::record::metadata::{self, Metadata};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::Family;

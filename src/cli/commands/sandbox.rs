@@ -1,6 +1,6 @@
 //! `delta sandbox`: restricts itself, then becomes the command.
 
-use crate::args::Sandbox;
+use crate::cli::args::Sandbox;
 use crate::error::{At, Error, Exit, Result, may_fail, reason};
 use crate::unix::files;
 use crate::unix::landlock::{Grants, restrict};
