@@ -2,7 +2,7 @@
 
 use crate::completion::{completes, has, script, shell};
 use crate::harness::*;
-use delta_engine::flow::args::COMMANDS;
+use delta_engine::flow::cli::args::COMMANDS;
 use std::collections::BTreeSet;
 use std::fs;
 

@@ -559,7 +559,7 @@ fn the_tools_shown_in_the_manual_load() {
 #[cfg(feature = "flow")]
 #[test]
 fn short_help_of_a_flow_command_and_its_part_of_the_page_name_the_same_options() {
-    use delta_engine::flow::args::COMMANDS;
+    use delta_engine::flow::cli::args::COMMANDS;
     let world = World::new();
     let printed = |args: &[&str]| {
         let outcome = Delta::flow(world.home()).args(args).end().exits(0);
@@ -590,7 +590,7 @@ fn short_help_of_a_flow_command_and_its_part_of_the_page_name_the_same_options()
 #[cfg(feature = "flow")]
 #[test]
 fn every_key_and_every_code_of_a_flow_is_in_the_manual() {
-    use delta_engine::flow::graph::Role;
+    use delta_engine::flow::graph::topology::Role;
     use delta_engine::flow::manifest::{Code, node};
     let has = |number: u8, words: &mut dyn Iterator<Item = &str>| {
         let page = PAGES

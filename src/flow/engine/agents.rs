@@ -10,17 +10,17 @@ use super::finish::Ended;
 use super::{Active, Engine, Held, Which};
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Result};
-use crate::flow::attempt::{Given, fault, misfit, one_value};
-use crate::flow::choice::{Code, Failure, Payload, choose, named};
-use crate::flow::graph::{NodeIx, Role};
+use crate::flow::context::recall::lacking;
+use crate::flow::context::select::Context;
+use crate::flow::graph::choice::{Code, Failure, Payload, choose, named};
+use crate::flow::graph::router::Kind;
+use crate::flow::graph::topology::{NodeIx, Role};
 use crate::flow::manifest::agent::Body;
 use crate::flow::manifest::asked;
 use crate::flow::manifest::problem::sha256;
 use crate::flow::manifest::{Agent, OutputForm};
-use crate::flow::memory::recall::lacking;
-use crate::flow::memory::select::Context;
-use crate::flow::router::Kind;
-use crate::flow::tools::{beside, denied, set_of_agent};
+use crate::flow::record::attempt::{Given, fault, misfit, one_value};
+use crate::flow::record::tool_calls::{beside, denied, set_of_agent};
 use crate::record::reader::{Lines, Next};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
@@ -316,7 +316,7 @@ impl Engine<'_> {
         let root = &self.place.workspace.root;
         let dir = if task.contains('.') {
             root.join("tasks")
-                .join(crate::flow::attempt::dir_name(task))
+                .join(crate::flow::record::attempt::dir_name(task))
         } else {
             root.clone()
         };

@@ -6,16 +6,16 @@ use super::{Active, Engine, Held, Waiting, Which};
 use crate::config::tool::bind::{Places, fixed_words};
 use crate::engine::run_context::ENGINE_PID;
 use crate::error::{At, Result};
-use crate::flow::attempt::{self, Given, dir_name, misfit, not_started};
-use crate::flow::cache;
-use crate::flow::choice::{Code, Failure, Payload};
-use crate::flow::graph::NodeIx;
+use crate::flow::context::select::Context;
+use crate::flow::graph::choice::{Code, Failure, Payload};
+use crate::flow::graph::router::Kind;
+use crate::flow::graph::topology::NodeIx;
 use crate::flow::manifest::OutputForm;
 use crate::flow::manifest::agent::Body;
 use crate::flow::manifest::policy::Denied;
-use crate::flow::memory::select::Context;
-use crate::flow::record::{self, NodeStart};
-use crate::flow::router::Kind;
+use crate::flow::record::attempt::{self, Given, dir_name, misfit, not_started};
+use crate::flow::record::cache;
+use crate::flow::record::events::{self, NodeStart};
 use crate::text::ids::hex;
 use crate::unix::process::{Command, Variable};
 use std::path::{Path, PathBuf};
@@ -100,7 +100,7 @@ impl Engine<'_> {
             .get(&which.0)
             .and_then(|root| about(&root.router, which.1))
         {
-            record::node_start(&mut self.journal, graph, step, start);
+            events::node_start(&mut self.journal, graph, step, start);
         }
     }
 
@@ -109,7 +109,7 @@ impl Engine<'_> {
         let graph = &self.place.flow.graph;
         let root = self.roots.get(&which.0);
         if let Some(step) = root.and_then(|root| about(&root.router, which.1)) {
-            record::policy(&mut self.journal, graph, step, denied, call);
+            events::policy(&mut self.journal, graph, step, denied, call);
         }
     }
 

@@ -4,12 +4,13 @@ use super::tell::about;
 use super::{Active, Engine, Tries, Which};
 use crate::error::Result;
 use crate::error::may_fail;
-use crate::flow::attempt::{self, MOST_OUTPUT, dir_name, misfit, too_much};
-use crate::flow::cache;
-use crate::flow::choice::{Choice, Code, Failure, Payload, choose};
-use crate::flow::memory::recall::lacking;
-use crate::flow::record::{self, NodeEnd, Output};
-use crate::flow::{router, tools};
+use crate::flow::context::recall::lacking;
+use crate::flow::graph::choice::{Choice, Code, Failure, Payload, choose};
+use crate::flow::graph::router;
+use crate::flow::record::attempt::{self, MOST_OUTPUT, dir_name, misfit, too_much};
+use crate::flow::record::cache;
+use crate::flow::record::events::{self, NodeEnd, Output};
+use crate::flow::record::tool_calls;
 use crate::unix::files;
 use crate::unix::process::{self, Outcome, Used};
 use crate::unix::terminal::{Tone, in_short, time};
@@ -147,7 +148,7 @@ impl Engine<'_> {
                     .get(&which.0)
                     .and_then(|it| about(&it.router, which.1))
                 {
-                    record::attempt_failed(&mut self.journal, &flow.graph, step, failure);
+                    events::attempt_failed(&mut self.journal, &flow.graph, step, failure);
                 }
                 self.say(
                     which,
@@ -171,8 +172,8 @@ impl Engine<'_> {
         known: &[String],
     ) -> Result<Option<String>> {
         let mut misuse = None;
-        for (name, call) in tools::calls(io)? {
-            let path = io.join(tools::DIR).join(name);
+        for (name, call) in tool_calls::calls(io)? {
+            let path = io.join(tool_calls::DIR).join(name);
             let path = path.strip_prefix(&self.place.run.path).unwrap_or(&path);
             let reference = path.to_string_lossy();
             if let Some(denied) = &call.denied
@@ -187,11 +188,11 @@ impl Engine<'_> {
                 && !known.iter().any(|known| *known == reference)
             {
                 let graph = &self.place.flow.graph;
-                record::tool(&mut self.journal, graph, step, &reference, &call);
+                events::tool(&mut self.journal, graph, step, &reference, &call);
             }
             misuse = call
                 .message
-                .filter(|_| call.code.is_some_and(tools::Code::is_misuse));
+                .filter(|_| call.code.is_some_and(tool_calls::Code::is_misuse));
         }
         Ok(misuse)
     }
@@ -238,7 +239,7 @@ impl Engine<'_> {
         let mut note = None;
         if let Some(step) = about(&root.router, which.1) {
             let flow = self.place.flow;
-            let time = record::node_end(&mut self.journal, &flow.graph, step, &end);
+            let time = events::node_end(&mut self.journal, &flow.graph, step, &end);
             if let Ok((output, _)) = &result {
                 note = self.recall.note(flow, (which.0, step), output, time);
             }
@@ -261,7 +262,7 @@ impl Engine<'_> {
         if let Some(io) = &ended.io {
             let name = io.join("output.json");
             let reference = name.strip_prefix(run).unwrap_or(&name);
-            let kept = record::kept(run, &reference.to_string_lossy(), output)?;
+            let kept = events::kept(run, &reference.to_string_lossy(), output)?;
             if matches!(kept, Output::Text(_)) {
                 self.alike.write(&name, output)?;
             }
@@ -273,7 +274,7 @@ impl Engine<'_> {
         let dir = format!("io/nodes/{}", dir_name(task));
         let name = format!("{dir}/{node}.output.json");
         files::make_dirs(&run.join(dir))?;
-        record::kept(run, &name, output)
+        events::kept(run, &name, output)
     }
 
     /// Ends programs that print more than may be.

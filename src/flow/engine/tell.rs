@@ -1,8 +1,8 @@
 //! What routers tell, as events.
 
-use crate::flow::graph::Graph;
-use crate::flow::record::{self, About, Output};
-use crate::flow::router::{Effect, Router, StepIx, TaskIx};
+use crate::flow::graph::router::{Effect, Router, StepIx, TaskIx};
+use crate::flow::graph::topology::Graph;
+use crate::flow::record::events::{self, About, Output};
 use crate::record::journal::Journal;
 
 /// Writes down what a router tells, where it is something to tell.
@@ -17,18 +17,18 @@ pub(super) fn told(
     match effect {
         Effect::Created(task) => {
             let input = input.filter(|_| *task == ROOT);
-            record::task_created(journal, graph, &router.view(*task), input);
+            events::task_created(journal, graph, &router.view(*task), input);
         }
         Effect::Routed(task, node, edges) => {
-            record::route(journal, graph, router.id(*task), *node, edges);
+            events::route(journal, graph, router.id(*task), *node, edges);
         }
         Effect::Merging(step) => {
             if let (Some(at), Some(gathered)) = (router.get(*step), router.gathered(*step)) {
                 let place = (router.id(at.task), at.node);
-                record::merge(journal, graph, place, gathered.counts());
+                events::merge(journal, graph, place, gathered.counts());
             }
         }
-        Effect::Ended(task) => record::task_end(journal, graph, &router.view(*task)),
+        Effect::Ended(task) => events::task_end(journal, graph, &router.view(*task)),
         Effect::Start(_) | Effect::Cancel(_) => {}
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{Engine, Which};
 use crate::error::{Error, Result, may_fail};
-use crate::flow::router::Effect;
-use crate::flow::table::Running;
+use crate::flow::graph::router::Effect;
+use crate::flow::view::progress_table::Running;
 use crate::unix::process::{Token, Woken};
 use std::time::{Duration, Instant};
 

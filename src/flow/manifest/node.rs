@@ -9,7 +9,7 @@ use super::problem::{Code, Manifest, Problem};
 use super::{Kind, OnResume, OutputForm};
 use crate::config::section::{Complaints, Node, found};
 use crate::config::tool::definition::Word;
-use crate::flow::graph::{MergeFailureMode, Role};
+use crate::flow::graph::topology::{MergeFailureMode, Role};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 

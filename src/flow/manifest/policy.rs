@@ -5,7 +5,7 @@
 use super::items::list;
 use super::problem::{Manifest, Problem};
 use crate::config::section::{Complaints, Node};
-use crate::flow::glob::Glob;
+use crate::flow::manifest::glob::Glob;
 use crate::text::yaml::Step;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -4,7 +4,7 @@
 //! Everything takes time in proportion to the graph, and no more stack for a longer path.
 
 use super::problem::Code;
-use crate::flow::graph::Role;
+use crate::flow::graph::topology::Role;
 
 /// A node, as far as it is known.
 #[derive(Clone, Copy, Debug)]

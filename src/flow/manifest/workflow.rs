@@ -8,7 +8,7 @@ use super::node::{self, Draft};
 use super::problem::{Code, Manifest, Problem};
 use super::shape::{self, Knot, Way};
 use crate::config::section::{Complaints, Node, found};
-use crate::flow::graph::{self, Graph, MergeFailureMode, Role};
+use crate::flow::graph::topology::{self, Graph, MergeFailureMode, Role};
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
@@ -263,7 +263,7 @@ fn unused(manifest: &mut Manifest, node: &Draft, problems: &mut Vec<Problem>) {
 /// The graph, if nothing is wrong with its nodes and edges.
 pub(super) fn graph(drafts: &[Draft], edges: Vec<Edge>) -> Option<Graph> {
     let node = |draft: &Draft| {
-        Some(graph::Node {
+        Some(topology::Node {
             id: draft.id.clone(),
             role: draft.role?,
             default_start: draft.default_start,
@@ -274,7 +274,7 @@ pub(super) fn graph(drafts: &[Draft], edges: Vec<Edge>) -> Option<Graph> {
     };
     let nodes = drafts.iter().map(node).collect::<Option<_>>()?;
     let edge = |edge: Edge| {
-        Some(graph::Edge {
+        Some(topology::Edge {
             from: edge.from?,
             to: edge.to?,
             label: edge.label,

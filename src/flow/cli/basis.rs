@@ -1,0 +1,313 @@
+//! What a run is made from: the flow, the start, the input. Read from the command line, written into
+//! the journal, and compared when the run is taken up.
+//!
+//! Unaware of what happens in the run.
+
+use super::args::run::Run as Wanted;
+use crate::config::tool::bind::shell_quoted;
+use crate::error::{At, Error, Exit, Result};
+use crate::flow::graph::choice::Payload;
+use crate::flow::graph::plan::Plan;
+use crate::flow::graph::topology::{NodeIx, Role};
+use crate::flow::manifest::problem::sha256;
+use crate::flow::manifest::{Flow, Kind};
+use crate::flow::record::attempt::one_value;
+use crate::flow::record::events;
+use crate::record::journal::Journal;
+use crate::record::reader;
+use crate::record::run_dir::RunDir;
+use crate::text::json;
+use crate::text::suggestion::nearest;
+use crate::unix::files;
+use crate::unix::procfs::Signals;
+use crate::unix::terminal::print;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// What root tasks begin with.
+#[derive(Clone, Debug)]
+pub enum Given {
+    /// One input.
+    One(Payload),
+    /// The lines of a file, by its absolute path.
+    Lines(PathBuf),
+}
+
+/// What makes a run the same as another one.
+#[derive(Debug)]
+pub struct Basis {
+    /// Where root tasks begin.
+    pub start: NodeIx,
+    /// With what.
+    pub given: Given,
+    /// Whether the command line says so, rather than leaving it open.
+    pub is_said: bool,
+}
+
+/// Reads start and input as a command line has them.
+pub fn basis(flow: &Flow, wanted: &Wanted, signals: &Signals) -> Result<Basis> {
+    let (given, is_said) = match (&wanted.inputs, &wanted.input, &wanted.message) {
+        (Some(path), _, _) => {
+            let path = files::absolute(path)?;
+            if !path.is_file() {
+                let path = path.display();
+                return Err(Error::usage(format!("--inputs: there is no file {path}")));
+            }
+            (Given::Lines(path), true)
+        }
+        (None, Some(path), _) => (Given::One(read_input(path, signals)?), true),
+        (None, None, Some(text)) => (Given::One(json::text(text).into()), true),
+        (None, None, None) => (Given::One("null".into()), false),
+    };
+    Ok(Basis {
+        start: start(flow, wanted.start.as_deref())?,
+        given,
+        is_said,
+    })
+}
+
+/// One JSON value from a file, or from the standard input.
+pub(super) fn read_input(path: &str, signals: &Signals) -> Result<Payload> {
+    let (name, text) = if path == "-" {
+        ("stdin", read_stdin(signals)?)
+    } else {
+        let path = PathBuf::from(path);
+        let bytes = std::fs::read(&path).at("read", &path)?;
+        ("the file", bytes)
+    };
+    let text = String::from_utf8(text)
+        .map_err(|_| Error::usage(format!("-i {path}: {name} is not UTF-8")))?;
+    one_value(text).map_err(|_| {
+        Error::usage(format!(
+            "-i {path}: {name} is not one JSON value; a text is given with -m"
+        ))
+    })
+}
+
+/// All of the standard input. A signal ends the reading.
+pub(super) fn read_stdin(signals: &Signals) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let read = signals.read(std::io::stdin(), &mut buffer);
+        let read = read.map_err(|e| {
+            let reason = crate::error::reason(&e);
+            Error::usage(format!("cannot read the input from stdin: {reason}"))
+        })?;
+        match (read, signals.stop()) {
+            (Some(0), _) => return Ok(bytes),
+            (Some(read), _) => bytes.extend_from_slice(&buffer[..read]),
+            (None, Some(stop)) => {
+                let message = format!("{} while reading the input", stop.name());
+                return Err(Error::new(stop.into(), message));
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+/// The start that is named, or else the default.
+fn start(flow: &Flow, named: Option<&str>) -> Result<NodeIx> {
+    let nodes = &flow.graph.nodes;
+    let mut starts = (0..nodes.len()).filter(|ix| nodes[*ix].role == Role::Start);
+    if let Some(id) = named {
+        let found = starts.clone().find(|ix| nodes[*ix].id == id);
+        let known = starts.map(|ix| nodes[ix].id.as_str());
+        return found.ok_or_else(|| unknown("--start", id, known));
+    }
+    let default = starts.clone().find(|ix| nodes[*ix].default_start);
+    default
+        .or_else(|| starts.next())
+        .ok_or_else(|| Error::config("the flow has no start"))
+}
+
+/// The error for a name that an option gives and nobody has.
+pub fn unknown<'n>(option: &str, name: &str, known: impl Iterator<Item = &'n str>) -> Error {
+    let known: Vec<&str> = known.collect();
+    let hint = match nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean '{near}'?"),
+        None => format!("there are {}", known.join(", ")),
+    };
+    Error::usage(format!("{option}: there is no '{name}'; {hint}"))
+}
+
+/// What metadata and journal say of a run's basis.
+#[must_use]
+pub fn described(basis: &Basis, flow: &Flow) -> Value {
+    let files = flow
+        .files
+        .iter()
+        .map(|file| json!({"path": file.path, "sha256": file.sha256}));
+    let files: Vec<Value> = files.collect();
+    let agents = flow.agents.iter().map(|agent| {
+        let mut object = json!(agent.asked);
+        object["id"] = agent.id.as_str().into();
+        object
+    });
+    let agents: Vec<Value> = agents.collect();
+    let mut object = json!({
+        "home": flow.home.to_string_lossy(),
+        "start": flow.graph.nodes[basis.start].id,
+        "files": files,
+        "agents": agents,
+    });
+    match &basis.given {
+        Given::One(input) => object["input_sha256"] = sha256(input.as_bytes()).into(),
+        Given::Lines(path) => object["inputs"] = path.to_string_lossy().into(),
+    }
+    object
+}
+
+/// Puts it into the journal, with the input, so that nobody has to give it again.
+pub fn write(journal: &mut Journal, basis: &Basis, flow: &Flow) -> Result<()> {
+    let kept = match &basis.given {
+        Given::One(input) => {
+            let run = journal.path().parent().unwrap_or(Path::new("."));
+            let name = events::input_name(1);
+            files::make_dirs(run.join(&name).parent().unwrap_or(run))?;
+            Some(events::kept(run, &name, input)?)
+        }
+        Given::Lines(_) => None,
+    };
+    journal.add_line("FLOW_START", |line| {
+        line.put("flow", &described(basis, flow));
+        if let Some(kept) = &kept {
+            events::put_input(line, kept);
+        }
+    });
+    Ok(())
+}
+
+/// The basis of a run, as its journal tells it.
+#[derive(Debug, Deserialize)]
+pub struct Past {
+    home: String,
+    start: String,
+    #[serde(default)]
+    input_sha256: Option<String>,
+    #[serde(default)]
+    inputs: Option<String>,
+    files: Vec<File>,
+    #[serde(skip)]
+    input: Option<Payload>,
+}
+
+#[derive(Debug, Deserialize)]
+struct File {
+    path: String,
+    sha256: String,
+}
+
+/// The newest basis in a journal; none if the run is not a flow's.
+pub fn recorded(run: &RunDir) -> Result<Option<Past>> {
+    let mut lines = reader::Lines::open(&run.journal())?;
+    let mut found = None;
+    while let reader::Next::Event(text, line) = lines.read_next()? {
+        if line.kind != "FLOW_START" {
+            // It stands behind a start, or nowhere.
+            if found.is_none() && line.kind != "ENGINE_START" {
+                return Ok(None);
+            }
+            continue;
+        }
+        let Ok(line) = serde_json::from_str::<events::Line<'_>>(text) else {
+            continue;
+        };
+        let past = line
+            .flow
+            .and_then(|flow| serde_json::from_str(flow.get()).ok());
+        let Some(mut past): Option<Past> = past else {
+            continue;
+        };
+        past.input = events::read_back(&run.path, line.input, line.input_ref.as_deref())?;
+        found = Some(past);
+    }
+    Ok(found)
+}
+
+impl Past {
+    /// The flow's directory.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        Path::new(&self.home)
+    }
+
+    /// Where its root tasks began.
+    #[must_use]
+    pub fn start(&self) -> &str {
+        &self.start
+    }
+
+    /// What its root tasks began with, as far as it is known.
+    #[must_use]
+    pub fn given(&self) -> Option<Given> {
+        match (&self.inputs, &self.input) {
+            (Some(path), _) => Some(Given::Lines(path.into())),
+            (None, input) => input.clone().map(Given::One),
+        }
+    }
+
+    /// Whether a run with this basis is what is meant.
+    #[must_use]
+    pub fn is_same(&self, basis: &Basis, flow: &Flow) -> bool {
+        let is_home = flow.home.to_str() == Some(&self.home);
+        let is_input = match &basis.given {
+            _ if !basis.is_said => true,
+            Given::One(input) => self.input_sha256 == Some(sha256(input.as_bytes())),
+            Given::Lines(path) => self.inputs.as_deref() == path.to_str(),
+        };
+        is_home && is_input && self.start == flow.graph.nodes[basis.start].id
+    }
+
+    /// The files that are not what they were, or are there no more, or were not there.
+    #[must_use]
+    pub fn changes(&self, flow: &Flow) -> Vec<String> {
+        let now = |path: &str| flow.files.iter().find(|file| file.path == path);
+        let then = |path: &str| self.files.iter().any(|file| file.path == path);
+        let changed = self
+            .files
+            .iter()
+            .filter(|file| now(&file.path).is_none_or(|now| now.sha256 != file.sha256));
+        let changed = changed.map(|file| file.path.clone());
+        let new = flow.files.iter().filter(|file| !then(&file.path));
+        changed.chain(new.map(|file| file.path.clone())).collect()
+    }
+}
+
+/// Prints what would run, and runs nothing.
+pub fn dry_run(flow: &Flow, plan: &Plan<'_>, wanted: &Wanted) -> Result<Exit> {
+    let graph = &flow.graph;
+    let mut order: Vec<NodeIx> = (0..graph.nodes.len())
+        .filter(|node| plan.rank(*node) != usize::MAX)
+        .collect();
+    order.sort_by_key(|node| plan.rank(*node));
+    let home = flow.home.to_string_lossy();
+    let mut out = String::new();
+    for node in order {
+        let (name, settings) = (&graph.nodes[node], &flow.nodes[node]);
+        let role = Role::ALL.iter().find(|(_, role)| *role == name.role);
+        let runs = match (&settings.command, settings.kind, settings.agent) {
+            (Some(command), ..) => {
+                let mut argv = wanted.launch.clone();
+                argv.extend(command.argv(&home, "."));
+                shell_quoted(&argv)
+            }
+            (None, Kind::Agent, Some(agent)) => format!("agent {}", flow.agents[agent].id),
+            _ => String::new(),
+        };
+        let targets: Vec<&str> = graph
+            .targets(node)
+            .map(|to| graph.nodes[to].id.as_str())
+            .collect();
+        let way = match targets.as_slice() {
+            [] => String::new(),
+            targets => format!("  > {}", targets.join(", ")),
+        };
+        let role = role.map_or("", |(role, _)| role);
+        out.push_str(format!("{:<8}  {}{way}  {runs}", role, name.id).trim_end());
+        out.push('\n');
+    }
+    print(out.as_bytes())?;
+    Ok(Exit::Success)
+}

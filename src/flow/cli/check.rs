@@ -1,0 +1,67 @@
+//! `delta-flow check`: reads a flow and tells everything that is wrong or doubtful with it.
+
+use crate::cli::args::Format;
+use crate::error::{Exit, Result};
+use crate::flow::PROGRAM;
+use crate::flow::manifest::problem::Problem;
+use crate::flow::manifest::{self, Flow};
+use crate::text::json;
+use crate::unix::terminal::{Screen, counted, print};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// The version of the form of `--format json`.
+pub const SCHEMA_VERSION: &str = "1.0";
+
+/// Runs the command.
+pub fn run(dir: &Path, format: Format) -> Result<Exit> {
+    let loaded = manifest::load_to_run(dir);
+    tell(&loaded.problems, format);
+    match (&loaded.flow, format) {
+        (Some(flow), Format::Text) => print(summary(dir, flow).as_bytes())?,
+        (None, Format::Text) => {}
+        (_, Format::Json) => print_errors(&loaded.problems)?,
+    }
+    Ok(match loaded.flow {
+        Some(_) => Exit::Success,
+        None => Exit::Config,
+    })
+}
+
+/// Prints problems on stderr, a line each; where the errors are printed as an object, only the others.
+pub fn tell(problems: &[Problem], format: Format) {
+    for problem in problems {
+        if problem.code.is_none() || format == Format::Text {
+            Screen::new(false, false).warn_as(PROGRAM, &problem.to_string());
+        }
+    }
+}
+
+/// Prints the object for a flow that cannot be loaded.
+pub fn print_errors(problems: &[Problem]) -> Result<()> {
+    print(format!("{}\n", json::text(&errors(problems))).as_bytes())
+}
+
+/// The object that `--format json` prints about a flow that cannot be loaded.
+#[must_use]
+pub fn errors(problems: &[Problem]) -> Value {
+    let errors = problems.iter().filter(|problem| problem.code.is_some());
+    let errors: Vec<Value> = errors.map(Problem::object).collect();
+    json!({"schema_version": SCHEMA_VERSION, "errors": errors})
+}
+
+fn summary(dir: &Path, flow: &Flow) -> String {
+    let name = if dir == Path::new(".") {
+        &flow.home
+    } else {
+        dir
+    };
+    let parts = [
+        counted(flow.graph.nodes.len(), "node"),
+        counted(flow.graph.edges.len(), "edge"),
+        counted(flow.agents.len(), "agent"),
+        counted(flow.tools.len(), "tool"),
+        counted(flow.schemas.len(), "schema"),
+    ];
+    format!("{}: ok, {}\n", name.display(), parts.join(", "))
+}

@@ -1,0 +1,102 @@
+//! `delta-flow memory`: adds to the file of a store, or lists it.
+//!
+//! Any number of flows may be running on it.
+
+use super::args::memory::{Memory as Wanted, What};
+use super::basis::read_input;
+use super::check;
+use crate::cli::args::Format;
+use crate::cli::commands::start::signals;
+use crate::error::{Error, Exit, Result};
+use crate::flow::context::item::Item;
+use crate::flow::context::store::Store;
+use crate::flow::manifest;
+use crate::flow::manifest::memory::Which;
+use crate::flow::record::tally::SCHEMA_VERSION;
+use crate::text::ids::hex;
+use crate::text::json::{self, Object};
+use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::terminal::{in_short, print, printable};
+
+/// Runs the command.
+pub fn run(wanted: &Wanted) -> Result<Exit> {
+    let loaded = manifest::load(&wanted.dir);
+    check::tell(&loaded.problems, Format::Text);
+    let Some(flow) = loaded.flow else {
+        return Ok(Exit::Config);
+    };
+    let root = files::absolute(&wanted.work_dir)?;
+    let store = crate::flow::context::file(&flow, wanted.store, &root).ok_or_else(|| {
+        let name = wanted.store.name();
+        Error::config(format!(
+            "the {name} store lives in runs only; give it a file: {name}_store: {{type: jsonl, file_path: …}}"
+        ))
+    })?;
+    let signals = signals()?;
+    let content = match &wanted.what {
+        What::AddText(text) => json::text(text).into(),
+        What::AddFile(path) => read_input(path, &signals)?,
+        What::List(format) => {
+            let mut items = store.items(&signals)?;
+            items.retain(|item| is_wanted(item, &wanted.tags));
+            return listed(&items, wanted.store, *format);
+        }
+    };
+    let item = Item {
+        id: hex(16),
+        timestamp: Timestamp::now(),
+        tags: wanted.tags.clone(),
+        content,
+        task_id: None,
+        node_id: None,
+    };
+    add(&store, &item, &signals)
+}
+
+fn add(store: &Store, item: &Item, signals: &crate::unix::procfs::Signals) -> Result<Exit> {
+    store.make(signals)?;
+    store.append(std::slice::from_ref(item), false, signals)?;
+    print(format!("{}\n", item.id).as_bytes())?;
+    Ok(Exit::Success)
+}
+
+fn is_wanted(item: &Item, tags: &[String]) -> bool {
+    tags.is_empty() || tags.iter().any(|tag| item.tags.contains(tag))
+}
+
+fn listed(items: &[Item], store: Which, format: Format) -> Result<Exit> {
+    /// So much of a content is shown.
+    const WIDTH: usize = 200;
+    let mut out = Vec::new();
+    if format == Format::Json {
+        let mut object = Object::begin(&mut out);
+        object
+            .put("schema_version", SCHEMA_VERSION)
+            .put("store", store.name());
+        let list = object.nest("items");
+        list.push(b'[');
+        for (number, item) in items.iter().enumerate() {
+            if number > 0 {
+                list.push(b',');
+            }
+            item.write(list);
+        }
+        list.push(b']');
+        object.end();
+        out.push(b'\n');
+    } else {
+        for item in items {
+            let tags = match item.tags.as_slice() {
+                [] => "-".to_owned(),
+                tags => in_short(&tags.join(","), WIDTH),
+            };
+            let content = in_short(&item.text(), WIDTH);
+            let line = format!("{}  {tags}  {content}", item.timestamp);
+            out.extend_from_slice(printable(&line).as_bytes());
+            out.push(b'\n');
+        }
+    }
+    print(&out)?;
+    Ok(Exit::Success)
+}

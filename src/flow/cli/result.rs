@@ -1,0 +1,155 @@
+//! How a start of the engine ended, and how that is told.
+//!
+//! Unaware of how it came to it.
+
+use crate::cli::args::Format;
+use crate::error::{Error, Exit, Result};
+use crate::flow::PROGRAM;
+use crate::flow::engine::Stopped;
+use crate::flow::graph::router::Status as Came;
+use crate::flow::record::tally::{SCHEMA_VERSION, Tally};
+use crate::record::metadata::{Metadata, Status};
+use crate::text::json::Object;
+use crate::text::timestamp::Timestamp;
+use crate::unix::terminal::{Screen, print};
+
+/// How a start of the engine ended.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    /// The run's status from now on.
+    pub status: Status,
+    /// Why, in one word.
+    pub reason: String,
+    /// The exit code.
+    pub exit: Exit,
+    /// What is told of it beside its result.
+    said: Vec<String>,
+}
+
+impl Ending {
+    /// The ending that a stop of the loop comes to.
+    #[must_use]
+    pub fn of(stopped: Stopped, tally: &Tally) -> Self {
+        let ending = |status, reason: &str, exit, said| Self {
+            status,
+            reason: reason.to_owned(),
+            exit,
+            said,
+        };
+        match stopped {
+            Stopped::Done => {
+                let said = tally.reason().into_iter().collect();
+                let came = tally.status();
+                let (status, exit) = match came {
+                    Came::Success => (Status::Completed, Exit::Success),
+                    Came::Partial => (Status::Completed, Exit::Partial),
+                    Came::Failure => (Status::Failed, Exit::Failure),
+                };
+                ending(status, came.name(), exit, said)
+            }
+            Stopped::Signal(stop) => {
+                let said = vec![format!("ended by {}", stop.name())];
+                ending(Status::Interrupted, stop.name(), stop.into(), said)
+            }
+            Stopped::Paused(steps) => {
+                let said = vec![format!("paused before {}", steps.join(", "))];
+                ending(Status::Interrupted, "paused", Exit::TempFail, said)
+            }
+            Stopped::Later(why) => ending(Status::Interrupted, "agent", Exit::TempFail, why),
+            Stopped::Waiting(how) => {
+                ending(Status::WaitingForInput, "ask_human", Exit::Waiting, how)
+            }
+        }
+    }
+
+    /// The ending that an error comes to: the same command goes on when what was wrong is mended.
+    #[must_use]
+    pub fn broken(error: Error) -> Self {
+        let reason = match error.exit {
+            Exit::Usage | Exit::Config => "input",
+            _ if error.disk_full => "disk_full",
+            _ => "io_error",
+        };
+        Self {
+            status: Status::Interrupted,
+            reason: reason.to_owned(),
+            exit: match error.exit {
+                exit @ (Exit::Usage | Exit::Config) => exit,
+                _ => Exit::TempFail,
+            },
+            said: vec![error.message],
+        }
+    }
+
+    /// The result in short, or what went wrong.
+    #[must_use]
+    pub fn text(&self, tally: &Tally) -> String {
+        match self.status {
+            Status::Completed => tally.summary(),
+            _ => self.said.join("\n"),
+        }
+    }
+}
+
+/// Tells how it ended: the result on stdout, what went wrong and the way on on stderr.
+pub fn tell(
+    format: Format,
+    screen: Screen,
+    ending: &Ending,
+    tally: &Tally,
+    (metadata, many): (&Metadata, bool),
+) -> Result<()> {
+    for said in &ending.said {
+        let reason = match ending.status {
+            Status::WaitingForInput => String::new(),
+            _ => format!("{}: ", ending.reason),
+        };
+        screen.warn_as(PROGRAM, &format!("{reason}{said}"));
+    }
+    let resumable = matches!(ending.status, Status::Interrupted | Status::WaitingForInput);
+    if resumable && !screen.quiet {
+        screen.warn_as(PROGRAM, "the same command goes on from here");
+    }
+    match format {
+        Format::Json => print(&object(ending, tally, metadata, many)),
+        Format::Text if resumable => Ok(()),
+        Format::Text => print(&tally.outputs(many)),
+    }
+}
+
+fn object(ending: &Ending, tally: &Tally, metadata: &Metadata, many: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut object = Object::begin(&mut out);
+    object
+        .put("schema_version", SCHEMA_VERSION)
+        .put("run_id", &metadata.run_id);
+    let status = match ending.status {
+        Status::Completed | Status::Failed => None,
+        Status::WaitingForInput => Some("waiting_for_input"),
+        Status::Running | Status::Interrupted => Some("interrupted"),
+    };
+    tally.write(&mut object, many, status);
+    object
+        .put("stop_reason", &ending.reason)
+        .put("exit_code", &ending.exit.code())
+        .put("messages", &ending.said);
+    let times = [
+        Some(metadata.start_time.as_str()),
+        metadata.end_time.as_deref(),
+    ];
+    let [start, end] = times.map(|time| time.and_then(Timestamp::parse));
+    let duration = match (start, end) {
+        (Some(start), Some(end)) => end.since(start).as_millis() as u64,
+        _ => 0,
+    };
+    let mut metrics = Object::begin(object.nest("metrics"));
+    tally.write_counts(&mut metrics);
+    metrics
+        .put("duration_ms", &duration)
+        .put("start_time", &metadata.start_time)
+        .put("end_time", &metadata.end_time);
+    metrics.end();
+    object.end();
+    out.push(b'\n');
+    out
+}

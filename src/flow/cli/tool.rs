@@ -1,0 +1,373 @@
+//! `delta-flow tool`: runs a tool for the program of a node, and records the call.
+//!
+//! A process of its own beside the engine, which it only leaves a record to. Unaware of what the node
+//! makes of the result.
+
+use super::args::Tool as Wanted;
+use super::basis::read_stdin;
+use super::run::grace;
+use crate::cli::commands::start::signals;
+use crate::config::environment::Environment;
+use crate::config::tool::bind::{Bound, Places, bind, fixed_words, shell_quoted};
+use crate::config::tool::definition::{CWD, Kind};
+use crate::engine::run_context::{self, Surroundings};
+use crate::error::{At, Error, Exit, Result, may_fail};
+use crate::flow::PROGRAM;
+use crate::flow::graph::choice::{self, Failure};
+use crate::flow::manifest::policy::Denied;
+use crate::flow::manifest::tool::Permissions;
+use crate::flow::manifest::{self, Flow, OutputForm, Tool};
+use crate::flow::record::attempt::{self, misfit, not_started};
+use crate::flow::record::tool_calls::{Call, Code, Record, beside};
+use crate::text::json;
+use crate::text::suggestion::nearest;
+use crate::unix::files;
+use crate::unix::process::{self, Command, Ended, Outcome, Variable};
+use crate::unix::procfs::Signals;
+use crate::unix::terminal::{print_error, print_while_read};
+use serde_json::{Map, Value};
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a tool may take that does not say, in ms: as long as an agent's.
+const TIMEOUT: u64 = 600_000;
+
+/// Where the call comes from, as the environment of a node's program tells it.
+struct Place {
+    home: PathBuf,
+    node: String,
+    /// The task's directory.
+    cwd: PathBuf,
+    /// The attempt's directory of records.
+    io: PathBuf,
+    /// The workspace of the run.
+    root: PathBuf,
+}
+
+/// Runs the command. The exit code is the tool's.
+pub fn run(wanted: &Wanted) -> Result<u8> {
+    let place = Place::from_environment()?;
+    let signals = signals()?;
+    let flow = load(&place.home)?;
+    let found = found(&flow, &place.node, &wanted.name);
+    let arguments = arguments(wanted, found.as_ref().ok().copied(), &signals)?;
+    let record = Record::begin(&place.io)?;
+    record.write("input.json", &arguments)?;
+    let ready = found.and_then(|tool| Ok((tool, bound(&flow, tool, &arguments, &place)?)));
+    match ready {
+        Ok((tool, bound)) => place.execute(&flow, tool, bound, (record, &signals)),
+        Err(refusal) => refuse(&wanted.name, record, refusal),
+    }
+}
+
+/// Why a call is not run.
+struct Refusal {
+    why: String,
+    /// A policy says so.
+    denied: Option<Denied>,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        let denied = None;
+        Self { why, denied }
+    }
+}
+
+impl Place {
+    fn from_environment() -> Result<Self> {
+        let get = |name: &str| {
+            let value = std::env::var(name).ok().filter(|value| !value.is_empty());
+            value.ok_or_else(|| {
+                Error::usage(format!(
+                    "tool: {name} is not set; only the program of a node calls tools, while it runs"
+                ))
+            })
+        };
+        let context = PathBuf::from(get("FLOW_CONTEXT")?);
+        let run_id = get("FLOW_RUN_ID")?;
+        let io = context.parent().unwrap_or(&context).to_owned();
+        // RUN/io/nodes/TASK/NODE
+        let run = io.ancestors().nth(4).filter(|run| run.ends_with(&run_id));
+        let root = run.and_then(Path::parent).and_then(Path::parent);
+        let Some(root) = root.filter(|_| io.is_dir()) else {
+            let context = context.display();
+            let message = format!("tool: FLOW_CONTEXT: {context} is not in run {run_id}");
+            return Err(Error::usage(message));
+        };
+        Ok(Self {
+            home: get("FLOW_HOME")?.into(),
+            node: get("FLOW_NODE_ID")?,
+            cwd: get(CWD)?.into(),
+            root: root.to_owned(),
+            io,
+        })
+    }
+
+    fn execute(
+        &self,
+        flow: &Flow,
+        tool: &Tool,
+        bound: Bound,
+        (record, signals): (Record, &Signals),
+    ) -> Result<u8> {
+        let argv = self.confined(tool, bound.argv)?;
+        let command = shell_quoted(&argv);
+        record.write("command.txt", &format!("{command}\n"))?;
+        let stdin = bound.stdin.map(|bytes| {
+            let path = record.dir.join("stdin.txt");
+            files::write(&path, &bytes)?;
+            File::open(&path).at("open", &path)
+        });
+        let [stdout, stderr] =
+            ["stdout.log", "stderr.log"].map(|name| files::create(&record.dir.join(name)));
+        let (mut stdout, mut stderr) = (stdout?, stderr?);
+        let timeout = tool.tool.timeout_ms.unwrap_or(TIMEOUT);
+        let timeout = (timeout > 0).then(|| Duration::from_millis(timeout));
+        let call_id = Surroundings::new_call_id();
+        let ran = process::run(
+            signals,
+            Command {
+                argv: &argv,
+                dir: &self.cwd,
+                env: &variables(tool),
+                call_id: &call_id,
+                stdin: stdin.transpose()?,
+                stdout: stdout.try_clone().at("open", &record.dir)?,
+                stderr: stderr.try_clone().at("open", &record.dir)?,
+                timeout,
+            },
+            grace(run_context::depth().0),
+        );
+        let (mut exit_code, duration, failure) = match ran {
+            Ok(outcome) => {
+                let failure = judge(flow, tool, &record.dir, (&outcome, timeout))?;
+                (attempt::exit_code(&outcome), outcome.duration, failure)
+            }
+            Err(error) => {
+                let (code, failure) = not_started(&argv[0], &error);
+                let said = writeln!(stderr, "{}", failure.message);
+                said.at("write", &record.dir)?;
+                (code, Duration::ZERO, Some((Code::Operation, failure)))
+            }
+        };
+        if exit_code == 0 && failure.is_some() {
+            exit_code = Exit::Failure as i32;
+        }
+        let (code, message) = failure.map(|(code, it)| (code, it.message)).unzip();
+        let call = Call {
+            tool_name: tool.tool.name.clone(),
+            call_id,
+            code,
+            message: message.map(|message| message.to_string()),
+            exit_code,
+            duration_ms: duration.as_millis() as u64,
+            resolved_command: Some(command),
+            denied: None,
+        };
+        record.finish(&call)?;
+        tell(&mut stdout, &mut stderr, &call)?;
+        Ok(u8::try_from(exit_code).unwrap_or(Exit::Failure.code()))
+    }
+
+    /// A tool's argv, with its permissions before it.
+    fn confined(&self, tool: &Tool, argv: Vec<String>) -> Result<Vec<String>> {
+        let Some(Permissions {
+            root,
+            allow_network,
+            ..
+        }) = &tool.permissions
+        else {
+            return Ok(argv);
+        };
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let (home, cwd) = (text(&self.home), text(&self.cwd));
+        let places = Places {
+            home: &home,
+            cwd: &cwd,
+        };
+        let root = root.iter().cloned().collect::<Vec<_>>();
+        let root = fixed_words(&root, &places).pop();
+        let root = root.map_or_else(|| self.cwd.clone(), |root| self.cwd.join(root));
+        // A task's directory is new, and nobody else could make what is below it.
+        std::fs::create_dir_all(&root).at("create", &root)?;
+        let mut all = vec![beside("delta"), "sandbox".to_owned()];
+        all.extend(["--rw".to_owned(), text(&root)]);
+        for readable in [home, text(&self.root), cwd] {
+            all.extend(["--ro".to_owned(), readable]);
+        }
+        if !allow_network {
+            all.push("--no-network".to_owned());
+        }
+        all.push("--".to_owned());
+        all.extend(argv);
+        Ok(all)
+    }
+}
+
+fn load(home: &Path) -> Result<Flow> {
+    let loaded = manifest::load(home);
+    loaded.flow.ok_or_else(|| {
+        let home = home.display();
+        Error::config(format!(
+            "tool: the flow has errors now; see `delta flow check {home}`"
+        ))
+    })
+}
+
+/// The tool that is meant, if the node allows it.
+fn found<'f>(flow: &'f Flow, node: &str, name: &str) -> std::result::Result<&'f Tool, Refusal> {
+    let ix = flow.graph.find(node);
+    let ix = ix.ok_or_else(|| format!("the flow has no node {node}"))?;
+    let allowed = flow.tools_of(ix).iter().map(|ix| &flow.tools[*ix]);
+    if let Some(tool) = allowed.clone().find(|tool| tool.tool.name == name) {
+        return match flow.denial_of_tool(ix, name) {
+            None => Ok(tool),
+            Some(denied) => Err(Refusal {
+                why: denied.message(),
+                denied: Some(denied),
+            }),
+        };
+    }
+    let names: Vec<&str> = allowed.map(|tool| tool.tool.name.as_str()).collect();
+    let hint = match (nearest(name, names.iter().copied()), names.is_empty()) {
+        (Some(near), _) => format!("did you mean '{near}'?"),
+        (None, true) => "it allows none; name it in tools: of the node".to_owned(),
+        (None, false) => format!("it allows {}", names.join(", ")),
+    };
+    Err(format!("node {node} does not allow it; {hint}").into())
+}
+
+/// The arguments as JSON text: what stands on the standard input, or what the command line gives.
+fn arguments(wanted: &Wanted, tool: Option<&Tool>, signals: &Signals) -> Result<String> {
+    if wanted.parameters.is_empty() && wanted.stdin.is_none() {
+        let given = String::from_utf8_lossy(&read_stdin(signals)?).into_owned();
+        let is_nothing = given.trim().is_empty();
+        return Ok(if is_nothing { "{}".to_owned() } else { given });
+    }
+    let mut all = Map::new();
+    let declared = |name: &str| {
+        let mut parameters = tool?.tool.parameters.iter();
+        parameters.find(|parameter| parameter.name == name)
+    };
+    let mut add = |name: &str, text: String| {
+        let value = match declared(name).map(|parameter| parameter.kind) {
+            None | Some(Kind::String) => Value::String(text),
+            Some(_) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+        };
+        all.insert(name.to_owned(), value);
+    };
+    for (name, value) in &wanted.parameters {
+        add(name, value.clone());
+    }
+    if let Some(name) = &wanted.stdin {
+        let text = String::from_utf8_lossy(&read_stdin(signals)?).into_owned();
+        // Whoever has nothing to give gives an empty input.
+        if !text.is_empty() || declared(name).is_none_or(|parameter| parameter.required) {
+            add(name, text);
+        }
+    }
+    Ok(json::text(&all))
+}
+
+/// The command with its arguments, if these will do.
+fn bound(
+    flow: &Flow,
+    tool: &Tool,
+    arguments: &str,
+    place: &Place,
+) -> std::result::Result<Bound, String> {
+    let places = Places {
+        home: &place.home.to_string_lossy(),
+        cwd: &place.cwd.to_string_lossy(),
+    };
+    let bound = bind(&tool.tool, arguments, &places)?;
+    let schema = tool.schema_in.map(|ix| &flow.schemas[ix]);
+    match misfit(schema, arguments, choice::Code::SchemaIn) {
+        Some(failure) => Err(format!("the arguments: {}", failure.message)),
+        None => Ok(bound),
+    }
+}
+
+/// What a tool sees beside the environment of the node's program: no key of a model.
+fn variables(tool: &Tool) -> Vec<Variable> {
+    let mut variables = Environment::default().for_child(tool.tool.pass_api_key);
+    let own = tool.tool.env.iter();
+    variables.extend(own.map(|(name, value)| (name.clone(), Some(value.clone()))));
+    variables
+}
+
+/// Why a tool that ended like this has failed, if it has.
+fn judge(
+    flow: &Flow,
+    tool: &Tool,
+    dir: &Path,
+    (outcome, timeout): (&Outcome, Option<Duration>),
+) -> Result<Option<(Code, Failure)>> {
+    if let Some(failure) = attempt::fault(dir, outcome, timeout)? {
+        let code = match outcome.how {
+            Ended::TimedOut => Code::Timeout,
+            Ended::Exited(_) | Ended::Interrupted(_) => Code::Operation,
+        };
+        return Ok(Some((code, failure)));
+    }
+    let Some(schema) = tool.schema_out.map(|ix| &flow.schemas[ix]) else {
+        return Ok(None);
+    };
+    let failure = match attempt::output(dir, OutputForm::Json)? {
+        Ok(output) => misfit(Some(schema), &output, choice::Code::SchemaOut),
+        Err(failure) => Some(failure),
+    };
+    Ok(failure.map(|failure| (Code::SchemaOut, failure)))
+}
+
+/// Records a call that is not run, and says why.
+fn refuse(name: &str, record: Record, Refusal { why, denied }: Refusal) -> Result<u8> {
+    let error = Error::new(Exit::Misuse, format!("tool {name}: {why}"));
+    let code = match denied {
+        Some(_) => Code::PolicyDenied,
+        None => Code::Misuse,
+    };
+    record.write("stdout.log", "")?;
+    record.write("stderr.log", &format!("{error}\n"))?;
+    record.finish(&Call {
+        tool_name: name.to_owned(),
+        call_id: Surroundings::new_call_id(),
+        code: Some(code),
+        message: Some(error.message.clone()),
+        exit_code: Exit::Misuse as i32,
+        duration_ms: 0,
+        resolved_command: None,
+        denied,
+    })?;
+    Err(error)
+}
+
+/// Passes on what a tool printed and said. An output that is not as declared is not passed on.
+fn tell(stdout: &mut File, stderr: &mut File, call: &Call) -> Result<()> {
+    may_fail(
+        stderr
+            .rewind()
+            .and_then(|()| std::io::copy(stderr, &mut std::io::stderr())),
+    );
+    if call.code != Some(Code::SchemaOut) {
+        let mut buffer = vec![0; 64 << 10];
+        let path = Path::new("stdout.log");
+        stdout.rewind().at("read", path)?;
+        loop {
+            let read = stdout.read(&mut buffer).at("read", path)?;
+            if read == 0 || !print_while_read(&buffer[..read])? {
+                break;
+            }
+        }
+    }
+    // Of a program that failed, all has been said.
+    let is_said = call.code == Some(Code::Operation);
+    if let Some(message) = call.message.as_ref().filter(|_| !is_said) {
+        let message = format!("tool {}: {message}", call.tool_name);
+        print_error(PROGRAM, &Error::failure(message));
+    }
+    Ok(())
+}

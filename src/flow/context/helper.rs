@@ -1,0 +1,153 @@
+//! What programs say of texts: vectors (`embedder`) and counts of tokens (`tokenizer`).
+//!
+//! A program gets a JSON list of strings on its standard input, and prints a JSON list of as many answers.
+//! Each answer is kept under the SHA-256 of the program, the files that it names and the text, so that
+//! what has been asked once is known. Unaware of processes: whoever lacks an answer is told what to ask.
+
+use crate::error::Result;
+use crate::flow::manifest::Flow;
+use crate::flow::manifest::memory::Program;
+use crate::flow::manifest::problem::sha256;
+use crate::flow::record::cache;
+use crate::record::workspace::Workspace;
+use crate::text::json;
+use serde_json::value::RawValue;
+
+/// Which program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Makes vectors of texts.
+    Embedder,
+    /// Counts their tokens.
+    Tokenizer,
+}
+
+impl Kind {
+    /// As manifests and messages call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Embedder => "embedder",
+            Self::Tokenizer => "tokenizer",
+        }
+    }
+
+    /// The program, if the flow has one.
+    #[must_use]
+    pub fn of(self, flow: &Flow) -> Option<&Program> {
+        match self {
+            Self::Embedder => flow.memory.embedder.as_ref(),
+            Self::Tokenizer => flow.memory.tokenizer.as_ref(),
+        }
+    }
+
+    /// An answer, if it is one.
+    fn read(self, json: &str) -> Option<Vec<f64>> {
+        let numbers: Vec<f64> = match self {
+            Self::Embedder => serde_json::from_str(json).ok()?,
+            Self::Tokenizer => vec![serde_json::from_str::<u32>(json).ok()?.into()],
+        };
+        let is_good = !numbers.is_empty() && numbers.iter().all(|number| number.is_finite());
+        is_good.then_some(numbers)
+    }
+}
+
+/// What is not known and must be asked.
+#[derive(Debug)]
+pub struct Ask {
+    /// Which program.
+    pub kind: Kind,
+    /// About these texts.
+    pub texts: Vec<String>,
+}
+
+impl Ask {
+    /// What the program is given.
+    #[must_use]
+    pub fn input(&self) -> String {
+        json::text(&self.texts)
+    }
+}
+
+/// What is known of texts.
+pub struct Known<'k> {
+    flow: &'k Flow,
+    workspace: &'k Workspace,
+}
+
+impl<'k> Known<'k> {
+    /// What is known in a workspace.
+    #[must_use]
+    pub fn new(flow: &'k Flow, workspace: &'k Workspace) -> Self {
+        Self { flow, workspace }
+    }
+
+    /// Whether there is such a program.
+    #[must_use]
+    pub fn has(&self, kind: Kind) -> bool {
+        kind.of(self.flow).is_some()
+    }
+
+    /// The answer about a text.
+    #[must_use]
+    pub fn answer(&self, kind: Kind, text: &str) -> Option<Vec<f64>> {
+        kind.read(&cache::read(self.workspace, &self.entry(kind, text))?)
+    }
+
+    /// Keeps what a program printed.
+    ///
+    /// # Errors
+    /// The outer ones are the system's; the inner one says why it is no answer.
+    pub fn learn(&self, ask: &Ask, printed: &str) -> Result<std::result::Result<(), String>> {
+        let wrong = |why: &str| Ok(Err(why.to_owned()));
+        let answers: Vec<&RawValue> = match serde_json::from_str(printed) {
+            Ok(answers) => answers,
+            Err(_) => return wrong("what it printed is not one JSON list"),
+        };
+        let (wanted, came) = (ask.texts.len(), answers.len());
+        if wanted != came {
+            return wrong(&format!(
+                "it was asked about {wanted} texts and answered {came}"
+            ));
+        }
+        let mut lengths = None;
+        for (at, answer) in answers.iter().enumerate() {
+            let at = at + 1;
+            let Some(numbers) = ask.kind.read(answer.get()) else {
+                let what = match ask.kind {
+                    Kind::Embedder => "a list of numbers",
+                    Kind::Tokenizer => "a whole number",
+                };
+                return wrong(&format!("its answer {at} is not {what}"));
+            };
+            let (first, this) = (*lengths.get_or_insert(numbers.len()), numbers.len());
+            if first != this {
+                return wrong(&format!(
+                    "its answers have {first} and {this} numbers, and all must have as many"
+                ));
+            }
+        }
+        for (text, answer) in ask.texts.iter().zip(answers) {
+            cache::write(self.workspace, &self.entry(ask.kind, text), answer.get())?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// The name of an answer.
+    fn entry(&self, kind: Kind, text: &str) -> String {
+        let mut all = format!("{} {}\n", kind.name(), sha256(text.as_bytes()));
+        if let Some(program) = kind.of(self.flow) {
+            let home = &self.flow.home;
+            for word in program.command.argv(&home.to_string_lossy(), "") {
+                all.push_str(&format!("word {}\n", sha256(word.as_bytes())));
+            }
+            for path in program.command.files(home) {
+                let name = path.strip_prefix(home).unwrap_or(&path).to_string_lossy();
+                let file = self.flow.files.iter().find(|file| file.path == name);
+                let sum = file.map_or("", |file| file.sha256.as_str());
+                all.push_str(&format!("file {sum}\n"));
+            }
+        }
+        sha256(all.as_bytes())
+    }
+}

@@ -1,0 +1,115 @@
+//! One thing that is remembered, as it stands on a line of a store.
+//!
+//! Unaware of files.
+
+use crate::flow::graph::choice::Payload;
+use crate::flow::record::attempt::one_value;
+use crate::text::json::Object;
+use crate::text::timestamp::Timestamp;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// An item of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Unique in its store.
+    pub id: String,
+    /// When it came to be.
+    pub timestamp: Timestamp,
+    /// What it is found by.
+    pub tags: Vec<String>,
+    /// What it is.
+    pub content: Payload,
+    /// The task that it came from, if it came from one.
+    pub task_id: Option<String>,
+    /// The node.
+    pub node_id: Option<String>,
+}
+
+/// A line as it is read. Fields that nobody here knows are passed over.
+#[derive(Deserialize)]
+struct Line<'l> {
+    id: String,
+    timestamp: String,
+    #[serde(default)]
+    tags: Vec<String>,
+    #[serde(borrow)]
+    content: &'l RawValue,
+    #[serde(default)]
+    task_id: Option<String>,
+    #[serde(default)]
+    node_id: Option<String>,
+}
+
+impl Item {
+    /// Reads a line of a store.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
+        if text.trim_start().starts_with('[') {
+            return Err("it is no item, but a list".to_owned());
+        }
+        let line: Line<'_> = serde_json::from_str(text).map_err(|error| {
+            format!(
+                "it is no item: {}",
+                crate::record::state::parser_words(&error)
+            )
+        })?;
+        let timestamp = Timestamp::parse(&line.timestamp)
+            .ok_or_else(|| format!("it is no item: {:?} is no time", line.timestamp))?;
+        Ok(Self {
+            id: line.id,
+            timestamp,
+            tags: line.tags,
+            content: one_value(line.content.get().to_owned())?,
+            task_id: line.task_id,
+            node_id: line.node_id,
+        })
+    }
+
+    /// All of it as an object.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut object = Object::begin(out);
+        object
+            .put("id", &self.id)
+            .put("timestamp", &self.timestamp.to_string());
+        self.write_rest(&mut object);
+        object.end();
+    }
+
+    /// All of it that is the same whenever, and in whichever run, it came to be.
+    pub(super) fn write_rest(&self, object: &mut Object<'_>) {
+        object
+            .put("tags", &self.tags)
+            .raw("content", self.content.as_bytes())
+            .put("task_id", &self.task_id)
+            .put("node_id", &self.node_id);
+    }
+
+    /// The content as a text: a string's own, or else the JSON.
+    #[must_use]
+    pub fn text(&self) -> String {
+        text_of(&self.content)
+    }
+}
+
+/// The lines of items.
+#[must_use]
+pub fn lines(items: &[Item]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for item in items {
+        item.write(&mut out);
+        out.push(b'\n');
+    }
+    out
+}
+
+/// A JSON text as what a person would write: a string without its quotes.
+#[must_use]
+pub fn text_of(json: &str) -> String {
+    let is_string = json.starts_with('"');
+    let text = is_string.then(|| serde_json::from_str(json).ok()).flatten();
+    text.unwrap_or_else(|| json.to_owned())
+}

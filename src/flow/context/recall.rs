@@ -1,0 +1,324 @@
+//! What one run remembers.
+//!
+//! Three things: what the stores held when the run began, which is copied into the run's directory, so that
+//! whoever takes the run up finds the same; what its steps brought, each noted with the router, so that a
+//! step finds what it is behind and nothing else; and what is owed to the files of stores.
+//!
+//! Unaware of the journal. Only the first of the three is ever read from a file of its own: the others follow
+//! from the ends of steps.
+
+use super::item::{self, Item};
+use super::select::Candidate;
+use super::store::Store;
+use crate::error::{At, Result};
+use crate::flow::graph::choice::{Code, Failure, Payload};
+use crate::flow::graph::router::Note;
+use crate::flow::manifest::memory::{Profile, Source, Which};
+use crate::flow::manifest::node::Remember;
+use crate::flow::manifest::problem::sha256;
+use crate::flow::manifest::{Context, Flow};
+use crate::flow::record::events::About;
+use crate::record::event::Line;
+use crate::record::run_dir::RunDir;
+use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::procfs::Signals;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+/// What is remembered, and where.
+pub type Kept = (Which, Item);
+
+/// The memory of a run.
+#[derive(Debug, Default)]
+pub struct Recall {
+    /// What the ids of its items begin with.
+    key: String,
+    /// Which stores any node sees.
+    seen: [bool; 3],
+    files: [Option<Store>; 3],
+    /// What was there when the run began, the newest first.
+    before: Vec<Kept>,
+    /// Why it cannot be known.
+    unreadable: [Option<String>; 3],
+    /// What steps brought, by their root and their note.
+    brought: HashMap<usize, Vec<Vec<Kept>>>,
+    owed: Vec<Kept>,
+}
+
+impl Recall {
+    /// Nothing yet. `root` is the workspace.
+    pub fn new(flow: &Flow, root: &Path, run: &RunDir) -> Result<Self> {
+        let mut seen = [false; 3];
+        for node in &flow.nodes {
+            if node.runs() {
+                let profile = profile(flow, node.context);
+                let sources = profile.iter().flat_map(|it| it.sources.iter());
+                sources.for_each(|source| seen[source.store as usize] = true);
+            }
+        }
+        let writes = |which| {
+            let mut all = flow.nodes.iter().flat_map(|node| &node.remember);
+            which == Which::Task || all.any(|it| it.store == which)
+        };
+        let file = |(_, which)| super::file(flow, which, root).filter(|_| writes(which));
+        let mut new = Self {
+            seen,
+            files: Which::NAMES.map(file),
+            ..Self::default()
+        };
+        if new.is_needed() {
+            new.key = key(&run.journal())?;
+        }
+        Ok(new)
+    }
+
+    /// What its ids begin with; nothing if it has nothing to remember.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Whether programs may be asked what contexts need.
+    #[must_use]
+    pub fn asks(&self, flow: &Flow) -> bool {
+        let memory = &flow.memory;
+        self.seen.contains(&true) && (memory.embedder.is_some() || memory.tokenizer.is_some())
+    }
+
+    fn is_needed(&self) -> bool {
+        self.seen.contains(&true) || self.files.iter().any(Option::is_some)
+    }
+
+    /// Looks what the stores hold, or held when the run began, and whether they can be appended to.
+    pub fn begin(
+        &mut self,
+        flow: &Flow,
+        (root, run): (&Path, &RunDir),
+        signals: &Signals,
+    ) -> Result<()> {
+        for store in self.files.iter().flatten() {
+            store.make(signals)?;
+        }
+        let mut before: Vec<Kept> = Vec::new();
+        for which in [Which::Project, Which::Global] {
+            let Some(store) = super::file(flow, which, root).filter(|_| self.seen[which as usize])
+            else {
+                continue;
+            };
+            let copy = run
+                .path
+                .join("memory")
+                .join(format!("{}.jsonl", which.name()));
+            match copied(&store, &copy, signals) {
+                Ok(items) => before.extend(items.into_iter().map(|item| (which, item))),
+                Err(error) if error.disk_full || signals.stop().is_some() => return Err(error),
+                Err(error) => self.unreadable[which as usize] = Some(error.message),
+            }
+        }
+        // Its own are what its steps brought, also if the copy was made late.
+        let own = format!("{}/", self.key);
+        before.retain(|(_, item)| !item.id.starts_with(&own));
+        before.reverse();
+        // Those of one time stay as they are: the last line first.
+        before.sort_by_key(|(_, item)| std::cmp::Reverse(item.timestamp));
+        self.before = before;
+        Ok(())
+    }
+
+    /// A step has ended with an output. Returns the note for the steps behind it.
+    pub fn note(
+        &mut self,
+        flow: &Flow,
+        (root, step): (usize, About<'_>),
+        output: &Payload,
+        timestamp: Timestamp,
+    ) -> Option<Note> {
+        if !self.is_needed() {
+            return None;
+        }
+        let node = &flow.graph.nodes[step.node].id;
+        let id = self.id(flow, step);
+        let item = |id: String, tags: Vec<String>, content: Payload| Item {
+            id,
+            timestamp,
+            tags,
+            content,
+            task_id: Some(step.task.to_owned()),
+            node_id: Some(node.clone()),
+        };
+        let own = item(id.clone(), vec![node.clone()], output.clone());
+        let mut all = vec![(Which::Task, own)];
+        for (number, remember) in flow.nodes[step.node].remember.iter().enumerate() {
+            if let Some(content) = pointed(remember, output).filter(|it| &**it != "null") {
+                let id = format!("{id}#{number}");
+                all.push((remember.store, item(id, remember.tags.clone(), content)));
+            }
+        }
+        let owed = all
+            .iter()
+            .filter(|(which, _)| self.files[*which as usize].is_some());
+        self.owed.extend(owed.cloned());
+        all.retain(|(which, _)| self.seen[*which as usize]);
+        if all.is_empty() {
+            return None;
+        }
+        let brought = self.brought.entry(root).or_default();
+        brought.push(all);
+        Some(brought.len() - 1)
+    }
+
+    fn id(&self, flow: &Flow, step: About<'_>) -> String {
+        let graph = &flow.graph;
+        let name = |node: usize| &graph.nodes[node].id;
+        let way = step.edge.filter(|_| graph.incoming(step.node).len() > 1);
+        let from = way.map_or_else(String::new, |edge| {
+            format!("<{}", name(graph.edges[edge].from))
+        });
+        format!("{}/{}/{}{from}", self.key, step.task, name(step.node))
+    }
+
+    /// Lets go of what a root's steps brought.
+    pub fn forget(&mut self, root: usize) {
+        self.brought.remove(&root);
+    }
+
+    /// What a step with these notes may be given, the newest first.
+    ///
+    /// # Errors
+    /// A store cannot be read.
+    pub fn candidates(
+        &self,
+        flow: &Flow,
+        profile: &Profile,
+        (root, notes): (usize, &[Note]),
+    ) -> std::result::Result<Vec<Candidate<'_>>, String> {
+        for source in &profile.sources {
+            if let Some(why) = &self.unreadable[source.store as usize] {
+                return Err(why.clone());
+            }
+        }
+        let most = |(_, which)| flow.memory.store(which).max_items.unwrap_or(u64::MAX);
+        let mut left: [u64; 3] = Which::NAMES.map(most);
+        let is_wanted = |source: &Source, (which, item): &&Kept| {
+            source.store == *which
+                && (source.tags.is_empty() || source.tags.iter().any(|tag| item.tags.contains(tag)))
+        };
+        let brought = self.brought.get(&root).map_or(&[][..], Vec::as_slice);
+        let brought = notes.iter().filter_map(|note| brought.get(*note));
+        let newest_first = brought
+            .flat_map(|kept| kept.iter().rev())
+            .chain(&self.before);
+        let kept = newest_first.filter(|(which, _)| {
+            let left = &mut left[*which as usize];
+            let has_room = *left > 0;
+            *left = left.saturating_sub(1);
+            has_room
+        });
+        let wanted = kept.filter(|kept| profile.sources.iter().any(|it| is_wanted(it, kept)));
+        Ok(wanted.map(|(which, item)| (*which, item)).collect())
+    }
+
+    /// What the files of stores lack.
+    #[must_use]
+    pub fn owed(&self) -> &[Kept] {
+        &self.owed
+    }
+
+    /// These have been told, too, by a process that died.
+    pub fn has_told(&mut self, ids: &HashSet<String>) {
+        self.owed.retain(|(_, item)| !ids.contains(&item.id));
+    }
+
+    /// Appends what is owed. `once`: some of it may be there.
+    pub fn pay(&mut self, once: bool, signals: &Signals) -> Result<Vec<Kept>> {
+        for (_, which) in Which::NAMES {
+            let Some(store) = &self.files[which as usize] else {
+                continue;
+            };
+            let of_store = self.owed.iter().filter(|(other, _)| *other == which);
+            let items: Vec<Item> = of_store.map(|(_, item)| item.clone()).collect();
+            if !items.is_empty() {
+                store.append(&items, once, signals)?;
+            }
+        }
+        Ok(std::mem::take(&mut self.owed))
+    }
+}
+
+/// What names a run wherever its items come to: its name may be another's, too.
+fn key(journal: &Path) -> Result<String> {
+    let file = File::open(journal).at("read", journal)?;
+    let mut line = Vec::new();
+    BufReader::new(file)
+        .read_until(b'\n', &mut line)
+        .at("read", journal)?;
+    // Somebody may have edited the line.
+    let name = std::str::from_utf8(&line).ok().and_then(|text| {
+        let line = Line::parse(text).ok()?;
+        Some(format!(
+            "{}\n{}\n{}",
+            line.run_id?, line.timestamp?, line.call_id?
+        ))
+    });
+    let name = name.map_or(line, String::into_bytes);
+    Ok(sha256(&name)[..16].to_owned())
+}
+
+/// What a store held when the run began.
+fn copied(store: &Store, copy: &Path, signals: &Signals) -> Result<Vec<Item>> {
+    let copied = Store {
+        path: copy.to_owned(),
+        max_items: None,
+    };
+    if copy.exists() {
+        return copied.items(signals);
+    }
+    let items = store.items(signals)?;
+    files::make_dirs(copy.parent().unwrap_or(Path::new(".")))?;
+    files::replace(copy, &item::lines(&items))?;
+    Ok(items)
+}
+
+/// The profile of a node; none if it is given nothing.
+#[must_use]
+pub fn profile(flow: &Flow, context: Context) -> Option<Cow<'_, Profile>> {
+    match context {
+        Context::None => None,
+        Context::Global => Some(Cow::Owned(Profile::global())),
+        Context::Profile(ix) => Some(Cow::Borrowed(&flow.memory.profiles[ix])),
+    }
+}
+
+/// What is to be remembered of an output, if it has that, as it was written. `null` stands for nothing.
+fn pointed(remember: &Remember, output: &Payload) -> Option<Payload> {
+    let mut json: &str = output;
+    for token in remember.pointer.split('/').skip(1) {
+        // RFC 6901.
+        let token = token.replace("~1", "/").replace("~0", "~");
+        json = if json.starts_with('{') {
+            let members: HashMap<String, &RawValue> = serde_json::from_str(json).ok()?;
+            members.get(&token)?.get()
+        } else {
+            let is_index = token == "0" || !token.starts_with(['0', '+']);
+            let items: Vec<&RawValue> = serde_json::from_str(json).ok()?;
+            items
+                .get(token.parse::<usize>().ok().filter(|_| is_index)?)?
+                .get()
+        };
+    }
+    Some(json.into())
+}
+
+/// Why an output will not do, if something is to be remembered that it does not have.
+#[must_use]
+pub fn lacking(remember: &[Remember], output: &Payload) -> Option<Failure> {
+    let lacking = remember.iter().find(|it| pointed(it, output).is_none())?;
+    let (store, pointer) = (lacking.store.name(), &lacking.pointer);
+    let message = format!("it has no {pointer}, which the {store} store is to remember");
+    Some(Failure::new(Code::SchemaOut, message))
+}

@@ -1,0 +1,145 @@
+//! What root tasks begin with: one input, or a file with one on each line.
+//!
+//! A file is read as far as it is needed and no further. Unaware of what becomes of the inputs.
+
+use crate::error::{At, Error, Result};
+use crate::flow::graph::choice::Payload;
+use crate::text::json;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+/// The inputs that have not been taken.
+#[derive(Debug)]
+pub struct Inputs {
+    source: Source,
+    /// The number of the next one, from 1.
+    next: usize,
+}
+
+#[derive(Debug)]
+enum Source {
+    One(Option<Payload>),
+    Lines {
+        reader: BufReader<File>,
+        path: PathBuf,
+        line: usize,
+        /// What has been taken need not be what it was.
+        may_differ: bool,
+    },
+}
+
+impl Inputs {
+    /// One input.
+    #[must_use]
+    pub fn one(input: Payload) -> Self {
+        Self {
+            source: Source::One(Some(input)),
+            next: 1,
+        }
+    }
+
+    /// None at all.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            source: Source::One(None),
+            next: 1,
+        }
+    }
+
+    /// The lines of a file; empty ones do not count. Those that have been taken may differ from what
+    /// they were only if that is said.
+    pub fn lines(path: &Path, may_differ: bool) -> Result<Self> {
+        let reader = BufReader::new(File::open(path).at("read", path)?);
+        Ok(Self {
+            source: Source::Lines {
+                reader,
+                path: path.to_owned(),
+                line: 0,
+                may_differ,
+            },
+            next: 1,
+        })
+    }
+
+    /// Passes over so many: they have been taken before. `was` says whether an input is what it was.
+    ///
+    /// # Errors
+    /// A line of the file is not; or those of [`Self::take`].
+    pub fn pass_over(&mut self, count: usize, was: impl Fn(usize, &Payload) -> bool) -> Result<()> {
+        for _ in 0..count {
+            let Some((number, input)) = self.take()? else {
+                break;
+            };
+            if let Source::Lines {
+                path,
+                line,
+                may_differ: false,
+                ..
+            } = &self.source
+                && !was(number, &input)
+            {
+                let path = path.display();
+                return Err(Error::config(format!(
+                    "{path}:{line}: T{number} was begun with another input; lines can be added, but those \
+                     that have been taken must stay as they were (or: --changed ok)"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next input and its number.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a line of it is not JSON.
+    pub fn take(&mut self) -> Result<Option<(usize, Payload)>> {
+        let input = match &mut self.source {
+            Source::One(input) => input.take(),
+            Source::Lines {
+                reader, path, line, ..
+            } => next_line(reader, path, line)?,
+        };
+        let number = self.next;
+        Ok(input.map(|input| {
+            self.next += 1;
+            (number, input)
+        }))
+    }
+}
+
+fn next_line(
+    reader: &mut BufReader<File>,
+    path: &Path,
+    number: &mut usize,
+) -> Result<Option<Payload>> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        *number += 1;
+        let wrong = |what: String| {
+            let path = path.display();
+            Err(Error::usage(format!(
+                "{path}:{number}: {what}; each line is one input"
+            )))
+        };
+        if reader.read_until(b'\n', &mut line).at("read", path)? == 0 {
+            return Ok(None);
+        }
+        let Ok(text) = std::str::from_utf8(&line) else {
+            return wrong("not UTF-8".to_owned());
+        };
+        let text = text.trim();
+        if text.is_empty() {
+            continue;
+        }
+        return match json::check(text) {
+            Ok(()) => Ok(Some(text.into())),
+            Err(error) => wrong(format!(
+                "not JSON: {}",
+                crate::record::state::parser_words(&error)
+            )),
+        };
+    }
+}

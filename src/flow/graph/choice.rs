@@ -1,0 +1,247 @@
+//! What a node's output makes of the way on, and what a failure is.
+//!
+//! Unaware of tasks. An output is JSON text; no more of it is parsed than the choice needs.
+
+use super::topology::{EdgeIx, Graph, NodeIx, Role};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::rc::Rc;
+
+/// JSON text on one line, shared by all who have it.
+pub type Payload = Rc<str>;
+
+/// Why a node failed, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// A policy denied it.
+    PolicyDenied,
+    /// Its context could not be assembled.
+    Context,
+    /// Its input is not as declared.
+    SchemaIn,
+    /// Its program failed, or printed no JSON.
+    Operation,
+    /// It took too long.
+    Timeout,
+    /// Its output is not as declared.
+    SchemaOut,
+    /// A decision selected no edge of its own.
+    InvalidEdge,
+    /// A split has nothing to split.
+    InvalidSplit,
+    /// A merge does without none of those that failed.
+    UpstreamFailure,
+}
+
+impl Code {
+    /// All of them, with their words.
+    pub const ALL: [(&'static str, Self); 9] = [
+        ("policy_denied", Self::PolicyDenied),
+        ("context", Self::Context),
+        ("schema_in", Self::SchemaIn),
+        ("operation", Self::Operation),
+        ("timeout", Self::Timeout),
+        ("schema_out", Self::SchemaOut),
+        ("invalid_edge", Self::InvalidEdge),
+        ("invalid_split", Self::InvalidSplit),
+        ("upstream_failure", Self::UpstreamFailure),
+    ];
+
+    /// As it stands in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(_, code)| *code == self);
+        found.map_or("", |(name, _)| name)
+    }
+
+    /// Reads what [`Self::name`] writes.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let found = Self::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|(_, code)| *code)
+    }
+}
+
+/// The failure of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// In one word.
+    pub code: Code,
+    /// For people.
+    pub message: Rc<str>,
+}
+
+impl Failure {
+    /// A failure with its message.
+    #[must_use]
+    pub fn new(code: Code, message: impl AsRef<str>) -> Self {
+        Self {
+            code,
+            message: message.as_ref().into(),
+        }
+    }
+}
+
+/// The way on from a node that succeeded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// Nowhere: it is an exit.
+    End,
+    /// Along one edge.
+    Along(EdgeIx),
+    /// Along every edge with the whole output.
+    Everywhere,
+    /// One subtask for each of these.
+    Items(Vec<Payload>),
+}
+
+/// The way on that a node's output chooses.
+///
+/// # Errors
+/// The output of a decision or a split chooses none.
+pub fn choose(graph: &Graph, node: NodeIx, output: &str) -> Result<Choice, Failure> {
+    match graph.nodes[node].role {
+        Role::Exit => Ok(Choice::End),
+        Role::Start | Role::Linear | Role::Merge => Ok(Choice::Along(graph.outgoing(node)[0])),
+        Role::Branch => Ok(Choice::Everywhere),
+        Role::Decision => decide(graph, node, output).map(Choice::Along),
+        Role::Split => divide(output),
+    }
+}
+
+#[derive(Deserialize)]
+struct Selected<'j> {
+    #[serde(borrow)]
+    selected_edge: Option<&'j RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Divided<'j> {
+    #[serde(borrow)]
+    subtask_inputs: Option<&'j RawValue>,
+}
+
+fn decide(graph: &Graph, node: NodeIx, output: &str) -> Result<EdgeIx, Failure> {
+    let invalid = |message: String| Failure::new(Code::InvalidEdge, message);
+    let raw = if output.trim_start().starts_with('{') {
+        let selected = serde_json::from_str::<Selected<'_>>(output).ok();
+        selected.and_then(|it| it.selected_edge).map(RawValue::get)
+    } else {
+        Some(output)
+    };
+    let word: Option<Cow<'_, str>> = raw
+        .filter(|raw| raw.trim_start().starts_with('"'))
+        .and_then(|raw| serde_json::from_str::<String>(raw).ok())
+        .map(Cow::Owned);
+    let edges = graph.outgoing(node);
+    let label = |edge: &&EdgeIx| graph.edges[**edge].label.as_deref();
+    let target = |edge: &&EdgeIx| graph.nodes[graph.edges[**edge].to].id.as_str();
+    let Some(word) = word else {
+        return Err(invalid(format!(
+            "the output selects no edge: it is neither a string nor an object with a string \
+             \"selected_edge\"; the edges are {}",
+            named(graph, node)
+        )));
+    };
+    let by_label = edges.iter().find(|edge| label(edge) == Some(&*word));
+    let found = by_label.or_else(|| edges.iter().find(|edge| target(edge) == word));
+    found.copied().ok_or_else(|| {
+        invalid(format!(
+            "there is no edge {word:?}; the edges are {}",
+            named(graph, node)
+        ))
+    })
+}
+
+/// The edges of a node as a decision names them: JSON strings, separated by commas.
+#[must_use]
+pub fn named(graph: &Graph, node: NodeIx) -> String {
+    let name = |edge: &EdgeIx| {
+        let edge = &graph.edges[*edge];
+        let target = &graph.nodes[edge.to].id;
+        format!("{:?}", edge.label.as_ref().unwrap_or(target))
+    };
+    let names: Vec<String> = graph.outgoing(node).iter().map(name).collect();
+    names.join(", ")
+}
+
+fn divide(output: &str) -> Result<Choice, Failure> {
+    let invalid = |message: &str| Failure::new(Code::InvalidSplit, message);
+    let text = output.trim_start();
+    let list = if text.starts_with('[') {
+        Some(output)
+    } else if text.starts_with('{') {
+        let divided = serde_json::from_str::<Divided<'_>>(output)
+            .map_err(|error| invalid(&format!("the output cannot be read: {error}")))?;
+        match divided.subtask_inputs.map(RawValue::get) {
+            Some(list) if list.starts_with('[') => Some(list),
+            Some(_) => return Err(invalid("\"subtask_inputs\" is not a list")),
+            None => None,
+        }
+    } else {
+        None
+    };
+    let Some(list) = list else {
+        return Ok(Choice::Everywhere);
+    };
+    let items = serde_json::from_str::<Vec<&RawValue>>(list)
+        .map_err(|error| invalid(&format!("the list cannot be read: {error}")))?;
+    if items.is_empty() {
+        return Err(invalid("the list is empty: there is nothing to split"));
+    }
+    let items = items.into_iter().map(|item| item.get().into());
+    Ok(Choice::Items(items.collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::graph::topology::tests::graph;
+
+    #[test]
+    fn a_decision_takes_a_label_or_else_a_target_and_guesses_nothing() {
+        // `k` has the label `l`, which is also the name of the other target.
+        let graph = graph("s:start>d d:decision>l,k=l l>x k>x x:exit");
+        let edge = |output: &str| match choose(&graph, 1, output) {
+            Ok(Choice::Along(edge)) => graph.nodes[graph.edges[edge].to].id.clone(),
+            Ok(other) => panic!("{other:?}"),
+            Err(failure) => failure.code.name().to_owned(),
+        };
+        assert_eq!(edge("\"l\""), "k");
+        assert_eq!(edge("{\"selected_edge\":\"l\",\"more\":[1]}"), "k");
+        assert_eq!(edge("\"k\""), "k");
+        for wrong in [
+            "\"L\"",
+            "\" l\"",
+            "0",
+            "null",
+            "[\"l\"]",
+            "{}",
+            "{\"selected_edge\":0}",
+            "{\"selected_edge\":null}",
+            "{\"selected_edge\":[\"l\"]}",
+            "\"\"",
+        ] {
+            assert_eq!(edge(wrong), "invalid_edge", "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_split_takes_a_list_or_an_object_with_one_and_else_the_whole() {
+        let graph = graph("s:start>p p:split>l l>x x:exit");
+        let items = |output: &str| match choose(&graph, 1, output) {
+            Ok(Choice::Items(items)) => items.join("|"),
+            Ok(Choice::Everywhere) => "whole".to_owned(),
+            Ok(other) => panic!("{other:?}"),
+            Err(failure) => failure.code.name().to_owned(),
+        };
+        assert_eq!(items("[1, {\"a\": []},\"x\"]"), "1|{\"a\": []}|\"x\"");
+        assert_eq!(items("{\"subtask_inputs\": [null]}"), "null");
+        assert_eq!(items("{\"other\":[1]}"), "whole");
+        assert_eq!(items("7"), "whole");
+        assert_eq!(items("[]"), "invalid_split");
+        assert_eq!(items("{\"subtask_inputs\":[]}"), "invalid_split");
+        assert_eq!(items("{\"subtask_inputs\":7}"), "invalid_split");
+    }
+}

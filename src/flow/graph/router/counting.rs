@@ -1,0 +1,92 @@
+//! Who can still come to which merge: opened when its scope has been run, counted down to nobody.
+
+use super::gather::Instance;
+use super::{Fork, Frame, FrameIx, Router, Step};
+use crate::flow::graph::topology::NodeIx;
+
+impl Router<'_> {
+    /// Opens what a node opens, in a frame of its own if that is anything.
+    pub(super) fn open(&mut self, step: &Step, fork: Option<Fork>) -> Option<FrameIx> {
+        let merges = self.plan.opens(step.node);
+        if merges.is_empty() && fork.is_none() {
+            return step.frame;
+        }
+        let ix = self.frames.len();
+        self.frames.push(Frame {
+            node: step.node,
+            task: step.task,
+            above: step.frame,
+            partial: step.partial,
+            past: step.past,
+            instances: merges.iter().map(|_| Instance::default()).collect(),
+            fork,
+        });
+        for &merge in merges {
+            self.enter(merge, Some(ix));
+        }
+        Some(ix)
+    }
+
+    /// The instance of a merge for whoever is in a frame.
+    pub(super) fn instance(&self, merge: NodeIx, frame: Option<FrameIx>) -> (FrameIx, usize) {
+        let scope = self.plan.scope(merge);
+        let mut at = frame;
+        while let Some(ix) = at {
+            if self.frames[ix].node == scope {
+                return (ix, self.plan.slot(merge));
+            }
+            at = self.frames[ix].above;
+        }
+        unreachable!("a merge is waited for only where its scope has been run")
+    }
+
+    /// Somebody in a frame stands at a node now.
+    pub(super) fn enter(&mut self, node: NodeIx, frame: Option<FrameIx>) {
+        for &merge in &*self.plan.waits(node) {
+            let (ix, slot) = self.instance(merge, frame);
+            self.frames[ix].instances[slot].expected += 1;
+        }
+    }
+
+    /// Somebody in a frame does not stand at a node any more.
+    pub(super) fn leave(&mut self, node: NodeIx, frame: Option<FrameIx>) {
+        for &merge in &*self.plan.waits(node) {
+            let (ix, slot) = self.instance(merge, frame);
+            let instance = &mut self.frames[ix].instances[slot];
+            instance.expected -= 1;
+            if instance.expected == 0 {
+                self.settled.push((ix, slot));
+            }
+        }
+    }
+
+    /// Looks for merges of a frame to which nobody was on the way from the beginning.
+    pub(super) fn check(&mut self, frame: Option<FrameIx>) {
+        let Some(ix) = frame else { return };
+        for slot in 0..self.frames[ix].instances.len() {
+            let instance = &self.frames[ix].instances[slot];
+            if instance.expected == 0 && !instance.is_over {
+                self.settled.push((ix, slot));
+            }
+        }
+    }
+
+    /// Runs the merges to which nobody is on the way any more, and lets go of those that nobody came to.
+    pub(super) fn settle(&mut self) {
+        while let Some((ix, slot)) = self.settled.pop() {
+            let frame = &mut self.frames[ix];
+            let merge = self.plan.opens(frame.node)[slot];
+            let instance = &mut frame.instances[slot];
+            if instance.expected > 0 || instance.is_over {
+                continue;
+            }
+            instance.is_over = true;
+            if instance.is_empty() {
+                self.leave(merge, Some(ix));
+            } else {
+                // The step stands where the instance stood, and counts as it did.
+                self.begin_merge(merge, ix, slot);
+            }
+        }
+    }
+}

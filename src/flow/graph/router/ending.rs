@@ -1,0 +1,362 @@
+//! How tasks end: what becomes of a task whose steps and children have all ended.
+
+use super::gather::list;
+use super::{Effect, FrameIx, Place, Router, Step, TaskIx};
+
+use crate::flow::graph::choice::Payload;
+use crate::flow::graph::topology::{NodeIx, Role};
+
+/// One of several endings that are judged together.
+type Item = (Place, Ending);
+
+/// The status of tasks and of what they bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It did what it was to do.
+    Success,
+    /// Something failed, and it went on.
+    Partial,
+    /// It failed.
+    Failure,
+}
+
+impl Status {
+    /// As it stands in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Partial => "partial",
+            Self::Failure => "failure",
+        }
+    }
+
+    pub(super) fn of(partial: bool) -> Self {
+        if partial {
+            Self::Partial
+        } else {
+            Self::Success
+        }
+    }
+}
+
+/// How a task, a step or a fork ended.
+#[derive(Clone, Debug)]
+pub(super) struct Ending {
+    pub status: Status,
+    pub output: Option<Payload>,
+    pub exit: Option<NodeIx>,
+    pub merged_at: Option<NodeIx>,
+    /// A merge has it, be it a failure: it is not for whoever waits for the task to judge.
+    pub is_taken: bool,
+}
+
+impl Router<'_> {
+    pub(super) fn exit(&mut self, step: &Step) {
+        let status = if self.plan.graph.nodes[step.node].always_fail {
+            Status::Failure
+        } else {
+            Status::of(step.partial)
+        };
+        let ending = Ending {
+            status,
+            output: Some(step.payload.clone()),
+            exit: Some(step.node),
+            merged_at: None,
+            is_taken: false,
+        };
+        self.record(step, ending);
+    }
+
+    pub(super) fn fail(&mut self, step: &Step) {
+        let (own, others) = self.report_failure(step);
+        // A merge of the same task goes on with it.
+        if !own {
+            let ending = Ending {
+                status: Status::Failure,
+                output: None,
+                exit: None,
+                merged_at: None,
+                is_taken: others,
+            };
+            self.record(step, ending);
+        }
+    }
+
+    fn record(&mut self, step: &Step, ending: Ending) {
+        let fork = self.fork_around(step.task, step.frame);
+        self.tasks[step.task]
+            .endings
+            .push((fork, step.place, ending));
+    }
+
+    /// The innermost fork of a task around a frame.
+    pub(super) fn fork_around(&self, task: TaskIx, frame: Option<FrameIx>) -> Option<FrameIx> {
+        let mut at = frame;
+        while let Some(ix) = at {
+            let frame = &self.frames[ix];
+            if frame.task != task {
+                return None;
+            }
+            if frame.fork.is_some() {
+                return Some(ix);
+            }
+            at = frame.above;
+        }
+        None
+    }
+
+    /// A step of a task is over: the task may be, and with it those that wait for it.
+    pub(super) fn done(&mut self, task: TaskIx) {
+        self.tasks[task].live -= 1;
+        let mut at = task;
+        while self.tasks[at].live == 0 && self.tasks[at].ended.is_none() {
+            let ending = self.ending(at);
+            self.tasks[at].ended = Some(ending);
+            self.effects.push_back(Effect::Ended(at));
+            let Some((parent, frame, _)) = self.tasks[at].origin else {
+                return;
+            };
+            self.tasks[parent].live -= 1;
+            self.race(frame);
+            at = parent;
+        }
+    }
+
+    /// A child that went straight to a merge has ended already.
+    pub(super) fn done_later(&mut self, child: TaskIx) {
+        if self.tasks[child].live == 0 {
+            // It counted in its parent, whose own step still does.
+            let ending = self.ending(child);
+            self.tasks[child].ended = Some(ending);
+            self.effects.push_back(Effect::Ended(child));
+            if let Some((parent, _, _)) = self.tasks[child].origin {
+                self.tasks[parent].live -= 1;
+            }
+        }
+    }
+
+    /// Looks whether a race is decided: by the first child in order that succeeded, once all before it
+    /// have ended otherwise. The others are cancelled.
+    fn race(&mut self, frame: FrameIx) {
+        let tasks = &self.tasks;
+        let Some(fork) = &mut self.frames[frame].fork else {
+            return;
+        };
+        if !fork.races || fork.winner.is_some() {
+            return;
+        }
+        while let Some(ending) = fork
+            .children
+            .get(fork.lost)
+            .and_then(|child| tasks[*child].ended.as_ref())
+        {
+            if ending.status == Status::Success {
+                fork.winner = Some(fork.lost);
+                break;
+            }
+            fork.lost += 1;
+        }
+        if let Some(winner) = fork.winner {
+            let losers = fork.children[winner + 1..].to_vec();
+            for loser in losers {
+                if self.tasks[loser].ended.is_some() {
+                    // What it came to depends on time: it is told once more, as cancelled.
+                    self.effects.push_back(Effect::Ended(loser));
+                } else {
+                    self.cancel_task(loser);
+                }
+            }
+        }
+    }
+
+    fn cancel_task(&mut self, task: TaskIx) {
+        let mut pending = vec![task];
+        while let Some(at) = pending.pop() {
+            if self.tasks[at].ended.is_some() {
+                continue;
+            }
+            self.tasks[at].ended = Some(Ending {
+                status: Status::Failure,
+                output: None,
+                exit: None,
+                merged_at: None,
+                is_taken: false,
+            });
+            for step in std::mem::take(&mut self.tasks[at].steps) {
+                self.steps.remove(&step);
+                self.effects.push_back(Effect::Cancel(step));
+            }
+            self.effects.push_back(Effect::Ended(at));
+            if let Some((parent, _, _)) = self.tasks[at].origin {
+                self.tasks[parent].live -= 1;
+            }
+            for fork in &self.tasks[at].forks {
+                let fork = self.frames[*fork].fork.as_ref();
+                pending.extend(fork.map_or(&[][..], |fork| &fork.children));
+            }
+        }
+    }
+
+    /// What a task in which nothing lives any more came to.
+    fn ending(&mut self, task: TaskIx) -> Ending {
+        let mut endings = std::mem::take(&mut self.tasks[task].endings);
+        if let [(None, _, _)] = endings.as_slice()
+            && self.tasks[task].forks.is_empty()
+            && let Some((_, _, only)) = endings.pop()
+        {
+            return only;
+        }
+        // A fork comes to be before those that are made after it, and inside it.
+        let mut forks = self.tasks[task].forks.clone();
+        while let Some(frame) = forks.pop() {
+            let mut items: Vec<Item> = Vec::new();
+            endings.retain(|(fork, place, ending)| {
+                let inside = *fork == Some(frame);
+                if inside {
+                    items.push((*place, ending.clone()));
+                }
+                !inside
+            });
+            let loose = self.children_of(frame, &mut items);
+            items.sort_by_cached_key(|(place, _)| self.place(*place));
+            let place = items.first().map_or((task, 0), |(place, _)| *place);
+            if let Some(ending) = self.combined(frame, items, loose) {
+                let around = self.fork_around(task, self.frames[frame].above);
+                endings.push((around, place, ending));
+            }
+        }
+        let mut items: Vec<Item> = endings
+            .into_iter()
+            .map(|(_, place, ending)| (place, ending))
+            .collect();
+        items.sort_by_cached_key(|(place, _)| self.place(*place));
+        let judged = first_success(items.iter().filter(|(_, ending)| !ending.is_taken));
+        judged.or_else(|| taken(&items)).unwrap_or(Ending {
+            status: Status::Failure,
+            output: None,
+            exit: None,
+            merged_at: None,
+            is_taken: true,
+        })
+    }
+
+    /// Adds the children of a fork to its items. Returns whether any is there that no merge has.
+    fn children_of(&self, frame: FrameIx, items: &mut Vec<Item>) -> bool {
+        let Some(fork) = &self.frames[frame].fork else {
+            return false;
+        };
+        let last = fork.winner.map_or(fork.children.len(), |winner| winner + 1);
+        let mut loose = false;
+        for child in &fork.children[..last] {
+            if let Some(ending) = &self.tasks[*child].ended {
+                loose |= !ending.is_taken;
+                items.push(((*child, 0), ending.clone()));
+            }
+        }
+        loose
+    }
+
+    /// What the items of a fork, in order of place, come to. None if there are none.
+    fn combined(&self, frame: FrameIx, items: Vec<Item>, loose: bool) -> Option<Ending> {
+        let frame = &self.frames[frame];
+        let node = &self.plan.graph.nodes[frame.node];
+        let mut judged: Vec<&Item> = items
+            .iter()
+            .filter(|(_, ending)| !ending.is_taken)
+            .collect();
+        if judged.is_empty() {
+            return taken(&items);
+        }
+        if judged.len() == 1 && !loose {
+            // All were merged, and the task went on.
+            return judged.pop().map(|(_, ending)| ending.clone());
+        }
+        let mut ending = match node.role {
+            Role::Branch => {
+                let came = |it: &&Item| it.1.status != Status::Failure;
+                if !judged.iter().any(came) && items.iter().any(|it| came(&it)) {
+                    // One that a merge has is a success, too.
+                    return taken(&items);
+                }
+                first_success(judged.into_iter())?
+            }
+            _ => all_success(&judged, node.continue_on_failure),
+        };
+        if ending.status == Status::Success && frame.partial {
+            ending.status = Status::Partial;
+        }
+        Some(ending)
+    }
+}
+
+/// Of clones: the first that succeeded, or else the first that is partial.
+fn first_success<'e>(items: impl Iterator<Item = &'e Item> + Clone) -> Option<Ending> {
+    let with = |status| {
+        let mut items = items.clone();
+        items.find(|(_, ending)| ending.status == status)
+    };
+    let best = with(Status::Success).or_else(|| with(Status::Partial));
+    if let Some((_, best)) = best {
+        return Some(best.clone());
+    }
+    // One alone is what the task itself came to.
+    let mut items = items;
+    let (_, first) = items.next()?;
+    if items.next().is_none() {
+        return Some(first.clone());
+    }
+    Some(Ending {
+        output: None,
+        exit: None,
+        ..first.clone()
+    })
+}
+
+/// Of subtasks: all must have succeeded.
+fn all_success(items: &[&Item], continues: bool) -> Ending {
+    let count = |status| items.iter().filter(|(_, it)| it.status == status).count();
+    let failed = count(Status::Failure);
+    let status = match (failed, count(Status::Partial)) {
+        (0, 0) => Status::Success,
+        (0, _) => Status::Partial,
+        (failed, _) if continues && failed < items.len() => Status::Partial,
+        _ => Status::Failure,
+    };
+    let outputs = items
+        .iter()
+        .filter(|(_, ending)| ending.status != Status::Failure)
+        .filter_map(|(_, ending)| ending.output.as_deref());
+    Ending {
+        status,
+        output: (status != Status::Failure).then(|| list(outputs)),
+        exit: None,
+        merged_at: None,
+        is_taken: false,
+    }
+}
+
+/// What a task comes to of which merges have everything.
+fn taken(items: &[Item]) -> Option<Ending> {
+    let (_, first) = items.first()?;
+    if items.len() == 1 {
+        return Some(first.clone());
+    }
+    let all = |status| items.iter().all(|(_, it)| it.status == status);
+    let status = if all(Status::Success) {
+        Status::Success
+    } else if all(Status::Failure) {
+        Status::Failure
+    } else {
+        Status::Partial
+    };
+    let same = items.iter().all(|(_, it)| it.merged_at == first.merged_at);
+    let outputs = items.iter().filter_map(|(_, it)| it.output.as_deref());
+    Some(Ending {
+        status,
+        output: (status != Status::Failure).then(|| list(outputs)),
+        exit: None,
+        merged_at: first.merged_at.filter(|_| same),
+        is_taken: true,
+    })
+}

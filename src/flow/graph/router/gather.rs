@@ -1,0 +1,336 @@
+//! What comes to a merge, and what the merge is given.
+
+use super::ending::{Ending, Status};
+use super::past::PastIx;
+use super::{FrameIx, Place, Router, Step, StepIx, Task, TaskIx};
+use crate::flow::graph::choice::{Code, Failure, Payload};
+use crate::flow::graph::topology::{EdgeIx, Graph, MergeFailureMode, NodeIx};
+use crate::text::json::{self, Object};
+
+/// A merge that has been opened for one task.
+#[derive(Debug, Default)]
+pub(super) struct Instance {
+    /// So many can still come.
+    pub expected: usize,
+    /// It has begun, or never will.
+    pub is_over: bool,
+    arrivals: Vec<Arrival>,
+    failures: Vec<Missing>,
+}
+
+impl Instance {
+    pub(super) fn is_empty(&self) -> bool {
+        self.arrivals.is_empty() && self.failures.is_empty()
+    }
+}
+
+#[derive(Debug)]
+struct Arrival {
+    task: TaskIx,
+    edge: EdgeIx,
+    payload: Payload,
+    partial: bool,
+    place: Place,
+    past: PastIx,
+}
+
+#[derive(Debug)]
+struct Missing {
+    task: TaskIx,
+    node: NodeIx,
+    failure: Failure,
+    place: Place,
+}
+
+/// What a merge has gathered, in order of place.
+#[derive(Debug)]
+pub struct Gathered {
+    arrivals: Vec<Arrival>,
+    failures: Vec<Missing>,
+}
+
+/// A task that comes to a merge: by which edge, with what, whether partial, ordered by what, and behind
+/// what.
+type Coming = (TaskIx, EdgeIx, Payload, bool, Place, PastIx);
+
+impl Router<'_> {
+    pub(super) fn arrive(&mut self, merge: NodeIx, frame: Option<FrameIx>, coming: Coming) {
+        let (task, edge, payload, partial, place, past) = coming;
+        let (ix, slot) = self.instance(merge, frame);
+        let owner = self.frames[ix].task;
+        let instance = &mut self.frames[ix].instances[slot];
+        if instance.is_empty() {
+            self.tasks[owner].live += 1;
+        }
+        instance.arrivals.push(Arrival {
+            task,
+            edge,
+            payload: payload.clone(),
+            partial,
+            place,
+            past,
+        });
+        if owner != task {
+            let ending = Ending {
+                status: Status::of(partial),
+                output: Some(payload),
+                exit: None,
+                merged_at: Some(merge),
+                is_taken: true,
+            };
+            let fork = self.fork_around(task, frame);
+            self.tasks[task].endings.push((fork, place, ending));
+        }
+    }
+
+    /// Tells the merges that could have been reached next of a failure, if they gather more than the
+    /// step that failed. Returns whether any belongs to the same task, and whether any to another.
+    pub(super) fn report_failure(&mut self, step: &Step) -> (bool, bool) {
+        let (mut own, mut others) = (false, false);
+        let mut pending: Vec<NodeIx> = self.plan.waits(step.node).to_vec();
+        let mut seen = pending.clone();
+        let Some((_, failure)) = self.tasks[step.task].failures.last().cloned() else {
+            return (own, others);
+        };
+        while let Some(merge) = pending.pop() {
+            let (ix, slot) = self.instance(merge, step.frame);
+            if !self.has_fork_between(step.frame, ix) {
+                for &next in &*self.plan.waits(merge) {
+                    if !seen.contains(&next) {
+                        seen.push(next);
+                        pending.push(next);
+                    }
+                }
+                continue;
+            }
+            let owner = self.frames[ix].task;
+            own |= owner == step.task;
+            others |= owner != step.task;
+            let instance = &mut self.frames[ix].instances[slot];
+            if instance.is_empty() {
+                self.tasks[owner].live += 1;
+            }
+            instance.failures.push(Missing {
+                task: step.task,
+                node: step.node,
+                failure: failure.clone(),
+                place: step.place,
+            });
+        }
+        (own, others)
+    }
+
+    /// Whether there is a fork from a frame up to another one, both included.
+    fn has_fork_between(&self, from: Option<FrameIx>, to: FrameIx) -> bool {
+        let mut at = from;
+        while let Some(ix) = at {
+            if self.frames[ix].fork.is_some() {
+                return true;
+            }
+            if ix == to {
+                return false;
+            }
+            at = self.frames[ix].above;
+        }
+        false
+    }
+
+    /// Begins the step of a merge that has gathered all that can come.
+    pub(super) fn begin_merge(&mut self, merge: NodeIx, frame: FrameIx, slot: usize) {
+        let instance = &mut self.frames[frame].instances[slot];
+        let mut arrivals = std::mem::take(&mut instance.arrivals);
+        let mut failures = std::mem::take(&mut instance.failures);
+        let (task, partial) = (self.frames[frame].task, self.frames[frame].partial);
+        // A frame in which nothing else can happen is left behind, so that long chains stay flat.
+        let is_done = self.frames[frame].fork.is_none() && self.frames[frame].instances.len() == 1;
+        let around = if is_done {
+            self.frames[frame].above
+        } else {
+            Some(frame)
+        };
+        arrivals.sort_by_cached_key(|arrival| self.place(arrival.place));
+        failures.sort_by_cached_key(|missing| self.place(missing.place));
+        let mode = self.plan.graph.nodes[merge].merge_failure_mode;
+        let ignores = mode == MergeFailureMode::IgnoreFailures;
+        let mut partials = arrivals.iter().filter(|arrival| arrival.partial);
+        let partial = partial
+            || partials.any(|arrival| arrival.task == task || !ignores)
+            || (mode == MergeFailureMode::Partial && !failures.is_empty());
+        let first = arrivals.iter().map(|arrival| arrival.place);
+        let first = first.chain(failures.iter().map(|missing| missing.place));
+        let first = first.min_by_key(|place| self.place(*place));
+        let place = (first.map_or(task, |(task, _)| task), self.plan.rank(merge));
+        let ways = arrivals.iter().map(|arrival| arrival.past);
+        let past = self.joined(self.frames[frame].past, ways);
+        // What was gathered counted as one thing that lives; from now on the step does.
+        self.tasks[task].live -= 1;
+        self.step(Step {
+            task,
+            node: merge,
+            edge: None,
+            payload: "null".into(),
+            frame: around,
+            partial,
+            place,
+            past,
+            gathered: Some(Box::new(Gathered { arrivals, failures })),
+        });
+    }
+
+    /// A place to compare: for each task from the root on, which fork of its parent and which child.
+    pub(super) fn place(&self, (task, merge): Place) -> (Vec<(usize, usize)>, usize) {
+        let mut place = Vec::new();
+        let mut at = task;
+        while let Some((parent, frame, _)) = self.tasks[at].origin {
+            let rank = self.plan.rank(self.frames[frame].node);
+            place.push((rank, self.tasks[at].index));
+            at = parent;
+        }
+        place.reverse();
+        (place, merge)
+    }
+}
+
+impl Router<'_> {
+    /// Where a step stands among those of its root, to compare: by its task's place, then by its node.
+    #[must_use]
+    pub fn place_of(&self, ix: StepIx) -> Option<impl Ord + use<>> {
+        let step = self.steps.get(&ix)?;
+        Some(self.place((step.task, self.plan.rank(step.node))))
+    }
+
+    /// A step's failure, known before anything of it has run.
+    #[must_use]
+    pub fn doomed(&self, ix: StepIx) -> Option<Failure> {
+        let step = self.steps.get(&ix)?;
+        let mode = self.plan.graph.nodes[step.node].merge_failure_mode;
+        let message = step.gathered.as_ref()?.fault(mode, &self.tasks)?;
+        Some(Failure::new(Code::UpstreamFailure, message))
+    }
+
+    /// What a step works on.
+    #[must_use]
+    pub fn input(&self, ix: StepIx) -> Option<Payload> {
+        self.steps.get(&ix).map(|step| self.input_of(step))
+    }
+
+    pub(super) fn input_of(&self, step: &Step) -> Payload {
+        match &step.gathered {
+            Some(gathered) => gathered.input(self.plan.graph, &self.tasks),
+            None => step.payload.clone(),
+        }
+    }
+
+    /// What a step makes of its input if its node has no operation.
+    #[must_use]
+    pub fn identity(&self, ix: StepIx) -> Option<Payload> {
+        let step = self.steps.get(&ix)?;
+        Some(match &step.gathered {
+            Some(gathered) => gathered.outputs(),
+            None => step.payload.clone(),
+        })
+    }
+
+    /// What a merge has gathered.
+    #[must_use]
+    pub fn gathered(&self, ix: StepIx) -> Option<&Gathered> {
+        self.steps.get(&ix)?.gathered.as_deref()
+    }
+}
+
+impl Gathered {
+    /// So many arrived, and so many failed on their way.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        (self.arrivals.len(), self.failures.len())
+    }
+
+    /// What the merge is given.
+    pub(super) fn input(&self, graph: &Graph, tasks: &[Task]) -> Payload {
+        let mut out = Vec::new();
+        let mut object = Object::begin(&mut out);
+        let list = object.nest("merge_inputs");
+        list.push(b'[');
+        for (number, arrival) in self.arrivals.iter().enumerate() {
+            if number > 0 {
+                list.push(b',');
+            }
+            let mut entry = Object::begin(list);
+            entry
+                .put("node_id", &graph.nodes[graph.edges[arrival.edge].from].id)
+                .put("task_id", &*tasks[arrival.task].id)
+                .put("index", &tasks[arrival.task].index)
+                .put("status", Status::of(arrival.partial).name())
+                .raw("output", arrival.payload.as_bytes());
+            entry.end();
+        }
+        list.push(b']');
+        let list = object.nest("failures");
+        list.push(b'[');
+        for (number, missing) in self.failures.iter().enumerate() {
+            if number > 0 {
+                list.push(b',');
+            }
+            let mut entry = Object::begin(list);
+            entry
+                .put("node_id", &graph.nodes[missing.node].id)
+                .put("task_id", &*tasks[missing.task].id)
+                .put("index", &tasks[missing.task].index)
+                .put("status", Status::Failure.name());
+            let mut error = Object::begin(entry.nest("error"));
+            error
+                .put("code", missing.failure.code.name())
+                .put("message", &*missing.failure.message);
+            error.end();
+            entry.end();
+        }
+        list.push(b']');
+        object.end();
+        text(out)
+    }
+
+    /// The outputs of those that arrived, as a list.
+    pub(super) fn outputs(&self) -> Payload {
+        list(self.arrivals.iter().map(|arrival| &*arrival.payload))
+    }
+
+    /// Why the merge must not run, if it must not.
+    pub(super) fn fault(&self, mode: MergeFailureMode, tasks: &[Task]) -> Option<String> {
+        let first = self.failures.first()?;
+        let fails = match mode {
+            MergeFailureMode::FailOnAny => true,
+            MergeFailureMode::IgnoreFailures => false,
+            MergeFailureMode::Partial => self.arrivals.is_empty(),
+        };
+        let (all, failed) = (self.arrivals.len(), self.failures.len());
+        fails.then(|| {
+            format!(
+                "{failed} of {} failed on the way here, first {}: {}: {}",
+                all + failed,
+                tasks[first.task].id,
+                first.failure.code.name(),
+                first.failure.message
+            )
+        })
+    }
+}
+
+/// JSON texts as one list.
+pub(super) fn list<'t>(texts: impl Iterator<Item = &'t str>) -> Payload {
+    let mut out = String::from("[");
+    for (number, text) in texts.enumerate() {
+        if number > 0 {
+            out.push(',');
+        }
+        out.push_str(text);
+    }
+    out.push(']');
+    out.into()
+}
+
+fn text(json: Vec<u8>) -> Payload {
+    // It is made of strings.
+    String::from_utf8(json)
+        .unwrap_or_else(|_| json::text(&()))
+        .into()
+}

@@ -1,0 +1,157 @@
+//! What there is to tell of a task, the same whatever the timing was.
+
+use super::ending::Status;
+use super::{Kind, Router, TaskIx};
+use crate::flow::graph::choice::{Code, Failure, Payload};
+use crate::flow::graph::topology::{EdgeIx, NodeIx};
+
+/// A task's status as it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It has not ended.
+    Open,
+    /// It ended like this.
+    Ended(Status),
+    /// It lost a race. How far it came depends on time and is not told.
+    Cancelled,
+}
+
+impl Told {
+    /// As it stands in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Open => "running",
+            Self::Ended(status) => status.name(),
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What is told of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View<'r> {
+    /// Its id.
+    pub id: &'r str,
+    /// The id of the task that it came from.
+    pub parent: Option<&'r str>,
+    /// How it came to be.
+    pub kind: Kind,
+    /// Which child it is, from 0.
+    pub index: usize,
+    /// The edge on which it began.
+    pub edge: Option<EdgeIx>,
+    /// How it ended.
+    pub status: Told,
+    /// The nodes that it ran, each behind all that lead to it.
+    pub path: Vec<NodeIx>,
+    /// The exit that it came to; of a race, the winner's.
+    pub exit: Option<NodeIx>,
+    /// The merge that took it.
+    pub merged_at: Option<NodeIx>,
+    /// What it brought.
+    pub output: Option<Payload>,
+    /// The nodes of its path that failed.
+    pub failed: Vec<NodeIx>,
+    /// The first of these failures, or that of its children; none of a task that succeeded.
+    pub error: Option<(NodeIx, Failure)>,
+}
+
+impl Router<'_> {
+    /// The root and all that came of it, children by place behind their parents.
+    #[must_use]
+    pub fn tasks(&self) -> Vec<TaskIx> {
+        let mut all = Vec::new();
+        let mut pending = vec![0];
+        while let Some(task) = pending.pop() {
+            all.push(task);
+            if self.has_lost(task) {
+                continue;
+            }
+            let mut forks = self.tasks[task].forks.clone();
+            forks.sort_by_key(|fork| self.plan.rank(self.frames[*fork].node));
+            for fork in forks.into_iter().rev() {
+                let fork = self.frames[fork].fork.as_ref();
+                let children = fork.map_or(&[][..], |fork| &fork.children);
+                pending.extend(children.iter().rev());
+            }
+        }
+        all
+    }
+
+    fn has_lost(&self, task: TaskIx) -> bool {
+        let Some((_, frame, _)) = self.tasks[task].origin else {
+            return false;
+        };
+        let fork = self.frames[frame].fork.as_ref();
+        fork.and_then(|fork| fork.winner)
+            .is_some_and(|winner| winner < self.tasks[task].index)
+    }
+
+    /// What is to be told of a task.
+    #[must_use]
+    pub fn view(&self, ix: TaskIx) -> View<'_> {
+        let task = &self.tasks[ix];
+        let mut view = View {
+            id: &task.id,
+            parent: task.origin.map(|(parent, _, _)| self.id(parent)),
+            kind: task.kind,
+            index: task.index,
+            edge: task.origin.map(|(_, _, edge)| edge),
+            status: Told::Open,
+            path: Vec::new(),
+            exit: None,
+            merged_at: None,
+            output: None,
+            failed: Vec::new(),
+            error: None,
+        };
+        if self.has_lost(ix) {
+            view.status = Told::Cancelled;
+            return view;
+        }
+        view.path.clone_from(&task.path);
+        view.path.sort_by_key(|node| self.plan.rank(*node));
+        let mut failures: Vec<_> = task.failures.iter().collect();
+        failures.sort_by_key(|(node, _)| self.plan.rank(*node));
+        view.failed = failures.iter().map(|(node, _)| *node).collect();
+        if let Some(ended) = &task.ended {
+            view.status = Told::Ended(ended.status);
+            view.exit = ended.exit;
+            view.merged_at = ended.merged_at;
+            view.output.clone_from(&ended.output);
+            if ended.status != Status::Success {
+                let own = failures.first().map(|failure| (*failure).clone());
+                view.error = own.or_else(|| self.children_error(ix));
+            }
+        }
+        view
+    }
+
+    /// That of the first child that failed, as a failure of the node where it came to be.
+    fn children_error(&self, ix: TaskIx) -> Option<(NodeIx, Failure)> {
+        let mut forks = self.tasks[ix].forks.clone();
+        forks.sort_by_key(|fork| self.plan.rank(self.frames[*fork].node));
+        forks.into_iter().rev().find_map(|ix| {
+            let fork = self.frames[ix].fork.as_ref()?;
+            if fork.winner.is_some() {
+                return None;
+            }
+            let failed = fork.children.iter().find(|child| {
+                let ended = self.tasks[**child].ended.as_ref();
+                ended.is_some_and(|ended| ended.status != Status::Success && !ended.is_taken)
+            })?;
+            let view = self.view(*failed);
+            let why = view.error.map_or_else(
+                || "it ended in an exit that always fails".to_owned(),
+                |(node, failure)| {
+                    let node = &self.plan.graph.nodes[node].id;
+                    format!("{node}: {}: {}", failure.code.name(), failure.message)
+                },
+            );
+            let message = format!("{}: {why}", view.id);
+            let failure = Failure::new(Code::UpstreamFailure, message);
+            Some((self.frames[ix].node, failure))
+        })
+    }
+}

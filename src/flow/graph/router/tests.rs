@@ -1,0 +1,620 @@
+//! The rules one by one, and all of them together on graphs made at random.
+
+use super::*;
+use crate::flow::graph::choice::{Code, choose};
+use crate::flow::graph::topology::tests::graph;
+use crate::flow::graph::topology::{Edge, Graph, MergeFailureMode, Node};
+use fastrand::Rng;
+use std::collections::{BTreeMap, HashSet};
+
+/// What a node makes of its input in a task: an output, or a failure.
+type Operation<'o> = &'o dyn Fn(&str, &str, &str) -> Option<String>;
+
+/// How a step is named in a history.
+type Name = (String, NodeIx, Option<EdgeIx>);
+
+struct Executor<'e> {
+    graph: &'e Graph,
+    operation: Operation<'e>,
+    /// So many steps at once.
+    jobs: usize,
+    rng: Rng,
+    history: Vec<(Name, Outcome)>,
+    started: HashSet<Name>,
+    cancelled: usize,
+    /// What the notes stand for, and which each step was behind.
+    noted: Vec<Name>,
+    behind: BTreeMap<Name, Vec<Name>>,
+}
+
+impl Executor<'_> {
+    fn outcome(&self, router: &Router<'_>, ix: StepIx) -> Outcome {
+        if let Some(failure) = router.doomed(ix) {
+            return Outcome::Failure(failure);
+        }
+        let step = router.get(ix).unwrap();
+        let id = &self.graph.nodes[step.node].id;
+        let input = router.input(ix).unwrap();
+        let output = match (self.operation)(router.id(step.task), id, &input) {
+            Some(output) if output == "=" => router.identity(ix).unwrap(),
+            Some(output) => output.into(),
+            None => return Outcome::Failure(Failure::new(Code::Operation, id)),
+        };
+        match choose(self.graph, step.node, &output) {
+            Ok(choice) => Outcome::Success(output, choice),
+            Err(failure) => Outcome::Failure(failure),
+        }
+    }
+
+    fn run(&mut self, router: &mut Router<'_>) {
+        let (mut ready, mut running) = (VecDeque::new(), Vec::new());
+        loop {
+            while let Some(effect) = router.next_effect() {
+                match effect {
+                    Effect::Start(ix) => {
+                        let step = router.get(ix).unwrap();
+                        let name = (router.id(step.task).to_owned(), step.node, step.edge);
+                        assert!(self.started.insert(name), "it ran twice");
+                        ready.push_back(ix);
+                    }
+                    Effect::Cancel(ix) => {
+                        self.cancelled += 1;
+                        ready.retain(|other| *other != ix);
+                        running.retain(|other| *other != ix);
+                    }
+                    _ => {}
+                }
+            }
+            while running.len() < self.jobs
+                && let Some(ix) = ready.pop_front()
+            {
+                running.push(ix);
+            }
+            if running.is_empty() {
+                return;
+            }
+            let ix = running.swap_remove(self.rng.usize(..running.len()));
+            let step = router.get(ix).unwrap();
+            let name = (router.id(step.task).to_owned(), step.node, step.edge);
+            let outcome = self.outcome(router, ix);
+            self.history.push((name, outcome.clone()));
+            self.end(router, ix, outcome);
+        }
+    }
+}
+
+impl Executor<'_> {
+    /// Ends a step with a note of its name, and looks which notes it was behind.
+    fn end(&mut self, router: &mut Router<'_>, ix: StepIx, outcome: Outcome) {
+        let step = router.get(ix).unwrap();
+        let name = (router.id(step.task).to_owned(), step.node, step.edge);
+        let notes = router.notes(ix).into_iter();
+        let behind = notes.map(|note| self.noted[note].clone()).collect();
+        self.noted.push(name.clone());
+        self.behind.insert(name, behind);
+        router.ended_with(ix, outcome, Some(self.noted.len() - 1));
+    }
+}
+
+/// Whatever the order was, what ended in both was behind the same.
+fn is_behind_the_same(first: &BTreeMap<Name, Vec<Name>>, other: &BTreeMap<Name, Vec<Name>>) {
+    for (name, behind) in other {
+        assert!(
+            first.get(name).is_none_or(|same| same == behind),
+            "{name:?}"
+        );
+    }
+}
+
+fn executor<'e>(
+    graph: &'e Graph,
+    operation: Operation<'e>,
+    jobs: usize,
+    seed: u64,
+) -> Executor<'e> {
+    Executor {
+        graph,
+        operation,
+        jobs,
+        rng: Rng::with_seed(seed),
+        history: Vec::new(),
+        started: HashSet::new(),
+        cancelled: 0,
+        noted: Vec::new(),
+        behind: BTreeMap::new(),
+    }
+}
+
+/// All that is told of a run, a line a task.
+fn told(graph: &Graph, router: &Router<'_>) -> String {
+    let ids = |nodes: &[NodeIx]| {
+        let ids = nodes.iter().map(|node| graph.nodes[*node].id.as_str());
+        ids.collect::<Vec<_>>().join(",")
+    };
+    let mut out = String::new();
+    for task in router.tasks() {
+        let view = router.view(task);
+        assert_ne!(view.status, Told::Open, "{} has not ended", view.id);
+        out.push_str(&format!(
+            "{} {} {}",
+            view.id,
+            view.status.name(),
+            ids(&view.path)
+        ));
+        for (mark, node) in [(" exit ", view.exit), (" merged ", view.merged_at)] {
+            if let Some(node) = node {
+                out.push_str(&format!("{mark}{}", graph.nodes[node].id));
+            }
+        }
+        if let Some((node, failure)) = &view.error {
+            let node = &graph.nodes[*node].id;
+            out.push_str(&format!(" {}@{node}", failure.code.name()));
+        }
+        if let Some(output) = &view.output {
+            out.push_str(&format!(" = {output}"));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Runs a graph in short; nodes whose ids are in `bad` fail.
+fn run(text: &str, input: &str, bad: &str) -> String {
+    let graph = graph(text);
+    let operation = |_: &str, node: &str, input: &str| {
+        let item = format!("{node}{input}");
+        let fails = bad.split(' ').any(|bad| bad == node || bad == item);
+        (!fails).then(|| "=".to_owned())
+    };
+    let mut results = HashSet::new();
+    for seed in 0..20 {
+        let plan = Plan::new(&graph, 0);
+        let mut router = Router::new(&plan, "T1", 0, input.into());
+        executor(&graph, &operation, 1 + seed as usize % 4, seed).run(&mut router);
+        assert!(router.is_over());
+        results.insert(told(&graph, &router));
+    }
+    assert_eq!(results.len(), 1, "it depends on the order: {results:#?}");
+    results.into_iter().next().unwrap()
+}
+
+#[test]
+fn a_chain_goes_from_start_to_exit() {
+    assert_eq!(
+        run("s:start>a a>b b>x x:exit", "1", ""),
+        "T1 success s,a,b,x exit x = 1\n"
+    );
+}
+
+#[test]
+fn a_failure_stops_the_task_or_makes_it_partial() {
+    let fails = run("s:start>a a>b b>x x:exit", "1", "a");
+    assert_eq!(fails, "T1 failure s,a operation@a\n");
+    let goes_on = run("s:start>a a:linear!>b b>x x:exit", "1", "a");
+    assert_eq!(goes_on, "T1 partial s,a,b,x exit x operation@a = 1\n");
+    let error = run("s:start>a a>x x:exit-", "1", "");
+    assert_eq!(error, "T1 failure s,a,x exit x = 1\n");
+    // Nothing saves what has no way on.
+    let split = run("s:start>p p:split!>a a>x x:exit", "[]", "");
+    assert_eq!(split, "T1 failure s,p invalid_split@p\n");
+}
+
+#[test]
+fn the_first_clone_in_order_that_succeeds_decides_and_the_rest_is_cancelled() {
+    let flow = "s:start>b b:branch>l,k,j l>x k>x j>x x:exit";
+    assert_eq!(
+        run(flow, "1", "l"),
+        "T1 success s,b exit x = 1\nT1.c0 failure l operation@l\n\
+         T1.c1 success k,x exit x = 1\nT1.c2 cancelled \n"
+    );
+    let none = run(flow, "1", "l k j");
+    assert!(
+        none.starts_with("T1 failure s,b upstream_failure@b\n"),
+        "{none}"
+    );
+}
+
+#[test]
+fn subtasks_without_a_merge_make_a_list() {
+    let flow = "s:start>p p:split>w w>x x:exit";
+    assert_eq!(
+        run(flow, "[7,8]", ""),
+        "T1 success s,p = [7,8]\nT1.s0 success w,x exit x = 7\nT1.s1 success w,x exit x = 8\n"
+    );
+    let first = |text: String| text.lines().next().unwrap().to_owned();
+    assert_eq!(
+        first(run(flow, "[7,8]", "w7")),
+        "T1 failure s,p upstream_failure@p"
+    );
+    let continues = flow.replace("split", "split!");
+    let some = first(run(&continues, "[7,8]", "w7"));
+    assert_eq!(some, "T1 partial s,p upstream_failure@p = [8]");
+    let none = first(run(&continues, "[7,8]", "w"));
+    assert_eq!(none, "T1 failure s,p upstream_failure@p");
+}
+
+/// What each step is behind, the last first: `node:task/node,...`.
+fn pasts(text: &str, input: &str, bad: &str) -> Vec<String> {
+    let graph = graph(text);
+    let operation = |_: &str, node: &str, _: &str| (node != bad).then(|| "=".to_owned());
+    let plan = Plan::new(&graph, 0);
+    let mut router = Router::new(&plan, "T1", 0, input.into());
+    let mut executor = executor(&graph, &operation, 9, 1);
+    executor.run(&mut router);
+    let named = |(task, node, _): &Name| format!("{}/{}", &task[1..], graph.nodes[*node].id);
+    let all = executor.behind.iter();
+    let all = all.map(|(name, behind)| {
+        let behind: Vec<String> = behind.iter().map(named).collect();
+        format!("{}:{}", named(name), behind.join(","))
+    });
+    all.collect()
+}
+
+#[test]
+fn a_step_is_behind_its_task_its_forebears_and_who_arrived_and_nobody_else() {
+    let merged = pasts(
+        "s:start>b b:branch>u,v u>w w>m v>m m:merge>x x:exit",
+        "1",
+        "",
+    );
+    assert_eq!(
+        merged,
+        [
+            "1/s:",
+            "1/b:1/s",
+            "1/m:1.c1/v,1.c0/w,1.c0/u,1/b,1/s",
+            "1/x:1/m,1.c1/v,1.c0/w,1.c0/u,1/b,1/s",
+            "1.c0/u:1/b,1/s",
+            "1.c0/w:1.c0/u,1/b,1/s",
+            "1.c1/v:1/b,1/s",
+        ]
+    );
+    // Who failed on the way did not arrive.
+    let failed = pasts(
+        "s:start>b b:branch>u,v u>w w>m v>m m:merge?>x x:exit",
+        "1",
+        "w",
+    );
+    assert_eq!(failed[2], "1/m:1.c1/v,1/b,1/s");
+    // Subtasks of subtasks, in order of place.
+    let nested = pasts(
+        "s:start>p p:split>q q:split>w w>m m:merge>n n:merge>x x:exit",
+        "[[1,2],[3,4]]",
+        "",
+    );
+    let exit = nested.iter().find(|line| line.starts_with("1/x:")).unwrap();
+    let inner = |n: usize| format!("1.s{n}/m,1.s{n}.s1/w,1.s{n}.s0/w,1.s{n}/q");
+    assert_eq!(*exit, format!("1/x:1/n,{},{},1/p,1/s", inner(1), inner(0)));
+}
+
+#[test]
+fn a_merge_judges_failures_by_its_mode() {
+    let flow = |mode: &str| format!("s:start>p p:split>v,w v>m w>m m:merge{mode}>x x:exit");
+    let first = |text: String| text.lines().next().unwrap().to_owned();
+    let with = |mode: &str, bad: &str| first(run(&flow(mode), "[1,2,3]", bad));
+    assert_eq!(with("", ""), "T1 success s,p,m,x exit x = [1,2,3]");
+    assert_eq!(with("", "w"), "T1 failure s,p,m upstream_failure@m");
+    assert_eq!(with("?", "w"), "T1 success s,p,m,x exit x = [1,3]");
+    assert_eq!(with("?", "v w"), "T1 success s,p,m,x exit x = []");
+    assert_eq!(with("~", "w"), "T1 partial s,p,m,x exit x = [1,3]");
+    assert_eq!(with("~", "v w"), "T1 failure s,p,m upstream_failure@m");
+}
+
+#[test]
+fn a_diamond_merges_inside_its_own_task() {
+    let flow = "s:start>p p:split>d d:decision>a,c a>m c>m m:merge>n n:merge>x x:exit";
+    assert_eq!(
+        run(flow, "[\"a\",\"c\"]", ""),
+        "T1 success s,p,n,x exit x = [[\"a\"],[\"c\"]]\n\
+         T1.s0 success d,a,m merged n = [\"a\"]\nT1.s1 success d,c,m merged n = [\"c\"]\n"
+    );
+    // A failure in the diamond is that of the subtask, and the gathering merge is told.
+    let fails = run(flow, "[\"a\",\"c\"]", "c");
+    assert!(
+        fails.starts_with("T1 failure s,p,n upstream_failure@n\n"),
+        "{fails}"
+    );
+    assert!(fails.contains("T1.s1 failure d,c operation@c\n"), "{fails}");
+}
+
+#[test]
+fn a_merge_does_not_wait_for_a_way_that_was_not_taken() {
+    let flow = "s:start>d d:decision>a,b a>m b:branch>l,k l>m k>m m:merge>x x:exit";
+    let one = run(flow, "\"a\"", "");
+    assert_eq!(one, "T1 success s,d,a,m,x exit x = [\"a\"]\n");
+    let two = run(flow, "\"b\"", "");
+    assert!(
+        two.starts_with("T1 success s,d,b,m,x exit x = [\"b\",\"b\"]\n"),
+        "{two}"
+    );
+}
+
+#[test]
+fn a_merge_at_which_nobody_can_arrive_never_runs() {
+    let flow = "s:start>b b:branch>d,e d:decision>m,y e:decision>m,y m:merge>x x:exit y:exit";
+    let away = run(flow, "\"y\"", "");
+    assert_eq!(
+        away,
+        "T1 success s,b exit y = \"y\"\nT1.c0 success d,y exit y = \"y\"\n\
+         T1.c1 success e,y exit y = \"y\"\n"
+    );
+}
+
+#[test]
+fn nested_subtasks_merge_where_they_were_split_and_second_forks_have_names_of_their_own() {
+    let flow = "s:start>p p:split>q q:split>w w>m m:merge>n n:merge>r r:split>v v>x x:exit";
+    let all = run(flow, "[[1,2],[3]]", "");
+    let ids: Vec<&str> = all
+        .lines()
+        .map(|line| line.split(' ').next().unwrap())
+        .collect();
+    assert_eq!(
+        ids,
+        [
+            "T1", "T1.s0", "T1.s0.s0", "T1.s0.s1", "T1.s1", "T1.s1.s0", "T1.s0@r", "T1.s1@r"
+        ]
+    );
+    assert!(
+        all.starts_with("T1 success s,p,n,r = [[1,2],[3]]\n"),
+        "{all}"
+    );
+}
+
+#[test]
+fn merges_that_do_not_nest_run_in_the_task_that_branched() {
+    let flow = "s:start>b b:branch>u,v,z u>m v>m m:merge>n z>n n:merge>x x:exit";
+    assert!(
+        run(flow, "1", "").starts_with("T1 success s,b,m,n,x exit x = [[1,1],1]\n"),
+        "{}",
+        run(flow, "1", "")
+    );
+    let lost = run(&flow.replace("n:merge", "n:merge?"), "1", "u");
+    assert!(
+        lost.starts_with("T1 success s,b,m,n,x exit x = [1]\n"),
+        "{lost}"
+    );
+}
+
+#[test]
+fn ten_thousand_subtasks_and_a_chain_of_ten_thousand_nodes_are_routed() {
+    let graph = graph("s:start>p p:split>w w>m m:merge>x x:exit");
+    let plan = Plan::new(&graph, 0);
+    let items: Vec<String> = (0..10_000).map(|n| n.to_string()).collect();
+    let input = format!("[{}]", items.join(","));
+    let mut router = Router::new(&plan, "T1", 0, input.as_str().into());
+    executor(&graph, &|_, _, _| Some("=".into()), 64, 1).run(&mut router);
+    assert_eq!(router.view(0).output.as_deref(), Some(input.as_str()));
+
+    let names: Vec<String> = (0..10_000).map(|n| format!("n{n}")).collect();
+    let mut text = "s:start>n0".to_owned();
+    for pair in names.windows(2) {
+        text.push_str(&format!(" {}>{}", pair[0], pair[1]));
+    }
+    let graph = self::graph(&format!("{text} n9999>x x:exit"));
+    let plan = Plan::new(&graph, 0);
+    let mut router = Router::new(&plan, "T1", 0, "1".into());
+    executor(&graph, &|_, _, _| Some("=".into()), 1, 1).run(&mut router);
+    assert_eq!(router.view(0).path.len(), 10_002);
+}
+
+/// A valid graph of any shape: forks nest, cross, merge with one another and with themselves.
+fn random_graph(rng: &mut Rng) -> Graph {
+    let mut nodes: Vec<Node> = Vec::new();
+    let mut edges: Vec<Edge> = Vec::new();
+    // The open ends of the graph, and whether they stand behind a split.
+    let mut ends: Vec<(NodeIx, bool)> = Vec::new();
+    let node = |nodes: &mut Vec<Node>, rng: &mut Rng, role: Role| {
+        nodes.push(Node {
+            id: format!(
+                "{}{}",
+                Role::ALL.iter().find(|(_, r)| *r == role).unwrap().0,
+                nodes.len()
+            ),
+            role,
+            default_start: role == Role::Start,
+            always_fail: role == Role::Exit && rng.u8(..6) == 0,
+            continue_on_failure: rng.u8(..4) == 0,
+            merge_failure_mode: [
+                MergeFailureMode::FailOnAny,
+                MergeFailureMode::IgnoreFailures,
+                MergeFailureMode::Partial,
+            ][rng.usize(..3)],
+        });
+        nodes.len() - 1
+    };
+    let link = |edges: &mut Vec<Edge>, from, to| {
+        // Only labels tell a second edge between two nodes from the first.
+        let same = edges.iter().filter(|it| it.from == from && it.to == to);
+        let label = same.count().checked_sub(1).map(|n| format!("again{n}"));
+        edges.push(Edge { from, to, label });
+    };
+    let start = node(&mut nodes, rng, Role::Start);
+    ends.push((start, false));
+    for _ in 0..rng.usize(1..14) {
+        let at = rng.usize(..ends.len());
+        let (from, split) = ends[at];
+        match rng.u8(..7) {
+            0 => {
+                let to = node(&mut nodes, rng, Role::Linear);
+                link(&mut edges, from, to);
+                ends[at] = (to, split);
+            }
+            kind @ 1..=4 => {
+                let role =
+                    [Role::Decision, Role::Branch, Role::Split, Role::Split][kind as usize - 1];
+                let to = node(&mut nodes, rng, role);
+                link(&mut edges, from, to);
+                ends.swap_remove(at);
+                let least = if role == Role::Split { 1 } else { 2 };
+                let split = split || role == Role::Split;
+                for _ in 0..rng.usize(least..4) {
+                    if rng.bool() {
+                        // Whatever comes next stands behind the fork itself.
+                        ends.push((to, split));
+                        continue;
+                    }
+                    let next = node(&mut nodes, rng, Role::Linear);
+                    link(&mut edges, to, next);
+                    ends.push((next, split));
+                }
+            }
+            _ => {
+                rng.shuffle(&mut ends);
+                let ways = rng.usize(1..=ends.len().min(4));
+                if ways == 1 && !ends[ends.len() - 1].1 {
+                    continue;
+                }
+                let to = node(&mut nodes, rng, Role::Merge);
+                let mut split = true;
+                for (from, under) in ends.split_off(ends.len() - ways) {
+                    link(&mut edges, from, to);
+                    split &= under;
+                }
+                ends.push((to, split));
+            }
+        }
+    }
+    let exits: Vec<NodeIx> = (0..rng.usize(1..3).min(ends.len()))
+        .map(|_| node(&mut nodes, rng, Role::Exit))
+        .collect();
+    for (at, (from, _)) in ends.into_iter().enumerate() {
+        link(&mut edges, from, exits[at % exits.len()]);
+    }
+    Graph::new(nodes, edges)
+}
+
+/// An operation that depends on nothing but its place and its seed.
+fn by_place(graph: &Graph, seed: u64, task: &str, node: &str) -> Option<String> {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    (seed, task, node).hash(&mut hasher);
+    let mut rng = Rng::with_seed(hasher.finish());
+    if rng.u8(..8) == 0 {
+        return None;
+    }
+    let ix = graph.find(node).unwrap();
+    Some(match graph.nodes[ix].role {
+        Role::Decision => {
+            let edges = graph.outgoing(ix);
+            let edge = &graph.edges[edges[rng.usize(..edges.len())]];
+            let target = &graph.nodes[edge.to].id;
+            format!("{:?}", edge.label.as_ref().unwrap_or(target))
+        }
+        Role::Split => match rng.usize(..5) {
+            0 => "[]".to_owned(),
+            1 => "\"whole\"".to_owned(),
+            n => format!("{:?}", (0..n).collect::<Vec<_>>()),
+        },
+        Role::Linear if rng.bool() => format!("\"{task} {node}\""),
+        _ => "=".to_owned(),
+    })
+}
+
+#[test]
+fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix() {
+    let mut roles: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut ways, mut again) = (BTreeMap::<String, usize>::new(), 0);
+    let (mut cancelled, mut statuses) = (0, BTreeMap::<String, usize>::new());
+    for seed in 0..1_000 {
+        let mut rng = Rng::with_seed(seed);
+        let graph = random_graph(&mut rng);
+        let plan = Plan::new(&graph, 0);
+        let operation = |task: &str, node: &str, _: &str| by_place(&graph, seed, task, node);
+        let mut first: Option<String> = None;
+        let mut history = Vec::new();
+        let mut behind = BTreeMap::new();
+        for (order, jobs) in [(1, 1), (2, 8), (3, 3), (4, 1000)] {
+            let mut router = Router::new(&plan, "T1", 0, "0".into());
+            let mut executor = executor(&graph, &operation, jobs, order);
+            executor.run(&mut router);
+            assert!(router.is_over(), "seed {seed} has not ended: {graph:#?}");
+            let told = told(&graph, &router);
+            cancelled += executor.cancelled;
+            is_behind_the_same(&behind, &executor.behind);
+            behind.extend(executor.behind);
+            match &first {
+                None => first = Some(told),
+                Some(first) => assert_eq!(first, &told, "seed {seed} {graph:#?}"),
+            }
+            history = executor.history;
+        }
+        let first = first.unwrap();
+        for _ in 0..5 {
+            let mut router = Router::new(&plan, "T1", 0, "0".into());
+            let upto = rng.usize(..=history.len());
+            let mut executor = executor(&graph, &operation, rng.usize(1..6), rng.u64(..));
+            let mut open: BTreeMap<Name, StepIx> = BTreeMap::new();
+            for (name, outcome) in &history[..upto] {
+                learn(&mut router, &mut open);
+                let ix = open.remove(name).expect("what ended had been started");
+                executor.end(&mut router, ix, outcome.clone());
+            }
+            learn(&mut router, &mut open);
+            let running: HashSet<StepIx> = open
+                .into_values()
+                .filter(|ix| router.get(*ix).is_some())
+                .collect();
+            executor.go_on(&mut router, running);
+            is_behind_the_same(&behind, &executor.behind);
+            assert_eq!(first, told(&graph, &router), "seed {seed} from {upto}");
+        }
+        for node in &graph.nodes {
+            *roles.entry(format!("{:?}", node.role)).or_default() += 1;
+        }
+        for edge in &graph.edges {
+            let [from, to] = [edge.from, edge.to].map(|ix| graph.nodes[ix].role);
+            *ways.entry(format!("{from:?} {to:?}")).or_default() += 1;
+            again += usize::from(edge.label.is_some());
+        }
+        *statuses
+            .entry(first.split(' ').nth(1).unwrap().to_owned())
+            .or_default() += 1;
+    }
+    // The graphs are worth something only if everything happens in them.
+    assert_eq!(roles.len(), 7);
+    assert!(roles.values().all(|count| *count > 200), "{roles:?}");
+    for fork in ["Decision", "Branch", "Split"] {
+        for next in ["Linear", "Decision", "Branch", "Split", "Merge", "Exit"] {
+            let count = ways.get(&format!("{fork} {next}"));
+            assert!(
+                count.is_some_and(|count| *count > 50),
+                "{fork} {next}: {ways:?}"
+            );
+        }
+    }
+    assert!(again > 100, "{again}");
+    assert_eq!(statuses.len(), 3);
+    assert!(statuses.values().all(|count| *count > 30), "{statuses:?}");
+    assert!(cancelled > 100, "{cancelled}");
+}
+
+fn learn(router: &mut Router<'_>, open: &mut BTreeMap<Name, StepIx>) {
+    while let Some(effect) = router.next_effect() {
+        if let Effect::Start(ix) = effect
+            && let Some(step) = router.get(ix)
+        {
+            open.insert((router.id(step.task).to_owned(), step.node, step.edge), ix);
+        }
+    }
+}
+
+impl Executor<'_> {
+    /// Goes on where a history ends, with these steps to be run.
+    fn go_on(&mut self, router: &mut Router<'_>, steps: HashSet<StepIx>) {
+        let mut steps: Vec<StepIx> = steps.into_iter().collect();
+        steps.sort_unstable();
+        self.rng.shuffle(&mut steps);
+        while let Some(ix) = steps.pop() {
+            if router.get(ix).is_some() {
+                let outcome = self.outcome(router, ix);
+                self.end(router, ix, outcome);
+            }
+            while let Some(effect) = router.next_effect() {
+                if let Effect::Start(ix) = effect {
+                    let at = self.rng.usize(..=steps.len());
+                    steps.insert(at, ix);
+                }
+            }
+        }
+    }
+}

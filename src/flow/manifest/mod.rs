@@ -1,0 +1,251 @@
+//! A flow's directory, understood: `workflow.yaml`, `agents.yaml`, `tools.yaml`, `memory.yaml`,
+//! `policy.yaml`, `providers.yaml` and the schemas.
+//!
+//! Loading reports everything that is wrong at once, runs nothing and creates nothing. Unaware of
+//! runs, tasks and payloads.
+
+pub mod glob;
+pub mod problem;
+pub mod command;
+mod items;
+pub mod memory;
+pub mod tool;
+pub mod agent;
+pub mod policy;
+pub mod credential;
+pub mod providers;
+pub mod asked;
+mod directory;
+pub mod node;
+mod shape;
+mod workflow;
+mod lookup;
+mod used;
+mod load;
+
+use super::graph::topology::{Graph, NodeIx};
+use super::schema::Schema;
+use crate::config::tool::definition::Word;
+use asked::Asked;
+use command::Command;
+use memory::Memory;
+use node::Remember;
+use policy::{Denied, Policies, Target};
+use providers::Provider;
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use load::{Loaded, load, load_to_run};
+pub use problem::{Code, Problem};
+
+/// A flow, as its files say.
+#[derive(Debug)]
+pub struct Flow {
+    /// `$FLOW_HOME`: its directory, absolute, with symbolic links resolved. UTF-8.
+    pub home: PathBuf,
+    /// What routing needs.
+    pub graph: Graph,
+    /// The rest of each node, by its index in the graph.
+    pub nodes: Vec<Settings>,
+    /// In the order of `agents.yaml`.
+    pub agents: Vec<Agent>,
+    /// In the order of `tools.yaml`.
+    pub tools: Vec<Tool>,
+    /// `memory.yaml`.
+    pub memory: Memory,
+    /// `policy.yaml`.
+    pub policies: Policies,
+    /// In the order of `providers.yaml`.
+    pub providers: Vec<Provider>,
+    /// By name.
+    pub schemas: Vec<NamedSchema>,
+    /// Every file that the flow was read from or names, sorted by path.
+    pub files: Vec<UsedFile>,
+}
+
+/// What a node is, beside its place in the graph.
+#[derive(Debug)]
+pub struct Settings {
+    /// How people call it; its id unless it says otherwise.
+    pub name: String,
+    /// What runs it.
+    pub kind: Kind,
+    /// What it is given beside its payload.
+    pub context: Context,
+    /// What its payload must fit, as an index in [`Flow::schemas`].
+    pub schema_in: Option<usize>,
+    /// What its output must fit; see also [`Flow::schema_out`].
+    pub schema_out: Option<usize>,
+    /// Indices in [`Flow::tools`]; none: it does not say. See also [`Flow::tools_of`].
+    pub tools: Option<Vec<usize>>,
+    /// An index in [`Flow::agents`]; there if, and only if, the kind is [`Kind::Agent`].
+    pub agent: Option<usize>,
+    /// What it runs; none on a deterministic node: its role's default operation.
+    pub command: Option<Command>,
+    /// How long one attempt may take; none: as long as it likes.
+    pub timeout: Option<Duration>,
+    /// How often a failure is tried again inside the node.
+    pub retries: u32,
+    /// Whether its output is kept and replayed.
+    pub cache: bool,
+    /// Files whose content belongs to the key of the cache.
+    pub cache_files: Vec<Word>,
+    /// What happens if the engine died while it ran. For an agent it does not count.
+    pub on_resume: OnResume,
+    /// How a command's standard output is read.
+    pub output: OutputForm,
+    /// What of its output goes into other stores.
+    pub remember: Vec<Remember>,
+}
+
+impl Settings {
+    /// Whether it runs a program. Otherwise its role's default operation is all that happens.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        self.command.is_some() || self.agent.is_some()
+    }
+}
+
+/// What runs a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One of `agents.yaml`.
+    Agent,
+    /// A command, or the role's default operation.
+    Deterministic,
+}
+
+/// What a node is given beside its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// Nothing.
+    None,
+    /// The global store, under the default profile.
+    Global,
+    /// An index in [`Memory::profiles`].
+    Profile(usize),
+}
+
+/// What happens to a node that was running when the engine died.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnResume {
+    /// It is run again.
+    #[default]
+    Retry,
+    /// It has failed.
+    Fail,
+}
+
+/// How a command's standard output is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutputForm {
+    /// As one JSON value.
+    #[default]
+    Json,
+    /// As one string.
+    Text,
+}
+
+/// An agent of `agents.yaml`.
+#[derive(Debug)]
+pub struct Agent {
+    /// What nodes call it.
+    pub id: String,
+    /// What it is.
+    pub body: agent::Body,
+    /// What its answers must fit, unless the node says otherwise.
+    pub schema_out: Option<usize>,
+    /// What it is given where a node does not say.
+    pub context: Option<Context>,
+    /// Indices in [`Flow::tools`], for nodes that do not say.
+    pub tools: Option<Vec<usize>>,
+    /// What goes into `llm:` of an agent that is made from a model.
+    pub config: Map<String, Value>,
+    /// Whom it asks.
+    pub asked: Asked,
+    /// How often an answer that does not fit is sent back.
+    pub repairs: u32,
+}
+
+/// A tool of `tools.yaml`.
+#[derive(Debug)]
+pub struct Tool {
+    /// Its command and parameters; the id is its name.
+    pub tool: crate::config::tool::definition::Tool,
+    /// What its arguments must fit, as an index in [`Flow::schemas`].
+    pub schema_in: Option<usize>,
+    /// What its output must fit.
+    pub schema_out: Option<usize>,
+    /// What it may do; none: nothing keeps it from anything.
+    pub permissions: Option<tool::Permissions>,
+}
+
+/// A schema of `schemas/`.
+#[derive(Debug)]
+pub struct NamedSchema {
+    /// The stem of its file.
+    pub id: String,
+    /// The schema.
+    pub schema: Schema,
+}
+
+/// A file that belongs to the flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsedFile {
+    /// Below the flow's directory, or absolute.
+    pub path: String,
+    /// Of its bytes, in hexadecimal digits.
+    pub sha256: String,
+}
+
+impl Flow {
+    /// What the output of a node must fit: the node's own schema, or else its agent's.
+    #[must_use]
+    pub fn schema_out(&self, node: NodeIx) -> Option<&NamedSchema> {
+        let settings = &self.nodes[node];
+        let of_agent = settings.agent.and_then(|ix| self.agents[ix].schema_out);
+        Some(&self.schemas[settings.schema_out.or(of_agent)?])
+    }
+
+    /// What the payload of a node must fit.
+    #[must_use]
+    pub fn schema_in(&self, node: NodeIx) -> Option<&NamedSchema> {
+        Some(&self.schemas[self.nodes[node].schema_in?])
+    }
+
+    /// The tools that a node allows: its own, or else its agent's.
+    #[must_use]
+    pub fn tools_of(&self, node: NodeIx) -> &[usize] {
+        let settings = &self.nodes[node];
+        let of_agent = settings
+            .agent
+            .and_then(|ix| self.agents[ix].tools.as_deref());
+        settings.tools.as_deref().or(of_agent).unwrap_or_default()
+    }
+
+    /// Why a node must not run, if a policy says so: it is denied itself, or its context.
+    #[must_use]
+    pub fn denial(&self, node: NodeIx) -> Option<Denied> {
+        let id = &*self.graph.nodes[node].id;
+        let denial = |target, what| self.policies.denial(target, what, id);
+        denial(Target::Node, id).or_else(|| match self.nodes[node].context {
+            Context::None => None,
+            Context::Global => denial(Target::Context, "global"),
+            Context::Profile(ix) => denial(Target::Context, &self.memory.profiles[ix].id),
+        })
+    }
+
+    /// The provider that the agent of a node asks, by its index in [`Flow::providers`].
+    #[must_use]
+    pub fn provider(&self, node: NodeIx) -> Option<usize> {
+        self.agents[self.nodes[node].agent?].asked.index
+    }
+
+    /// Why a node must not call a tool, if a policy says so.
+    #[must_use]
+    pub fn denial_of_tool(&self, node: NodeIx, tool: &str) -> Option<Denied> {
+        let id = &self.graph.nodes[node].id;
+        self.policies.denial(Target::Tool, tool, id)
+    }
+}

@@ -1,0 +1,255 @@
+//! What a run came to: its status, its output, and what is told of each task.
+//!
+//! Unaware of files and of time. Nothing here depends on how many programs ran at once.
+
+use super::events::{edge_name, kind_name};
+use crate::flow::graph::choice::{Failure, Payload};
+use crate::flow::graph::plan::Plan;
+use crate::flow::graph::router::{Kind, Router, Status, Told, View};
+use crate::flow::graph::topology::Graph;
+use crate::text::json::{self, Object};
+use std::collections::BTreeMap;
+
+/// The version of the JSON object.
+pub const SCHEMA_VERSION: &str = "1.0";
+
+/// A root task that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    number: usize,
+    status: Status,
+    output: Option<Payload>,
+    exit: Option<String>,
+    /// The node that failed, and how.
+    error: Option<(String, Failure)>,
+    /// What is told of it and of all that came of it: objects, separated by commas.
+    tasks: Vec<u8>,
+    counts: Counts,
+}
+
+/// How many tasks and failures there were.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    tasks: usize,
+    clones: usize,
+    subtasks: usize,
+    nodes: usize,
+    failed_nodes: usize,
+}
+
+impl Finished {
+    /// What a root task that is over came to.
+    #[must_use]
+    pub fn of(plan: &Plan<'_>, number: usize, router: &Router<'_>, with_tasks: bool) -> Self {
+        let graph = plan.graph;
+        let root = router.view(0);
+        let mut counts = Counts::default();
+        let mut tasks = Vec::new();
+        let mut first_error = None;
+        for (at, task) in router.tasks().into_iter().enumerate() {
+            let view = router.view(task);
+            counts.tasks += 1;
+            counts.clones += usize::from(view.kind == Kind::Clone);
+            counts.subtasks += usize::from(view.kind == Kind::Subtask);
+            counts.nodes += view.path.len();
+            counts.failed_nodes += view.failed.len();
+            if first_error.is_none() {
+                first_error.clone_from(&view.error);
+            }
+            if with_tasks {
+                if at > 0 {
+                    tasks.push(b',');
+                }
+                write_task(&mut tasks, graph, &view);
+            }
+        }
+        let status = match root.status {
+            Told::Ended(status) => status,
+            Told::Open | Told::Cancelled => Status::Failure,
+        };
+        // What failed on the way to a merge is in a task of its own.
+        let gathered = first_error.filter(|_| status == Status::Partial);
+        let error = root.error.or(gathered);
+        Self {
+            number,
+            status,
+            exit: root.exit.map(|node| graph.nodes[node].id.clone()),
+            error: error.map(|(node, failure)| (graph.nodes[node].id.clone(), failure)),
+            output: root.output,
+            tasks,
+            counts,
+        }
+    }
+
+    /// Whether it failed.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.status == Status::Failure
+    }
+}
+
+fn write_task(out: &mut Vec<u8>, graph: &Graph, view: &View<'_>) {
+    let id = |node: usize| graph.nodes[node].id.as_str();
+    let ids = |nodes: &[usize]| nodes.iter().map(|node| id(*node)).collect::<Vec<_>>();
+    let mut task = Object::begin(out);
+    task.put("task_id", view.id)
+        .put("parent", &view.parent)
+        .put("type", kind_name(view.kind))
+        .put("index", &view.index)
+        .put("edge", &view.edge.map(|edge| edge_name(graph, edge)))
+        .put("status", view.status.name())
+        .put("path", &ids(&view.path))
+        .put("exit_node", &view.exit.map(id))
+        .put("merged_at", &view.merged_at.map(id))
+        .raw(
+            "output",
+            view.output.as_deref().unwrap_or("null").as_bytes(),
+        )
+        .put("failed_nodes", &ids(&view.failed));
+    write_error(
+        &mut task,
+        view.error.as_ref().map(|(node, it)| (id(*node), it)),
+    );
+    task.end();
+}
+
+fn write_error(object: &mut Object<'_>, error: Option<(&str, &Failure)>) {
+    let Some((node, failure)) = error else {
+        object.raw("error", b"null");
+        return;
+    };
+    let mut error = Object::begin(object.nest("error"));
+    error
+        .put("code", failure.code.name())
+        .put("node", node)
+        .put("message", &*failure.message);
+    error.end();
+}
+
+/// What all root tasks came to.
+#[derive(Debug, Default)]
+pub struct Tally {
+    finished: BTreeMap<usize, Finished>,
+    cut: Option<usize>,
+}
+
+impl Tally {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A root task has ended.
+    pub fn add(&mut self, finished: Finished) {
+        if self.cut.is_none_or(|cut| finished.number <= cut) {
+            self.finished.insert(finished.number, finished);
+        }
+    }
+
+    /// What came behind this root does not count.
+    pub fn cut_after(&mut self, number: usize) {
+        self.cut = Some(number);
+        self.finished.split_off(&(number + 1));
+    }
+
+    /// The status of all.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let any = |status| self.finished.values().any(|it| it.status == status);
+        if any(Status::Failure) {
+            Status::Failure
+        } else if any(Status::Partial) {
+            Status::Partial
+        } else {
+            Status::Success
+        }
+    }
+
+    /// Why it is not a success, in a line.
+    #[must_use]
+    pub fn reason(&self) -> Option<String> {
+        let status = self.status();
+        let first = self.finished.values().find(|it| it.status == status);
+        let first = first.filter(|it| it.status != Status::Success)?;
+        Some(match &first.error {
+            Some((node, failure)) => {
+                let (code, message) = (failure.code.name(), &failure.message);
+                format!("T{}: {node}: {code}: {message}", first.number)
+            }
+            None => format!("T{}: it ended in an exit that always fails", first.number),
+        })
+    }
+
+    /// The outputs, a line each; of many inputs `null` stands for none.
+    #[must_use]
+    pub fn outputs(&self, many: bool) -> Vec<u8> {
+        let mut out = Vec::new();
+        for finished in self.finished.values() {
+            match &finished.output {
+                Some(output) => out.extend_from_slice(output.as_bytes()),
+                None if many => out.extend_from_slice(b"null"),
+                None => continue,
+            }
+            out.push(b'\n');
+        }
+        out
+    }
+
+    /// Writes status, exit, output, error, tasks and counts into an object.
+    pub fn write(&self, object: &mut Object<'_>, many: bool, status: Option<&str>) {
+        let single = self.finished.values().next().filter(|_| !many);
+        object
+            .put("status", status.unwrap_or(self.status().name()))
+            .put("exit_node", &single.and_then(|it| it.exit.as_deref()));
+        let output = if many {
+            let outputs = self.finished.values().map(|it| it.output.as_deref());
+            let texts: Vec<&str> = outputs.map(|it| it.unwrap_or("null")).collect();
+            format!("[{}]", texts.join(","))
+        } else {
+            let output = single.and_then(|it| it.output.as_deref());
+            output.unwrap_or("null").to_owned()
+        };
+        object.raw("output", output.as_bytes());
+        let mut failed = self
+            .finished
+            .values()
+            .filter(|it| it.status != Status::Success);
+        let error = failed.find_map(|it| it.error.as_ref());
+        write_error(object, error.map(|(node, it)| (node.as_str(), it)));
+        let list = object.nest("tasks");
+        list.push(b'[');
+        for (at, finished) in self.finished.values().enumerate() {
+            if at > 0 {
+                list.push(b',');
+            }
+            list.extend_from_slice(&finished.tasks);
+        }
+        list.push(b']');
+    }
+
+    /// How much there was of everything.
+    pub fn write_counts(&self, object: &mut Object<'_>) {
+        let sum = |of: fn(&Counts) -> usize| -> usize {
+            self.finished.values().map(|it| of(&it.counts)).sum()
+        };
+        object
+            .put("roots", &self.finished.len())
+            .put("tasks", &sum(|it| it.tasks))
+            .put("clones", &sum(|it| it.clones))
+            .put("subtasks", &sum(|it| it.subtasks))
+            .put("nodes", &sum(|it| it.nodes))
+            .put("failed_nodes", &sum(|it| it.failed_nodes));
+    }
+
+    /// The output of a single input, in short, for the summary of the run.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let first = self.finished.values().next();
+        let output = first.and_then(|it| it.output.as_deref()).unwrap_or("null");
+        match self.finished.len() {
+            0 | 1 => crate::unix::terminal::in_short(output, 2000),
+            count => json::text(&format!("{count} outputs")),
+        }
+    }
+}

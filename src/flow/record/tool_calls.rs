@@ -1,0 +1,288 @@
+//! Tools of a node: the record of a call, and how they are offered to an agent.
+//!
+//! A call is recorded by the process that a node's program starts for it, and told in the journal by the
+//! engine, which alone may write there. A record has a hidden name until it is complete.
+
+use crate::config::document::Document;
+use crate::config::load;
+use crate::config::tool::definition::{Inject, Parameter};
+use crate::error::{At, Result, may_fail};
+use crate::flow::graph::topology::NodeIx;
+use crate::flow::manifest::agent::Body;
+use crate::flow::manifest::policy::Denied;
+use crate::flow::manifest::{Flow, Tool};
+use crate::text::json;
+use crate::unix::files;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The directory of the calls, in an attempt's directory of records.
+pub const DIR: &str = "tools";
+
+/// The file of a record that is read back.
+const RESULT: &str = "result.json";
+
+/// What came of a call.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// The tool's id.
+    pub tool_name: String,
+    /// `DELTA_CALL_ID` of its processes.
+    pub call_id: String,
+    /// Why it is no success, if it is none.
+    pub code: Option<Code>,
+    /// The same in words.
+    pub message: Option<String>,
+    /// What the caller got.
+    pub exit_code: i32,
+    /// From start to end; 0 if it was not run.
+    pub duration_ms: u64,
+    /// The command on one line, if there came to be one.
+    pub resolved_command: Option<String>,
+    /// The rule of a policy that denies it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied: Option<Denied>,
+}
+
+/// Why a call is no success, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// The node does not allow the tool, or the arguments are wrong. Nothing was run.
+    Misuse,
+    /// A policy denies the tool. Nothing was run.
+    PolicyDenied,
+    /// The program failed.
+    Operation,
+    /// It took too long.
+    Timeout,
+    /// Its output is not as declared.
+    SchemaOut,
+}
+
+impl Code {
+    /// Whether it should not have been called like this.
+    #[must_use]
+    pub fn is_misuse(self) -> bool {
+        matches!(self, Self::Misuse | Self::PolicyDenied)
+    }
+}
+
+impl Call {
+    /// The status, as nodes and tasks have it.
+    #[must_use]
+    pub fn status(&self) -> &'static str {
+        match self.code {
+            None => "success",
+            Some(_) => "failure",
+        }
+    }
+
+    /// The code, as it is told.
+    #[must_use]
+    pub fn code_name(&self) -> &'static str {
+        match self.code {
+            None => "ok",
+            Some(Code::Misuse) => "misuse",
+            Some(Code::PolicyDenied) => "policy_denied",
+            Some(Code::Operation) => "operation",
+            Some(Code::Timeout) => "timeout",
+            Some(Code::SchemaOut) => "schema_out",
+        }
+    }
+}
+
+/// A record that is being made.
+#[derive(Debug)]
+pub struct Record {
+    number: u32,
+    /// Its directory, until it is complete.
+    pub dir: PathBuf,
+}
+
+impl Record {
+    /// Takes the next number. Several processes may do so at once.
+    pub fn begin(io: &Path) -> Result<Self> {
+        let all = io.join(DIR);
+        files::make_dirs(&all)?;
+        loop {
+            let numbers = |names: &[String]| names.iter().filter_map(|name| number_of(name)).max();
+            let number = numbers(&files::names(&all)?).unwrap_or(0) + 1;
+            let dir = all.join(format!(".{number:03}"));
+            match fs::DirBuilder::new().mode(0o700).create(&dir) {
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => continue,
+                made => made.at("create", &dir)?,
+            }
+            // One that was complete in between had the number first.
+            let is_other =
+                |name: &String| !name.starts_with('.') && number_of(name) == Some(number);
+            if !files::names(&all)?.iter().any(is_other) {
+                return Ok(Self { number, dir });
+            }
+            may_fail(fs::remove_dir(&dir));
+        }
+    }
+
+    /// Writes a file of it.
+    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+        files::write(&self.dir.join(name), text.as_bytes())
+    }
+
+    /// Completes it.
+    pub fn finish(self, call: &Call) -> Result<()> {
+        self.write("exit_code.txt", &format!("{}\n", call.exit_code))?;
+        self.write("duration_ms.txt", &format!("{}\n", call.duration_ms))?;
+        self.write(RESULT, &format!("{}\n", json::text(call)))?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let name: String = call
+            .tool_name
+            .chars()
+            .take(64)
+            .map(|c| if is_plain(c) { c } else { '_' })
+            .collect();
+        let complete = self
+            .dir
+            .with_file_name(format!("{:03}_{name}", self.number));
+        fs::rename(&self.dir, &complete).at("create", &complete)
+    }
+}
+
+fn number_of(name: &str) -> Option<u32> {
+    let name = name.strip_prefix('.').unwrap_or(name);
+    name.split('_').next()?.parse().ok()
+}
+
+/// The calls that are complete in an attempt's directory of records, with the names of their
+/// directories, in the order in which they began.
+pub fn calls(io: &Path) -> Result<Vec<(String, Call)>> {
+    let all = io.join(DIR);
+    if !all.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut names = files::names(&all)?;
+    names.retain(|name| !name.starts_with('.'));
+    names.sort_by_key(|name| number_of(name));
+    let read = |name: String| {
+        let bytes = files::read_regular(&all.join(&name).join(RESULT)).ok()?;
+        // The program can write there, too.
+        Some((name, serde_json::from_slice(&bytes).ok()?))
+    };
+    Ok(names.into_iter().filter_map(read).collect())
+}
+
+/// A program of ours: the one beside this one, or else the one on `PATH`.
+#[must_use]
+pub fn beside(program: &str) -> String {
+    let own = std::env::current_exe().ok();
+    let path = own.map(|own| own.with_file_name(program));
+    path.filter(|path| path.is_file()).map_or_else(
+        || program.to_owned(),
+        |path| path.to_string_lossy().into_owned(),
+    )
+}
+
+/// What policies deny of the tools that a node allows.
+#[must_use]
+pub fn denied(flow: &Flow, node: NodeIx) -> Vec<Denied> {
+    let allowed = flow.tools_of(node).iter();
+    let names = allowed.map(|ix| &*flow.tools[*ix].tool.name);
+    names
+        .filter_map(|name| flow.denial_of_tool(node, name))
+        .collect()
+}
+
+/// The option that gives the agent of a node, whose directory is `home`, the node's tools beside its
+/// own. Nothing if there are none.
+///
+/// A tool that a policy denies is not offered, unless the agent brings one of that name itself: then
+/// the one that is denied stands in its place, and each call is refused.
+#[must_use]
+pub fn set_of_agent(flow: &Flow, node: NodeIx, home: &Path) -> Vec<String> {
+    let agent = flow.nodes[node].agent.map(|agent| &flow.agents[agent]);
+    let (mut tools, names) = match agent.map(|agent| &agent.body) {
+        Some(Body::Directory(_)) if !flow.tools_of(node).is_empty() => own_tools(home),
+        _ => (Vec::new(), Vec::new()),
+    };
+    let denied = denied(flow, node);
+    let is_offered = |tool: &&Tool| {
+        let name = &tool.tool.name;
+        names.contains(name) || !denied.iter().any(|it| it.target_id == *name)
+    };
+    let allowed = flow.tools_of(node).iter().map(|ix| &flow.tools[*ix]);
+    let offered: Vec<&Tool> = allowed.filter(is_offered).collect();
+    if offered.is_empty() {
+        return Vec::new();
+    }
+    // Of two tools of one name the later one counts, as with imports.
+    let is_replaced = |tool: &Value| offered.iter().any(|it| tool["name"] == *it.tool.name);
+    tools.retain(|tool| !is_replaced(tool));
+    let program = beside(super::super::PROGRAM);
+    tools.extend(offered.iter().map(|tool| as_of_agent(tool, &program)));
+    vec!["--set".to_owned(), format!("tools={}", json::text(&tools))]
+}
+
+/// The tools in an agent's own file, as they are written, and the names of all that it has. What it
+/// imports stays as it is.
+fn own_tools(home: &Path) -> (Vec<Value>, Vec<String>) {
+    let (agent, mut problems, found) = load::survey(home);
+    let names = agent.into_iter().flat_map(|agent| agent.tools);
+    let names = names.map(|tool| tool.name).collect();
+    let path = home.join(&found.main_file);
+    let document = Document::read(&path, found.main_file, &mut problems);
+    let tools = document.and_then(|mut document| document.root.shift_remove("tools"));
+    match tools {
+        Some(Value::Array(tools)) => (tools, names),
+        _ => (Vec::new(), names),
+    }
+}
+
+/// A tool as `agent.yaml` has it. Its command is the call of the flow's tool, which has permissions and
+/// a time limit of its own, and writes a record where no sandbox of the agent lets it.
+fn as_of_agent(tool: &Tool, program: &str) -> Value {
+    let tool = &tool.tool;
+    let mut command = vec![program.to_owned(), "tool".to_owned(), tool.name.clone()];
+    let mut item = Map::new();
+    for Parameter { name, inject, .. } in &tool.parameters {
+        if *inject == Inject::Stdin {
+            command.push(format!("--stdin={name}"));
+            item.insert("stdin".to_owned(), name.as_str().into());
+        } else {
+            // Without a value the word is left out.
+            command.push(format!("--parameter={name}=${{{name}}}"));
+        }
+    }
+    let description = tool.description.as_ref().unwrap_or(&tool.template);
+    let parameters: Vec<Value> = tool.parameters.iter().map(declared).collect();
+    item.insert("name".to_owned(), tool.name.as_str().into());
+    item.insert("description".to_owned(), description.as_str().into());
+    item.insert("command".to_owned(), command.into());
+    item.insert("parameters".to_owned(), parameters.into());
+    item.insert("timeout_ms".to_owned(), 0.into());
+    item.insert("wrapper".to_owned(), Value::Array(Vec::new()));
+    if let Some(most) = tool.max_output_bytes {
+        item.insert("max_output_bytes".to_owned(), most.into());
+    }
+    item.into()
+}
+
+/// A parameter as it is declared.
+fn declared(parameter: &Parameter) -> Value {
+    let mut item = parameter.extra.clone();
+    item.insert("name".to_owned(), parameter.name.as_str().into());
+    item.insert("type".to_owned(), parameter.kind.name().into());
+    item.insert("required".to_owned(), parameter.required.into());
+    if let Some(description) = &parameter.description {
+        item.insert("description".to_owned(), description.as_str().into());
+    }
+    if !parameter.choices.is_empty() {
+        item.insert("enum".to_owned(), parameter.choices.clone().into());
+    }
+    if let Some(default) = &parameter.default {
+        item.insert("default".to_owned(), default.clone());
+    }
+    item.into()
+}

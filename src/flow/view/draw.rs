@@ -1,0 +1,120 @@
+//! A flow as a picture: in the languages of Graphviz and Mermaid, or drawn as SVG.
+//!
+//! Unaware of files and of runs: whoever has a run says what became of each node.
+
+mod layers;
+mod svg;
+mod text;
+
+use crate::flow::graph::topology::{Graph, NodeIx, Role};
+use crate::flow::manifest::{Flow, Kind};
+
+/// In which language.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Language {
+    /// Graphviz.
+    #[default]
+    Dot,
+    /// Mermaid, which some sites show in their pages.
+    Mermaid,
+    /// A picture.
+    Svg,
+}
+
+impl Language {
+    /// All of them, with the words of the command line.
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("dot", Self::Dot),
+        ("mermaid", Self::Mermaid),
+        ("svg", Self::Svg),
+    ];
+}
+
+/// What became of a node in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// It succeeded.
+    Success,
+    /// It failed.
+    Failure,
+    /// Some of it failed.
+    Partial,
+    /// It has begun and not ended.
+    Running,
+    /// It waits for an answer.
+    Waiting,
+}
+
+impl Mark {
+    /// The colour of its ground, dark enough to be told from the others and light enough for text.
+    fn colour(self) -> &'static str {
+        match self {
+            Self::Success => "#b7e4c7",
+            Self::Failure => "#f5b5b0",
+            Self::Partial => "#ffe08a",
+            Self::Running => "#a9d6f5",
+            Self::Waiting => "#d9c2f0",
+        }
+    }
+}
+
+/// A graph with what is written on it.
+#[derive(Debug)]
+pub struct Picture<'p> {
+    graph: &'p Graph,
+    boxes: Vec<Box<'p>>,
+}
+
+/// What is written on a node.
+#[derive(Debug)]
+struct Box<'p> {
+    name: &'p str,
+    /// Its role, and the agent if it is one.
+    about: String,
+    is_agent: bool,
+    mark: Option<Mark>,
+}
+
+impl<'p> Picture<'p> {
+    /// The picture of a flow. `mark` tells what became of a node, if anything did.
+    #[must_use]
+    pub fn of(flow: &'p Flow, mark: impl Fn(NodeIx) -> Option<Mark>) -> Self {
+        let boxes = flow.nodes.iter().enumerate().map(|(ix, node)| {
+            let role = word(flow.graph.nodes[ix].role);
+            let agent = node.agent.map(|agent| flow.agents[agent].id.as_str());
+            Box {
+                name: &node.name,
+                about: agent.map_or(role.to_owned(), |agent| format!("{role}, {agent}")),
+                is_agent: node.kind == Kind::Agent,
+                mark: mark(ix),
+            }
+        });
+        Self {
+            graph: &flow.graph,
+            boxes: boxes.collect(),
+        }
+    }
+
+    /// The picture in a language, with a newline at its end.
+    #[must_use]
+    pub fn written(&self, language: Language) -> String {
+        match language {
+            Language::Dot => text::dot(self),
+            Language::Mermaid => text::mermaid(self),
+            Language::Svg => svg::drawn(self),
+        }
+    }
+}
+
+/// How the manifest calls a role.
+fn word(role: Role) -> &'static str {
+    let found = Role::ALL.iter().find(|(_, other)| *other == role);
+    found.map_or("", |(word, _)| word)
+}
+
+/// A text on one line, without control characters.
+fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
