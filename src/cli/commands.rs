@@ -1,9 +1,9 @@
 //! The commands, each from its arguments to its exit code.
 
 pub mod select;
+pub mod wrapper;
 pub mod start;
 pub mod take_up;
-pub mod wrapper;
 pub mod settings;
 pub mod preview;
 pub mod dry_run;

@@ -3,10 +3,10 @@
 //! Only told when somebody checks the agent: none of it keeps a run from its work. Unaware of
 //! anything that [`super::load`] reports.
 
-mod code;
-mod options;
 mod programs;
 mod simple;
+mod code;
+mod options;
 
 use super::agent::{Problem, Severity, word};
 use super::document::Document;

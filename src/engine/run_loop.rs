@@ -7,8 +7,8 @@
 //! request is on disk, a result counts from the moment it is in the journal, and after any crash the
 //! journal alone says what to do next.
 
-mod calls;
 mod outcome;
+mod calls;
 mod hook_points;
 mod think;
 

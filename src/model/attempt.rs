@@ -64,6 +64,7 @@ pub fn their_words(body: &[u8]) -> String {
 }
 
 /// An error for when the engine itself cannot wait or start a process.
+#[must_use]
 pub fn broken(what: &str, cause: &std::io::Error) -> Error {
     Error::failure(format!("{what}: {}", crate::error::reason(cause)))
 }

@@ -4,8 +4,8 @@
 //! a blocking read would keep SIGINT waiting, and because only the socket knows whether a kept
 //! connection had gone stale.
 
-mod resolver;
 mod socket;
+mod resolver;
 
 pub use resolver::{RESOLVE_COMMAND, resolve_host};
 

@@ -6,8 +6,8 @@
 //!
 //! Unaware of agents, runs and models.
 
-pub mod store;
 pub mod shell;
+pub mod store;
 pub mod report;
 pub mod run;
 pub mod help;

@@ -9,10 +9,10 @@
 //! other script, every style but ours, and every connection.
 
 mod changes;
+mod writer;
 mod events;
 mod rows;
 mod steps;
-mod writer;
 
 use crate::error::Result;
 use crate::record::event::VERSION;

@@ -9,12 +9,12 @@
 
 pub mod credentials;
 pub mod inputs;
-mod agents;
-mod begin;
+mod tell;
 mod finish;
+mod begin;
+mod agents;
 mod history;
 mod remember;
-mod tell;
 mod wait;
 
 use super::context::helper::Ask;

@@ -21,11 +21,11 @@
 //! **Partial.** A task is partial once it went on after a failure, gathered one in a merge that counts
 //! them, or gathered a task that is partial, unless the merge ignores failures.
 
+mod fork;
+mod past;
 mod counting;
 mod ending;
-mod fork;
 mod gather;
-mod past;
 mod report;
 
 pub use ending::Status;
