@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// The exit codes of `delta`. Scripts rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub(crate) enum Exit {
     /// The run is complete, or the command did what it was asked to do.
     Success = 0,
     /// The run failed for good, or there is no such run.
@@ -44,15 +44,14 @@ pub enum Exit {
 
 impl Exit {
     /// The number given to the system.
-    #[must_use]
-    pub fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         self as u8
     }
 }
 
 /// An error: what a person reads, the exit code a script reads.
 #[derive(Debug)]
-pub struct Error {
+pub(crate) struct Error {
     /// The exit code that goes with it.
     pub exit: Exit,
     /// One line or several; lower case, no full stop; names the thing, the place and the way out.
@@ -62,11 +61,11 @@ pub struct Error {
 }
 
 /// What every fallible function of the crate returns.
-pub type Result<T> = std::result::Result<T, Error>;
+pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     /// An error with an exit code of its own.
-    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             exit,
             message: message.into(),
@@ -75,23 +74,22 @@ impl Error {
     }
 
     /// Exit code 1.
-    pub fn failure(message: impl Into<String>) -> Self {
+    pub(crate) fn failure(message: impl Into<String>) -> Self {
         Self::new(Exit::Failure, message)
     }
 
     /// Exit code 2.
-    pub fn usage(message: impl Into<String>) -> Self {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
 
     /// Exit code 78.
-    pub fn config(message: impl Into<String>) -> Self {
+    pub(crate) fn config(message: impl Into<String>) -> Self {
         Self::new(Exit::Config, message)
     }
 
     /// An error of the system, with what was being done to which file.
-    #[must_use]
-    pub fn io(doing: &str, path: &Path, cause: &io::Error) -> Self {
+    pub(crate) fn io(doing: &str, path: &Path, cause: &io::Error) -> Self {
         Self {
             exit: Exit::Failure,
             message: format!("cannot {doing} {}: {}", path.display(), reason(cause)),
@@ -101,8 +99,7 @@ impl Error {
 
     /// The error as a command ends with it that starts a run or goes on with one: a disk without room
     /// is no reason to start over.
-    #[must_use]
-    pub fn of_run(mut self) -> Self {
+    pub(crate) fn of_run(mut self) -> Self {
         if self.disk_full {
             self.exit = Exit::TempFail;
         }
@@ -119,7 +116,7 @@ impl Display for Error {
 impl std::error::Error for Error {}
 
 /// Gives an I/O error its path.
-pub trait At<T> {
+pub(crate) trait At<T> {
     /// `doing` completes "cannot …": `read`, `create`, `write`.
     fn at(self, doing: &str, path: &Path) -> Result<T>;
 }
@@ -131,11 +128,10 @@ impl<T> At<T> for io::Result<T> {
 }
 
 /// Says that nothing depends on whether something succeeded.
-pub fn may_fail<T, E>(_: std::result::Result<T, E>) {}
+pub(crate) fn may_fail<T, E>(_: std::result::Result<T, E>) {}
 
 /// The system's words for an error, without Rust's "(os error 2)".
-#[must_use]
-pub fn reason(cause: &io::Error) -> String {
+pub(crate) fn reason(cause: &io::Error) -> String {
     let text = cause.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
     let mut chars = text.chars();
@@ -148,8 +144,7 @@ pub fn reason(cause: &io::Error) -> String {
 }
 
 /// Whether the system refused because no room is left: a full disk, a quota, a file-size limit.
-#[must_use]
-pub fn is_disk_full(cause: &io::Error) -> bool {
+pub(crate) fn is_disk_full(cause: &io::Error) -> bool {
     matches!(
         cause.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge

@@ -3,14 +3,14 @@
 //! The modules are listed from the bottom up, in the order in which they are best read; each uses
 //! only those above it.
 
-pub mod error;
+pub(crate) mod error;
 pub mod text;
-pub mod unix;
+pub(crate) mod unix;
 pub mod config;
 pub mod record;
-pub mod model;
-pub mod engine;
-pub mod view;
+pub(crate) mod model;
+pub(crate) mod engine;
+pub(crate) mod view;
 pub mod cli;
 pub mod sessions;
 #[cfg(feature = "flow")]

@@ -2,7 +2,7 @@
 
 mod files;
 mod look;
-pub mod repeat;
+pub(crate) mod repeat;
 mod word;
 
 use crate::cli::manual;
@@ -17,11 +17,11 @@ pub(crate) use word::{Arg, format_value, next, path, unexpected, usage, wrong};
 
 #[cfg(feature = "flow")]
 pub(crate) use look::stats;
-pub use look::{ListRuns, Log, Report, Request, Stats, Table};
+pub(crate) use look::{ListRuns, Log, Report, Request, Stats, Table};
 
 /// How a result is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     /// The result alone.
     #[default]
     Text,
@@ -31,7 +31,7 @@ pub enum Format {
 
 /// Options that `run` and `continue` share.
 #[derive(Debug, Default)]
-pub struct Common {
+pub(crate) struct Common {
     /// The workspace.
     pub work_dir: Option<PathBuf>,
     /// The run.
@@ -52,7 +52,7 @@ pub struct Common {
 
 /// What `delta run` is to do.
 #[derive(Debug)]
-pub struct Run {
+pub(crate) struct Run {
     /// The agent's directory.
     pub agent: PathBuf,
     /// Take the next workspace without asking.
@@ -67,7 +67,7 @@ pub struct Run {
 
 /// What is to be done.
 #[derive(Debug)]
-pub enum Command {
+pub(crate) enum Command {
     /// `delta run`.
     Run(Run),
     /// `delta continue`.
@@ -167,7 +167,7 @@ pub enum Command {
 
 /// What `delta sandbox` is to do.
 #[derive(Debug, Default)]
-pub struct Sandbox {
+pub(crate) struct Sandbox {
     /// Where the command may write.
     pub rw: Vec<PathBuf>,
     /// Where it may read.
@@ -207,7 +207,7 @@ pub const COMMANDS: [&str; 19] = [
 ///
 /// # Errors
 /// Wrong usage: exit code 2, with the nearest right word.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command> {
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command> {
     let mut parser = Parser::from_args(args);
     let Some(first) = next(&mut parser)? else {
         return Err(usage("no command given", &COMMANDS, ""));

@@ -10,11 +10,11 @@ mod shell;
 use std::ffi::OsString;
 
 /// The command of both programs that completion scripts call.
-pub const COMMAND: &str = "complete";
+pub(crate) const COMMAND: &str = "complete";
 
 /// A word that could stand next, and what it means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub(crate) struct Choice {
     /// The word.
     pub word: String,
     /// In half a line; may be empty.
@@ -23,7 +23,7 @@ pub struct Choice {
 
 /// A program, as its help texts describe it.
 #[derive(Debug)]
-pub struct Program {
+pub(crate) struct Program {
     /// The text that lists the commands, one a line.
     pub overview: &'static str,
     /// The text that lists the options before a command.
@@ -34,7 +34,7 @@ pub struct Program {
 
 /// What stands behind a command.
 #[derive(Debug)]
-pub struct Syntax {
+pub(crate) struct Syntax {
     /// The usage, from the command's name on.
     pub usage: &'static str,
     /// The text that lists its options.
@@ -45,7 +45,7 @@ pub struct Syntax {
 
 /// What could stand where the cursor is.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// One of these words.
     Words(Vec<Choice>),
     /// A value.
@@ -57,7 +57,7 @@ pub enum Place {
 
 /// A value that could stand where the cursor is.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Value {
+pub(crate) struct Value {
     /// What the help calls it: DIR, RUN.
     pub name: String,
     /// The option it belongs to, `--work-dir`; none for an operand.
@@ -69,11 +69,11 @@ pub struct Value {
 }
 
 /// What a value can be: what the shell is to add (`files`, `dirs` or nothing), and words.
-pub type Known = (&'static str, Vec<Choice>);
+pub(crate) type Known = (&'static str, Vec<Choice>);
 
 /// A command line as far as it has been typed.
 #[derive(Debug)]
-pub struct Line {
+pub(crate) struct Line {
     /// The options that have a value, by their long names, and their values.
     pub given: Vec<(String, String)>,
     /// The operands behind the command.
@@ -84,8 +84,7 @@ pub struct Line {
 
 impl Line {
     /// The value of an option, if it was given.
-    #[must_use]
-    pub fn value(&self, option: &str) -> Option<&str> {
+    pub(crate) fn value(&self, option: &str) -> Option<&str> {
         let found = self.given.iter().rev().find(|(name, _)| name == option);
         found.map(|(_, value)| value.as_str())
     }
@@ -93,8 +92,7 @@ impl Line {
 
 impl Choice {
     /// A word, and what it means.
-    #[must_use]
-    pub fn new(word: &str, about: &str) -> Self {
+    pub(crate) fn new(word: &str, about: &str) -> Self {
         Self {
             word: word.to_owned(),
             about: about.to_owned(),
@@ -104,8 +102,11 @@ impl Choice {
 
 /// What a completion script is told about the words that it hands over; `known` says what a value can
 /// be.
-#[must_use]
-pub fn told(program: &Program, raw: &[OsString], known: impl Fn(&Value, &Line) -> Known) -> String {
+pub(crate) fn told(
+    program: &Program,
+    raw: &[OsString],
+    known: impl Fn(&Value, &Line) -> Known,
+) -> String {
     let line = line::read(program, &shell::words(raw));
     match &line.place {
         Place::Words(words) => shell::lines("", words),

@@ -3,8 +3,7 @@
 use crate::cli::manual;
 
 /// The text about a command or a page, or about all: the options, or the whole page.
-#[must_use]
-pub fn text(topic: Option<&str>, full: bool) -> &'static str {
+pub(crate) fn text(topic: Option<&str>, full: bool) -> &'static str {
     let page = manual::find(topic.unwrap_or("delta"));
     if full && let Some(page) = page {
         return page.text;
@@ -33,7 +32,7 @@ pub fn text(topic: Option<&str>, full: bool) -> &'static str {
 }
 
 /// The commands, one a line.
-pub const OVERVIEW: &str = "\
+pub(crate) const OVERVIEW: &str = "\
 usage: delta COMMAND [OPTIONS]
 
   run        start a run of an agent, or resume the one this command started

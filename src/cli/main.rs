@@ -15,7 +15,6 @@ use std::ffi::OsString;
 use std::panic::catch_unwind;
 
 /// Runs `delta`. A panic is a defect of ours, and never ends with the exit code of a question.
-#[must_use]
 pub fn main(args: Vec<OsString>) -> u8 {
     let done = catch_unwind(|| execute(args)).unwrap_or_else(|_| {
         let message = "this is a defect in delta; what was recorded is safe, and the same command resumes the run";

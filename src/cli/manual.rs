@@ -58,8 +58,7 @@ pub const PAGES: &[Page] = pages![
 
 /// The page that a person names: `agent`, `delta-agent`, `delta-agent.5` or `delta-agent(5)`. Of two
 /// with one name, the name alone means the first.
-#[must_use]
-pub fn find(topic: &str) -> Option<&'static Page> {
+pub(crate) fn find(topic: &str) -> Option<&'static Page> {
     let short = topic.strip_prefix("delta-").unwrap_or(topic);
     PAGES.iter().find(|page| {
         let Page { name, section, .. } = page;
@@ -74,7 +73,6 @@ pub fn find(topic: &str) -> Option<&'static Page> {
 
 impl Page {
     /// The name that [`man`](https://man.openbsd.org/man.1) knows it by.
-    #[must_use]
     pub fn full_name(&self) -> String {
         match self.name {
             "delta" => "delta".to_owned(),
@@ -83,8 +81,7 @@ impl Page {
     }
 
     /// The shortest name by which [`find`] finds it: `agent`, or `flow.5`, since `flow` is the command.
-    #[must_use]
-    pub fn topic(&self) -> String {
+    pub(crate) fn topic(&self) -> String {
         match find(self.name) {
             Some(first) if first.section != self.section => {
                 format!("{}.{}", self.name, self.section)
@@ -94,8 +91,7 @@ impl Page {
     }
 
     /// What it is about, in a line: what stands behind the dash under NAME.
-    #[must_use]
-    pub fn about(&self) -> String {
+    pub(crate) fn about(&self) -> String {
         let name = self.text.split("\nNAME\n").nth(1).unwrap_or_default();
         let name = name.split("\n\n").next().unwrap_or_default();
         let about = name.split_once(" – ").map_or("", |(_, about)| about);
@@ -104,8 +100,7 @@ impl Page {
 }
 
 /// The list of all pages, one a line.
-#[must_use]
-pub fn list() -> String {
+pub(crate) fn list() -> String {
     let lines = PAGES.iter().map(|page| {
         let name = format!("{}({})", page.full_name(), page.section);
         format!("{name:<20}{}\n", page.about())

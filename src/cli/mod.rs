@@ -1,11 +1,11 @@
 //! The program `delta`: its command line, from arguments to exit code.
 
 pub mod manual;
-pub mod help;
-pub mod completion;
-pub mod templates;
-pub mod schemas;
+pub(crate) mod help;
+pub(crate) mod completion;
+pub(crate) mod templates;
+pub(crate) mod schemas;
 pub mod args;
-pub mod result;
-pub mod commands;
+pub(crate) mod result;
+pub(crate) mod commands;
 pub mod main;

@@ -18,7 +18,7 @@ use std::io::IsTerminal;
 const SCHEMA_VERSION: &str = "2.0";
 
 /// Tells how a run ended. `question` is the one that is open.
-pub fn ending(
+pub(crate) fn ending(
     format: Format,
     ending: &Ending,
     metadata: &Metadata,
@@ -45,7 +45,7 @@ pub fn ending(
 }
 
 /// Says on stderr why a run did not complete, and what to do.
-pub fn explain(screen: Screen, ending: &Ending, metadata: &Metadata, run: &RunDir) {
+pub(crate) fn explain(screen: Screen, ending: &Ending, metadata: &Metadata, run: &RunDir) {
     if ending.status == Status::Completed {
         return;
     }
@@ -150,7 +150,7 @@ fn object(ending: &Ending, metadata: &Metadata, question: Option<&Question>) -> 
 }
 
 /// Tells of an error as an object, for a command that was to print one.
-pub fn error(error: &Error) -> Result<()> {
+pub(crate) fn error(error: &Error) -> Result<()> {
     use crate::error::Exit;
     let kind = match error.exit {
         Exit::Usage => "usage",
@@ -174,8 +174,7 @@ pub fn error(error: &Error) -> Result<()> {
 }
 
 /// The question that a run waits for.
-#[must_use]
-pub fn open_question(run: &state::Run<'_>) -> Option<Question> {
+pub(crate) fn open_question(run: &state::Run<'_>) -> Option<Question> {
     let calls = &run.last_thought()?.calls;
     let asked = calls
         .iter()

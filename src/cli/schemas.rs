@@ -5,7 +5,7 @@
 
 /// A schema.
 #[derive(Debug)]
-pub struct Schema {
+pub(crate) struct Schema {
     /// The file that it is of, without `.yaml`.
     pub name: &'static str,
     /// What is printed.
@@ -13,7 +13,7 @@ pub struct Schema {
 }
 
 /// All of them.
-pub static ALL: [&Schema; 3] = [
+pub(crate) static ALL: [&Schema; 3] = [
     &Schema {
         name: "agent",
         text: include_str!("schemas/agent.json"),

@@ -5,7 +5,7 @@
 
 /// An agent to begin with.
 #[derive(Debug)]
-pub struct Template {
+pub(crate) struct Template {
     /// What `-t` calls it. Its agent.yaml begins with this name.
     pub name: &'static str,
     /// In half a line, for the menu.
@@ -17,7 +17,7 @@ pub struct Template {
 }
 
 /// All of them; the first is the one that `-y` takes.
-pub static ALL: [&Template; 4] = [
+pub(crate) static ALL: [&Template; 4] = [
     &Template {
         name: "minimal",
         description: "prints text and writes files",
@@ -45,15 +45,14 @@ pub static ALL: [&Template; 4] = [
 ];
 
 /// The context.yaml of all templates.
-pub const CONTEXT: &str = include_str!("templates/context.yaml");
+pub(crate) const CONTEXT: &str = include_str!("templates/context.yaml");
 
 /// Keeps workspaces and keys out of version control.
-pub const GITIGNORE: &str = include_str!("templates/gitignore");
+pub(crate) const GITIGNORE: &str = include_str!("templates/gitignore");
 
 impl Template {
     /// The agent.yaml of an agent of this name, which holds no control characters.
-    #[must_use]
-    pub fn agent_named(&self, name: &str) -> String {
+    pub(crate) fn agent_named(&self, name: &str) -> String {
         let own = format!("name: {}\n", self.name);
         self.agent
             .replacen(&own, &format!("name: {}\n", scalar(name)), 1)

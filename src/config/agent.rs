@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// An agent, as its files say.
 #[derive(Clone, Debug)]
-pub struct Agent {
+pub(crate) struct Agent {
     /// Its directory, absolute, with symbolic links resolved. UTF-8.
     pub home: PathBuf,
     /// Its name.
@@ -51,7 +51,7 @@ pub struct Agent {
 
 /// How a model is reached.
 #[derive(Clone, Debug)]
-pub struct Llm {
+pub(crate) struct Llm {
     /// Its name; none only if there is a command.
     pub model: Option<String>,
     /// Keys that are not the engine's own, in the order written; they go into the request.
@@ -68,8 +68,7 @@ pub struct Llm {
 
 impl Llm {
     /// The model's name as JSON.
-    #[must_use]
-    pub fn model_json(&self) -> Option<String> {
+    pub(crate) fn model_json(&self) -> Option<String> {
         self.model.as_ref().map(json::text)
     }
 }
@@ -77,7 +76,7 @@ impl Llm {
 /// Prices per million tokens, in whatever currency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Pricing {
+pub(crate) struct Pricing {
     /// Of a request's tokens.
     pub input: f64,
     /// Of an answer's tokens.
@@ -89,7 +88,7 @@ pub struct Pricing {
 
 /// What the model sees.
 #[derive(Clone, Debug)]
-pub struct Context {
+pub(crate) struct Context {
     /// In order; all there is.
     pub sources: Vec<Source>,
     /// Whether every block before the journal is a system message of its own.
@@ -98,7 +97,7 @@ pub struct Context {
 
 /// One part of what the model sees.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Source {
+pub(crate) enum Source {
     /// A file.
     File {
         /// The block's name.
@@ -132,8 +131,7 @@ pub enum Source {
 
 impl Source {
     /// The block's name; the conversation has none.
-    #[must_use]
-    pub fn id(&self) -> Option<&str> {
+    pub(crate) fn id(&self) -> Option<&str> {
         match self {
             Self::File { id, .. } | Self::Computed { id, .. } => Some(id),
             Self::Journal { .. } => None,
@@ -143,7 +141,7 @@ impl Source {
 
 /// A program that is run at a certain moment.
 #[derive(Clone, Debug)]
-pub struct Hook {
+pub(crate) struct Hook {
     /// When.
     pub event: HookEvent,
     /// The program.
@@ -154,7 +152,6 @@ pub struct Hook {
 
 /// The moments at which hooks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // The names are those of hooks.yaml.
 pub enum HookEvent {
     PreLlmRequest,
     PostLlmResponse,
@@ -180,7 +177,6 @@ impl HookEvent {
     ];
 
     /// As it is written in hooks.yaml.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::PreLlmRequest => "pre_llm_request",
@@ -197,7 +193,7 @@ impl HookEvent {
 
 /// Something wrong, or doubtful, in an agent's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// How grave it is.
     pub severity: Severity,
     /// The file, as a person would name it from where they stand.
@@ -212,7 +208,7 @@ pub struct Problem {
 
 /// How grave a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
+pub(crate) enum Severity {
     /// The agent cannot run.
     Error,
     /// It can run, and something was probably not meant.
@@ -242,13 +238,12 @@ impl Display for Problem {
 }
 
 /// Puts problems in the order in which a person works through them: by file and line.
-pub fn sort(problems: &mut [Problem]) {
+pub(crate) fn sort(problems: &mut [Problem]) {
     problems.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
 }
 
 /// A text with `${AGENT_HOME}` and `${CWD}` in it, as a word without parameters.
-#[must_use]
-pub fn word(text: &str) -> Word {
+pub(crate) fn word(text: &str) -> Word {
     let mut pieces = Vec::new();
     let mut fixed = String::new();
     let mut rest = text;

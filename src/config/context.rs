@@ -13,8 +13,7 @@ use std::time::Duration;
 const GENERATOR_TIMEOUT_MS: u64 = 30_000;
 
 /// What to put into a context.yaml that does not exist yet.
-#[must_use]
-pub fn default_text(prompt: &str) -> String {
+pub(crate) fn default_text(prompt: &str) -> String {
     format!(
         "sources:\n  - type: file\n    id: system_prompt\n    path: '${{AGENT_HOME}}/{prompt}'\n  \
          - type: file\n    id: workspace_guide\n    path: '${{CWD}}/DELTA.md'\n    on_missing: skip\n  \
@@ -23,7 +22,7 @@ pub fn default_text(prompt: &str) -> String {
 }
 
 /// Reads `context.yaml`.
-pub fn load(
+pub(crate) fn load(
     home: &Path,
     shown: String,
     prompt: &str,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// A file that has been read and parsed.
 #[derive(Debug)]
-pub struct Document {
+pub(crate) struct Document {
     /// Where it is.
     pub path: PathBuf,
     /// How messages call it.
@@ -21,7 +21,7 @@ pub struct Document {
 
 impl Document {
     /// Reads a file. What is wrong with it is added to `problems`.
-    pub fn read(path: &Path, shown: String, problems: &mut Vec<Problem>) -> Option<Self> {
+    pub(crate) fn read(path: &Path, shown: String, problems: &mut Vec<Problem>) -> Option<Self> {
         let text = match crate::unix::files::read_text(path) {
             Ok(text) => text,
             Err(e) => {
@@ -65,7 +65,7 @@ impl Document {
     }
 
     /// Sets keys otherwise than the file does. A key is dotted: `llm.temperature`; null takes it away.
-    pub fn set(&mut self, set: &Map<String, Value>, problems: &mut Vec<Problem>) {
+    pub(crate) fn set(&mut self, set: &Map<String, Value>, problems: &mut Vec<Problem>) {
         for (key, value) in set {
             if let Err(message) = put(&mut self.root, key, value) {
                 problems.push(error_in(&self.shown, message));
@@ -74,7 +74,12 @@ impl Document {
     }
 
     /// Gives complaints about a node of this document their lines.
-    pub fn report(&self, below: &[Step], complaints: Vec<Complaint>, problems: &mut Vec<Problem>) {
+    pub(crate) fn report(
+        &self,
+        below: &[Step],
+        complaints: Vec<Complaint>,
+        problems: &mut Vec<Problem>,
+    ) {
         for complaint in complaints {
             let mut path = below.to_vec();
             path.extend(complaint.at);
@@ -88,8 +93,7 @@ impl Document {
     }
 
     /// A problem at a node of this document.
-    #[must_use]
-    pub fn problem(
+    pub(crate) fn problem(
         &self,
         severity: Severity,
         path: &[Step],
@@ -126,8 +130,7 @@ fn put(map: &mut Map<String, Value>, key: &str, value: &Value) -> Result<(), Str
 }
 
 /// An error about a file as a whole.
-#[must_use]
-pub fn error_in(shown: &str, message: impl Into<String>) -> Problem {
+pub(crate) fn error_in(shown: &str, message: impl Into<String>) -> Problem {
     Problem {
         severity: Severity::Error,
         file: shown.to_owned(),

@@ -6,11 +6,10 @@
 
 /// A line that means nothing, by its number from 1.
 #[derive(Debug, PartialEq, Eq)]
-pub struct BadLine(pub usize);
+pub(crate) struct BadLine(pub usize);
 
 /// The pairs of a `.env` file in their order, and the lines that could not be read.
-#[must_use]
-pub fn parse(text: &str) -> (Vec<(String, String)>, Vec<BadLine>) {
+pub(crate) fn parse(text: &str) -> (Vec<(String, String)>, Vec<BadLine>) {
     let mut pairs = Vec::new();
     let mut bad = Vec::new();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);

@@ -19,7 +19,7 @@ use std::fmt;
 use std::path::Path;
 
 /// The endpoint if nothing says another.
-pub const PUBLIC_ENDPOINT: &str = "https://api.openai.com/v1";
+pub(crate) const PUBLIC_ENDPOINT: &str = "https://api.openai.com/v1";
 
 const KEY_NAMES: [&str; 2] = ["DELTA_API_KEY", "OPENAI_API_KEY"];
 /// The key for the endpoint in an agent's files, given by whoever starts a run of it. It is looked for in
@@ -30,7 +30,7 @@ const URL_NAMES: [&str; 3] = ["DELTA_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_U
 
 /// Where a value comes from, in order of trust: the agent itself can write the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
+pub(crate) enum Origin {
     /// The workspace's `.env`.
     Workspace,
     /// The `.env` beside the nearest `.git` above the agent.
@@ -41,32 +41,29 @@ pub enum Origin {
 
 /// An API key. It cannot be printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub(crate) struct Secret(String);
 
 impl Secret {
     /// A key from somewhere else than the variables that hold one; none if it is empty, or has characters
     /// that no key can have.
-    #[must_use]
-    pub fn new(text: &str) -> Option<Self> {
+    pub(crate) fn new(text: &str) -> Option<Self> {
         let text = text.trim();
         let is_key = !text.is_empty() && ureq::http::HeaderValue::from_str(text).is_ok();
         is_key.then(|| Self(text.to_owned()))
     }
 
     /// The variable with which a run of an agent gets it for the endpoint in the agent's files.
-    #[must_use]
-    pub fn given(&self) -> Variable {
+    pub(crate) fn given(&self) -> Variable {
         (GIVEN_KEY.to_owned(), Some(self.0.clone()))
     }
 
     /// The key itself, for the header in which it is sent.
-    #[must_use]
-    pub fn expose(&self) -> &str {
+    pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 
     /// Takes the key out of something that came from outside.
-    pub fn redact(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn redact(&self, bytes: &mut Vec<u8>) {
         let needle = self.0.as_bytes();
         if !is_secret(&self.0) {
             return;
@@ -94,7 +91,7 @@ impl fmt::Debug for Secret {
 
 /// Where requests go, and with which key.
 #[derive(Clone, Debug)]
-pub struct Endpoint {
+pub(crate) struct Endpoint {
     /// Without a slash at its end.
     pub base_url: String,
     /// The key to send, if there is one.
@@ -103,14 +100,14 @@ pub struct Endpoint {
 
 /// The variables of a run.
 #[derive(Debug, Default)]
-pub struct Environment {
+pub(crate) struct Environment {
     /// From `.env` files, each name once.
     set: Vec<(String, String, Origin)>,
 }
 
 impl Environment {
     /// Reads the `.env` files. Returns warnings about them too.
-    pub fn read(agent_home: &Path, workspace: Option<&Path>) -> Result<(Self, Vec<String>)> {
+    pub(crate) fn read(agent_home: &Path, workspace: Option<&Path>) -> Result<(Self, Vec<String>)> {
         let mut environment = Self::default();
         let mut warnings = Vec::new();
         let project = agent_home.ancestors().find(|dir| dir.join(".git").exists());
@@ -185,14 +182,12 @@ impl Environment {
     }
 
     /// A variable as programs see it, if it is set and not empty.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<String> {
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
         self.find(&[name]).map(|(value, _)| value)
     }
 
     /// The API key, if there is one, for whoever must keep it out of something.
-    #[must_use]
-    pub fn key(&self) -> Option<Secret> {
+    pub(crate) fn key(&self) -> Option<Secret> {
         self.find_key().map(|(key, _)| Secret(key))
     }
 
@@ -201,7 +196,7 @@ impl Environment {
     /// # Errors
     /// There is no key for an endpoint that is not on this machine; or the endpoint comes from a
     /// source that is trusted less than the key's.
-    pub fn endpoint(&self, from_agent: Option<&str>) -> Result<Endpoint> {
+    pub(crate) fn endpoint(&self, from_agent: Option<&str>) -> Result<Endpoint> {
         let (base_url, url_origin) = match from_agent {
             Some(url) => (url.to_owned(), Origin::Trusted),
             None => self
@@ -250,8 +245,7 @@ impl Environment {
 
     /// What a child's environment differs in from ours: the `.env` files' variables, and no API key
     /// unless it is to be passed.
-    #[must_use]
-    pub fn for_child(&self, pass_key: bool) -> Vec<Variable> {
+    pub(crate) fn for_child(&self, pass_key: bool) -> Vec<Variable> {
         // In a child's environment a value looks trusted: an endpoint that is not must not get there,
         // or a sub-agent would send its key to it.
         let may_pass = |name: &str, origin: Origin| {
@@ -290,8 +284,7 @@ impl Environment {
 
     /// The same for a program that is the model: it gets the key, and of the endpoints those that the
     /// key may be sent to.
-    #[must_use]
-    pub fn for_model(&self) -> Vec<Variable> {
+    pub(crate) fn for_model(&self) -> Vec<Variable> {
         let mut variables = self.for_child(true);
         let key = self.find_key().map(|(_, origin)| origin);
         for name in URL_NAMES {
@@ -313,8 +306,7 @@ fn given() -> Option<(String, Origin)> {
 
 /// Takes variables that hold keys out of what a child inherits: those of these names, and those that
 /// hold the same. `except_own`: a run of an agent keeps the variables that it looks for its key in.
-#[must_use]
-pub fn without(names: &[&str], except_own: bool) -> Vec<Variable> {
+pub(crate) fn without(names: &[&str], except_own: bool) -> Vec<Variable> {
     let values: Vec<String> = names
         .iter()
         .filter_map(|it| std::env::var(it).ok())
@@ -338,8 +330,7 @@ fn is_secret(key: &str) -> bool {
 }
 
 /// Why a base URL cannot be used, if it cannot.
-#[must_use]
-pub fn unusable(url: &str) -> Option<&'static str> {
+pub(crate) fn unusable(url: &str) -> Option<&'static str> {
     let uri: ureq::http::Uri = match url.parse() {
         Ok(uri) => uri,
         Err(_) => return Some("it is not a URL"),
@@ -356,8 +347,7 @@ pub fn unusable(url: &str) -> Option<&'static str> {
 }
 
 /// A URL without its credentials and its query, either of which may hold a key.
-#[must_use]
-pub fn without_secrets(url: &str) -> String {
+pub(crate) fn without_secrets(url: &str) -> String {
     let url = url.split_once('?').map_or(url, |(before, _)| before);
     let scheme = url.find("://").map_or("", |at| &url[..at + 3]);
     match url.rsplit_once('@') {
@@ -367,8 +357,7 @@ pub fn without_secrets(url: &str) -> String {
 }
 
 /// Whether a URL's host is this machine.
-#[must_use]
-pub fn is_loopback(url: &str) -> bool {
+pub(crate) fn is_loopback(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
     let host = authority.rsplit('@').next().unwrap_or("");

@@ -14,7 +14,7 @@ use std::time::Duration;
 const HOOK_TIMEOUT_MS: u64 = 30_000;
 
 /// Reads the hooks in a mapping from moments to commands; `below` is where it stands.
-pub fn load(
+pub(crate) fn load(
     document: &Document,
     map: &Map<String, Value>,
     below: &[Step],

@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Reads only the tools of a file with a top-level `tools:` and, perhaps, `imports:`. What it imports
 /// lies below the agent that it is part of, or else below its own directory.
-#[must_use]
-pub fn load_tools(file: &Path) -> (Vec<Tool>, Vec<Problem>) {
+pub(crate) fn load_tools(file: &Path) -> (Vec<Tool>, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut tools = Vec::new();
     let shown = file.display().to_string();

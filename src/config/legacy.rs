@@ -8,11 +8,10 @@ use serde_json::{Map, Value};
 use std::path::PathBuf;
 
 /// The key that stood around hooks.
-pub const OLD_HOOKS: &str = "lifecycle_hooks";
+pub(crate) const OLD_HOOKS: &str = "lifecycle_hooks";
 
 /// The agent's main file: `agent.yaml`, or `config.yaml` as it was called before 1.9.
-#[must_use]
-pub fn main_file(found: &Found, problems: &mut Vec<Problem>) -> PathBuf {
+pub(crate) fn main_file(found: &Found, problems: &mut Vec<Problem>) -> PathBuf {
     let (new, old) = (
         found.home.join("agent.yaml"),
         found.home.join("config.yaml"),
@@ -38,7 +37,7 @@ pub fn main_file(found: &Found, problems: &mut Vec<Problem>) -> PathBuf {
 }
 
 /// Puts `llm_config: {model_name: …}` in today's form. Returns the key that `llm` is written under.
-pub fn rewrite_llm(document: &mut Document, problems: &mut Vec<Problem>) -> &'static str {
+pub(crate) fn rewrite_llm(document: &mut Document, problems: &mut Vec<Problem>) -> &'static str {
     const OLD: &str = "llm_config";
     let Some(old) = document.root.shift_remove(OLD) else {
         return "llm";
@@ -72,7 +71,7 @@ pub fn rewrite_llm(document: &mut Document, problems: &mut Vec<Problem>) -> &'st
 
 /// Where hooks stand in a `lifecycle_hooks`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Around {
+pub(crate) enum Around {
     /// In the main file.
     Main,
     /// In the main file, beside a hooks.yaml, which counts.
@@ -82,7 +81,7 @@ pub enum Around {
 }
 
 /// Takes `lifecycle_hooks` out of a file.
-pub fn take_hooks(
+pub(crate) fn take_hooks(
     document: &mut Document,
     around: Around,
     problems: &mut Vec<Problem>,
@@ -109,8 +108,7 @@ pub fn take_hooks(
 }
 
 /// Today's name of a hook.
-#[must_use]
-pub fn hook_name(name: &str) -> Option<&'static str> {
+pub(crate) fn hook_name(name: &str) -> Option<&'static str> {
     Some(match name {
         "pre_llm_req" => "pre_llm_request",
         "post_llm_resp" => "post_llm_response",

@@ -21,8 +21,7 @@ use std::ffi::OsStr;
 
 /// Advice about what was found in an agent's directory. Programs are looked for in the directories
 /// of `path`, which is written as the variable `PATH` is.
-#[must_use]
-pub fn about(found: &Found, path: &OsStr) -> Vec<Problem> {
+pub(crate) fn about(found: &Found, path: &OsStr) -> Vec<Problem> {
     let mut advisor = Advisor {
         found,
         path,

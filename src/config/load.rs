@@ -35,7 +35,7 @@ const LLM_KEYS: [&str; 5] = ["model", "base_url", "command", "timeout_ms", "max_
 
 /// Where everything was that makes an agent, for whoever wants to say more about it.
 #[derive(Debug, Default)]
-pub struct Found {
+pub(crate) struct Found {
     /// The agent's directory, with symbolic links resolved.
     pub home: PathBuf,
     /// The same as the person wrote it.
@@ -50,7 +50,7 @@ pub struct Found {
 
 /// Where a tool is defined.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     /// The tool's name.
     pub name: String,
     /// The file, absolute.
@@ -62,21 +62,18 @@ pub struct Place {
 }
 
 /// Reads an agent's directory. The agent is there if none of the problems is an error.
-#[must_use]
-pub fn load(dir: &Path) -> (Option<Agent>, Vec<Problem>) {
+pub(crate) fn load(dir: &Path) -> (Option<Agent>, Vec<Problem>) {
     load_with(dir, &Map::new())
 }
 
 /// The same as [`load`], with some keys of the main file set otherwise.
-#[must_use]
-pub fn load_with(dir: &Path, set: &Map<String, Value>) -> (Option<Agent>, Vec<Problem>) {
+pub(crate) fn load_with(dir: &Path, set: &Map<String, Value>) -> (Option<Agent>, Vec<Problem>) {
     let (agent, problems, _) = survey_with(dir, set);
     (agent, problems)
 }
 
 /// The same as [`load`], with the places of what was read.
-#[must_use]
-pub fn survey(dir: &Path) -> (Option<Agent>, Vec<Problem>, Found) {
+pub(crate) fn survey(dir: &Path) -> (Option<Agent>, Vec<Problem>, Found) {
     survey_with(dir, &Map::new())
 }
 
@@ -102,8 +99,7 @@ pub(super) struct Loader<'p> {
 
 impl Found {
     /// A file of the agent, as the person would name it.
-    #[must_use]
-    pub fn shown(&self, name: &str) -> String {
+    pub(crate) fn shown(&self, name: &str) -> String {
         if self.dir == Path::new(".") {
             name.to_owned()
         } else {
@@ -320,7 +316,7 @@ fn llm(node: &Node<'_>, key: &str, out: &mut Complaints) -> Option<Llm> {
 }
 
 /// The settings of a model, wherever they stand.
-pub fn of_model(llm: &Node<'_>, at: Vec<Step>, out: &mut Complaints) -> Option<Llm> {
+pub(crate) fn of_model(llm: &Node<'_>, at: Vec<Step>, out: &mut Complaints) -> Option<Llm> {
     let map = llm.map;
     let command = map
         .contains_key("command")

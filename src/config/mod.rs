@@ -3,16 +3,16 @@
 //!
 //! Unaware of runs.
 
-pub mod section;
-pub mod tool;
+pub(crate) mod section;
+pub(crate) mod tool;
 pub mod agent;
-pub mod document;
-pub mod context;
-pub mod resolved;
-pub mod dotenv;
-pub mod environment;
-pub mod legacy;
-pub mod hooks;
-pub mod load;
-pub mod imports;
-pub mod lint;
+pub(crate) mod document;
+pub(crate) mod context;
+pub(crate) mod resolved;
+pub(crate) mod dotenv;
+pub(crate) mod environment;
+pub(crate) mod legacy;
+pub(crate) mod hooks;
+pub(crate) mod load;
+pub(crate) mod imports;
+pub(crate) mod lint;

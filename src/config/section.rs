@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 /// Something wrong, or doubtful, in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
+pub(crate) struct Complaint {
     /// Where: the path below the node that was read.
     pub at: Vec<Step>,
     /// What, and the way out; lower case, no full stop.
@@ -19,14 +19,14 @@ pub struct Complaint {
 
 /// All complaints about one thing, each message beginning with that thing's name.
 #[derive(Debug)]
-pub struct Complaints {
+pub(crate) struct Complaints {
     subject: String,
     list: Vec<Complaint>,
 }
 
 impl Complaints {
     /// About `subject`, which is how every message begins: `tool "x"`.
-    pub fn about(subject: impl Into<String>) -> Self {
+    pub(crate) fn about(subject: impl Into<String>) -> Self {
         Self {
             subject: subject.into(),
             list: Vec::new(),
@@ -34,12 +34,12 @@ impl Complaints {
     }
 
     /// What cannot be used.
-    pub fn error(&mut self, at: Vec<Step>, message: impl AsRef<str>) {
+    pub(crate) fn error(&mut self, at: Vec<Step>, message: impl AsRef<str>) {
         self.push(at, message.as_ref(), false);
     }
 
     /// What can be used, and was probably not meant.
-    pub fn warn(&mut self, at: Vec<Step>, message: impl AsRef<str>) {
+    pub(crate) fn warn(&mut self, at: Vec<Step>, message: impl AsRef<str>) {
         self.push(at, message.as_ref(), true);
     }
 
@@ -57,21 +57,19 @@ impl Complaints {
     }
 
     /// Whether one of them is an error.
-    #[must_use]
-    pub fn fatal(&self) -> bool {
+    pub(crate) fn fatal(&self) -> bool {
         self.list.iter().any(|complaint| !complaint.warning)
     }
 
     /// The complaints in the order in which they were made.
-    #[must_use]
-    pub fn into_list(self) -> Vec<Complaint> {
+    pub(crate) fn into_list(self) -> Vec<Complaint> {
         self.list
     }
 }
 
 /// A mapping, and where it stands.
 #[derive(Debug)]
-pub struct Node<'n> {
+pub(crate) struct Node<'n> {
     /// Its keys and values.
     pub map: &'n Map<String, Value>,
     at: Vec<Step>,
@@ -83,8 +81,7 @@ pub struct Node<'n> {
 
 impl<'n> Node<'n> {
     /// The mapping at the path `at`.
-    #[must_use]
-    pub fn new(map: &'n Map<String, Value>, at: Vec<Step>) -> Self {
+    pub(crate) fn new(map: &'n Map<String, Value>, at: Vec<Step>) -> Self {
         let (of, within) = (String::new(), String::new());
         Self {
             map,
@@ -95,28 +92,24 @@ impl<'n> Node<'n> {
     }
 
     /// The same mapping, messages about its keys beginning with the key that it is the value of.
-    #[must_use]
-    pub fn within(mut self, key: &str) -> Self {
+    pub(crate) fn within(mut self, key: &str) -> Self {
         self.within = format!("{key}: ");
         self
     }
 
     /// How messages call a key.
-    #[must_use]
-    pub fn name(&self, key: &str) -> String {
+    pub(crate) fn name(&self, key: &str) -> String {
         format!("{}{key}{}", self.within, self.of)
     }
 
     /// The same mapping, messages about its keys saying that they belong to `owner`.
-    #[must_use]
-    pub fn of(mut self, owner: &str) -> Self {
+    pub(crate) fn of(mut self, owner: &str) -> Self {
         self.of = format!(" of {owner}");
         self
     }
 
     /// The path of the value of `key`; of the mapping itself if it has no such key.
-    #[must_use]
-    pub fn at(&self, key: &str) -> Vec<Step> {
+    pub(crate) fn at(&self, key: &str) -> Vec<Step> {
         let mut at = self.at.clone();
         if self.map.contains_key(key) {
             at.push(Step::Key(key.to_owned()));
@@ -125,38 +118,42 @@ impl<'n> Node<'n> {
     }
 
     /// A string.
-    pub fn text(&self, key: &str, out: &mut Complaints) -> Option<&'n str> {
+    pub(crate) fn text(&self, key: &str, out: &mut Complaints) -> Option<&'n str> {
         self.read(key, "a string", Value::as_str, out)
     }
 
     /// A whole number, 0 or more.
-    pub fn count(&self, key: &str, out: &mut Complaints) -> Option<u64> {
+    pub(crate) fn count(&self, key: &str, out: &mut Complaints) -> Option<u64> {
         self.read(key, "a whole number, 0 or more", Value::as_u64, out)
     }
 
     /// A number, 0 or more.
-    pub fn amount(&self, key: &str, out: &mut Complaints) -> Option<f64> {
+    pub(crate) fn amount(&self, key: &str, out: &mut Complaints) -> Option<f64> {
         let pick = |value: &Value| value.as_f64().filter(|n| *n >= 0.0 && n.is_finite());
         self.read(key, "a number, 0 or more", pick, out)
     }
 
     /// True or false.
-    pub fn flag(&self, key: &str, out: &mut Complaints) -> Option<bool> {
+    pub(crate) fn flag(&self, key: &str, out: &mut Complaints) -> Option<bool> {
         self.read(key, "true or false", Value::as_bool, out)
     }
 
     /// A list of anything.
-    pub fn list(&self, key: &str, out: &mut Complaints) -> Option<&'n Vec<Value>> {
+    pub(crate) fn list(&self, key: &str, out: &mut Complaints) -> Option<&'n Vec<Value>> {
         self.read(key, "a list", Value::as_array, out)
     }
 
     /// A mapping.
-    pub fn mapping(&self, key: &str, out: &mut Complaints) -> Option<&'n Map<String, Value>> {
+    pub(crate) fn mapping(
+        &self,
+        key: &str,
+        out: &mut Complaints,
+    ) -> Option<&'n Map<String, Value>> {
         self.read(key, "a mapping", Value::as_object, out)
     }
 
     /// One of a few words, with what it stands for.
-    pub fn choice<T: Copy>(
+    pub(crate) fn choice<T: Copy>(
         &self,
         key: &str,
         choices: &[(&str, T)],
@@ -172,7 +169,7 @@ impl<'n> Node<'n> {
     }
 
     /// A list of strings without NUL bytes; none if one of them is not.
-    pub fn texts(&self, key: &str, out: &mut Complaints) -> Option<Vec<&'n str>> {
+    pub(crate) fn texts(&self, key: &str, out: &mut Complaints) -> Option<Vec<&'n str>> {
         if let Some(Value::String(_)) = self.map.get(key) {
             let found = found(&self.map[key]);
             let name = self.name(key);
@@ -212,7 +209,7 @@ impl<'n> Node<'n> {
     }
 
     /// Warns of keys that are not among `known`.
-    pub fn unknown_keys(&self, known: &[&str], out: &mut Complaints) {
+    pub(crate) fn unknown_keys(&self, known: &[&str], out: &mut Complaints) {
         for key in self.map.keys().filter(|key| !known.contains(&key.as_str())) {
             let meant = nearest(key, known.iter().copied());
             let hint = meant.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
@@ -243,8 +240,7 @@ impl<'n> Node<'n> {
 }
 
 /// What a value is, for a message that says what was found.
-#[must_use]
-pub fn found(value: &Value) -> String {
+pub(crate) fn found(value: &Value) -> String {
     match value {
         Value::Null => "nothing".to_owned(),
         Value::Bool(b) => b.to_string(),

@@ -2,12 +2,12 @@
 //!
 //! Unaware of processes and files.
 
-pub mod definition;
-pub mod argv_template;
-pub mod shell_lexer;
-pub mod shell_template;
-pub mod parameters;
-pub mod usage;
-pub mod command;
-pub mod load;
-pub mod bind;
+pub(crate) mod definition;
+pub(crate) mod argv_template;
+pub(crate) mod shell_lexer;
+pub(crate) mod shell_template;
+pub(crate) mod parameters;
+pub(crate) mod usage;
+pub(crate) mod command;
+pub(crate) mod load;
+pub(crate) mod bind;

@@ -26,7 +26,7 @@ const LONGEST_VARIABLE: usize = 32 << 10;
 
 /// One execution of a hook.
 #[derive(Debug)]
-pub struct Execution {
+pub(crate) struct Execution {
     /// Why it failed, if it did. Its output counts for nothing then.
     pub failure: Option<String>,
     /// What it wants to be used instead, in the form that belongs to its moment.
@@ -39,7 +39,7 @@ pub struct Execution {
 
 /// `output/control.json`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Control {
+pub(crate) struct Control {
     /// The hook forbids what is about to happen.
     pub denies: bool,
     /// The hook ends the run.
@@ -49,8 +49,7 @@ pub struct Control {
 
 impl Control {
     /// The hook's reason.
-    #[must_use]
-    pub fn message(&self) -> &str {
+    pub(crate) fn message(&self) -> &str {
         self.message.as_deref().unwrap_or("no reason given")
     }
 
@@ -97,7 +96,7 @@ impl Control {
 }
 
 /// What a hook is given.
-pub struct Input<'a> {
+pub(crate) struct Input<'a> {
     /// The payload: its file names in `input/`, the first of which is also the hook's stdin.
     pub names: &'a [&'a str],
     /// Its bytes.
@@ -109,7 +108,7 @@ pub struct Input<'a> {
 }
 
 /// The number of the next execution: they go on when a run is resumed.
-pub fn next_number(dir: &Path) -> Result<u64> {
+pub(crate) fn next_number(dir: &Path) -> Result<u64> {
     let names = files::names(dir)?;
     let number = |name: &String| name.split('_').next()?.parse::<u64>().ok();
     Ok(names.iter().filter_map(number).max().unwrap_or(0) + 1)
@@ -119,7 +118,7 @@ pub fn next_number(dir: &Path) -> Result<u64> {
 ///
 /// # Errors
 /// Those of the disk. A hook that fails is no error here.
-pub fn run(
+pub(crate) fn run(
     around: &Surroundings<'_>,
     hook: &Hook,
     number: u64,
@@ -188,8 +187,7 @@ pub fn run(
 }
 
 /// What came of a hook in a recorded run, read from its directory.
-#[must_use]
-pub fn recorded(dir: &Path, event: HookEvent) -> Execution {
+pub(crate) fn recorded(dir: &Path, event: HookEvent) -> Execution {
     let code = files::read_line(&dir.join("execution_meta/exit_code.txt"));
     let told = match code.as_deref() {
         Some("0") => output(&dir.join("output"), event),
@@ -252,8 +250,7 @@ fn execute(
 }
 
 /// Why a program could not be started.
-#[must_use]
-pub fn spawn_failure(program: &str, error: &SpawnError) -> String {
+pub(crate) fn spawn_failure(program: &str, error: &SpawnError) -> String {
     match error {
         SpawnError::NotFound => format!("{program}: not found"),
         SpawnError::NotExecutable(e) => {

@@ -2,10 +2,10 @@
 //!
 //! Unaware of command lines and of which run it is.
 
-pub mod observation;
-pub mod run_context;
-pub mod hooks;
-pub mod question;
-pub mod request;
-pub mod tool_call;
-pub mod run_loop;
+pub(crate) mod observation;
+pub(crate) mod run_context;
+pub(crate) mod hooks;
+pub(crate) mod question;
+pub(crate) mod request;
+pub(crate) mod tool_call;
+pub(crate) mod run_loop;

@@ -10,19 +10,19 @@ use std::path::Path;
 
 /// The two ends of a stream. If it is short enough, the head is all of it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Ends {
+pub(crate) struct Ends {
     head: Vec<u8>,
     tail: Vec<u8>,
     total: u64,
 }
 
 /// Reads the ends of a file at a path, together at most `max` bytes: 60 % from the head, 40 % from the tail.
-pub fn read_ends(path: &Path, max: u64) -> Result<Ends> {
+pub(crate) fn read_ends(path: &Path, max: u64) -> Result<Ends> {
     ends_of(&open_regular(path)?, max).at("read", path)
 }
 
 /// Reads the ends of a file that is open.
-pub fn ends_of(file: &File, max: u64) -> io::Result<Ends> {
+pub(crate) fn ends_of(file: &File, max: u64) -> io::Result<Ends> {
     let total = file.metadata()?.len();
     if total <= max {
         return Ok(Ends {
@@ -42,14 +42,12 @@ pub fn ends_of(file: &File, max: u64) -> io::Result<Ends> {
 
 impl Ends {
     /// Whether there was no output.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.total == 0
     }
 
     /// The stream as text: cut at character boundaries, what is not UTF-8 as U+FFFD.
-    #[must_use]
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let has_nul = |bytes: &[u8]| memchr::memchr(0, bytes).is_some();
         if has_nul(&self.head) || has_nul(&self.tail) {
             return format!("[binary output: {} bytes]", self.total);
@@ -77,7 +75,7 @@ impl Ends {
 
 /// What a program said last, from `start` in a file on: its end on one line, behind a colon; empty if
 /// there is nothing. Whoever reports a failure names the cause at the end.
-pub fn last_words(path: &Path, start: u64) -> Result<String> {
+pub(crate) fn last_words(path: &Path, start: u64) -> Result<String> {
     const LONGEST: u64 = 2000;
     let file = File::open(path).at("read", path)?;
     let end = file.metadata().at("read", path)?.len();
@@ -113,8 +111,7 @@ fn cut_character(bytes: &[u8]) -> usize {
 }
 
 /// What the model is told of a tool that has run.
-#[must_use]
-pub fn observation(stdout: &Ends, stderr: &Ends, notes: &[String]) -> String {
+pub(crate) fn observation(stdout: &Ends, stderr: &Ends, notes: &[String]) -> String {
     let mut text = stdout.text();
     if !stderr.is_empty() {
         on_new_line(&mut text);

@@ -17,7 +17,7 @@ use std::io::{self, IsTerminal, Write};
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub(crate) struct Question {
     /// Its id.
     pub request_id: String,
     /// The words.
@@ -36,7 +36,7 @@ impl Question {
 
 /// What came of asking at the terminal.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Reply {
+pub(crate) enum Reply {
     /// The answer, without its newline.
     Answer(String),
     /// Nobody is there: the input has ended.
@@ -46,7 +46,7 @@ pub enum Reply {
 }
 
 /// Asks on stderr and reads the answer from stdin, without an echo if it is secret.
-pub fn ask_here(signals: &Signals, question: &Question) -> io::Result<Reply> {
+pub(crate) fn ask_here(signals: &Signals, question: &Question) -> io::Result<Reply> {
     let mut hint = match question.input_type.as_str() {
         "confirmation" => " [y/n] ",
         _ => " ",
@@ -99,7 +99,7 @@ impl Drop for NoEcho {
 }
 
 /// Reads one line, byte by byte: what follows it belongs to the next question.
-pub fn read_line(signals: &Signals) -> io::Result<Reply> {
+pub(crate) fn read_line(signals: &Signals) -> io::Result<Reply> {
     let stdin = io::stdin();
     let mut line = Vec::new();
     loop {
@@ -126,7 +126,7 @@ struct RequestFile {
 
 /// Leaves a question for somebody who answers later. An answer that lies there answers another
 /// question, and is removed.
-pub fn leave_question(run: &RunDir, question: &Question) -> Result<()> {
+pub(crate) fn leave_question(run: &RunDir, question: &Question) -> Result<()> {
     let dir = run.interaction();
     files::make_dirs(&dir)?;
     files::remove(&dir.join("response.txt"))?;
@@ -144,7 +144,7 @@ pub fn leave_question(run: &RunDir, question: &Question) -> Result<()> {
 }
 
 /// The answer to a question that was left, if there is one. One trailing newline is not part of it.
-pub fn left_answer(run: &RunDir, request_id: &str) -> Result<Option<String>> {
+pub(crate) fn left_answer(run: &RunDir, request_id: &str) -> Result<Option<String>> {
     let dir = run.interaction();
     let asked = files::read_regular(&dir.join("request.json")).unwrap_or_default();
     let asked = serde_json::from_slice::<RequestFile>(&asked).ok();
@@ -169,14 +169,13 @@ pub fn left_answer(run: &RunDir, request_id: &str) -> Result<Option<String>> {
 }
 
 /// Whether a question lies there, so that it need not be left again.
-#[must_use]
-pub fn is_left(run: &RunDir, request_id: &str) -> bool {
+pub(crate) fn is_left(run: &RunDir, request_id: &str) -> bool {
     let asked = files::read_regular(&run.interaction().join("request.json")).unwrap_or_default();
     serde_json::from_slice::<RequestFile>(&asked).is_ok_and(|asked| asked.request_id == request_id)
 }
 
 /// Removes a question and its answer. The answer goes first: alone it could be taken for another's.
-pub fn clear(run: &RunDir) -> Result<()> {
+pub(crate) fn clear(run: &RunDir) -> Result<()> {
     let dir = run.interaction();
     if !dir.exists() {
         return Ok(());

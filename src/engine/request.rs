@@ -21,7 +21,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Builds the requests of one start of the engine.
-pub struct Builder {
+pub(crate) struct Builder {
     /// Everything up to the first message.
     head: Vec<u8>,
     /// Which computed files are not computed again in this start, and whether there is anything.
@@ -34,12 +34,11 @@ pub struct Builder {
 
 /// A source that is required and cannot be had: the run fails with this.
 #[derive(Debug)]
-pub struct Unavailable(pub String);
+pub(crate) struct Unavailable(pub String);
 
 impl Builder {
     /// A builder for an agent. `tools` is everything the model can call.
-    #[must_use]
-    pub fn new<'t>(agent: &Agent, tools: impl Iterator<Item = &'t Tool>) -> Self {
+    pub(crate) fn new<'t>(agent: &Agent, tools: impl Iterator<Item = &'t Tool>) -> Self {
         let mut head = Vec::new();
         let mut object = Object::begin(&mut head);
         if let Some(model) = &agent.llm.model {
@@ -63,21 +62,18 @@ impl Builder {
 
     /// From now on no generator is run. Computed files are taken as they are, and left out where there
     /// are none.
-    #[must_use]
-    pub fn only_looking(mut self) -> Self {
+    pub(crate) fn only_looking(mut self) -> Self {
         self.only_looks = true;
         self
     }
 
     /// What the last request lacks, or may have wrong, because nothing was run for it.
-    #[must_use]
-    pub fn lacking(&self) -> &[String] {
+    pub(crate) fn lacking(&self) -> &[String] {
         &self.lacking
     }
 
     /// How much of the journal the request needs: the window of its journal source.
-    #[must_use]
-    pub fn window(context: &Context) -> Option<usize> {
+    pub(crate) fn window(context: &Context) -> Option<usize> {
         context.sources.iter().find_map(|source| match source {
             Source::Journal { max_iterations } => *max_iterations,
             _ => None,
@@ -89,7 +85,7 @@ impl Builder {
     ///
     /// # Errors
     /// Those of the disk; and, inside, a required source that is not to be had.
-    pub fn request(
+    pub(crate) fn request(
         &mut self,
         around: &Surroundings<'_>,
         messages: &[u8],

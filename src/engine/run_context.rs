@@ -25,10 +25,10 @@ const LAST_HOOKS: Duration = Duration::from_millis(2600);
 const DEPTH: &str = "DELTA_DEPTH";
 
 /// The variable that names the process of the engine that started a program.
-pub const ENGINE_PID: &str = "DELTA_ENGINE_PID";
+pub(crate) const ENGINE_PID: &str = "DELTA_ENGINE_PID";
 
 /// A run's surroundings.
-pub struct Surroundings<'a> {
+pub(crate) struct Surroundings<'a> {
     /// The process's signals.
     pub signals: Arc<Signals>,
     /// The agent.
@@ -47,27 +47,23 @@ pub struct Surroundings<'a> {
 
 impl Surroundings<'_> {
     /// The agent's directory.
-    #[must_use]
-    pub fn home(&self) -> &str {
+    pub(crate) fn home(&self) -> &str {
         text(&self.agent.home)
     }
 
     /// The workspace.
-    #[must_use]
-    pub fn cwd(&self) -> &str {
+    pub(crate) fn cwd(&self) -> &str {
         text(&self.workspace.root)
     }
 
     /// Words without parameters as an argv.
-    #[must_use]
-    pub fn argv(&self, words: &[Word]) -> Vec<String> {
+    pub(crate) fn argv(&self, words: &[Word]) -> Vec<String> {
         let (home, cwd) = (self.home(), self.cwd());
         fixed_words(words, &Places { home, cwd })
     }
 
     /// A word without parameters as text.
-    #[must_use]
-    pub fn place(&self, word: &Word) -> String {
+    pub(crate) fn place(&self, word: &Word) -> String {
         let shown = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),
             Piece::Home => self.home().to_owned(),
@@ -78,14 +74,12 @@ impl Surroundings<'_> {
     }
 
     /// The variables that a program sees beside those of this process.
-    #[must_use]
-    pub fn variables(&self, pass_key: bool) -> Vec<Variable> {
+    pub(crate) fn variables(&self, pass_key: bool) -> Vec<Variable> {
         self.with_own(self.environment.for_child(pass_key))
     }
 
     /// The same for a program that is the model.
-    #[must_use]
-    pub fn model_variables(&self) -> Vec<Variable> {
+    pub(crate) fn model_variables(&self) -> Vec<Variable> {
         self.with_own(self.environment.for_model())
     }
 
@@ -111,8 +105,7 @@ impl Surroundings<'_> {
     }
 
     /// The variables that hooks and generators see too.
-    #[must_use]
-    pub fn run_variables(&self, iteration: u64) -> Vec<Variable> {
+    pub(crate) fn run_variables(&self, iteration: u64) -> Vec<Variable> {
         let mut variables = self.variables(false);
         let journal = self.run.journal();
         for (name, value) in [
@@ -126,42 +119,36 @@ impl Surroundings<'_> {
     }
 
     /// What the ids of all calls of this run begin with: the call that this run is part of.
-    #[must_use]
-    pub fn call_prefix() -> String {
+    pub(crate) fn call_prefix() -> String {
         std::env::var(CALL_ID).map_or_else(|_| String::new(), |parent| format!("{parent}."))
     }
 
     /// What the ids of all programs are part of that this process starts for itself: hooks, generators,
     /// the model. A tool's id is recorded with its call.
-    #[must_use]
-    pub fn engine_call() -> &'static str {
+    pub(crate) fn engine_call() -> &'static str {
         static ID: OnceLock<String> = OnceLock::new();
         ID.get_or_init(Self::new_call_id)
     }
 
     /// An id for the processes of a program that this process starts for itself.
-    #[must_use]
-    pub fn own_call_id() -> String {
+    pub(crate) fn own_call_id() -> String {
         format!("{}.{}", Self::engine_call(), hex(12))
     }
 
     /// An id for the processes of one call.
-    #[must_use]
-    pub fn new_call_id() -> String {
+    pub(crate) fn new_call_id() -> String {
         format!("{}{}", Self::call_prefix(), hex(12))
     }
 
     /// How long a program has after SIGTERM when this engine is asked to end. An engine that is nested
     /// gives less than the one around it, which would kill it before it could write its last events.
-    #[must_use]
-    pub fn grace(&self) -> Duration {
+    pub(crate) fn grace(&self) -> Duration {
         (GRACE * 9 / 10) / 2u32.pow(self.depth.min(8))
     }
 
     /// How much time is left for hooks once this engine has been asked to end; never nothing at all,
     /// so that even the last one gets its chance.
-    #[must_use]
-    pub fn time_left(&self) -> Option<Duration> {
+    pub(crate) fn time_left(&self) -> Option<Duration> {
         let all = LAST_HOOKS / 2u32.pow(self.depth.min(8));
         let left = self.signals.left_to_end(all)?;
         Some(left.max(Duration::from_millis(40)))
@@ -169,8 +156,7 @@ impl Surroundings<'_> {
 }
 
 /// How deep this process is nested, and how deep it may be.
-#[must_use]
-pub fn depth() -> (u32, u32) {
+pub(crate) fn depth() -> (u32, u32) {
     let number = |name: &str| std::env::var(name).ok()?.trim().parse().ok();
     (
         number(DEPTH).unwrap_or(0),

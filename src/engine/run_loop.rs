@@ -12,7 +12,7 @@ mod calls;
 mod hook_points;
 mod think;
 
-pub use outcome::{Ended, Ending};
+pub(crate) use outcome::{Ended, Ending};
 
 use crate::config::agent::Agent;
 use crate::config::tool::bind::{Bound, Places};
@@ -33,7 +33,7 @@ use calls::OpenCall;
 use std::time::{Duration, Instant};
 
 /// How one start of the engine is to behave.
-pub struct Options {
+pub(crate) struct Options {
     /// Ask people at the terminal.
     pub interactive: bool,
     /// The limit of iterations of this start.
@@ -50,7 +50,7 @@ pub struct Options {
 }
 
 /// One start of the engine on one run.
-pub struct Engine<'a> {
+pub(crate) struct Engine<'a> {
     /// Where everything runs.
     pub around: Surroundings<'a>,
     /// The run's journal, which this process owns.
@@ -77,7 +77,7 @@ pub struct Engine<'a> {
 
 impl<'a> Engine<'a> {
     /// Makes ready. The run's directory is there, its journal says that an engine has started.
-    pub fn new(
+    pub(crate) fn new(
         around: Surroundings<'a>,
         mut journal: Journal,
         metadata: Metadata,
@@ -119,8 +119,7 @@ impl<'a> Engine<'a> {
 
     /// Works until the run ends in one way or another, and records how. The metadata is still to be
     /// written, by [`Ended::seal`].
-    #[must_use]
-    pub fn run(mut self) -> Ended {
+    pub(crate) fn run(mut self) -> Ended {
         let (pid, depth) = (std::process::id(), self.around.depth);
         let text = format!(
             "engine started: delta {VERSION}, pid {pid}, run {}, depth {depth}",
@@ -392,21 +391,18 @@ impl<'a> Engine<'a> {
 }
 
 /// What builds an agent's requests.
-#[must_use]
-pub fn builder(agent: &Agent) -> Builder {
+pub(crate) fn builder(agent: &Agent) -> Builder {
     let ask_human = agent.ask_human.then(calls::ask_human_tool);
     Builder::new(agent, agent.tools.iter().chain(&ask_human))
 }
 
 /// Why a journal cannot be read, for a person.
-#[must_use]
-pub fn unreadable(error: &Unreadable, journal: &Journal) -> Error {
+pub(crate) fn unreadable(error: &Unreadable, journal: &Journal) -> Error {
     unreadable_at(error, journal.path())
 }
 
 /// Why the journal at a path cannot be read, for a person.
-#[must_use]
-pub fn unreadable_at(error: &Unreadable, path: &std::path::Path) -> Error {
+pub(crate) fn unreadable_at(error: &Unreadable, path: &std::path::Path) -> Error {
     match error {
         Unreadable::Rewritten(form) => form.error(path),
         Unreadable::Damaged(damage) => {

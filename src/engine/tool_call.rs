@@ -24,7 +24,7 @@ use std::time::Duration;
 const LONGEST_ARGUMENT: usize = 131_072;
 
 /// A call that is ready to run.
-pub struct Prepared {
+pub(crate) struct Prepared {
     argv: Vec<String>,
     dir: PathBuf,
     stdin: Option<File>,
@@ -38,7 +38,7 @@ pub struct Prepared {
 
 /// What came of a call.
 #[derive(Debug)]
-pub struct Done {
+pub(crate) struct Done {
     /// How it ended.
     pub status: ActionStatus,
     /// The exit code, if one is known.
@@ -51,8 +51,7 @@ pub struct Done {
 
 impl Done {
     /// A call that was not run.
-    #[must_use]
-    pub fn not_run(observation: String) -> Self {
+    pub(crate) fn not_run(observation: String) -> Self {
         Self {
             status: ActionStatus::Error,
             exit_code: None,
@@ -63,8 +62,7 @@ impl Done {
 }
 
 /// The whole argv of a call: the wrapper and the tool's own.
-#[must_use]
-pub fn full_argv(around: &Surroundings<'_>, tool: &Tool, bound: &Bound) -> Vec<String> {
+pub(crate) fn full_argv(around: &Surroundings<'_>, tool: &Tool, bound: &Bound) -> Vec<String> {
     let wrapper = tool.wrapper.as_ref().unwrap_or(&around.agent.wrapper);
     let mut argv = around.argv(wrapper);
     argv.extend(bound.argv.iter().cloned());
@@ -72,7 +70,7 @@ pub fn full_argv(around: &Surroundings<'_>, tool: &Tool, bound: &Bound) -> Vec<S
 }
 
 /// Makes the call's directory of records.
-pub fn prepare(around: &Surroundings<'_>, tool: &Tool, bound: &Bound) -> Result<Prepared> {
+pub(crate) fn prepare(around: &Surroundings<'_>, tool: &Tool, bound: &Bound) -> Result<Prepared> {
     let argv = full_argv(around, tool, bound);
     let parent = around.run.io("tool_executions");
     let name = format!("{}_{}", Timestamp::now().compact(), tool.name);
@@ -100,7 +98,7 @@ pub fn prepare(around: &Surroundings<'_>, tool: &Tool, bound: &Bound) -> Result<
 }
 
 /// Runs a call to its end.
-pub fn run(
+pub(crate) fn run(
     around: &Surroundings<'_>,
     tool: &Tool,
     bound: &Bound,
@@ -200,7 +198,7 @@ fn longest(around: &Surroundings<'_>, tool: &Tool) -> u64 {
 }
 
 /// What the model is shown of the output in a call's directory.
-pub fn shown(
+pub(crate) fn shown(
     around: &Surroundings<'_>,
     tool: &Tool,
     dir: &std::path::Path,

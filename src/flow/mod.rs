@@ -4,13 +4,13 @@
 //! each uses only those above it.
 
 pub mod graph;
-pub mod schema;
+pub(crate) mod schema;
 pub mod manifest;
-pub mod record;
-pub mod context;
-pub mod view;
-pub mod engine;
+pub(crate) mod record;
+pub(crate) mod context;
+pub(crate) mod view;
+pub(crate) mod engine;
 pub mod cli;
 
 /// The program's name in its messages.
-pub const PROGRAM: &str = "delta-flow";
+pub(crate) const PROGRAM: &str = "delta-flow";

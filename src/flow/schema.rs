@@ -24,7 +24,7 @@ const PATTERN_STEPS: usize = 1_000_000;
 
 /// A schema, compiled.
 #[derive(Clone, Debug)]
-pub struct Schema {
+pub(crate) struct Schema {
     /// The schema as it was written, for whoever must answer in it.
     pub source: Value,
     validator: Validator,
@@ -34,7 +34,7 @@ pub struct Schema {
 
 /// Something that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mismatch {
+pub(crate) struct Mismatch {
     /// JSON pointer into the value; empty: the value itself.
     pub path: String,
     /// What is wrong there.
@@ -56,7 +56,7 @@ impl Schema {
     ///
     /// # Errors
     /// What is wrong with it, with the place in it.
-    pub fn compile(source: Value) -> Result<Self, String> {
+    pub(crate) fn compile(source: Value) -> Result<Self, String> {
         if let Some(length) = longest_pattern(&source).filter(|length| *length > PATTERN_LENGTH) {
             return Err(format!(
                 "a pattern of {length} bytes is too long; the limit is {PATTERN_LENGTH}"
@@ -82,14 +82,12 @@ impl Schema {
     }
 
     /// Whether a value fits.
-    #[must_use]
-    pub fn admits(&self, value: &Value) -> bool {
+    pub(crate) fn admits(&self, value: &Value) -> bool {
         self.validator.is_valid(value)
     }
 
     /// What does not fit in a value; nothing if it does.
-    #[must_use]
-    pub fn mismatches(&self, value: &Value) -> Vec<Mismatch> {
+    pub(crate) fn mismatches(&self, value: &Value) -> Vec<Mismatch> {
         if self.deepest.is_some_and(|most| is_deeper(value, most)) {
             if self.admits(value) {
                 return Vec::new();

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
 /// How a model is reached.
-pub enum Model<'a> {
+pub(crate) enum Model<'a> {
     /// Over HTTP.
     Http(Http),
     /// By a program.
@@ -32,7 +32,7 @@ pub enum Model<'a> {
 
 /// How often, and until when, attempts are made.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub(crate) struct Patience {
     /// Attempts after the first.
     pub max_retries: u32,
     /// Nothing is waited for beyond this.
@@ -41,7 +41,7 @@ pub struct Patience {
 
 /// What asking came to.
 #[derive(Debug)]
-pub enum Asked {
+pub(crate) enum Asked {
     /// An answer.
     Answered(Box<Answer>),
     /// The model cannot be reached now.
@@ -81,7 +81,7 @@ struct Record {
 }
 
 /// An invocation's directory and what is known of it beforehand.
-pub struct Invocation<'a> {
+pub(crate) struct Invocation<'a> {
     /// Its directory, with `request.json` in it.
     pub dir: &'a Path,
     /// The bytes of `request.json`.
@@ -95,7 +95,7 @@ pub struct Invocation<'a> {
 ///
 /// # Errors
 /// Those of the disk.
-pub fn ask(
+pub(crate) fn ask(
     model: &mut Model<'_>,
     invocation: &Invocation<'_>,
     patience: Patience,
@@ -282,7 +282,7 @@ impl Model<'_> {
     }
 
     /// The recording that is asked instead of a model.
-    pub fn playback(&mut self) -> Option<&mut Playback> {
+    pub(crate) fn playback(&mut self) -> Option<&mut Playback> {
         match self {
             Self::Recorded(playback) => Some(playback),
             Self::Http(_) | Self::Command(_) => None,

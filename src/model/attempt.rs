@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// What one attempt came to.
 #[derive(Debug)]
-pub enum Attempt {
+pub(crate) enum Attempt {
     /// Something came back that may be an answer.
     Body {
         /// What came back.
@@ -37,8 +37,7 @@ pub enum Attempt {
 }
 
 /// The words of a server or a program about why it said no, on one line and not too long.
-#[must_use]
-pub fn their_words(body: &[u8]) -> String {
+pub(crate) fn their_words(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let said = serde_json::from_str::<serde_json::Value>(&text)
         .ok()
@@ -64,7 +63,6 @@ pub fn their_words(body: &[u8]) -> String {
 }
 
 /// An error for when the engine itself cannot wait or start a process.
-#[must_use]
-pub fn broken(what: &str, cause: &std::io::Error) -> Error {
+pub(crate) fn broken(what: &str, cause: &std::io::Error) -> Error {
     Error::failure(format!("{what}: {}", crate::error::reason(cause)))
 }

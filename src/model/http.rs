@@ -7,7 +7,7 @@
 mod socket;
 mod resolver;
 
-pub use resolver::{RESOLVE_COMMAND, resolve_host};
+pub(crate) use resolver::{RESOLVE_COMMAND, resolve_host};
 
 use super::attempt::{Attempt, their_words};
 use crate::config::environment::{Endpoint, is_loopback};
@@ -28,7 +28,7 @@ use ureq::unversioned::transport::{ConnectProxyConnector, Connector, RustlsConne
 const LARGEST_ANSWER: u64 = 64 << 20;
 
 /// A server that speaks chat completions.
-pub struct Http {
+pub(crate) struct Http {
     agent: Agent,
     url: String,
     endpoint: Endpoint,
@@ -39,8 +39,7 @@ pub struct Http {
 
 impl Http {
     /// A client for one endpoint. `timeout` is that of one attempt, all included.
-    #[must_use]
-    pub fn new(endpoint: Endpoint, timeout: Duration, signals: &Arc<Signals>) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, timeout: Duration, signals: &Arc<Signals>) -> Self {
         let wire = Arc::new(Wire {
             signals: Arc::clone(signals),
             opened: AtomicUsize::new(0),

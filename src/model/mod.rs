@@ -2,9 +2,9 @@
 //!
 //! Unaware of runs.
 
-pub mod replay;
-pub mod attempt;
-pub mod response;
-pub mod http;
-pub mod program;
-pub mod ask;
+pub(crate) mod replay;
+pub(crate) mod attempt;
+pub(crate) mod response;
+pub(crate) mod http;
+pub(crate) mod program;
+pub(crate) mod ask;

@@ -21,7 +21,7 @@ const TEMPFAIL: i32 = 75;
 const ENDED_BY_A_SIGNAL: [i32; 3] = [129, 130, 143];
 
 /// A program that is the model.
-pub struct Program<'a> {
+pub(crate) struct Program<'a> {
     /// Its argv.
     pub argv: Vec<String>,
     /// Its working directory: the workspace.

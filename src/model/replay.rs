@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// A recording that is being played back.
 #[derive(Debug)]
-pub struct Playback {
+pub(crate) struct Playback {
     recording: Recording,
     requests: Requests,
     /// Nothing is executed: tools, hooks and generators come from the record, too.
@@ -23,7 +23,7 @@ pub struct Playback {
 
 /// A request that is not the recorded one.
 #[derive(Debug)]
-pub struct Divergence {
+pub(crate) struct Divergence {
     /// The iteration of the recorded one.
     pub iteration: u64,
     /// The recorded one.
@@ -34,8 +34,7 @@ pub struct Divergence {
 
 impl Playback {
     /// From the first answer on.
-    #[must_use]
-    pub fn new(recording: Recording, executes_nothing: bool) -> Self {
+    pub(crate) fn new(recording: Recording, executes_nothing: bool) -> Self {
         let requests = Requests::of(&recording.run.io("invocations"));
         Self {
             recording,
@@ -47,14 +46,12 @@ impl Playback {
     }
 
     /// What is played back.
-    #[must_use]
-    pub fn recording(&self) -> &Recording {
+    pub(crate) fn recording(&self) -> &Recording {
         &self.recording
     }
 
     /// How many answers have been given.
-    #[must_use]
-    pub fn given(&self) -> usize {
+    pub(crate) fn given(&self) -> usize {
         self.given
     }
 
@@ -62,7 +59,10 @@ impl Playback {
     ///
     /// # Errors
     /// The record cannot be read.
-    pub fn answer(&mut self, request: &[u8]) -> Result<std::result::Result<Vec<u8>, String>> {
+    pub(crate) fn answer(
+        &mut self,
+        request: &[u8],
+    ) -> Result<std::result::Result<Vec<u8>, String>> {
         let Some(step) = self.recording.steps.get(self.given) else {
             return Ok(Err("the recording is at its end".to_owned()));
         };
@@ -93,8 +93,7 @@ impl Playback {
     }
 
     /// The ids under which the calls of the newest answer were recorded.
-    #[must_use]
-    pub fn ids(&self) -> &[String] {
+    pub(crate) fn ids(&self) -> &[String] {
         let step = self
             .given
             .checked_sub(1)
@@ -104,8 +103,7 @@ impl Playback {
 
     /// What came of a call of the newest answer, if it is not to be executed. A person is never asked
     /// again.
-    #[must_use]
-    pub fn result(&self, id: &str, asks_a_person: bool) -> Option<Outcome> {
+    pub(crate) fn result(&self, id: &str, asks_a_person: bool) -> Option<Outcome> {
         if !self.executes_nothing && !asks_a_person {
             return None;
         }
@@ -126,7 +124,7 @@ impl Playback {
     }
 
     /// The next recorded request, if what generators wrote is to be taken from it.
-    pub fn upcoming(&mut self) -> Result<Option<&[u8]>> {
+    pub(crate) fn upcoming(&mut self) -> Result<Option<&[u8]>> {
         if !self.executes_nothing {
             return Ok(None);
         }
@@ -139,7 +137,7 @@ impl Playback {
 
     /// Where the outcome of the hook that would run now is recorded, if it is not to be executed:
     /// inside, nothing if the recorded run did not come to it.
-    pub fn hook(&mut self, event: &str, follows_answer: bool) -> Option<Option<PathBuf>> {
+    pub(crate) fn hook(&mut self, event: &str, follows_answer: bool) -> Option<Option<PathBuf>> {
         if !self.executes_nothing {
             return None;
         }

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 /// What the model said.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// The text: a JSON string or null.
     pub content_json: Vec<u8>,
     /// The text, if there is any.
@@ -33,7 +33,7 @@ pub struct Answer {
 
 /// A call that the model asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NewCall {
+pub(crate) struct NewCall {
     /// The server's id; empty if it gave none.
     pub id: String,
     /// Which tool.
@@ -105,7 +105,7 @@ struct WireFunction {
 /// # Errors
 /// What makes it worth asking again: it is not JSON, has no message, or one with neither text nor
 /// calls.
-pub fn parse(body: &[u8]) -> Result<Answer, String> {
+pub(crate) fn parse(body: &[u8]) -> Result<Answer, String> {
     let has_halves = |mark: &[u8]| memchr::memmem::find(body, mark).is_some();
     let paired =
         (has_halves(b"\\ud") || has_halves(b"\\uD")).then(|| without_lone_surrogates(body));
@@ -297,8 +297,7 @@ fn usable_name(name: &str) -> String {
 }
 
 /// The calls as they are sent back to the model: a JSON array.
-#[must_use]
-pub fn calls_json(calls: &[NewCall]) -> Vec<u8> {
+pub(crate) fn calls_json(calls: &[NewCall]) -> Vec<u8> {
     let mut out = vec![b'['];
     for call in calls {
         if out.len() > 1 {
@@ -321,7 +320,7 @@ pub fn calls_json(calls: &[NewCall]) -> Vec<u8> {
 }
 
 /// Gives every call an id that no other call has: `taken` tells those of earlier messages.
-pub fn make_ids_unique(calls: &mut [NewCall], taken: impl Fn(&str) -> bool) {
+pub(crate) fn make_ids_unique(calls: &mut [NewCall], taken: impl Fn(&str) -> bool) {
     for index in 0..calls.len() {
         let (before, rest) = calls.split_at_mut(index);
         let call = &mut rest[0];

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 /// How grave a line is; `DELTA_LOG` says from which on they are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub(crate) enum Level {
     /// Each program and each request.
     Debug,
     /// Starts and ends.
@@ -29,8 +29,7 @@ pub enum Level {
 
 impl Level {
     /// The level of a name in `DELTA_LOG`.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         let all = [Self::Debug, Self::Info, Self::Warn, Self::Error];
         all.into_iter()
             .find(|level| level.name().eq_ignore_ascii_case(name))
@@ -48,7 +47,7 @@ impl Level {
 
 /// A run's engine.log.
 #[derive(Debug)]
-pub struct Log {
+pub(crate) struct Log {
     path: PathBuf,
     level: Level,
     secret: Option<Secret>,
@@ -58,8 +57,7 @@ pub struct Log {
 
 impl Log {
     /// A log in a file that need not exist. What is written never holds the secret.
-    #[must_use]
-    pub fn new(path: PathBuf, level: Level, secret: Option<Secret>) -> Self {
+    pub(crate) fn new(path: PathBuf, level: Level, secret: Option<Secret>) -> Self {
         Self {
             path,
             level,
@@ -69,7 +67,7 @@ impl Log {
     }
 
     /// Appends a line: time, level, text.
-    pub fn line(&self, level: Level, text: &str) {
+    pub(crate) fn line(&self, level: Level, text: &str) {
         if level < self.level {
             return;
         }
@@ -86,7 +84,7 @@ impl Log {
     }
 
     /// How a program that the engine started has ended.
-    pub fn ended(&self, what: &str, outcome: &Outcome) {
+    pub(crate) fn ended(&self, what: &str, outcome: &Outcome) {
         let took = outcome.duration.as_millis();
         match outcome.how {
             Ended::Exited(code) => {

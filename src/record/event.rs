@@ -8,7 +8,7 @@
 
 mod line;
 
-pub use line::{Line, quick_kind};
+pub(crate) use line::{Line, quick_kind};
 
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 /// The members of an assistant message in which servers send the model's reasoning. Some servers
 /// insist on having them back.
-pub const REASONING: [&str; 5] = [
+pub(crate) const REASONING: [&str; 5] = [
     "reasoning_content",
     "reasoning",
     "reasoning_details",
@@ -39,7 +39,7 @@ pub struct Tokens {
 
 impl Tokens {
     /// Adds another count to this one.
-    pub fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
         self.completion_tokens = self
             .completion_tokens
@@ -59,7 +59,7 @@ pub struct ForkedFrom {
 
 /// How an action ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ActionStatus {
+pub(crate) enum ActionStatus {
     /// Exit code 0.
     Success,
     /// Another exit code, a signal, a timeout, a program that cannot be run.
@@ -70,8 +70,7 @@ pub enum ActionStatus {
 
 impl ActionStatus {
     /// As it stands in the journal.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Success => "SUCCESS",
             Self::Failed => "FAILED",
@@ -80,15 +79,14 @@ impl ActionStatus {
     }
 
     /// Reads what [`Self::name`] writes.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         let all = [Self::Success, Self::Failed, Self::Error];
         all.into_iter().find(|status| status.name() == name)
     }
 }
 
 /// An event to be recorded. Fields named `…_json` hold JSON text.
-pub enum Event<'a> {
+pub(crate) enum Event<'a> {
     /// An engine begins to work on the run.
     EngineStart {
         /// The run's name.
@@ -234,7 +232,7 @@ pub enum Event<'a> {
 
 impl Event<'_> {
     /// Appends the event as a line, with its newline.
-    pub fn write(&self, out: &mut Vec<u8>, seq: u64, at: Timestamp, iteration: u64) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>, seq: u64, at: Timestamp, iteration: u64) {
         write_line(out, (seq, at), self.name(), iteration, |line| {
             self.write_fields(line);
         });
@@ -438,7 +436,7 @@ impl Event<'_> {
 }
 
 /// Appends a line of any type, with the fields that all lines have and those that are put into it.
-pub fn write_line(
+pub(crate) fn write_line(
     out: &mut Vec<u8>,
     (seq, at): (u64, Timestamp),
     kind: &str,
@@ -456,7 +454,7 @@ pub fn write_line(
 }
 
 /// The version of the engine, as it stands in journals.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[cfg(test)]
 mod tests {

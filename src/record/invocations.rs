@@ -6,7 +6,7 @@
 
 mod requests;
 
-pub use requests::{Requests, request, request_len};
+pub(crate) use requests::{Requests, request, request_len};
 
 use crate::error::{At, Result};
 use crate::text::json::Object;
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 /// The invocations of a run.
 #[derive(Debug)]
-pub struct Invocations {
+pub(crate) struct Invocations {
     dir: PathBuf,
     /// How many keep their request whole; 0: all.
     keep: usize,
@@ -70,7 +70,7 @@ impl Stamp {
 
 /// An invocation that has just been recorded.
 #[derive(Debug)]
-pub struct Begun {
+pub(crate) struct Begun {
     /// Its name.
     pub name: String,
     /// Its directory.
@@ -82,7 +82,7 @@ pub struct Begun {
 /// What is kept of an invocation beside its bytes. Every field may be missing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Metadata {
+pub(crate) struct Metadata {
     /// `SUCCESS`, `FAILED` or `TIMEOUT`.
     pub status: Option<String>,
     /// From the first attempt to the last, with the waits between them.
@@ -98,14 +98,14 @@ pub struct Metadata {
 /// Tokens of one answer, as far as the journal does not tell them.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct TokenUsage {
+pub(crate) struct TokenUsage {
     /// How many of the request's tokens came from a cache.
     pub cached: Option<u64>,
 }
 
 /// What a request shares with the one before it.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Extends {
+pub(crate) struct Extends {
     /// The invocation before.
     pub invocation: String,
     /// How many leading bytes are the same.
@@ -113,15 +113,14 @@ pub struct Extends {
 }
 
 /// What is known of an invocation; none while it is under way, or when its engine died.
-#[must_use]
-pub fn metadata(dir: &Path) -> Option<Metadata> {
+pub(crate) fn metadata(dir: &Path) -> Option<Metadata> {
     let text = files::read_regular(&dir.join("metadata.json")).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
 impl Invocations {
     /// Those in a directory. What an engine that died left whole and should not have is put in order.
-    pub fn open(dir: &Path, keep: usize) -> Result<Self> {
+    pub(crate) fn open(dir: &Path, keep: usize) -> Result<Self> {
         let mut invocations = Self {
             dir: dir.to_owned(),
             keep,
@@ -151,7 +150,7 @@ impl Invocations {
     }
 
     /// Records a request that is about to be sent, and shortens one that need not be whole any more.
-    pub fn begin(&mut self, iteration: u64, request: Vec<u8>) -> Result<Begun> {
+    pub(crate) fn begin(&mut self, iteration: u64, request: Vec<u8>) -> Result<Begun> {
         let name = format!("{}_{iteration}", Timestamp::now().compact());
         let name = files::make_unique_dir(&self.dir, &name)?;
         let dir = self.dir.join(&name);
@@ -211,14 +210,12 @@ impl Invocations {
     }
 
     /// The request that was recorded last.
-    #[must_use]
-    pub fn last_request(&self) -> &[u8] {
+    pub(crate) fn last_request(&self) -> &[u8] {
         self.previous.as_ref().map_or(&[], |previous| &previous.1)
     }
 
     /// An empty buffer, with room for a request if there is any.
-    #[must_use]
-    pub fn buffer(&mut self) -> Vec<u8> {
+    pub(crate) fn buffer(&mut self) -> Vec<u8> {
         let mut buffer = std::mem::take(&mut self.spare);
         buffer.clear();
         buffer
@@ -227,7 +224,7 @@ impl Invocations {
 
 /// The names of a run's invocations in the order in which they were made: by iteration first, because
 /// clocks may go back. Older engines did not name them so: theirs stand first, by their files' times.
-pub fn in_order(dir: &Path) -> Result<Vec<String>> {
+pub(crate) fn in_order(dir: &Path) -> Result<Vec<String>> {
     let mut names = files::names(dir)?;
     names.sort_by_cached_key(|name| {
         let mut parts = name.split('_');

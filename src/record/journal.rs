@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// A journal that this process owns.
 #[derive(Debug)]
-pub struct Journal {
+pub(crate) struct Journal {
     file: File,
     path: PathBuf,
     /// How long the file is.
@@ -51,7 +51,7 @@ impl Stamp {
 
 /// How a journal ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tail {
+pub(crate) enum Tail {
     /// The last line is whole.
     Whole,
     /// It lacks only its newline.
@@ -61,8 +61,7 @@ pub enum Tail {
 }
 
 /// How a journal with these bytes ends. One that is in another form altogether is left to `state`.
-#[must_use]
-pub fn tail(bytes: &[u8]) -> Tail {
+pub(crate) fn tail(bytes: &[u8]) -> Tail {
     if bytes.is_empty() || bytes.ends_with(b"\n") || rewritten(bytes).is_some() {
         return Tail::Whole;
     }
@@ -77,7 +76,7 @@ pub fn tail(bytes: &[u8]) -> Tail {
 
 impl Journal {
     /// Creates and locks a new journal.
-    pub fn create(path: &Path) -> Result<Self> {
+    pub(crate) fn create(path: &Path) -> Result<Self> {
         let file = OpenOptions::new()
             .read(true)
             .append(true)
@@ -92,7 +91,7 @@ impl Journal {
     }
 
     /// Opens and locks a journal; `None` if another process owns it.
-    pub fn open(path: &Path) -> Result<Option<Self>> {
+    pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
         loop {
             let file = OpenOptions::new()
                 .read(true)
@@ -132,8 +131,7 @@ impl Journal {
     }
 
     /// Whether somebody owns a journal now. `false` if there is none.
-    #[must_use]
-    pub fn is_owned(path: &Path) -> bool {
+    pub(crate) fn is_owned(path: &Path) -> bool {
         let Ok(file) = files::open_readable(path) else {
             return false;
         };
@@ -142,29 +140,33 @@ impl Journal {
     }
 
     /// Says that the file has been moved together with its directory.
-    pub fn moved_to(&mut self, path: &Path) {
+    pub(crate) fn moved_to(&mut self, path: &Path) {
         path.clone_into(&mut self.path);
     }
 
     /// Numbers of new events follow this one.
-    pub fn continue_after(&mut self, seq: u64) {
+    pub(crate) fn continue_after(&mut self, seq: u64) {
         self.seq = seq;
     }
 
     /// Whether `sync` reaches the disk (the default).
-    pub fn set_sync(&mut self, sync: bool) {
+    pub(crate) fn set_sync(&mut self, sync: bool) {
         self.sync = sync;
     }
 
     /// Puts an event behind those that wait to be written.
-    pub fn add(&mut self, iteration: u64, event: &Event<'_>) {
+    pub(crate) fn add(&mut self, iteration: u64, event: &Event<'_>) {
         self.seq += 1;
         event.write(&mut self.pending, self.seq, Timestamp::now(), iteration);
     }
 
     /// Puts a line of a type that is not the agents' behind those that wait to be written. Returns its
     /// time.
-    pub fn add_line(&mut self, kind: &str, fields: impl FnOnce(&mut Object<'_>)) -> Timestamp {
+    pub(crate) fn add_line(
+        &mut self,
+        kind: &str,
+        fields: impl FnOnce(&mut Object<'_>),
+    ) -> Timestamp {
         self.seq += 1;
         let now = Timestamp::now();
         event::write_line(&mut self.pending, (self.seq, now), kind, 0, fields);
@@ -172,13 +174,13 @@ impl Journal {
     }
 
     /// Puts whole lines of another journal behind those that wait. `seq` is the number of the last.
-    pub fn copy(&mut self, lines: &[u8], seq: u64) {
+    pub(crate) fn copy(&mut self, lines: &[u8], seq: u64) {
         self.pending.extend_from_slice(lines);
         self.seq = seq;
     }
 
     /// Writes what waits, in one write. If that fails, the file is as it was and nothing waits.
-    pub fn flush(&mut self) -> Result<()> {
+    pub(crate) fn flush(&mut self) -> Result<()> {
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -209,7 +211,7 @@ impl Journal {
     }
 
     /// Writes what waits and makes all of the file durable.
-    pub fn sync(&mut self) -> Result<()> {
+    pub(crate) fn sync(&mut self) -> Result<()> {
         self.flush()?;
         if !self.synced && self.sync {
             self.file.sync_data().at("sync", &self.path)?;
@@ -219,13 +221,13 @@ impl Journal {
     }
 
     /// Reads the whole file into `buffer`, which is emptied first.
-    pub fn read_into(&self, buffer: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn read_into(&self, buffer: &mut Vec<u8>) -> Result<()> {
         self.read_from(0, buffer)
     }
 
     /// Reads what stands behind `start` if nobody but us has touched the file since it was last read by
     /// this function, else all of it. Returns where it began to read.
-    pub fn read_new(&mut self, start: u64, buffer: &mut Vec<u8>) -> Result<u64> {
+    pub(crate) fn read_new(&mut self, start: u64, buffer: &mut Vec<u8>) -> Result<u64> {
         let meta = self.file.metadata().at("read", &self.path)?;
         let now = Stamp::of(&meta);
         let start = if self.left == Some(now) { start } else { 0 };
@@ -243,7 +245,7 @@ impl Journal {
     }
 
     /// Mends the end of the file as [`tail`] found it.
-    pub fn mend(&mut self, tail: &Tail) -> Result<()> {
+    pub(crate) fn mend(&mut self, tail: &Tail) -> Result<()> {
         match tail {
             Tail::Whole => Ok(()),
             Tail::Unended => {
@@ -259,8 +261,7 @@ impl Journal {
 
     /// Whether the file is still where it was: an editor may have put another in its place, and with it
     /// the lock is lost.
-    #[must_use]
-    pub fn is_in_place(&self) -> bool {
+    pub(crate) fn is_in_place(&self) -> bool {
         self.in_place().is_some()
     }
 
@@ -270,8 +271,7 @@ impl Journal {
     }
 
     /// The file's path.
-    #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -291,8 +291,7 @@ pub enum Rewritten {
 
 impl Rewritten {
     /// Says so, with the way back.
-    #[must_use]
-    pub fn error(self, path: &Path) -> Error {
+    pub(crate) fn error(self, path: &Path) -> Error {
         let (what, filter) = match self {
             Self::Array => ("rewritten as a JSON array", "'.[]'"),
             Self::PrettyPrinted => ("pretty-printed", "."),
@@ -306,8 +305,7 @@ impl Rewritten {
 }
 
 /// Recognises a journal that has been rewritten in another form.
-#[must_use]
-pub fn rewritten(bytes: &[u8]) -> Option<Rewritten> {
+pub(crate) fn rewritten(bytes: &[u8]) -> Option<Rewritten> {
     let start = bytes.iter().position(|byte| !byte.is_ascii_whitespace())?;
     let text = &bytes[start..];
     if text[0] == b'[' {

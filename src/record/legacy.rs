@@ -22,7 +22,7 @@ struct Start<'a> {
 ///
 /// # Errors
 /// The parser's, if a nested payload cannot be read.
-pub fn flat(line: Line<'_>) -> Result<Line<'_>, serde_json::Error> {
+pub(crate) fn flat(line: Line<'_>) -> Result<Line<'_>, serde_json::Error> {
     let mut line = match line.payload {
         None => line,
         Some(payload) => {
@@ -51,7 +51,7 @@ pub fn flat(line: Line<'_>) -> Result<Line<'_>, serde_json::Error> {
 }
 
 /// A call that an old thought must have asked for, since its action was started.
-pub struct Call<'a> {
+pub(crate) struct Call<'a> {
     /// The action's id, or one made of the event's number.
     pub id: Cow<'a, str>,
     /// Which tool.
@@ -64,8 +64,7 @@ pub struct Call<'a> {
 
 /// The call behind an `ACTION_REQUEST` or `HUMAN_INPUT_REQUEST`; none if this engine wrote it, and
 /// the call it belongs to has been taken out of the journal.
-#[must_use]
-pub fn call<'a>(line: &Line<'a>, seq: u64) -> Option<Call<'a>> {
+pub(crate) fn call<'a>(line: &Line<'a>, seq: u64) -> Option<Call<'a>> {
     let is_question = line.kind == "HUMAN_INPUT_REQUEST";
     let is_todays = line.call_id.is_some() || is_question && line.action_id.is_some();
     if is_todays {
@@ -98,8 +97,7 @@ pub fn call<'a>(line: &Line<'a>, seq: u64) -> Option<Call<'a>> {
 }
 
 /// The `tool_calls` of a thought with one call more.
-#[must_use]
-pub fn with_call(tool_calls: Option<&str>, call: &Call<'_>) -> String {
+pub(crate) fn with_call(tool_calls: Option<&str>, call: &Call<'_>) -> String {
     let mut function = Vec::new();
     let mut object = Object::begin(&mut function);
     object

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 /// The messages of a journal's beginning.
 #[derive(Debug)]
-pub struct Transcript {
+pub(crate) struct Transcript {
     /// The model that will be asked, as JSON.
     model: Option<String>,
     reading: Reading,
@@ -33,8 +33,7 @@ struct Part {
 
 impl Transcript {
     /// One of nothing. `model` is as in [`messages::write()`].
-    #[must_use]
-    pub fn new(model: Option<String>, reading: Reading) -> Self {
+    pub(crate) fn new(model: Option<String>, reading: Reading) -> Self {
         Self {
             model,
             reading,
@@ -47,13 +46,12 @@ impl Transcript {
     }
 
     /// From where on the journal has yet to be read, in bytes.
-    #[must_use]
-    pub fn read_to(&self) -> u64 {
+    pub(crate) fn read_to(&self) -> u64 {
         self.read
     }
 
     /// Forgets everything: the journal must be read from its beginning.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         *self = Self::new(self.model.take(), self.reading);
     }
 
@@ -61,7 +59,7 @@ impl Transcript {
     ///
     /// # Errors
     /// The first place that cannot be read.
-    pub fn add(&mut self, lines: &[u8]) -> Result<(), Unreadable> {
+    pub(crate) fn add(&mut self, lines: &[u8]) -> Result<(), Unreadable> {
         let run = state::read_after(lines, self.reading, &self.before)?;
         for turn in &run.turns {
             self.turn(turn);
@@ -85,15 +83,13 @@ impl Transcript {
     }
 
     /// The messages, separated by commas.
-    #[must_use]
-    pub fn messages(&self) -> &[u8] {
+    pub(crate) fn messages(&self) -> &[u8] {
         let messages = &self.messages[1..];
         messages.strip_prefix(b",").unwrap_or(messages)
     }
 
     /// Whether a call in the journal has this id.
-    #[must_use]
-    pub fn has_id(&self, id: &str) -> bool {
+    pub(crate) fn has_id(&self, id: &str) -> bool {
         self.ids.contains(crate::text::json::text(id).as_bytes())
     }
 

@@ -21,7 +21,7 @@ pub fn write(out: &mut Vec<u8>, run: &Run<'_>, model: Option<&str>) {
 }
 
 /// Appends messages that [`write()`] has made, and a comma before them unless they are the first.
-pub fn splice(out: &mut Vec<u8>, messages: &[u8]) {
+pub(crate) fn splice(out: &mut Vec<u8>, messages: &[u8]) {
     if !messages.is_empty() {
         comma(out);
         out.extend_from_slice(messages);
@@ -29,7 +29,7 @@ pub fn splice(out: &mut Vec<u8>, messages: &[u8]) {
 }
 
 /// Appends one step of the conversation, as [`write()`] does.
-pub fn turn(out: &mut Vec<u8>, turn: &Turn<'_>, model: Option<&str>) {
+pub(crate) fn turn(out: &mut Vec<u8>, turn: &Turn<'_>, model: Option<&str>) {
     match turn {
         Turn::User(content) => message(out, "user", content.as_bytes()),
         Turn::Thought(thought) => answer(out, thought, model),
@@ -37,7 +37,7 @@ pub fn turn(out: &mut Vec<u8>, turn: &Turn<'_>, model: Option<&str>) {
 }
 
 /// Appends a message with its content as JSON, and a comma before it unless it is the first.
-pub fn message(out: &mut Vec<u8>, role: &str, content: &[u8]) {
+pub(crate) fn message(out: &mut Vec<u8>, role: &str, content: &[u8]) {
     comma(out);
     let mut object = Object::begin(out);
     object.put("role", role).raw("content", content);

@@ -32,7 +32,7 @@ pub enum Status {
 
 impl Status {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::Running,
         Self::WaitingForInput,
         Self::Completed,
@@ -41,8 +41,7 @@ impl Status {
     ];
 
     /// As it stands in files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Running => "RUNNING",
             Self::WaitingForInput => "WAITING_FOR_INPUT",
@@ -53,8 +52,7 @@ impl Status {
     }
 
     /// Reads what [`Self::name`] writes.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
 }
@@ -73,7 +71,6 @@ pub struct Usage {
 /// The file's content. Times are RFC 3339.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-#[allow(missing_docs)] // The fields are described in delta-journal(5).
 pub struct Metadata {
     pub run_id: String,
     pub workspace_id: String,
@@ -110,7 +107,7 @@ pub struct Metadata {
 
 impl Metadata {
     /// Replaces the file in the directory of a run that goes on.
-    pub fn update(&self, run_dir: &Path) -> Result<()> {
+    pub(crate) fn update(&self, run_dir: &Path) -> Result<()> {
         files::exchange(&run_dir.join(FILE), &self.bytes())
     }
 
@@ -121,12 +118,12 @@ impl Metadata {
     }
 
     /// Replaces the file in a run's directory.
-    pub fn write(&self, run_dir: &Path) -> Result<()> {
+    pub(crate) fn write(&self, run_dir: &Path) -> Result<()> {
         files::replace(&run_dir.join(FILE), &self.bytes())
     }
 
     /// Corrects what a journal knows better. A run that is not at its end has been interrupted.
-    pub fn correct(&mut self, run: &Run<'_>) {
+    pub(crate) fn correct(&mut self, run: &Run<'_>) {
         let text =
             |from: &Option<std::borrow::Cow<'_, str>>| from.as_ref().map(ToString::to_string);
         let keep = |field: &mut String, from: Option<String>| {
@@ -173,8 +170,7 @@ impl Metadata {
 }
 
 /// The metadata of a run; `None` if the file is missing or torn.
-#[must_use]
-pub fn read(run_dir: &Path) -> Option<Metadata> {
+pub(crate) fn read(run_dir: &Path) -> Option<Metadata> {
     let text = files::read_regular(&run_dir.join(FILE)).ok()?;
     serde_json::from_slice(&text).ok()
 }

@@ -38,7 +38,7 @@ const PARTS: [&str; 6] = [
 
 /// One change that happens at once or not at all.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// Makes a directory that only its owner may read.
     Make(PathBuf),
     /// Renames a file or directory; nothing is at the new place.
@@ -55,7 +55,7 @@ pub enum Step {
 
 /// What is to be done with a workspace.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// In this order.
     pub steps: Vec<Step>,
     /// The runs that are brought into today's layout.
@@ -66,7 +66,7 @@ pub struct Plan {
 ///
 /// # Errors
 /// The layout is none that is known, or somebody works on a run: nothing has been changed.
-pub fn plan(workspace: &Workspace) -> Result<Plan> {
+pub(crate) fn plan(workspace: &Workspace) -> Result<Plan> {
     let control = &workspace.control;
     let (runs_dir, schema) = (control.join("runs"), control.join("schema_version.txt"));
     check_numbers(control, &schema)?;
@@ -110,7 +110,7 @@ pub fn plan(workspace: &Workspace) -> Result<Plan> {
 }
 
 /// Takes one step.
-pub fn perform(step: &Step) -> Result<()> {
+pub(crate) fn perform(step: &Step) -> Result<()> {
     match step {
         Step::Make(dir) => files::make_dir(dir),
         Step::Move(from, to) => {

@@ -2,18 +2,18 @@
 //!
 //! Unaware of processes and models.
 
-pub mod engine_log;
-pub mod event;
-pub mod journal;
-pub mod legacy;
+pub(crate) mod engine_log;
+pub(crate) mod event;
+pub(crate) mod journal;
+pub(crate) mod legacy;
 pub mod state;
-pub mod reader;
+pub(crate) mod reader;
 pub mod metadata;
 pub mod messages;
-pub mod message_cache;
-pub mod workspace;
-pub mod run_dir;
-pub mod migrate;
-pub mod subruns;
-pub mod invocations;
-pub mod recording;
+pub(crate) mod message_cache;
+pub(crate) mod workspace;
+pub(crate) mod run_dir;
+pub(crate) mod migrate;
+pub(crate) mod subruns;
+pub(crate) mod invocations;
+pub(crate) mod recording;

@@ -19,7 +19,7 @@ const CHUNK: usize = 256 << 10;
 
 /// A place in a journal, and what has been read of it.
 #[derive(Debug)]
-pub struct Lines {
+pub(crate) struct Lines {
     file: File,
     path: PathBuf,
     buffer: Vec<u8>,
@@ -35,7 +35,7 @@ pub struct Lines {
 
 /// What comes next.
 #[derive(Debug)]
-pub enum Next<'l> {
+pub(crate) enum Next<'l> {
     /// An event: the line as it is, without its newline, and what it says.
     Event(&'l str, Box<Line<'l>>),
     /// A line that cannot be read.
@@ -49,7 +49,7 @@ pub enum Next<'l> {
 
 /// What happened to a file since it was opened.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     /// Nothing but, perhaps, more lines.
     None,
     /// It has been replaced or cut; reading goes on behind what was read.
@@ -63,7 +63,7 @@ impl Lines {
     ///
     /// # Errors
     /// It cannot be read, or is no journal any more.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = files::open_readable(path).at("read", path)?;
         let lines = Self {
             file,
@@ -83,7 +83,7 @@ impl Lines {
     }
 
     /// At the last `count` lines.
-    pub fn open_at_last(path: &Path, count: usize) -> Result<Self> {
+    pub(crate) fn open_at_last(path: &Path, count: usize) -> Result<Self> {
         let mut lines = Self::open(path)?;
         let mut end = lines.file.metadata().at("read", path)?.len();
         let mut block = vec![0; CHUNK];
@@ -113,7 +113,7 @@ impl Lines {
     }
 
     /// The next event. After [`Next::End`] there may be another one, if the file has grown.
-    pub fn read_next(&mut self) -> Result<Next<'_>> {
+    pub(crate) fn read_next(&mut self) -> Result<Next<'_>> {
         let line = loop {
             let Some(line) = self.find()?.or_else(|| self.unended()) else {
                 let torn = self.used < self.buffer.len();
@@ -213,7 +213,7 @@ impl Lines {
     }
 
     /// Looks whether the file is still the one that was opened, and goes on with the one that is there.
-    pub fn catch_up(&mut self) -> Result<Change> {
+    pub(crate) fn catch_up(&mut self) -> Result<Change> {
         let Ok(there) = self.path.metadata() else {
             // An editor is about to put another file in its place.
             return Ok(Change::None);

@@ -17,7 +17,7 @@ use std::path::Path;
 
 /// A run, read from its directory.
 #[derive(Debug)]
-pub struct Recording {
+pub(crate) struct Recording {
     /// Where it is.
     pub run: RunDir,
     /// Its journal.
@@ -34,7 +34,7 @@ pub struct Recording {
 
 /// Messages of people, and the answers that followed before somebody spoke again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub(crate) struct Part {
     /// What was said.
     pub messages: Vec<String>,
     /// How many answers followed.
@@ -43,7 +43,7 @@ pub struct Part {
 
 /// One answer of the model and what came of its calls.
 #[derive(Debug, Default)]
-pub struct Step {
+pub(crate) struct Step {
     /// Its iteration.
     pub iteration: u64,
     /// The name of its directory among the invocations; `None` if the journal has lost it.
@@ -59,7 +59,7 @@ pub struct Step {
 
 /// What came of a call.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// How it ended.
     pub status: ActionStatus,
     /// The exit code, if one is known.
@@ -81,7 +81,7 @@ impl Recording {
     ///
     /// # Errors
     /// It has no journal, or one that is damaged.
-    pub fn read(run: &RunDir) -> Result<Self> {
+    pub(crate) fn read(run: &RunDir) -> Result<Self> {
         let path = run.journal();
         let mut recording = Self {
             run: run.clone(),
@@ -98,7 +98,7 @@ impl Recording {
     }
 
     /// What the journal adds up to.
-    pub fn state(&self) -> Result<Run<'_>> {
+    pub(crate) fn state(&self) -> Result<Run<'_>> {
         state::read(&self.journal, Reading::default())
             .map_err(|error| unreadable(&error, &self.run.journal()))
     }
@@ -220,8 +220,7 @@ fn lines(journal: &[u8]) -> impl Iterator<Item = (usize, Line<'_>)> {
 }
 
 /// Why a journal cannot be read, for whoever only wants to read it.
-#[must_use]
-pub fn unreadable(error: &Unreadable, path: &Path) -> Error {
+pub(crate) fn unreadable(error: &Unreadable, path: &Path) -> Error {
     match error {
         Unreadable::Rewritten(form) => form.error(path),
         Unreadable::Damaged(damage) => Error::failure(format!(
@@ -235,7 +234,7 @@ pub fn unreadable(error: &Unreadable, path: &Path) -> Error {
 
 /// The beginning of a run: its first iterations, whole, with all their results.
 #[derive(Debug)]
-pub struct Beginning<'j> {
+pub(crate) struct Beginning<'j> {
     /// Lines of the journal.
     pub journal: &'j [u8],
     /// How many iterations.
@@ -247,7 +246,7 @@ impl<'j> Beginning<'j> {
     ///
     /// # Errors
     /// There are not so many, or the last of them has a call without a result.
-    pub fn of(journal: &'j [u8], wanted: u64) -> std::result::Result<Self, String> {
+    pub(crate) fn of(journal: &'j [u8], wanted: u64) -> std::result::Result<Self, String> {
         let (mut end, mut iteration, mut found) = (0, 0, 0);
         for (start, line) in lines(journal) {
             let belongs = match &*line.kind {
@@ -300,7 +299,7 @@ impl<'j> Beginning<'j> {
 
     /// Copies the records that these iterations refer to, from the directory of the run that they are
     /// of to another one.
-    pub fn copy_records(&self, from: &Path, to: &Path) -> Result<()> {
+    pub(crate) fn copy_records(&self, from: &Path, to: &Path) -> Result<()> {
         let copy = |reference: &str| {
             let reference = Path::new(reference.trim_end_matches('/'));
             let is_below = reference.starts_with("io")
@@ -334,7 +333,7 @@ impl<'j> Beginning<'j> {
 }
 
 /// The run in a directory that a person names by its path.
-pub fn at_path(path: &Path) -> Result<RunDir> {
+pub(crate) fn at_path(path: &Path) -> Result<RunDir> {
     let path = path.canonicalize().at("open", path)?;
     if !path.join("journal.jsonl").is_file() {
         let shown = path.display();

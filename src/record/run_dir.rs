@@ -16,7 +16,7 @@ const RESERVE_BYTES: u64 = 32 << 10;
 
 /// A run's directory.
 #[derive(Clone, Debug)]
-pub struct RunDir {
+pub(crate) struct RunDir {
     /// The run's name.
     pub id: RunId,
     /// The directory, absolute.
@@ -25,8 +25,7 @@ pub struct RunDir {
 
 impl RunDir {
     /// The directory of a run in a workspace.
-    #[must_use]
-    pub fn of(workspace: &Workspace, id: &RunId) -> Self {
+    pub(crate) fn of(workspace: &Workspace, id: &RunId) -> Self {
         Self {
             id: id.clone(),
             path: workspace.run_path(id),
@@ -38,7 +37,7 @@ impl RunDir {
     ///
     /// # Errors
     /// There is a run of that name, or the disk's.
-    pub fn create(
+    pub(crate) fn create(
         workspace: &Workspace,
         id: &RunId,
         metadata: &Metadata,
@@ -67,32 +66,28 @@ impl RunDir {
     }
 
     /// The root of the workspace that the run is in; none if it lies somewhere else, as a copy may.
-    #[must_use]
-    pub fn workspace(&self) -> Option<&Path> {
+    pub(crate) fn workspace(&self) -> Option<&Path> {
         let control = self.path.parent()?;
         control.ends_with(".delta").then(|| control.parent())?
     }
 
     /// The journal.
-    #[must_use]
-    pub fn journal(&self) -> PathBuf {
+    pub(crate) fn journal(&self) -> PathBuf {
         self.path.join("journal.jsonl")
     }
 
     /// The engine's log.
-    #[must_use]
-    pub fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.path.join("engine.log")
     }
 
     /// A directory of records, below `io`.
-    #[must_use]
-    pub fn io(&self, kind: &str) -> PathBuf {
+    pub(crate) fn io(&self, kind: &str) -> PathBuf {
         self.path.join("io").join(kind)
     }
 
     /// Makes the directories that a run needs, where they are missing.
-    pub fn complete(&self) -> Result<()> {
+    pub(crate) fn complete(&self) -> Result<()> {
         for kind in ["invocations", "tool_executions", "hooks"] {
             files::make_dirs(&self.io(kind))?;
         }
@@ -100,13 +95,12 @@ impl RunDir {
     }
 
     /// The question's directory.
-    #[must_use]
-    pub fn interaction(&self) -> PathBuf {
+    pub(crate) fn interaction(&self) -> PathBuf {
         self.path.join("interaction")
     }
 
     /// Sets room aside.
-    pub fn reserve(&self) {
+    pub(crate) fn reserve(&self) {
         use rustix::fs::{FallocateFlags, fallocate};
         let reserved = files::append(&self.reserve_path())
             .ok()
@@ -117,7 +111,7 @@ impl RunDir {
     }
 
     /// Gives the room back.
-    pub fn release_reserve(&self) {
+    pub(crate) fn release_reserve(&self) {
         may_fail(fs::remove_file(self.reserve_path()));
     }
 
@@ -126,7 +120,7 @@ impl RunDir {
     }
 
     /// Makes the directory's own entries durable, and those that lead to it.
-    pub fn sync_entries(&self) -> Result<()> {
+    pub(crate) fn sync_entries(&self) -> Result<()> {
         files::sync_dir(&self.path)?;
         match self.path.parent() {
             Some(control) => files::sync_dir(control),
@@ -136,7 +130,6 @@ impl RunDir {
 }
 
 /// A path relative to a run's directory, as it stands in the journal.
-#[must_use]
-pub fn reference(kind: &str, name: &str) -> String {
+pub(crate) fn reference(kind: &str, name: &str) -> String {
     format!("io/{kind}/{name}")
 }

@@ -6,7 +6,7 @@
 
 mod reduce;
 
-pub use reduce::LARGEST_NUMBER;
+pub(crate) use reduce::LARGEST_NUMBER;
 
 use crate::record::event::{ForkedFrom, Line, Tokens, quick_kind};
 use crate::record::journal::{Rewritten, rewritten};
@@ -72,7 +72,7 @@ pub struct Run<'j> {
 /// What the rest of a journal builds on when its beginning has been read: nothing that is said later
 /// changes what was said there.
 #[derive(Clone, Debug, Default)]
-pub struct Before {
+pub(crate) struct Before {
     lines: usize,
     seq: u64,
     iterations: u64,
@@ -209,7 +209,7 @@ pub fn read(bytes: &[u8], reading: Reading) -> Result<Run<'_>, Unreadable> {
 ///
 /// # Errors
 /// The first place that cannot be read.
-pub fn read_after<'j>(
+pub(crate) fn read_after<'j>(
     bytes: &'j [u8],
     reading: Reading,
     before: &Before,
@@ -259,8 +259,7 @@ pub fn read_after<'j>(
 
 impl<'j> Run<'j> {
     /// The model's last answer, if nothing has been said since that it has not seen.
-    #[must_use]
-    pub fn last_thought(&self) -> Option<&Thought<'j>> {
+    pub(crate) fn last_thought(&self) -> Option<&Thought<'j>> {
         self.turns.iter().rev().find_map(|turn| match turn {
             Turn::Thought(thought) => Some(thought),
             Turn::User(_) => None,
@@ -269,16 +268,14 @@ impl<'j> Run<'j> {
 
     /// Whether the conversation ends with an answer that asks for nothing more: the run is complete,
     /// even if the engine died before it could say so.
-    #[must_use]
-    pub fn has_final_answer(&self) -> bool {
+    pub(crate) fn has_final_answer(&self) -> bool {
         matches!(self.turns.last(), Some(Turn::Thought(thought))
             if thought.calls.is_empty() && !thought.is_old && !matches!(thought.finish_reason.as_deref(), Some("length" | "content_filter")))
     }
 
     /// What the rest of the journal builds on. None if an old engine recorded some of it: its later
     /// lines may belong to what was said earlier.
-    #[must_use]
-    pub fn before(&self, lines: &[u8], before: &Before) -> Option<Before> {
+    pub(crate) fn before(&self, lines: &[u8], before: &Before) -> Option<Before> {
         (!self.is_old).then(|| Before {
             lines: before.lines + memchr::memchr_iter(b'\n', lines).count(),
             seq: self.seq,
@@ -334,8 +331,7 @@ fn kind_is(line: &[u8], wanted: &[u8]) -> bool {
 }
 
 /// A JSON string as text. What is no string stands for itself.
-#[must_use]
-pub fn decoded(json: &str) -> Cow<'_, str> {
+pub(crate) fn decoded(json: &str) -> Cow<'_, str> {
     #[derive(Deserialize)]
     #[serde(transparent)]
     struct Text<'t>(#[serde(borrow)] Cow<'t, str>);
@@ -343,8 +339,7 @@ pub fn decoded(json: &str) -> Cow<'_, str> {
 }
 
 /// The parser's message without its place.
-#[must_use]
-pub fn parser_words(error: &serde_json::Error) -> String {
+pub(crate) fn parser_words(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()
 }

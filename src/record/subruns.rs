@@ -141,7 +141,7 @@ impl Child {
 
 /// What a run has under way that may have started other runs.
 #[derive(Debug, Default)]
-pub struct Underway {
+pub(crate) struct Underway {
     action: Option<Action>,
     /// Of a workflow: steps that have not ended, by task and node.
     steps: BTreeMap<(String, String), Step>,
@@ -158,7 +158,7 @@ struct Action {
 
 /// A run that another one has started.
 #[derive(Clone, Debug)]
-pub struct Started {
+pub(crate) struct Started {
     /// The run.
     pub run: RunDir,
     /// The node of a workflow that started it; none if it was an action.
@@ -234,15 +234,14 @@ fn at(line: &Line<'_>) -> Option<Timestamp> {
 /// The runs in a workspace that others have started. They are looked for when one is asked for, and again
 /// for what ended later.
 #[derive(Debug)]
-pub struct Family {
+pub(crate) struct Family {
     root: PathBuf,
     found: Option<Children>,
 }
 
 impl Family {
     /// That of a workspace.
-    #[must_use]
-    pub fn below(workspace: &Path) -> Self {
+    pub(crate) fn below(workspace: &Path) -> Self {
         Self {
             root: workspace.to_owned(),
             found: None,
@@ -250,7 +249,7 @@ impl Family {
     }
 
     /// Takes note of an event, and returns the runs that have been started by what ends with it.
-    pub fn of_event(
+    pub(crate) fn of_event(
         &mut self,
         underway: &mut Underway,
         run: &RunDir,
@@ -265,7 +264,7 @@ impl Family {
     }
 
     /// The runs in a run's workspace, and below, that it has started, in order.
-    pub fn of_run(&mut self, run: &RunDir) -> Vec<RunDir> {
+    pub(crate) fn of_run(&mut self, run: &RunDir) -> Vec<RunDir> {
         let root = run.workspace().unwrap_or(&run.path).to_owned();
         let found = self.found.take();
         let found = found.unwrap_or_else(|| Children::below(&self.root));
@@ -283,7 +282,7 @@ impl Family {
     }
 
     /// The runs that have been started by what has not ended.
-    pub fn of_open(&mut self, underway: &mut Underway, run: &RunDir) -> Vec<Started> {
+    pub(crate) fn of_open(&mut self, underway: &mut Underway, run: &RunDir) -> Vec<Started> {
         let now = Timestamp::now();
         let mut runs = self.of_steps(underway.open(), run, Some(now));
         if let Some(action) = underway.action.take()

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The layout that this engine writes.
-pub const LAYOUT: &str = "1.2\n";
+pub(crate) const LAYOUT: &str = "1.2\n";
 
 /// A directory that an agent works in.
 #[derive(Clone, Debug)]
-pub struct Workspace {
+pub(crate) struct Workspace {
     /// The directory, absolute. UTF-8.
     pub root: PathBuf,
     /// The control plane, `.delta` in it.
@@ -28,14 +28,13 @@ pub struct Workspace {
 
 /// Held while it is decided which run to start or resume.
 #[derive(Debug)]
-pub struct DecisionLock {
+pub(crate) struct DecisionLock {
     files: Vec<File>,
 }
 
 impl DecisionLock {
     /// Both, let go of together.
-    #[must_use]
-    pub fn and(mut self, other: Option<Self>) -> Self {
+    pub(crate) fn and(mut self, other: Option<Self>) -> Self {
         self.files
             .extend(other.into_iter().flat_map(|other| other.files));
         self
@@ -47,7 +46,7 @@ impl Workspace {
     ///
     /// # Errors
     /// It is there and is no directory, or its path is not UTF-8.
-    pub fn at(path: &Path) -> Result<Self> {
+    pub(crate) fn at(path: &Path) -> Result<Self> {
         let root = match path.canonicalize() {
             Ok(root) if root.is_dir() => root,
             Ok(_) => {
@@ -75,7 +74,7 @@ impl Workspace {
     }
 
     /// Refuses a workspace that could not be written to, before anything is created.
-    pub fn check_writable(&self) -> Result<()> {
+    pub(crate) fn check_writable(&self) -> Result<()> {
         use rustix::fs::{Access, access};
         let mut there = self.root.as_path();
         while !there.exists() {
@@ -100,7 +99,7 @@ impl Workspace {
     }
 
     /// Refuses a workspace in an older layout.
-    pub fn check_layout(&self) -> Result<()> {
+    pub(crate) fn check_layout(&self) -> Result<()> {
         let old = ["runs", "schema_version.txt"];
         if old.iter().any(|name| self.control.join(name).exists()) {
             let root = self.root.display();
@@ -121,7 +120,7 @@ impl Workspace {
     }
 
     /// Makes the workspace and its control plane, unless they are there.
-    pub fn create(&self) -> Result<()> {
+    pub(crate) fn create(&self) -> Result<()> {
         DirBuilder::new()
             .recursive(true)
             .create(&self.root)
@@ -143,13 +142,13 @@ impl Workspace {
     ///
     /// # Errors
     /// A signal came while another process held it.
-    pub fn lock(&self, signals: &Signals) -> Result<DecisionLock> {
+    pub(crate) fn lock(&self, signals: &Signals) -> Result<DecisionLock> {
         let path = self.control.join("lock");
         wait_for_lock(files::append(&path)?, &path, signals)
     }
 
     /// The runs there are, sorted by name.
-    pub fn runs(&self) -> Result<Vec<RunId>> {
+    pub(crate) fn runs(&self) -> Result<Vec<RunId>> {
         let names = files::names(&self.control)?;
         let is_run = |id: &RunId| {
             let dir = self.run_path(id);
@@ -163,13 +162,12 @@ impl Workspace {
     }
 
     /// A run's directory, whether it is there or not.
-    #[must_use]
-    pub fn run_path(&self, id: &RunId) -> PathBuf {
+    pub(crate) fn run_path(&self, id: &RunId) -> PathBuf {
         self.control.join(id.as_str())
     }
 
     /// The run that was created last.
-    pub fn newest(&self) -> Result<Option<RunId>> {
+    pub(crate) fn newest(&self) -> Result<Option<RunId>> {
         let named =
             files::read_line(&self.control.join("LATEST")).and_then(|id| RunId::parse(&id).ok());
         if let Some(id) = named
@@ -183,13 +181,12 @@ impl Workspace {
     }
 
     /// Where a run is built before anybody can see it. The decision lock is held.
-    #[must_use]
-    pub fn unborn(&self) -> PathBuf {
+    pub(crate) fn unborn(&self) -> PathBuf {
         self.control.join(".new")
     }
 
     /// Removes what is left of a run whose builder died. Nothing had happened in it.
-    pub fn clear_unborn(&self) -> Result<()> {
+    pub(crate) fn clear_unborn(&self) -> Result<()> {
         let unborn = self.unborn();
         match fs::remove_dir_all(&unborn) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("remove", &unborn),
@@ -198,7 +195,7 @@ impl Workspace {
     }
 
     /// Writes down which run is the newest, if LATEST does not say so. The decision lock is held.
-    pub fn mend_latest(&self, newest: &RunId) -> Result<()> {
+    pub(crate) fn mend_latest(&self, newest: &RunId) -> Result<()> {
         let path = self.control.join("LATEST");
         if files::read_line(&path).as_deref() == Some(newest.as_str()) {
             return Ok(());
@@ -207,8 +204,7 @@ impl Workspace {
     }
 
     /// When a run was created: as its metadata or its journal says, or else as its name does.
-    #[must_use]
-    pub fn created_at(&self, id: &RunId) -> (Option<Timestamp>, RunId) {
+    pub(crate) fn created_at(&self, id: &RunId) -> (Option<Timestamp>, RunId) {
         let dir = self.run_path(id);
         let from_metadata = metadata::read(&dir).and_then(|m| Timestamp::parse(&m.created_at));
         let time = from_metadata.or_else(|| {
@@ -219,8 +215,7 @@ impl Workspace {
     }
 
     /// The workspace's name, as it stands in metadata.
-    #[must_use]
-    pub fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         let name = self.root.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
     }
@@ -243,7 +238,7 @@ fn wait_for_lock(file: File, path: &Path, signals: &Signals) -> Result<DecisionL
 
 /// Waits for the lock on all workspaces of an agent; none if there are no workspaces and none can be
 /// made.
-pub fn lock_all(agent_home: &Path, signals: &Signals) -> Result<Option<DecisionLock>> {
+pub(crate) fn lock_all(agent_home: &Path, signals: &Signals) -> Result<Option<DecisionLock>> {
     let parent = agent_home.join("workspaces");
     if DirBuilder::new().recursive(true).create(&parent).is_err() {
         return Ok(None);
@@ -253,7 +248,7 @@ pub fn lock_all(agent_home: &Path, signals: &Signals) -> Result<Option<DecisionL
 }
 
 /// An agent's workspaces, in the order of their numbers.
-pub fn numbered(agent_home: &Path) -> Result<Vec<String>> {
+pub(crate) fn numbered(agent_home: &Path) -> Result<Vec<String>> {
     let names = files::names(&agent_home.join("workspaces"))?;
     let mut found: Vec<(u64, String)> = names
         .into_iter()
@@ -264,7 +259,7 @@ pub fn numbered(agent_home: &Path) -> Result<Vec<String>> {
 }
 
 /// Where the next workspace of an agent would be, if nobody else makes one first.
-pub fn next(agent_home: &Path) -> Result<PathBuf> {
+pub(crate) fn next(agent_home: &Path) -> Result<PathBuf> {
     let last = numbered(agent_home)?
         .last()
         .and_then(|name| number(name))
@@ -274,7 +269,7 @@ pub fn next(agent_home: &Path) -> Result<PathBuf> {
 }
 
 /// Makes the next free workspace of an agent; no two processes get the same.
-pub fn claim_next(agent_home: &Path) -> Result<PathBuf> {
+pub(crate) fn claim_next(agent_home: &Path) -> Result<PathBuf> {
     let parent = agent_home.join("workspaces");
     DirBuilder::new()
         .recursive(true)
@@ -302,15 +297,14 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// The workspace that was used last, if it is still there.
-#[must_use]
-pub fn last_used(agent_home: &Path) -> Option<String> {
+pub(crate) fn last_used(agent_home: &Path) -> Option<String> {
     let parent = agent_home.join("workspaces");
     let name = files::read_line(&parent.join("LAST_USED"))?;
     (number(&name).is_some() && parent.join(&name).is_dir()).then_some(name)
 }
 
 /// Remembers one of an agent's own workspaces as the one used last.
-pub fn remember(agent_home: &Path, workspace: &Workspace) -> Result<()> {
+pub(crate) fn remember(agent_home: &Path, workspace: &Workspace) -> Result<()> {
     let parent = agent_home.join("workspaces");
     files::replace_shared(
         &parent.join("LAST_USED"),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// What a command line says.
 #[derive(Debug)]
-pub struct Args {
+pub(crate) struct Args {
     /// The folder of the sessions.
     pub dir: PathBuf,
     /// What is to be done.
@@ -19,7 +19,7 @@ pub struct Args {
 
 /// What is to be done.
 #[derive(Debug)]
-pub enum Request {
+pub(crate) enum Request {
     /// `-h`, or `--help`: the manual.
     Help {
         /// The manual.
@@ -43,7 +43,7 @@ pub enum Request {
 
 /// What `exec` is told.
 #[derive(Debug)]
-pub struct Exec {
+pub(crate) struct Exec {
     /// The name of the session.
     pub id: String,
     /// The text; none: it is on standard input.
@@ -89,7 +89,7 @@ struct Options {
 ///
 /// # Errors
 /// Wrong usage: exit code 2, with the nearest right word.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args> {
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args> {
     let mut parser = Parser::from_args(args);
     let mut options = Options::default();
     let command = read_options(&mut parser, &mut options, false)?;

@@ -31,7 +31,6 @@ enum Style {
 }
 
 /// Runs `delta-sessions`. A panic is a defect of ours.
-#[must_use]
 pub fn main(args: Vec<OsString>) -> u8 {
     let done = catch_unwind(|| execute(args)).unwrap_or_else(|_| {
         let message = "this is a defect in delta-sessions; the session keeps the state from before";

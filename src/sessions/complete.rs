@@ -25,7 +25,7 @@ fn syntax(name: &str) -> Option<Syntax> {
 }
 
 /// Runs the command.
-pub fn run(raw: &[OsString]) -> Result<()> {
+pub(crate) fn run(raw: &[OsString]) -> Result<()> {
     let program = Program {
         overview: HELP,
         options: common(),

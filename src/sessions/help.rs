@@ -1,7 +1,7 @@
 //! What `-h` and `--help` print.
 
 /// What `-h` prints.
-pub const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 usage: delta-sessions [--sessions-dir DIR] COMMAND
 
   start [PROGRAM [ARGUMENT...]]  begin a session (default: bash), print its id
@@ -22,4 +22,4 @@ options:
 ";
 
 /// The manual page as text.
-pub const MANUAL: &str = include_str!("../../man/text/delta-sessions.txt");
+pub(crate) const MANUAL: &str = include_str!("../../man/text/delta-sessions.txt");

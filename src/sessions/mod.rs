@@ -6,11 +6,11 @@
 //!
 //! Unaware of agents, runs and models.
 
-pub mod shell;
-pub mod store;
-pub mod report;
-pub mod run;
-pub mod help;
-pub mod complete;
-pub mod args;
+pub(crate) mod shell;
+pub(crate) mod store;
+pub(crate) mod report;
+pub(crate) mod run;
+pub(crate) mod help;
+pub(crate) mod complete;
+pub(crate) mod args;
 pub mod cli;

@@ -13,7 +13,7 @@ const PIECE: usize = 64 * 1024;
 
 /// What of a file is shown: the bytes before `head` and those from `tail` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub(crate) struct Cut {
     /// Length of the beginning that is shown.
     pub head: u64,
     /// Where the end that is shown begins.
@@ -28,7 +28,7 @@ impl Cut {
     ///
     /// # Errors
     /// The system's, when the file cannot be read.
-    pub fn of(file: &mut File, max: u64) -> io::Result<Self> {
+    pub(crate) fn of(file: &mut File, max: u64) -> io::Result<Self> {
         let len = file.metadata()?.len();
         if max == 0 || len <= max {
             return Ok(Self {
@@ -64,8 +64,7 @@ impl Cut {
     }
 
     /// Whether something is left out.
-    #[must_use]
-    pub fn leaves_out(&self) -> bool {
+    pub(crate) fn leaves_out(&self) -> bool {
         self.head < self.tail
     }
 }
@@ -78,7 +77,7 @@ fn is_continuation(byte: u8) -> bool {
 ///
 /// # Errors
 /// The system's, when reading or writing fails.
-pub fn write_text(out: &mut impl Write, file: &mut File, cut: Cut) -> io::Result<()> {
+pub(crate) fn write_text(out: &mut impl Write, file: &mut File, cut: Cut) -> io::Result<()> {
     out.write_all(b"\"")?;
     write_range(out, file, 0, cut.head)?;
     if cut.leaves_out() {

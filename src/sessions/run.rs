@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// What a command left behind.
 #[derive(Debug)]
-pub struct Report {
+pub(crate) struct Report {
     /// Its exit code; 128+n for signal n, 124 if its time was over.
     pub exit_code: i32,
     /// From its start to its end.
@@ -37,10 +37,10 @@ pub struct Report {
 }
 
 /// Either a result, or the signal that came before there was one.
-pub type OrStop<T> = std::result::Result<T, Stop>;
+pub(crate) type OrStop<T> = std::result::Result<T, Stop>;
 
 /// Starts a session for an interpreter and runs it once, so that its first state is known.
-pub fn start(
+pub(crate) fn start(
     store: &Store,
     argv: &[String],
     signals: &Signals,
@@ -141,7 +141,7 @@ fn no_state(argv: &[String], stderr: &Path) -> Error {
 }
 
 /// Runs a text in a session, after all that were asked for before.
-pub fn exec(
+pub(crate) fn exec(
     session: &Session,
     text: &[u8],
     timeout: Option<Duration>,
@@ -316,7 +316,7 @@ fn finish(session: &Session, metadata: &mut Metadata, text: &[u8], report: &Repo
 
 /// Ends a session: what runs in it is ended, what it left in the background gets SIGHUP, as when a
 /// terminal is closed.
-pub fn end(session: &Session, signals: &Signals) -> Result<OrStop<()>> {
+pub(crate) fn end(session: &Session, signals: &Signals) -> Result<OrStop<()>> {
     let mut lock = match session.lock(signals, Busy::End)? {
         Ok(lock) => lock,
         Err(stop) => return Ok(Err(stop)),
@@ -333,7 +333,7 @@ pub fn end(session: &Session, signals: &Signals) -> Result<OrStop<()>> {
 }
 
 /// Ends and removes all sessions of a folder. Returns their names.
-pub fn cleanup(store: &Store, signals: &Signals) -> Result<OrStop<Vec<String>>> {
+pub(crate) fn cleanup(store: &Store, signals: &Signals) -> Result<OrStop<Vec<String>>> {
     let mut removed = Vec::new();
     for session in store.all()? {
         // One whose start was cut short has no lock, and nothing runs in it.

@@ -10,7 +10,7 @@ use std::path::Path;
 /// How an interpreter is run, and what it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub(crate) enum Kind {
     /// bash 4.4 or newer, under whatever name.
     Bash,
     /// Any other shell that reads POSIX scripts.
@@ -29,7 +29,7 @@ const SHELLS: [&str; 8] = ["bash", "sh", "dash", "ash", "yash", "ksh", "ksh93", 
 const KEYS: [&str; 2] = ["DELTA_API_KEY", "OPENAI_API_KEY"];
 
 /// Tells a command which session it runs in, and `end` which processes are of a session.
-pub const SESSION_ID: &str = "DELTA_SESSION_ID";
+pub(crate) const SESSION_ID: &str = "DELTA_SESSION_ID";
 
 /// What belongs to one call of `delta-sessions` and not to the session.
 const FOREIGN: [&str; 5] = [
@@ -41,7 +41,7 @@ const FOREIGN: [&str; 5] = [
 ];
 
 /// A shell that any Unix has, to prepare the way for interpreters that are none.
-pub const SH: &str = "/bin/sh";
+pub(crate) const SH: &str = "/bin/sh";
 
 /// The last line of a state that was written to its end, by the kind of shell that wrote it.
 const TRAILERS: [(&str, Kind); 2] = [
@@ -50,13 +50,13 @@ const TRAILERS: [(&str, Kind); 2] = [
 ];
 
 /// The last line of a whole `functions.sh`.
-pub const FUNCTIONS_END: &[u8] = b"# end of functions\n";
+pub(crate) const FUNCTIONS_END: &[u8] = b"# end of functions\n";
 
 /// The longest of them.
-pub const TRAILER_LEN: u64 = 20;
+pub(crate) const TRAILER_LEN: u64 = 20;
 
 /// All files that a shell may write its state into.
-pub const ANY_STATE: [&str; 5] = [
+pub(crate) const ANY_STATE: [&str; 5] = [
     "env.sh",
     "work_dir.txt",
     "functions.sh",
@@ -66,8 +66,7 @@ pub const ANY_STATE: [&str; 5] = [
 
 impl Kind {
     /// The files that hold the state.
-    #[must_use]
-    pub fn state(self) -> &'static [&'static str] {
+    pub(crate) fn state(self) -> &'static [&'static str] {
         match self {
             Self::Bash => &["env.sh", "work_dir.txt", "functions.sh"],
             Self::Posix => &["env.sh", "work_dir.txt", "options.sh", "aliases.txt"],
@@ -76,8 +75,7 @@ impl Kind {
     }
 
     /// What one command leaves to the next, in words.
-    #[must_use]
-    pub fn persists(self) -> &'static [&'static str] {
+    pub(crate) fn persists(self) -> &'static [&'static str] {
         match self {
             Self::Bash => &[
                 "files",
@@ -104,8 +102,7 @@ impl Kind {
 }
 
 /// Whether a program, by its name, is a shell.
-#[must_use]
-pub fn is_shell(program: &str) -> bool {
+pub(crate) fn is_shell(program: &str) -> bool {
     SHELLS.contains(&name_of(program))
 }
 
@@ -114,8 +111,7 @@ fn name_of(program: &str) -> &str {
 }
 
 /// The kind of shell whose state ends in these bytes; `None` if it is not whole.
-#[must_use]
-pub fn kind_of_state(tail: &[u8]) -> Option<Kind> {
+pub(crate) fn kind_of_state(tail: &[u8]) -> Option<Kind> {
     let found = TRAILERS
         .iter()
         .find(|(line, _)| tail.ends_with(line.as_bytes()));
@@ -123,14 +119,13 @@ pub fn kind_of_state(tail: &[u8]) -> Option<Kind> {
 }
 
 /// One word of a shell's language that means exactly this text.
-#[must_use]
-pub fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// What a command begins with.
 #[derive(Clone, Copy, Debug)]
-pub struct Beginning<'s> {
+pub(crate) struct Beginning<'s> {
     /// The session's directory.
     pub dir: &'s str,
     /// The state of the session is damaged, and left aside.
@@ -142,8 +137,7 @@ pub struct Beginning<'s> {
 }
 
 /// The scripts around a command: name and content.
-#[must_use]
-pub fn scripts(kind: Kind, beginning: Beginning<'_>) -> Vec<(&'static str, String)> {
+pub(crate) fn scripts(kind: Kind, beginning: Beginning<'_>) -> Vec<(&'static str, String)> {
     let Beginning {
         dir,
         afresh,
@@ -172,8 +166,7 @@ pub fn scripts(kind: Kind, beginning: Beginning<'_>) -> Vec<(&'static str, Strin
 }
 
 /// The scripts for the first start of a shell in `dir`, when it is not known yet which one it is.
-#[must_use]
-pub fn first_scripts(dir: &str) -> Vec<(&'static str, String)> {
+pub(crate) fn first_scripts(dir: &str) -> Vec<(&'static str, String)> {
     let (bash, posix) = (quote(&bash_exit(dir, "save.bash")), quote(&posix_exit(dir)));
     let values = [("EXIT", &*bash), ("POSIX", &*posix)];
     vec![
@@ -184,15 +177,13 @@ pub fn first_scripts(dir: &str) -> Vec<(&'static str, String)> {
 }
 
 /// The words behind a shell's own for its first start.
-#[must_use]
-pub fn first_arguments(dir: &str) -> [String; 2] {
+pub(crate) fn first_arguments(dir: &str) -> [String; 2] {
     ["-c".to_owned(), format!(". {}", in_dir(dir, "start.sh"))]
 }
 
 /// The command line that writes the environment of an interpreter that is no shell, and ends with
 /// 127 if there is no such program.
-#[must_use]
-pub fn first_of_other(dir: &str, program: &str) -> Vec<String> {
+pub(crate) fn first_of_other(dir: &str, program: &str) -> Vec<String> {
     let script = format!("trap {} EXIT; command -v \"$1\"", quote(&posix_exit(dir)));
     [SH, "-c", &script, "sh", program]
         .map(str::to_owned)
@@ -200,8 +191,7 @@ pub fn first_of_other(dir: &str, program: &str) -> Vec<String> {
 }
 
 /// The command line that runs the text in `command`.
-#[must_use]
-pub fn command_line(kind: Kind, dir: &str, program: &str, argv: &[String]) -> Vec<String> {
+pub(crate) fn command_line(kind: Kind, dir: &str, program: &str, argv: &[String]) -> Vec<String> {
     let typed = argv.first().map_or("sh", String::as_str);
     match kind {
         Kind::Bash if name_of(program) == "bash" => {
@@ -232,8 +222,7 @@ pub fn command_line(kind: Kind, dir: &str, program: &str, argv: &[String]) -> Ve
 }
 
 /// The environment of a session's first process: all of ours but the keys.
-#[must_use]
-pub fn first_environment(session: &str) -> Vec<Variable> {
+pub(crate) fn first_environment(session: &str) -> Vec<Variable> {
     let mut changes: Vec<Variable> = KEYS.map(|key| (key.to_owned(), None)).to_vec();
     changes.push((SESSION_ID.to_owned(), Some(session.to_owned())));
     changes
@@ -241,8 +230,7 @@ pub fn first_environment(session: &str) -> Vec<Variable> {
 
 /// The environment of a command: nothing of ours but what tells whose call this is. The rest comes
 /// out of the session's files; if they are damaged, all of ours but the keys.
-#[must_use]
-pub fn environment(
+pub(crate) fn environment(
     kind: Kind,
     session: &str,
     work_dir: &Path,
@@ -279,8 +267,7 @@ pub fn environment(
 ///
 /// A function cannot take ERR and DEBUG traps away from its caller, and a RETURN trap would run
 /// when it returns: where a text may do that, `trap` stays what it is.
-#[must_use]
-pub fn needs_trap(texts: &[&[u8]]) -> bool {
+pub(crate) fn needs_trap(texts: &[&[u8]]) -> bool {
     let has = |word: &str| {
         let word = word.as_bytes();
         texts

@@ -26,12 +26,11 @@ use std::time::Duration;
 
 /// A session's name: `sess_` and 1 to 32 of `a-z 0-9 _`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SessionId(String);
+pub(crate) struct SessionId(String);
 
 impl SessionId {
     /// Takes a name from outside; `None` if no session can have it.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("sess_")?;
         let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
         let fits = (1..=32).contains(&rest.len()) && rest.bytes().all(allowed);
@@ -39,8 +38,7 @@ impl SessionId {
     }
 
     /// The name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -61,7 +59,7 @@ const METADATA: [&str; 3] = ["metadata.json", "next/metadata.json", "metadata.js
 /// Whether a session takes commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub(crate) enum Status {
     /// It does.
     Active,
     /// It has been ended.
@@ -70,7 +68,7 @@ pub enum Status {
 
 /// `metadata.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Metadata {
+pub(crate) struct Metadata {
     /// The session's name, as the directory has it.
     pub session_id: String,
     /// What was started, as it would be typed.
@@ -95,13 +93,13 @@ pub struct Metadata {
 
 /// A folder of sessions.
 #[derive(Debug)]
-pub struct Store {
+pub(crate) struct Store {
     dir: PathBuf,
 }
 
 impl Store {
     /// The folder may not be there yet.
-    pub fn new(dir: &Path) -> Result<Self> {
+    pub(crate) fn new(dir: &Path) -> Result<Self> {
         let dir = files::absolute(dir)?;
         if dir.to_str().is_none() {
             let message = format!("the path of the sessions, {}, is not UTF-8", dir.display());
@@ -111,7 +109,7 @@ impl Store {
     }
 
     /// Makes a directory for a new session, and the folder if need be.
-    pub fn create(&self) -> Result<Session> {
+    pub(crate) fn create(&self) -> Result<Session> {
         files::make_dirs(&self.dir)?;
         let ignore = self.dir.join(".gitignore");
         if !ignore.exists() {
@@ -125,7 +123,7 @@ impl Store {
     }
 
     /// Finds a session by the name somebody gave.
-    pub fn open(&self, name: &str) -> Result<Session> {
+    pub(crate) fn open(&self, name: &str) -> Result<Session> {
         let session = SessionId::parse(name).map(|id| Session {
             dir: self.dir.join(id.as_str()),
             id,
@@ -143,7 +141,7 @@ impl Store {
     }
 
     /// All directories that are sessions or were about to become ones, by name.
-    pub fn all(&self) -> Result<Vec<Session>> {
+    pub(crate) fn all(&self) -> Result<Vec<Session>> {
         let sessions = files::names(&self.dir)?
             .into_iter()
             .filter_map(|name| SessionId::parse(&name))
@@ -158,7 +156,7 @@ impl Store {
 
 /// A session's directory.
 #[derive(Debug)]
-pub struct Session {
+pub(crate) struct Session {
     /// Its name.
     pub id: SessionId,
     dir: PathBuf,
@@ -166,25 +164,22 @@ pub struct Session {
 
 impl Session {
     /// The directory: absolute and UTF-8.
-    #[must_use]
-    pub fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
     /// A file in it.
-    #[must_use]
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
     /// Whether its start has come to an end.
-    #[must_use]
-    pub fn is_begun(&self) -> bool {
+    pub(crate) fn is_begun(&self) -> bool {
         METADATA.iter().any(|place| self.path(place).exists())
     }
 
     /// Reads `metadata.json`.
-    pub fn metadata(&self) -> Result<Metadata> {
+    pub(crate) fn metadata(&self) -> Result<Metadata> {
         let path = self.path(METADATA[0]);
         let mut found = Err(ErrorKind::NotFound.into());
         for place in METADATA {
@@ -201,15 +196,14 @@ impl Session {
     }
 
     /// The directory that a file names.
-    #[must_use]
-    pub fn work_dir(&self, file: &str) -> Option<PathBuf> {
+    pub(crate) fn work_dir(&self, file: &str) -> Option<PathBuf> {
         let mut bytes = fs::read(self.path(file)).ok()?;
         bytes.pop_if(|last| *last == b'\n');
         (!bytes.is_empty()).then(|| OsString::from_vec(bytes).into())
     }
 
     /// Writes a file of the next command's; it need not outlive a crash.
-    pub fn write_anew(&self, name: &str, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write_anew(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path(name);
         if fs::read(&path).is_ok_and(|old| old == bytes) {
             return Ok(());
@@ -219,13 +213,13 @@ impl Session {
     }
 
     /// Adds a line to `history.log`.
-    pub fn add_history(&self, line: &[u8]) -> Result<()> {
+    pub(crate) fn add_history(&self, line: &[u8]) -> Result<()> {
         let path = self.path("history.log");
         files::append(&path)?.write_all(line).at("write", &path)
     }
 
     /// Empty files in `next/`, made here so that the shell's umask has no say in their mode.
-    pub fn make_next(&self, names: &[&str]) -> Result<()> {
+    pub(crate) fn make_next(&self, names: &[&str]) -> Result<()> {
         let next = self.path("next");
         files::make_dirs(&next)?;
         for name in names {
@@ -235,7 +229,7 @@ impl Session {
     }
 
     /// Throws away what a shell has written into `next/`.
-    pub fn drop_next(&self) -> Result<()> {
+    pub(crate) fn drop_next(&self) -> Result<()> {
         let next = self.path("next");
         for name in files::names(&next)? {
             files::remove(&next.join(name))?;
@@ -244,7 +238,7 @@ impl Session {
     }
 
     /// Makes this the metadata and what is in `next/` the state of the session, in one step.
-    pub fn commit(&self, metadata: &Metadata) -> Result<()> {
+    pub(crate) fn commit(&self, metadata: &Metadata) -> Result<()> {
         let mut text = json::text(metadata);
         text.push('\n');
         let next = self.path("next");
@@ -255,7 +249,7 @@ impl Session {
     }
 
     /// Finishes a commit that was begun; throws away what was never committed.
-    pub fn settle(&self) -> Result<()> {
+    pub(crate) fn settle(&self) -> Result<()> {
         let next = self.path("next");
         if !next.join(COMMIT).exists() {
             return self.drop_next();
@@ -271,7 +265,7 @@ impl Session {
     }
 
     /// Removes the whole directory.
-    pub fn remove(&self) -> Result<()> {
+    pub(crate) fn remove(&self) -> Result<()> {
         remove_dir_all(&self.dir)
     }
 
@@ -279,7 +273,11 @@ impl Session {
     ///
     /// The system's own wait for a lock cannot be woken by a handler that lets calls restart, and
     /// there is no descriptor to poll for one: it is tried again and again, at most 25 ms apart.
-    pub fn lock(&self, signals: &Signals, when: Busy) -> Result<std::result::Result<Lock, Stop>> {
+    pub(crate) fn lock(
+        &self,
+        signals: &Signals,
+        when: Busy,
+    ) -> Result<std::result::Result<Lock, Stop>> {
         let path = self.path("lock");
         let file = OpenOptions::new()
             .read(true)
@@ -306,7 +304,7 @@ impl Session {
 
 /// What is done about a command that runs while the lock is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Busy {
+pub(crate) enum Busy {
     /// It is waited for.
     Wait,
     /// It is ended.
@@ -315,21 +313,21 @@ pub enum Busy {
 
 /// A session's lock, held. The file holds the call id of the command that runs, if one does.
 #[derive(Debug)]
-pub struct Lock {
+pub(crate) struct Lock {
     file: File,
     path: PathBuf,
 }
 
 impl Lock {
     /// Ends what a `delta-sessions` left running that was killed. Tells whether there was anything.
-    pub fn end_leftovers(&mut self) -> Result<bool> {
+    pub(crate) fn end_leftovers(&mut self) -> Result<bool> {
         let found = end_running(&self.path);
         self.write("")?;
         Ok(found)
     }
 
     /// Says that a command runs, or, with an empty id, that none does.
-    pub fn write(&mut self, call_id: &str) -> Result<()> {
+    pub(crate) fn write(&mut self, call_id: &str) -> Result<()> {
         self.file
             .set_len(0)
             .and_then(|()| self.file.rewind())
@@ -352,8 +350,7 @@ fn remove_dir_all(path: &Path) -> Result<()> {
 }
 
 /// The time now, as it stands in the files.
-#[must_use]
-pub fn now() -> String {
+pub(crate) fn now() -> String {
     Timestamp::now().to_string()
 }
 

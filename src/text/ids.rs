@@ -6,7 +6,7 @@ use std::fmt::{self, Display};
 /// A run's name: 1 to 64 of `A-Z a-z 0-9 . _ -`, not starting with a dot, and none of the names
 /// that stand beside runs in the control plane.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RunId(String);
+pub(crate) struct RunId(String);
 
 /// The files of a control plane that are not runs.
 const TAKEN: [&str; 7] = [
@@ -22,8 +22,7 @@ const TAKEN: [&str; 7] = [
 
 impl RunId {
     /// `YYYYMMDD_HHMMSS_xxxxxx`: the time in UTC and six random hexadecimal digits.
-    #[must_use]
-    pub fn generate(now: Timestamp) -> Self {
+    pub(crate) fn generate(now: Timestamp) -> Self {
         Self(format!("{}_{}", now.id_prefix(), hex(6)))
     }
 
@@ -31,7 +30,7 @@ impl RunId {
     ///
     /// # Errors
     /// The rule that the name breaks.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         let fault = if text.is_empty() {
             "it is empty"
@@ -53,8 +52,7 @@ impl RunId {
     }
 
     /// The name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -66,8 +64,7 @@ impl Display for RunId {
 }
 
 /// Random lower-case hexadecimal digits, for names that must not meet by chance.
-#[must_use]
-pub fn hex(digits: usize) -> String {
+pub(crate) fn hex(digits: usize) -> String {
     (0..digits)
         .map(|_| char::from_digit(fastrand::u32(0..16), 16).unwrap_or('0'))
         .collect()

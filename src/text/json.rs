@@ -8,14 +8,14 @@ use serde::de::{Error, IgnoredAny};
 /// Writes the members of an object one after another.
 ///
 /// What is given as raw must be JSON.
-pub struct Object<'b> {
+pub(crate) struct Object<'b> {
     out: &'b mut Vec<u8>,
     empty: bool,
 }
 
 impl<'b> Object<'b> {
     /// Begins an object; [`Self::end`] ends it.
-    pub fn begin(out: &'b mut Vec<u8>) -> Self {
+    pub(crate) fn begin(out: &'b mut Vec<u8>) -> Self {
         out.push(b'{');
         Self { out, empty: true }
     }
@@ -31,31 +31,31 @@ impl<'b> Object<'b> {
     }
 
     /// A member of any type that can be serialised.
-    pub fn put(&mut self, key: &str, value: &(impl Serialize + ?Sized)) -> &mut Self {
+    pub(crate) fn put(&mut self, key: &str, value: &(impl Serialize + ?Sized)) -> &mut Self {
         let out = self.key(key);
         push(out, value);
         self
     }
 
     /// A member whose value is JSON already.
-    pub fn raw(&mut self, key: &str, json: &[u8]) -> &mut Self {
+    pub(crate) fn raw(&mut self, key: &str, json: &[u8]) -> &mut Self {
         self.key(key).extend_from_slice(json);
         self
     }
 
     /// A member whose value the caller writes behind this.
-    pub fn nest(&mut self, key: &str) -> &mut Vec<u8> {
+    pub(crate) fn nest(&mut self, key: &str) -> &mut Vec<u8> {
         self.key(key)
     }
 
     /// Ends the object.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.out.push(b'}');
     }
 }
 
 /// Writes a value.
-pub fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+pub(crate) fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     let start = out.len();
     if serde_json::to_writer(&mut *out, value).is_err() {
         // Only maps whose keys are not strings fail, and there are none.
@@ -65,13 +65,12 @@ pub fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
 }
 
 /// Writes a string.
-pub fn string(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn string(out: &mut Vec<u8>, text: &str) {
     push(out, text);
 }
 
 /// A value as one line of text.
-#[must_use]
-pub fn text(value: &(impl Serialize + ?Sized)) -> String {
+pub(crate) fn text(value: &(impl Serialize + ?Sized)) -> String {
     let mut out = Vec::new();
     push(&mut out, value);
     String::from_utf8(out).unwrap_or_default()
@@ -82,7 +81,7 @@ pub fn text(value: &(impl Serialize + ?Sized)) -> String {
 ///
 /// # Errors
 /// What is wrong, and where.
-pub fn check(text: &str) -> Result<(), serde_json::Error> {
+pub(crate) fn check(text: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<IgnoredAny>(text)?;
     match half_a_character(text.as_bytes()) {
         Some(escape) => Err(serde_json::Error::custom(format!(

@@ -1,7 +1,7 @@
 //! Text and data that know nothing else: JSON, YAML, times, ids, suggestions.
 
-pub mod json;
-pub mod timestamp;
-pub mod ids;
+pub(crate) mod json;
+pub(crate) mod timestamp;
+pub(crate) mod ids;
 pub mod yaml;
-pub mod suggestion;
+pub(crate) mod suggestion;

@@ -5,7 +5,10 @@
 /// Close means one typing error for every three characters (an insertion, a deletion, a
 /// substitution, two neighbours swapped), or that one is the beginning of the other. Case, and
 /// `-` against `_`, make no difference.
-pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+pub(crate) fn nearest<'c>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'c str>,
+) -> Option<&'c str> {
     let word = folded(word);
     let allowed = (word.len() / 3).max(1);
     candidates

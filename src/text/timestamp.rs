@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Milliseconds since the Unix epoch. Displayed as RFC 3339: `2025-10-13T14:35:22.123Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Timestamp(u64);
+pub(crate) struct Timestamp(u64);
 
 struct Fields {
     year: u64,
@@ -22,39 +22,33 @@ struct Fields {
 
 impl Timestamp {
     /// The time now; the epoch, if the clock stands before it.
-    #[must_use]
-    pub fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Self::from_millis(since.unwrap_or_default().as_millis() as u64)
     }
 
     /// A time given in milliseconds since the epoch.
-    #[must_use]
-    pub fn from_millis(millis: u64) -> Self {
+    pub(crate) fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
     /// Milliseconds since the epoch.
-    #[must_use]
-    pub fn millis(self) -> u64 {
+    pub(crate) fn millis(self) -> u64 {
         self.0
     }
 
     /// How long after `earlier` this is; zero if it is not.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Duration {
+    pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
     /// The time some time later.
-    #[must_use]
-    pub fn plus(self, time: Duration) -> Self {
+    pub(crate) fn plus(self, time: Duration) -> Self {
         Self(self.0.saturating_add(time.as_millis() as u64))
     }
 
     /// `YYYYMMDDTHHMMSS.mmmZ`, for names of directories.
-    #[must_use]
-    pub fn compact(self) -> String {
+    pub(crate) fn compact(self) -> String {
         let f = self.fields();
         format!(
             "{:04}{:02}{:02}T{:02}{:02}{:02}.{:03}Z",
@@ -63,8 +57,7 @@ impl Timestamp {
     }
 
     /// Reads what [`Self::compact`] writes.
-    #[must_use]
-    pub fn parse_compact(text: &str) -> Option<Self> {
+    pub(crate) fn parse_compact(text: &str) -> Option<Self> {
         let part = |range| text.get(range);
         let (date, time) = (
             [part(0..4)?, part(4..6)?, part(6..8)?].join("-"),
@@ -74,8 +67,7 @@ impl Timestamp {
     }
 
     /// `YYYYMMDD_HHMMSS`, the beginning of a run's id.
-    #[must_use]
-    pub fn id_prefix(self) -> String {
+    pub(crate) fn id_prefix(self) -> String {
         let f = self.fields();
         format!(
             "{:04}{:02}{:02}_{:02}{:02}{:02}",
@@ -84,8 +76,7 @@ impl Timestamp {
     }
 
     /// Reads RFC 3339 in UTC, with or without a fraction.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.strip_suffix(['Z', 'z'])?;
         let (date, time) = text.split_once(['T', ' '])?;
         let (time, fraction) = time.split_once('.').unwrap_or((time, ""));

@@ -8,7 +8,7 @@ use std::fmt;
 
 /// One step from a node of a document to a node below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// The value of a key in a mapping.
     Key(String),
     /// An item of a sequence, from 0.
@@ -65,8 +65,7 @@ fn open_at_once(text: &str) -> usize {
 }
 
 /// The line, from 1, of the node at `path`, which is that of its key if it has one; of the deepest node on the way to it if it is not there.
-#[must_use]
-pub fn locate(text: &str, path: &[Step]) -> Option<usize> {
+pub(crate) fn locate(text: &str, path: &[Step]) -> Option<usize> {
     let text = without_mark(text);
     (0..=path.len()).rev().find_map(|depth| {
         let walk = Walk {
@@ -86,7 +85,6 @@ pub fn locate(text: &str, path: &[Step]) -> Option<usize> {
 ///
 /// # Panics
 /// Never: every JSON value is a YAML value.
-#[must_use]
 pub fn render(value: &Value) -> String {
     serde_yaml::to_string(value).unwrap_or_default()
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Makes a directory with mode 0700. Its parent must be there.
-pub fn make_dir(path: &Path) -> Result<()> {
+pub(crate) fn make_dir(path: &Path) -> Result<()> {
     DirBuilder::new()
         .mode(0o700)
         .create(path)
@@ -18,7 +18,7 @@ pub fn make_dir(path: &Path) -> Result<()> {
 }
 
 /// Makes a directory with mode 0700, and those above it, unless it is there.
-pub fn make_dirs(path: &Path) -> Result<()> {
+pub(crate) fn make_dirs(path: &Path) -> Result<()> {
     DirBuilder::new()
         .mode(0o700)
         .recursive(true)
@@ -28,7 +28,7 @@ pub fn make_dirs(path: &Path) -> Result<()> {
 
 /// Makes a directory of this name in `parent`, or with `_2`, `_3`… behind it if it is taken.
 /// Returns the name it got.
-pub fn make_unique_dir(parent: &Path, name: &str) -> Result<String> {
+pub(crate) fn make_unique_dir(parent: &Path, name: &str) -> Result<String> {
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
     for attempt in 1u32.. {
@@ -48,7 +48,7 @@ pub fn make_unique_dir(parent: &Path, name: &str) -> Result<String> {
 }
 
 /// Creates a file with mode 0600 that must not exist yet.
-pub fn create(path: &Path) -> Result<File> {
+pub(crate) fn create(path: &Path) -> Result<File> {
     OpenOptions::new()
         .read(true)
         .write(true)
@@ -59,7 +59,7 @@ pub fn create(path: &Path) -> Result<File> {
 }
 
 /// Writes a new file that nobody is to write to again, with mode 0400.
-pub fn write_once(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn write_once(path: &Path, bytes: &[u8]) -> Result<()> {
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -69,7 +69,7 @@ pub fn write_once(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Opens a file for appending, creating it with mode 0600. A link is not followed.
-pub fn append(path: &Path) -> Result<File> {
+pub(crate) fn append(path: &Path) -> Result<File> {
     OpenOptions::new()
         .append(true)
         .create(true)
@@ -80,24 +80,24 @@ pub fn append(path: &Path) -> Result<File> {
 }
 
 /// Creates a file with mode 0600 and this content.
-pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     create(path)?.write_all(bytes).at("write", path)
 }
 
 /// Replaces a file in one step. The caller must be the only one to write it, by a lock.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     replace_through(path, bytes, ".tmp")
 }
 
 /// Replaces a file in one step; any number of processes may do so at once.
-pub fn replace_shared(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> Result<()> {
     replace_through(path, bytes, &format!(".{}.tmp", std::process::id()))
 }
 
 /// Replaces a file that is replaced often. As [`replace`], but the old content stays beside it in a
 /// hidden file, which is used again the next time, until [`replace`] takes it away: some file systems
 /// make new files slowly where many have just been removed.
-pub fn exchange(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn exchange(path: &Path, bytes: &[u8]) -> Result<()> {
     let hidden = beside(path, ".tmp");
     match written_over(&hidden, bytes) {
         Ok(true) => {}
@@ -175,7 +175,7 @@ fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
 }
 
 /// Opens a file for reading without waiting, as the opening of a pipe would for somebody who writes to it.
-pub fn open_readable(path: &Path) -> io::Result<File> {
+pub(crate) fn open_readable(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
@@ -184,7 +184,7 @@ pub fn open_readable(path: &Path) -> io::Result<File> {
 
 /// The content of a regular file. A pipe that nobody writes to, or a device without an end, would keep
 /// the reader where no signal can end it.
-pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = open_readable(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -195,13 +195,13 @@ pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The text of a regular file.
-pub fn read_text(path: &Path) -> io::Result<String> {
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read_regular(path)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 /// The text of a file, what is not UTF-8 in it as U+FFFD; `None` if there is no such file.
-pub fn read_lossy(path: &Path) -> Result<Option<String>> {
+pub(crate) fn read_lossy(path: &Path) -> Result<Option<String>> {
     match read_regular(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -210,8 +210,7 @@ pub fn read_lossy(path: &Path) -> Result<Option<String>> {
 }
 
 /// The first line of a file without its white space; `None` if there is no file or nothing in it.
-#[must_use]
-pub fn read_line(path: &Path) -> Option<String> {
+pub(crate) fn read_line(path: &Path) -> Option<String> {
     let text = read_text(path).ok()?;
     let line = text.lines().next()?.trim();
     (!line.is_empty()).then(|| line.to_owned())
@@ -219,7 +218,7 @@ pub fn read_line(path: &Path) -> Option<String> {
 
 /// `len` bytes of a file from `start` on; fewer if it ends before. The file's own position, which a
 /// child that writes to it may share, stays where it is.
-pub fn read_part(file: &File, start: u64, len: usize) -> io::Result<Vec<u8>> {
+pub(crate) fn read_part(file: &File, start: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut part = vec![0; len];
     let mut filled = 0;
     while filled < len {
@@ -235,7 +234,7 @@ pub fn read_part(file: &File, start: u64, len: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Opens a regular file for reading. Neither a link nor a pipe that somebody put in its place is opened.
-pub fn open_regular(path: &Path) -> Result<File> {
+pub(crate) fn open_regular(path: &Path) -> Result<File> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
@@ -248,7 +247,7 @@ pub fn open_regular(path: &Path) -> Result<File> {
 }
 
 /// Removes a file if it is there.
-pub fn remove(path: &Path) -> Result<()> {
+pub(crate) fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("remove", path),
         _ => Ok(()),
@@ -256,14 +255,14 @@ pub fn remove(path: &Path) -> Result<()> {
 }
 
 /// Makes the entries of a directory durable.
-pub fn sync_dir(path: &Path) -> Result<()> {
+pub(crate) fn sync_dir(path: &Path) -> Result<()> {
     File::open(path)
         .and_then(|dir| dir.sync_all())
         .at("sync", path)
 }
 
 /// The names in a directory that are UTF-8, sorted; none if it is not there.
-pub fn names(path: &Path) -> Result<Vec<String>> {
+pub(crate) fn names(path: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -280,7 +279,7 @@ pub fn names(path: &Path) -> Result<Vec<String>> {
 /// for further down. The copy must not be there yet, or be empty. Permissions are kept, and symbolic
 /// links are copied as links. Returns what is neither a file nor a directory nor a link, and was left
 /// out.
-pub fn copy_tree(from: &Path, to: &Path, without: &[&str]) -> Result<Vec<PathBuf>> {
+pub(crate) fn copy_tree(from: &Path, to: &Path, without: &[&str]) -> Result<Vec<PathBuf>> {
     let mut left_out = Vec::new();
     make_dirs(to)?;
     for entry in fs::read_dir(from).at("read", from)? {
@@ -308,7 +307,7 @@ pub fn copy_tree(from: &Path, to: &Path, without: &[&str]) -> Result<Vec<PathBuf
 }
 
 /// A path made absolute without asking the file system, for files that may not exist yet.
-pub fn absolute(path: &Path) -> Result<PathBuf> {
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).at("resolve", path)
 }
 

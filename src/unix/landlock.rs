@@ -57,7 +57,7 @@ const DEVICES: [&str; 8] = [
 
 /// What is granted beyond the system itself.
 #[derive(Debug, Default)]
-pub struct Grants<'a> {
+pub(crate) struct Grants<'a> {
     /// Read, written and executed from.
     pub rw: &'a [PathBuf],
     /// Read and executed from.
@@ -72,7 +72,7 @@ pub struct Grants<'a> {
 ///
 /// # Errors
 /// A directory that is not there; with `strict`, a kernel that lacks something.
-pub fn restrict(grants: &Grants<'_>) -> Result<Vec<&'static str>> {
+pub(crate) fn restrict(grants: &Grants<'_>) -> Result<Vec<&'static str>> {
     let all = AccessFs::from_all(WHOLE);
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let run = read | AccessFs::Execute;

@@ -2,9 +2,9 @@
 //!
 //! Unaware of runs, agents and models.
 
-pub mod files;
-pub mod procfs;
-pub mod process;
-pub mod landlock;
-pub mod terminal;
-pub mod pager;
+pub(crate) mod files;
+pub(crate) mod procfs;
+pub(crate) mod process;
+pub(crate) mod landlock;
+pub(crate) mod terminal;
+pub(crate) mod pager;

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Where a long text goes.
 #[derive(Debug)]
-pub enum Pager {
+pub(crate) enum Pager {
     /// To stdout as it comes.
     Straight,
     /// Held back as long as it fits on the screen.
@@ -29,8 +29,7 @@ pub enum Pager {
 
 impl Pager {
     /// For stdout as it is.
-    #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         match size() {
             Some(screen) => Self::Held {
                 text: String::new(),
@@ -42,7 +41,7 @@ impl Pager {
     }
 
     /// Shows a piece of the text. Tells whether anybody still looks.
-    pub fn show(&mut self, piece: &str) -> Result<bool> {
+    pub(crate) fn show(&mut self, piece: &str) -> Result<bool> {
         match self {
             Self::Straight => print_while_read(piece.as_bytes()),
             Self::Program(child) => Ok(child
@@ -66,7 +65,7 @@ impl Pager {
     }
 
     /// Shows what was held back, and waits until the person has seen enough.
-    pub fn end(self) -> Result<()> {
+    pub(crate) fn end(self) -> Result<()> {
         match self {
             Self::Straight => Ok(()),
             Self::Held { text, .. } => print_while_read(text.as_bytes()).map(|_| ()),

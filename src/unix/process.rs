@@ -22,7 +22,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// How long a tree has between SIGTERM and SIGKILL.
-pub const GRACE: Duration = Duration::from_secs(2);
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// How long after SIGKILL a process that will not die (in an uninterruptible system call) is waited for.
 const GIVE_UP: Duration = Duration::from_millis(500);
@@ -31,10 +31,10 @@ const GIVE_UP: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(10);
 
 /// A variable for a child: set, or taken out of what it inherits.
-pub type Variable = (String, Option<String>);
+pub(crate) type Variable = (String, Option<String>);
 
 /// What is started, and how.
-pub struct Command<'a> {
+pub(crate) struct Command<'a> {
     /// The program and its arguments. A relative program with a slash is found from `dir`.
     pub argv: &'a [String],
     /// The child's working directory.
@@ -55,7 +55,7 @@ pub struct Command<'a> {
 
 /// Why a child could not be started.
 #[derive(Debug)]
-pub enum SpawnError {
+pub(crate) enum SpawnError {
     /// There is no such program, or its interpreter is missing: 127 for a shell.
     NotFound,
     /// It is there and cannot be executed: 126 for a shell.
@@ -68,7 +68,7 @@ pub enum SpawnError {
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub(crate) enum Ended {
     /// By itself; 128+n for a signal.
     Exited(i32),
     /// Its time was over.
@@ -79,7 +79,7 @@ pub enum Ended {
 
 /// What is known of a child that has ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// How it ended.
     pub how: Ended,
     /// From its start to its end.
@@ -90,7 +90,7 @@ pub struct Outcome {
 
 /// What a child used, as the kernel counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Used {
+pub(crate) struct Used {
     /// Of the processor, in its own name and in the kernel's.
     pub cpu: Duration,
     /// The most memory that one of its processes had resident, in bytes.
@@ -99,11 +99,11 @@ pub struct Used {
 
 /// A child among [`Children`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Token(u64);
+pub(crate) struct Token(u64);
 
 /// Why [`Children::wait`] returned.
 #[derive(Debug)]
-pub enum Woken {
+pub(crate) enum Woken {
     /// A child has ended, and with it, if it was made to, its whole tree.
     Ended(Token, Outcome),
     /// A signal asks the engine to end; told once for every call while no child has ended.
@@ -115,7 +115,7 @@ pub enum Woken {
 }
 
 /// Any number of children, waited for together.
-pub struct Children<'s> {
+pub(crate) struct Children<'s> {
     signals: &'s Signals,
     running: Vec<Running>,
     /// Those that have ended and have not been told yet.
@@ -131,8 +131,7 @@ pub struct Children<'s> {
 
 impl<'s> Children<'s> {
     /// None yet.
-    #[must_use]
-    pub fn new(signals: &'s Signals) -> Self {
+    pub(crate) fn new(signals: &'s Signals) -> Self {
         Self {
             signals,
             running: Vec::new(),
@@ -146,8 +145,7 @@ impl<'s> Children<'s> {
 
     /// None yet, and hundreds to come: each end costs the same, however many others are running, and
     /// what each used is told. Without pidfds (before Linux 5.3) this is [`Self::new`].
-    #[must_use]
-    pub fn many(signals: &'s Signals) -> Self {
+    pub(crate) fn many(signals: &'s Signals) -> Self {
         Self {
             ended: epoll::create(epoll::CreateFlags::CLOEXEC).ok(),
             ..Self::new(signals)
@@ -155,19 +153,17 @@ impl<'s> Children<'s> {
     }
 
     /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.running.len() + self.over.len()
     }
 
     /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// How long children have between SIGTERM and SIGKILL when their time is over.
-    pub fn set_grace(&mut self, grace: Duration) {
+    pub(crate) fn set_grace(&mut self, grace: Duration) {
         self.grace = grace;
     }
 
@@ -175,7 +171,7 @@ impl<'s> Children<'s> {
     ///
     /// # Errors
     /// Why it could not be started; nothing is left of it.
-    pub fn spawn(&mut self, command: Command<'_>) -> Result<Token, SpawnError> {
+    pub(crate) fn spawn(&mut self, command: Command<'_>) -> Result<Token, SpawnError> {
         let program = match command.argv.first() {
             Some(program) if program.contains('/') => command.dir.join(program),
             Some(program) => program.into(),
@@ -225,12 +221,12 @@ impl<'s> Children<'s> {
 
     /// Begins to end a child and all its processes because the engine is asked to end: SIGTERM now,
     /// SIGKILL after `grace`. Its end is told by [`Self::wait`].
-    pub fn interrupt(&mut self, token: Token, grace: Duration) {
+    pub(crate) fn interrupt(&mut self, token: Token, grace: Duration) {
         self.interrupt_all(&[token], grace);
     }
 
     /// The same for many, for which the system's processes are looked through only once.
-    pub fn interrupt_all(&mut self, tokens: &[Token], grace: Duration) {
+    pub(crate) fn interrupt_all(&mut self, tokens: &[Token], grace: Duration) {
         let tokens: HashSet<Token> = tokens.iter().copied().collect();
         self.end(Why::Interrupted, grace, |child| {
             tokens.contains(&child.token)
@@ -259,7 +255,7 @@ impl<'s> Children<'s> {
     ///
     /// # Errors
     /// The system's, when waiting fails.
-    pub fn wait(&mut self, until: Option<Instant>) -> io::Result<Woken> {
+    pub(crate) fn wait(&mut self, until: Option<Instant>) -> io::Result<Woken> {
         loop {
             let now = Instant::now();
             if self.over.is_empty() {
@@ -367,7 +363,7 @@ impl<'s> Children<'s> {
 ///
 /// # Errors
 /// Why it could not be started.
-pub fn run(
+pub(crate) fn run(
     signals: &Signals,
     command: Command<'_>,
     grace: Duration,
@@ -380,7 +376,7 @@ pub fn run(
 ///
 /// # Errors
 /// Why it could not be started.
-pub fn run_to_the_end(
+pub(crate) fn run_to_the_end(
     signals: &Signals,
     command: Command<'_>,
     grace: Duration,
@@ -408,14 +404,12 @@ fn one(
 
 /// Ends what is left of a call whose engine died: SIGTERM, then SIGKILL. Returns how many processes
 /// there were.
-#[must_use]
-pub fn end_leftovers(call_id: &str) -> usize {
+pub(crate) fn end_leftovers(call_id: &str) -> usize {
     end_all_leftovers(&[call_id])
 }
 
 /// The same for several calls at once.
-#[must_use]
-pub fn end_all_leftovers<C: AsRef<str>>(call_ids: &[C]) -> usize {
+pub(crate) fn end_all_leftovers<C: AsRef<str>>(call_ids: &[C]) -> usize {
     let found = processes_of_all(call_ids);
     if found.is_empty() {
         return 0;

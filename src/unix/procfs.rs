@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// A request from outside to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub(crate) enum Stop {
     /// SIGINT, exit code 130.
     Interrupt,
     /// SIGTERM, or the death of the engine that started this one; exit code 143.
@@ -30,8 +30,7 @@ pub enum Stop {
 
 impl Stop {
     /// The signal's name, as it stands in `stop_reason`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "SIGINT",
             Self::Terminate => "SIGTERM",
@@ -53,7 +52,7 @@ use signal_hook::consts as libc_signals;
 
 /// The process's signals. Install once; share by reference or `Arc`.
 #[derive(Debug)]
-pub struct Signals {
+pub(crate) struct Signals {
     woken: UnixStream,
     wake: UnixStream,
     /// Set by SIGTSTP, if that is caught.
@@ -73,7 +72,7 @@ impl Signals {
     ///
     /// # Errors
     /// The system's, if handlers cannot be installed.
-    pub fn install() -> io::Result<Self> {
+    pub(crate) fn install() -> io::Result<Self> {
         use libc_signals::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
         let (woken, wake) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
@@ -107,7 +106,7 @@ impl Signals {
     /// when `pid` is of another namespace) this does nothing.
     ///
     /// Returns whether there is such a process, as far as can be told from here.
-    pub fn end_with(&mut self, pid: i32) -> bool {
+    pub(crate) fn end_with(&mut self, pid: i32) -> bool {
         let opened = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
         let is_gone = matches!(opened, Some(Err(rustix::io::Errno::SRCH)));
         self.parent = opened.and_then(Result::ok);
@@ -119,7 +118,7 @@ impl Signals {
     ///
     /// # Errors
     /// The system's, if the handler cannot be installed.
-    pub fn catch_suspension(&self) -> io::Result<()> {
+    pub(crate) fn catch_suspension(&self) -> io::Result<()> {
         use libc_signals::SIGTSTP;
         if is_ignored(SIGTSTP) {
             return Ok(());
@@ -130,20 +129,18 @@ impl Signals {
     }
 
     /// Whether a SIGTSTP has been caught since this was last asked.
-    #[must_use]
-    pub fn is_suspended(&self) -> bool {
+    pub(crate) fn is_suspended(&self) -> bool {
         self.suspend.swap(false, Ordering::Relaxed)
     }
 
     /// Does what SIGTSTP would have done, and returns when the process goes on.
-    pub fn suspend(&self) {
+    pub(crate) fn suspend(&self) {
         let stop = signal_hook::low_level::emulate_default_handler;
         may_fail(stop(libc_signals::SIGTSTP));
     }
 
     /// The signal that asked to end, if one has come.
-    #[must_use]
-    pub fn stop(&self) -> Option<Stop> {
+    pub(crate) fn stop(&self) -> Option<Stop> {
         if let Some((first, _)) = self.first.get() {
             return Some(*first);
         }
@@ -152,8 +149,7 @@ impl Signals {
     }
 
     /// How much of `budget` is left since a signal asked to end; none if none has.
-    #[must_use]
-    pub fn left_to_end(&self, budget: Duration) -> Option<Duration> {
+    pub(crate) fn left_to_end(&self, budget: Duration) -> Option<Duration> {
         self.stop()?;
         let (_, since) = self.first.get()?;
         Some(budget.saturating_sub(since.elapsed()))
@@ -163,7 +159,7 @@ impl Signals {
     ///
     /// # Errors
     /// The system's; `None` if a signal asks to end.
-    pub fn read(&self, fd: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    pub(crate) fn read(&self, fd: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             if self.stop().is_some() {
                 return Ok(None);
@@ -183,7 +179,7 @@ impl Signals {
     ///
     /// # Errors
     /// The system's; an interrupted wait is none.
-    pub fn wait(
+    pub(crate) fn wait(
         &self,
         fd: Option<(BorrowedFd<'_>, PollFlags)>,
         timeout: Option<Duration>,
@@ -233,7 +229,7 @@ impl Signals {
     ///
     /// # Errors
     /// The signal that came.
-    pub fn sleep(&self, time: Duration) -> Result<(), Stop> {
+    pub(crate) fn sleep(&self, time: Duration) -> Result<(), Stop> {
         let until = Instant::now() + time;
         loop {
             if let Some(stop) = self.stop() {
@@ -260,20 +256,11 @@ fn is_ignored(signal: i32) -> bool {
 
 /// The variable by which the processes of one tool call are found wherever they have gone. The
 /// value of a nested call begins with that of the call around it and a dot.
-pub const CALL_ID: &str = "DELTA_CALL_ID";
+pub(crate) const CALL_ID: &str = "DELTA_CALL_ID";
 
-/// The living processes of a process group, and those that carry a call's id in their environment.
-/// Without `/proc`, only whether the group still has any, told as its leader.
-#[must_use]
-pub fn processes(group: Option<Pid>, call_id: &str) -> Vec<Pid> {
-    let mut found = processes_of_each(&[(group, call_id)]);
-    found.pop().unwrap_or_default()
-}
-
-/// The same for each of several groups and calls. All processes are looked at once, however many these
-/// are.
-#[must_use]
-pub fn processes_of_each<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<Vec<Pid>> {
+/// The living processes of each process group, and those that carry its call's id in their environment.
+/// All processes are looked at once. Without `/proc`, only whether a group still has any, as its leader.
+pub(crate) fn find_processes<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<Vec<Pid>> {
     let Ok(entries) = fs::read_dir("/proc") else {
         let is_there = |group: &Pid| rustix::process::test_kill_process_group(*group).is_ok();
         let leader = |(group, _): &(Option<Pid>, C)| group.filter(is_there).into_iter().collect();
@@ -346,8 +333,7 @@ fn calls_around(id: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// A process that has a file below a directory open for writing, as far as `/proc` tells.
-#[must_use]
-pub fn writer_below(dir: &Path) -> Option<(i32, PathBuf)> {
+pub(crate) fn writer_below(dir: &Path) -> Option<(i32, PathBuf)> {
     let numbers = |dir: &str| -> Vec<i32> {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
         entries
@@ -373,8 +359,7 @@ pub fn writer_below(dir: &Path) -> Option<(i32, PathBuf)> {
 
 /// Whether there is a process of this number that has not ended. One that may not be seen from here,
 /// in another pid namespace, counts as ended.
-#[must_use]
-pub fn is_alive(pid: i32) -> bool {
+pub(crate) fn is_alive(pid: i32) -> bool {
     let Some(pid) = Pid::from_raw(pid) else {
         return false;
     };
@@ -394,7 +379,7 @@ pub fn is_alive(pid: i32) -> bool {
 }
 
 /// Sends a signal to a process group and to single processes. Those that are gone are passed over.
-pub fn signal_all(group: Option<Pid>, single: &[Pid], signal: Signal) {
+pub(crate) fn signal_all(group: Option<Pid>, single: &[Pid], signal: Signal) {
     if let Some(group) = group {
         may_fail(rustix::process::kill_process_group(group, signal));
     }
@@ -404,15 +389,13 @@ pub fn signal_all(group: Option<Pid>, single: &[Pid], signal: Signal) {
 }
 
 /// This host's name.
-#[must_use]
-pub fn hostname() -> String {
+pub(crate) fn hostname() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
 }
 
 /// Whether a path lies on a file system that other hosts may share, where a lock may be local only.
-#[must_use]
-pub fn is_network_file_system(path: &Path) -> bool {
+pub(crate) fn is_network_file_system(path: &Path) -> bool {
     // The magic numbers of statfs(2): NFS, SMB, CIFS, SMB2, 9P, AFS, Ceph, Lustre, GPFS, FUSE.
     const SHARED: [FsWord; 10] = [
         0x6969,
@@ -443,12 +426,12 @@ mod tests {
             .unwrap();
         // The kernel lets the parent go on a moment before the child's environment can be read.
         let found = loop {
-            let found = processes(None, &id);
+            let found = find_processes(&[(None, &id)]).remove(0);
             if !found.is_empty() {
                 break found;
             }
         };
-        let none = processes(None, &id[..id.len() - 1]);
+        let none = find_processes(&[(None, &id[..id.len() - 1])]).remove(0);
         child.kill().unwrap();
         child.wait().unwrap();
         let pids: Vec<_> = found

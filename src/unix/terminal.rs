@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 
 /// How much is said, and whether in colour.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Screen {
+pub(crate) struct Screen {
     /// Only results and errors.
     pub quiet: bool,
     /// Also what the model and the tools said.
@@ -18,7 +18,7 @@ pub struct Screen {
 
 /// What a piece of text is, for its colour.
 #[derive(Clone, Copy, Debug)]
-pub enum Tone {
+pub(crate) enum Tone {
     /// Frame and figures.
     Dim,
     /// The model's words.
@@ -33,8 +33,7 @@ pub enum Tone {
 
 impl Screen {
     /// For stderr as it is: colour only on a terminal and without `NO_COLOR`.
-    #[must_use]
-    pub fn new(quiet: bool, verbose: bool) -> Self {
+    pub(crate) fn new(quiet: bool, verbose: bool) -> Self {
         Self {
             quiet,
             verbose,
@@ -43,25 +42,24 @@ impl Screen {
     }
 
     /// A line of progress.
-    pub fn progress(self, pieces: &[(Tone, &str)]) {
+    pub(crate) fn progress(self, pieces: &[(Tone, &str)]) {
         if !self.quiet {
             self.line(pieces);
         }
     }
 
     /// A warning, told also when quiet.
-    pub fn warn(self, text: &str) {
+    pub(crate) fn warn(self, text: &str) {
         self.warn_as("delta", text);
     }
 
     /// A warning of a program of this name, told also when quiet.
-    pub fn warn_as(self, program: &str, text: &str) {
+    pub(crate) fn warn_as(self, program: &str, text: &str) {
         self.line(&[(Tone::Bad, &format!("{program}: {text}"))]);
     }
 
     /// A line as it looks here, without its end.
-    #[must_use]
-    pub fn painted(self, pieces: &[(Tone, &str)]) -> String {
+    pub(crate) fn painted(self, pieces: &[(Tone, &str)]) -> String {
         painted(self.colour, pieces)
     }
 
@@ -78,14 +76,12 @@ fn colour_wanted() -> bool {
 }
 
 /// Whether what goes to stdout may be coloured.
-#[must_use]
-pub fn stdout_has_colour() -> bool {
+pub(crate) fn stdout_has_colour() -> bool {
     io::stdout().is_terminal() && colour_wanted()
 }
 
 /// Pieces of text one after another, without control characters of their own.
-#[must_use]
-pub fn painted(colour: bool, pieces: &[(Tone, &str)]) -> String {
+pub(crate) fn painted(colour: bool, pieces: &[(Tone, &str)]) -> String {
     let mut out = String::new();
     for (tone, text) in pieces {
         let code = match tone {
@@ -106,15 +102,13 @@ pub fn painted(colour: bool, pieces: &[(Tone, &str)]) -> String {
 }
 
 /// Rows and columns of the terminal that stdout is; none if it is none.
-#[must_use]
-pub fn size() -> Option<(usize, usize)> {
+pub(crate) fn size() -> Option<(usize, usize)> {
     let stdout = io::stdout();
     stdout.is_terminal().then(|| size_of(&stdout)).flatten()
 }
 
 /// Rows and columns of the terminal that stderr is.
-#[must_use]
-pub fn stderr_size() -> (usize, usize) {
+pub(crate) fn stderr_size() -> (usize, usize) {
     size_of(io::stderr()).unwrap_or(USUAL_SIZE)
 }
 
@@ -131,22 +125,20 @@ fn size_of(terminal: impl AsFd) -> Option<(usize, usize)> {
 }
 
 /// Whether stderr is a terminal on which what has been written can be written over.
-#[must_use]
-pub fn can_redraw() -> bool {
+pub(crate) fn can_redraw() -> bool {
     let kind = std::env::var_os("TERM").unwrap_or_default();
     io::stderr().is_terminal() && !kind.is_empty() && kind != "dumb"
 }
 
 /// Whether this process may write over what is on the terminal that stderr is: it is not in the background.
-#[must_use]
-pub fn is_in_foreground() -> bool {
+pub(crate) fn is_in_foreground() -> bool {
     let group = rustix::termios::tcgetpgrp(io::stderr());
     // A terminal that does not control this process has no such group.
     group.map_or(true, |group| group == rustix::process::getpgrp())
 }
 
 /// An error as it is printed: each line of it behind the program's name.
-pub fn print_error(program: &str, error: &Error) {
+pub(crate) fn print_error(program: &str, error: &Error) {
     let mut out = String::new();
     for (index, line) in printable(&error.message).lines().enumerate() {
         // A text to paste, below the first line, stays free of marks.
@@ -160,12 +152,12 @@ pub fn print_error(program: &str, error: &Error) {
 }
 
 /// Writes to stdout. A pipe whose reader has gone is a quiet success.
-pub fn print(bytes: &[u8]) -> Result<()> {
+pub(crate) fn print(bytes: &[u8]) -> Result<()> {
     print_while_read(bytes).map(|_| ())
 }
 
 /// Writes to stdout. Tells whether anybody still reads it.
-pub fn print_while_read(bytes: &[u8]) -> Result<bool> {
+pub(crate) fn print_while_read(bytes: &[u8]) -> Result<bool> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
@@ -179,8 +171,7 @@ pub fn print_while_read(bytes: &[u8]) -> Result<bool> {
 }
 
 /// Text without control characters, which could move the cursor or change the terminal.
-#[must_use]
-pub fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let shown = |c: char| {
         if c.is_control() && c != '\n' && c != '\t' {
             '\u{FFFD}'
@@ -192,8 +183,7 @@ pub fn printable(text: &str) -> String {
 }
 
 /// The beginning of a text on one line.
-#[must_use]
-pub fn in_short(text: &str, width: usize) -> String {
+pub(crate) fn in_short(text: &str, width: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= width {
         return line;
@@ -203,8 +193,7 @@ pub fn in_short(text: &str, width: usize) -> String {
 }
 
 /// So many things: `1 tool`, `2 tools`, `0 processes`.
-#[must_use]
-pub fn counted(number: usize, one: &str) -> String {
+pub(crate) fn counted(number: usize, one: &str) -> String {
     match number {
         1 => format!("1 {one}"),
         _ if one.ends_with('s') => format!("{number} {one}es"),
@@ -213,8 +202,7 @@ pub fn counted(number: usize, one: &str) -> String {
 }
 
 /// A time as people say it: `12 ms`, `3.4 s`, `2 min 5 s`.
-#[must_use]
-pub fn time(time: std::time::Duration) -> String {
+pub(crate) fn time(time: std::time::Duration) -> String {
     let ms = time.as_millis();
     match ms {
         0..=999 => format!("{ms} ms"),

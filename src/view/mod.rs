@@ -1,6 +1,6 @@
 //! A run, shown to people.
 
-pub mod request_diff;
-pub mod stats;
-pub mod timeline;
-pub mod report;
+pub(crate) mod request_diff;
+pub(crate) mod stats;
+pub(crate) mod timeline;
+pub(crate) mod report;

@@ -24,13 +24,13 @@ use std::path::{Path, PathBuf};
 use writer::Writer;
 
 /// A text of more bytes is shown by its beginning and its end.
-pub const LONGEST_TEXT: usize = 64 << 10;
+pub(crate) const LONGEST_TEXT: usize = 64 << 10;
 
 /// When a page holds so many bytes of text, those that follow are shortened to [`LATER_TEXT`].
-pub const MOST_TEXT: usize = 24 << 20;
+pub(crate) const MOST_TEXT: usize = 24 << 20;
 
 /// See [`MOST_TEXT`].
-pub const LATER_TEXT: usize = 2 << 10;
+pub(crate) const LATER_TEXT: usize = 2 << 10;
 
 const STYLE: &str = include_str!("report/report.css");
 
@@ -47,11 +47,11 @@ const STYLE_HASH: &str = include_str!("report/report.css.sha256");
 const SCRIPT_HASH: &str = include_str!("report/report.js.sha256");
 
 /// Takes a piece of the page. False: nobody reads it any more.
-pub type Sink<'s> = dyn FnMut(&[u8]) -> Result<bool> + 's;
+pub(crate) type Sink<'s> = dyn FnMut(&[u8]) -> Result<bool> + 's;
 
 /// A journal that is shown up to a line that cannot be read.
 #[derive(Debug)]
-pub struct Damaged {
+pub(crate) struct Damaged {
     /// The journal.
     pub path: PathBuf,
     /// The line.
@@ -60,7 +60,7 @@ pub struct Damaged {
 
 /// Writes the page about a run. `root` is its workspace, in which the runs of its sub-agents are
 /// looked for. Returns which journals are damaged.
-pub fn write(
+pub(crate) fn write(
     run: &RunDir,
     root: &Path,
     summary: &Metadata,

@@ -11,7 +11,7 @@ const AFTER: usize = 120;
 
 /// The first difference between two requests.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// Where: `messages[4] (tool)`, or another key of the request.
     pub place: String,
     /// What the first one has there, around the difference, on one line.
@@ -21,8 +21,7 @@ pub struct Difference {
 }
 
 /// The first difference; `None` if there is none.
-#[must_use]
-pub fn first(left: &[u8], right: &[u8]) -> Option<Difference> {
+pub(crate) fn first(left: &[u8], right: &[u8]) -> Option<Difference> {
     if left == right {
         return None;
     }
@@ -48,7 +47,7 @@ pub fn first(left: &[u8], right: &[u8]) -> Option<Difference> {
 ///
 /// # Errors
 /// What is wrong with a request that cannot be read.
-pub fn answers_in(request: &[u8]) -> Result<usize, String> {
+pub(crate) fn answers_in(request: &[u8]) -> Result<usize, String> {
     let request: Value =
         serde_json::from_slice(request).map_err(|e| format!("the request is not JSON: {e}"))?;
     let messages = request.get("messages").and_then(Value::as_array);

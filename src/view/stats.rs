@@ -3,7 +3,7 @@
 //! Unaware of how figures are shown. Everything is read line by line. To a flow's figures belong the tokens
 //! of the runs that its nodes have started.
 
-pub mod flow;
+pub(crate) mod flow;
 
 use crate::config::agent::Pricing;
 use crate::error::Result;
@@ -25,7 +25,7 @@ const SHARED_AT_LEAST: f64 = 0.9;
 
 /// Where time went, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Times {
+pub(crate) struct Times {
     /// From the beginning of each start of the engine to its end.
     pub total: u64,
     /// Waiting for the model, retries and the waits before them included.
@@ -42,7 +42,7 @@ pub struct Times {
 
 /// What a tool did in a run.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Tool {
+pub(crate) struct Tool {
     /// How often it was called.
     pub calls: u64,
     /// How many of the calls were no success.
@@ -59,7 +59,7 @@ pub struct Tool {
 
 /// A request that did not begin like the one before it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Break {
+pub(crate) struct Break {
     /// Which request of the run, from 1.
     pub request: usize,
     /// Its iteration.
@@ -72,7 +72,7 @@ pub struct Break {
 
 /// The figures of a run.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Figures {
+pub(crate) struct Figures {
     /// How often an engine was started.
     pub starts: u64,
     /// Iterations.
@@ -116,7 +116,7 @@ struct Reading {
 }
 
 /// The figures of a run, and where its journal is damaged: they count up to there.
-pub fn of(run: &RunDir) -> Result<(Figures, Option<Damage>)> {
+pub(crate) fn of(run: &RunDir) -> Result<(Figures, Option<Damage>)> {
     let mut family = Family::below(run.workspace().unwrap_or(&run.path));
     of_one(run, &mut family, 0)
 }
@@ -340,8 +340,7 @@ impl Figures {
     }
 
     /// Calls, failures and bytes of all tools.
-    #[must_use]
-    pub fn all_tools(&self) -> (u64, u64, u64) {
+    pub(crate) fn all_tools(&self) -> (u64, u64, u64) {
         self.tools.values().fold((0, 0, 0), |sum, tool| {
             (
                 sum.0 + tool.calls,

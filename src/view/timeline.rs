@@ -32,7 +32,7 @@ const WHO_WIDTH: usize = 6;
 
 /// The telling of one run.
 #[derive(Debug)]
-pub struct Timeline {
+pub(crate) struct Timeline {
     /// The run's directory.
     run: PathBuf,
     /// What times are relative to; none: the first event's.
@@ -104,8 +104,7 @@ struct Llm<'c> {
 
 impl Timeline {
     /// Of the run in a directory.
-    #[must_use]
-    pub fn new(run: &Path, zero: Option<Timestamp>, colour: bool) -> Self {
+    pub(crate) fn new(run: &Path, zero: Option<Timestamp>, colour: bool) -> Self {
         Self {
             run: run.to_owned(),
             zero,
@@ -121,8 +120,7 @@ impl Timeline {
     }
 
     /// Of a run that a tool or a node of this one has started.
-    #[must_use]
-    pub fn nested(&self, run: &Path) -> Self {
+    pub(crate) fn nested(&self, run: &Path) -> Self {
         Self {
             margin: format!("{}          │ ", self.margin),
             ..Self::new(run, self.zero, self.colour)
@@ -130,7 +128,7 @@ impl Timeline {
     }
 
     /// An event as it is told; empty if there is nothing to tell.
-    pub fn tell(&mut self, line: &Line<'_>) -> String {
+    pub(crate) fn tell(&mut self, line: &Line<'_>) -> String {
         let at = at(line);
         if self.zero.is_none() {
             self.zero = at;
@@ -430,8 +428,7 @@ fn cut(line: &str) -> String {
 }
 
 /// How long a hook took, as its directory tells.
-#[must_use]
-pub fn hook_duration(dir: &Path) -> Option<Duration> {
+pub(crate) fn hook_duration(dir: &Path) -> Option<Duration> {
     let text = crate::unix::files::read_text(&dir.join("execution_meta/duration_ms.txt")).ok()?;
     text.trim().parse().ok().map(Duration::from_millis)
 }

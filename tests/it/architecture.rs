@@ -162,9 +162,9 @@ fn absolute_path(module: &[String], path: Vec<String>) -> Vec<String> {
 }
 
 /// Where two paths part, if both go on there.
-fn parting<'a>(user: &'a [String], used: &'a [String]) -> Option<(usize, &'a str, &'a str)> {
-    let common = user.iter().zip(used).take_while(|(a, b)| a == b).count();
-    Some((common, user.get(common)?, used.get(common)?))
+fn parting<'a>(user: &'a [String], path: &'a [String]) -> Option<(usize, &'a str, &'a str)> {
+    let common = user.iter().zip(path).take_while(|(a, b)| a == b).count();
+    Some((common, user.get(common)?, path.get(common)?))
 }
 
 #[test]

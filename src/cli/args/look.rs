@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// `delta list-runs`.
 #[derive(Debug, Default)]
-pub struct ListRuns {
+pub(crate) struct ListRuns {
     /// The workspace; none: the current directory.
     pub work_dir: Option<PathBuf>,
     /// All workspaces of this agent instead.
@@ -27,7 +27,7 @@ pub struct ListRuns {
 
 /// `delta log`.
 #[derive(Debug)]
-pub struct Log {
+pub(crate) struct Log {
     /// The workspace.
     pub work_dir: PathBuf,
     /// The run; none: the newest.
@@ -42,7 +42,7 @@ pub struct Log {
 
 /// `delta report`.
 #[derive(Debug)]
-pub struct Report {
+pub(crate) struct Report {
     /// The workspace.
     pub work_dir: PathBuf,
     /// The run; none: the newest.
@@ -51,7 +51,7 @@ pub struct Report {
 
 /// `delta request`.
 #[derive(Debug)]
-pub struct Request {
+pub(crate) struct Request {
     /// The workspace.
     pub work_dir: PathBuf,
     /// The run.
@@ -66,7 +66,7 @@ pub struct Request {
 
 /// `delta stats`.
 #[derive(Debug)]
-pub struct Stats {
+pub(crate) struct Stats {
     /// The workspace.
     pub work_dir: PathBuf,
     /// The runs; none: the newest.
@@ -77,7 +77,7 @@ pub struct Stats {
 
 /// How a table is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Table {
+pub(crate) enum Table {
     /// For people.
     #[default]
     Text,

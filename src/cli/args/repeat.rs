@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// `delta replay`.
 #[derive(Debug)]
-pub struct Replay {
+pub(crate) struct Replay {
     /// The workspace that the run is in.
     pub work_dir: PathBuf,
     /// The run, or the path of its directory.
@@ -28,7 +28,7 @@ pub struct Replay {
 
 /// `delta fork`.
 #[derive(Debug)]
-pub struct Fork {
+pub(crate) struct Fork {
     /// The run.
     pub run: String,
     /// How many of its iterations the new run begins with.

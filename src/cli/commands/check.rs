@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 /// Runs the command.
-pub fn run(dir: &Path, format: Format) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, format: Format) -> Result<Exit> {
     let (agent, mut problems, found) = load::survey(dir);
     if found.home.is_dir() {
         let path = search_path(&found, &mut problems);

@@ -37,7 +37,7 @@ fn usage(text: &'static str) -> &'static str {
 }
 
 /// Runs the command: the words behind the program's name, the last one under the cursor.
-pub fn run(raw: &[OsString]) -> Result<Exit> {
+pub(crate) fn run(raw: &[OsString]) -> Result<Exit> {
     let typed = raw.strip_prefix(&["--".into()]).unwrap_or(raw);
     if let [first, rest @ ..] = typed
         && first == "flow"
@@ -77,8 +77,7 @@ fn known(value: &Value, line: &Line) -> Known {
 
 /// Workspaces, with a slash behind each: the agent's own, the last one first; then those where the
 /// cursor is.
-#[must_use]
-pub fn workspaces(value: &Value, line: &Line) -> Vec<Choice> {
+pub(crate) fn workspaces(value: &Value, line: &Line) -> Vec<Choice> {
     let agent = Path::new(line.value("--agent").unwrap_or("."));
     let names = workspace::numbered(agent).unwrap_or_default();
     let own = names
@@ -117,7 +116,11 @@ fn newest(workspace: &Path) -> Option<(&'static str, String)> {
 }
 
 /// The runs of the workspace that are wanted, the newest first.
-pub fn runs(line: &Line, with_latest: bool, is_wanted: impl Fn(&Path) -> bool) -> Vec<Choice> {
+pub(crate) fn runs(
+    line: &Line,
+    with_latest: bool,
+    is_wanted: impl Fn(&Path) -> bool,
+) -> Vec<Choice> {
     let dir = line.value("--work-dir").unwrap_or(".");
     let Ok(workspace) = Workspace::at(Path::new(dir)) else {
         return Vec::new();

@@ -13,7 +13,7 @@ use crate::unix::terminal::Screen;
 use serde_json::Map;
 
 /// Everything up to the first request, which is printed. Nothing is created, run or sent.
-pub fn run(wanted: &Run) -> Result<Exit> {
+pub(crate) fn run(wanted: &Run) -> Result<Exit> {
     let common = &wanted.common;
     start::check_depth()?;
     let signals = start::signals()?;

@@ -9,7 +9,7 @@ use crate::unix::terminal::{Screen, print};
 use std::path::Path;
 
 /// Runs the command.
-pub fn run(file: &Path) -> Result<Exit> {
+pub(crate) fn run(file: &Path) -> Result<Exit> {
     let (tools, problems) = imports::load_tools(file);
     let (errors, warnings): (Vec<&Problem>, Vec<&Problem>) = problems
         .iter()

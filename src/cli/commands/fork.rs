@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Runs the command.
-pub fn run(fork: &Fork) -> Result<Exit> {
+pub(crate) fn run(fork: &Fork) -> Result<Exit> {
     start::told(try_run(fork), &fork.common)
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Where a run is repeated.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     /// The directory.
     pub workspace: Workspace,
     is_temporary: bool,
@@ -17,7 +17,7 @@ pub struct Place {
 
 impl Place {
     /// Makes `to`, or a temporary directory, with a copy of the files in `from`.
-    pub fn make(to: Option<&Path>, from: Option<&Path>, screen: Screen) -> Result<Self> {
+    pub(crate) fn make(to: Option<&Path>, from: Option<&Path>, screen: Screen) -> Result<Self> {
         if let Some(from) = from
             && !from.is_dir()
         {
@@ -44,7 +44,7 @@ impl Place {
     }
 
     /// Removes it if it was only made for this, and keeps it for inspection if something went wrong.
-    pub fn leave(&self, all_is_well: bool, screen: Screen) {
+    pub(crate) fn leave(&self, all_is_well: bool, screen: Screen) {
         let root = &self.workspace.root;
         if self.is_temporary && all_is_well {
             may_fail(std::fs::remove_dir_all(root));
@@ -63,7 +63,7 @@ fn temporary() -> Result<PathBuf> {
 }
 
 /// Fails if there is something in a directory that is to be filled.
-pub fn refuse_unless_empty(dir: &Path) -> Result<()> {
+pub(crate) fn refuse_unless_empty(dir: &Path) -> Result<()> {
     let mut entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -79,7 +79,7 @@ pub fn refuse_unless_empty(dir: &Path) -> Result<()> {
 }
 
 /// Copies the files of a workspace, without its control plane, to a new or empty directory.
-pub fn copy_files(from: &Path, to: &Path, screen: Screen) -> Result<()> {
+pub(crate) fn copy_files(from: &Path, to: &Path, screen: Screen) -> Result<()> {
     refuse_unless_empty(to)?;
     let source = from.canonicalize().at("copy", from)?;
     let target = files::absolute(to)?;

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Runs the command.
-pub fn run(dir: &Path, template: Option<&'static Template>, yes: bool) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, template: Option<&'static Template>, yes: bool) -> Result<Exit> {
     // Before anybody is asked anything.
     let name = name_of(dir)?;
     check_empty(dir)?;

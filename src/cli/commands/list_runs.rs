@@ -34,7 +34,7 @@ struct Row {
 }
 
 /// Runs the command.
-pub fn run(options: &ListRuns) -> Result<Exit> {
+pub(crate) fn run(options: &ListRuns) -> Result<Exit> {
     let workspaces = match &options.agent {
         Some(agent) => workspaces_of(agent)?,
         None => vec![select::workspace(

@@ -25,7 +25,7 @@ const PERIOD: Timespec = Timespec {
 const DEEPEST: usize = 8;
 
 /// Runs the command.
-pub fn run(options: &Log) -> Result<Exit> {
+pub(crate) fn run(options: &Log) -> Result<Exit> {
     let run = select::named_or_newest(&options.work_dir, options.run.as_deref())?;
     let path = run.journal();
     let mut lines = match options.last {

@@ -8,7 +8,7 @@ use crate::unix::terminal::{Screen, Tone};
 use std::path::Path;
 
 /// Runs the command.
-pub fn run(dir: &Path) -> Result<Exit> {
+pub(crate) fn run(dir: &Path) -> Result<Exit> {
     let signals = start::signals()?;
     let workspace = Workspace::at(dir)?;
     let root = workspace.root.display();

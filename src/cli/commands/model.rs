@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// Runs the command.
-pub fn replay(run_dir: &Path, lenient: bool) -> Result<Exit> {
+pub(crate) fn replay(run_dir: &Path, lenient: bool) -> Result<Exit> {
     let recording = Recording::read(&at_path(run_dir)?)?;
     let mut request = Vec::new();
     std::io::stdin().read_to_end(&mut request).map_err(|e| {

@@ -27,7 +27,7 @@ use std::sync::Arc;
 type Around = (Arc<Signals>, Screen);
 
 /// Prints the first request that a new run would send.
-pub fn print_first(
+pub(crate) fn print_first(
     agent: &Agent,
     workspace: &Workspace,
     message: &str,
@@ -50,7 +50,7 @@ pub fn print_first(
 }
 
 /// Prints the request that going on with a run would send.
-pub fn print_next(
+pub(crate) fn print_next(
     agent: &Agent,
     workspace: &Workspace,
     found: Found,
@@ -61,7 +61,12 @@ pub fn print_next(
 }
 
 /// The request that going on with a run would send.
-pub fn next(agent: &Agent, workspace: &Workspace, found: Found, around: Around) -> Result<Vec<u8>> {
+pub(crate) fn next(
+    agent: &Agent,
+    workspace: &Workspace,
+    found: Found,
+    around: Around,
+) -> Result<Vec<u8>> {
     let path = found.run.journal();
     let mut journal = crate::unix::files::read_regular(&path).at("read", &path)?;
     cut_torn_line(&mut journal);

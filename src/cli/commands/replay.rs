@@ -29,7 +29,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Runs the command.
-pub fn run(wanted: &Replay) -> Result<Exit> {
+pub(crate) fn run(wanted: &Replay) -> Result<Exit> {
     start::check_depth()?;
     let signals = start::signals()?;
     let screen = Screen::new(wanted.quiet, wanted.verbose);

@@ -8,7 +8,7 @@ use crate::unix::terminal::print_while_read;
 use crate::view::report;
 
 /// Runs the command.
-pub fn run(options: &Report) -> Result<Exit> {
+pub(crate) fn run(options: &Report) -> Result<Exit> {
     let run = select::named_or_newest(&options.work_dir, options.run.as_deref())?;
     let (summary, _) = select::summary(&run);
     let root = run.workspace().unwrap_or(&run.path);

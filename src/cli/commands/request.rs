@@ -13,7 +13,7 @@ use crate::view::request_diff;
 use std::path::{Path, PathBuf};
 
 /// Runs the command.
-pub fn run(options: &Request) -> Result<Exit> {
+pub(crate) fn run(options: &Request) -> Result<Exit> {
     let run = at_or_named(&options.work_dir, &options.run)?;
     let sent = Sent::of(&run)?;
     let (request, name) = if options.next {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Runs the command.
-pub fn run(force: bool, common: &Common) -> Result<Exit> {
+pub(crate) fn run(force: bool, common: &Common) -> Result<Exit> {
     start::told(try_run(force, common), common)
 }
 

@@ -29,7 +29,7 @@ enum Place {
 }
 
 /// Runs the command.
-pub fn run(wanted: &Run) -> Result<Exit> {
+pub(crate) fn run(wanted: &Run) -> Result<Exit> {
     if wanted.dry {
         return dry_run::run(wanted);
     }

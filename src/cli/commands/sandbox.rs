@@ -20,7 +20,7 @@ const NEVER_COVERED: &str = "chmod, chown, times and extended attributes of file
     UDP and other sockets than TCP; Unix sockets with a path";
 
 /// Runs the command. Returns only if there is nothing to run.
-pub fn run(wanted: &Sandbox) -> Result<Exit> {
+pub(crate) fn run(wanted: &Sandbox) -> Result<Exit> {
     let temporary = temporary(wanted)?;
     let grants = Grants {
         rw: &wanted.rw,

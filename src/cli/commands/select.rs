@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// A run as it lies there.
 #[derive(Debug)]
-pub struct Found {
+pub(crate) struct Found {
     /// Its directory.
     pub run: RunDir,
     /// Its summary, corrected by its journal. RUNNING only if somebody works on it now.
@@ -30,7 +30,7 @@ pub struct Found {
 }
 
 /// Looks at a run without owning it.
-pub fn look(run: &RunDir) -> Result<Found> {
+pub(crate) fn look(run: &RunDir) -> Result<Found> {
     let (run, id) = (run.clone(), &run.id);
     let mut metadata = metadata::read(&run.path).unwrap_or_default();
     if metadata.run_id != id.as_str() {
@@ -122,15 +122,13 @@ fn name_in_journal(run: &RunDir) -> Option<String> {
 
 impl Found {
     /// Whether the run is one of this agent's.
-    #[must_use]
-    pub fn is_of(&self, agent: &Agent) -> bool {
+    pub(crate) fn is_of(&self, agent: &Agent) -> bool {
         let metadata = &self.metadata;
         metadata.agent_name == agent.name || metadata.agent_home == agent.home.to_string_lossy()
     }
 
     /// Whether the run can be taken up where it was left.
-    #[must_use]
-    pub fn is_resumable(&self) -> bool {
+    pub(crate) fn is_resumable(&self) -> bool {
         matches!(
             self.metadata.status,
             Status::Interrupted | Status::WaitingForInput
@@ -138,7 +136,7 @@ impl Found {
     }
 
     /// Writes the summary anew if it is lost or disagrees with the journal.
-    pub fn mend_metadata(&self) -> Result<()> {
+    pub(crate) fn mend_metadata(&self) -> Result<()> {
         if metadata::read(&self.run.path).as_ref() == Some(&self.metadata) {
             return Ok(());
         }
@@ -149,8 +147,7 @@ impl Found {
     }
 
     /// The error for a run that somebody works on.
-    #[must_use]
-    pub fn busy(&self) -> Error {
+    pub(crate) fn busy(&self) -> Error {
         let id = &self.metadata.run_id;
         let pid = self.metadata.pid;
         Error::new(
@@ -161,7 +158,7 @@ impl Found {
 }
 
 /// The run that a person names: an id, a beginning of one that only one has, or LATEST.
-pub fn named(workspace: &Workspace, name: &str) -> Result<RunId> {
+pub(crate) fn named(workspace: &Workspace, name: &str) -> Result<RunId> {
     let runs = workspace.runs()?;
     if let Some(exact) = runs.iter().find(|id| id.as_str() == name) {
         return Ok(exact.clone());
@@ -200,7 +197,7 @@ pub fn named(workspace: &Workspace, name: &str) -> Result<RunId> {
 }
 
 /// The run that a person names, by the path of its directory if there is a slash in it.
-pub fn at_or_named(work_dir: &Path, name: &str) -> Result<RunDir> {
+pub(crate) fn at_or_named(work_dir: &Path, name: &str) -> Result<RunDir> {
     if name.contains('/') {
         return crate::record::recording::at_path(Path::new(name));
     }
@@ -211,7 +208,7 @@ pub fn at_or_named(work_dir: &Path, name: &str) -> Result<RunDir> {
 
 /// The run that is named, as [`at_or_named`] has it, or else the newest; instead of one that a
 /// flow of the workspace has started, the flow.
-pub fn named_or_newest(work_dir: &Path, name: Option<&str>) -> Result<RunDir> {
+pub(crate) fn named_or_newest(work_dir: &Path, name: Option<&str>) -> Result<RunDir> {
     if let Some(name) = name {
         return at_or_named(work_dir, name);
     }
@@ -227,8 +224,7 @@ pub fn named_or_newest(work_dir: &Path, name: Option<&str>) -> Result<RunDir> {
 }
 
 /// A run, and those of its workspace that it is a part of, from the inside out.
-#[must_use]
-pub fn with_those_around(workspace: &Workspace, run: Option<RunId>) -> Vec<RunId> {
+pub(crate) fn with_those_around(workspace: &Workspace, run: Option<RunId>) -> Vec<RunId> {
     let mut line: Vec<RunId> = run.into_iter().collect();
     while let Some(last) = line.last()
         && let Some(metadata) = metadata::read(&workspace.run_path(last))
@@ -243,8 +239,7 @@ pub fn with_those_around(workspace: &Workspace, run: Option<RunId>) -> Vec<RunId
 }
 
 /// The error for a workspace without runs.
-#[must_use]
-pub fn no_runs(root: &Path) -> Error {
+pub(crate) fn no_runs(root: &Path) -> Error {
     Error::failure(format!(
         "there is no run in {}; `delta run` starts one",
         root.display()
@@ -253,8 +248,7 @@ pub fn no_runs(root: &Path) -> Error {
 
 /// A run's summary, correct as of now, without reading a journal that the summary is newer than.
 /// Where the journal cannot be read, what the metadata say, and why.
-#[must_use]
-pub fn summary(run: &RunDir) -> (Metadata, Option<Error>) {
+pub(crate) fn summary(run: &RunDir) -> (Metadata, Option<Error>) {
     let id = &run.id;
     let recorded = metadata::read(&run.path).filter(|metadata| metadata.run_id == id.as_str());
     if let Some(metadata) = &recorded {
@@ -288,7 +282,7 @@ fn is_newer(file: &Path, other: &Path) -> bool {
 }
 
 /// The workspace at a path, which must be there and in today's layout.
-pub fn workspace(path: &Path) -> Result<Workspace> {
+pub(crate) fn workspace(path: &Path) -> Result<Workspace> {
     let workspace = Workspace::at(path)?;
     if !workspace.root.is_dir() {
         let path = path.display();

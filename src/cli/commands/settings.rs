@@ -12,7 +12,7 @@ use std::path::Path;
 /// The agent with the settings that a run has and those that are given now, and all of them together.
 /// Whatever a given one gives rise to is wrong usage, also what would be a warning in the file: a
 /// mistyped key must not stay in force unnoticed.
-pub fn apply(
+pub(crate) fn apply(
     home: &Path,
     mut set: Map<String, Value>,
     given: &[(String, String)],

@@ -28,7 +28,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What is needed to run an agent in a workspace.
-pub struct Stage<'a> {
+pub(crate) struct Stage<'a> {
     /// The agent.
     pub agent: &'a Agent,
     /// Where it works.
@@ -48,7 +48,7 @@ pub struct Stage<'a> {
 }
 
 /// Installs the signal handlers. A run that is another run's tool ends when that run's engine does.
-pub fn signals() -> Result<Arc<Signals>> {
+pub(crate) fn signals() -> Result<Arc<Signals>> {
     let mut signals = Signals::install().map_err(|e| {
         Error::failure(format!(
             "cannot catch signals: {}",
@@ -75,7 +75,7 @@ pub fn signals() -> Result<Arc<Signals>> {
 }
 
 /// Passes on what came of a command. An error is told as an object, if one was asked for.
-pub fn told(done: Result<Exit>, common: &Common) -> Result<Exit> {
+pub(crate) fn told(done: Result<Exit>, common: &Common) -> Result<Exit> {
     let done = done.map_err(Error::of_run);
     if let Err(error) = &done
         && common.format == Format::Json
@@ -86,20 +86,18 @@ pub fn told(done: Result<Exit>, common: &Common) -> Result<Exit> {
 }
 
 /// The run whose tool this process is.
-#[must_use]
-pub fn parent_run() -> Option<String> {
+pub(crate) fn parent_run() -> Option<String> {
     let id = std::env::var("DELTA_RUN_ID").ok();
     id.filter(|id| RunId::parse(id).is_ok())
 }
 
 /// The call of that run that this process belongs to.
-#[must_use]
-pub fn parent_call() -> Option<String> {
+pub(crate) fn parent_call() -> Option<String> {
     parent_run().and_then(|_| std::env::var(CALL_ID).ok())
 }
 
 /// Refuses to nest too deep.
-pub fn check_depth() -> Result<()> {
+pub(crate) fn check_depth() -> Result<()> {
     let (depth, max) = run_context::depth();
     if depth > max {
         return Err(Error::failure(format!(
@@ -110,13 +108,9 @@ pub fn check_depth() -> Result<()> {
     Ok(())
 }
 
-/// Reads the agent, tells its warnings, and fails with all its errors.
-pub fn agent(dir: &Path, screen: Screen) -> Result<Agent> {
-    agent_with(dir, &Map::new(), screen)
-}
-
-/// The same with some keys of agent.yaml set otherwise, as a run may have them.
-pub fn agent_with(dir: &Path, set: &Map<String, Value>, screen: Screen) -> Result<Agent> {
+/// Reads an agent with the keys of agent.yaml that a run overrides, prints its warnings, and fails with
+/// all its errors.
+pub(crate) fn agent_with(dir: &Path, set: &Map<String, Value>, screen: Screen) -> Result<Agent> {
     let (agent, problems) = load::load_with(dir, set);
     for problem in &problems {
         if matches!(problem.severity, Severity::Warning | Severity::Deprecation) && !screen.quiet {
@@ -131,7 +125,7 @@ pub fn agent_with(dir: &Path, set: &Map<String, Value>, screen: Screen) -> Resul
 }
 
 /// Reads the environment of a workspace, tells its warnings, and fails if it lacks what the agent needs.
-pub fn environment(
+pub(crate) fn environment(
     agent: &Agent,
     workspace: Option<&Workspace>,
     screen: Screen,
@@ -149,7 +143,7 @@ pub fn environment(
 }
 
 /// Fails if the model or a wrapper cannot be had.
-pub fn check_reach(
+pub(crate) fn check_reach(
     agent: &Agent,
     environment: &Environment,
     workspace: Option<&Workspace>,
@@ -161,7 +155,7 @@ pub fn check_reach(
 }
 
 /// The message, read from stdin if it is `-`.
-pub fn message(common: &Common, signals: &Signals) -> Result<Option<String>> {
+pub(crate) fn message(common: &Common, signals: &Signals) -> Result<Option<String>> {
     if common.message.as_deref() != Some("-") {
         return Ok(common.message.clone());
     }
@@ -192,15 +186,14 @@ pub fn message(common: &Common, signals: &Signals) -> Result<Option<String>> {
 
 impl Stage<'_> {
     /// The limit of iterations of this start.
-    #[must_use]
-    pub fn max_iterations(&self) -> u64 {
+    pub(crate) fn max_iterations(&self) -> u64 {
         self.common
             .max_iterations
             .unwrap_or(self.agent.max_iterations)
     }
 
     /// Starts a new run.
-    pub fn begin(&self, id: &RunId, message: &str, lock: DecisionLock) -> Result<Exit> {
+    pub(crate) fn begin(&self, id: &RunId, message: &str, lock: DecisionLock) -> Result<Exit> {
         let config = resolved::resolved(self.agent, self.max_iterations());
         let now = Timestamp::now().to_string();
         let metadata = Metadata {
@@ -224,8 +217,7 @@ impl Stage<'_> {
     }
 
     /// Metadata of a run that this process works on from now on.
-    #[must_use]
-    pub fn started(&self, mut metadata: Metadata) -> Metadata {
+    pub(crate) fn started(&self, mut metadata: Metadata) -> Metadata {
         let now = Timestamp::now().to_string();
         metadata.status = Status::Running;
         metadata.agent_name.clone_from(&self.agent.name);
@@ -245,7 +237,7 @@ impl Stage<'_> {
     }
 
     /// Lets the engine work on a run, and tells how it ended.
-    pub fn engine(
+    pub(crate) fn engine(
         &self,
         run: RunDir,
         journal: Journal,
@@ -284,8 +276,7 @@ impl Stage<'_> {
     }
 
     /// A run's surroundings.
-    #[must_use]
-    pub fn around(&self, run: &RunDir) -> Surroundings<'_> {
+    pub(crate) fn around(&self, run: &RunDir) -> Surroundings<'_> {
         Surroundings {
             signals: Arc::clone(&self.signals),
             agent: self.agent,
@@ -311,7 +302,7 @@ impl Stage<'_> {
     }
 
     /// Tells how a run ended.
-    pub fn tell(
+    pub(crate) fn tell(
         &self,
         ending: &Ending,
         metadata: &Metadata,
@@ -351,8 +342,7 @@ impl Stage<'_> {
 }
 
 /// The event of a start that the metadata tells of.
-#[must_use]
-pub fn start_event<'e>(
+pub(crate) fn start_event<'e>(
     metadata: &'e Metadata,
     task: &'e str,
     config: &'e [u8],
@@ -387,8 +377,7 @@ fn question_in(run: &RunDir) -> Result<Option<crate::engine::question::Question>
 }
 
 /// How a run that has ended is told again.
-#[must_use]
-pub fn ending_of(metadata: &Metadata) -> Ending {
+pub(crate) fn ending_of(metadata: &Metadata) -> Ending {
     let exit = match metadata.status {
         Status::Completed => Exit::Success,
         Status::WaitingForInput => Exit::Waiting,
@@ -408,7 +397,6 @@ pub fn ending_of(metadata: &Metadata) -> Ending {
 }
 
 /// The first line of a text, for messages.
-#[must_use]
-pub fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", crate::unix::terminal::in_short(text, 60))
 }

@@ -28,7 +28,7 @@ struct Counted {
 }
 
 /// Runs the command.
-pub fn run(options: &Stats) -> Result<Exit> {
+pub(crate) fn run(options: &Stats) -> Result<Exit> {
     let dirs = if options.runs.is_empty() {
         vec![select::named_or_newest(&options.work_dir, None)?]
     } else {

@@ -14,7 +14,7 @@ use crate::unix::procfs;
 
 impl Stage<'_> {
     /// Takes up a run that is there. `message` is said to the model, `answer` answers its question.
-    pub fn take_up(
+    pub(crate) fn take_up(
         &self,
         found: Found,
         message: Option<&str>,
@@ -86,7 +86,7 @@ impl Stage<'_> {
 ///
 /// # Errors
 /// The run may still be live on another host.
-pub fn check_host(found: &Found, force: bool) -> Result<()> {
+pub(crate) fn check_host(found: &Found, force: bool) -> Result<()> {
     let theirs = &found.metadata.hostname;
     if force || theirs.is_empty() || *theirs == procfs::hostname() {
         return Ok(());
@@ -106,8 +106,7 @@ pub fn check_host(found: &Found, force: bool) -> Result<()> {
 }
 
 /// What is told about how a journal was found.
-#[must_use]
-pub fn notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
+pub(crate) fn notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     match tail {
         Tail::Torn(bytes) => notes.push(format!(
@@ -125,8 +124,7 @@ pub fn notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
 }
 
 /// Ends what a killed engine has left of the programs that it ran for itself, and tells of it.
-#[must_use]
-pub fn end_leftovers(state: &state::Run<'_>) -> Option<String> {
+pub(crate) fn end_leftovers(state: &state::Run<'_>) -> Option<String> {
     if state.end.is_some() {
         return None;
     }

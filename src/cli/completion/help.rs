@@ -19,12 +19,12 @@ pub(super) struct Opt<'h> {
 
 impl Opt<'_> {
     /// Whether this is one of its names.
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.short == Some(name) || self.long == Some(name)
     }
 
     /// The name that is used for it.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.long.or(self.short).unwrap_or_default().to_owned()
     }
 }

@@ -6,7 +6,7 @@ use crate::config::tool::definition::{AGENT_HOME, CWD, Piece, Word};
 
 /// A command line that was split.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Line {
+pub(crate) struct Line {
     /// Its words; the parameters in them are indices into `names`.
     pub words: Vec<Word>,
     /// The names of its placeholders, each once, in the order in which they first appear.
@@ -14,16 +14,14 @@ pub struct Line {
 }
 
 /// Whether a name can stand in a placeholder: letters, digits, `_`, not a digit first.
-#[must_use]
-pub fn is_identifier(name: &str) -> bool {
+pub(crate) fn is_identifier(name: &str) -> bool {
     !name.starts_with(|c: char| c.is_ascii_digit())
         && !name.is_empty()
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Whether a name is one of the engine's own variables.
-#[must_use]
-pub fn is_reserved(name: &str) -> bool {
+pub(crate) fn is_reserved(name: &str) -> bool {
     name == AGENT_HOME || name == CWD
 }
 
@@ -34,7 +32,7 @@ pub fn is_reserved(name: &str) -> bool {
 ///
 /// # Errors
 /// What needs a shell, `#` at the start of a word, placeholders that are none, open quotes.
-pub fn split(line: &str) -> Result<Line, Vec<String>> {
+pub(crate) fn split(line: &str) -> Result<Line, Vec<String>> {
     let mut reader = Reader::default();
     reader.read(line);
     if !reader.problems.is_empty() {
@@ -56,8 +54,7 @@ pub fn split(line: &str) -> Result<Line, Vec<String>> {
 }
 
 /// The names of the placeholders in the line of an `exec:`, also where the line cannot be split.
-#[must_use]
-pub fn names(line: &str) -> Vec<String> {
+pub(crate) fn names(line: &str) -> Vec<String> {
     let mut reader = Reader::default();
     reader.read(line);
     reader.names
@@ -65,8 +62,7 @@ pub fn names(line: &str) -> Vec<String> {
 
 /// A word of a `command:` list: `${NAME}` is a place for the parameter or the engine's variable of
 /// that name, and anything else is text.
-#[must_use]
-pub fn word(text: &str, names: &[&str]) -> Word {
+pub(crate) fn word(text: &str, names: &[&str]) -> Word {
     let mut pieces = Vec::new();
     let mut fixed = String::new();
     let mut rest = text;
@@ -87,8 +83,7 @@ pub fn word(text: &str, names: &[&str]) -> Word {
 
 /// The parameter, if there is one, whose value would run as code: it is part of the script that a
 /// shell in the command is given with `-c`.
-#[must_use]
-pub fn value_in_script(words: &[Word]) -> Option<usize> {
+pub(crate) fn value_in_script(words: &[Word]) -> Option<usize> {
     (0..words.len())
         .filter(|&at| words[at].as_fixed().is_some_and(is_shell))
         .filter_map(|at| script_of(&words[at + 1..]))
@@ -117,8 +112,7 @@ fn push_text(pieces: &mut Vec<Piece>, text: &mut String) {
 }
 
 /// Whether a program, by its name or path, is a shell.
-#[must_use]
-pub fn is_shell(program: &str) -> bool {
+pub(crate) fn is_shell(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or(program);
     [
         "sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "yash",

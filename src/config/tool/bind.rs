@@ -12,7 +12,7 @@ use std::fmt;
 
 /// What the engine's variables stand for.
 #[derive(Clone, Copy, Debug)]
-pub struct Places<'p> {
+pub(crate) struct Places<'p> {
     /// The agent's directory, absolute.
     pub home: &'p str,
     /// The workspace, absolute.
@@ -21,7 +21,7 @@ pub struct Places<'p> {
 
 /// A command that can be executed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Bound {
+pub(crate) struct Bound {
     /// Not empty, without NUL bytes; the tool's wrapper goes before it.
     pub argv: Vec<String>,
     /// None is an empty standard input, `/dev/null`.
@@ -35,7 +35,7 @@ pub struct Bound {
 ///
 /// # Errors
 /// What is wrong with the arguments, all of it, for the model to read.
-pub fn bind(tool: &Tool, arguments: &str, places: &Places) -> Result<Bound, String> {
+pub(crate) fn bind(tool: &Tool, arguments: &str, places: &Places) -> Result<Bound, String> {
     let entries = parse(arguments).map_err(|cause| {
         let quote = cut(arguments, 500);
         format!(
@@ -72,8 +72,7 @@ pub fn bind(tool: &Tool, arguments: &str, places: &Places) -> Result<Bound, Stri
 }
 
 /// Words, such as a wrapper's, that hold no parameters.
-#[must_use]
-pub fn fixed_words(words: &[Word], places: &Places) -> Vec<String> {
+pub(crate) fn fixed_words(words: &[Word], places: &Places) -> Vec<String> {
     words
         .iter()
         .filter_map(|word| filled(word, &[], places))
@@ -82,8 +81,7 @@ pub fn fixed_words(words: &[Word], places: &Places) -> Vec<String> {
 
 /// An argv as one line that can be pasted into a shell: bash, ksh, zsh, or any that knows `$'…'`
 /// (POSIX.1-2024), which is used only where a control character would break or disguise the line.
-#[must_use]
-pub fn shell_quoted(argv: &[String]) -> String {
+pub(crate) fn shell_quoted(argv: &[String]) -> String {
     let quoted = |(index, word): (usize, &String)| quoted(word, index == 0);
     let words: Vec<String> = argv.iter().enumerate().map(quoted).collect();
     words.join(" ")

@@ -23,7 +23,7 @@ struct Given<'g> {
 }
 
 /// Reads the one of `exec:`, `shell:` and `command:` that a tool has, and its `stdin:`.
-pub fn read(node: &Node, declared: &[Declared], out: &mut Complaints) -> Option<Usage> {
+pub(crate) fn read(node: &Node, declared: &[Declared], out: &mut Complaints) -> Option<Usage> {
     let mut forms = vec!["exec", "shell", "command"];
     forms.retain(|form| node.map.contains_key(*form));
     let stdin = node.text("stdin", out);

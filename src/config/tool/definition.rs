@@ -5,16 +5,16 @@
 use serde_json::{Map, Value, json};
 
 /// The engine's variable for the agent's directory. No parameter has this name.
-pub const AGENT_HOME: &str = "AGENT_HOME";
+pub(crate) const AGENT_HOME: &str = "AGENT_HOME";
 /// The engine's variable for the workspace. No parameter has this name.
-pub const CWD: &str = "CWD";
+pub(crate) const CWD: &str = "CWD";
 
 /// A tool, however it was written.
 ///
 /// The argv is `command` followed by the parameters in `appended`. Every parameter is used exactly
 /// one way: it stands in `command`, or once in `appended`, or it is the one that goes to stdin.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tool {
+pub(crate) struct Tool {
     /// Matches `[A-Za-z0-9_-]{1,64}`.
     pub name: String,
     /// What the model is told; see also [`schema`].
@@ -43,11 +43,11 @@ pub struct Tool {
 
 /// One argv element. No pieces make the empty string; no two texts are neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Word(pub Vec<Piece>);
+pub(crate) struct Word(pub Vec<Piece>);
 
 /// A part of an argv element.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub(crate) enum Piece {
     /// Not empty, without NUL.
     Text(String),
     /// The value of the parameter with this index. If it has none, the whole word is dropped.
@@ -60,7 +60,7 @@ pub enum Piece {
 
 /// What the model can, or must, give.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parameter {
+pub(crate) struct Parameter {
     /// Matches `[A-Za-z0-9_.-]{1,64}`.
     pub name: String,
     /// What the model is told to give. What it gives is not converted.
@@ -81,7 +81,7 @@ pub struct Parameter {
 
 /// The type of a parameter, as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Text.
     String,
     /// A whole number.
@@ -94,7 +94,7 @@ pub enum Kind {
 
 /// How a value reaches the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Inject {
+pub(crate) enum Inject {
     /// In the argv.
     Argument,
     /// In the argv, behind this word, which is dropped with it.
@@ -105,7 +105,7 @@ pub enum Inject {
 
 /// What happens to a call that was running when the engine died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnResume {
+pub(crate) enum OnResume {
     /// The model is told, and decides.
     #[default]
     Report,
@@ -115,8 +115,7 @@ pub enum OnResume {
 
 impl Kind {
     /// Its JSON schema type, which is also how it is written in YAML.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::String => "string",
             Self::Integer => "integer",
@@ -128,8 +127,7 @@ impl Kind {
 
 impl Inject {
     /// How it is written in YAML.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Argument => "argument",
             Self::Option(_) => "option",
@@ -140,8 +138,7 @@ impl Inject {
 
 impl Parameter {
     /// A required string without a description.
-    #[must_use]
-    pub fn new(name: &str, inject: Inject) -> Self {
+    pub(crate) fn new(name: &str, inject: Inject) -> Self {
         Self {
             name: name.to_owned(),
             kind: Kind::String,
@@ -158,8 +155,7 @@ impl Parameter {
     ///
     /// Types make no difference, only text, and for a number that is not written as an integer, its
     /// value: whoever writes `enum: [1, 2]` for a string means "1" and "2".
-    #[must_use]
-    pub fn admits(&self, text: &str) -> bool {
+    pub(crate) fn admits(&self, text: &str) -> bool {
         let is_same = |choice: &Value| {
             let choice_text = text_of(choice);
             let both = [choice_text.as_str(), text];
@@ -172,8 +168,7 @@ impl Parameter {
 }
 
 /// A value as a command gets it: a string as it is, anything else as compact JSON.
-#[must_use]
-pub fn text_of(value: &Value) -> String {
+pub(crate) fn text_of(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
@@ -188,8 +183,7 @@ fn is_same_number(a: &str, b: &str) -> bool {
 
 impl Word {
     /// A word that is always the same.
-    #[must_use]
-    pub fn fixed(text: &str) -> Self {
+    pub(crate) fn fixed(text: &str) -> Self {
         if text.is_empty() {
             Self::default()
         } else {
@@ -198,8 +192,7 @@ impl Word {
     }
 
     /// The word if it is always the same.
-    #[must_use]
-    pub fn as_fixed(&self) -> Option<&str> {
+    pub(crate) fn as_fixed(&self) -> Option<&str> {
         match self.0.as_slice() {
             [] => Some(""),
             [Piece::Text(text)] => Some(text),
@@ -208,7 +201,7 @@ impl Word {
     }
 
     /// The parameters in it.
-    pub fn params(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn params(&self) -> impl Iterator<Item = usize> {
         self.0.iter().filter_map(|piece| match piece {
             Piece::Param(index) => Some(*index),
             _ => None,
@@ -216,8 +209,7 @@ impl Word {
     }
 
     /// The word as it is written, `name` giving the names of the parameters.
-    #[must_use]
-    pub fn written<'n>(&self, name: impl Fn(usize) -> &'n str) -> String {
+    pub(crate) fn written<'n>(&self, name: impl Fn(usize) -> &'n str) -> String {
         let show = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),
             Piece::Param(index) => format!("${{{}}}", name(*index)),
@@ -232,8 +224,7 @@ impl Word {
 ///
 /// The script finds the appended parameters by their positions, so that one that is absent is an
 /// empty string and moves no other.
-#[must_use]
-pub fn is_script(command: &[Word]) -> bool {
+pub(crate) fn is_script(command: &[Word]) -> bool {
     let fixed: Vec<Option<&str>> = command.iter().map(Word::as_fixed).collect();
     matches!(
         fixed.as_slice(),
@@ -242,8 +233,7 @@ pub fn is_script(command: &[Word]) -> bool {
 }
 
 /// A command with its appended parameters on one line, for a person or a model to read.
-#[must_use]
-pub fn one_line(command: &[Word], appended: &[usize], parameters: &[Parameter]) -> String {
+pub(crate) fn one_line(command: &[Word], appended: &[usize], parameters: &[Parameter]) -> String {
     let name = |index: usize| parameters[index].name.as_str();
     let mut words: Vec<String> = Vec::new();
     for word in command {
@@ -264,8 +254,7 @@ pub fn one_line(command: &[Word], appended: &[usize], parameters: &[Parameter]) 
 /// The tool as an entry of `tools` in a chat completions request.
 ///
 /// The order of keys is always the same, so that a request's leading bytes stay the same.
-#[must_use]
-pub fn schema(tool: &Tool) -> Value {
+pub(crate) fn schema(tool: &Tool) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for parameter in &tool.parameters {

@@ -3,7 +3,7 @@
 //! Everything that is wrong is said, not just the first. Unaware of files, and of the values that a
 //! model gives.
 
-pub use crate::config::section::Complaint;
+pub(crate) use crate::config::section::Complaint;
 
 use crate::config::section::{Complaints, Node, found};
 use crate::config::tool::argv_template::word;
@@ -32,7 +32,7 @@ const KEYS: [&str; 13] = [
 ///
 /// # Errors
 /// All that is wrong with it, and among that what is merely doubtful.
-pub fn load(node: &Value) -> Result<(Tool, Vec<Complaint>), Vec<Complaint>> {
+pub(crate) fn load(node: &Value) -> Result<(Tool, Vec<Complaint>), Vec<Complaint>> {
     let name = node.get("name").and_then(Value::as_str);
     let subject = name.map_or_else(|| "tool".to_owned(), |name| format!("tool \"{name}\""));
     let mut out = Complaints::about(subject);
@@ -50,8 +50,7 @@ pub fn load(node: &Value) -> Result<(Tool, Vec<Complaint>), Vec<Complaint>> {
 }
 
 /// Tools in their expanded form, which [`load`] reads back as tools that do the same.
-#[must_use]
-pub fn render(tools: &[Tool]) -> Value {
+pub(crate) fn render(tools: &[Tool]) -> Value {
     json!({"tools": tools.iter().map(render_tool).collect::<Vec<_>>()})
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 /// One item of a tool's `parameters:`.
 #[derive(Debug)]
-pub struct Declared {
+pub(crate) struct Declared {
     /// With the way its value reaches the command as declared, or as an argument.
     pub parameter: Parameter,
     /// Whether `inject_as` was given.
@@ -26,8 +26,7 @@ pub struct Declared {
 
 impl Declared {
     /// The path of one of its keys.
-    #[must_use]
-    pub fn at(&self, key: &str) -> Vec<Step> {
+    pub(crate) fn at(&self, key: &str) -> Vec<Step> {
         let mut at = self.at.clone();
         if self.keys.iter().any(|k| k == key) {
             at.push(Step::Key(key.to_owned()));
@@ -57,7 +56,7 @@ const KINDS: [(&str, Kind); 4] = [
 ];
 
 /// Reads a tool's `parameters:`, leaving out those that cannot be used.
-pub fn read(tool: &Node, out: &mut Complaints) -> Vec<Declared> {
+pub(crate) fn read(tool: &Node, out: &mut Complaints) -> Vec<Declared> {
     let mut all: Vec<Declared> = Vec::new();
     let items = tool.list("parameters", out).map_or(&[][..], Vec::as_slice);
     for (index, item) in items.iter().enumerate() {
@@ -85,7 +84,7 @@ pub fn read(tool: &Node, out: &mut Complaints) -> Vec<Declared> {
 }
 
 /// Whether a parameter can have this name; complains if not.
-pub fn check_name(name: &str, at: Vec<Step>, out: &mut Complaints) -> bool {
+pub(crate) fn check_name(name: &str, at: Vec<Step>, out: &mut Complaints) -> bool {
     let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if is_reserved(name) {
         let message = format!("no parameter can be named {name}, which is the engine's; rename it");

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// A `${NAME}` or `${NAME:raw}` that a shell would take for an expansion, or that looks like one
 /// where a shell sees only text; or one whose name is none, such as `${a.b}`, which a shell would refuse. One behind a backslash or in a comment is no mention.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mention<'s> {
+pub(crate) struct Mention<'s> {
     /// The bytes of the script that it takes.
     pub range: Range<usize>,
     /// The name in it; mostly an identifier.
@@ -26,7 +26,7 @@ pub struct Mention<'s> {
 
 /// What is around a mention, which decides what can stand there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// No quotes: the value needs its own.
     Bare,
     /// Double quotes, or a here-document that is expanded: quotes of its own would close them, or
@@ -51,8 +51,7 @@ pub enum Place {
 }
 
 /// All mentions in a script, in order.
-#[must_use]
-pub fn mentions(script: &str) -> Vec<Mention<'_>> {
+pub(crate) fn mentions(script: &str) -> Vec<Mention<'_>> {
     let mut scanner = Scanner {
         text: script,
         at: 0,

@@ -9,7 +9,7 @@ use crate::config::tool::shell_lexer::{Mention, Place, mentions};
 
 /// A script without placeholders, and what its positional parameters are.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Script {
+pub(crate) struct Script {
     /// What `sh -c` is given.
     pub text: String,
     /// The names of the placeholders, each once, in the order in which they first appear; the first
@@ -23,7 +23,7 @@ pub struct Script {
 ///
 /// # Errors
 /// Every placeholder that stands where no value can.
-pub fn expand(template: &str) -> Result<Script, Vec<String>> {
+pub(crate) fn expand(template: &str) -> Result<Script, Vec<String>> {
     let mut script = Script::default();
     let mut problems = Vec::new();
     let mut copied = 0;
@@ -55,8 +55,7 @@ pub fn expand(template: &str) -> Result<Script, Vec<String>> {
 
 /// The names of the placeholders in a template, and whether each has the `:raw` modifier, also where
 /// some of them cannot stand.
-#[must_use]
-pub fn names(template: &str) -> (Vec<String>, Vec<bool>) {
+pub(crate) fn names(template: &str) -> (Vec<String>, Vec<bool>) {
     let mut script = Script::default();
     for mention in mentions(template) {
         if is_identifier(mention.name) && !is_reserved(mention.name) {

@@ -11,7 +11,7 @@ use crate::config::tool::shell_lexer::mentions;
 
 /// A command and how it uses its parameters; see [`crate::config::tool::definition::Tool`], which has the same fields.
 #[derive(Debug)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// How it was written.
     pub template: String,
     /// The program and its first arguments.
@@ -26,7 +26,7 @@ pub struct Usage {
 ///
 /// One that has a position takes that place, if the places before it can be filled; the others take
 /// what is left, in the order in which they are declared.
-pub fn append(
+pub(crate) fn append(
     declared: &[Declared],
     parameters: &[Parameter],
     words: &[Word],
@@ -78,8 +78,7 @@ pub fn append(
 
 /// Checks a command as a whole, and brings it into the form that it is printed in: values that
 /// follow the command are appended and not in it. There is at least one word.
-#[must_use]
-pub fn settle(
+pub(crate) fn settle(
     key: &str,
     mut command: Vec<Word>,
     mut appended: Vec<usize>,

@@ -8,7 +8,7 @@ use crate::unix::procfs::Stop;
 
 /// How a start of the engine ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub(crate) struct Ending {
     /// The run's status from now on.
     pub status: Status,
     /// Why, in one word.
@@ -72,7 +72,7 @@ impl Ending {
 }
 
 /// A start of the engine that is over.
-pub struct Ended {
+pub(crate) struct Ended {
     /// How.
     pub ending: Ending,
     /// The run's summary.
@@ -86,7 +86,7 @@ pub struct Ended {
 impl Ended {
     /// Writes the summary. Until then the run counts as one whose end nobody has been told, so that the
     /// same command tells it again rather than starting anew.
-    pub fn seal(self) {
+    pub(crate) fn seal(self) {
         self.run.release_reserve();
         if self.journal.is_in_place() {
             may_fail(self.metadata.write(&self.run.path));

@@ -1,7 +1,7 @@
 //! The command line of `delta-flow` as plain data. Nothing is looked up or resolved here.
 
-pub mod memory;
-pub mod run;
+pub(crate) mod memory;
+pub(crate) mod run;
 
 use crate::cli::args::{
     self, Arg, Format, Stats, format_value, next, path, unexpected, usage, wrong,
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 /// What is to be done.
 #[derive(Debug)]
-pub enum Command {
+pub(crate) enum Command {
     /// `check`.
     Check {
         /// The flow's directory.
@@ -52,7 +52,7 @@ pub enum Command {
 
 /// What `show` is to show.
 #[derive(Debug)]
-pub struct Show {
+pub(crate) struct Show {
     /// The workspace.
     pub work_dir: PathBuf,
     /// A run, a task, a node: each may be left out from the end, the run also from the beginning.
@@ -61,7 +61,7 @@ pub struct Show {
 
 /// What `graph` is to draw.
 #[derive(Debug)]
-pub struct Graph {
+pub(crate) struct Graph {
     /// A flow's directory, a run or the directory of one; none: the current directory.
     pub what: Option<String>,
     /// The workspace that runs are looked for in.
@@ -72,7 +72,7 @@ pub struct Graph {
 
 /// Which tool `tool` is to run.
 #[derive(Debug, Default)]
-pub struct Tool {
+pub(crate) struct Tool {
     /// Its id.
     pub name: String,
     /// Parameters by their names. With these or the next one, the standard input has no arguments.
@@ -90,7 +90,7 @@ pub const COMMANDS: [&str; 8] = [
 ///
 /// # Errors
 /// Wrong usage: exit code 2, with the nearest right word.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command> {
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command> {
     let mut parser = Parser::from_args(args);
     let Some(first) = next(&mut parser)? else {
         return Err(usage("no command given", &COMMANDS, ""));

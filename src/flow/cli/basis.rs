@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 /// What root tasks begin with.
 #[derive(Clone, Debug)]
-pub enum Given {
+pub(crate) enum Given {
     /// One input.
     One(Payload),
     /// The lines of a file, by its absolute path.
@@ -36,7 +36,7 @@ pub enum Given {
 
 /// What makes a run the same as another one.
 #[derive(Debug)]
-pub struct Basis {
+pub(crate) struct Basis {
     /// Where root tasks begin.
     pub start: NodeIx,
     /// With what.
@@ -46,7 +46,7 @@ pub struct Basis {
 }
 
 /// Reads start and input as a command line has them.
-pub fn basis(flow: &Flow, wanted: &Wanted, signals: &Signals) -> Result<Basis> {
+pub(crate) fn basis(flow: &Flow, wanted: &Wanted, signals: &Signals) -> Result<Basis> {
     let (given, is_said) = match (&wanted.inputs, &wanted.input, &wanted.message) {
         (Some(path), _, _) => {
             let path = files::absolute(path)?;
@@ -123,7 +123,7 @@ fn start(flow: &Flow, named: Option<&str>) -> Result<NodeIx> {
 }
 
 /// The error for a name that an option gives and nobody has.
-pub fn unknown<'n>(option: &str, name: &str, known: impl Iterator<Item = &'n str>) -> Error {
+pub(crate) fn unknown<'n>(option: &str, name: &str, known: impl Iterator<Item = &'n str>) -> Error {
     let known: Vec<&str> = known.collect();
     let hint = match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean '{near}'?"),
@@ -133,8 +133,7 @@ pub fn unknown<'n>(option: &str, name: &str, known: impl Iterator<Item = &'n str
 }
 
 /// What metadata and journal say of a run's basis.
-#[must_use]
-pub fn described(basis: &Basis, flow: &Flow) -> Value {
+pub(crate) fn described(basis: &Basis, flow: &Flow) -> Value {
     let files = flow
         .files
         .iter()
@@ -160,7 +159,7 @@ pub fn described(basis: &Basis, flow: &Flow) -> Value {
 }
 
 /// Puts it into the journal, with the input, so that nobody has to give it again.
-pub fn write(journal: &mut Journal, basis: &Basis, flow: &Flow) -> Result<()> {
+pub(crate) fn write(journal: &mut Journal, basis: &Basis, flow: &Flow) -> Result<()> {
     let kept = match &basis.given {
         Given::One(input) => {
             let run = journal.path().parent().unwrap_or(Path::new("."));
@@ -181,7 +180,7 @@ pub fn write(journal: &mut Journal, basis: &Basis, flow: &Flow) -> Result<()> {
 
 /// The basis of a run, as its journal tells it.
 #[derive(Debug, Deserialize)]
-pub struct Past {
+pub(crate) struct Past {
     home: String,
     start: String,
     #[serde(default)]
@@ -200,7 +199,7 @@ struct File {
 }
 
 /// The newest basis in a journal; none if the run is not a flow's.
-pub fn recorded(run: &RunDir) -> Result<Option<Past>> {
+pub(crate) fn recorded(run: &RunDir) -> Result<Option<Past>> {
     let mut lines = reader::Lines::open(&run.journal())?;
     let mut found = None;
     while let reader::Next::Event(text, line) = lines.read_next()? {
@@ -228,20 +227,17 @@ pub fn recorded(run: &RunDir) -> Result<Option<Past>> {
 
 impl Past {
     /// The flow's directory.
-    #[must_use]
-    pub fn home(&self) -> &Path {
+    pub(crate) fn home(&self) -> &Path {
         Path::new(&self.home)
     }
 
     /// Where its root tasks began.
-    #[must_use]
-    pub fn start(&self) -> &str {
+    pub(crate) fn start(&self) -> &str {
         &self.start
     }
 
     /// What its root tasks began with, as far as it is known.
-    #[must_use]
-    pub fn given(&self) -> Option<Given> {
+    pub(crate) fn given(&self) -> Option<Given> {
         match (&self.inputs, &self.input) {
             (Some(path), _) => Some(Given::Lines(path.into())),
             (None, input) => input.clone().map(Given::One),
@@ -249,8 +245,7 @@ impl Past {
     }
 
     /// Whether a run with this basis is what is meant.
-    #[must_use]
-    pub fn is_same(&self, basis: &Basis, flow: &Flow) -> bool {
+    pub(crate) fn is_same(&self, basis: &Basis, flow: &Flow) -> bool {
         let is_home = flow.home.to_str() == Some(&self.home);
         let is_input = match &basis.given {
             _ if !basis.is_said => true,
@@ -261,8 +256,7 @@ impl Past {
     }
 
     /// The files that are not what they were, or are there no more, or were not there.
-    #[must_use]
-    pub fn changes(&self, flow: &Flow) -> Vec<String> {
+    pub(crate) fn changes(&self, flow: &Flow) -> Vec<String> {
         let now = |path: &str| flow.files.iter().find(|file| file.path == path);
         let then = |path: &str| self.files.iter().any(|file| file.path == path);
         let changed = self
@@ -276,7 +270,7 @@ impl Past {
 }
 
 /// Prints what would run, and runs nothing.
-pub fn dry_run(flow: &Flow, plan: &Plan<'_>, wanted: &Wanted) -> Result<Exit> {
+pub(crate) fn dry_run(flow: &Flow, plan: &Plan<'_>, wanted: &Wanted) -> Result<Exit> {
     let graph = &flow.graph;
     let mut order: Vec<NodeIx> = (0..graph.nodes.len())
         .filter(|node| plan.rank(*node) != usize::MAX)

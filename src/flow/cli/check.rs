@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// The version of the form of `--format json`.
-pub const SCHEMA_VERSION: &str = "1.0";
+pub(crate) const SCHEMA_VERSION: &str = "1.0";
 
 /// Runs the command.
-pub fn run(dir: &Path, format: Format) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, format: Format) -> Result<Exit> {
     let loaded = manifest::load_to_run(dir);
     tell(&loaded.problems, format);
     match (&loaded.flow, format) {
@@ -29,7 +29,7 @@ pub fn run(dir: &Path, format: Format) -> Result<Exit> {
 }
 
 /// Prints problems on stderr, a line each; where the errors are printed as an object, only the others.
-pub fn tell(problems: &[Problem], format: Format) {
+pub(crate) fn tell(problems: &[Problem], format: Format) {
     for problem in problems {
         if problem.code.is_none() || format == Format::Text {
             Screen::new(false, false).warn_as(PROGRAM, &problem.to_string());
@@ -38,13 +38,12 @@ pub fn tell(problems: &[Problem], format: Format) {
 }
 
 /// Prints the object for a flow that cannot be loaded.
-pub fn print_errors(problems: &[Problem]) -> Result<()> {
+pub(crate) fn print_errors(problems: &[Problem]) -> Result<()> {
     print(format!("{}\n", json::text(&errors(problems))).as_bytes())
 }
 
 /// The object that `--format json` prints about a flow that cannot be loaded.
-#[must_use]
-pub fn errors(problems: &[Problem]) -> Value {
+pub(crate) fn errors(problems: &[Problem]) -> Value {
     let errors = problems.iter().filter(|problem| problem.code.is_some());
     let errors: Vec<Value> = errors.map(Problem::object).collect();
     json!({"schema_version": SCHEMA_VERSION, "errors": errors})

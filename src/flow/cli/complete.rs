@@ -37,7 +37,7 @@ static FLOW: Program = Program {
 };
 
 /// Runs the command: the words behind the program's name, the last one under the cursor.
-pub fn run(raw: &[OsString]) -> Result<Exit> {
+pub(crate) fn run(raw: &[OsString]) -> Result<Exit> {
     print(told(&FLOW, raw, known).as_bytes())?;
     Ok(Exit::Success)
 }

@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// Runs the command.
-pub fn run(wanted: &Graph) -> Result<Exit> {
+pub(crate) fn run(wanted: &Graph) -> Result<Exit> {
     let what = wanted.what.as_deref();
     match what.map(Path::new) {
         None => draw(Path::new("."), wanted, None),

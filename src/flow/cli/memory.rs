@@ -20,7 +20,7 @@ use crate::unix::files;
 use crate::unix::terminal::{in_short, print, printable};
 
 /// Runs the command.
-pub fn run(wanted: &Wanted) -> Result<Exit> {
+pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {
     let loaded = manifest::load(&wanted.dir);
     check::tell(&loaded.problems, Format::Text);
     let Some(flow) = loaded.flow else {

@@ -1,13 +1,13 @@
 //! The program `delta-flow`: its command line, from arguments to exit code.
 
 pub mod args;
-pub mod check;
-pub mod basis;
-pub mod graph;
-pub mod result;
-pub mod run;
-pub mod tool;
-pub mod memory;
-pub mod show;
-pub mod complete;
+pub(crate) mod check;
+pub(crate) mod basis;
+pub(crate) mod graph;
+pub(crate) mod result;
+pub(crate) mod run;
+pub(crate) mod tool;
+pub(crate) mod memory;
+pub(crate) mod show;
+pub(crate) mod complete;
 pub mod main;

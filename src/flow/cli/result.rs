@@ -15,7 +15,7 @@ use crate::unix::terminal::{Screen, print};
 
 /// How a start of the engine ended.
 #[derive(Clone, Debug)]
-pub struct Ending {
+pub(crate) struct Ending {
     /// The run's status from now on.
     pub status: Status,
     /// Why, in one word.
@@ -28,8 +28,7 @@ pub struct Ending {
 
 impl Ending {
     /// The ending that a stop of the loop comes to.
-    #[must_use]
-    pub fn of(stopped: Stopped, tally: &Tally) -> Self {
+    pub(crate) fn of(stopped: Stopped, tally: &Tally) -> Self {
         let ending = |status, reason: &str, exit, said| Self {
             status,
             reason: reason.to_owned(),
@@ -63,8 +62,7 @@ impl Ending {
     }
 
     /// The ending that an error comes to: the same command goes on when what was wrong is mended.
-    #[must_use]
-    pub fn broken(error: Error) -> Self {
+    pub(crate) fn broken(error: Error) -> Self {
         let reason = match error.exit {
             Exit::Usage | Exit::Config => "input",
             _ if error.disk_full => "disk_full",
@@ -82,8 +80,7 @@ impl Ending {
     }
 
     /// The result in short, or what went wrong.
-    #[must_use]
-    pub fn text(&self, tally: &Tally) -> String {
+    pub(crate) fn text(&self, tally: &Tally) -> String {
         match self.status {
             Status::Completed => tally.summary(),
             _ => self.said.join("\n"),
@@ -92,7 +89,7 @@ impl Ending {
 }
 
 /// Tells how it ended: the result on stdout, what went wrong and the way on on stderr.
-pub fn tell(
+pub(crate) fn tell(
     format: Format,
     screen: Screen,
     ending: &Ending,

@@ -34,7 +34,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Runs the command.
-pub fn run(wanted: &Wanted) -> Result<Exit> {
+pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {
     check_depth()?;
     let loaded = manifest::load_to_run(&wanted.dir);
     check::tell(&loaded.problems, wanted.format);

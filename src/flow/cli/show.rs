@@ -53,7 +53,7 @@ struct Record {
 }
 
 /// Runs the command.
-pub fn run(wanted: &Show) -> Result<Exit> {
+pub(crate) fn run(wanted: &Show) -> Result<Exit> {
     let (run, rest) = which(&wanted.work_dir, &wanted.names)?;
     let id = &run.id;
     if basis::recorded(&run)?.is_none() {

@@ -47,7 +47,7 @@ struct Place {
 }
 
 /// Runs the command. The exit code is the tool's.
-pub fn run(wanted: &Wanted) -> Result<u8> {
+pub(crate) fn run(wanted: &Wanted) -> Result<u8> {
     let place = Place::from_environment()?;
     let signals = signals()?;
     let flow = load(&place.home)?;

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 /// Which program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Makes vectors of texts.
     Embedder,
     /// Counts their tokens.
@@ -24,8 +24,7 @@ pub enum Kind {
 
 impl Kind {
     /// As manifests and messages call it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Embedder => "embedder",
             Self::Tokenizer => "tokenizer",
@@ -33,8 +32,7 @@ impl Kind {
     }
 
     /// The program, if the flow has one.
-    #[must_use]
-    pub fn of(self, flow: &Flow) -> Option<&Program> {
+    pub(crate) fn of(self, flow: &Flow) -> Option<&Program> {
         match self {
             Self::Embedder => flow.memory.embedder.as_ref(),
             Self::Tokenizer => flow.memory.tokenizer.as_ref(),
@@ -54,7 +52,7 @@ impl Kind {
 
 /// What is not known and must be asked.
 #[derive(Debug)]
-pub struct Ask {
+pub(crate) struct Ask {
     /// Which program.
     pub kind: Kind,
     /// About these texts.
@@ -63,34 +61,30 @@ pub struct Ask {
 
 impl Ask {
     /// What the program is given.
-    #[must_use]
-    pub fn input(&self) -> String {
+    pub(crate) fn input(&self) -> String {
         json::text(&self.texts)
     }
 }
 
 /// What is known of texts.
-pub struct Known<'k> {
+pub(crate) struct Known<'k> {
     flow: &'k Flow,
     workspace: &'k Workspace,
 }
 
 impl<'k> Known<'k> {
     /// What is known in a workspace.
-    #[must_use]
-    pub fn new(flow: &'k Flow, workspace: &'k Workspace) -> Self {
+    pub(crate) fn new(flow: &'k Flow, workspace: &'k Workspace) -> Self {
         Self { flow, workspace }
     }
 
     /// Whether there is such a program.
-    #[must_use]
-    pub fn has(&self, kind: Kind) -> bool {
+    pub(crate) fn has(&self, kind: Kind) -> bool {
         kind.of(self.flow).is_some()
     }
 
     /// The answer about a text.
-    #[must_use]
-    pub fn answer(&self, kind: Kind, text: &str) -> Option<Vec<f64>> {
+    pub(crate) fn answer(&self, kind: Kind, text: &str) -> Option<Vec<f64>> {
         kind.read(&cache::read(self.workspace, &self.entry(kind, text))?)
     }
 
@@ -98,7 +92,11 @@ impl<'k> Known<'k> {
     ///
     /// # Errors
     /// The outer ones are the system's; the inner one says why it is no answer.
-    pub fn learn(&self, ask: &Ask, printed: &str) -> Result<std::result::Result<(), String>> {
+    pub(crate) fn learn(
+        &self,
+        ask: &Ask,
+        printed: &str,
+    ) -> Result<std::result::Result<(), String>> {
         let wrong = |why: &str| Ok(Err(why.to_owned()));
         let answers: Vec<&RawValue> = match serde_json::from_str(printed) {
             Ok(answers) => answers,

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 /// An item of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub(crate) struct Item {
     /// Unique in its store.
     pub id: String,
     /// When it came to be.
@@ -46,7 +46,7 @@ impl Item {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(line: &[u8]) -> Result<Self, String> {
+    pub(crate) fn parse(line: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
         if text.trim_start().starts_with('[') {
             return Err("it is no item, but a list".to_owned());
@@ -70,7 +70,7 @@ impl Item {
     }
 
     /// All of it as an object.
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let mut object = Object::begin(out);
         object
             .put("id", &self.id)
@@ -89,15 +89,13 @@ impl Item {
     }
 
     /// The content as a text: a string's own, or else the JSON.
-    #[must_use]
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         text_of(&self.content)
     }
 }
 
 /// The lines of items.
-#[must_use]
-pub fn lines(items: &[Item]) -> Vec<u8> {
+pub(crate) fn lines(items: &[Item]) -> Vec<u8> {
     let mut out = Vec::new();
     for item in items {
         item.write(&mut out);
@@ -107,8 +105,7 @@ pub fn lines(items: &[Item]) -> Vec<u8> {
 }
 
 /// A JSON text as what a person would write: a string without its quotes.
-#[must_use]
-pub fn text_of(json: &str) -> String {
+pub(crate) fn text_of(json: &str) -> String {
     let is_string = json.starts_with('"');
     let text = is_string.then(|| serde_json::from_str(json).ok()).flatten();
     text.unwrap_or_else(|| json.to_owned())

@@ -3,12 +3,12 @@
 //! Unaware of the loop and of the journal. What a run remembers lives in the run, and is built again from
 //! its record when it is taken up; what others are to find is appended to the files of stores.
 
-pub mod item;
-pub mod store;
-pub mod rank;
-pub mod helper;
-pub mod select;
-pub mod recall;
+pub(crate) mod item;
+pub(crate) mod store;
+pub(crate) mod rank;
+pub(crate) mod helper;
+pub(crate) mod select;
+pub(crate) mod recall;
 
 use super::manifest::Flow;
 use super::manifest::memory::{Place, Which};
@@ -17,8 +17,7 @@ use std::path::Path;
 use store::Store;
 
 /// The file of a store; none if it lives in runs only. `root` is the workspace.
-#[must_use]
-pub fn file(flow: &Flow, which: Which, root: &Path) -> Option<Store> {
+pub(crate) fn file(flow: &Flow, which: Which, root: &Path) -> Option<Store> {
     let settings = flow.memory.store(which);
     let Place::Jsonl(word) = &settings.place else {
         return None;

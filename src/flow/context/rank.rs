@@ -14,14 +14,13 @@ const B: f64 = 0.75;
 const K: f64 = 60.0;
 
 /// The words of a text: what stands between what is neither letter nor digit, in lower case.
-pub fn words(text: &str) -> impl Iterator<Item = String> {
+pub(crate) fn words(text: &str) -> impl Iterator<Item = String> {
     let parts = text.split(|c: char| !c.is_alphanumeric());
     parts.filter(|part| !part.is_empty()).map(str::to_lowercase)
 }
 
 /// How well each text answers a query; 0 if they have no word in common.
-#[must_use]
-pub fn bm25(query: &str, texts: &[String]) -> Vec<f64> {
+pub(crate) fn bm25(query: &str, texts: &[String]) -> Vec<f64> {
     let mut asked: HashMap<String, usize> = HashMap::new();
     for word in words(query) {
         let next = asked.len();
@@ -62,8 +61,7 @@ pub fn bm25(query: &str, texts: &[String]) -> Vec<f64> {
 }
 
 /// The sum of the reciprocal ranks that each of `count` things has in some orders, each the best first.
-#[must_use]
-pub fn fused(orders: &[&[usize]], count: usize) -> Vec<f64> {
+pub(crate) fn fused(orders: &[&[usize]], count: usize) -> Vec<f64> {
     let mut scores = vec![0.0; count];
     for order in orders {
         for (rank, at) in order.iter().enumerate() {
@@ -74,8 +72,7 @@ pub fn fused(orders: &[&[usize]], count: usize) -> Vec<f64> {
 }
 
 /// The cosine of the angle between two vectors; 0 if one has no direction.
-#[must_use]
-pub fn cosine(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn cosine(a: &[f64], b: &[f64]) -> f64 {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let length = dot(a, a).sqrt() * dot(b, b).sqrt();
     if length > 0.0 && length.is_finite() {
@@ -87,8 +84,7 @@ pub fn cosine(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// What has a score, the best first. Of those that are alike, the first stays first.
-#[must_use]
-pub fn best_first(scores: &[f64]) -> Vec<usize> {
+pub(crate) fn best_first(scores: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
     order

@@ -31,11 +31,11 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 /// What is remembered, and where.
-pub type Kept = (Which, Item);
+pub(crate) type Kept = (Which, Item);
 
 /// The memory of a run.
 #[derive(Debug, Default)]
-pub struct Recall {
+pub(crate) struct Recall {
     /// What the ids of its items begin with.
     key: String,
     /// Which stores any node sees.
@@ -52,7 +52,7 @@ pub struct Recall {
 
 impl Recall {
     /// Nothing yet. `root` is the workspace.
-    pub fn new(flow: &Flow, root: &Path, run: &RunDir) -> Result<Self> {
+    pub(crate) fn new(flow: &Flow, root: &Path, run: &RunDir) -> Result<Self> {
         let mut seen = [false; 3];
         for node in &flow.nodes {
             if node.runs() {
@@ -78,14 +78,12 @@ impl Recall {
     }
 
     /// What its ids begin with; nothing if it has nothing to remember.
-    #[must_use]
-    pub fn key(&self) -> &str {
+    pub(crate) fn key(&self) -> &str {
         &self.key
     }
 
     /// Whether programs may be asked what contexts need.
-    #[must_use]
-    pub fn asks(&self, flow: &Flow) -> bool {
+    pub(crate) fn asks(&self, flow: &Flow) -> bool {
         let memory = &flow.memory;
         self.seen.contains(&true) && (memory.embedder.is_some() || memory.tokenizer.is_some())
     }
@@ -95,7 +93,7 @@ impl Recall {
     }
 
     /// Looks what the stores hold, or held when the run began, and whether they can be appended to.
-    pub fn begin(
+    pub(crate) fn begin(
         &mut self,
         flow: &Flow,
         (root, run): (&Path, &RunDir),
@@ -131,7 +129,7 @@ impl Recall {
     }
 
     /// A step has ended with an output. Returns the note for the steps behind it.
-    pub fn note(
+    pub(crate) fn note(
         &mut self,
         flow: &Flow,
         (root, step): (usize, About<'_>),
@@ -183,7 +181,7 @@ impl Recall {
     }
 
     /// Lets go of what a root's steps brought.
-    pub fn forget(&mut self, root: usize) {
+    pub(crate) fn forget(&mut self, root: usize) {
         self.brought.remove(&root);
     }
 
@@ -191,7 +189,7 @@ impl Recall {
     ///
     /// # Errors
     /// A store cannot be read.
-    pub fn candidates(
+    pub(crate) fn candidates(
         &self,
         flow: &Flow,
         profile: &Profile,
@@ -224,18 +222,17 @@ impl Recall {
     }
 
     /// What the files of stores lack.
-    #[must_use]
-    pub fn owed(&self) -> &[Kept] {
+    pub(crate) fn owed(&self) -> &[Kept] {
         &self.owed
     }
 
     /// These have been told, too, by a process that died.
-    pub fn has_told(&mut self, ids: &HashSet<String>) {
+    pub(crate) fn has_told(&mut self, ids: &HashSet<String>) {
         self.owed.retain(|(_, item)| !ids.contains(&item.id));
     }
 
     /// Appends what is owed. `once`: some of it may be there.
-    pub fn pay(&mut self, once: bool, signals: &Signals) -> Result<Vec<Kept>> {
+    pub(crate) fn pay(&mut self, once: bool, signals: &Signals) -> Result<Vec<Kept>> {
         for (_, which) in Which::NAMES {
             let Some(store) = &self.files[which as usize] else {
                 continue;
@@ -285,8 +282,7 @@ fn copied(store: &Store, copy: &Path, signals: &Signals) -> Result<Vec<Item>> {
 }
 
 /// The profile of a node; none if it is given nothing.
-#[must_use]
-pub fn profile(flow: &Flow, context: Context) -> Option<Cow<'_, Profile>> {
+pub(crate) fn profile(flow: &Flow, context: Context) -> Option<Cow<'_, Profile>> {
     match context {
         Context::None => None,
         Context::Global => Some(Cow::Owned(Profile::global())),
@@ -315,8 +311,7 @@ fn pointed(remember: &Remember, output: &Payload) -> Option<Payload> {
 }
 
 /// Why an output will not do, if something is to be remembered that it does not have.
-#[must_use]
-pub fn lacking(remember: &[Remember], output: &Payload) -> Option<Failure> {
+pub(crate) fn lacking(remember: &[Remember], output: &Payload) -> Option<Failure> {
     let lacking = remember.iter().find(|it| pointed(it, output).is_none())?;
     let (store, pointer) = (lacking.store.name(), &lacking.pointer);
     let message = format!("it has no {pointer}, which the {store} store is to remember");

@@ -14,11 +14,11 @@ use serde_json::Value;
 const BYTES_A_TOKEN: usize = 4;
 
 /// An item that may be taken, and its store.
-pub type Candidate<'i> = (Which, &'i Item);
+pub(crate) type Candidate<'i> = (Which, &'i Item);
 
 /// A context that has been assembled.
 #[derive(Clone, Debug)]
-pub struct Context {
+pub(crate) struct Context {
     /// All of it: what `context.json` holds.
     pub text: String,
     /// The same without what differs from run to run: times and ids.
@@ -28,7 +28,7 @@ pub struct Context {
 }
 
 /// What came of choosing.
-pub enum Selected {
+pub(crate) enum Selected {
     /// The context.
     Context(Context),
     /// This must be asked first.
@@ -45,8 +45,7 @@ struct Taken<'i> {
 
 impl Context {
     /// That of a node that asks for none.
-    #[must_use]
-    pub fn none() -> Self {
+    pub(crate) fn none() -> Self {
         let text = "{\"profile\":\"none\",\"items\":[]}".to_owned();
         Self {
             essence: text.clone(),
@@ -118,7 +117,7 @@ fn written(profile: &Profile, taken: &[Taken<'_>], in_full: bool) -> String {
 ///
 /// # Errors
 /// Why there can be no context.
-pub fn select(
+pub(crate) fn select(
     profile: &Profile,
     query: &str,
     candidates: &[Candidate<'_>],

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// A store that is a file.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub(crate) struct Store {
     /// Where it is.
     pub path: PathBuf,
     /// So many items are kept, the newest; none: all.
@@ -39,7 +39,7 @@ impl Store {
     ///
     /// # Errors
     /// A line is no item, or the system's.
-    pub fn items(&self, signals: &Signals) -> Result<Vec<Item>> {
+    pub(crate) fn items(&self, signals: &Signals) -> Result<Vec<Item>> {
         let Some(mut file) = self.lock(Lock::Shared, signals)? else {
             return Ok(Vec::new());
         };
@@ -51,7 +51,7 @@ impl Store {
     }
 
     /// Makes sure that items can be appended.
-    pub fn make(&self, signals: &Signals) -> Result<()> {
+    pub(crate) fn make(&self, signals: &Signals) -> Result<()> {
         if let Some(parent) = self.path.parent() {
             files::make_dirs(parent)?;
         }
@@ -59,7 +59,7 @@ impl Store {
     }
 
     /// Appends items. `once`: but for those that are there already.
-    pub fn append(&self, items: &[Item], once: bool, signals: &Signals) -> Result<()> {
+    pub(crate) fn append(&self, items: &[Item], once: bool, signals: &Signals) -> Result<()> {
         let Some(mut file) = self.lock(Lock::Exclusive, signals)? else {
             return Ok(());
         };

@@ -30,7 +30,7 @@ const LONGEST: u64 = 32 << 10;
 
 /// What the programs of nodes see of keys.
 #[derive(Debug, Default)]
-pub struct Keys {
+pub(crate) struct Keys {
     /// Taken out of the environment of programs, and of runs of agents.
     hidden: Vec<Variable>,
     hidden_from_agents: Vec<Variable>,
@@ -40,8 +40,7 @@ pub struct Keys {
 
 impl Keys {
     /// Those of a flow. None is read yet.
-    #[must_use]
-    pub fn new(flow: &Flow) -> Self {
+    pub(crate) fn new(flow: &Flow) -> Self {
         let credentials = flow
             .providers
             .iter()
@@ -63,16 +62,14 @@ impl Keys {
     }
 
     /// Whether a program must be asked before a node's program can be started.
-    #[must_use]
-    pub fn must_ask(&self, flow: &Flow, node: NodeIx) -> bool {
+    pub(crate) fn must_ask(&self, flow: &Flow, node: NodeIx) -> bool {
         let of = |provider: usize| flow.providers[provider].credential.as_ref();
         flow.provider(node)
             .is_some_and(|it| matches!(of(it), Some(Credential::Command(_))))
     }
 
     /// In what the environment of a program that needs no key differs from ours.
-    #[must_use]
-    pub fn hidden(&self) -> Vec<Variable> {
+    pub(crate) fn hidden(&self) -> Vec<Variable> {
         self.hidden.clone()
     }
 
@@ -80,7 +77,7 @@ impl Keys {
     ///
     /// # Errors
     /// Why the key that it needs is not there.
-    pub fn variables(
+    pub(crate) fn variables(
         &mut self,
         flow: &Flow,
         node: NodeIx,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// The inputs that have not been taken.
 #[derive(Debug)]
-pub struct Inputs {
+pub(crate) struct Inputs {
     source: Source,
     /// The number of the next one, from 1.
     next: usize,
@@ -31,8 +31,7 @@ enum Source {
 
 impl Inputs {
     /// One input.
-    #[must_use]
-    pub fn one(input: Payload) -> Self {
+    pub(crate) fn one(input: Payload) -> Self {
         Self {
             source: Source::One(Some(input)),
             next: 1,
@@ -40,8 +39,7 @@ impl Inputs {
     }
 
     /// None at all.
-    #[must_use]
-    pub fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self {
             source: Source::One(None),
             next: 1,
@@ -50,7 +48,7 @@ impl Inputs {
 
     /// The lines of a file; empty ones do not count. Those that have been taken may differ from what
     /// they were only if that is said.
-    pub fn lines(path: &Path, may_differ: bool) -> Result<Self> {
+    pub(crate) fn lines(path: &Path, may_differ: bool) -> Result<Self> {
         let reader = BufReader::new(File::open(path).at("read", path)?);
         Ok(Self {
             source: Source::Lines {
@@ -67,7 +65,11 @@ impl Inputs {
     ///
     /// # Errors
     /// A line of the file is not; or those of [`Self::take`].
-    pub fn pass_over(&mut self, count: usize, was: impl Fn(usize, &Payload) -> bool) -> Result<()> {
+    pub(crate) fn pass_over(
+        &mut self,
+        count: usize,
+        was: impl Fn(usize, &Payload) -> bool,
+    ) -> Result<()> {
         for _ in 0..count {
             let Some((number, input)) = self.take()? else {
                 break;
@@ -94,7 +96,7 @@ impl Inputs {
     ///
     /// # Errors
     /// The file cannot be read, or a line of it is not JSON.
-    pub fn take(&mut self) -> Result<Option<(usize, Payload)>> {
+    pub(crate) fn take(&mut self) -> Result<Option<(usize, Payload)>> {
         let input = match &mut self.source {
             Source::One(input) => input.take(),
             Source::Lines {

@@ -7,8 +7,8 @@
 //! Architecture invariant: a program starts only after its `NODE_START` is on disk, and nothing whose
 //! `NODE_END` is in the journal is ever run again. All that one wait brings is written at once.
 
-pub mod credentials;
-pub mod inputs;
+pub(crate) mod credentials;
+pub(crate) mod inputs;
 mod tell;
 mod finish;
 mod begin;
@@ -44,7 +44,7 @@ use tell::{about, told};
 
 /// How a start of the engine is to behave.
 #[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
-pub struct Options {
+pub(crate) struct Options {
     /// So many programs at once.
     pub jobs: usize,
     /// Put before every program.
@@ -67,7 +67,7 @@ pub struct Options {
 }
 
 /// Where a run is.
-pub struct Place<'e> {
+pub(crate) struct Place<'e> {
     /// The flow.
     pub flow: &'e Flow,
     /// Its graph, prepared for the start.
@@ -84,7 +84,7 @@ pub struct Place<'e> {
 
 /// Why the loop has ended.
 #[derive(Debug)]
-pub enum Stopped {
+pub(crate) enum Stopped {
     /// Nothing is left to do.
     Done,
     /// A signal asked to end.
@@ -140,7 +140,7 @@ struct Tries {
 }
 
 /// One start of the engine on one run.
-pub struct Engine<'e> {
+pub(crate) struct Engine<'e> {
     place: Place<'e>,
     options: Options,
     journal: Journal,
@@ -185,8 +185,7 @@ enum Held {
 
 impl<'e> Engine<'e> {
     /// Makes ready. The run's directory is there, its journal says that an engine has started.
-    #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         place: Place<'e>,
         options: Options,
         journal: Journal,
@@ -224,7 +223,7 @@ impl<'e> Engine<'e> {
 
     /// Works until nothing is left to do, or somebody wants the end. Whatever happens, no program is
     /// left behind.
-    pub fn run(&mut self) -> Result<Stopped> {
+    pub(crate) fn run(&mut self) -> Result<Stopped> {
         if self.table.is_on() {
             // Without it Ctrl-Z leaves the table where the shell's prompt comes.
             may_fail(self.signals.catch_suspension());
@@ -238,8 +237,7 @@ impl<'e> Engine<'e> {
     }
 
     /// The journal, for whoever records how it ended, and what the roots came to, be it nothing yet.
-    #[must_use]
-    pub fn into_parts(mut self) -> (Journal, Tally, RunDir) {
+    pub(crate) fn into_parts(mut self) -> (Journal, Tally, RunDir) {
         let with_tasks = self.options.with_tasks;
         for (number, root) in self.roots.iter().filter(|_| with_tasks) {
             let so_far = Finished::of(self.place.plan, *number, &root.router, with_tasks);

@@ -9,11 +9,11 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 /// JSON text on one line, shared by all who have it.
-pub type Payload = Rc<str>;
+pub(crate) type Payload = Rc<str>;
 
 /// Why a node failed, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
+pub(crate) enum Code {
     /// A policy denied it.
     PolicyDenied,
     /// Its context could not be assembled.
@@ -36,7 +36,7 @@ pub enum Code {
 
 impl Code {
     /// All of them, with their words.
-    pub const ALL: [(&'static str, Self); 9] = [
+    pub(crate) const ALL: [(&'static str, Self); 9] = [
         ("policy_denied", Self::PolicyDenied),
         ("context", Self::Context),
         ("schema_in", Self::SchemaIn),
@@ -49,15 +49,13 @@ impl Code {
     ];
 
     /// As it stands in files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         let found = Self::ALL.iter().find(|(_, code)| *code == self);
         found.map_or("", |(name, _)| name)
     }
 
     /// Reads what [`Self::name`] writes.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);
         found.map(|(_, code)| *code)
     }
@@ -65,7 +63,7 @@ impl Code {
 
 /// The failure of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// In one word.
     pub code: Code,
     /// For people.
@@ -74,8 +72,7 @@ pub struct Failure {
 
 impl Failure {
     /// A failure with its message.
-    #[must_use]
-    pub fn new(code: Code, message: impl AsRef<str>) -> Self {
+    pub(crate) fn new(code: Code, message: impl AsRef<str>) -> Self {
         Self {
             code,
             message: message.as_ref().into(),
@@ -85,7 +82,7 @@ impl Failure {
 
 /// The way on from a node that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub(crate) enum Choice {
     /// Nowhere: it is an exit.
     End,
     /// Along one edge.
@@ -100,7 +97,7 @@ pub enum Choice {
 ///
 /// # Errors
 /// The output of a decision or a split chooses none.
-pub fn choose(graph: &Graph, node: NodeIx, output: &str) -> Result<Choice, Failure> {
+pub(crate) fn choose(graph: &Graph, node: NodeIx, output: &str) -> Result<Choice, Failure> {
     match graph.nodes[node].role {
         Role::Exit => Ok(Choice::End),
         Role::Start | Role::Linear | Role::Merge => Ok(Choice::Along(graph.outgoing(node)[0])),
@@ -155,8 +152,7 @@ fn decide(graph: &Graph, node: NodeIx, output: &str) -> Result<EdgeIx, Failure> 
 }
 
 /// The edges of a node as a decision names them: JSON strings, separated by commas.
-#[must_use]
-pub fn named(graph: &Graph, node: NodeIx) -> String {
+pub(crate) fn named(graph: &Graph, node: NodeIx) -> String {
     let name = |edge: &EdgeIx| {
         let edge = &graph.edges[*edge];
         let target = &graph.nodes[edge.to].id;

@@ -3,6 +3,6 @@
 //! Unaware of files and processes.
 
 pub mod topology;
-pub mod plan;
-pub mod choice;
-pub mod router;
+pub(crate) mod plan;
+pub(crate) mod choice;
+pub(crate) mod router;

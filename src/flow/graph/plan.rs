@@ -25,7 +25,7 @@ use std::rc::Rc;
 
 /// A graph, prepared for one of its starts.
 #[derive(Debug)]
-pub struct Plan<'g> {
+pub(crate) struct Plan<'g> {
     /// The graph. It has been validated.
     pub graph: &'g Graph,
     /// Where tasks begin.
@@ -43,8 +43,7 @@ const NONE: usize = usize::MAX;
 
 impl<'g> Plan<'g> {
     /// Prepares a graph that has been validated.
-    #[must_use]
-    pub fn new(graph: &'g Graph, start: NodeIx) -> Self {
+    pub(crate) fn new(graph: &'g Graph, start: NodeIx) -> Self {
         let count = graph.nodes.len();
         let mut plan = Self {
             graph,
@@ -174,39 +173,33 @@ impl<'g> Plan<'g> {
     }
 
     /// A number that is larger for every node behind this one.
-    #[must_use]
-    pub fn rank(&self, node: NodeIx) -> usize {
+    pub(crate) fn rank(&self, node: NodeIx) -> usize {
         self.rank[node]
     }
 
     /// The node in whose task a merge runs.
-    #[must_use]
-    pub fn scope(&self, merge: NodeIx) -> NodeIx {
+    pub(crate) fn scope(&self, merge: NodeIx) -> NodeIx {
         self.scope[merge]
     }
 
     /// The merges whose scope a node is.
-    #[must_use]
-    pub fn opens(&self, node: NodeIx) -> &[NodeIx] {
+    pub(crate) fn opens(&self, node: NodeIx) -> &[NodeIx] {
         &self.opens[node]
     }
 
     /// A merge's place among those of its scope.
-    #[must_use]
-    pub fn slot(&self, merge: NodeIx) -> usize {
+    pub(crate) fn slot(&self, merge: NodeIx) -> usize {
         self.slot[merge]
     }
 
     /// The open merges that wait for a task that stands at a node.
-    #[must_use]
-    pub fn waits(&self, node: NodeIx) -> Rc<[NodeIx]> {
+    pub(crate) fn waits(&self, node: NodeIx) -> Rc<[NodeIx]> {
         Rc::clone(&self.waits[node])
     }
 
     /// Whether the clones of a branch run for the first success: none of them can come to a merge, so
     /// that nobody waits for those that lose.
-    #[must_use]
-    pub fn races(&self, branch: NodeIx) -> bool {
+    pub(crate) fn races(&self, branch: NodeIx) -> bool {
         self.races[branch]
     }
 }

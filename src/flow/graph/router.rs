@@ -28,10 +28,10 @@ mod ending;
 mod gather;
 mod report;
 
-pub use ending::Status;
-pub use gather::Gathered;
-pub use past::Note;
-pub use report::{Told, View};
+pub(crate) use ending::Status;
+pub(crate) use gather::Gathered;
+pub(crate) use past::Note;
+pub(crate) use report::{Told, View};
 
 use super::choice::{Choice, Failure, Payload};
 use super::plan::Plan;
@@ -42,10 +42,10 @@ use past::{NOTHING, Past, PastIx};
 use std::collections::{HashMap, VecDeque};
 
 /// A task, by its index among those of its root. Indices depend on timing, ids do not.
-pub type TaskIx = usize;
+pub(crate) type TaskIx = usize;
 
 /// A step: one node in one task.
-pub type StepIx = u64;
+pub(crate) type StepIx = u64;
 
 type FrameIx = usize;
 
@@ -54,7 +54,7 @@ type Place = (TaskIx, usize);
 
 /// What is to be done, or is to be known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// A task has come to be.
     Created(TaskIx),
     /// A step is to be run.
@@ -71,7 +71,7 @@ pub enum Effect {
 
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// With this output, which chose this way on.
     Success(Payload, Choice),
     /// It did not.
@@ -80,7 +80,7 @@ pub enum Outcome {
 
 /// What a step is.
 #[derive(Debug)]
-pub struct Step {
+pub(crate) struct Step {
     /// Whose.
     pub task: TaskIx,
     /// Where.
@@ -103,7 +103,7 @@ pub struct Step {
 
 /// How a task came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// From an input.
     Root,
     /// At a branch.
@@ -155,7 +155,7 @@ struct Fork {
 
 /// Routes one root task.
 #[derive(Debug)]
-pub struct Router<'p> {
+pub(crate) struct Router<'p> {
     plan: &'p Plan<'p>,
     tasks: Vec<Task>,
     frames: Vec<Frame>,
@@ -170,8 +170,7 @@ pub struct Router<'p> {
 
 impl<'p> Router<'p> {
     /// A root task of this name stands at the start.
-    #[must_use]
-    pub fn new(plan: &'p Plan<'p>, id: &str, index: usize, input: Payload) -> Self {
+    pub(crate) fn new(plan: &'p Plan<'p>, id: &str, index: usize, input: Payload) -> Self {
         let mut router = Self {
             plan,
             tasks: Vec::new(),
@@ -199,24 +198,22 @@ impl<'p> Router<'p> {
     }
 
     /// The next thing to do, in the order in which it came about.
-    pub fn next_effect(&mut self) -> Option<Effect> {
+    pub(crate) fn next_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
     /// A step that was started and has neither ended nor been cancelled.
-    #[must_use]
-    pub fn get(&self, step: StepIx) -> Option<&Step> {
+    pub(crate) fn get(&self, step: StepIx) -> Option<&Step> {
         self.steps.get(&step)
     }
 
     /// Whether nothing is left to do.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.cancelled || self.tasks[0].ended.is_some()
     }
 
     /// Stops everything; there is no result then.
-    pub fn cancel(&mut self) {
+    pub(crate) fn cancel(&mut self) {
         let mut steps: Vec<StepIx> = self.steps.drain().map(|(ix, _)| ix).collect();
         steps.sort_unstable();
         self.effects.clear();
@@ -225,12 +222,12 @@ impl<'p> Router<'p> {
     }
 
     /// Takes note of how a step ended. One that is not running any more is passed over.
-    pub fn ended(&mut self, ix: StepIx, outcome: Outcome) {
+    pub(crate) fn ended(&mut self, ix: StepIx, outcome: Outcome) {
         self.ended_with(ix, outcome, None);
     }
 
     /// The same, with a note for the steps behind this one; see [`Self::notes`].
-    pub fn ended_with(&mut self, ix: StepIx, outcome: Outcome, left: Option<Note>) {
+    pub(crate) fn ended_with(&mut self, ix: StepIx, outcome: Outcome, left: Option<Note>) {
         let Some(mut step) = self.steps.remove(&ix) else {
             return;
         };
@@ -343,8 +340,7 @@ impl<'p> Router<'p> {
     }
 
     /// A task's id, made of the places of its forebears and its own.
-    #[must_use]
-    pub fn id(&self, task: TaskIx) -> &str {
+    pub(crate) fn id(&self, task: TaskIx) -> &str {
         &self.tasks[task].id
     }
 }

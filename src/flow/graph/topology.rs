@@ -6,10 +6,10 @@
 use std::collections::HashMap;
 
 /// A node's index in [`Graph::nodes`].
-pub type NodeIx = usize;
+pub(crate) type NodeIx = usize;
 
 /// An edge's index in [`Graph::edges`].
-pub type EdgeIx = usize;
+pub(crate) type EdgeIx = usize;
 
 /// What a node does to the task that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ impl Role {
 
 /// What a merge makes of tasks that failed on their way to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MergeFailureMode {
+pub(crate) enum MergeFailureMode {
     /// One failure fails the merge (`upstream_failure`).
     #[default]
     FailOnAny,
@@ -57,7 +57,7 @@ pub enum MergeFailureMode {
 
 /// A node, as routing sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub(crate) struct Node {
     /// Unique in the graph.
     pub id: String,
     /// What it does to the task that arrives.
@@ -74,7 +74,7 @@ pub struct Node {
 
 /// A way from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Edge {
+pub(crate) struct Edge {
     /// Where it begins.
     pub from: NodeIx,
     /// Where it ends.
@@ -85,7 +85,7 @@ pub struct Edge {
 
 /// Nodes and edges, and for each node the edges that end and begin there, in the manifest's order.
 #[derive(Clone, Debug, Default)]
-pub struct Graph {
+pub(crate) struct Graph {
     /// In the order of the manifest.
     pub nodes: Vec<Node>,
     /// In the order of the manifest.
@@ -98,8 +98,7 @@ pub struct Graph {
 impl Graph {
     /// A graph of any shape: whether it may be run is for validation to say. Of two nodes with one
     /// id, [`Self::find`] knows the first.
-    #[must_use]
-    pub fn new(nodes: Vec<Node>, edges: Vec<Edge>) -> Self {
+    pub(crate) fn new(nodes: Vec<Node>, edges: Vec<Edge>) -> Self {
         let mut incoming = vec![Vec::new(); nodes.len()];
         let mut outgoing = vec![Vec::new(); nodes.len()];
         for (ix, edge) in edges.iter().enumerate() {
@@ -120,25 +119,22 @@ impl Graph {
     }
 
     /// The node with this id.
-    #[must_use]
-    pub fn find(&self, id: &str) -> Option<NodeIx> {
+    pub(crate) fn find(&self, id: &str) -> Option<NodeIx> {
         self.by_id.get(id).copied()
     }
 
     /// The edges that end at a node.
-    #[must_use]
-    pub fn incoming(&self, node: NodeIx) -> &[EdgeIx] {
+    pub(crate) fn incoming(&self, node: NodeIx) -> &[EdgeIx] {
         &self.incoming[node]
     }
 
     /// The edges that begin at a node.
-    #[must_use]
-    pub fn outgoing(&self, node: NodeIx) -> &[EdgeIx] {
+    pub(crate) fn outgoing(&self, node: NodeIx) -> &[EdgeIx] {
         &self.outgoing[node]
     }
 
     /// Where the edges that begin at a node end.
-    pub fn targets(&self, node: NodeIx) -> impl Iterator<Item = NodeIx> {
+    pub(crate) fn targets(&self, node: NodeIx) -> impl Iterator<Item = NodeIx> {
         self.outgoing[node].iter().map(|edge| self.edges[*edge].to)
     }
 }

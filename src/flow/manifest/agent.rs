@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// What an agent is.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Body {
+pub(crate) enum Body {
     /// An agent's directory, absolute.
     Directory(PathBuf),
     /// A model and what it is told.
@@ -45,8 +45,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// The path of one of its keys.
-    #[must_use]
-    pub fn key(&self, key: &str) -> Vec<Step> {
+    pub(crate) fn key(&self, key: &str) -> Vec<Step> {
         let mut at = self.at.clone();
         at.push(Step::Key(key.to_owned()));
         at

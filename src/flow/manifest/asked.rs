@@ -18,7 +18,7 @@ use serde_json::Value;
 
 /// Whom an agent asks, as it is recorded. It holds no key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// An index in the flow's providers.
     #[serde(skip)]
     pub index: Option<usize>,
@@ -212,8 +212,7 @@ pub(super) fn missing(
 }
 
 /// The settings below `llm:` by which an agent that is made reaches its provider.
-#[must_use]
-pub fn settings(provider: &Provider) -> (&'static str, Value) {
+pub(crate) fn settings(provider: &Provider) -> (&'static str, Value) {
     match &provider.way {
         Way::Url(url) => ("base_url", url.as_str().into()),
         Way::Command(words) => ("command", words.clone().into()),

@@ -14,15 +14,15 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
 /// The engine's variable for the flow's directory.
-pub const FLOW_HOME: &str = "FLOW_HOME";
+pub(crate) const FLOW_HOME: &str = "FLOW_HOME";
 
 /// The three forms.
-pub const FORMS: [&str; 3] = ["command", "exec", "shell"];
+pub(crate) const FORMS: [&str; 3] = ["command", "exec", "shell"];
 
 /// A program with its arguments. Whoever runs it sets `FLOW_HOME` and `CWD` in its environment, too,
 /// because a script of `shell:` leaves these to the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
+pub(crate) struct Command {
     /// How it was written, in a line.
     pub template: String,
     /// The program and its arguments, without parameters. Not empty.
@@ -31,22 +31,19 @@ pub struct Command {
 
 impl Command {
     /// The argv, with the flow's directory and the task's.
-    #[must_use]
-    pub fn argv(&self, home: &str, cwd: &str) -> Vec<String> {
+    pub(crate) fn argv(&self, home: &str, cwd: &str) -> Vec<String> {
         fixed_words(&self.words, &Places { home, cwd })
     }
 
     /// The files below the flow's directory that the command names.
-    #[must_use]
-    pub fn files(&self, home: &Path) -> Vec<PathBuf> {
+    pub(crate) fn files(&self, home: &Path) -> Vec<PathBuf> {
         files_of(&self.words, home)
     }
 }
 
 /// The files below the flow's directory that words name: a word that begins with it, and what a script
 /// has behind its variable.
-#[must_use]
-pub fn files_of(words: &[Word], home: &Path) -> Vec<PathBuf> {
+pub(crate) fn files_of(words: &[Word], home: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for word in words {
         match word.0.as_slice() {
@@ -81,7 +78,7 @@ fn named_in(script: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Reads the form that a mapping has, if it has one.
-pub fn read(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Option<Command> {
+pub(crate) fn read(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Option<Command> {
     let mut given = map.clone();
     given.retain(|key, _| FORMS.contains(&key.as_str()));
     if given.is_empty() {
@@ -119,7 +116,11 @@ pub fn read(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Opti
 }
 
 /// The same mapping with the flow's directory under the name that templates know.
-pub fn inward(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Map<String, Value> {
+pub(crate) fn inward(
+    map: &Map<String, Value>,
+    at: &[Step],
+    out: &mut Complaints,
+) -> Map<String, Value> {
     let mut given = map.clone();
     let agents = format!("${{{AGENT_HOME}}}");
     for form in FORMS {
@@ -140,8 +141,7 @@ pub fn inward(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Ma
 }
 
 /// A word of a template, with the name that the flow's directory has here in what is left to a shell.
-#[must_use]
-pub fn outward_word(mut word: Word) -> Word {
+pub(crate) fn outward_word(mut word: Word) -> Word {
     for piece in &mut word.0 {
         if let Piece::Text(text) = piece {
             *text = outward(text);
@@ -151,14 +151,12 @@ pub fn outward_word(mut word: Word) -> Word {
 }
 
 /// A text of the modules that read templates, with the name that the flow's directory has here.
-#[must_use]
-pub fn outward(text: &str) -> String {
+pub(crate) fn outward(text: &str) -> String {
     text.replace(&format!("${{{AGENT_HOME}}}"), &format!("${{{FLOW_HOME}}}"))
 }
 
 /// A text with `${FLOW_HOME}` and `${CWD}` in it, as a word.
-#[must_use]
-pub fn word(text: &str) -> Word {
+pub(crate) fn word(text: &str) -> Word {
     let known = text.replace(&format!("${{{FLOW_HOME}}}"), &format!("${{{AGENT_HOME}}}"));
     crate::config::agent::word(&known)
 }

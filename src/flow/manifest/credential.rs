@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// Where a key is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Credential {
+pub(crate) enum Credential {
     /// In a variable of the environment.
     Env(String),
     /// In a file.
@@ -27,7 +27,7 @@ impl Credential {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn key(&self) -> Result<Option<Secret>, String> {
+    pub(crate) fn key(&self) -> Result<Option<Secret>, String> {
         let (text, what) = match self {
             Self::Env(name) => match std::env::var(name) {
                 Ok(text) => (text, format!("the variable {name}")),
@@ -59,7 +59,7 @@ impl Credential {
 ///
 /// # Errors
 /// There is none in it.
-pub fn key_of(text: &str, what: &str) -> Result<Secret, String> {
+pub(crate) fn key_of(text: &str, what: &str) -> Result<Secret, String> {
     match (text.trim().is_empty(), Secret::new(text)) {
         (true, _) => Err(format!("{what} is empty")),
         (_, None) => Err(format!("{what} holds what can be no key")),

@@ -4,7 +4,7 @@
 
 /// A pattern. It must fit all of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Glob {
+pub(crate) struct Glob {
     /// As it was written.
     pub text: String,
     pieces: Vec<Piece>,
@@ -36,7 +36,7 @@ impl Glob {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut rest = text.chars();
         while let Some(c) = rest.next() {
@@ -63,8 +63,7 @@ impl Glob {
     }
 
     /// Whether it fits a text.
-    #[must_use]
-    pub fn fits(&self, text: &str) -> bool {
+    pub(crate) fn fits(&self, text: &str) -> bool {
         let (mut piece, mut rest) = (0, text);
         // Where to go on if what follows the last star does not fit: it takes one more character.
         let mut again: Option<(usize, &str)> = None;

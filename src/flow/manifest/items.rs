@@ -5,14 +5,13 @@ use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 
 /// Whether a word can be an id: of a node, an agent, a profile.
-#[must_use]
-pub fn is_id(id: &str) -> bool {
+pub(crate) fn is_id(id: &str) -> bool {
     let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     (1..=64).contains(&id.len()) && id.chars().all(is_good)
 }
 
 /// The id of an item of a list; complains if it has none that can be used.
-pub fn id(node: &Node, what: &str, out: &mut Complaints) -> Option<String> {
+pub(crate) fn id(node: &Node, what: &str, out: &mut Complaints) -> Option<String> {
     if !node.map.contains_key("id") {
         out.error(node.at("id"), format!("this {what} has no id; give it one"));
         return None;
@@ -28,13 +27,13 @@ pub fn id(node: &Node, what: &str, out: &mut Complaints) -> Option<String> {
 }
 
 /// A list of strings, with the strings as they are.
-pub fn texts(node: &Node, key: &str, out: &mut Complaints) -> Option<Vec<String>> {
+pub(crate) fn texts(node: &Node, key: &str, out: &mut Complaints) -> Option<Vec<String>> {
     let list = node.texts(key, out)?;
     Some(list.into_iter().map(str::to_owned).collect())
 }
 
 /// The mappings of a list, each with its place.
-pub fn list<'n>(
+pub(crate) fn list<'n>(
     node: &Node<'n>,
     key: &str,
     out: &mut Complaints,

@@ -30,7 +30,7 @@ const UNUSED: [&str; 4] = [
 
 /// What came of loading.
 #[derive(Debug)]
-pub struct Loaded {
+pub(crate) struct Loaded {
     /// There if none of the problems is an error.
     pub flow: Option<Flow>,
     /// Sorted by file and line.
@@ -38,14 +38,12 @@ pub struct Loaded {
 }
 
 /// Reads a flow's directory.
-#[must_use]
-pub fn load(dir: &Path) -> Loaded {
+pub(crate) fn load(dir: &Path) -> Loaded {
     read(dir, false)
 }
 
 /// The same for whoever is about to run it: credentials that are missing are errors.
-#[must_use]
-pub fn load_to_run(dir: &Path) -> Loaded {
+pub(crate) fn load_to_run(dir: &Path) -> Loaded {
     read(dir, true)
 }
 
@@ -312,9 +310,10 @@ impl Loader<'_> {
                 let at = draft.key("schema_out");
                 lookup.schemas.find(name, whose, file, &at, problems)
             });
-            let context = draft.context.as_deref().and_then(|name| {
-                lookup.context(name, whose, file, &draft.key("context"), problems)
-            });
+            // Every node names its context; an agent's is only checked.
+            if let Some(name) = &draft.context {
+                lookup.context(name, whose, file, &draft.key("context"), problems);
+            }
             let tools = draft
                 .tools
                 .as_deref()
@@ -323,7 +322,6 @@ impl Loader<'_> {
                 id: draft.id,
                 body,
                 schema_out,
-                context,
                 tools,
                 config: draft.config,
                 asked,

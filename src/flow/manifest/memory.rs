@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// One of the three stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Which {
+pub(crate) enum Which {
     /// Of the task alone.
     Task,
     /// Of the project.
@@ -24,22 +24,21 @@ pub enum Which {
 
 impl Which {
     /// All stores, with the words of the manifests.
-    pub const NAMES: [(&'static str, Self); 3] = [
+    pub(crate) const NAMES: [(&'static str, Self); 3] = [
         ("task", Self::Task),
         ("project", Self::Project),
         ("global", Self::Global),
     ];
 
     /// As manifests call it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         Self::NAMES[self as usize].0
     }
 }
 
 /// Where a store keeps its items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// In the run; they end with it.
     #[default]
     InMemory,
@@ -49,7 +48,7 @@ pub enum Place {
 
 /// A store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Store {
+pub(crate) struct Store {
     /// Where its items are.
     pub place: Place,
     /// How many of them it keeps; none: all.
@@ -58,7 +57,7 @@ pub struct Store {
 
 /// How items are ordered before they are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Retrieval {
+pub(crate) enum Retrieval {
     /// The newest first.
     #[default]
     Recency,
@@ -70,22 +69,21 @@ pub enum Retrieval {
 
 impl Retrieval {
     /// All of them, with the words of the manifests.
-    pub const NAMES: [(&'static str, Self); 3] = [
+    pub(crate) const NAMES: [(&'static str, Self); 3] = [
         ("recency", Self::Recency),
         ("semantic", Self::Semantic),
         ("hybrid", Self::Hybrid),
     ];
 
     /// As manifests call it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         Self::NAMES[self as usize].0
     }
 }
 
 /// A part of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub(crate) struct Source {
     /// Which store.
     pub store: Which,
     /// Only items that have one of these; empty: all items.
@@ -94,7 +92,7 @@ pub struct Source {
 
 /// How a context is chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Profile {
+pub(crate) struct Profile {
     /// Its name.
     pub id: String,
     /// How much is taken; none: everything.
@@ -107,8 +105,7 @@ pub struct Profile {
 
 impl Profile {
     /// The one that a node gets with `context: global`.
-    #[must_use]
-    pub fn global() -> Self {
+    pub(crate) fn global() -> Self {
         Self {
             id: "global".to_owned(),
             max_tokens: Some(4000),
@@ -123,7 +120,7 @@ impl Profile {
 
 /// A program that is asked about texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub(crate) struct Program {
     /// What is run.
     pub command: Command,
     /// How long it may take; none: as long as it likes.
@@ -135,7 +132,7 @@ const TIMEOUT_MS: u64 = 60_000;
 
 /// All of `memory.yaml`. Without the file: three stores in memory, no profiles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub(crate) struct Memory {
     /// Of the task.
     pub task: Store,
     /// Of the project.
@@ -152,8 +149,7 @@ pub struct Memory {
 
 impl Memory {
     /// A store.
-    #[must_use]
-    pub fn store(&self, which: Which) -> &Store {
+    pub(crate) fn store(&self, which: Which) -> &Store {
         match which {
             Which::Task => &self.task,
             Which::Project => &self.project,
@@ -175,7 +171,7 @@ const KEYS: [&str; 6] = [
 ];
 
 /// Reads the file. The keys may stand at the top or below `memory:`.
-pub fn read(manifest: &mut Manifest, problems: &mut Vec<Problem>) -> Memory {
+pub(crate) fn read(manifest: &mut Manifest, problems: &mut Vec<Problem>) -> Memory {
     let root = manifest.root.clone();
     let mut out = Complaints::about("");
     let (map, at) = match root.get("memory") {

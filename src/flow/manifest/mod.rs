@@ -4,17 +4,17 @@
 //! Loading reports everything that is wrong at once, runs nothing and creates nothing. Unaware of
 //! runs, tasks and payloads.
 
-pub mod glob;
+pub(crate) mod glob;
 pub mod problem;
-pub mod command;
+pub(crate) mod command;
 mod items;
-pub mod memory;
-pub mod tool;
-pub mod agent;
-pub mod policy;
-pub mod credential;
-pub mod providers;
-pub mod asked;
+pub(crate) mod memory;
+pub(crate) mod tool;
+pub(crate) mod agent;
+pub(crate) mod policy;
+pub(crate) mod credential;
+pub(crate) mod providers;
+pub(crate) mod asked;
 mod directory;
 pub mod node;
 mod shape;
@@ -36,12 +36,12 @@ use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use load::{Loaded, load, load_to_run};
-pub use problem::{Code, Problem};
+pub(crate) use load::{load, load_to_run};
+pub use problem::Code;
 
 /// A flow, as its files say.
 #[derive(Debug)]
-pub struct Flow {
+pub(crate) struct Flow {
     /// `$FLOW_HOME`: its directory, absolute, with symbolic links resolved. UTF-8.
     pub home: PathBuf,
     /// What routing needs.
@@ -66,7 +66,7 @@ pub struct Flow {
 
 /// What a node is, beside its place in the graph.
 #[derive(Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// How people call it; its id unless it says otherwise.
     pub name: String,
     /// What runs it.
@@ -101,15 +101,14 @@ pub struct Settings {
 
 impl Settings {
     /// Whether it runs a program. Otherwise its role's default operation is all that happens.
-    #[must_use]
-    pub fn runs(&self) -> bool {
+    pub(crate) fn runs(&self) -> bool {
         self.command.is_some() || self.agent.is_some()
     }
 }
 
 /// What runs a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// One of `agents.yaml`.
     Agent,
     /// A command, or the role's default operation.
@@ -118,7 +117,7 @@ pub enum Kind {
 
 /// What a node is given beside its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Context {
+pub(crate) enum Context {
     /// Nothing.
     None,
     /// The global store, under the default profile.
@@ -129,7 +128,7 @@ pub enum Context {
 
 /// What happens to a node that was running when the engine died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnResume {
+pub(crate) enum OnResume {
     /// It is run again.
     #[default]
     Retry,
@@ -139,7 +138,7 @@ pub enum OnResume {
 
 /// How a command's standard output is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OutputForm {
+pub(crate) enum OutputForm {
     /// As one JSON value.
     #[default]
     Json,
@@ -149,15 +148,13 @@ pub enum OutputForm {
 
 /// An agent of `agents.yaml`.
 #[derive(Debug)]
-pub struct Agent {
+pub(crate) struct Agent {
     /// What nodes call it.
     pub id: String,
     /// What it is.
     pub body: agent::Body,
     /// What its answers must fit, unless the node says otherwise.
     pub schema_out: Option<usize>,
-    /// What it is given where a node does not say.
-    pub context: Option<Context>,
     /// Indices in [`Flow::tools`], for nodes that do not say.
     pub tools: Option<Vec<usize>>,
     /// What goes into `llm:` of an agent that is made from a model.
@@ -170,7 +167,7 @@ pub struct Agent {
 
 /// A tool of `tools.yaml`.
 #[derive(Debug)]
-pub struct Tool {
+pub(crate) struct Tool {
     /// Its command and parameters; the id is its name.
     pub tool: crate::config::tool::definition::Tool,
     /// What its arguments must fit, as an index in [`Flow::schemas`].
@@ -183,7 +180,7 @@ pub struct Tool {
 
 /// A schema of `schemas/`.
 #[derive(Debug)]
-pub struct NamedSchema {
+pub(crate) struct NamedSchema {
     /// The stem of its file.
     pub id: String,
     /// The schema.
@@ -192,7 +189,7 @@ pub struct NamedSchema {
 
 /// A file that belongs to the flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UsedFile {
+pub(crate) struct UsedFile {
     /// Below the flow's directory, or absolute.
     pub path: String,
     /// Of its bytes, in hexadecimal digits.
@@ -201,22 +198,19 @@ pub struct UsedFile {
 
 impl Flow {
     /// What the output of a node must fit: the node's own schema, or else its agent's.
-    #[must_use]
-    pub fn schema_out(&self, node: NodeIx) -> Option<&NamedSchema> {
+    pub(crate) fn schema_out(&self, node: NodeIx) -> Option<&NamedSchema> {
         let settings = &self.nodes[node];
         let of_agent = settings.agent.and_then(|ix| self.agents[ix].schema_out);
         Some(&self.schemas[settings.schema_out.or(of_agent)?])
     }
 
     /// What the payload of a node must fit.
-    #[must_use]
-    pub fn schema_in(&self, node: NodeIx) -> Option<&NamedSchema> {
+    pub(crate) fn schema_in(&self, node: NodeIx) -> Option<&NamedSchema> {
         Some(&self.schemas[self.nodes[node].schema_in?])
     }
 
     /// The tools that a node allows: its own, or else its agent's.
-    #[must_use]
-    pub fn tools_of(&self, node: NodeIx) -> &[usize] {
+    pub(crate) fn tools_of(&self, node: NodeIx) -> &[usize] {
         let settings = &self.nodes[node];
         let of_agent = settings
             .agent
@@ -225,8 +219,7 @@ impl Flow {
     }
 
     /// Why a node must not run, if a policy says so: it is denied itself, or its context.
-    #[must_use]
-    pub fn denial(&self, node: NodeIx) -> Option<Denied> {
+    pub(crate) fn denial(&self, node: NodeIx) -> Option<Denied> {
         let id = &*self.graph.nodes[node].id;
         let denial = |target, what| self.policies.denial(target, what, id);
         denial(Target::Node, id).or_else(|| match self.nodes[node].context {
@@ -237,14 +230,12 @@ impl Flow {
     }
 
     /// The provider that the agent of a node asks, by its index in [`Flow::providers`].
-    #[must_use]
-    pub fn provider(&self, node: NodeIx) -> Option<usize> {
+    pub(crate) fn provider(&self, node: NodeIx) -> Option<usize> {
         self.agents[self.nodes[node].agent?].asked.index
     }
 
     /// Why a node must not call a tool, if a policy says so.
-    #[must_use]
-    pub fn denial_of_tool(&self, node: NodeIx, tool: &str) -> Option<Denied> {
+    pub(crate) fn denial_of_tool(&self, node: NodeIx, tool: &str) -> Option<Denied> {
         let id = &self.graph.nodes[node].id;
         self.policies.denial(Target::Tool, tool, id)
     }

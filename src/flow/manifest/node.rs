@@ -55,7 +55,7 @@ const FAILURE_MODES: [(&str, MergeFailureMode); 3] = [
 
 /// A place in other memory than the task's that a node's output is written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remember {
+pub(crate) struct Remember {
     /// Which store.
     pub store: Which,
     /// What the item is found by.
@@ -100,8 +100,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// The path of one of its keys.
-    #[must_use]
-    pub fn key(&self, key: &str) -> Vec<Step> {
+    pub(crate) fn key(&self, key: &str) -> Vec<Step> {
         let mut at = self.at.clone();
         at.push(Step::Key(key.to_owned()));
         at

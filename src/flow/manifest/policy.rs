@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 /// What a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Target {
+pub(crate) enum Target {
     /// A call of a tool, by the tool's id.
     Tool,
     /// A context, by the profile's id, or `global`. A node without a context asks for none.
@@ -24,15 +24,14 @@ pub enum Target {
 
 impl Target {
     /// All of them, with their words.
-    pub const ALL: [(&'static str, Self); 3] = [
+    pub(crate) const ALL: [(&'static str, Self); 3] = [
         ("tool", Self::Tool),
         ("context", Self::Context),
         ("node", Self::Node),
     ];
 
     /// As it stands in files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         let found = Self::ALL.iter().find(|(_, target)| *target == self);
         found.map_or("", |(name, _)| name)
     }
@@ -54,7 +53,7 @@ struct Rule {
 
 /// What a node must not have, and by which rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Denied {
+pub(crate) struct Denied {
     /// The policy's name.
     pub policy: String,
     /// The rule's place in the policy, from 1.
@@ -69,8 +68,7 @@ pub struct Denied {
 
 impl Denied {
     /// The same in a line.
-    #[must_use]
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         let Self { policy, rule, .. } = self;
         let (what, id) = (self.target.name(), &self.target_id);
         let reason = self.reason.as_ref();
@@ -81,14 +79,13 @@ impl Denied {
 
 /// All rules, in the order in which they are asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Policies {
+pub(crate) struct Policies {
     rules: Vec<Rule>,
 }
 
 impl Policies {
     /// What a node asks for, if a rule denies it.
-    #[must_use]
-    pub fn denial(&self, target: Target, id: &str, node: &str) -> Option<Denied> {
+    pub(crate) fn denial(&self, target: Target, id: &str, node: &str) -> Option<Denied> {
         let fits = |rule: &&Rule| {
             rule.target == target
                 && rule.target_id.fits(id)

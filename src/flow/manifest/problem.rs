@@ -14,7 +14,6 @@ macro_rules! codes {
     ($($name:ident $text:literal,)*) => {
         /// Why a flow cannot be loaded. Programs rely on the words.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[allow(missing_docs, reason = "each is what its word says")]
         pub enum Code { $($name,)* }
 
         impl Code {
@@ -22,7 +21,6 @@ macro_rules! codes {
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
             /// The word for programs.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -72,7 +70,7 @@ codes![
 
 /// Something wrong, or doubtful, in a flow's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// None: the flow can be used all the same, and something was probably not meant.
     pub code: Option<Code>,
     /// The ids concerned: of nodes, of an agent, of a schema.
@@ -91,8 +89,7 @@ pub struct Problem {
 
 impl Problem {
     /// The object that `--format json` prints.
-    #[must_use]
-    pub fn object(&self) -> Value {
+    pub(crate) fn object(&self) -> Value {
         json!({
             "code": self.code.map(Code::name),
             "ids": self.ids,
@@ -122,7 +119,7 @@ impl Display for Problem {
 }
 
 /// Puts problems in the order in which a person works through them: by file and line.
-pub fn sort(problems: &mut [Problem]) {
+pub(crate) fn sort(problems: &mut [Problem]) {
     let line = |problem: &Problem| problem.line.unwrap_or(usize::MAX);
     problems.sort_by(|a, b| (&a.file, line(a)).cmp(&(&b.file, line(b))));
 }
@@ -133,7 +130,7 @@ const MOST_READING: usize = 4 << 20;
 
 /// A manifest that has been read and parsed, and what was found wrong in it.
 #[derive(Debug)]
-pub struct Manifest {
+pub(crate) struct Manifest {
     /// Its name below the flow's directory.
     pub file: String,
     /// The SHA-256 of its bytes; none if there is no such file.
@@ -147,7 +144,12 @@ pub struct Manifest {
 
 impl Manifest {
     /// Reads a YAML file below `home`. No file is an empty one, for whoever does not need it.
-    pub fn read(home: &Path, shown: String, file: &str, problems: &mut Vec<Problem>) -> Self {
+    pub(crate) fn read(
+        home: &Path,
+        shown: String,
+        file: &str,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
         let mut manifest = Self {
             file: file.to_owned(),
             sha256: None,
@@ -189,14 +191,12 @@ impl Manifest {
     }
 
     /// Whether there is such a file.
-    #[must_use]
-    pub fn exists(&self) -> bool {
+    pub(crate) fn exists(&self) -> bool {
         self.sha256.is_some()
     }
 
     /// `manifest_invalid`, about the file as a whole.
-    #[must_use]
-    pub fn whole(&self, message: impl Into<String>) -> Problem {
+    pub(crate) fn whole(&self, message: impl Into<String>) -> Problem {
         Problem {
             code: Some(Code::ManifestInvalid),
             ids: Vec::new(),
@@ -209,7 +209,7 @@ impl Manifest {
     }
 
     /// A problem at a node of this document.
-    pub fn problem(
+    pub(crate) fn problem(
         &mut self,
         code: Code,
         ids: Vec<String>,
@@ -225,7 +225,12 @@ impl Manifest {
     }
 
     /// Gives complaints of a reader their lines. Those that are errors are `manifest_invalid`.
-    pub fn report(&mut self, ids: &[String], list: Vec<Complaint>, problems: &mut Vec<Problem>) {
+    pub(crate) fn report(
+        &mut self,
+        ids: &[String],
+        list: Vec<Complaint>,
+        problems: &mut Vec<Problem>,
+    ) {
         for complaint in list {
             let code = (!complaint.warning).then_some(Code::ManifestInvalid);
             problems.push(Problem {
@@ -246,8 +251,7 @@ impl Manifest {
 }
 
 /// The SHA-256 of some bytes, in hexadecimal digits.
-#[must_use]
-pub fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     let mut digits = String::with_capacity(64);
     for byte in Sha256::digest(bytes) {
         digits.push_str(&format!("{byte:02x}"));

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Who answers for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Provider {
+pub(crate) struct Provider {
     /// What stands before the slash in `llm:` of an agent.
     pub id: String,
     /// How it is reached.
@@ -32,7 +32,7 @@ pub struct Provider {
 
 /// How a provider is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub(crate) enum Way {
     /// Under this URL, which holds no credentials.
     Url(String),
     /// By a program, with the flow's directory in its place.

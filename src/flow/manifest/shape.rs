@@ -8,7 +8,7 @@ use crate::flow::graph::topology::Role;
 
 /// A node, as far as it is known.
 #[derive(Clone, Copy, Debug)]
-pub struct Knot<'k> {
+pub(crate) struct Knot<'k> {
     /// Its id.
     pub id: &'k str,
     /// Its role, if it has one.
@@ -19,7 +19,7 @@ pub struct Knot<'k> {
 
 /// An edge whose ends may be unknown.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub(crate) struct Way {
     /// Where it begins.
     pub from: Option<usize>,
     /// Where it ends.
@@ -28,7 +28,7 @@ pub struct Way {
 
 /// Something that must not be so.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// What it is called.
     pub code: Code,
     /// The nodes concerned.
@@ -52,8 +52,7 @@ struct Shape<'s> {
 }
 
 /// Everything that is wrong with a graph.
-#[must_use]
-pub fn check(knots: &[Knot], ways: &[Way]) -> Vec<Finding> {
+pub(crate) fn check(knots: &[Knot], ways: &[Way]) -> Vec<Finding> {
     let none = || vec![Vec::new(); knots.len()];
     let mut shape = Shape {
         knots,

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 /// What a tool may do beside running its program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Permissions {
+pub(crate) struct Permissions {
     /// Where it may write; none: in the task's directory.
     pub root: Option<Word>,
     /// Whether it may reach the network.
@@ -160,7 +160,7 @@ fn permissions(node: &Node, out: &mut Complaints) -> Option<Permissions> {
 }
 
 /// The names of tools in a list, or none where the key is not there.
-pub fn names(node: &Node, out: &mut Complaints) -> Option<Vec<String>> {
+pub(crate) fn names(node: &Node, out: &mut Complaints) -> Option<Vec<String>> {
     match node.map.get("tools") {
         None | Some(Value::Null) => None,
         Some(_) => texts(node, "tools", out),

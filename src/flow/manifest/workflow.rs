@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 
 /// An edge as it was written. An end is none where no node has the id.
 #[derive(Debug)]
-pub struct Edge {
+pub(crate) struct Edge {
     /// Where it begins.
     pub from: Option<usize>,
     /// Where it ends.
@@ -26,7 +26,10 @@ pub struct Edge {
 }
 
 /// Reads the file. Of nodes with one id there is only the first.
-pub fn read(manifest: &mut Manifest, problems: &mut Vec<Problem>) -> (Vec<Draft>, Vec<Edge>) {
+pub(crate) fn read(
+    manifest: &mut Manifest,
+    problems: &mut Vec<Problem>,
+) -> (Vec<Draft>, Vec<Edge>) {
     let root = std::mem::take(&mut manifest.root);
     let mut out = Complaints::about("");
     let top = Node::new(&root, vec![]);

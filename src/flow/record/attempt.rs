@@ -20,13 +20,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// What a node may print, in bytes: more is a failure of the node, not a growth of the engine.
-pub const MOST_OUTPUT: u64 = 256 << 20;
+pub(crate) const MOST_OUTPUT: u64 = 256 << 20;
 
 /// As much of what a program said on stderr is told of its failure.
 const SAID: u64 = 2000;
 
 /// A program that is ready to be started.
-pub struct Prepared {
+pub(crate) struct Prepared {
     /// With what is put before every program.
     pub argv: Vec<String>,
     /// Where it works.
@@ -46,7 +46,7 @@ pub struct Prepared {
 }
 
 /// What a program is given.
-pub struct Given<'g> {
+pub(crate) struct Given<'g> {
     /// The program and its arguments.
     pub argv: Vec<String>,
     /// Where it works.
@@ -60,8 +60,7 @@ pub struct Given<'g> {
 }
 
 /// The name of a task's or a node's directory: the id, unless the file system has no room for it.
-#[must_use]
-pub fn dir_name(id: &str) -> String {
+pub(crate) fn dir_name(id: &str) -> String {
     const LONGEST: usize = 200;
     if id.len() <= LONGEST {
         return id.to_owned();
@@ -71,7 +70,7 @@ pub fn dir_name(id: &str) -> String {
 }
 
 /// Makes the directory of records of an attempt, with all that is known before it runs.
-pub fn prepare(
+pub(crate) fn prepare(
     run: &Path,
     (task, node): (&str, &str),
     given: Given<'_>,
@@ -113,13 +112,13 @@ pub fn prepare(
 /// Small files of records that are alike: written once, and linked from then on, because a new file costs
 /// more than what is in it. Programs can read them and not write to them.
 #[derive(Debug, Default)]
-pub struct Alike {
+pub(crate) struct Alike {
     known: HashMap<String, (PathBuf, SystemTime)>,
 }
 
 impl Alike {
     /// Makes a file with this text.
-    pub fn write(&mut self, path: &Path, text: &str) -> Result<()> {
+    pub(crate) fn write(&mut self, path: &Path, text: &str) -> Result<()> {
         /// Longer texts are not remembered, and not more of them than this.
         const LONGEST: usize = 1 << 10;
         const MOST: usize = 1 << 10;
@@ -148,7 +147,7 @@ fn changed(path: &Path) -> Option<SystemTime> {
 }
 
 /// Records how a program ended.
-pub fn record(
+pub(crate) fn record(
     io: &Path,
     exit_code: i32,
     (duration, used): (Duration, Option<Used>),
@@ -164,8 +163,7 @@ pub fn record(
 }
 
 /// Why a program could not be started: the exit code that a shell would give, and words.
-#[must_use]
-pub fn not_started(program: &str, error: &SpawnError) -> (i32, Failure) {
+pub(crate) fn not_started(program: &str, error: &SpawnError) -> (i32, Failure) {
     let code = match error {
         SpawnError::NotFound => 127,
         SpawnError::NotExecutable(_) => 126,
@@ -176,8 +174,7 @@ pub fn not_started(program: &str, error: &SpawnError) -> (i32, Failure) {
 }
 
 /// The exit code that is recorded of a program that ended like this.
-#[must_use]
-pub fn exit_code(outcome: &Outcome) -> i32 {
+pub(crate) fn exit_code(outcome: &Outcome) -> i32 {
     match outcome.how {
         Ended::Exited(code) | Ended::Interrupted(code) => code,
         Ended::TimedOut => 124,
@@ -185,7 +182,11 @@ pub fn exit_code(outcome: &Outcome) -> i32 {
 }
 
 /// Why a program that ended like this has failed, if it has.
-pub fn fault(io: &Path, outcome: &Outcome, timeout: Option<Duration>) -> Result<Option<Failure>> {
+pub(crate) fn fault(
+    io: &Path,
+    outcome: &Outcome,
+    timeout: Option<Duration>,
+) -> Result<Option<Failure>> {
     Ok(match outcome.how {
         Ended::Exited(0) => None,
         Ended::TimedOut => {
@@ -218,7 +219,7 @@ fn last_words(path: &Path) -> Result<String> {
 }
 
 /// What a program printed, as JSON on one line.
-pub fn output(io: &Path, form: OutputForm) -> Result<std::result::Result<Payload, Failure>> {
+pub(crate) fn output(io: &Path, form: OutputForm) -> Result<std::result::Result<Payload, Failure>> {
     let wrong = |message: String| Ok(Err(Failure::new(Code::Operation, message)));
     let path = io.join("stdout.log");
     let mut file = File::open(&path).at("read", &path)?;
@@ -239,15 +240,14 @@ pub fn output(io: &Path, form: OutputForm) -> Result<std::result::Result<Payload
 }
 
 /// The message for a program that printed so many bytes.
-#[must_use]
-pub fn too_much(bytes: u64) -> String {
+pub(crate) fn too_much(bytes: u64) -> String {
     format!(
         "it printed {bytes} bytes, and the limit is {MOST_OUTPUT}; write to a file and print its path"
     )
 }
 
 /// A text that is one JSON value, on one line.
-pub fn one_value(text: String) -> std::result::Result<Payload, String> {
+pub(crate) fn one_value(text: String) -> std::result::Result<Payload, String> {
     let value = text.trim_ascii();
     if value.is_empty() {
         return Err("it printed nothing, and its output must be JSON".to_owned());
@@ -268,8 +268,7 @@ pub fn one_value(text: String) -> std::result::Result<Payload, String> {
 }
 
 /// Why a value does not fit a schema, if it does not.
-#[must_use]
-pub fn misfit(schema: Option<&NamedSchema>, text: &str, code: Code) -> Option<Failure> {
+pub(crate) fn misfit(schema: Option<&NamedSchema>, text: &str, code: Code) -> Option<Failure> {
     let schema = schema?;
     let value = match serde_json::from_str(text) {
         Ok(value) => value,

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What an output may depend on.
-pub struct Key<'k> {
+pub(crate) struct Key<'k> {
     /// The command as it is run.
     pub argv: &'k [String],
     /// What it is given.
@@ -31,7 +31,7 @@ impl Key<'_> {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn name(&self) -> Result<String> {
+    pub(crate) fn name(&self) -> Result<String> {
         let mut text = String::new();
         let mut part = |kind: &str, bytes: &[u8]| {
             text.push_str(&format!("{kind} {}\n", sha256(bytes)));
@@ -61,14 +61,13 @@ fn path(workspace: &Workspace, name: &str) -> PathBuf {
 const DIR: &str = "cache";
 
 /// The output of an entry, if there is one.
-#[must_use]
-pub fn read(workspace: &Workspace, name: &str) -> Option<Payload> {
+pub(crate) fn read(workspace: &Workspace, name: &str) -> Option<Payload> {
     let text = fs::read_to_string(path(workspace, name)).ok()?;
     crate::flow::record::attempt::one_value(text).ok()
 }
 
 /// Keeps an output. Any number of runs may do so at once.
-pub fn write(workspace: &Workspace, name: &str, output: &str) -> Result<()> {
+pub(crate) fn write(workspace: &Workspace, name: &str, output: &str) -> Result<()> {
     let path = path(workspace, name);
     files::make_dirs(path.parent().unwrap_or(Path::new(".")))?;
     files::replace_shared(&path, output.as_bytes())

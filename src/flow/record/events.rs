@@ -8,7 +8,7 @@
 
 mod denied;
 
-pub use denied::policy;
+pub(crate) use denied::policy;
 
 use super::tool_calls::Call;
 use crate::error::{At, Result};
@@ -30,11 +30,11 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Longer JSON texts stand in files of their own.
-pub const INLINE: usize = 64 << 10;
+pub(crate) const INLINE: usize = 64 << 10;
 
 /// Which step an event is about.
 #[derive(Clone, Copy, Debug)]
-pub struct About<'e> {
+pub(crate) struct About<'e> {
     /// The task's id.
     pub task: &'e str,
     /// The node.
@@ -45,7 +45,7 @@ pub struct About<'e> {
 
 /// The beginning of a step, or of another attempt at it.
 #[derive(Clone, Copy, Debug)]
-pub struct NodeStart<'e> {
+pub(crate) struct NodeStart<'e> {
     /// From 1.
     pub attempt: u32,
     /// `DELTA_CALL_ID` of its processes; none if it has none.
@@ -58,7 +58,7 @@ pub struct NodeStart<'e> {
 
 /// Where the output of a step is.
 #[derive(Clone, Debug)]
-pub enum Output {
+pub(crate) enum Output {
     /// It is what the step was given, or what a merge makes of that.
     Identity,
     /// Here.
@@ -69,7 +69,7 @@ pub enum Output {
 
 /// The end of a step.
 #[derive(Clone, Debug)]
-pub struct NodeEnd {
+pub(crate) struct NodeEnd {
     /// The output, or why there is none.
     pub outcome: std::result::Result<Output, Failure>,
     /// From the start of the last attempt.
@@ -81,8 +81,7 @@ pub struct NodeEnd {
 }
 
 /// The name of an edge.
-#[must_use]
-pub fn edge_name(graph: &Graph, edge: EdgeIx) -> String {
+pub(crate) fn edge_name(graph: &Graph, edge: EdgeIx) -> String {
     let edge = &graph.edges[edge];
     let id = |node: NodeIx| &graph.nodes[node].id;
     format!("{}>{}", id(edge.from), id(edge.to))
@@ -99,7 +98,12 @@ fn about(line: &mut Object<'_>, graph: &Graph, about: About<'_>) {
 }
 
 /// A task has come to be. Of a root, with its input or the file that has it.
-pub fn task_created(journal: &mut Journal, graph: &Graph, view: &View<'_>, input: Option<&Output>) {
+pub(crate) fn task_created(
+    journal: &mut Journal,
+    graph: &Graph,
+    view: &View<'_>,
+    input: Option<&Output>,
+) {
     journal.add_line("TASK_CREATED", |line| {
         line.put("task_id", view.id)
             .put("parent_id", &view.parent)
@@ -115,7 +119,7 @@ pub fn task_created(journal: &mut Journal, graph: &Graph, view: &View<'_>, input
 }
 
 /// Says what something was given, or which file has it.
-pub fn put_input(line: &mut Object<'_>, input: &Output) {
+pub(crate) fn put_input(line: &mut Object<'_>, input: &Output) {
     match input {
         Output::Text(text) => {
             line.raw("input", text.as_bytes());
@@ -128,14 +132,12 @@ pub fn put_input(line: &mut Object<'_>, input: &Output) {
 }
 
 /// The file that has the input of a root task, if the journal has no room for it.
-#[must_use]
-pub fn input_name(number: usize) -> String {
+pub(crate) fn input_name(number: usize) -> String {
     format!("io/input-{number}.json")
 }
 
 /// As it stands in files.
-#[must_use]
-pub fn kind_name(kind: Kind) -> &'static str {
+pub(crate) fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Root => "root",
         Kind::Clone => "clone",
@@ -144,7 +146,12 @@ pub fn kind_name(kind: Kind) -> &'static str {
 }
 
 /// A step begins.
-pub fn node_start(journal: &mut Journal, graph: &Graph, step: About<'_>, start: NodeStart<'_>) {
+pub(crate) fn node_start(
+    journal: &mut Journal,
+    graph: &Graph,
+    step: About<'_>,
+    start: NodeStart<'_>,
+) {
     journal.add_line("NODE_START", |line| {
         about(line, graph, step);
         line.put("attempt", &start.attempt);
@@ -161,7 +168,12 @@ pub fn node_start(journal: &mut Journal, graph: &Graph, step: About<'_>, start: 
 }
 
 /// A step has ended. Returns when.
-pub fn node_end(journal: &mut Journal, graph: &Graph, step: About<'_>, end: &NodeEnd) -> Timestamp {
+pub(crate) fn node_end(
+    journal: &mut Journal,
+    graph: &Graph,
+    step: About<'_>,
+    end: &NodeEnd,
+) -> Timestamp {
     journal.add_line("NODE_END", |line| {
         about(line, graph, step);
         line.put("status", status_of(end))
@@ -201,7 +213,7 @@ fn failed(line: &mut Object<'_>, failure: &Failure) {
 }
 
 /// A program has called a tool, and this came of it.
-pub fn tool(
+pub(crate) fn tool(
     journal: &mut Journal,
     graph: &Graph,
     step: About<'_>,
@@ -224,7 +236,12 @@ pub fn tool(
 }
 
 /// An attempt failed, and another one follows.
-pub fn attempt_failed(journal: &mut Journal, graph: &Graph, step: About<'_>, failure: &Failure) {
+pub(crate) fn attempt_failed(
+    journal: &mut Journal,
+    graph: &Graph,
+    step: About<'_>,
+    failure: &Failure,
+) {
     journal.add_line("ERROR", |line| {
         about(line, graph, step);
         failed(line, failure);
@@ -238,7 +255,13 @@ pub fn attempt_failed(journal: &mut Journal, graph: &Graph, step: About<'_>, fai
 }
 
 /// A task went on.
-pub fn route(journal: &mut Journal, graph: &Graph, task: &str, node: NodeIx, edges: &[EdgeIx]) {
+pub(crate) fn route(
+    journal: &mut Journal,
+    graph: &Graph,
+    task: &str,
+    node: NodeIx,
+    edges: &[EdgeIx],
+) {
     journal.add_line("ROUTE", |line| {
         let targets = edges
             .iter()
@@ -256,7 +279,7 @@ pub fn route(journal: &mut Journal, graph: &Graph, task: &str, node: NodeIx, edg
 }
 
 /// A merge has gathered so many arrivals and failures.
-pub fn merge(
+pub(crate) fn merge(
     journal: &mut Journal,
     graph: &Graph,
     (task, node): (&str, NodeIx),
@@ -271,7 +294,7 @@ pub fn merge(
 }
 
 /// A task has ended.
-pub fn task_end(journal: &mut Journal, graph: &Graph, view: &View<'_>) {
+pub(crate) fn task_end(journal: &mut Journal, graph: &Graph, view: &View<'_>) {
     journal.add_line("TASK_END", |line| {
         line.put("task_id", view.id)
             .put("status", view.status.name());
@@ -288,7 +311,7 @@ pub fn task_end(journal: &mut Journal, graph: &Graph, view: &View<'_>) {
 }
 
 /// A step is not begun, because a person wanted to look first.
-pub fn paused(journal: &mut Journal, graph: &Graph, step: About<'_>) {
+pub(crate) fn paused(journal: &mut Journal, graph: &Graph, step: About<'_>) {
     journal.add_line("SYSTEM_MESSAGE", |line| {
         about(line, graph, step);
         let node = &graph.nodes[step.node].id;
@@ -301,7 +324,7 @@ pub fn paused(journal: &mut Journal, graph: &Graph, step: About<'_>) {
 
 /// Puts a JSON text where it belongs: into the line, or into a durable file of this name in the run's
 /// directory.
-pub fn kept(run: &Path, name: &str, text: &Payload) -> Result<Output> {
+pub(crate) fn kept(run: &Path, name: &str, text: &Payload) -> Result<Output> {
     if text.len() <= INLINE {
         return Ok(Output::Text(text.clone()));
     }
@@ -321,8 +344,7 @@ pub fn kept(run: &Path, name: &str, text: &Payload) -> Result<Output> {
 /// A line as it is read back. Fields that nobody here knows are passed over.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-#[allow(missing_docs)] // The fields are those that are written above.
-pub struct Line<'l> {
+pub(crate) struct Line<'l> {
     #[serde(rename = "type", borrow)]
     pub kind: Cow<'l, str>,
     pub seq: u64,
@@ -378,8 +400,7 @@ fn present<'de: 'l, 'l, D: Deserializer<'de>>(
 
 impl Line<'_> {
     /// The failure that an end tells of.
-    #[must_use]
-    pub fn failure(&self) -> Failure {
+    pub(crate) fn failure(&self) -> Failure {
         let code = self.code.as_deref().and_then(Code::parse);
         let message = self.message.as_deref().unwrap_or_default();
         Failure::new(code.unwrap_or(Code::Operation), message)
@@ -387,7 +408,7 @@ impl Line<'_> {
 }
 
 /// Reads back what [`kept`] has put somewhere. None if the line has none.
-pub fn read_back(
+pub(crate) fn read_back(
     run: &Path,
     text: Option<&RawValue>,
     file: Option<&str>,
@@ -402,7 +423,10 @@ pub fn read_back(
 }
 
 /// Calls something with each line of a journal, until it has enough.
-pub fn each_line(run: &RunDir, mut with: impl FnMut(&Line<'_>) -> Result<bool>) -> Result<()> {
+pub(crate) fn each_line(
+    run: &RunDir,
+    mut with: impl FnMut(&Line<'_>) -> Result<bool>,
+) -> Result<()> {
     let path = run.journal();
     let mut reader = BufReader::new(File::open(&path).at("read", &path)?);
     let mut text = String::new();

@@ -11,11 +11,11 @@ use crate::text::json::{self, Object};
 use std::collections::BTreeMap;
 
 /// The version of the JSON object.
-pub const SCHEMA_VERSION: &str = "1.0";
+pub(crate) const SCHEMA_VERSION: &str = "1.0";
 
 /// A root task that has ended.
 #[derive(Debug)]
-pub struct Finished {
+pub(crate) struct Finished {
     number: usize,
     status: Status,
     output: Option<Payload>,
@@ -39,8 +39,12 @@ struct Counts {
 
 impl Finished {
     /// What a root task that is over came to.
-    #[must_use]
-    pub fn of(plan: &Plan<'_>, number: usize, router: &Router<'_>, with_tasks: bool) -> Self {
+    pub(crate) fn of(
+        plan: &Plan<'_>,
+        number: usize,
+        router: &Router<'_>,
+        with_tasks: bool,
+    ) -> Self {
         let graph = plan.graph;
         let root = router.view(0);
         let mut counts = Counts::default();
@@ -82,8 +86,7 @@ impl Finished {
     }
 
     /// Whether it failed.
-    #[must_use]
-    pub fn failed(&self) -> bool {
+    pub(crate) fn failed(&self) -> bool {
         self.status == Status::Failure
     }
 }
@@ -128,34 +131,32 @@ fn write_error(object: &mut Object<'_>, error: Option<(&str, &Failure)>) {
 
 /// What all root tasks came to.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub(crate) struct Tally {
     finished: BTreeMap<usize, Finished>,
     cut: Option<usize>,
 }
 
 impl Tally {
     /// Nothing yet.
-    #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// A root task has ended.
-    pub fn add(&mut self, finished: Finished) {
+    pub(crate) fn add(&mut self, finished: Finished) {
         if self.cut.is_none_or(|cut| finished.number <= cut) {
             self.finished.insert(finished.number, finished);
         }
     }
 
     /// What came behind this root does not count.
-    pub fn cut_after(&mut self, number: usize) {
+    pub(crate) fn cut_after(&mut self, number: usize) {
         self.cut = Some(number);
         self.finished.split_off(&(number + 1));
     }
 
     /// The status of all.
-    #[must_use]
-    pub fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         let any = |status| self.finished.values().any(|it| it.status == status);
         if any(Status::Failure) {
             Status::Failure
@@ -167,8 +168,7 @@ impl Tally {
     }
 
     /// Why it is not a success, in a line.
-    #[must_use]
-    pub fn reason(&self) -> Option<String> {
+    pub(crate) fn reason(&self) -> Option<String> {
         let status = self.status();
         let first = self.finished.values().find(|it| it.status == status);
         let first = first.filter(|it| it.status != Status::Success)?;
@@ -182,8 +182,7 @@ impl Tally {
     }
 
     /// The outputs, a line each; of many inputs `null` stands for none.
-    #[must_use]
-    pub fn outputs(&self, many: bool) -> Vec<u8> {
+    pub(crate) fn outputs(&self, many: bool) -> Vec<u8> {
         let mut out = Vec::new();
         for finished in self.finished.values() {
             match &finished.output {
@@ -197,7 +196,7 @@ impl Tally {
     }
 
     /// Writes status, exit, output, error, tasks and counts into an object.
-    pub fn write(&self, object: &mut Object<'_>, many: bool, status: Option<&str>) {
+    pub(crate) fn write(&self, object: &mut Object<'_>, many: bool, status: Option<&str>) {
         let single = self.finished.values().next().filter(|_| !many);
         object
             .put("status", status.unwrap_or(self.status().name()))
@@ -229,7 +228,7 @@ impl Tally {
     }
 
     /// How much there was of everything.
-    pub fn write_counts(&self, object: &mut Object<'_>) {
+    pub(crate) fn write_counts(&self, object: &mut Object<'_>) {
         let sum = |of: fn(&Counts) -> usize| -> usize {
             self.finished.values().map(|it| of(&it.counts)).sum()
         };
@@ -243,8 +242,7 @@ impl Tally {
     }
 
     /// The output of a single input, in short, for the summary of the run.
-    #[must_use]
-    pub fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let first = self.finished.values().next();
         let output = first.and_then(|it| it.output.as_deref()).unwrap_or("null");
         match self.finished.len() {

@@ -21,14 +21,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The directory of the calls, in an attempt's directory of records.
-pub const DIR: &str = "tools";
+pub(crate) const DIR: &str = "tools";
 
 /// The file of a record that is read back.
 const RESULT: &str = "result.json";
 
 /// What came of a call.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Call {
+pub(crate) struct Call {
     /// The tool's id.
     pub tool_name: String,
     /// `DELTA_CALL_ID` of its processes.
@@ -51,7 +51,7 @@ pub struct Call {
 /// Why a call is no success, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Code {
+pub(crate) enum Code {
     /// The node does not allow the tool, or the arguments are wrong. Nothing was run.
     Misuse,
     /// A policy denies the tool. Nothing was run.
@@ -66,16 +66,14 @@ pub enum Code {
 
 impl Code {
     /// Whether it should not have been called like this.
-    #[must_use]
-    pub fn is_misuse(self) -> bool {
+    pub(crate) fn is_misuse(self) -> bool {
         matches!(self, Self::Misuse | Self::PolicyDenied)
     }
 }
 
 impl Call {
     /// The status, as nodes and tasks have it.
-    #[must_use]
-    pub fn status(&self) -> &'static str {
+    pub(crate) fn status(&self) -> &'static str {
         match self.code {
             None => "success",
             Some(_) => "failure",
@@ -83,8 +81,7 @@ impl Call {
     }
 
     /// The code, as it is told.
-    #[must_use]
-    pub fn code_name(&self) -> &'static str {
+    pub(crate) fn code_name(&self) -> &'static str {
         match self.code {
             None => "ok",
             Some(Code::Misuse) => "misuse",
@@ -98,7 +95,7 @@ impl Call {
 
 /// A record that is being made.
 #[derive(Debug)]
-pub struct Record {
+pub(crate) struct Record {
     number: u32,
     /// Its directory, until it is complete.
     pub dir: PathBuf,
@@ -106,7 +103,7 @@ pub struct Record {
 
 impl Record {
     /// Takes the next number. Several processes may do so at once.
-    pub fn begin(io: &Path) -> Result<Self> {
+    pub(crate) fn begin(io: &Path) -> Result<Self> {
         let all = io.join(DIR);
         files::make_dirs(&all)?;
         loop {
@@ -128,12 +125,12 @@ impl Record {
     }
 
     /// Writes a file of it.
-    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
         files::write(&self.dir.join(name), text.as_bytes())
     }
 
     /// Completes it.
-    pub fn finish(self, call: &Call) -> Result<()> {
+    pub(crate) fn finish(self, call: &Call) -> Result<()> {
         self.write("exit_code.txt", &format!("{}\n", call.exit_code))?;
         self.write("duration_ms.txt", &format!("{}\n", call.duration_ms))?;
         self.write(RESULT, &format!("{}\n", json::text(call)))?;
@@ -158,7 +155,7 @@ fn number_of(name: &str) -> Option<u32> {
 
 /// The calls that are complete in an attempt's directory of records, with the names of their
 /// directories, in the order in which they began.
-pub fn calls(io: &Path) -> Result<Vec<(String, Call)>> {
+pub(crate) fn calls(io: &Path) -> Result<Vec<(String, Call)>> {
     let all = io.join(DIR);
     if !all.is_dir() {
         return Ok(Vec::new());
@@ -175,8 +172,7 @@ pub fn calls(io: &Path) -> Result<Vec<(String, Call)>> {
 }
 
 /// A program of ours: the one beside this one, or else the one on `PATH`.
-#[must_use]
-pub fn beside(program: &str) -> String {
+pub(crate) fn beside(program: &str) -> String {
     let own = std::env::current_exe().ok();
     let path = own.map(|own| own.with_file_name(program));
     path.filter(|path| path.is_file()).map_or_else(
@@ -186,8 +182,7 @@ pub fn beside(program: &str) -> String {
 }
 
 /// What policies deny of the tools that a node allows.
-#[must_use]
-pub fn denied(flow: &Flow, node: NodeIx) -> Vec<Denied> {
+pub(crate) fn denied(flow: &Flow, node: NodeIx) -> Vec<Denied> {
     let allowed = flow.tools_of(node).iter();
     let names = allowed.map(|ix| &*flow.tools[*ix].tool.name);
     names
@@ -200,8 +195,7 @@ pub fn denied(flow: &Flow, node: NodeIx) -> Vec<Denied> {
 ///
 /// A tool that a policy denies is not offered, unless the agent brings one of that name itself: then
 /// the one that is denied stands in its place, and each call is refused.
-#[must_use]
-pub fn set_of_agent(flow: &Flow, node: NodeIx, home: &Path) -> Vec<String> {
+pub(crate) fn set_of_agent(flow: &Flow, node: NodeIx, home: &Path) -> Vec<String> {
     let agent = flow.nodes[node].agent.map(|agent| &flow.agents[agent]);
     let (mut tools, names) = match agent.map(|agent| &agent.body) {
         Some(Body::Directory(_)) if !flow.tools_of(node).is_empty() => own_tools(home),

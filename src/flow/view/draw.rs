@@ -11,7 +11,7 @@ use crate::flow::manifest::{Flow, Kind};
 
 /// In which language.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Language {
+pub(crate) enum Language {
     /// Graphviz.
     #[default]
     Dot,
@@ -23,7 +23,7 @@ pub enum Language {
 
 impl Language {
     /// All of them, with the words of the command line.
-    pub const ALL: [(&'static str, Self); 3] = [
+    pub(crate) const ALL: [(&'static str, Self); 3] = [
         ("dot", Self::Dot),
         ("mermaid", Self::Mermaid),
         ("svg", Self::Svg),
@@ -32,7 +32,7 @@ impl Language {
 
 /// What became of a node in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub(crate) enum Mark {
     /// It succeeded.
     Success,
     /// It failed.
@@ -60,7 +60,7 @@ impl Mark {
 
 /// A graph with what is written on it.
 #[derive(Debug)]
-pub struct Picture<'p> {
+pub(crate) struct Picture<'p> {
     graph: &'p Graph,
     boxes: Vec<Box<'p>>,
 }
@@ -77,8 +77,7 @@ struct Box<'p> {
 
 impl<'p> Picture<'p> {
     /// The picture of a flow. `mark` tells what became of a node, if anything did.
-    #[must_use]
-    pub fn of(flow: &'p Flow, mark: impl Fn(NodeIx) -> Option<Mark>) -> Self {
+    pub(crate) fn of(flow: &'p Flow, mark: impl Fn(NodeIx) -> Option<Mark>) -> Self {
         let boxes = flow.nodes.iter().enumerate().map(|(ix, node)| {
             let role = word(flow.graph.nodes[ix].role);
             let agent = node.agent.map(|agent| flow.agents[agent].id.as_str());
@@ -96,8 +95,7 @@ impl<'p> Picture<'p> {
     }
 
     /// The picture in a language, with a newline at its end.
-    #[must_use]
-    pub fn written(&self, language: Language) -> String {
+    pub(crate) fn written(&self, language: Language) -> String {
         match language {
             Language::Dot => text::dot(self),
             Language::Mermaid => text::mermaid(self),

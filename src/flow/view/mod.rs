@@ -1,4 +1,4 @@
 //! A flow, shown to people: its graph and the progress of a run.
 
-pub mod progress_table;
-pub mod draw;
+pub(crate) mod progress_table;
+pub(crate) mod draw;

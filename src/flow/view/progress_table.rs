@@ -19,7 +19,7 @@ const LOW: usize = 6;
 
 /// A program that runs.
 #[derive(Clone, Debug)]
-pub struct Running {
+pub(crate) struct Running {
     /// Its task.
     pub task: String,
     /// Its node.
@@ -41,7 +41,7 @@ struct Counts {
 
 /// Progress as a person sees it.
 #[derive(Debug)]
-pub struct Table {
+pub(crate) struct Table {
     screen: Screen,
     is_on: bool,
     /// Lines that have not been written.
@@ -53,8 +53,7 @@ pub struct Table {
 
 impl Table {
     /// For stderr as it is.
-    #[must_use]
-    pub fn new(screen: Screen) -> Self {
+    pub(crate) fn new(screen: Screen) -> Self {
         Self {
             screen,
             is_on: !screen.quiet && can_redraw(),
@@ -65,13 +64,12 @@ impl Table {
     }
 
     /// Whether there is one.
-    #[must_use]
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.is_on
     }
 
     /// A line of progress, which stays.
-    pub fn line(&mut self, pieces: &[(Tone, &str)]) {
+    pub(crate) fn line(&mut self, pieces: &[(Tone, &str)]) {
         if !self.is_on {
             self.screen.progress(pieces);
             return;
@@ -84,7 +82,7 @@ impl Table {
     }
 
     /// A step has ended.
-    pub fn ended(&mut self, good: bool) {
+    pub(crate) fn ended(&mut self, good: bool) {
         if good {
             self.counts.done += 1;
         } else {
@@ -93,7 +91,7 @@ impl Table {
     }
 
     /// Draws the table as it is now, below the lines that have come to be meanwhile.
-    pub fn draw(&mut self, mut running: Vec<Running>, waiting: usize) {
+    pub(crate) fn draw(&mut self, mut running: Vec<Running>, waiting: usize) {
         if !self.is_on {
             return;
         }
@@ -120,12 +118,12 @@ impl Table {
     }
 
     /// Takes the table away. What was to be told is told.
-    pub fn erase(&mut self) {
+    pub(crate) fn erase(&mut self) {
         self.write(Vec::new());
     }
 
     /// The same for good: from now on there are lines alone.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.erase();
         self.is_on = false;
     }

@@ -87,11 +87,10 @@ impl Lookup {
 }
 
 /// The command of `delta` that asks the system's resolver and prints the addresses it finds.
-pub const RESOLVE_COMMAND: &str = "resolve-host";
+pub(crate) const RESOLVE_COMMAND: &str = "resolve-host";
 
 /// The addresses of a host, one a line.
-#[must_use]
-pub fn resolve_host(host: &str) -> String {
+pub(crate) fn resolve_host(host: &str) -> String {
     use std::net::ToSocketAddrs;
     let found = (host, 0).to_socket_addrs().into_iter().flatten();
     let lines: Vec<String> = found.map(|address| format!("{}\n", address.ip())).collect();

@@ -11,8 +11,7 @@ use std::fmt;
 /// A line as it was read. Every field may be missing; fields that nobody here knows are passed over.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-#[allow(missing_docs)] // The fields are those of `Event`.
-pub struct Line<'a> {
+pub(crate) struct Line<'a> {
     #[serde(rename = "type", borrow)]
     pub kind: Cow<'a, str>,
     pub seq: Option<u64>,
@@ -179,20 +178,18 @@ impl<'a> Line<'a> {
     ///
     /// # Errors
     /// The parser's, with the column: not JSON, not an object, or a field of the wrong type.
-    pub fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
+    pub(crate) fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
     /// Of an event of a flow: the task and the node that it is about.
-    #[must_use]
-    pub fn step(&self) -> Option<(String, String)> {
+    pub(crate) fn step(&self) -> Option<(String, String)> {
         let (task, node) = (self.task_id.as_deref()?, self.node_id.as_deref()?);
         Some((task.to_owned(), node.to_owned()))
     }
 
     /// The members in which the server sent reasoning, in a fixed order.
-    #[must_use]
-    pub fn reasoning_fields(&self) -> Vec<(&'static str, &'a RawValue)> {
+    pub(crate) fn reasoning_fields(&self) -> Vec<(&'static str, &'a RawValue)> {
         let values = [
             self.reasoning_content,
             self.reasoning,
@@ -209,8 +206,7 @@ impl<'a> Line<'a> {
 
 /// The type of a line as this engine writes it, without parsing the line; `None` if it is written
 /// differently, or is none.
-#[must_use]
-pub fn quick_kind(line: &[u8]) -> Option<&[u8]> {
+pub(crate) fn quick_kind(line: &[u8]) -> Option<&[u8]> {
     let rest = line.strip_prefix(br#"{"seq":"#)?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     // `,"timestamp":"` and a timestamp of 24 characters.

@@ -18,22 +18,21 @@ struct Tail {
 ///
 /// # Errors
 /// It is not there, or one that it builds on is not.
-pub fn request(dir: &Path, name: &str) -> Result<Vec<u8>> {
+pub(crate) fn request(dir: &Path, name: &str) -> Result<Vec<u8>> {
     Requests::of(dir).read(name).map(<[u8]>::to_vec)
 }
 
 /// Reads requests one after another. One that builds on the one read before it costs only what it
 /// adds.
 #[derive(Debug)]
-pub struct Requests {
+pub(crate) struct Requests {
     dir: PathBuf,
     last: Option<(String, Vec<u8>)>,
 }
 
 impl Requests {
     /// Those of the invocations in a directory.
-    #[must_use]
-    pub fn of(dir: &Path) -> Self {
+    pub(crate) fn of(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
             last: None,
@@ -44,7 +43,7 @@ impl Requests {
     ///
     /// # Errors
     /// It is not there, or one that it builds on is not.
-    pub fn read(&mut self, name: &str) -> Result<&[u8]> {
+    pub(crate) fn read(&mut self, name: &str) -> Result<&[u8]> {
         let mut tails = Vec::new();
         let mut at = name.to_owned();
         let mut bytes = loop {
@@ -81,8 +80,7 @@ impl Requests {
 }
 
 /// How long an invocation's request is; none if it is not there.
-#[must_use]
-pub fn request_len(dir: &Path) -> Option<usize> {
+pub(crate) fn request_len(dir: &Path) -> Option<usize> {
     if let Ok(whole) = dir.join("request.json").metadata() {
         return Some(whole.len() as usize);
     }

@@ -40,7 +40,7 @@ struct RawFunction<'j> {
 }
 
 /// Numbers beyond it are not whole in every reader of JSON.
-pub const LARGEST_NUMBER: u64 = 1 << 53;
+pub(crate) const LARGEST_NUMBER: u64 = 1 << 53;
 
 type Fault = (usize, String);
 

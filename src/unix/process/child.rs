@@ -51,13 +51,13 @@ pub(super) struct Running {
 pub(super) fn members(children: &[(Option<Pid>, &str)]) -> Vec<Vec<Pid>> {
     match children {
         [] => Vec::new(),
-        children => procfs::processes_of_each(children),
+        children => procfs::find_processes(children),
     }
 }
 
 impl Running {
     /// Looks whether it has ended.
-    pub fn look(&mut self) -> io::Result<()> {
+    pub(crate) fn look(&mut self) -> io::Result<()> {
         if self.status.is_none() && self.pidfd.is_none() {
             (self.status, self.used) = if self.is_measured {
                 waited(&mut self.child)?
@@ -69,13 +69,13 @@ impl Running {
     }
 
     /// Whether its time is over, and nobody has ended it yet.
-    pub fn is_late(&self, now: Instant) -> bool {
+    pub(crate) fn is_late(&self, now: Instant) -> bool {
         let is_running = matches!(self.phase, Phase::Running);
         is_running && self.deadline.is_some_and(|deadline| now >= deadline)
     }
 
     /// Whether it matters now which of its processes live: it has ended itself, or it would not.
-    pub fn is_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         match self.phase {
             Phase::Running => false,
             Phase::Ending { kill_at, .. } => self.status.is_some() || now >= kill_at,
@@ -84,7 +84,7 @@ impl Running {
 
     /// How it has ended, if it has; kills what is left of it if it must. `members` are its processes, if
     /// it is due.
-    pub fn advance(&mut self, now: Instant, members: &[Pid]) -> Option<Ended> {
+    pub(crate) fn advance(&mut self, now: Instant, members: &[Pid]) -> Option<Ended> {
         let is_due = self.is_due(now);
         let Phase::Ending {
             why,
@@ -115,7 +115,7 @@ impl Running {
     }
 
     /// When this child must be looked at again even if nothing wakes us. Its own end does.
-    pub fn wake_at(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn wake_at(&self, now: Instant) -> Option<Instant> {
         match self.phase {
             Phase::Running => self.deadline,
             Phase::Ending { .. } if self.is_due(now) => Some(now + TICK),

@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// What a node did in a run.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Node {
+pub(crate) struct Node {
     /// How often a task was at it and came to an end there.
     pub count: u64,
     /// How many of these ends were failures.
@@ -43,7 +43,7 @@ pub struct Node {
 
 /// The figures that only a flow has.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Flow {
+pub(crate) struct Flow {
     /// Tasks that have come to be.
     pub tasks: u64,
     /// Tasks that have failed.
@@ -83,8 +83,7 @@ struct Usage {
 
 impl Flow {
     /// Counts of all nodes: ends, failures, attempts that were followed by others, known outputs.
-    #[must_use]
-    pub fn all_nodes(&self) -> [u64; 4] {
+    pub(crate) fn all_nodes(&self) -> [u64; 4] {
         let mut sums = [0; 4];
         for node in self.nodes.values() {
             let counts = [node.count, node.failures, node.retries, node.cached];
@@ -96,8 +95,7 @@ impl Flow {
     }
 
     /// Of the processor, by all nodes.
-    #[must_use]
-    pub fn cpu_ms(&self) -> u64 {
+    pub(crate) fn cpu_ms(&self) -> u64 {
         let all = self.nodes.values().map(|node| node.cpu_ms);
         all.fold(0, u64::saturating_add)
     }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// What `memory` is to do.
 #[derive(Debug)]
-pub struct Memory {
+pub(crate) struct Memory {
     /// Which store is meant.
     pub store: Which,
     /// The flow's directory.
@@ -24,7 +24,7 @@ pub struct Memory {
 
 /// To do with a store.
 #[derive(Debug)]
-pub enum What {
+pub(crate) enum What {
     /// An item is added: this text.
     AddText(String),
     /// An item is added: the JSON value in a file, or `-`.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// What `run` is to do.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // Each is a switch of the command line.
-pub struct Run {
+pub(crate) struct Run {
     /// The flow's directory.
     pub dir: PathBuf,
     /// A file with the input, or `-`.
@@ -44,8 +44,7 @@ pub struct Run {
 
 impl Run {
     /// So many programs at once.
-    #[must_use]
-    pub fn jobs(&self) -> usize {
+    pub(crate) fn jobs(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.jobs.unwrap_or_else(cores)
     }

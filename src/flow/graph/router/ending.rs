@@ -11,7 +11,7 @@ type Item = (Place, Ending);
 
 /// The status of tasks and of what they bring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub(crate) enum Status {
     /// It did what it was to do.
     Success,
     /// Something failed, and it went on.
@@ -22,8 +22,7 @@ pub enum Status {
 
 impl Status {
     /// As it stands in files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Success => "success",
             Self::Partial => "partial",

@@ -44,7 +44,7 @@ struct Missing {
 
 /// What a merge has gathered, in order of place.
 #[derive(Debug)]
-pub struct Gathered {
+pub(crate) struct Gathered {
     arrivals: Vec<Arrival>,
     failures: Vec<Missing>,
 }
@@ -193,15 +193,13 @@ impl Router<'_> {
 
 impl Router<'_> {
     /// Where a step stands among those of its root, to compare: by its task's place, then by its node.
-    #[must_use]
-    pub fn place_of(&self, ix: StepIx) -> Option<impl Ord + use<>> {
+    pub(crate) fn place_of(&self, ix: StepIx) -> Option<impl Ord + use<>> {
         let step = self.steps.get(&ix)?;
         Some(self.place((step.task, self.plan.rank(step.node))))
     }
 
     /// A step's failure, known before anything of it has run.
-    #[must_use]
-    pub fn doomed(&self, ix: StepIx) -> Option<Failure> {
+    pub(crate) fn doomed(&self, ix: StepIx) -> Option<Failure> {
         let step = self.steps.get(&ix)?;
         let mode = self.plan.graph.nodes[step.node].merge_failure_mode;
         let message = step.gathered.as_ref()?.fault(mode, &self.tasks)?;
@@ -209,8 +207,7 @@ impl Router<'_> {
     }
 
     /// What a step works on.
-    #[must_use]
-    pub fn input(&self, ix: StepIx) -> Option<Payload> {
+    pub(crate) fn input(&self, ix: StepIx) -> Option<Payload> {
         self.steps.get(&ix).map(|step| self.input_of(step))
     }
 
@@ -222,8 +219,7 @@ impl Router<'_> {
     }
 
     /// What a step makes of its input if its node has no operation.
-    #[must_use]
-    pub fn identity(&self, ix: StepIx) -> Option<Payload> {
+    pub(crate) fn identity(&self, ix: StepIx) -> Option<Payload> {
         let step = self.steps.get(&ix)?;
         Some(match &step.gathered {
             Some(gathered) => gathered.outputs(),
@@ -232,16 +228,14 @@ impl Router<'_> {
     }
 
     /// What a merge has gathered.
-    #[must_use]
-    pub fn gathered(&self, ix: StepIx) -> Option<&Gathered> {
+    pub(crate) fn gathered(&self, ix: StepIx) -> Option<&Gathered> {
         self.steps.get(&ix)?.gathered.as_deref()
     }
 }
 
 impl Gathered {
     /// So many arrived, and so many failed on their way.
-    #[must_use]
-    pub fn counts(&self) -> (usize, usize) {
+    pub(crate) fn counts(&self) -> (usize, usize) {
         (self.arrivals.len(), self.failures.len())
     }
 

@@ -9,7 +9,7 @@
 use super::{Router, StepIx};
 
 /// A number that means something to whoever left it.
-pub type Note = usize;
+pub(crate) type Note = usize;
 
 /// A past by its index, from 1; 0: nothing has been noted.
 pub(super) type PastIx = usize;
@@ -51,8 +51,7 @@ impl Router<'_> {
     }
 
     /// The notes that a step is behind, the last one first.
-    #[must_use]
-    pub fn notes(&self, ix: StepIx) -> Vec<Note> {
+    pub(crate) fn notes(&self, ix: StepIx) -> Vec<Note> {
         let mut notes = Vec::new();
         let Some(step) = self.steps.get(&ix) else {
             return notes;

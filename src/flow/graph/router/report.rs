@@ -7,7 +7,7 @@ use crate::flow::graph::topology::{EdgeIx, NodeIx};
 
 /// A task's status as it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub(crate) enum Told {
     /// It has not ended.
     Open,
     /// It ended like this.
@@ -18,8 +18,7 @@ pub enum Told {
 
 impl Told {
     /// As it stands in files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Open => "running",
             Self::Ended(status) => status.name(),
@@ -30,7 +29,7 @@ impl Told {
 
 /// What is told of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View<'r> {
+pub(crate) struct View<'r> {
     /// Its id.
     pub id: &'r str,
     /// The id of the task that it came from.
@@ -59,8 +58,7 @@ pub struct View<'r> {
 
 impl Router<'_> {
     /// The root and all that came of it, children by place behind their parents.
-    #[must_use]
-    pub fn tasks(&self) -> Vec<TaskIx> {
+    pub(crate) fn tasks(&self) -> Vec<TaskIx> {
         let mut all = Vec::new();
         let mut pending = vec![0];
         while let Some(task) = pending.pop() {
@@ -89,8 +87,7 @@ impl Router<'_> {
     }
 
     /// What is to be told of a task.
-    #[must_use]
-    pub fn view(&self, ix: TaskIx) -> View<'_> {
+    pub(crate) fn view(&self, ix: TaskIx) -> View<'_> {
         let task = &self.tasks[ix];
         let mut view = View {
             id: &task.id,

@@ -6,7 +6,7 @@ use crate::flow::manifest::policy::Denied;
 use crate::record::journal::Journal;
 
 /// A rule has denied a step something; of a call, with the directory of its records.
-pub fn policy(
+pub(crate) fn policy(
     journal: &mut Journal,
     graph: &Graph,
     step: About<'_>,

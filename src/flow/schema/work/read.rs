@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 /// Which part of a value a schema applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Label<'s> {
+pub(crate) enum Label<'s> {
     /// A member by its name.
     Member(&'s str),
     /// An item by its place.
@@ -20,7 +20,7 @@ const NAMES: u8 = 2;
 
 impl Label<'_> {
     /// What it is one of.
-    pub fn kind(self) -> u8 {
+    pub(crate) fn kind(self) -> u8 {
         match self {
             Self::Member(_) => MEMBERS,
             Self::Item(_) => ITEMS,
@@ -31,7 +31,7 @@ impl Label<'_> {
 
 /// A schema among others.
 #[derive(Default)]
-pub struct Node<'s> {
+pub(crate) struct Node<'s> {
     /// Those that apply to the same place.
     pub beside: Vec<usize>,
     /// How often these are looked at: more than once to find out what they leave unevaluated.
@@ -41,7 +41,7 @@ pub struct Node<'s> {
 }
 
 /// All schemas that one leads to; itself is the first.
-pub struct Nodes<'s> {
+pub(crate) struct Nodes<'s> {
     nodes: Vec<Node<'s>>,
 }
 
@@ -59,7 +59,7 @@ fn address(value: &Value) -> usize {
 }
 
 impl<'s> Nodes<'s> {
-    pub fn read(root: &'s Value) -> Self {
+    pub(crate) fn read(root: &'s Value) -> Self {
         let mut document = Document {
             root,
             resources: HashMap::new(),
@@ -79,11 +79,11 @@ impl<'s> Nodes<'s> {
         Self { nodes }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    pub fn get(&self, node: usize) -> &Node<'s> {
+    pub(crate) fn get(&self, node: usize) -> &Node<'s> {
         &self.nodes[node]
     }
 }
