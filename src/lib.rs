@@ -7,6 +7,7 @@ pub mod error;
 pub mod clock;
 pub mod ids;
 pub mod files;
+pub mod origin;
 pub mod sys;
 pub mod exec;
 pub mod sandbox;
