@@ -1,11 +1,11 @@
-# Completion of delta, delta-flow and delta-sessions for bash. The programs themselves tell what could come next.
-# Read by bash-completion, or by "source" from ~/.bashrc.
+# Completion of delta, delta-flow and delta-sessions for bash. The programs themselves print the candidates.
+# Loaded by bash-completion, or with "source" from ~/.bashrc.
 
 _delta_engine() {
     local program=${COMP_WORDS[0]} cursor='' own='' kind='' word about at last place
     local -a words=() starts=()
     [[ $program == "~/"* ]] && program=$HOME/${program#"~/"}
-    # Readline takes --name=value for three words.
+    # Readline splits --name=value into three words.
     for ((at = 1; at <= COMP_CWORD; at++)); do
         word=${COMP_WORDS[at]}
         last=$((${#words[@]} - 1))
@@ -19,7 +19,7 @@ _delta_engine() {
     done
     cursor=${COMP_WORDS[COMP_CWORD]}
     [[ $cursor == = ]] && cursor=''
-    # What Readline completes begins behind the "=".
+    # Readline completes what follows the "=".
     local stem=${words[${#words[@]} - 1]}
     stem=${stem%"$cursor"}
 
@@ -37,8 +37,8 @@ _delta_engine() {
     case $kind in
     dirs)
         compopt -o filenames 2> /dev/null
-        # Readline adds the slash. A directory that leads to a known one would keep it from being
-        # completed.
+        # Readline adds the slash. A parent of a known directory would block the completion of that
+        # directory.
         local -a known=("${COMPREPLY[@]%/}")
         COMPREPLY=("${known[@]}")
         while IFS= read -r word; do

@@ -1,14 +1,14 @@
-# Completion of delta, delta-flow and delta-sessions for fish. The programs themselves tell what could come next.
+# Completion of delta, delta-flow and delta-sessions for fish. The programs themselves print the candidates.
 
 function __delta_engine
     set -l token (commandline -ct)
     set -l words (commandline -opc) $token
-    # What stands before the value in --name=value.
+    # The part of --name=value before the value.
     set -l stem (string match -r -- '^--[^=]*=' "$token"; or echo)
     set -l value (string replace -- "$stem" '' "$token")
     set -l program (string replace -r '^~/' "$HOME/" -- $words[1])
     type -q -- "$program"; or return
-    # As they are typed: commandline has taken the quotes away, but for the last.
+    # As typed: commandline has removed the quotes of all words but the last.
     set -l typed (string escape -n -- $words[2..-2] | string replace -r '^\\\\~/' '~/') "$token"
     set -l lines ($program complete -- $typed 2>/dev/null </dev/null)
     set -q lines[1]; or return
@@ -17,7 +17,7 @@ function __delta_engine
     printf '%s\n' $lines
     switch "$own[1]"
         case dirs
-            # Of one word that is offered twice fish shows the first.
+            # If a word is offered twice, fish shows the first.
             __fish_complete_directories "$value" | string replace -r '^' -- "$stem"
         case files
             __fish_complete_path "$value" | string replace -r '^' -- "$stem"

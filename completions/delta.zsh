@@ -1,6 +1,6 @@
 #compdef delta delta-flow delta-sessions
-# Completion of delta, delta-flow and delta-sessions for zsh. The programs themselves tell what could come next.
-# Install as _delta in a directory of $fpath, or read by "source" from ~/.zshrc behind compinit.
+# Completion of delta, delta-flow and delta-sessions for zsh. The programs themselves print the candidates.
+# Install as _delta in a directory of $fpath, or load with "source" from ~/.zshrc after compinit.
 
 _delta_engine() {
     local program=${(Q)words[1]} own line word
@@ -44,7 +44,7 @@ _delta_engine() {
 }
 
 if [[ $zsh_eval_context[-1] == file ]]; then
-    # By "source".
+    # Loaded with "source".
     compdef _delta_engine delta delta-flow delta-sessions
 else
     _delta_engine "$@"

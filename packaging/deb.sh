@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes a Debian package of what is built: packaging/deb.sh BIN OUT
-# Needs dpkg-deb and gzip; what the package depends on comes from dpkg-shlibdeps, if it is there.
+# Builds a Debian package from the programs in BIN: packaging/deb.sh BIN OUT
+# Needs dpkg-deb and gzip; dependencies come from dpkg-shlibdeps if it is installed.
 set -eu
 umask 022
 bin=$1 out=$2
@@ -14,7 +14,7 @@ done
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 arch=$(dpkg --print-architecture)
-# Who makes the package answers for it, as devscripts(1) has it.
+# The builder is the maintainer, as in devscripts(1).
 maintainer="${DEBFULLNAME:-The delta authors} <${DEBEMAIL:-delta-engine@invalid.invalid}>"
 date=$(LC_ALL=C date -u -R -d "@${SOURCE_DATE_EPOCH:-$(stat -c %Y CHANGELOG.md)}")
 work=$(mktemp -d)
@@ -23,11 +23,11 @@ tree=$work/tree
 mkdir -p "$tree"
 packaging/files.sh install "$bin" "$tree" /usr delta
 doc=$tree/usr/share/doc/delta-engine
-# Debian has places of its own for these.
+# Debian keeps these elsewhere.
 rm "$doc/CHANGELOG.md" "$doc/LICENSE"
 {
     printf 'delta-engine (%s) unstable; urgency=medium\n\n' "$version"
-    # An entry a line, then as wide as Debian has it.
+    # Join each entry into one line, then wrap to Debian's width.
     awk '/^- /{print ""} /^- |^  /{sub(/^ +/, ""); printf "%s ", $0} END{print ""}' CHANGELOG.md |
         fold -s -w 74 | sed -n 's/ *$//; /^- /s//  * /p; /^[^ ]/s//    &/p'
     printf '\n -- %s  %s\n' "$maintainer" "$date"
@@ -49,12 +49,12 @@ fi
 
 mkdir -p "$tree/usr/share/lintian/overrides"
 cat > "$tree/usr/share/lintian/overrides/delta-engine" << 'TEXT'
-# The YAML parser is libyaml translated to Rust, with its messages. No shared library could stand in for it.
+# The YAML parser is libyaml translated to Rust, with its messages. No shared library can replace it.
 delta-engine: embedded-library libyaml [usr/bin/delta]
 delta-engine: embedded-library libyaml [usr/bin/delta-flow]
 TEXT
 
-# A program that needs no library depends on nothing.
+# A static program has no dependencies.
 depends=
 is_dynamic() { ldd "$1" 2> /dev/null | grep -q '=>'; }
 if is_dynamic "$tree/usr/bin/delta"; then
@@ -64,7 +64,7 @@ if is_dynamic "$tree/usr/bin/delta"; then
         depends=$(cd "$work" && dpkg-shlibdeps -O tree/usr/bin/delta tree/usr/bin/delta-flow tree/usr/bin/delta-sessions)
         depends=${depends#shlibs:Depends=}
     else
-        # Without the tables of symbols: what is installed here is enough.
+        # Without symbol files, require the version installed here.
         libc=$(dpkg-query -W -f '${Version}' libc6)
         depends="libc6 (>= ${libc%%-*}), libgcc-s1"
     fi
@@ -77,13 +77,13 @@ mkdir "$tree/DEBIAN"
     printf 'Maintainer: %s\n' "$maintainer"
     printf 'Installed-Size: %s\n' "$(du -k -s "$tree/usr" | cut -f 1)"
     [ -z "$depends" ] || printf 'Depends: %s\n' "$depends"
-    # It has a /usr/bin/delta, too.
+    # git-delta also installs /usr/bin/delta.
     printf 'Conflicts: git-delta\nSection: utils\nPriority: optional\n'
     printf 'Description: run LLM agents that are directories of commands\n'
     printf ' An agent is a directory; its tools, hooks, sub-agents and even its model are\n'
     printf ' commands. The memory of a run is a file, journal.jsonl, beside the files that\n'
-    printf ' the agent works on. A run that was killed is resumed by the same command.\n'
-    printf ' Flows are graphs of agents and commands, run and resumed likewise.\n'
+    printf ' the agent works on. The same command resumes a run that was killed. Flows are\n'
+    printf ' graphs of agents and commands, and are run and resumed in the same way.\n'
 } > "$tree/DEBIAN/control"
 mkdir -p "$out"
 dpkg-deb --root-owner-group -Zxz --build "$tree" "$out/delta-engine_${version}_$arch.deb"

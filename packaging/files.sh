@@ -1,7 +1,7 @@
 #!/bin/sh
-# Puts the files of an installation into their places, or takes them away again: one list for both.
+# Installs the files, or removes them again: one list for both.
 #   packaging/files.sh install|remove BIN ROOT PREFIX NAME
-# BIN has the programs; ROOT stands before PREFIX while a package is made. The program is called NAME.
+# BIN has the programs. ROOT is prepended to PREFIX when a package is built. The program is installed as NAME.
 set -eu
 verb=$1 bin=$2 root=$3 prefix=$4 name=$5
 cd "$(dirname "$0")/.."
@@ -16,19 +16,19 @@ esac
 case $prefix in
 /*) prefix=${prefix%/} ;;
 *)
-    echo "make: PREFIX is an absolute path, not '$prefix'; for a directory of yours, \"\$HOME/.local\"" >&2
+    echo "make: PREFIX is an absolute path, not '$prefix'; for a directory of your own, \"\$HOME/.local\"" >&2
     exit 2
     ;;
 esac
 case $name:$prefix in
 delta:*) ;;
 *:*:*)
-    echo "make: with another NAME, PREFIX stands in PATH and cannot have a colon: '$prefix'" >&2
+    echo "make: with another NAME, PREFIX goes into PATH and cannot have a colon: '$prefix'" >&2
     exit 2
     ;;
 esac
 
-put() { # MODE FILE PLACE: a file, or with "-" what comes on stdin
+put() { # MODE FILE PLACE: a file, or stdin if it is "-"
     to=$root$prefix/$3
     if [ "$verb" = remove ]; then
         rm -f "$to"
@@ -38,7 +38,7 @@ put() { # MODE FILE PLACE: a file, or with "-" what comes on stdin
     if [ "$2" = - ]; then
         cat > "$to.new" && chmod "$1" "$to.new" && mv -f "$to.new" "$to"
     else
-        # Not over the old one: it may be running.
+        # Do not overwrite the old file: it may be running.
         install -m "$1" "$2" "$to.new" && mv -f "$to.new" "$to"
     fi
 }
@@ -58,7 +58,7 @@ if [ "$name" = delta ]; then
     put 755 "$bin/delta" bin/delta
     put 755 "$bin/delta-flow" bin/delta-flow
 else
-    # Tools of agents and nodes of flows say "delta", and mean this one.
+    # Agents' tools and flows' nodes call "delta" and must find this program.
     dir=$(printf %s "$prefix/$lib" | sed "s/'/'\\\\''/g")
     for program in delta delta-flow; do
         place=$name
@@ -92,14 +92,14 @@ doc=share/doc/delta-engine
 for file in README.md CHANGELOG.md LICENSE; do
     put 644 "$file" "$doc/$file"
 done
-# Not what running them has left there.
+# Leave out files that running the examples created.
 find examples -type f ! -path '*/workspaces/*' ! -path '*/.*' | sort | while IFS= read -r file; do
     mode=644
     [ ! -x "$file" ] || mode=755
     put "$mode" "$file" "$doc/$file"
 done
 if [ "$verb" = remove ]; then
-    # Ours alone; the others are shared with other programs.
+    # Remove only our own directories; the others are shared.
     for dir in "$doc" "$lib"; do
         [ ! -d "$root$prefix/$dir" ] || find "$root$prefix/$dir" -depth -type d -empty -delete
     done

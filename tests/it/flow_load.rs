@@ -52,6 +52,16 @@ fn a_flow_that_can_be_loaded_is_said_to_be_ok() {
         .prints("f: ok, 2 nodes, 1 edge, 0 agents, 0 tools, 0 schemas\n");
 }
 
+#[test]
+fn a_single_start_needs_no_mark() {
+    let world = World::new();
+    let nodes = [node("s", "start", ""), exit()];
+    world.write("f/workflow.yaml", flow(&nodes, "s>x"));
+    assert_eq!(errors_of(&world, "f"), Vec::<Value>::new());
+    let run = Delta::flow(world.home()).args(["run", "f", "-w", "ws", "-m", "in"]);
+    run.end().exits(0).prints("\"in\"\n");
+}
+
 /// A code, its ids, nodes and edges that show it, how many errors there are then, and words of its
 /// message.
 type Row<'r> = (&'r str, &'r [&'r str], Vec<String>, &'r str, usize, &'r str);

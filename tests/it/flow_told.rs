@@ -190,6 +190,59 @@ fn the_journal_tells_of_tasks_and_of_the_ways_that_they_took() {
     );
 }
 
+/// A clone that branches, merges and goes on behind that merge to another one. `w` runs `shell`.
+fn inner_merge(shell: &str) -> World {
+    let world = World::new();
+    let nodes = [
+        start(),
+        node("b", "branch", ""),
+        node("i", "branch", ""),
+        node("u", "linear", ""),
+        node("v", "linear", ""),
+        node("m", "merge", ""),
+        node("w", "linear", &format!(", shell: '{shell}'")),
+        node("z", "linear", ""),
+        node("n", "merge", ", merge_failure_mode: partial"),
+        exit(),
+    ];
+    let edges = "s>b b>i b>z i>u i>v u>m v>m m>w w>n z>n n>x";
+    world.write("f/workflow.yaml", flow(&nodes, edges));
+    world
+}
+
+#[test]
+fn a_clone_that_goes_on_behind_an_inner_merge_is_reported_with_its_own_end() {
+    let failure = json!({"code": "operation", "node": "w", "message": "exit code 1"});
+    for (shell, exit, status, merged_at, output, error) in [
+        ("echo 3", 0, "success", json!("n"), json!(3), Value::Null),
+        ("exit 1", 3, "failure", Value::Null, Value::Null, failure),
+    ] {
+        let world = inner_merge(shell);
+        let object = run(&world).args(["-m", "p"]).json().end().exits(exit);
+        let object = object.object();
+        let tasks = object["tasks"].as_array().unwrap();
+        let clone = tasks.iter().find(|task| task["task_id"] == "T1.c0");
+        let clone = clone.unwrap();
+        assert_eq!(clone["path"], json!(["i", "m", "w"]));
+        for (key, value) in [
+            ("status", &json!(status)),
+            ("merged_at", &merged_at),
+            ("output", &output),
+            ("error", &error),
+        ] {
+            assert_eq!(clone[key], *value, "{key} with {shell}");
+        }
+        let ends = events(&world, "TASK_END");
+        let end = ends.iter().find(|end| end["task_id"] == "T1.c0").unwrap();
+        assert_eq!(end["status"], status);
+        assert_eq!(end["merged_at"], merged_at);
+        let show = Delta::flow(world.home()).args(["show", "T1.c0", "-w", "ws"]);
+        let shown = String::from_utf8(show.end().exits(0).stdout).unwrap();
+        let line = format!("T1.c0  {status}  i > m > w");
+        assert!(shown.starts_with(&line), "{shown}");
+    }
+}
+
 #[test]
 fn the_way_of_a_decision_is_told_with_its_label() {
     let world = World::new();

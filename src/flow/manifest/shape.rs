@@ -121,6 +121,7 @@ impl Shape<'_> {
         marked.retain(|ix| self.knots[*ix].default_start);
         match marked.as_slice() {
             [_] => {}
+            [] if starts.len() == 1 => {}
             [] => {
                 let names = self.names(&starts);
                 let message =

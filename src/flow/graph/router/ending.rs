@@ -206,6 +206,8 @@ impl Router<'_> {
         {
             return only;
         }
+        // Where the task itself went on, its merged children say nothing more of it.
+        let went_on = !endings.is_empty();
         // A fork comes to be before those that are made after it, and inside it.
         let mut forks = self.tasks[task].forks.clone();
         while let Some(frame) = forks.pop() {
@@ -217,7 +219,13 @@ impl Router<'_> {
                 }
                 !inside
             });
-            let loose = self.children_of(frame, &mut items);
+            let children = self.children_of(frame);
+            let loose = children.iter().any(|(_, ending)| !ending.is_taken);
+            items.extend(
+                children
+                    .into_iter()
+                    .filter(|it| !(went_on && it.1.is_taken)),
+            );
             items.sort_by_cached_key(|(place, _)| self.place(*place));
             let place = items.first().map_or((task, 0), |(place, _)| *place);
             if let Some(ending) = self.combined(frame, items, loose) {
@@ -240,20 +248,14 @@ impl Router<'_> {
         })
     }
 
-    /// Adds the children of a fork to its items. Returns whether any is there that no merge has.
-    fn children_of(&self, frame: FrameIx, items: &mut Vec<Item>) -> bool {
+    /// The children of a fork that have ended; of a race, up to the winner.
+    fn children_of(&self, frame: FrameIx) -> Vec<Item> {
         let Some(fork) = &self.frames[frame].fork else {
-            return false;
+            return Vec::new();
         };
         let last = fork.winner.map_or(fork.children.len(), |winner| winner + 1);
-        let mut loose = false;
-        for child in &fork.children[..last] {
-            if let Some(ending) = &self.tasks[*child].ended {
-                loose |= !ending.is_taken;
-                items.push(((*child, 0), ending.clone()));
-            }
-        }
-        loose
+        let ended = |child: &TaskIx| Some(((*child, 0), self.tasks[*child].ended.clone()?));
+        fork.children[..last].iter().filter_map(ended).collect()
     }
 
     /// What the items of a fork, in order of place, come to. None if there are none.
@@ -276,7 +278,8 @@ impl Router<'_> {
                 let came = |it: &&Item| it.1.status != Status::Failure;
                 if !judged.iter().any(came) && items.iter().any(|it| came(&it)) {
                     // One that a merge has is a success, too.
-                    return taken(&items);
+                    let merged: Vec<Item> = items.into_iter().filter(|it| it.1.is_taken).collect();
+                    return taken(&merged);
                 }
                 first_success(judged.into_iter())?
             }

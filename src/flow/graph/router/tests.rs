@@ -25,7 +25,12 @@ struct Executor<'e> {
     /// What the notes stand for, and which each step was behind.
     noted: Vec<Name>,
     behind: BTreeMap<Name, Vec<Name>>,
+    /// What arrived at a merge of another task, by its own task.
+    merged: BTreeMap<String, Vec<Arrived>>,
 }
+
+/// The merge, the status and the output.
+type Arrived = (NodeIx, serde_json::Value, serde_json::Value);
 
 impl Executor<'_> {
     fn outcome(&self, router: &Router<'_>, ix: StepIx) -> Outcome {
@@ -88,11 +93,73 @@ impl Executor<'_> {
     fn end(&mut self, router: &mut Router<'_>, ix: StepIx, outcome: Outcome) {
         let step = router.get(ix).unwrap();
         let name = (router.id(step.task).to_owned(), step.node, step.edge);
+        self.note_arrivals(router, ix);
         let notes = router.notes(ix).into_iter();
         let behind = notes.map(|note| self.noted[note].clone()).collect();
         self.noted.push(name.clone());
         self.behind.insert(name, behind);
         router.ended_with(ix, outcome, Some(self.noted.len() - 1));
+    }
+}
+
+impl Executor<'_> {
+    fn note_arrivals(&mut self, router: &Router<'_>, ix: StepIx) {
+        let step = router.get(ix).unwrap();
+        if step.gathered.is_none() {
+            return;
+        }
+        let input: serde_json::Value = serde_json::from_str(&router.input(ix).unwrap()).unwrap();
+        for arrival in input["merge_inputs"].as_array().unwrap() {
+            let task = arrival["task_id"].as_str().unwrap();
+            if task != router.id(step.task) {
+                let arrived = (
+                    step.node,
+                    arrival["status"].clone(),
+                    arrival["output"].clone(),
+                );
+                self.merged
+                    .entry(task.to_owned())
+                    .or_default()
+                    .push(arrived);
+            }
+        }
+    }
+
+    /// A task whose one way led to a merge of another task is reported as that merge got it, whatever
+    /// its own merges took in between. Returns how many such tasks there are.
+    fn merged_as_reported(&self, router: &Router<'_>) -> usize {
+        let views: Vec<View<'_>> = router
+            .tasks()
+            .into_iter()
+            .map(|ix| router.view(ix))
+            .collect();
+        let is_merge = |node: &NodeIx| self.graph.nodes[*node].role == Role::Merge;
+        let mut count = 0;
+        for view in &views {
+            let Some([(merge, status, output)]) = self.merged.get(view.id).map(Vec::as_slice)
+            else {
+                continue;
+            };
+            let mut children = views.iter().filter(|child| child.parent == Some(view.id));
+            let exits = view
+                .path
+                .iter()
+                .any(|node| self.graph.nodes[*node].role == Role::Exit);
+            if view.status == Told::Cancelled
+                || exits
+                || !view.failed.is_empty()
+                || !children.all(|child| child.merged_at.is_some())
+            {
+                continue;
+            }
+            assert_eq!(view.merged_at, Some(*merge), "{view:?}");
+            assert_eq!(view.status.name(), status, "{view:?}");
+            let own: serde_json::Value =
+                serde_json::from_str(view.output.as_ref().unwrap()).unwrap();
+            assert_eq!(own, *output, "{view:?}");
+            count += usize::from(view.path.iter().any(is_merge));
+        }
+        count
     }
 }
 
@@ -122,6 +189,7 @@ fn executor<'e>(
         cancelled: 0,
         noted: Vec::new(),
         behind: BTreeMap::new(),
+        merged: BTreeMap::new(),
     }
 }
 
@@ -315,6 +383,36 @@ fn a_diamond_merges_inside_its_own_task() {
         "{fails}"
     );
     assert!(fails.contains("T1.s1 failure d,c operation@c\n"), "{fails}");
+}
+
+#[test]
+fn a_task_that_goes_on_behind_an_inner_merge_has_its_own_ending() {
+    let flow = "s:start>b b:branch>i,z i:branch>u,v u>m v>m m:merge>w w>n z>n n:merge?>x x:exit";
+    let inner = "T1.c0.c0 success u merged m = 1\nT1.c0.c1 success v merged m = 1\n\
+                 T1.c1 success z merged n = 1\n";
+    assert_eq!(
+        run(flow, "1", ""),
+        format!(
+            "T1 success s,b,n,x exit x = [[1,1],1]\nT1.c0 success i,m,w merged n = [1,1]\n{inner}"
+        )
+    );
+    assert_eq!(
+        run(flow, "1", "w"),
+        format!("T1 success s,b,n,x exit x = [1]\nT1.c0 failure i,m,w operation@w\n{inner}")
+    );
+    // The merge belongs to the task that decided, above the branch.
+    let decided = "s:start>p p:branch>d,z d:decision>b,m b:branch>u,v u>m v>m m:merge>n z>n \
+                   n:merge>x x:exit";
+    let text = run(decided, "\"b\"", "");
+    let line = "\nT1.c0 success d,b,m merged n = [\"b\",\"b\"]\n";
+    assert!(text.contains(line), "{text}");
+    // Clones that no merge saves change nothing where the merge itself fails.
+    let fails = run(
+        "s:start>b b:branch>u,v,y u>m v>m m:merge>x y>x x:exit",
+        "1",
+        "m y",
+    );
+    assert!(fails.starts_with("T1 failure s,b,m "), "{fails}");
 }
 
 #[test]
@@ -514,6 +612,7 @@ fn by_place(graph: &Graph, seed: u64, task: &str, node: &str) -> Option<String> 
 fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix() {
     let mut roles: BTreeMap<String, usize> = BTreeMap::new();
     let (mut ways, mut again) = (BTreeMap::<String, usize>::new(), 0);
+    let mut inner = 0;
     let (mut cancelled, mut statuses) = (0, BTreeMap::<String, usize>::new());
     for seed in 0..1_000 {
         let mut rng = Rng::with_seed(seed);
@@ -530,6 +629,7 @@ fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix()
             assert!(router.is_over(), "seed {seed} has not ended: {graph:#?}");
             let told = told(&graph, &router);
             cancelled += executor.cancelled;
+            inner += executor.merged_as_reported(&router);
             is_behind_the_same(&behind, &executor.behind);
             behind.extend(executor.behind);
             match &first {
@@ -586,6 +686,7 @@ fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix()
     assert_eq!(statuses.len(), 3);
     assert!(statuses.values().all(|count| *count > 30), "{statuses:?}");
     assert!(cancelled > 100, "{cancelled}");
+    assert!(inner > 50, "{inner}");
 }
 
 fn learn(router: &mut Router<'_>, open: &mut BTreeMap<Name, StepIx>) {
