@@ -3,7 +3,7 @@
 //! The one file that knows the library. Nothing is fetched: a schema that refers to another file or
 //! host is refused. Unaware of flows.
 
-mod work;
+mod references;
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ReferencingError, ValidationError, Validator};
@@ -16,9 +16,14 @@ const MOST_MISMATCHES: usize = 50;
 /// Characters of one message; it quotes the value, which may be large.
 const MOST_TEXT: usize = 500;
 
-/// Bytes that a pattern may have, those that it may take once compiled, and the steps that matching
-/// it may go back.
-const PATTERN_LENGTH: usize = 16 << 10;
+/// Bytes of a schema document.
+const MOST_BYTES: usize = 1 << 20;
+
+/// Levels of a value of which it is reported where it does not fit a schema that refers to itself: each
+/// level multiplies the places to look at.
+const MOST_LEVELS: usize = 12;
+
+/// Bytes that a pattern may take once compiled, and the steps that matching it may go back.
 const PATTERN_SIZE: usize = 4 << 20;
 const PATTERN_STEPS: usize = 1_000_000;
 
@@ -28,8 +33,7 @@ pub(crate) struct Schema {
     /// The schema as it was written, for whoever must answer in it.
     pub source: Value,
     validator: Validator,
-    /// Of a value that is nested deeper than this it is only said that it does not fit.
-    deepest: Option<usize>,
+    is_recursive: bool,
 }
 
 /// Something that does not fit.
@@ -52,17 +56,25 @@ impl fmt::Display for Mismatch {
 }
 
 impl Schema {
-    /// Reads a schema: 2020-12 unless its `$schema` says otherwise.
+    /// Reads a schema document.
     ///
     /// # Errors
-    /// What is wrong with it, with the place in it.
-    pub(crate) fn compile(source: Value) -> Result<Self, String> {
-        if let Some(length) = longest_pattern(&source).filter(|length| *length > PATTERN_LENGTH) {
+    /// Why it is none, with the place in it.
+    pub(crate) fn parse(document: &[u8]) -> Result<Self, String> {
+        if document.len() > MOST_BYTES {
+            let length = document.len();
             return Err(format!(
-                "a pattern of {length} bytes is too long; the limit is {PATTERN_LENGTH}"
+                "{length} bytes are too many; the limit is {MOST_BYTES}"
             ));
         }
-        let deepest = work::depth(&source)?;
+        let source =
+            serde_json::from_slice(document).map_err(|e| format!("not valid JSON: {e}"))?;
+        Self::compile(source)
+    }
+
+    /// Compiles a schema: 2020-12 unless its `$schema` says otherwise.
+    fn compile(source: Value) -> Result<Self, String> {
+        let is_recursive = references::follow_references(&source)?;
         let patterns = PatternOptions::fancy_regex()
             .size_limit(PATTERN_SIZE)
             .dfa_size_limit(PATTERN_SIZE)
@@ -75,7 +87,7 @@ impl Schema {
             Ok(validator) => Ok(Self {
                 source,
                 validator,
-                deepest,
+                is_recursive,
             }),
             Err(error) => Err(refusal(&error)),
         }
@@ -88,12 +100,12 @@ impl Schema {
 
     /// What does not fit in a value; nothing if it does.
     pub(crate) fn mismatches(&self, value: &Value) -> Vec<Mismatch> {
-        if self.deepest.is_some_and(|most| is_deeper(value, most)) {
+        if self.is_recursive && is_deeper(value, MOST_LEVELS) {
             if self.admits(value) {
                 return Vec::new();
             }
-            let message = "it does not fit; it is nested too deep for this schema, which refers to \
-                           itself in several ways, to find out where";
+            let message = "it does not fit; it is nested too deep for a schema that refers to itself \
+                           to find out where";
             return vec![Mismatch {
                 path: String::new(),
                 message: message.to_owned(),
@@ -136,21 +148,6 @@ fn refusal(error: &ValidationError) -> String {
     let path = error.instance_path().to_string();
     let message = cut(error);
     Mismatch { path, message }.to_string()
-}
-
-/// The length of the longest regular expression in a schema, and perhaps of data that looks like one.
-fn longest_pattern(schema: &Value) -> Option<usize> {
-    match schema {
-        Value::Object(map) => {
-            let keys = |value: &Value| value.as_object()?.keys().map(String::len).max();
-            let own = map.get("pattern").and_then(Value::as_str).map(str::len);
-            let of_keys = map.get("patternProperties").and_then(keys);
-            let below = map.values().filter_map(longest_pattern).max();
-            own.max(of_keys).max(below)
-        }
-        Value::Array(items) => items.iter().filter_map(longest_pattern).max(),
-        _ => None,
-    }
 }
 
 /// The beginning of what something says of itself. What comes behind is never made.

@@ -29,6 +29,35 @@ fn a_schema_whose_references_multiply_is_refused_when_the_flow_is_loaded() {
 }
 
 #[test]
+fn a_schema_that_is_too_large_or_whose_references_lead_too_far_is_refused() {
+    let world = World::new();
+    world.write(
+        "f/workflow.yaml",
+        around(&node("a", "linear", ", schema_out: long")),
+    );
+    let mut defs = serde_json::Map::new();
+    for at in 0..70 {
+        let next = json!({"$ref": format!("#/$defs/d{}", at + 1)});
+        defs.insert(format!("d{at}"), json!({"properties": {"a": next}}));
+    }
+    defs.insert("d70".to_owned(), true.into());
+    let chain = json!({"$defs": defs, "$ref": "#/$defs/d0"}).to_string();
+    let large = json!({"title": "x".repeat(1 << 20)}).to_string();
+    for (schema, message) in [
+        (
+            chain,
+            "its references lead from one to the next more than 64 times",
+        ),
+        (large, "1048588 bytes are too many; the limit is 1048576"),
+    ] {
+        world.write("f/schemas/long.json", schema);
+        let errors = errors_of(&world, "f");
+        let file = "schemas/long.json";
+        has(&errors, 1, "invalid_schema", &["long"], file, message);
+    }
+}
+
+#[test]
 fn a_schema_that_is_none_is_refused_with_its_place() {
     let world = World::new();
     let yaml = flow(

@@ -241,9 +241,8 @@ impl Loader<'_> {
                 .map_err(|e| format!("cannot read it: {}", reason(&e)))
                 .and_then(|bytes| {
                     self.files.insert(file.clone(), sha256(&bytes));
-                    serde_json::from_slice(&bytes).map_err(|e| format!("not valid JSON: {e}"))
-                })
-                .and_then(Schema::compile);
+                    Schema::parse(&bytes)
+                });
             match compiled {
                 Ok(schema) => {
                     known.insert(id.to_owned(), Some(self.schemas.len()));

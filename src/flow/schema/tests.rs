@@ -108,12 +108,11 @@ fn ladder(rungs: usize, rung: impl Fn(&str) -> Value) -> Value {
 #[test]
 fn references_that_multiply_are_refused() {
     type Rung = fn(&str) -> Value;
-    let rungs: [Rung; 8] = [
+    let rungs: [Rung; 7] = [
         |next| json!({"allOf": [{"$ref": next}, {"$ref": next}]}),
         |next| json!({"anyOf": [{"not": {"$ref": next}}, {"$ref": next}]}),
         |next| json!({"$ref": next, "if": {"$ref": next}}),
         |next| json!({"dependentSchemas": {"a": {"$ref": next}}, "oneOf": [{"$ref": next}]}),
-        |next| json!({"allOf": [{"$ref": next}], "unevaluatedProperties": false}),
         |next| json!({"allOf": [{"properties": {"a": {"$ref": next}}}, {"properties": {"a": {"$ref": next}}}]}),
         |next| json!({"properties": {"a": {"$ref": next}}, "patternProperties": {"a": {"$ref": next}}}),
         |next| json!({"prefixItems": [{"$ref": next}], "contains": {"$ref": next}}),
@@ -126,26 +125,41 @@ fn references_that_multiply_are_refused() {
         let value = json!({"a": {"a": 1}});
         assert_eq!(few.admits(&value), few.mismatches(&value).is_empty());
     }
-    let many = ladder(100_000, |next| json!({"allOf": [{"$ref": next}]}));
-    let why = Schema::compile(many).unwrap_err();
-    assert!(why.contains("refer to each other"), "{why}");
-    // A circle in which all refer to all.
-    let all: Vec<Value> = (0..14)
-        .map(|at| json!({"$ref": format!("#/$defs/d{at}")}))
-        .collect();
-    let mut circle = ladder(13, |_| json!({"anyOf": all}));
-    circle["$defs"]["d13"] = json!({"anyOf": all});
-    assert!(Schema::compile(circle).is_err());
 }
 
 #[test]
-fn references_that_do_not_meet_in_one_place_may_be_as_many_as_there_are() {
+fn references_lead_from_one_to_the_next_64_times_and_no_more() {
+    for rung in [
+        |next: &str| json!({"allOf": [{"$ref": next}]}),
+        |next: &str| json!({"properties": {"a": {"$ref": next}}}),
+    ] {
+        // The first reference leads to the ladder.
+        assert!(schema(ladder(63, rung)).admits(&json!({"a": {"a": 1}})));
+        for rungs in [64, 100_000] {
+            let why = Schema::compile(ladder(rungs, rung)).unwrap_err();
+            assert!(why.contains("more than 64 times"), "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_schema_of_more_than_a_mebibyte_is_refused() {
+    let document = |bytes: usize| {
+        let empty = json!({"title": ""}).to_string().len();
+        json!({"title": "x".repeat(bytes - empty)}).to_string()
+    };
+    assert!(Schema::parse(document(1 << 20).as_bytes()).is_ok());
+    let why = Schema::parse(document((1 << 20) + 1).as_bytes()).unwrap_err();
+    assert_eq!(why, "1048577 bytes are too many; the limit is 1048576");
+}
+
+#[test]
+fn many_references_that_do_not_multiply_are_nothing() {
     let wide = ladder(
-        40,
+        8,
         |next| json!({"properties": {"a": {"$ref": next}, "b": {"$ref": next}, "c": {"items": {"$ref": next}}}}),
     );
-    let wide = schema(wide);
-    assert!(wide.admits(&json!({"a": {"b": {"c": [{"a": 1}]}}})));
+    assert!(schema(wide).admits(&json!({"a": {"b": {"c": [{"a": 1}]}}})));
     let many: Vec<Value> = (0..2000)
         .map(|n| json!({"$ref": "#/$defs/one", "minimum": n}))
         .collect();
@@ -166,8 +180,10 @@ fn a_schema_may_refer_to_itself_and_any_value_is_told_to_fit_or_not() {
         (0..levels).fold(last, |below, _| json!({"name": 1, "left": below}))
     };
     assert!(tree.admits(&nested(100, json!({"name": 1}))));
-    let wrong = tree.mismatches(&nested(100, json!({})));
+    let wrong = tree.mismatches(&nested(11, json!({})));
     assert!(wrong[0].path.ends_with("/left/left"), "{wrong:?}");
+    let deep = tree.mismatches(&nested(100, json!({})));
+    assert!(deep[0].message.contains("nested too deep"), "{deep:?}");
 
     // An expression: one of several, each of which holds others in the same place.
     let kind = |kind: &str| {
@@ -239,8 +255,12 @@ fn a_pattern_that_goes_back_for_ever_is_given_up() {
 
 #[test]
 fn huge_patterns_are_refused() {
-    for pattern in ["(a{1000}){1000}".to_owned(), "a".repeat(10 << 20)] {
-        assert!(Schema::compile(json!({"pattern": pattern})).is_err());
-        assert!(Schema::compile(json!({"patternProperties": {pattern: {}}})).is_err());
+    for pattern in ["(a{1000}){1000}".to_owned(), "a".repeat(1 << 20)] {
+        for schema in [
+            json!({"pattern": pattern}),
+            json!({"patternProperties": {pattern: {}}}),
+        ] {
+            assert!(Schema::parse(schema.to_string().as_bytes()).is_err());
+        }
     }
 }
