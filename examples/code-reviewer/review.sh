@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints a review of the changes since a revision, for a repository's hook or for continuous integration:
+# Prints a review of the changes since a revision, for a Git hook or for CI:
 #   review.sh [REVISION]      in a repository; the default is HEAD~
-# Exits with 0 if the change is approved, 1 if not, and otherwise as delta does. $RUN_OPTIONS goes to delta run.
+# Exits with 0 if the change is approved, 1 if not, or with delta's status on failure. $RUN_OPTIONS goes to delta run.
 set -eu
 agent=$(cd "$(dirname "$0")" && pwd)
 diff=$(mktemp)

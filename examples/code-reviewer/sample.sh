@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes a repository with a change that wants a review: sample.sh DIRECTORY
+# Creates a repository with a change to review: sample.sh DIRECTORY
 set -eu
 mkdir -p "$1"
 cd "$1"
@@ -9,7 +9,7 @@ commit() { git add -A && git -c user.name=sample -c user.email=sample@localhost 
 cat > count.sh <<'SCRIPT'
 count_to() {
     n=1
-    # The limit is counted, too.
+    # Includes the limit.
     while [ "$n" -le "$1" ]; do echo "$n"; n=$((n + 1)); done
 }
 SCRIPT
@@ -17,4 +17,4 @@ printf '%s\n' '. ./count.sh' 'echo "ten numbers"' 'count_to 10' > report.sh
 commit 'Count'
 sed 's/-le/-lt/' count.sh > count.new
 mv count.new count.sh
-commit 'Compare with the operator that is used elsewhere'
+commit 'Use the same comparison operator as elsewhere'

@@ -1,6 +1,6 @@
 #!/bin/sh
 set -eu
-# Plays the planner's and the reviewer's model: a chat-completions request on stdin, a response on stdout.
+# Serves as the planner's and the reviewer's model: reads a chat-completions request on stdin, prints a response.
 request=$(cat)
 
 answer() { # TEXT
@@ -11,7 +11,7 @@ answer() { # TEXT
 case $1 in
 planner) answer '{\"subtask_inputs\":[\"beginning\",\"middle\",\"end\"]}' ;;
 reviewer)
-    # It is given the outputs of all steps, in their order.
+    # Its input has the outputs of all steps, in order.
     case $request in
     *beginning.txt*middle.txt*end.txt*) verdict=approve reason='All parts are there.' ;;
     *) verdict=refuse reason='A part is missing.' ;;

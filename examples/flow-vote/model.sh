@@ -1,6 +1,6 @@
 #!/bin/sh
 set -eu
-# Plays a model: a chat-completions request on stdin, a response on stdout.
+# Serves as a model: reads a chat-completions request on stdin and prints a response.
 request=$(cat)
 
 answer() { # TEXT
@@ -12,7 +12,7 @@ case $1 in
 strict) answer '{\"vote\":\"no\",\"reason\":\"Nobody has tried it.\"}' ;;
 kind) answer '{\"vote\":\"yes\",\"reason\":\"It saves everybody an hour.\"}' ;;
 hasty)
-    # At first it forgets what it was told to answer; the flow sends the answer back.
+    # The first answer ignores the required format; the flow sends it back.
     case $request in
     *'This answer will not do'*) answer '{\"vote\":\"yes\",\"reason\":\"Why not?\"}' ;;
     *) answer 'Sounds good!' ;;

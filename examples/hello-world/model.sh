@@ -1,6 +1,6 @@
 #!/bin/sh
-# Plays the model: a chat-completions request on stdin, a response on stdout. How far the work has
-# come is told by the number of results in the request.
+# Serves as the model: reads a chat-completions request on stdin and prints a response. The number
+# of results in the request determines the next answer.
 set -eu
 results=$(grep -o '"role":"tool"' | wc -l)
 

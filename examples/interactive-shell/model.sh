@@ -1,9 +1,9 @@
 #!/bin/sh
-# Plays the model: how far the work has come is told by the number of results in the request.
+# Serves as the model: the number of results in the request determines the next answer.
 set -eu
 request=$(cat)
 results=$(printf '%s' "$request" | grep -o '"role":"tool"' | wc -l)
-# The session's id stands in the first result, as JSON in a JSON string.
+# The first result contains the session id, as JSON within a JSON string.
 session=$(printf '%s' "$request" | grep -o 'sess_[0-9a-z]*' | head -n 1)
 
 call() { # NAME ARGUMENTS TEXT
@@ -19,11 +19,11 @@ step() { # COMMAND TEXT
 # shellcheck disable=SC2016 # the session's shell expands it
 case $results in
 0) call session_start '{}' 'I start a shell.' ;;
-1) step 'mkdir -p notes && cd notes && GREETING=hello' 'I make a directory and go there.' ;;
-2) step 'echo \\\"$GREETING from ${PWD##*/}\\\" | tee greeting.txt' 'The shell still knows both.' ;;
+1) step 'mkdir -p notes && cd notes && GREETING=hello' 'I create a directory and change to it.' ;;
+2) step 'echo \\\"$GREETING from ${PWD##*/}\\\" | tee greeting.txt' 'The shell has kept both.' ;;
 3) call session_end "{\\\"session_id\\\":\\\"$session\\\"}" 'That was all.' ;;
 *)
     printf '{"model":"model.sh","choices":[{"finish_reason":"stop","message":{"role":"assistant",'
-    printf '"content":"I wrote notes/greeting.txt from a shell that remembered where it was."}}]}\n'
+    printf '"content":"I wrote notes/greeting.txt from a shell that kept its directory."}}]}\n'
     ;;
 esac

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Prints a line for each iteration that the model does not see any more: fold.py --keep N [--lines N]
+"""Prints one line for each iteration that the model no longer sees: fold.py --keep N [--lines N]
 
-A context generator: delta tells in JOURNAL_PATH where the journal is, and what is printed becomes the
-context block. Only the newest lines are kept; what is before them is counted.
+A context generator: JOURNAL_PATH names the journal, and the output becomes the context block. Only the
+newest lines are printed; older ones are counted.
 """
 import argparse
 import json
@@ -16,14 +16,14 @@ def short(text, limit):
 
 
 def called(event):
-    """A call in a few words: the tool and the values that it was given."""
+    """A call in a few words: the tool and its arguments."""
     values = event.get("tool_args")
     values = values.values() if isinstance(values, dict) else [values]
     return short(" ".join([event["tool_name"], *map(str, values)]), 60)
 
 
 def folded(journal):
-    """What was thought and done in each iteration, by its number. Damaged lines are passed over."""
+    """The thoughts and actions of each iteration, by number. Damaged lines are skipped."""
     parts, calls = {}, {}
     for line in journal:
         try:
@@ -46,8 +46,8 @@ def folded(journal):
 
 def main():
     options = argparse.ArgumentParser()
-    options.add_argument("--keep", type=int, required=True, help="newest iterations that are shown in full")
-    options.add_argument("--lines", type=int, default=100, help="most lines that are printed")
+    options.add_argument("--keep", type=int, required=True, help="number of latest iterations shown in full")
+    options.add_argument("--lines", type=int, default=100, help="maximum number of lines to print")
     options = options.parse_args()
     with open(os.environ["JOURNAL_PATH"], encoding="utf-8", errors="replace") as journal:
         forgotten = folded(journal)[: -options.keep]

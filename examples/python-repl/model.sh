@@ -1,9 +1,9 @@
 #!/bin/sh
-# Plays the model: how far the work has come is told by the number of results in the request.
+# Serves as the model: the number of results in the request determines the next answer.
 set -eu
 request=$(cat)
 results=$(printf '%s' "$request" | grep -o '"role":"tool"' | wc -l)
-# The session's id stands in the first result, as JSON in a JSON string.
+# The first result contains the session id, as JSON within a JSON string.
 session=$(printf '%s' "$request" | grep -o 'sess_[0-9a-z]*' | head -n 1)
 
 call() { # NAME ARGUMENTS TEXT
@@ -18,7 +18,7 @@ step() { # COMMAND TEXT
 
 case $results in
 0) call python_start '{}' 'I start Python.' ;;
-1) step 'import json; json.dump([n*n for n in range(10)], open(\\\"squares.json\\\", \\\"w\\\"))' 'I calculate and keep the result in a file.' ;;
+1) step 'import json; json.dump([n*n for n in range(10)], open(\\\"squares.json\\\", \\\"w\\\"))' 'I calculate and store the result in a file.' ;;
 2) step 'import json; print(sum(json.load(open(\\\"squares.json\\\"))))' 'I read it again and add it up.' ;;
 3) call python_end "{\\\"session_id\\\":\\\"$session\\\"}" 'That was all.' ;;
 *)

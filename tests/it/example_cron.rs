@@ -30,7 +30,7 @@ fn cron_reports_each_trouble_once_and_goes_on() {
     scheduled(&world, "file-reader").end().exits(75).prints("");
     let first = world.read("mail");
     assert!(
-        first.starts_with("-s\nfile-reader: interrupted, the next start goes on\nops\n"),
+        first.starts_with("-s\nfile-reader: interrupted, the next start resumes\nops\n"),
         "{first}"
     );
     assert!(first.contains("come back later"), "{first}");
@@ -80,7 +80,7 @@ fn cron_tells_of_a_question() {
     scheduled(&world, "orchestration/approval").end().exits(101);
     let mail = world.read("mail");
     assert!(
-        mail.starts_with("-s\napproval: waits for an answer\nops\n"),
+        mail.starts_with("-s\napproval: waiting for an answer\nops\n"),
         "{mail}"
     );
     assert!(mail.contains("May I delete old.log ?"), "{mail}");

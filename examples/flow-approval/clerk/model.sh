@@ -1,6 +1,6 @@
 #!/bin/sh
 set -eu
-# Plays the clerk's model: it asks a person, and passes on what they said.
+# Serves as the clerk's model: asks a human, and returns the answer.
 request=$(cat)
 
 answer() { # TEXT

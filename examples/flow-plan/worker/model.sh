@@ -1,6 +1,6 @@
 #!/bin/sh
 set -eu
-# Plays the worker's model: first it writes a file, then it tells which.
+# Serves as the worker's model: first writes a file, then answers with its name.
 request=$(cat)
 for part in beginning middle end; do
     case $request in *'```json\n\"'$part'\"\n```'*) break ;; esac

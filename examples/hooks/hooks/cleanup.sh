@@ -1,4 +1,4 @@
 #!/bin/sh
-# Runs at every end of the run, also when it is interrupted.
+# Runs whenever the run ends, even if it is interrupted.
 set -eu
 rm -rf "${CWD:?}/scratch"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Forbids a call that a pattern in deny.txt matches. The call comes on stdin, as JSON.
+# Denies a call that matches a pattern in deny.txt. Reads the call as JSON on stdin.
 set -eu
 code=0
 grep -qEf "$AGENT_HOME/hooks/deny.txt" || code=$?
@@ -8,6 +8,6 @@ case $code in
     message='hooks/deny.txt forbids this command; find another way'
     printf '{"action":"deny","message":"%s"}\n' "$message" >"$DELTA_HOOK_IO_PATH/output/control.json"
     ;;
-1) ;;         # nothing matches
-*) exit 1 ;;  # no list, no tools
+1) ;;         # no match
+*) exit 1 ;;  # without the list, deny everything
 esac

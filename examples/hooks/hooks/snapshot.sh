@@ -1,6 +1,6 @@
 #!/bin/sh
-# Commits the workspace into a repository in the run's directory, so that a repository of the workspace's
-# own is not touched. To see what an iteration did: git --git-dir=.delta/RUN/snapshots.git show
+# Commits the workspace to a repository in the run's directory, so that the workspace's own repository is
+# not touched. Show the changes of an iteration: git --git-dir=.delta/RUN/snapshots.git show
 set -eu
 snapshots() {
     git --git-dir="$RUN_DIR/snapshots.git" --work-tree="$CWD" \

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shortens long results of tools, except the newest two, in the request that is about to be sent."""
+"""Shortens long tool results, except the latest two, in the request before it is sent."""
 import json
 import os
 import sys

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Denies delete_file unless the newest confirmation that names the file was answered with yes."""
+"""Denies delete_file unless the latest confirmation that names the file was answered with yes."""
 import json
 import os
 import sys
 
 
 def answer(file):
-    """What was answered to the newest confirmation that names a file, or None."""
+    """The answer to the latest confirmation that names a file, or None."""
     asked, given = None, None
     with open(os.environ["JOURNAL_PATH"], encoding="utf-8") as journal:
         for event in map(json.loads, journal):
@@ -24,4 +24,4 @@ if call["tool_name"] == "delete_file":
     if (answer(file) or "").strip().lower() not in ("y", "yes"):
         control = os.path.join(os.environ["DELTA_HOOK_IO_PATH"], "output", "control.json")
         with open(control, "w", encoding="utf-8") as out:
-            json.dump({"action": "deny", "message": f"nobody has agreed to the deletion of {file}"}, out)
+            json.dump({"action": "deny", "message": f"the deletion of {file} has not been approved"}, out)

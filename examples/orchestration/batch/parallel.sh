@@ -1,6 +1,6 @@
 #!/bin/sh
-# The tasks in tasks.txt with GNU parallel, in the current directory: parallel.sh [OPTION…]
-# The log tells which have failed; started again, it tries these once more and goes on with the rest.
+# Runs the tasks in tasks.txt with GNU parallel, in the current directory: parallel.sh [OPTION…]
+# The log records failures; when repeated, it retries the failed tasks and continues with the rest.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 seq 1 "$(wc -l < "$here/tasks.txt")" |

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs the task in line N of tasks.txt, and leaves its answer in done/N.txt: task.sh N
-# Works in the current directory. Safe to start as often as one likes, also twice at once: the run has a name, so
-# that it is started once, taken up where it was interrupted, and told again when it is complete. Exits as delta
-# does. $RUN_OPTIONS goes to delta run.
+# Runs the task in line N of tasks.txt and writes its answer to done/N.txt: task.sh N
+# Works in the current directory. Safe to repeat, even concurrently: the run has a fixed id, so it starts only once,
+# resumes after an interruption, and prints its stored result when complete. Exits with delta's status. $RUN_OPTIONS
+# goes to delta run.
 set -eu
 n=$1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -12,7 +12,7 @@ mkdir -p work 'done'
 answer=$(mktemp "work/answer.$n.XXXXXX")
 trap 'rm -f "$answer"' EXIT
 
-# In the background, because a shell acts on a signal only when its command has ended, and passed on.
+# Run delta in the background and pass signals on: a shell handles a signal only after its command has ended.
 # shellcheck disable=SC2086 # several words
 delta run -q ${RUN_OPTIONS-} -a "$here/../../calculator" -w "work/$n" --run-id "task-$n" -m "$task" > "$answer" &
 delta=$!
@@ -27,7 +27,7 @@ done
 if [ "$code" = 0 ]; then
     mv "$answer" "done/$n.txt"
 elif [ -n "$(delta list-runs -w "work/$n" --status FAILED --first 2> /dev/null || true)" ]; then
-    # What has failed cannot be taken up. It is put aside, so that the next start begins anew.
+    # A failed run cannot be resumed. Set it aside, so that the next start begins a new one.
     mv "work/$n" "work/$n.failed.$$"
 fi
 exit "$code"

@@ -1,13 +1,13 @@
 #!/bin/sh
-# One start of a scheduled task: scheduled.sh AGENT DIRECTORY MESSAGE
-# The first start of a day begins a run. Later ones go on with what is unfinished, or do nothing. The answer goes
-# to DIRECTORY/answers/DAY.txt. If the run does not get there, MAILTO is told, once for each new state of things.
+# Starts a scheduled task: scheduled.sh AGENT DIRECTORY MESSAGE
+# The first start of a day begins a run. Later starts resume an unfinished run, or do nothing. The answer is written to
+# DIRECTORY/answers/DAY.txt. If the run does not complete, MAILTO gets a mail, once for each new reason.
 set -eu
 agent=$1 dir=$2 message=$3
 mkdir -p "$dir/answers"
 
-# Only one of this script at a time. delta's own lock keeps a run from being worked on twice, but it does not
-# cover the report below. The descriptor is closed for delta, so that no process that a tool leaves behind holds it.
+# Run only one instance of this script. delta's own lock protects a run, but not the mail below. The descriptor is
+# closed for delta, so that no leftover process of a tool can hold the lock.
 exec 9> "$dir/lock"
 flock -n 9 || exit 0
 
@@ -24,8 +24,8 @@ case $code in
     rm -f "$dir/reported"
     exit 0
     ;;
-75) what='interrupted, the next start goes on' ;;
-101) what='waits for an answer' ;;
+75) what='interrupted, the next start resumes' ;;
+101) what='waiting for an answer' ;;
 *) what="ended with exit code $code" ;;
 esac
 state="$id $what $(cat "$dir/messages")"
