@@ -81,7 +81,7 @@ mkdir "$tree/DEBIAN"
     printf 'Conflicts: git-delta\nSection: utils\nPriority: optional\n'
     printf 'Description: run LLM agents that are directories of commands\n'
     printf ' An agent is a directory; its tools, hooks, sub-agents and even its model are\n'
-    printf ' commands. The memory of a run is a file, journal.jsonl, beside the files that\n'
+    printf ' commands. The memory of a run is a file, journal.jsonl, next to the files that\n'
     printf ' the agent works on. The same command resumes a run that was killed. Flows are\n'
     printf ' graphs of agents and commands, and are run and resumed in the same way.\n'
 } > "$tree/DEBIAN/control"
