@@ -474,7 +474,7 @@ fn every_key_of_an_agents_files_is_in_the_manual() {
 #[test]
 fn the_lists_of_a_page_name_nothing_that_is_not_so() {
     let tag = |line: &str| line.strip_prefix("     ").map(str::to_owned);
-    let moments: Vec<String> = section(page("hooks"), "MOMENTS")
+    let moments: Vec<String> = section(page("hooks"), "EVENTS")
         .lines()
         .filter_map(tag)
         .filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()))
