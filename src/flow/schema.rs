@@ -29,7 +29,7 @@ const PATTERN_STEPS: usize = 1_000_000;
 
 /// A schema, compiled.
 #[derive(Clone, Debug)]
-pub(crate) struct Schema {
+pub(crate) struct JsonSchema {
     /// The schema as it was written, for whoever must answer in it.
     pub source: Value,
     validator: Validator,
@@ -55,7 +55,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-impl Schema {
+impl JsonSchema {
     /// Reads a schema document.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 /// What is to be done.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum FlowCommand {
     /// `check`.
     Check {
         /// The flow's directory.
@@ -23,13 +23,13 @@ pub(crate) enum Command {
         format: Format,
     },
     /// `run`.
-    Run(Box<run::Run>),
+    Run(Box<run::RunArgs>),
     /// `show`.
-    Show(Show),
+    Show(ShowArgs),
     /// `graph`.
-    Graph(Graph),
+    Graph(GraphArgs),
     /// `tool`.
-    Tool(Tool),
+    Tool(ToolArgs),
     /// `stats`, which is that of `delta`.
     Stats(Stats),
     /// Tell a shell what could stand next.
@@ -38,7 +38,7 @@ pub(crate) enum Command {
         words: Vec<OsString>,
     },
     /// `memory`.
-    Memory(memory::Memory),
+    Memory(memory::MemoryArgs),
     /// `-V`.
     Version,
     /// `-h`, `--help` and `help`: about what, and whether in full.
@@ -52,7 +52,7 @@ pub(crate) enum Command {
 
 /// What `show` is to show.
 #[derive(Debug)]
-pub(crate) struct Show {
+pub(crate) struct ShowArgs {
     /// The workspace.
     pub work_dir: PathBuf,
     /// A run, a task, a node: each may be left out from the end, the run also from the beginning.
@@ -61,7 +61,7 @@ pub(crate) struct Show {
 
 /// What `graph` is to draw.
 #[derive(Debug)]
-pub(crate) struct Graph {
+pub(crate) struct GraphArgs {
     /// A flow's directory, a run or the directory of one; none: the current directory.
     pub what: Option<String>,
     /// The workspace that runs are looked for in.
@@ -72,7 +72,7 @@ pub(crate) struct Graph {
 
 /// Which tool `tool` is to run.
 #[derive(Debug, Default)]
-pub(crate) struct Tool {
+pub(crate) struct ToolArgs {
     /// Its id.
     pub name: String,
     /// Parameters by their names. With these or the next one, the standard input has no arguments.
@@ -90,7 +90,7 @@ pub const COMMANDS: [&str; 8] = [
 ///
 /// # Errors
 /// Wrong usage: exit code 2, with the nearest right word.
-pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command> {
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<FlowCommand> {
     let mut parser = Parser::from_args(args);
     let Some(first) = next(&mut parser)? else {
         return Err(usage("no command given", &COMMANDS, ""));
@@ -98,14 +98,14 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command>
     match first {
         Arg::Short('h') => Ok(help(None, false)),
         ref arg if arg.is(None, "help") => Ok(help(None, true)),
-        ref arg if arg.is(Some('V'), "version") => Ok(Command::Version),
+        ref arg if arg.is(Some('V'), "version") => Ok(FlowCommand::Version),
         Arg::Value(word) => command(&word.to_string_lossy(), &mut parser),
         other => Err(unexpected(&other, &["help", "version"])),
     }
 }
 
 /// One line for each command, whose parser reads the rest of the line.
-fn command(word: &str, parser: &mut Parser) -> Result<Command> {
+fn command(word: &str, parser: &mut Parser) -> Result<FlowCommand> {
     match word {
         "run" => run::parse(parser),
         "show" => show(parser),
@@ -115,14 +115,14 @@ fn command(word: &str, parser: &mut Parser) -> Result<Command> {
         "tool" => tool(parser),
         "memory" => memory::parse(parser),
         "help" => about(parser),
-        crate::cli::completion::COMMAND => Ok(Command::Complete {
+        crate::cli::completion::COMMAND => Ok(FlowCommand::Complete {
             words: parser.raw_args().map_err(|e| wrong(&e))?.collect(),
         }),
         other => Err(usage("unknown command", &COMMANDS, other)),
     }
 }
 
-fn check(parser: &mut Parser) -> Result<Command> {
+fn check(parser: &mut Parser) -> Result<FlowCommand> {
     let (mut dir, mut format) = (None, Format::Text);
     while let Some(arg) = next(parser)? {
         match arg {
@@ -134,11 +134,11 @@ fn check(parser: &mut Parser) -> Result<Command> {
         }
     }
     let dir = dir.unwrap_or_else(|| PathBuf::from("."));
-    Ok(Command::Check { dir, format })
+    Ok(FlowCommand::Check { dir, format })
 }
 
-fn graph(parser: &mut Parser) -> Result<Command> {
-    let mut wanted = Graph {
+fn graph(parser: &mut Parser) -> Result<FlowCommand> {
+    let mut wanted = GraphArgs {
         what: None,
         work_dir: PathBuf::from("."),
         language: Language::default(),
@@ -155,7 +155,7 @@ fn graph(parser: &mut Parser) -> Result<Command> {
             other => return Err(unexpected(&other, &["work-dir", "format", "help"])),
         }
     }
-    Ok(Command::Graph(wanted))
+    Ok(FlowCommand::Graph(wanted))
 }
 
 fn language_value(parser: &mut Parser) -> Result<Language> {
@@ -167,7 +167,7 @@ fn language_value(parser: &mut Parser) -> Result<Language> {
     Ok(found.ok_or_else(wrong)?.1)
 }
 
-fn show(parser: &mut Parser) -> Result<Command> {
+fn show(parser: &mut Parser) -> Result<FlowCommand> {
     let mut work_dir = PathBuf::from(".");
     let mut names = Vec::new();
     while let Some(arg) = next(parser)? {
@@ -181,19 +181,19 @@ fn show(parser: &mut Parser) -> Result<Command> {
             other => return Err(unexpected(&other, &["work-dir", "help"])),
         }
     }
-    Ok(Command::Show(Show { work_dir, names }))
+    Ok(FlowCommand::Show(ShowArgs { work_dir, names }))
 }
 
-fn stats(parser: &mut Parser) -> Result<Command> {
+fn stats(parser: &mut Parser) -> Result<FlowCommand> {
     Ok(match args::stats(parser)? {
-        args::Command::Stats(wanted) => Command::Stats(wanted),
+        args::Command::Stats(wanted) => FlowCommand::Stats(wanted),
         args::Command::Help { full, .. } => help(Some("stats"), full),
         _ => help(None, false),
     })
 }
 
-fn tool(parser: &mut Parser) -> Result<Command> {
-    let mut wanted = Tool::default();
+fn tool(parser: &mut Parser) -> Result<FlowCommand> {
+    let mut wanted = ToolArgs::default();
     let text = |parser: &mut Parser| -> Result<String> {
         let value = parser.value().map_err(|e| wrong(&e))?;
         let not_text = |_| Error::usage("tool: the value of a parameter is not UTF-8");
@@ -221,10 +221,10 @@ fn tool(parser: &mut Parser) -> Result<Command> {
     if wanted.name.is_empty() {
         return Err(Error::usage("tool needs a name: delta flow tool NAME"));
     }
-    Ok(Command::Tool(wanted))
+    Ok(FlowCommand::Tool(wanted))
 }
 
-fn about(parser: &mut Parser) -> Result<Command> {
+fn about(parser: &mut Parser) -> Result<FlowCommand> {
     match next(parser)? {
         None => Ok(help(None, true)),
         Some(Arg::Short('h')) => Ok(help(Some("help"), false)),
@@ -239,6 +239,6 @@ fn about(parser: &mut Parser) -> Result<Command> {
     }
 }
 
-fn help(topic: Option<&'static str>, full: bool) -> Command {
-    Command::Help { topic, full }
+fn help(topic: Option<&'static str>, full: bool) -> FlowCommand {
+    FlowCommand::Help { topic, full }
 }

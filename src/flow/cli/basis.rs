@@ -3,14 +3,14 @@
 //!
 //! Unaware of what happens in the run.
 
-use super::args::run::Run as Wanted;
+use super::args::run::RunArgs as Wanted;
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result};
 use crate::flow::graph::choice::Payload;
-use crate::flow::graph::plan::Plan;
+use crate::flow::graph::plan::RoutePlan;
 use crate::flow::graph::topology::{NodeIx, Role};
 use crate::flow::manifest::problem::sha256;
-use crate::flow::manifest::{Flow, Kind};
+use crate::flow::manifest::{Flow, NodeKind};
 use crate::flow::record::attempt::one_value;
 use crate::flow::record::events;
 use crate::record::journal::Journal;
@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 /// What root tasks begin with.
 #[derive(Clone, Debug)]
-pub(crate) enum Given {
+pub(crate) enum RunInput {
     /// One input.
     One(Payload),
     /// The lines of a file, by its absolute path.
@@ -36,17 +36,17 @@ pub(crate) enum Given {
 
 /// What makes a run the same as another one.
 #[derive(Debug)]
-pub(crate) struct Basis {
+pub(crate) struct RunBasis {
     /// Where root tasks begin.
     pub start: NodeIx,
     /// With what.
-    pub given: Given,
+    pub given: RunInput,
     /// Whether the command line says so, rather than leaving it open.
     pub is_said: bool,
 }
 
 /// Reads start and input as a command line has them.
-pub(crate) fn basis(flow: &Flow, wanted: &Wanted, signals: &Signals) -> Result<Basis> {
+pub(crate) fn basis(flow: &Flow, wanted: &Wanted, signals: &Signals) -> Result<RunBasis> {
     let (given, is_said) = match (&wanted.inputs, &wanted.input, &wanted.message) {
         (Some(path), _, _) => {
             let path = files::absolute(path)?;
@@ -54,13 +54,13 @@ pub(crate) fn basis(flow: &Flow, wanted: &Wanted, signals: &Signals) -> Result<B
                 let path = path.display();
                 return Err(Error::usage(format!("--inputs: there is no file {path}")));
             }
-            (Given::Lines(path), true)
+            (RunInput::Lines(path), true)
         }
-        (None, Some(path), _) => (Given::One(read_input(path, signals)?), true),
-        (None, None, Some(text)) => (Given::One(json::text(text).into()), true),
-        (None, None, None) => (Given::One("null".into()), false),
+        (None, Some(path), _) => (RunInput::One(read_input(path, signals)?), true),
+        (None, None, Some(text)) => (RunInput::One(json::text(text).into()), true),
+        (None, None, None) => (RunInput::One("null".into()), false),
     };
-    Ok(Basis {
+    Ok(RunBasis {
         start: start(flow, wanted.start.as_deref())?,
         given,
         is_said,
@@ -133,7 +133,7 @@ pub(crate) fn unknown<'n>(option: &str, name: &str, known: impl Iterator<Item = 
 }
 
 /// What metadata and journal say of a run's basis.
-pub(crate) fn described(basis: &Basis, flow: &Flow) -> Value {
+pub(crate) fn described(basis: &RunBasis, flow: &Flow) -> Value {
     let files = flow
         .files
         .iter()
@@ -152,22 +152,22 @@ pub(crate) fn described(basis: &Basis, flow: &Flow) -> Value {
         "agents": agents,
     });
     match &basis.given {
-        Given::One(input) => object["input_sha256"] = sha256(input.as_bytes()).into(),
-        Given::Lines(path) => object["inputs"] = path.to_string_lossy().into(),
+        RunInput::One(input) => object["input_sha256"] = sha256(input.as_bytes()).into(),
+        RunInput::Lines(path) => object["inputs"] = path.to_string_lossy().into(),
     }
     object
 }
 
 /// Puts it into the journal, with the input, so that nobody has to give it again.
-pub(crate) fn write(journal: &mut Journal, basis: &Basis, flow: &Flow) -> Result<()> {
+pub(crate) fn write(journal: &mut Journal, basis: &RunBasis, flow: &Flow) -> Result<()> {
     let kept = match &basis.given {
-        Given::One(input) => {
+        RunInput::One(input) => {
             let run = journal.path().parent().unwrap_or(Path::new("."));
             let name = events::input_name(1);
             files::make_dirs(run.join(&name).parent().unwrap_or(run))?;
             Some(events::kept(run, &name, input)?)
         }
-        Given::Lines(_) => None,
+        RunInput::Lines(_) => None,
     };
     journal.add_line("FLOW_START", |line| {
         line.put("flow", &described(basis, flow));
@@ -180,7 +180,7 @@ pub(crate) fn write(journal: &mut Journal, basis: &Basis, flow: &Flow) -> Result
 
 /// The basis of a run, as its journal tells it.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Past {
+pub(crate) struct RecordedBasis {
     home: String,
     start: String,
     #[serde(default)]
@@ -199,7 +199,7 @@ struct File {
 }
 
 /// The newest basis in a journal; none if the run is not a flow's.
-pub(crate) fn recorded(run: &RunDir) -> Result<Option<Past>> {
+pub(crate) fn recorded(run: &RunDir) -> Result<Option<RecordedBasis>> {
     let mut lines = reader::Lines::open(&run.journal())?;
     let mut found = None;
     while let reader::Next::Event(text, line) = lines.read_next()? {
@@ -210,13 +210,13 @@ pub(crate) fn recorded(run: &RunDir) -> Result<Option<Past>> {
             }
             continue;
         }
-        let Ok(line) = serde_json::from_str::<events::Line<'_>>(text) else {
+        let Ok(line) = serde_json::from_str::<events::FlowLine<'_>>(text) else {
             continue;
         };
         let past = line
             .flow
             .and_then(|flow| serde_json::from_str(flow.get()).ok());
-        let Some(mut past): Option<Past> = past else {
+        let Some(mut past): Option<RecordedBasis> = past else {
             continue;
         };
         past.input = events::read_back(&run.path, line.input, line.input_ref.as_deref())?;
@@ -225,7 +225,7 @@ pub(crate) fn recorded(run: &RunDir) -> Result<Option<Past>> {
     Ok(found)
 }
 
-impl Past {
+impl RecordedBasis {
     /// The flow's directory.
     pub(crate) fn home(&self) -> &Path {
         Path::new(&self.home)
@@ -237,20 +237,20 @@ impl Past {
     }
 
     /// What its root tasks began with, as far as it is known.
-    pub(crate) fn given(&self) -> Option<Given> {
+    pub(crate) fn given(&self) -> Option<RunInput> {
         match (&self.inputs, &self.input) {
-            (Some(path), _) => Some(Given::Lines(path.into())),
-            (None, input) => input.clone().map(Given::One),
+            (Some(path), _) => Some(RunInput::Lines(path.into())),
+            (None, input) => input.clone().map(RunInput::One),
         }
     }
 
     /// Whether a run with this basis is what is meant.
-    pub(crate) fn is_same(&self, basis: &Basis, flow: &Flow) -> bool {
+    pub(crate) fn is_same(&self, basis: &RunBasis, flow: &Flow) -> bool {
         let is_home = flow.home.to_str() == Some(&self.home);
         let is_input = match &basis.given {
             _ if !basis.is_said => true,
-            Given::One(input) => self.input_sha256 == Some(sha256(input.as_bytes())),
-            Given::Lines(path) => self.inputs.as_deref() == path.to_str(),
+            RunInput::One(input) => self.input_sha256 == Some(sha256(input.as_bytes())),
+            RunInput::Lines(path) => self.inputs.as_deref() == path.to_str(),
         };
         is_home && is_input && self.start == flow.graph.nodes[basis.start].id
     }
@@ -270,7 +270,7 @@ impl Past {
 }
 
 /// Prints what would run, and runs nothing.
-pub(crate) fn dry_run(flow: &Flow, plan: &Plan<'_>, wanted: &Wanted) -> Result<Exit> {
+pub(crate) fn dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) -> Result<Exit> {
     let graph = &flow.graph;
     let mut order: Vec<NodeIx> = (0..graph.nodes.len())
         .filter(|node| plan.rank(*node) != usize::MAX)
@@ -287,7 +287,7 @@ pub(crate) fn dry_run(flow: &Flow, plan: &Plan<'_>, wanted: &Wanted) -> Result<E
                 argv.extend(command.argv(&home, "."));
                 shell_quoted(&argv)
             }
-            (None, Kind::Agent, Some(agent)) => format!("agent {}", flow.agents[agent].id),
+            (None, NodeKind::Agent, Some(agent)) => format!("agent {}", flow.agents[agent].id),
             _ => String::new(),
         };
         let targets: Vec<&str> = graph

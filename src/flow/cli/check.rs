@@ -3,7 +3,7 @@
 use crate::cli::args::Format;
 use crate::error::{Exit, Result};
 use crate::flow::PROGRAM;
-use crate::flow::manifest::problem::Problem;
+use crate::flow::manifest::problem::FlowProblem;
 use crate::flow::manifest::{self, Flow};
 use crate::text::json;
 use crate::unix::terminal::{Screen, counted, print};
@@ -29,7 +29,7 @@ pub(crate) fn run(dir: &Path, format: Format) -> Result<Exit> {
 }
 
 /// Prints problems on stderr, a line each; where the errors are printed as an object, only the others.
-pub(crate) fn tell(problems: &[Problem], format: Format) {
+pub(crate) fn tell(problems: &[FlowProblem], format: Format) {
     for problem in problems {
         if problem.code.is_none() || format == Format::Text {
             Screen::new(false, false).warn_as(PROGRAM, &problem.to_string());
@@ -38,14 +38,14 @@ pub(crate) fn tell(problems: &[Problem], format: Format) {
 }
 
 /// Prints the object for a flow that cannot be loaded.
-pub(crate) fn print_errors(problems: &[Problem]) -> Result<()> {
+pub(crate) fn print_errors(problems: &[FlowProblem]) -> Result<()> {
     print(format!("{}\n", json::text(&errors(problems))).as_bytes())
 }
 
 /// The object that `--format json` prints about a flow that cannot be loaded.
-pub(crate) fn errors(problems: &[Problem]) -> Value {
+pub(crate) fn errors(problems: &[FlowProblem]) -> Value {
     let errors = problems.iter().filter(|problem| problem.code.is_some());
-    let errors: Vec<Value> = errors.map(Problem::object).collect();
+    let errors: Vec<Value> = errors.map(FlowProblem::object).collect();
     json!({"schema_version": SCHEMA_VERSION, "errors": errors})
 }
 

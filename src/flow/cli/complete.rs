@@ -9,8 +9,8 @@ use crate::cli::commands::complete::{runs, workspaces};
 use crate::cli::completion::{Choice, Known, Line, Program, Syntax, Value, told};
 use crate::error::{Exit, Result};
 use crate::flow::graph::topology::{Node, Role};
-use crate::flow::manifest::memory::Which;
-use crate::flow::manifest::{self, Settings};
+use crate::flow::manifest::memory::StoreName;
+use crate::flow::manifest::{self, NodeSettings};
 use crate::flow::record::events::each_line;
 use crate::flow::view::draw::Language;
 use crate::record::metadata;
@@ -61,7 +61,9 @@ fn known(value: &Value, line: &Line) -> Known {
         },
         "STORE" => (
             "",
-            Which::NAMES.map(|(word, _)| Choice::new(word, "")).into(),
+            StoreName::NAMES
+                .map(|(word, _)| Choice::new(word, ""))
+                .into(),
         ),
         "ID" => ("", runs(line, false, is_flows)),
         "LANGUAGE" => ("", Language::ALL.map(|(w, _)| Choice::new(w, "")).into()),
@@ -82,7 +84,7 @@ fn nodes(line: &Line, is_wanted: impl Fn(Role) -> bool) -> Vec<Choice> {
     };
     let nodes = flow.graph.nodes.iter().zip(&flow.nodes);
     let wanted = nodes.filter(|(node, _)| is_wanted(node.role));
-    let choice = |(node, settings): (&Node, &Settings)| {
+    let choice = |(node, settings): (&Node, &NodeSettings)| {
         let role = Role::ALL.into_iter().find(|(_, role)| *role == node.role);
         let role = role.map_or("", |(word, _)| word);
         let about = match settings.name.as_str() {

@@ -1,6 +1,6 @@
 //! `delta-flow graph`: a flow as a picture, or a run of it with what became of its nodes.
 
-use super::args::Graph;
+use super::args::GraphArgs;
 use super::basis;
 use super::check;
 use crate::cli::args::Format;
@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// Runs the command.
-pub(crate) fn run(wanted: &Graph) -> Result<Exit> {
+pub(crate) fn run(wanted: &GraphArgs) -> Result<Exit> {
     let what = wanted.what.as_deref();
     match what.map(Path::new) {
         None => draw(Path::new("."), wanted, None),
@@ -35,7 +35,11 @@ pub(crate) fn run(wanted: &Graph) -> Result<Exit> {
     }
 }
 
-fn draw(dir: &Path, wanted: &Graph, run: Option<(&RunDir, &basis::Past)>) -> Result<Exit> {
+fn draw(
+    dir: &Path,
+    wanted: &GraphArgs,
+    run: Option<(&RunDir, &basis::RecordedBasis)>,
+) -> Result<Exit> {
     let loaded = manifest::load(dir);
     check::tell(&loaded.problems, Format::Text);
     let Some(flow) = loaded.flow else {
@@ -57,7 +61,7 @@ fn draw(dir: &Path, wanted: &Graph, run: Option<(&RunDir, &basis::Past)>) -> Res
 
 /// How often a node came to which end.
 #[derive(Default)]
-struct Ends {
+struct NodeEnds {
     good: usize,
     bad: usize,
     /// The tasks in which it has begun and not ended.
@@ -66,7 +70,7 @@ struct Ends {
 
 /// What became of each node of a run, by its id.
 fn marks_of(run: &RunDir) -> Result<HashMap<String, Mark>> {
-    let mut all: HashMap<String, Ends> = HashMap::new();
+    let mut all: HashMap<String, NodeEnds> = HashMap::new();
     each_line(run, |line| {
         let Some(task) = &line.task_id else {
             return Ok(true);
@@ -100,7 +104,7 @@ fn marks_of(run: &RunDir) -> Result<HashMap<String, Mark>> {
     })?;
     let status = metadata::read(&run.path).map(|metadata| metadata.status);
     let waits = status == Some(Status::WaitingForInput);
-    let mark = |ends: Ends| match (ends.open.is_empty(), ends.good, ends.bad) {
+    let mark = |ends: NodeEnds| match (ends.open.is_empty(), ends.good, ends.bad) {
         (false, ..) if waits => Some(Mark::Waiting),
         (false, ..) => Some(Mark::Running),
         (true, 0, 0) => None,

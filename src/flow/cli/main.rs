@@ -1,6 +1,6 @@
 //! The program `delta-flow` as a whole: from the command line to the exit code.
 
-use super::args::{self, Command};
+use super::args::{self, FlowCommand};
 use super::{check, complete, graph, memory, run, show, tool};
 use crate::cli::commands::stats;
 use crate::error::{Error, Exit, Result};
@@ -28,17 +28,17 @@ pub fn main(args: Vec<OsString>) -> u8 {
 fn execute(args: Vec<OsString>) -> Result<u8> {
     let exit = match args::parse(args)? {
         // A tool's exit code may be any.
-        Command::Tool(wanted) => return tool::run(&wanted),
-        Command::Run(wanted) => run::run(&wanted).map_err(Error::of_run),
-        Command::Show(wanted) => show::run(&wanted),
-        Command::Stats(wanted) => stats::run(&wanted),
-        Command::Check { dir, format } => check::run(&dir, format),
-        Command::Graph(wanted) => graph::run(&wanted),
-        Command::Complete { words } => complete::run(&words),
-        Command::Memory(wanted) => memory::run(&wanted),
-        Command::Version => said(&format!("{PROGRAM} {VERSION}\n")),
-        Command::Help { full: true, .. } => said(manual()),
-        Command::Help { topic, full: false } => said(help(topic)),
+        FlowCommand::Tool(wanted) => return tool::run(&wanted),
+        FlowCommand::Run(wanted) => run::run(&wanted).map_err(Error::of_run),
+        FlowCommand::Show(wanted) => show::run(&wanted),
+        FlowCommand::Stats(wanted) => stats::run(&wanted),
+        FlowCommand::Check { dir, format } => check::run(&dir, format),
+        FlowCommand::Graph(wanted) => graph::run(&wanted),
+        FlowCommand::Complete { words } => complete::run(&words),
+        FlowCommand::Memory(wanted) => memory::run(&wanted),
+        FlowCommand::Version => said(&format!("{PROGRAM} {VERSION}\n")),
+        FlowCommand::Help { full: true, .. } => said(manual()),
+        FlowCommand::Help { topic, full: false } => said(help(topic)),
     };
     exit.map(Exit::code)
 }

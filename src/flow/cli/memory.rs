@@ -2,16 +2,16 @@
 //!
 //! Any number of flows may be running on it.
 
-use super::args::memory::{Memory as Wanted, What};
+use super::args::memory::{MemoryAction, MemoryArgs as Wanted};
 use super::basis::read_input;
 use super::check;
 use crate::cli::args::Format;
 use crate::cli::commands::start::signals;
 use crate::error::{Error, Exit, Result};
-use crate::flow::context::item::Item;
-use crate::flow::context::store::Store;
+use crate::flow::context::item::MemoryItem;
+use crate::flow::context::store::StoreFile;
 use crate::flow::manifest;
-use crate::flow::manifest::memory::Which;
+use crate::flow::manifest::memory::StoreName;
 use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::text::ids::hex;
 use crate::text::json::{self, Object};
@@ -35,15 +35,15 @@ pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {
     })?;
     let signals = signals()?;
     let content = match &wanted.what {
-        What::AddText(text) => json::text(text).into(),
-        What::AddFile(path) => read_input(path, &signals)?,
-        What::List(format) => {
+        MemoryAction::AddText(text) => json::text(text).into(),
+        MemoryAction::AddFile(path) => read_input(path, &signals)?,
+        MemoryAction::List(format) => {
             let mut items = store.items(&signals)?;
             items.retain(|item| is_wanted(item, &wanted.tags));
             return listed(&items, wanted.store, *format);
         }
     };
-    let item = Item {
+    let item = MemoryItem {
         id: hex(16),
         timestamp: Timestamp::now(),
         tags: wanted.tags.clone(),
@@ -54,18 +54,22 @@ pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {
     add(&store, &item, &signals)
 }
 
-fn add(store: &Store, item: &Item, signals: &crate::unix::procfs::Signals) -> Result<Exit> {
+fn add(
+    store: &StoreFile,
+    item: &MemoryItem,
+    signals: &crate::unix::procfs::Signals,
+) -> Result<Exit> {
     store.make(signals)?;
     store.append(std::slice::from_ref(item), false, signals)?;
     print(format!("{}\n", item.id).as_bytes())?;
     Ok(Exit::Success)
 }
 
-fn is_wanted(item: &Item, tags: &[String]) -> bool {
+fn is_wanted(item: &MemoryItem, tags: &[String]) -> bool {
     tags.is_empty() || tags.iter().any(|tag| item.tags.contains(tag))
 }
 
-fn listed(items: &[Item], store: Which, format: Format) -> Result<Exit> {
+fn listed(items: &[MemoryItem], store: StoreName, format: Format) -> Result<Exit> {
     /// So much of a content is shown.
     const WIDTH: usize = 200;
     let mut out = Vec::new();

@@ -5,8 +5,8 @@
 use crate::cli::args::Format;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
-use crate::flow::engine::Stopped;
-use crate::flow::graph::router::Status as Came;
+use crate::flow::engine::EngineStop;
+use crate::flow::graph::router::FlowStatus as Came;
 use crate::flow::record::tally::{SCHEMA_VERSION, Tally};
 use crate::record::metadata::{Metadata, Status};
 use crate::text::json::Object;
@@ -15,7 +15,7 @@ use crate::unix::terminal::{Screen, print};
 
 /// How a start of the engine ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Ending {
+pub(crate) struct RunEnding {
     /// The run's status from now on.
     pub status: Status,
     /// Why, in one word.
@@ -26,9 +26,9 @@ pub(crate) struct Ending {
     said: Vec<String>,
 }
 
-impl Ending {
+impl RunEnding {
     /// The ending that a stop of the loop comes to.
-    pub(crate) fn of(stopped: Stopped, tally: &Tally) -> Self {
+    pub(crate) fn of(stopped: EngineStop, tally: &Tally) -> Self {
         let ending = |status, reason: &str, exit, said| Self {
             status,
             reason: reason.to_owned(),
@@ -36,7 +36,7 @@ impl Ending {
             said,
         };
         match stopped {
-            Stopped::Done => {
+            EngineStop::Done => {
                 let said = tally.reason().into_iter().collect();
                 let came = tally.status();
                 let (status, exit) = match came {
@@ -46,16 +46,16 @@ impl Ending {
                 };
                 ending(status, came.name(), exit, said)
             }
-            Stopped::Signal(stop) => {
+            EngineStop::Signal(stop) => {
                 let said = vec![format!("ended by {}", stop.name())];
                 ending(Status::Interrupted, stop.name(), stop.into(), said)
             }
-            Stopped::Paused(steps) => {
+            EngineStop::Paused(steps) => {
                 let said = vec![format!("paused before {}", steps.join(", "))];
                 ending(Status::Interrupted, "paused", Exit::TempFail, said)
             }
-            Stopped::Later(why) => ending(Status::Interrupted, "agent", Exit::TempFail, why),
-            Stopped::Waiting(how) => {
+            EngineStop::Later(why) => ending(Status::Interrupted, "agent", Exit::TempFail, why),
+            EngineStop::Waiting(how) => {
                 ending(Status::WaitingForInput, "ask_human", Exit::Waiting, how)
             }
         }
@@ -92,7 +92,7 @@ impl Ending {
 pub(crate) fn tell(
     format: Format,
     screen: Screen,
-    ending: &Ending,
+    ending: &RunEnding,
     tally: &Tally,
     (metadata, many): (&Metadata, bool),
 ) -> Result<()> {
@@ -114,7 +114,7 @@ pub(crate) fn tell(
     }
 }
 
-fn object(ending: &Ending, tally: &Tally, metadata: &Metadata, many: bool) -> Vec<u8> {
+fn object(ending: &RunEnding, tally: &Tally, metadata: &Metadata, many: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::begin(&mut out);
     object

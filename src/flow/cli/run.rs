@@ -2,10 +2,10 @@
 //!
 //! Unaware of nodes. The same command line resumes what it began.
 
-use super::args::run::Run as Wanted;
-use super::basis::{self, Basis, Given, Past};
+use super::args::run::RunArgs as Wanted;
+use super::basis::{self, RecordedBasis, RunBasis, RunInput};
 use super::check;
-use super::result::{Ending, tell};
+use super::result::{RunEnding, tell};
 use crate::cli::args::Format;
 use crate::cli::commands::select::{self, Found, look};
 use crate::cli::commands::start::{check_depth, parent_call, parent_run, signals, start_event};
@@ -14,8 +14,8 @@ use crate::engine::run_context::{self, Surroundings};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
 use crate::flow::engine::inputs::Inputs;
-use crate::flow::engine::{Engine, Options, Place, Stopped};
-use crate::flow::graph::plan::Plan;
+use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
+use crate::flow::graph::plan::RoutePlan;
 use crate::flow::manifest::{self, Flow};
 use crate::flow::record::tally::Tally;
 use crate::record::event::{Event, VERSION};
@@ -47,14 +47,14 @@ pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {
     let signals = signals()?;
     let basis = basis::basis(&flow, wanted, &signals)?;
     let pause_before = pauses(&flow, wanted)?;
-    let plan = Plan::new(&flow.graph, basis.start);
+    let plan = RoutePlan::new(&flow.graph, basis.start);
     if wanted.dry_run {
         return basis::dry_run(&flow, &plan, wanted);
     }
     let workspace = Workspace::at(wanted.work_dir.as_deref().unwrap_or(Path::new(".")))?;
     workspace.check_layout()?;
     workspace.check_writable()?;
-    let command = Command {
+    let command = RunCommand {
         wanted,
         flow: &flow,
         plan: &plan,
@@ -68,18 +68,18 @@ pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {
 }
 
 /// All is known but the run.
-struct Command<'c> {
+struct RunCommand<'c> {
     wanted: &'c Wanted,
     flow: &'c Flow,
-    plan: &'c Plan<'c>,
+    plan: &'c RoutePlan<'c>,
     workspace: &'c Workspace,
     signals: &'c Signals,
     screen: Screen,
-    basis: Basis,
+    basis: RunBasis,
     pause_before: HashSet<usize>,
 }
 
-impl Command<'_> {
+impl RunCommand<'_> {
     /// Finds out, under the workspace's lock, which run to start or take up.
     fn decide(self) -> Result<Exit> {
         self.workspace.create()?;
@@ -129,13 +129,13 @@ impl Command<'_> {
     }
 
     /// What a run was made from, if it is one of this flow with this input.
-    fn past(&self, found: &Found) -> Result<Option<Past>> {
+    fn past(&self, found: &Found) -> Result<Option<RecordedBasis>> {
         let past = basis::recorded(&found.run)?;
         Ok(past.filter(|past| past.is_same(&self.basis, self.flow)))
     }
 
     /// The same command for a run that has an input, if the command line has none.
-    fn with_input_of(&mut self, past: &Past) {
+    fn with_input_of(&mut self, past: &RecordedBasis) {
         if !self.basis.is_said
             && let Some(given) = past.given()
         {
@@ -165,7 +165,7 @@ impl Command<'_> {
     }
 
     /// Takes up a run that is there.
-    fn take_up(mut self, found: Found, past: &Past, lock: DecisionLock) -> Result<Exit> {
+    fn take_up(mut self, found: Found, past: &RecordedBasis, lock: DecisionLock) -> Result<Exit> {
         self.with_input_of(past);
         let Some(mut journal) = Journal::open(&found.run.journal())? else {
             return Err(found.busy());
@@ -219,7 +219,7 @@ impl Command<'_> {
     }
 
     /// Tells a run that has ended once more.
-    fn again(mut self, found: Found, past: &Past, lock: DecisionLock) -> Result<Exit> {
+    fn again(mut self, found: Found, past: &RecordedBasis, lock: DecisionLock) -> Result<Exit> {
         self.with_input_of(past);
         let changed = past.changes(self.flow);
         if !changed.is_empty() {
@@ -241,7 +241,7 @@ impl Command<'_> {
     ///
     /// # Errors
     /// There are some, and nobody said that this is meant.
-    fn changes(&self, found: &Found, past: &Past) -> Result<Vec<String>> {
+    fn changes(&self, found: &Found, past: &RecordedBasis) -> Result<Vec<String>> {
         let changed = past.changes(self.flow);
         if changed.is_empty() || self.wanted.changed_ok {
             return Ok(changed);
@@ -255,16 +255,16 @@ impl Command<'_> {
 
     fn inputs(&self) -> Result<Inputs> {
         match &self.basis.given {
-            Given::One(input) => Ok(Inputs::one(input.clone())),
-            Given::Lines(path) => Inputs::lines(path, self.wanted.changed_ok),
+            RunInput::One(input) => Ok(Inputs::one(input.clone())),
+            RunInput::Lines(path) => Inputs::lines(path, self.wanted.changed_ok),
         }
     }
 
     /// What stands for the message of the run.
     fn task(&self) -> String {
         match &self.basis.given {
-            Given::One(input) => in_short(input, 2000),
-            Given::Lines(path) => format!("inputs of {}", path.display()),
+            RunInput::One(input) => in_short(input, 2000),
+            RunInput::Lines(path) => format!("inputs of {}", path.display()),
         }
     }
 
@@ -317,7 +317,7 @@ impl Command<'_> {
             self.screen.progress(&[(Tone::Dim, &text)]);
         }
         let depth = run_context::depth().0;
-        let options = Options {
+        let options = FlowOptions {
             jobs: self.wanted.jobs(),
             launch: self.wanted.launch.clone(),
             keep_going: self.wanted.keep_going,
@@ -328,7 +328,7 @@ impl Command<'_> {
             is_ours,
             is_live,
         };
-        let place = Place {
+        let place = RunPlace {
             flow: self.flow,
             plan: self.plan,
             workspace: self.workspace,
@@ -336,8 +336,8 @@ impl Command<'_> {
             call_prefix: Surroundings::call_prefix(),
             depth,
         };
-        let many = matches!(self.basis.given, Given::Lines(_));
-        let mut engine = Engine::new(place, options, journal, self.signals, inputs);
+        let many = matches!(self.basis.given, RunInput::Lines(_));
+        let mut engine = FlowEngine::new(place, options, journal, self.signals, inputs);
         let stopped = engine.run();
         let (mut journal, tally, run) = engine.into_parts();
         let ending = ending(stopped, &tally, &run);
@@ -380,18 +380,18 @@ pub(super) fn grace(depth: u32) -> Duration {
     (crate::unix::process::GRACE * 9 / 10) / 2u32.pow(depth.min(8))
 }
 
-fn ending(stopped: Result<Stopped>, tally: &Tally, run: &RunDir) -> Ending {
+fn ending(stopped: Result<EngineStop>, tally: &Tally, run: &RunDir) -> RunEnding {
     match stopped {
-        Ok(stopped) => Ending::of(stopped, tally),
+        Ok(stopped) => RunEnding::of(stopped, tally),
         Err(error) => {
             run.release_reserve();
-            Ending::broken(error)
+            RunEnding::broken(error)
         }
     }
 }
 
 /// Records how this start ended. A disk without room must not keep the rest from being recorded.
-fn finish(journal: &mut Journal, metadata: &mut Metadata, ending: &Ending, tally: &Tally) {
+fn finish(journal: &mut Journal, metadata: &mut Metadata, ending: &RunEnding, tally: &Tally) {
     let text = ending.text(tally);
     journal.add(
         0,

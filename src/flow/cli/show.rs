@@ -2,17 +2,17 @@
 //!
 //! Reads the journal and the records of a run. Unaware of how runs go on.
 
-use super::args::Show;
+use super::args::ShowArgs;
 use super::basis;
 use crate::cli::commands::select;
 use crate::error::{Error, Exit, Result};
 use crate::flow::graph::choice::{Payload, choose};
-use crate::flow::graph::plan::Plan;
-use crate::flow::graph::router::{Effect, Outcome, Router, StepIx};
+use crate::flow::graph::plan::RoutePlan;
+use crate::flow::graph::router::{Effect, Router, StepIx, StepOutcome};
 use crate::flow::graph::topology::{EdgeIx, NodeIx};
 use crate::flow::manifest::{self, Flow};
-use crate::flow::record::events::{Line, each_line, edge_name, read_back};
-use crate::flow::record::tool_calls::{self, Call};
+use crate::flow::record::events::{FlowLine, each_line, edge_name, read_back};
+use crate::flow::record::tool_calls::{self, NodeToolCall};
 use crate::record::run_dir::RunDir;
 use crate::text::ids::RunId;
 use crate::unix::terminal::{in_short, print, printable, time};
@@ -24,17 +24,17 @@ use std::time::Duration;
 
 /// A task as its events tell it.
 #[derive(Debug, Default)]
-struct Task {
+struct ShownTask {
     parent: Option<String>,
     edge: Option<String>,
     status: Option<String>,
     error: Option<String>,
-    nodes: Vec<Stage>,
+    nodes: Vec<ShownStep>,
 }
 
 /// A node in a task.
 #[derive(Debug)]
-struct Stage {
+struct ShownStep {
     node: String,
     /// Directories of its attempts, from the run's directory.
     attempts: Vec<String>,
@@ -47,13 +47,13 @@ struct Stage {
 
 /// All tasks of a run, in the order in which they came to be.
 #[derive(Debug, Default)]
-struct Record {
+struct RunTree {
     order: Vec<String>,
-    tasks: HashMap<String, Task>,
+    tasks: HashMap<String, ShownTask>,
 }
 
 /// Runs the command.
-pub(crate) fn run(wanted: &Show) -> Result<Exit> {
+pub(crate) fn run(wanted: &ShowArgs) -> Result<Exit> {
     let (run, rest) = which(&wanted.work_dir, &wanted.names)?;
     let id = &run.id;
     if basis::recorded(&run)?.is_none() {
@@ -61,7 +61,7 @@ pub(crate) fn run(wanted: &Show) -> Result<Exit> {
             "run {id} is not a flow's; `delta log {id}` shows it"
         )));
     }
-    let record = Record::read(&run)?;
+    let record = RunTree::read(&run)?;
     let text = match rest {
         [] => record.tree(&run),
         [task] => record.task(task)?,
@@ -93,7 +93,7 @@ pub(super) fn which<'n>(work_dir: &Path, names: &'n [String]) -> Result<(RunDir,
     }
 }
 
-impl Record {
+impl RunTree {
     fn read(run: &RunDir) -> Result<Self> {
         let mut record = Self::default();
         each_line(run, |line| {
@@ -103,7 +103,7 @@ impl Record {
         Ok(record)
     }
 
-    fn note(&mut self, run: &RunDir, line: &Line<'_>) -> Result<()> {
+    fn note(&mut self, run: &RunDir, line: &FlowLine<'_>) -> Result<()> {
         let text =
             |from: &Option<std::borrow::Cow<'_, str>>| from.as_ref().map(ToString::to_string);
         let Some(id) = text(&line.task_id) else {
@@ -111,7 +111,7 @@ impl Record {
         };
         let task = self.tasks.entry(id.clone()).or_insert_with(|| {
             self.order.push(id);
-            Task::default()
+            ShownTask::default()
         });
         let node = text(&line.node_id).unwrap_or_default();
         match &*line.kind {
@@ -133,7 +133,7 @@ impl Record {
                     .iter()
                     .rposition(|stage| stage.node == node && stage.end.is_none());
                 let at = last.unwrap_or_else(|| {
-                    let stage = Stage {
+                    let stage = ShownStep {
                         node,
                         attempts: Vec::new(),
                         denied: Vec::new(),
@@ -187,7 +187,7 @@ impl Record {
         out
     }
 
-    fn find(&self, id: &str) -> Result<&Task> {
+    fn find(&self, id: &str) -> Result<&ShownTask> {
         self.tasks.get(id).ok_or_else(|| {
             let known: Vec<&str> = self.order.iter().map(String::as_str).take(20).collect();
             Error::failure(format!(
@@ -262,7 +262,7 @@ impl Record {
 
 /// The tools that an attempt has called, a line each.
 fn called(io: &Path) -> Result<String> {
-    let line = |(name, call): (String, Call)| match &call.message {
+    let line = |(name, call): (String, NodeToolCall)| match &call.message {
         Some(why) => format!("{name}  {}: {}\n", call.code_name(), in_short(why, 200)),
         None => {
             let took = time(Duration::from_millis(call.duration_ms));
@@ -277,7 +277,7 @@ fn lossy(path: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn line_of(id: &str, task: &Task) -> String {
+fn line_of(id: &str, task: &ShownTask) -> String {
     let path: Vec<&str> = task.nodes.iter().map(|stage| stage.node.as_str()).collect();
     let status = task.status.as_deref().unwrap_or("open");
     let error = task
@@ -288,7 +288,7 @@ fn line_of(id: &str, task: &Task) -> String {
 }
 
 /// How a node in a task ended, or why it has not.
-fn end_of<'s>(task: &Task, stage: &'s Stage) -> &'s str {
+fn end_of<'s>(task: &ShownTask, stage: &'s ShownStep) -> &'s str {
     match (&stage.end, &task.status) {
         (Some(end), _) => end,
         (None, Some(_)) => "cancelled",
@@ -296,7 +296,7 @@ fn end_of<'s>(task: &Task, stage: &'s Stage) -> &'s str {
     }
 }
 
-fn ended(line: &Line<'_>) -> String {
+fn ended(line: &FlowLine<'_>) -> String {
     if line.status.as_deref() == Some("success") {
         if line.cached {
             return "ok, cached".to_owned();
@@ -322,8 +322,8 @@ fn input_of(run: &RunDir, task: &str, node: &str) -> Result<Option<Payload>> {
     else {
         return Ok(None);
     };
-    let plan = Plan::new(&flow.graph, start);
-    let mut again = Again {
+    let plan = RoutePlan::new(&flow.graph, start);
+    let mut again = Replay {
         flow: &flow,
         plan: &plan,
         routers: BTreeMap::new(),
@@ -340,19 +340,19 @@ fn input_of(run: &RunDir, task: &str, node: &str) -> Result<Option<Payload>> {
 type Name = (String, NodeIx, Option<EdgeIx>);
 
 /// A run that is routed again.
-struct Again<'a> {
+struct Replay<'a> {
     flow: &'a Flow,
-    plan: &'a Plan<'a>,
+    plan: &'a RoutePlan<'a>,
     routers: BTreeMap<String, Router<'a>>,
     open: HashMap<Name, StepIx>,
 }
 
-impl Again<'_> {
+impl Replay<'_> {
     /// Follows a line. Returns what the wanted node is given, if it begins with this line.
     fn line(
         &mut self,
         run: &RunDir,
-        line: &Line<'_>,
+        line: &FlowLine<'_>,
         wanted: (&str, &str),
     ) -> Result<Option<Payload>> {
         let graph = &self.flow.graph;
@@ -388,11 +388,11 @@ impl Again<'_> {
                     let output = output.or_else(|| router.identity(step));
                     let output = output.unwrap_or_else(|| "null".into());
                     match choose(graph, name.1, &output) {
-                        Ok(choice) => Outcome::Success(output, choice),
-                        Err(failure) => Outcome::Failure(failure),
+                        Ok(choice) => StepOutcome::Success(output, choice),
+                        Err(failure) => StepOutcome::Failure(failure),
                     }
                 } else {
-                    Outcome::Failure(line.failure())
+                    StepOutcome::Failure(line.failure())
                 };
                 router.ended(step, outcome);
             }

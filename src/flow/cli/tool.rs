@@ -3,7 +3,7 @@
 //! A process of its own beside the engine, which it only leaves a record to. Unaware of what the node
 //! makes of the result.
 
-use super::args::Tool as Wanted;
+use super::args::ToolArgs as Wanted;
 use super::basis::read_stdin;
 use super::run::grace;
 use crate::cli::commands::start::signals;
@@ -16,9 +16,9 @@ use crate::flow::PROGRAM;
 use crate::flow::graph::choice::{self, Failure};
 use crate::flow::manifest::policy::Denied;
 use crate::flow::manifest::tool::Permissions;
-use crate::flow::manifest::{self, Flow, OutputForm, Tool};
+use crate::flow::manifest::{self, Flow, FlowTool, OutputForm};
 use crate::flow::record::attempt::{self, misfit, not_started};
-use crate::flow::record::tool_calls::{Call, Code, Record, beside};
+use crate::flow::record::tool_calls::{CallCode, CallRecord, NodeToolCall, beside};
 use crate::text::json;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
@@ -35,7 +35,7 @@ use std::time::Duration;
 const TIMEOUT: u64 = 600_000;
 
 /// Where the call comes from, as the environment of a node's program tells it.
-struct Place {
+struct CallPlace {
     home: PathBuf,
     node: String,
     /// The task's directory.
@@ -48,12 +48,12 @@ struct Place {
 
 /// Runs the command. The exit code is the tool's.
 pub(crate) fn run(wanted: &Wanted) -> Result<u8> {
-    let place = Place::from_environment()?;
+    let place = CallPlace::from_environment()?;
     let signals = signals()?;
     let flow = load(&place.home)?;
     let found = found(&flow, &place.node, &wanted.name);
     let arguments = arguments(wanted, found.as_ref().ok().copied(), &signals)?;
-    let record = Record::begin(&place.io)?;
+    let record = CallRecord::begin(&place.io)?;
     record.write("input.json", &arguments)?;
     let ready = found.and_then(|tool| Ok((tool, bound(&flow, tool, &arguments, &place)?)));
     match ready {
@@ -76,7 +76,7 @@ impl From<String> for Refusal {
     }
 }
 
-impl Place {
+impl CallPlace {
     fn from_environment() -> Result<Self> {
         let get = |name: &str| {
             let value = std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -109,9 +109,9 @@ impl Place {
     fn execute(
         &self,
         flow: &Flow,
-        tool: &Tool,
+        tool: &FlowTool,
         bound: Bound,
-        (record, signals): (Record, &Signals),
+        (record, signals): (CallRecord, &Signals),
     ) -> Result<u8> {
         let argv = self.confined(tool, bound.argv)?;
         let command = shell_quoted(&argv);
@@ -150,14 +150,14 @@ impl Place {
                 let (code, failure) = not_started(&argv[0], &error);
                 let said = writeln!(stderr, "{}", failure.message);
                 said.at("write", &record.dir)?;
-                (code, Duration::ZERO, Some((Code::Operation, failure)))
+                (code, Duration::ZERO, Some((CallCode::Operation, failure)))
             }
         };
         if exit_code == 0 && failure.is_some() {
             exit_code = Exit::Failure as i32;
         }
         let (code, message) = failure.map(|(code, it)| (code, it.message)).unzip();
-        let call = Call {
+        let call = NodeToolCall {
             tool_name: tool.tool.name.clone(),
             call_id,
             code,
@@ -173,7 +173,7 @@ impl Place {
     }
 
     /// A tool's argv, with its permissions before it.
-    fn confined(&self, tool: &Tool, argv: Vec<String>) -> Result<Vec<String>> {
+    fn confined(&self, tool: &FlowTool, argv: Vec<String>) -> Result<Vec<String>> {
         let Some(Permissions {
             root,
             allow_network,
@@ -218,7 +218,7 @@ fn load(home: &Path) -> Result<Flow> {
 }
 
 /// The tool that is meant, if the node allows it.
-fn found<'f>(flow: &'f Flow, node: &str, name: &str) -> std::result::Result<&'f Tool, Refusal> {
+fn found<'f>(flow: &'f Flow, node: &str, name: &str) -> std::result::Result<&'f FlowTool, Refusal> {
     let ix = flow.graph.find(node);
     let ix = ix.ok_or_else(|| format!("the flow has no node {node}"))?;
     let allowed = flow.tools_of(ix).iter().map(|ix| &flow.tools[*ix]);
@@ -241,7 +241,7 @@ fn found<'f>(flow: &'f Flow, node: &str, name: &str) -> std::result::Result<&'f 
 }
 
 /// The arguments as JSON text: what stands on the standard input, or what the command line gives.
-fn arguments(wanted: &Wanted, tool: Option<&Tool>, signals: &Signals) -> Result<String> {
+fn arguments(wanted: &Wanted, tool: Option<&FlowTool>, signals: &Signals) -> Result<String> {
     if wanted.parameters.is_empty() && wanted.stdin.is_none() {
         let given = String::from_utf8_lossy(&read_stdin(signals)?).into_owned();
         let is_nothing = given.trim().is_empty();
@@ -275,9 +275,9 @@ fn arguments(wanted: &Wanted, tool: Option<&Tool>, signals: &Signals) -> Result<
 /// The command with its arguments, if these will do.
 fn bound(
     flow: &Flow,
-    tool: &Tool,
+    tool: &FlowTool,
     arguments: &str,
-    place: &Place,
+    place: &CallPlace,
 ) -> std::result::Result<Bound, String> {
     let places = Places {
         home: &place.home.to_string_lossy(),
@@ -285,14 +285,14 @@ fn bound(
     };
     let bound = bind(&tool.tool, arguments, &places)?;
     let schema = tool.schema_in.map(|ix| &flow.schemas[ix]);
-    match misfit(schema, arguments, choice::Code::SchemaIn) {
+    match misfit(schema, arguments, choice::FailureCode::SchemaIn) {
         Some(failure) => Err(format!("the arguments: {}", failure.message)),
         None => Ok(bound),
     }
 }
 
 /// What a tool sees beside the environment of the node's program: no key of a model.
-fn variables(tool: &Tool) -> Vec<Variable> {
+fn variables(tool: &FlowTool) -> Vec<Variable> {
     let mut variables = Environment::default().for_child(tool.tool.pass_api_key);
     let own = tool.tool.env.iter();
     variables.extend(own.map(|(name, value)| (name.clone(), Some(value.clone()))));
@@ -302,14 +302,14 @@ fn variables(tool: &Tool) -> Vec<Variable> {
 /// Why a tool that ended like this has failed, if it has.
 fn judge(
     flow: &Flow,
-    tool: &Tool,
+    tool: &FlowTool,
     dir: &Path,
     (outcome, timeout): (&Outcome, Option<Duration>),
-) -> Result<Option<(Code, Failure)>> {
+) -> Result<Option<(CallCode, Failure)>> {
     if let Some(failure) = attempt::fault(dir, outcome, timeout)? {
         let code = match outcome.how {
-            Ended::TimedOut => Code::Timeout,
-            Ended::Exited(_) | Ended::Interrupted(_) => Code::Operation,
+            Ended::TimedOut => CallCode::Timeout,
+            Ended::Exited(_) | Ended::Interrupted(_) => CallCode::Operation,
         };
         return Ok(Some((code, failure)));
     }
@@ -317,22 +317,22 @@ fn judge(
         return Ok(None);
     };
     let failure = match attempt::output(dir, OutputForm::Json)? {
-        Ok(output) => misfit(Some(schema), &output, choice::Code::SchemaOut),
+        Ok(output) => misfit(Some(schema), &output, choice::FailureCode::SchemaOut),
         Err(failure) => Some(failure),
     };
-    Ok(failure.map(|failure| (Code::SchemaOut, failure)))
+    Ok(failure.map(|failure| (CallCode::SchemaOut, failure)))
 }
 
 /// Records a call that is not run, and says why.
-fn refuse(name: &str, record: Record, Refusal { why, denied }: Refusal) -> Result<u8> {
+fn refuse(name: &str, record: CallRecord, Refusal { why, denied }: Refusal) -> Result<u8> {
     let error = Error::new(Exit::Misuse, format!("tool {name}: {why}"));
     let code = match denied {
-        Some(_) => Code::PolicyDenied,
-        None => Code::Misuse,
+        Some(_) => CallCode::PolicyDenied,
+        None => CallCode::Misuse,
     };
     record.write("stdout.log", "")?;
     record.write("stderr.log", &format!("{error}\n"))?;
-    record.finish(&Call {
+    record.finish(&NodeToolCall {
         tool_name: name.to_owned(),
         call_id: Surroundings::new_call_id(),
         code: Some(code),
@@ -346,13 +346,13 @@ fn refuse(name: &str, record: Record, Refusal { why, denied }: Refusal) -> Resul
 }
 
 /// Passes on what a tool printed and said. An output that is not as declared is not passed on.
-fn tell(stdout: &mut File, stderr: &mut File, call: &Call) -> Result<()> {
+fn tell(stdout: &mut File, stderr: &mut File, call: &NodeToolCall) -> Result<()> {
     may_fail(
         stderr
             .rewind()
             .and_then(|()| std::io::copy(stderr, &mut std::io::stderr())),
     );
-    if call.code != Some(Code::SchemaOut) {
+    if call.code != Some(CallCode::SchemaOut) {
         let mut buffer = vec![0; 64 << 10];
         let path = Path::new("stdout.log");
         stdout.rewind().at("read", path)?;
@@ -364,7 +364,7 @@ fn tell(stdout: &mut File, stderr: &mut File, call: &Call) -> Result<()> {
         }
     }
     // Of a program that failed, all has been said.
-    let is_said = call.code == Some(Code::Operation);
+    let is_said = call.code == Some(CallCode::Operation);
     if let Some(message) = call.message.as_ref().filter(|_| !is_said) {
         let message = format!("tool {}: {message}", call.tool_name);
         print_error(PROGRAM, &Error::failure(message));

@@ -6,7 +6,7 @@
 
 use crate::error::Result;
 use crate::flow::manifest::Flow;
-use crate::flow::manifest::memory::Program;
+use crate::flow::manifest::memory::HelperProgram;
 use crate::flow::manifest::problem::sha256;
 use crate::flow::record::cache;
 use crate::record::workspace::Workspace;
@@ -15,14 +15,14 @@ use serde_json::value::RawValue;
 
 /// Which program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum HelperKind {
     /// Makes vectors of texts.
     Embedder,
     /// Counts their tokens.
     Tokenizer,
 }
 
-impl Kind {
+impl HelperKind {
     /// As manifests and messages call it.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl Kind {
     }
 
     /// The program, if the flow has one.
-    pub(crate) fn of(self, flow: &Flow) -> Option<&Program> {
+    pub(crate) fn of(self, flow: &Flow) -> Option<&HelperProgram> {
         match self {
             Self::Embedder => flow.memory.embedder.as_ref(),
             Self::Tokenizer => flow.memory.tokenizer.as_ref(),
@@ -52,14 +52,14 @@ impl Kind {
 
 /// What is not known and must be asked.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct HelperQuestion {
     /// Which program.
-    pub kind: Kind,
+    pub kind: HelperKind,
     /// About these texts.
     pub texts: Vec<String>,
 }
 
-impl Ask {
+impl HelperQuestion {
     /// What the program is given.
     pub(crate) fn input(&self) -> String {
         json::text(&self.texts)
@@ -67,24 +67,24 @@ impl Ask {
 }
 
 /// What is known of texts.
-pub(crate) struct Known<'k> {
+pub(crate) struct HelperAnswers<'k> {
     flow: &'k Flow,
     workspace: &'k Workspace,
 }
 
-impl<'k> Known<'k> {
+impl<'k> HelperAnswers<'k> {
     /// What is known in a workspace.
     pub(crate) fn new(flow: &'k Flow, workspace: &'k Workspace) -> Self {
         Self { flow, workspace }
     }
 
     /// Whether there is such a program.
-    pub(crate) fn has(&self, kind: Kind) -> bool {
+    pub(crate) fn has(&self, kind: HelperKind) -> bool {
         kind.of(self.flow).is_some()
     }
 
     /// The answer about a text.
-    pub(crate) fn answer(&self, kind: Kind, text: &str) -> Option<Vec<f64>> {
+    pub(crate) fn answer(&self, kind: HelperKind, text: &str) -> Option<Vec<f64>> {
         kind.read(&cache::read(self.workspace, &self.entry(kind, text))?)
     }
 
@@ -94,7 +94,7 @@ impl<'k> Known<'k> {
     /// The outer ones are the system's; the inner one says why it is no answer.
     pub(crate) fn learn(
         &self,
-        ask: &Ask,
+        ask: &HelperQuestion,
         printed: &str,
     ) -> Result<std::result::Result<(), String>> {
         let wrong = |why: &str| Ok(Err(why.to_owned()));
@@ -113,8 +113,8 @@ impl<'k> Known<'k> {
             let at = at + 1;
             let Some(numbers) = ask.kind.read(answer.get()) else {
                 let what = match ask.kind {
-                    Kind::Embedder => "a list of numbers",
-                    Kind::Tokenizer => "a whole number",
+                    HelperKind::Embedder => "a list of numbers",
+                    HelperKind::Tokenizer => "a whole number",
                 };
                 return wrong(&format!("its answer {at} is not {what}"));
             };
@@ -132,7 +132,7 @@ impl<'k> Known<'k> {
     }
 
     /// The name of an answer.
-    fn entry(&self, kind: Kind, text: &str) -> String {
+    fn entry(&self, kind: HelperKind, text: &str) -> String {
         let mut all = format!("{} {}\n", kind.name(), sha256(text.as_bytes()));
         if let Some(program) = kind.of(self.flow) {
             let home = &self.flow.home;

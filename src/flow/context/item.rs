@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 /// An item of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Item {
+pub(crate) struct MemoryItem {
     /// Unique in its store.
     pub id: String,
     /// When it came to be.
@@ -28,7 +28,7 @@ pub(crate) struct Item {
 
 /// A line as it is read. Fields that nobody here knows are passed over.
 #[derive(Deserialize)]
-struct Line<'l> {
+struct ItemLine<'l> {
     id: String,
     timestamp: String,
     #[serde(default)]
@@ -41,7 +41,7 @@ struct Line<'l> {
     node_id: Option<String>,
 }
 
-impl Item {
+impl MemoryItem {
     /// Reads a line of a store.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Item {
         if text.trim_start().starts_with('[') {
             return Err("it is no item, but a list".to_owned());
         }
-        let line: Line<'_> = serde_json::from_str(text).map_err(|error| {
+        let line: ItemLine<'_> = serde_json::from_str(text).map_err(|error| {
             format!(
                 "it is no item: {}",
                 crate::record::state::parser_words(&error)
@@ -95,7 +95,7 @@ impl Item {
 }
 
 /// The lines of items.
-pub(crate) fn lines(items: &[Item]) -> Vec<u8> {
+pub(crate) fn lines(items: &[MemoryItem]) -> Vec<u8> {
     let mut out = Vec::new();
     for item in items {
         item.write(&mut out);

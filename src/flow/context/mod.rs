@@ -11,15 +11,15 @@ pub(crate) mod select;
 pub(crate) mod recall;
 
 use super::manifest::Flow;
-use super::manifest::memory::{Place, Which};
+use super::manifest::memory::{StoreName, StorePlace};
 use crate::config::tool::bind::{Places, fixed_words};
 use std::path::Path;
-use store::Store;
+use store::StoreFile;
 
 /// The file of a store; none if it lives in runs only. `root` is the workspace.
-pub(crate) fn file(flow: &Flow, which: Which, root: &Path) -> Option<Store> {
+pub(crate) fn file(flow: &Flow, which: StoreName, root: &Path) -> Option<StoreFile> {
     let settings = flow.memory.store(which);
-    let Place::Jsonl(word) = &settings.place else {
+    let StorePlace::Jsonl(word) = &settings.place else {
         return None;
     };
     let places = Places {
@@ -27,7 +27,7 @@ pub(crate) fn file(flow: &Flow, which: Which, root: &Path) -> Option<Store> {
         cwd: &root.to_string_lossy(),
     };
     let word = fixed_words(std::slice::from_ref(word), &places).pop()?;
-    Some(Store {
+    Some(StoreFile {
         path: flow.home.join(word),
         max_items: settings.max_items.map(|max| max as usize),
     })

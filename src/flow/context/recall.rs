@@ -7,16 +7,16 @@
 //! Unaware of the journal. Only the first of the three is ever read from a file of its own: the others follow
 //! from the ends of steps.
 
-use super::item::{self, Item};
+use super::item::{self, MemoryItem};
 use super::select::Candidate;
-use super::store::Store;
+use super::store::StoreFile;
 use crate::error::{At, Result};
-use crate::flow::graph::choice::{Code, Failure, Payload};
+use crate::flow::graph::choice::{Failure, FailureCode, Payload};
 use crate::flow::graph::router::Note;
-use crate::flow::manifest::memory::{Profile, Source, Which};
+use crate::flow::manifest::memory::{Profile, ProfileSource, StoreName};
 use crate::flow::manifest::node::Remember;
 use crate::flow::manifest::problem::sha256;
-use crate::flow::manifest::{Context, Flow};
+use crate::flow::manifest::{ContextChoice, Flow};
 use crate::flow::record::events::About;
 use crate::record::event::Line;
 use crate::record::run_dir::RunDir;
@@ -31,7 +31,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 /// What is remembered, and where.
-pub(crate) type Kept = (Which, Item);
+pub(crate) type Kept = (StoreName, MemoryItem);
 
 /// The memory of a run.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ pub(crate) struct Recall {
     key: String,
     /// Which stores any node sees.
     seen: [bool; 3],
-    files: [Option<Store>; 3],
+    files: [Option<StoreFile>; 3],
     /// What was there when the run began, the newest first.
     before: Vec<Kept>,
     /// Why it cannot be known.
@@ -63,12 +63,12 @@ impl Recall {
         }
         let writes = |which| {
             let mut all = flow.nodes.iter().flat_map(|node| &node.remember);
-            which == Which::Task || all.any(|it| it.store == which)
+            which == StoreName::Task || all.any(|it| it.store == which)
         };
         let file = |(_, which)| super::file(flow, which, root).filter(|_| writes(which));
         let mut new = Self {
             seen,
-            files: Which::NAMES.map(file),
+            files: StoreName::NAMES.map(file),
             ..Self::default()
         };
         if new.is_needed() {
@@ -103,7 +103,7 @@ impl Recall {
             store.make(signals)?;
         }
         let mut before: Vec<Kept> = Vec::new();
-        for which in [Which::Project, Which::Global] {
+        for which in [StoreName::Project, StoreName::Global] {
             let Some(store) = super::file(flow, which, root).filter(|_| self.seen[which as usize])
             else {
                 continue;
@@ -141,7 +141,7 @@ impl Recall {
         }
         let node = &flow.graph.nodes[step.node].id;
         let id = self.id(flow, step);
-        let item = |id: String, tags: Vec<String>, content: Payload| Item {
+        let item = |id: String, tags: Vec<String>, content: Payload| MemoryItem {
             id,
             timestamp,
             tags,
@@ -150,7 +150,7 @@ impl Recall {
             node_id: Some(node.clone()),
         };
         let own = item(id.clone(), vec![node.clone()], output.clone());
-        let mut all = vec![(Which::Task, own)];
+        let mut all = vec![(StoreName::Task, own)];
         for (number, remember) in flow.nodes[step.node].remember.iter().enumerate() {
             if let Some(content) = pointed(remember, output).filter(|it| &**it != "null") {
                 let id = format!("{id}#{number}");
@@ -201,8 +201,8 @@ impl Recall {
             }
         }
         let most = |(_, which)| flow.memory.store(which).max_items.unwrap_or(u64::MAX);
-        let mut left: [u64; 3] = Which::NAMES.map(most);
-        let is_wanted = |source: &Source, (which, item): &&Kept| {
+        let mut left: [u64; 3] = StoreName::NAMES.map(most);
+        let is_wanted = |source: &ProfileSource, (which, item): &&Kept| {
             source.store == *which
                 && (source.tags.is_empty() || source.tags.iter().any(|tag| item.tags.contains(tag)))
         };
@@ -233,12 +233,12 @@ impl Recall {
 
     /// Appends what is owed. `once`: some of it may be there.
     pub(crate) fn pay(&mut self, once: bool, signals: &Signals) -> Result<Vec<Kept>> {
-        for (_, which) in Which::NAMES {
+        for (_, which) in StoreName::NAMES {
             let Some(store) = &self.files[which as usize] else {
                 continue;
             };
             let of_store = self.owed.iter().filter(|(other, _)| *other == which);
-            let items: Vec<Item> = of_store.map(|(_, item)| item.clone()).collect();
+            let items: Vec<MemoryItem> = of_store.map(|(_, item)| item.clone()).collect();
             if !items.is_empty() {
                 store.append(&items, once, signals)?;
             }
@@ -267,8 +267,8 @@ fn key(journal: &Path) -> Result<String> {
 }
 
 /// What a store held when the run began.
-fn copied(store: &Store, copy: &Path, signals: &Signals) -> Result<Vec<Item>> {
-    let copied = Store {
+fn copied(store: &StoreFile, copy: &Path, signals: &Signals) -> Result<Vec<MemoryItem>> {
+    let copied = StoreFile {
         path: copy.to_owned(),
         max_items: None,
     };
@@ -282,11 +282,11 @@ fn copied(store: &Store, copy: &Path, signals: &Signals) -> Result<Vec<Item>> {
 }
 
 /// The profile of a node; none if it is given nothing.
-pub(crate) fn profile(flow: &Flow, context: Context) -> Option<Cow<'_, Profile>> {
+pub(crate) fn profile(flow: &Flow, context: ContextChoice) -> Option<Cow<'_, Profile>> {
     match context {
-        Context::None => None,
-        Context::Global => Some(Cow::Owned(Profile::global())),
-        Context::Profile(ix) => Some(Cow::Borrowed(&flow.memory.profiles[ix])),
+        ContextChoice::None => None,
+        ContextChoice::Global => Some(Cow::Owned(Profile::global())),
+        ContextChoice::Profile(ix) => Some(Cow::Borrowed(&flow.memory.profiles[ix])),
     }
 }
 
@@ -315,5 +315,5 @@ pub(crate) fn lacking(remember: &[Remember], output: &Payload) -> Option<Failure
     let lacking = remember.iter().find(|it| pointed(it, output).is_none())?;
     let (store, pointer) = (lacking.store.name(), &lacking.pointer);
     let message = format!("it has no {pointer}, which the {store} store is to remember");
-    Some(Failure::new(Code::SchemaOut, message))
+    Some(Failure::new(FailureCode::SchemaOut, message))
 }

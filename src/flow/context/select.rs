@@ -3,10 +3,10 @@
 //! Unaware of where items come from: they come here the newest first. What a program must be asked before
 //! the choice can be made is told, and the choice begins anew when it has answered.
 
-use super::helper::{Ask, Kind, Known};
-use super::item::{Item, text_of};
+use super::helper::{HelperAnswers, HelperKind, HelperQuestion};
+use super::item::{MemoryItem, text_of};
 use super::rank::{best_first, bm25, cosine, fused};
-use crate::flow::manifest::memory::{Profile, Retrieval, Which};
+use crate::flow::manifest::memory::{Profile, Retrieval, StoreName};
 use crate::text::json::{self, Object};
 use serde_json::Value;
 
@@ -14,11 +14,11 @@ use serde_json::Value;
 const BYTES_A_TOKEN: usize = 4;
 
 /// An item that may be taken, and its store.
-pub(crate) type Candidate<'i> = (Which, &'i Item);
+pub(crate) type Candidate<'i> = (StoreName, &'i MemoryItem);
 
 /// A context that has been assembled.
 #[derive(Clone, Debug)]
-pub(crate) struct Context {
+pub(crate) struct AssembledContext {
     /// All of it: what `context.json` holds.
     pub text: String,
     /// The same without what differs from run to run: times and ids.
@@ -28,22 +28,22 @@ pub(crate) struct Context {
 }
 
 /// What came of choosing.
-pub(crate) enum Selected {
+pub(crate) enum Selection {
     /// The context.
-    Context(Context),
+    Context(AssembledContext),
     /// This must be asked first.
-    Ask(Ask),
+    Ask(HelperQuestion),
 }
 
 /// An item that has been taken.
-struct Taken<'i> {
-    store: Which,
-    item: &'i Item,
+struct TakenItem<'i> {
+    store: StoreName,
+    item: &'i MemoryItem,
     tokens: u64,
     score: f64,
 }
 
-impl Context {
+impl AssembledContext {
     /// That of a node that asks for none.
     pub(crate) fn none() -> Self {
         let text = "{\"profile\":\"none\",\"items\":[]}".to_owned();
@@ -54,9 +54,9 @@ impl Context {
         }
     }
 
-    fn of(profile: &Profile, taken: &[Taken<'_>]) -> Self {
+    fn of(profile: &Profile, taken: &[TakenItem<'_>]) -> Self {
         let mut told = String::new();
-        for Taken { store, item, .. } in taken {
+        for TakenItem { store, item, .. } in taken {
             let mut line = Vec::new();
             let mut object = Object::begin(&mut line);
             object
@@ -80,7 +80,7 @@ impl Context {
     }
 }
 
-fn written(profile: &Profile, taken: &[Taken<'_>], in_full: bool) -> String {
+fn written(profile: &Profile, taken: &[TakenItem<'_>], in_full: bool) -> String {
     let mut out = Vec::new();
     let mut object = Object::begin(&mut out);
     let tokens: u64 = taken.iter().map(|it| it.tokens).sum();
@@ -121,19 +121,19 @@ pub(crate) fn select(
     profile: &Profile,
     query: &str,
     candidates: &[Candidate<'_>],
-    known: &Known<'_>,
-) -> Result<Selected, String> {
+    known: &HelperAnswers<'_>,
+) -> Result<Selection, String> {
     let ranked = match profile.retrieval {
         Retrieval::Recency => by_age(candidates.len()),
         Retrieval::Hybrid => by_words_and_age(query, candidates),
         Retrieval::Semantic => match by_meaning(query, candidates, known)? {
             Ok(ranked) => ranked,
-            Err(ask) => return Ok(Selected::Ask(ask)),
+            Err(ask) => return Ok(Selection::Ask(ask)),
         },
     };
     let counts = match counted(&ranked, candidates, known) {
         Ok(counts) => counts,
-        Err(ask) => return Ok(Selected::Ask(ask)),
+        Err(ask) => return Ok(Selection::Ask(ask)),
     };
     let mut left = profile.max_tokens.unwrap_or(u64::MAX);
     let mut taken = Vec::new();
@@ -147,14 +147,14 @@ pub(crate) fn select(
             break;
         };
         left = rest;
-        taken.push(Taken {
+        taken.push(TakenItem {
             store,
             item,
             tokens,
             score,
         });
     }
-    Ok(Selected::Context(Context::of(profile, &taken)))
+    Ok(Selection::Context(AssembledContext::of(profile, &taken)))
 }
 
 /// Candidates by their indices, with their scores.
@@ -210,13 +210,13 @@ fn plain(json: &str) -> String {
 fn by_meaning(
     query: &str,
     candidates: &[Candidate<'_>],
-    known: &Known<'_>,
-) -> Result<Result<Ranked, Ask>, String> {
+    known: &HelperAnswers<'_>,
+) -> Result<Result<Ranked, HelperQuestion>, String> {
     if candidates.is_empty() {
         return Ok(Ok(Vec::new()));
     }
     let query = text_of(query);
-    let wanted = known.answer(Kind::Embedder, &query);
+    let wanted = known.answer(HelperKind::Embedder, &query);
     let mut missing = Vec::new();
     if wanted.is_none() {
         missing.push(query);
@@ -225,7 +225,7 @@ fn by_meaning(
     let mut scores = Vec::with_capacity(candidates.len());
     for (_, item) in candidates {
         let text = item.text();
-        match known.answer(Kind::Embedder, &text) {
+        match known.answer(HelperKind::Embedder, &text) {
             None => missing.push(text),
             Some(vector) if missing.is_empty() && vector.len() != wanted.len() => {
                 let (a, b) = (wanted.len(), vector.len());
@@ -240,7 +240,7 @@ fn by_meaning(
         let order = best_first(&scores).into_iter();
         Ok(order.map(|at| (at, scores[at])).collect())
     } else {
-        Err(ask(Kind::Embedder, missing))
+        Err(ask(HelperKind::Embedder, missing))
     })
 }
 
@@ -248,15 +248,15 @@ fn by_meaning(
 fn counted(
     ranked: &Ranked,
     candidates: &[Candidate<'_>],
-    known: &Known<'_>,
-) -> Result<Option<Vec<u64>>, Ask> {
-    if !known.has(Kind::Tokenizer) {
+    known: &HelperAnswers<'_>,
+) -> Result<Option<Vec<u64>>, HelperQuestion> {
+    if !known.has(HelperKind::Tokenizer) {
         return Ok(None);
     }
     let (mut counts, mut missing) = (Vec::new(), Vec::new());
     for (at, _) in ranked {
         let text = candidates[*at].1.text();
-        match known.answer(Kind::Tokenizer, &text) {
+        match known.answer(HelperKind::Tokenizer, &text) {
             Some(answer) => counts.push(answer[0] as u64),
             None => missing.push(text),
         }
@@ -264,13 +264,13 @@ fn counted(
     if missing.is_empty() {
         Ok(Some(counts))
     } else {
-        Err(ask(Kind::Tokenizer, missing))
+        Err(ask(HelperKind::Tokenizer, missing))
     }
 }
 
 /// Each text is asked about once.
-fn ask(kind: Kind, mut texts: Vec<String>) -> Ask {
+fn ask(kind: HelperKind, mut texts: Vec<String>) -> HelperQuestion {
     let mut seen = std::collections::HashSet::new();
     texts.retain(|text| seen.insert(text.clone()));
-    Ask { kind, texts }
+    HelperQuestion { kind, texts }
 }

@@ -6,7 +6,7 @@
 //! it, whether it is still the file that has the name. An append is one `write`; one that fails is undone.
 //! Old items go by another file's taking the name, with the new ones in it.
 
-use super::item::{self, Item};
+use super::item::{self, MemoryItem};
 use crate::error::{At, Error, Result, may_fail};
 use crate::unix::files;
 use crate::unix::procfs::Signals;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// A store that is a file.
 #[derive(Clone, Debug)]
-pub(crate) struct Store {
+pub(crate) struct StoreFile {
     /// Where it is.
     pub path: PathBuf,
     /// So many items are kept, the newest; none: all.
@@ -29,18 +29,18 @@ pub(crate) struct Store {
 
 /// How a file is locked.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lock {
+enum LockMode {
     Shared,
     Exclusive,
 }
 
-impl Store {
+impl StoreFile {
     /// The items, in the order of the lines; none if there is no file.
     ///
     /// # Errors
     /// A line is no item, or the system's.
-    pub(crate) fn items(&self, signals: &Signals) -> Result<Vec<Item>> {
-        let Some(mut file) = self.lock(Lock::Shared, signals)? else {
+    pub(crate) fn items(&self, signals: &Signals) -> Result<Vec<MemoryItem>> {
+        let Some(mut file) = self.lock(LockMode::Shared, signals)? else {
             return Ok(Vec::new());
         };
         let mut bytes = Vec::new();
@@ -55,12 +55,12 @@ impl Store {
         if let Some(parent) = self.path.parent() {
             files::make_dirs(parent)?;
         }
-        self.lock(Lock::Exclusive, signals).map(drop)
+        self.lock(LockMode::Exclusive, signals).map(drop)
     }
 
     /// Appends items. `once`: but for those that are there already.
-    pub(crate) fn append(&self, items: &[Item], once: bool, signals: &Signals) -> Result<()> {
-        let Some(mut file) = self.lock(Lock::Exclusive, signals)? else {
+    pub(crate) fn append(&self, items: &[MemoryItem], once: bool, signals: &Signals) -> Result<()> {
+        let Some(mut file) = self.lock(LockMode::Exclusive, signals)? else {
             return Ok(());
         };
         let mut bytes = Vec::new();
@@ -72,8 +72,8 @@ impl Store {
         }
         let mut known = parse(&bytes, &self.path)?;
         let there: HashSet<&str> = known.iter().map(|item| item.id.as_str()).collect();
-        let is_new = |item: &&Item| !once || !there.contains(item.id.as_str());
-        let new: Vec<Item> = items.iter().filter(is_new).cloned().collect();
+        let is_new = |item: &&MemoryItem| !once || !there.contains(item.id.as_str());
+        let new: Vec<MemoryItem> = items.iter().filter(is_new).cloned().collect();
         if new.is_empty() {
             return Ok(());
         }
@@ -101,7 +101,7 @@ impl Store {
     }
 
     /// Puts another file in the place of a locked one.
-    fn replace(&self, old: &File, items: &[Item]) -> Result<()> {
+    fn replace(&self, old: &File, items: &[MemoryItem]) -> Result<()> {
         // A link stays one.
         let path = fs::canonicalize(&self.path).at("resolve", &self.path)?;
         let permissions = old.metadata().at("read", &path)?.permissions();
@@ -112,7 +112,7 @@ impl Store {
     }
 
     /// Takes out the oldest items, if there are too many. Of several of one time, the first.
-    fn forget_oldest(&self, items: &mut Vec<Item>) -> bool {
+    fn forget_oldest(&self, items: &mut Vec<MemoryItem>) -> bool {
         let most = self.max_items.unwrap_or(usize::MAX);
         let too_many = items.len().saturating_sub(most);
         if too_many == 0 {
@@ -130,11 +130,11 @@ impl Store {
     }
 
     /// Opens and locks the file that has the name now. None if it is only to be read and is not there.
-    fn lock(&self, how: Lock, signals: &Signals) -> Result<Option<File>> {
+    fn lock(&self, how: LockMode, signals: &Signals) -> Result<Option<File>> {
         let path = &self.path;
         loop {
             let file = match open(path, how) {
-                Err(e) if how == Lock::Shared && e.kind() == ErrorKind::NotFound => {
+                Err(e) if how == LockMode::Shared && e.kind() == ErrorKind::NotFound => {
                     return Ok(None);
                 }
                 file => file.at("open", path)?,
@@ -152,11 +152,11 @@ impl Store {
     }
 }
 
-fn open(path: &Path, how: Lock) -> io::Result<File> {
+fn open(path: &Path, how: LockMode) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
-        .append(how == Lock::Exclusive)
-        .create(how == Lock::Exclusive)
+        .append(how == LockMode::Exclusive)
+        .create(how == LockMode::Exclusive)
         .mode(0o600)
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)?;
@@ -166,11 +166,11 @@ fn open(path: &Path, how: Lock) -> io::Result<File> {
     Ok(file)
 }
 
-fn wait_for(file: &File, how: Lock, path: &Path, signals: &Signals) -> Result<()> {
+fn wait_for(file: &File, how: LockMode, path: &Path, signals: &Signals) -> Result<()> {
     loop {
         let locked = match how {
-            Lock::Shared => file.try_lock_shared(),
-            Lock::Exclusive => file.try_lock(),
+            LockMode::Shared => file.try_lock_shared(),
+            LockMode::Exclusive => file.try_lock(),
         };
         match locked {
             Ok(()) => return Ok(()),
@@ -185,14 +185,14 @@ fn wait_for(file: &File, how: Lock, path: &Path, signals: &Signals) -> Result<()
 }
 
 /// The items of a file, without a last line that was torn.
-fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Item>> {
+fn parse(bytes: &[u8], path: &Path) -> Result<Vec<MemoryItem>> {
     let end = bytes.len() - torn(bytes).unwrap_or(0);
     let mut items = Vec::new();
     for (number, line) in bytes[..end].split(|byte| *byte == b'\n').enumerate() {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let item = Item::parse(line).map_err(|why| {
+        let item = MemoryItem::parse(line).map_err(|why| {
             let (path, number) = (path.display(), number + 1);
             Error::failure(format!("{path}:{number}: {why}"))
         })?;
@@ -214,6 +214,6 @@ fn torn(bytes: &[u8]) -> Option<usize> {
     let line = &bytes[start..];
     let is_begun = line.starts_with(BEGINNING) || BEGINNING.starts_with(line);
     let is_blank = line.iter().all(|byte| *byte == 0);
-    let is_torn = is_blank || (is_begun && Item::parse(line).is_err());
+    let is_torn = is_blank || (is_begun && MemoryItem::parse(line).is_err());
     is_torn.then_some(line.len())
 }

@@ -5,21 +5,21 @@
 //! often that was is told by the agent's own journal: it has the message, or has not, however often the
 //! engine was killed.
 
-use super::begin::Beginning;
-use super::finish::Ended;
-use super::{Active, Engine, Held, Which};
+use super::begin::BeginningStep;
+use super::finish::AttemptEnd;
+use super::{Active, FlowEngine, StepKey, Suspension};
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Result};
 use crate::flow::context::recall::lacking;
-use crate::flow::context::select::Context;
-use crate::flow::graph::choice::{Code, Failure, Payload, choose, named};
-use crate::flow::graph::router::Kind;
+use crate::flow::context::select::AssembledContext;
+use crate::flow::graph::choice::{Failure, FailureCode, Payload, choose, named};
+use crate::flow::graph::router::TaskKind;
 use crate::flow::graph::topology::{NodeIx, Role};
-use crate::flow::manifest::agent::Body;
+use crate::flow::manifest::agent::AgentBody;
 use crate::flow::manifest::asked;
 use crate::flow::manifest::problem::sha256;
-use crate::flow::manifest::{Agent, OutputForm};
-use crate::flow::record::attempt::{Given, fault, misfit, one_value};
+use crate::flow::manifest::{FlowAgent, OutputForm};
+use crate::flow::record::attempt::{ProgramInput, fault, misfit, one_value};
 use crate::flow::record::tool_calls::{beside, denied, set_of_agent};
 use crate::record::reader::{Lines, Next};
 use crate::record::run_dir::RunDir;
@@ -39,24 +39,24 @@ const SENT_BACK: &str = "This answer will not do: ";
 /// What `delta run --format json` prints.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Told {
+struct AgentResult {
     status: Option<String>,
     result: Option<String>,
-    error: Option<Said>,
-    interaction: Option<Asked>,
+    error: Option<AgentError>,
+    interaction: Option<AgentQuestion>,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct AgentError {
     message: String,
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct AgentQuestion {
     prompt: String,
 }
 
-impl Engine<'_> {
+impl FlowEngine<'_> {
     /// Whether a node is an agent that is talked to, and not a program.
     pub(super) fn is_conversation(&self, node: NodeIx) -> bool {
         let flow = self.place.flow;
@@ -64,15 +64,15 @@ impl Engine<'_> {
         settings.command.is_none()
             && settings
                 .agent
-                .is_some_and(|agent| !matches!(flow.agents[agent].body, Body::Command(_)))
+                .is_some_and(|agent| !matches!(flow.agents[agent].body, AgentBody::Command(_)))
     }
 
     /// Prepares the run of an agent: a new one, or the one that an earlier process began.
     pub(super) fn begin_agent(
         &mut self,
-        beginning: &Beginning,
+        beginning: &BeginningStep,
         dir: PathBuf,
-        context: &Context,
+        context: &AssembledContext,
     ) -> Result<()> {
         let flow = self.place.flow;
         let Some(agent) = flow.nodes[beginning.node].agent else {
@@ -99,7 +99,7 @@ impl Engine<'_> {
 
     fn converse(
         &mut self,
-        beginning: &Beginning,
+        beginning: &BeginningStep,
         dir: PathBuf,
         context: &str,
         (words, run_id, message): (&[String], &str, &str),
@@ -109,7 +109,7 @@ impl Engine<'_> {
         argv.extend_from_slice(words);
         let rest = ["--run-id", run_id, "--format", "json", "-q"];
         argv.extend(rest.map(str::to_owned));
-        let given = Given {
+        let given = ProgramInput {
             argv,
             dir,
             input: &beginning.input,
@@ -134,7 +134,7 @@ impl Engine<'_> {
     }
 
     /// What an agent is told.
-    fn message(&self, beginning: &Beginning, context: &str) -> String {
+    fn message(&self, beginning: &BeginningStep, context: &str) -> String {
         let flow = self.place.flow;
         let mut text = format!("Input:\n```json\n{}\n```\n{context}", beginning.input);
         if flow.graph.nodes[beginning.node].role == Role::Decision {
@@ -158,11 +158,11 @@ impl Engine<'_> {
     }
 
     /// An agent's directory: its own, or one that is made from a model and a prompt.
-    fn agent_home(&self, agent: &Agent) -> Result<PathBuf> {
+    fn agent_home(&self, agent: &FlowAgent) -> Result<PathBuf> {
         let (llm, prompt) = match &agent.body {
-            Body::Directory(path) => return Ok(path.clone()),
-            Body::Model { llm, prompt, .. } => (llm, prompt),
-            Body::Command(_) => return Ok(self.place.flow.home.clone()),
+            AgentBody::Directory(path) => return Ok(path.clone()),
+            AgentBody::Model { llm, prompt, .. } => (llm, prompt),
+            AgentBody::Command(_) => return Ok(self.place.flow.home.clone()),
         };
         let home = self.place.run.path.join("agents").join(&agent.id);
         files::make_dirs(&home)?;
@@ -189,7 +189,7 @@ impl Engine<'_> {
         &mut self,
         active: Active,
         outcome: &Outcome,
-        ended: Ended,
+        ended: AttemptEnd,
     ) -> Result<()> {
         const RESUMABLE: i32 = 75;
         const ASKS: i32 = 101;
@@ -204,18 +204,20 @@ impl Engine<'_> {
         let node = step.node;
         let path = active.io.join("stdout.log");
         let printed = std::fs::read(&path).at("read", &path)?;
-        let told: Told = serde_json::from_slice(&printed).unwrap_or_default();
+        let told: AgentResult = serde_json::from_slice(&printed).unwrap_or_default();
         match outcome.how {
             process::Ended::Exited(ASKS) => {
                 let asked = told.interaction.map(|asked| asked.prompt);
-                self.held
-                    .insert(which, Held::Waiting(self.how_to_answer(&active, asked)));
+                self.held.insert(
+                    which,
+                    Suspension::Waiting(self.how_to_answer(&active, asked)),
+                );
                 return Ok(());
             }
             process::Ended::Exited(RESUMABLE) => {
                 let why = told.error.map(|said| said.message);
                 self.held
-                    .insert(which, Held::Later(why.unwrap_or_default()));
+                    .insert(which, Suspension::Later(why.unwrap_or_default()));
                 return Ok(());
             }
             _ => {}
@@ -227,8 +229,11 @@ impl Engine<'_> {
             None => fault(&active.io, outcome, timeout)?,
         };
         if let Some(mut failure) = fault {
-            if let Some(said) = told.error.filter(|_| failure.code == Code::Operation) {
-                failure = Failure::new(Code::Operation, said.message);
+            if let Some(said) = told
+                .error
+                .filter(|_| failure.code == FailureCode::Operation)
+            {
+                failure = Failure::new(FailureCode::Operation, said.message);
             }
             return self.judge(which, Err(failure), ended);
         }
@@ -236,7 +241,7 @@ impl Engine<'_> {
             .result
             .filter(|_| told.status.as_deref() == Some("COMPLETED"))
         else {
-            let failure = Failure::new(Code::Operation, "the agent's run told no result");
+            let failure = Failure::new(FailureCode::Operation, "the agent's run told no result");
             return self.judge(which, Err(failure), ended);
         };
         match self.understood(node, answer) {
@@ -252,9 +257,10 @@ impl Engine<'_> {
         if flow.nodes[node].output == OutputForm::Text {
             return leads_on(json::text(&answer).into());
         }
-        let output = one_value(unfenced(&answer).to_owned())
-            .map_err(|_| Failure::new(Code::SchemaOut, "the answer is not one JSON value"))?;
-        let misfit = misfit(flow.schema_out(node), &output, Code::SchemaOut);
+        let output = one_value(unfenced(&answer).to_owned()).map_err(|_| {
+            Failure::new(FailureCode::SchemaOut, "the answer is not one JSON value")
+        })?;
+        let misfit = misfit(flow.schema_out(node), &output, FailureCode::SchemaOut);
         match misfit.or_else(|| lacking(&flow.nodes[node].remember, &output)) {
             Some(failure) => Err(failure),
             None => leads_on(output),
@@ -262,7 +268,7 @@ impl Engine<'_> {
     }
 
     /// Asks for a better answer, if the agent may be asked again.
-    fn send_back(&mut self, which: Which, failure: Failure, ended: Ended) -> Result<()> {
+    fn send_back(&mut self, which: StepKey, failure: Failure, ended: AttemptEnd) -> Result<()> {
         let flow = self.place.flow;
         let Some(root) = self.roots.get(&which.0) else {
             return Ok(());
@@ -274,12 +280,12 @@ impl Engine<'_> {
             .agent
             .map_or(0, |agent| flow.agents[agent].repairs);
         let tries = self.tries.get(&which).copied().unwrap_or_default();
-        let beginning = Beginning {
+        let beginning = BeginningStep {
             which,
             task: root.router.id(step.task).to_owned(),
             node: step.node,
             input: root.router.input(which.1).unwrap_or_else(|| "null".into()),
-            is_root: root.router.view(step.task).kind == Kind::Root,
+            is_root: root.router.view(step.task).kind == TaskKind::Root,
             attempt: tries.last,
         };
         let dir = self.task_dir(&beginning)?;

@@ -1,19 +1,19 @@
 //! The first half of a step: everything up to its program, or all of it if it has none.
 
-use super::finish::Ended;
+use super::finish::AttemptEnd;
 use super::tell::about;
-use super::{Active, Engine, Held, Waiting, Which};
+use super::{Active, FlowEngine, StepKey, Suspension, Waiting};
 use crate::config::tool::bind::{Places, fixed_words};
 use crate::engine::run_context::ENGINE_PID;
 use crate::error::{At, Result};
-use crate::flow::context::select::Context;
-use crate::flow::graph::choice::{Code, Failure, Payload};
-use crate::flow::graph::router::Kind;
+use crate::flow::context::select::AssembledContext;
+use crate::flow::graph::choice::{Failure, FailureCode, Payload};
+use crate::flow::graph::router::TaskKind;
 use crate::flow::graph::topology::NodeIx;
 use crate::flow::manifest::OutputForm;
-use crate::flow::manifest::agent::Body;
+use crate::flow::manifest::agent::AgentBody;
 use crate::flow::manifest::policy::Denied;
-use crate::flow::record::attempt::{self, Given, dir_name, misfit, not_started};
+use crate::flow::record::attempt::{self, ProgramInput, dir_name, misfit, not_started};
 use crate::flow::record::cache;
 use crate::flow::record::events::{self, NodeStart};
 use crate::text::ids::hex;
@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// What a step is, for as long as it begins.
-pub(super) struct Beginning {
-    pub which: Which,
+pub(super) struct BeginningStep {
+    pub which: StepKey,
     pub task: String,
     pub node: NodeIx,
     pub input: Payload,
@@ -31,9 +31,9 @@ pub(super) struct Beginning {
     pub attempt: u32,
 }
 
-impl Engine<'_> {
+impl FlowEngine<'_> {
     /// Begins a step. One without a program has ended when this returns.
-    pub(super) fn begin(&mut self, which: Which) -> Result<()> {
+    pub(super) fn begin(&mut self, which: StepKey) -> Result<()> {
         let Some(root) = self.roots.get(&which.0) else {
             return Ok(());
         };
@@ -43,18 +43,18 @@ impl Engine<'_> {
         };
         let node = step.node;
         if self.options.pause_before.contains(&node) && !self.passed.contains(&which) {
-            self.held.insert(which, Held::Paused);
+            self.held.insert(which, Suspension::Paused);
             return Ok(());
         }
         let doomed = root.router.doomed(which.1);
         let input = root.router.input(which.1).unwrap_or_else(|| "null".into());
         let last = self.tries.get(&which).map_or(0, |tries| tries.last);
-        let beginning = Beginning {
+        let beginning = BeginningStep {
             which,
             task: root.router.id(step.task).to_owned(),
             node,
             input,
-            is_root: root.router.view(step.task).kind == Kind::Root,
+            is_root: root.router.view(step.task).kind == TaskKind::Root,
             attempt: last + 1,
         };
         let flow = self.place.flow;
@@ -63,8 +63,8 @@ impl Engine<'_> {
         {
             self.record_start(which, start_of(beginning.attempt));
             self.record_denial(which, &denied, None);
-            let failure = Failure::new(Code::PolicyDenied, denied.message());
-            return self.finish(which, Err(failure), Ended::default());
+            let failure = Failure::new(FailureCode::PolicyDenied, denied.message());
+            return self.finish(which, Err(failure), AttemptEnd::default());
         }
         let assembled = match doomed {
             Some(failure) => Some(Err(failure)),
@@ -73,13 +73,13 @@ impl Engine<'_> {
         let Some(assembled) = assembled else {
             return Ok(());
         };
-        let misfit = |input: &str| misfit(flow.schema_in(node), input, Code::SchemaIn);
+        let misfit = |input: &str| misfit(flow.schema_in(node), input, FailureCode::SchemaIn);
         let fits = |context| misfit(&beginning.input).map_or(Ok(context), Err);
         let context = match assembled.and_then(fits) {
             Ok(context) => context,
             Err(failure) => {
                 self.record_start(which, start_of(beginning.attempt));
-                return self.finish(which, Err(failure), Ended::default());
+                return self.finish(which, Err(failure), AttemptEnd::default());
             }
         };
         let settings = &flow.nodes[node];
@@ -88,12 +88,12 @@ impl Engine<'_> {
             let output = root.and_then(|root| root.router.identity(which.1));
             let output = output.unwrap_or_else(|| "null".into());
             self.record_start(which, start_of(beginning.attempt));
-            return self.judge(which, Ok(output), Ended::identity());
+            return self.judge(which, Ok(output), AttemptEnd::identity());
         }
         self.begin_program(beginning, &context)
     }
 
-    pub(super) fn record_start(&mut self, which: Which, start: NodeStart<'_>) {
+    pub(super) fn record_start(&mut self, which: StepKey, start: NodeStart<'_>) {
         let graph = &self.place.flow.graph;
         if let Some(step) = self
             .roots
@@ -105,7 +105,7 @@ impl Engine<'_> {
     }
 
     /// Tells what a policy has denied a step, or a call of its program.
-    pub(super) fn record_denial(&mut self, which: Which, denied: &Denied, call: Option<&str>) {
+    pub(super) fn record_denial(&mut self, which: StepKey, denied: &Denied, call: Option<&str>) {
         let graph = &self.place.flow.graph;
         let root = self.roots.get(&which.0);
         if let Some(step) = root.and_then(|root| about(&root.router, which.1)) {
@@ -114,14 +114,18 @@ impl Engine<'_> {
     }
 
     /// Prepares an attempt: its files are there and its beginning is in the journal when this returns.
-    fn begin_program(&mut self, beginning: Beginning, context: &Context) -> Result<()> {
+    fn begin_program(
+        &mut self,
+        beginning: BeginningStep,
+        context: &AssembledContext,
+    ) -> Result<()> {
         let settings = &self.place.flow.nodes[beginning.node];
         let dir = self.task_dir(&beginning)?;
         let command = match (&settings.command, settings.agent) {
             (Some(command), _) => Some(command),
             (None, Some(agent)) => match &self.place.flow.agents[agent].body {
-                Body::Command(command) => Some(command),
-                Body::Directory(_) | Body::Model { .. } => None,
+                AgentBody::Command(command) => Some(command),
+                AgentBody::Directory(_) | AgentBody::Model { .. } => None,
             },
             (None, None) => None,
         };
@@ -134,20 +138,20 @@ impl Engine<'_> {
             let key = match self.cache_key(&beginning, &own, &context.essence, &dir) {
                 Ok(key) => key,
                 Err(error) => {
-                    let failure = Failure::new(Code::Operation, error.message);
+                    let failure = Failure::new(FailureCode::Operation, error.message);
                     self.record_start(beginning.which, start_of(beginning.attempt));
-                    return self.judge(beginning.which, Err(failure), Ended::default());
+                    return self.judge(beginning.which, Err(failure), AttemptEnd::default());
                 }
             };
             if let Some(output) = cache::read(self.place.workspace, &key) {
                 self.record_start(beginning.which, start_of(beginning.attempt));
-                return self.judge(beginning.which, Ok(output), Ended::from_cache());
+                return self.judge(beginning.which, Ok(output), AttemptEnd::from_cache());
             }
             self.keys.insert(beginning.which, key);
         }
         let mut argv = self.options.launch.clone();
         argv.extend(own);
-        let given = Given {
+        let given = ProgramInput {
             argv,
             dir,
             input: &beginning.input,
@@ -161,8 +165,8 @@ impl Engine<'_> {
     /// Makes the files of an attempt and puts its beginning into the journal.
     pub(super) fn prepare(
         &mut self,
-        beginning: &Beginning,
-        given: Given<'_>,
+        beginning: &BeginningStep,
+        given: ProgramInput<'_>,
         call_id: String,
     ) -> Result<()> {
         let node = &self.place.flow.graph.nodes[beginning.node].id;
@@ -243,7 +247,7 @@ impl Engine<'_> {
         let hidden = match hidden {
             Ok(hidden) => hidden,
             Err(why) => {
-                self.held.insert(which, Held::Later(why));
+                self.held.insert(which, Suspension::Later(why));
                 return Ok(());
             }
         };
@@ -286,9 +290,9 @@ impl Engine<'_> {
                 if active.asks.is_some() {
                     return self.cannot_tell(active, &failure.message);
                 }
-                let ended = Ended {
+                let ended = AttemptEnd {
                     io: Some(active.io),
-                    ..Ended::default()
+                    ..AttemptEnd::default()
                 };
                 self.judge(active.which, Err(failure), ended)
             }
@@ -296,7 +300,7 @@ impl Engine<'_> {
     }
 
     /// Where a task works: a root in the workspace, the others in directories of their own below it.
-    pub(super) fn task_dir(&self, beginning: &Beginning) -> Result<PathBuf> {
+    pub(super) fn task_dir(&self, beginning: &BeginningStep) -> Result<PathBuf> {
         let root = &self.place.workspace.root;
         if beginning.is_root {
             return Ok(root.clone());
@@ -312,7 +316,7 @@ impl Engine<'_> {
     /// One of its `cache_files` cannot be read.
     fn cache_key(
         &self,
-        beginning: &Beginning,
+        beginning: &BeginningStep,
         argv: &[String],
         context: &str,
         dir: &Path,
@@ -328,7 +332,7 @@ impl Engine<'_> {
             cwd: &cwd,
         };
         let files = fixed_words(&flow.nodes[node].cache_files, &places);
-        let key = cache::Key {
+        let key = cache::CacheKey {
             argv,
             input: &beginning.input,
             context,

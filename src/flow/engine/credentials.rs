@@ -8,7 +8,7 @@ use crate::engine::run_context::Surroundings;
 use crate::error::{may_fail, reason};
 use crate::flow::graph::topology::NodeIx;
 use crate::flow::manifest::Flow;
-use crate::flow::manifest::agent::Body;
+use crate::flow::manifest::agent::AgentBody;
 use crate::flow::manifest::credential::{Credential, key_of};
 use crate::unix::process::{self, Command, Ended, Variable};
 use crate::unix::procfs::Signals;
@@ -30,7 +30,7 @@ const LONGEST: u64 = 32 << 10;
 
 /// What the programs of nodes see of keys.
 #[derive(Debug, Default)]
-pub(crate) struct Keys {
+pub(crate) struct Credentials {
     /// Taken out of the environment of programs, and of runs of agents.
     hidden: Vec<Variable>,
     hidden_from_agents: Vec<Variable>,
@@ -38,7 +38,7 @@ pub(crate) struct Keys {
     printed: HashMap<usize, (Result<Secret, String>, Instant)>,
 }
 
-impl Keys {
+impl Credentials {
     /// Those of a flow. None is read yet.
     pub(crate) fn new(flow: &Flow) -> Self {
         let credentials = flow
@@ -84,7 +84,10 @@ impl Keys {
         signals: &Signals,
     ) -> Result<Vec<Variable>, String> {
         let agent = flow.nodes[node].agent.map(|agent| &flow.agents[agent].body);
-        let is_run = matches!(agent, Some(Body::Directory(_) | Body::Model { .. }));
+        let is_run = matches!(
+            agent,
+            Some(AgentBody::Directory(_) | AgentBody::Model { .. })
+        );
         if !is_run {
             return Ok(self.hidden());
         }

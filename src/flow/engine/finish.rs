@@ -1,11 +1,11 @@
 //! The second half of a step: what its program came to, whether that will do, and where it leads.
 
 use super::tell::about;
-use super::{Active, Engine, Tries, Which};
+use super::{Active, FlowEngine, StepKey, Tries};
 use crate::error::Result;
 use crate::error::may_fail;
 use crate::flow::context::recall::lacking;
-use crate::flow::graph::choice::{Choice, Code, Failure, Payload, choose};
+use crate::flow::graph::choice::{Failure, FailureCode, Payload, Route, choose};
 use crate::flow::graph::router;
 use crate::flow::record::attempt::{self, MOST_OUTPUT, dir_name, misfit, too_much};
 use crate::flow::record::cache;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// What is known of the end of an attempt beside its result.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ended {
+pub(super) struct AttemptEnd {
     pub duration: Duration,
     pub used: Option<Used>,
     /// Its directory of records; none of a step that ran nothing.
@@ -29,7 +29,7 @@ pub(super) struct Ended {
     pub identity: bool,
 }
 
-impl Ended {
+impl AttemptEnd {
     pub(super) fn identity() -> Self {
         Self {
             identity: true,
@@ -61,14 +61,14 @@ pub(super) fn told_denial(execution_ref: &str) -> String {
 /// A failure, with the misuse of a tool that its program ended with, if it does not tell of it.
 fn because(failure: Failure, misuse: Option<String>) -> Failure {
     match misuse {
-        Some(why) if failure.code == Code::Operation && !failure.message.contains(&why) => {
+        Some(why) if failure.code == FailureCode::Operation && !failure.message.contains(&why) => {
             Failure::new(failure.code, format!("{}: {why}", failure.message))
         }
         _ => failure,
     }
 }
 
-impl Engine<'_> {
+impl FlowEngine<'_> {
     /// A program has ended.
     pub(super) fn ended(&mut self, active: Active, outcome: &Outcome) -> Result<()> {
         let which = active.which;
@@ -91,11 +91,11 @@ impl Engine<'_> {
         if active.asks.is_some() {
             return self.told_by_program(active, outcome);
         }
-        let ended = Ended {
+        let ended = AttemptEnd {
             duration: outcome.duration,
             used: outcome.used,
             io: Some(active.io.clone()),
-            ..Ended::default()
+            ..AttemptEnd::default()
         };
         let settings = &self.place.flow.nodes[node];
         if self.is_conversation(node) {
@@ -117,9 +117,9 @@ impl Engine<'_> {
     /// Judges what a step came to: whether its output will do, whether it is tried again.
     pub(super) fn judge(
         &mut self,
-        which: Which,
+        which: StepKey,
         result: std::result::Result<Payload, Failure>,
-        ended: Ended,
+        ended: AttemptEnd,
     ) -> Result<()> {
         let flow = self.place.flow;
         let step = self
@@ -132,7 +132,7 @@ impl Engine<'_> {
         let schema = flow.schema_out(node);
         let remember = &flow.nodes[node].remember;
         let fault = |output: &Payload| {
-            let misfit = misfit(schema, output, Code::SchemaOut);
+            let misfit = misfit(schema, output, FailureCode::SchemaOut);
             misfit.or_else(|| lacking(remember, output))
         };
         let result = result.and_then(|output| match fault(&output) {
@@ -167,7 +167,7 @@ impl Engine<'_> {
     /// is wrong with the last call, if it was none that could be run.
     pub(super) fn tell_tools(
         &mut self,
-        which: Which,
+        which: StepKey,
         io: &Path,
         known: &[String],
     ) -> Result<Option<String>> {
@@ -192,7 +192,7 @@ impl Engine<'_> {
             }
             misuse = call
                 .message
-                .filter(|_| call.code.is_some_and(tool_calls::Code::is_misuse));
+                .filter(|_| call.code.is_some_and(tool_calls::CallCode::is_misuse));
         }
         Ok(misuse)
     }
@@ -200,9 +200,9 @@ impl Engine<'_> {
     /// Records the end of a step and routes it.
     pub(super) fn finish(
         &mut self,
-        which: Which,
-        result: std::result::Result<(Payload, Choice), Failure>,
-        ended: Ended,
+        which: StepKey,
+        result: std::result::Result<(Payload, Route), Failure>,
+        ended: AttemptEnd,
     ) -> Result<()> {
         let kept = match &result {
             Ok((output, _)) => Ok(self.keep(which, output, &ended)?),
@@ -245,8 +245,8 @@ impl Engine<'_> {
             }
         }
         let outcome = match result {
-            Ok((output, choice)) => router::Outcome::Success(output, choice),
-            Err(failure) => router::Outcome::Failure(failure),
+            Ok((output, choice)) => router::StepOutcome::Success(output, choice),
+            Err(failure) => router::StepOutcome::Failure(failure),
         };
         root.router.ended_with(which.1, outcome, note);
         self.drain(which.0, None);
@@ -254,7 +254,7 @@ impl Engine<'_> {
     }
 
     /// Writes an output where people look for it, and says where the journal has it.
-    fn keep(&mut self, which: Which, output: &Payload, ended: &Ended) -> Result<Output> {
+    fn keep(&mut self, which: StepKey, output: &Payload, ended: &AttemptEnd) -> Result<Output> {
         if ended.identity {
             return Ok(Output::Identity);
         }
@@ -283,14 +283,14 @@ impl Engine<'_> {
             let printed = active.io.join("stdout.log").metadata();
             let printed = printed.map_or(0, |meta| meta.len());
             if printed > MOST_OUTPUT && active.doomed.is_none() {
-                active.doomed = Some(Failure::new(Code::Operation, too_much(printed)));
+                active.doomed = Some(Failure::new(FailureCode::Operation, too_much(printed)));
                 self.children.interrupt(*token, self.options.grace);
             }
         }
     }
 
     /// A line of progress about a step.
-    pub(super) fn say(&mut self, which: Which, good: bool, how: &str, why: &str) {
+    pub(super) fn say(&mut self, which: StepKey, good: bool, how: &str, why: &str) {
         if self.options.screen.quiet {
             return;
         }
@@ -313,7 +313,7 @@ impl Engine<'_> {
     }
 
     /// Sets what is known of the attempts at a step.
-    pub(super) fn set_tries(&mut self, which: Which, tries: Tries) {
+    pub(super) fn set_tries(&mut self, which: StepKey, tries: Tries) {
         self.tries.insert(which, tries);
     }
 }

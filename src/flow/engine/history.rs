@@ -3,15 +3,15 @@
 //! Only ends count. What was told of tasks, ways and merges follows from them; what is missing of it,
 //! because the process died between two lines, is told now.
 
-use super::finish::{Ended, told_denial};
+use super::finish::{AttemptEnd, told_denial};
 use super::tell::{about, told};
-use super::{Engine, Tries, Which};
+use super::{FlowEngine, StepKey, Tries};
 use crate::error::{At, Error, Result};
-use crate::flow::graph::choice::{Code, Failure, Payload, choose};
-use crate::flow::graph::router::{Effect, Outcome, Router};
+use crate::flow::graph::choice::{Failure, FailureCode, Payload, choose};
+use crate::flow::graph::router::{Effect, Router, StepOutcome};
 use crate::flow::graph::topology::{EdgeIx, Graph, NodeIx};
-use crate::flow::manifest::OnResume;
-use crate::flow::record::events::{Line, edge_name, read_back};
+use crate::flow::manifest::ResumePolicy;
+use crate::flow::record::events::{FlowLine, edge_name, read_back};
 use crate::text::timestamp::Timestamp;
 use crate::unix::process;
 use crate::unix::terminal::{Screen, counted};
@@ -25,9 +25,9 @@ type Name = (String, NodeIx, Option<EdgeIx>);
 
 /// What is being read back.
 #[derive(Default)]
-struct Past {
+struct Lineage {
     /// Steps without an end.
-    open: HashMap<Name, Which>,
+    open: HashMap<Name, StepKey>,
     begun: HashMap<Name, Begun>,
     /// Pauses whose start has no end yet: they have not been told.
     pausing: Vec<Name>,
@@ -55,10 +55,10 @@ struct Begun {
     told: Vec<String>,
 }
 
-impl Engine<'_> {
+impl FlowEngine<'_> {
     /// Brings everything to where the journal leaves it.
     pub(super) fn look_back(&mut self) -> Result<()> {
-        let mut past = Past::default();
+        let mut past = Lineage::default();
         self.begin_recall()?;
         let path = self.journal.path().to_owned();
         let mut reader = BufReader::new(File::open(&path).at("read", &path)?);
@@ -73,7 +73,7 @@ impl Engine<'_> {
             if text.trim().is_empty() {
                 continue;
             }
-            let line: Line<'_> = serde_json::from_str(&text).map_err(|error| {
+            let line: FlowLine<'_> = serde_json::from_str(&text).map_err(|error| {
                 let words = crate::record::state::parser_words(&error);
                 let path = path.display();
                 Error::failure(format!("{path}:{number}: damaged: {words}"))
@@ -93,7 +93,7 @@ impl Engine<'_> {
         self.go_on_from(past)
     }
 
-    fn replay(&mut self, past: &mut Past, line: &Line<'_>) -> Result<()> {
+    fn replay(&mut self, past: &mut Lineage, line: &FlowLine<'_>) -> Result<()> {
         let task = line.task_id.as_deref().unwrap_or_default();
         match &*line.kind {
             "TASK_CREATED" => {
@@ -163,7 +163,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    fn replay_root(&mut self, past: &mut Past, task: &str, line: &Line<'_>) -> Result<()> {
+    fn replay_root(&mut self, past: &mut Lineage, task: &str, line: &FlowLine<'_>) -> Result<()> {
         let run = &self.place.run.path;
         let input = read_back(run, line.input, line.input_ref.as_deref())?;
         let input = input.ok_or_else(|| Error::failure(format!("{task} has no input")))?;
@@ -177,7 +177,7 @@ impl Engine<'_> {
     }
 
     /// The name of the open step that a line is about.
-    fn name_of(&self, past: &Past, line: &Line<'_>) -> Option<Name> {
+    fn name_of(&self, past: &Lineage, line: &FlowLine<'_>) -> Option<Name> {
         let graph = &self.place.flow.graph;
         let task = line.task_id.as_deref()?;
         let node = graph.find(line.node_id.as_deref()?)?;
@@ -195,7 +195,7 @@ impl Engine<'_> {
         })
     }
 
-    fn replay_end(&mut self, past: &mut Past, line: &Line<'_>) -> Result<()> {
+    fn replay_end(&mut self, past: &mut Lineage, line: &FlowLine<'_>) -> Result<()> {
         let Some(name) = self.name_of(past, line) else {
             // A step that was cancelled as it ended.
             return Ok(());
@@ -213,14 +213,14 @@ impl Engine<'_> {
                 .or_else(|| root.router.identity(which.1));
             let output: Payload = output.unwrap_or_else(|| "null".into());
             match choose(&self.place.flow.graph, name.1, &output) {
-                Ok(choice) => Outcome::Success(output, choice),
-                Err(failure) => Outcome::Failure(failure),
+                Ok(choice) => StepOutcome::Success(output, choice),
+                Err(failure) => StepOutcome::Failure(failure),
             }
         } else {
-            Outcome::Failure(line.failure())
+            StepOutcome::Failure(line.failure())
         };
         let note = match (&outcome, about(&root.router, which.1)) {
-            (Outcome::Success(output, _), Some(step)) => {
+            (StepOutcome::Success(output, _), Some(step)) => {
                 let time = Timestamp::parse(&line.timestamp).unwrap_or(Timestamp::from_millis(0));
                 let place = (which.0, step);
                 self.recall.note(self.place.flow, place, output, time)
@@ -233,7 +233,7 @@ impl Engine<'_> {
     }
 
     /// Takes from a router what it tells and wants.
-    fn listen(&mut self, past: &mut Past, number: usize) {
+    fn listen(&mut self, past: &mut Lineage, number: usize) {
         let graph = &self.place.flow.graph;
         while let Some(root) = self.roots.get_mut(&number) {
             let Some(effect) = root.router.next_effect() else {
@@ -253,14 +253,14 @@ impl Engine<'_> {
     }
 
     /// What is left open, and what was not told any more.
-    fn go_on_from(&mut self, past: Past) -> Result<()> {
+    fn go_on_from(&mut self, past: Lineage) -> Result<()> {
         let graph = &self.place.flow.graph;
         for (_, (_, number, effect)) in past.untold {
             if let Some(root) = self.roots.get(&number) {
                 told(&mut self.journal, graph, &root.router, &effect, None);
             }
         }
-        let mut open: Vec<(Name, Which)> = past.open.into_iter().collect();
+        let mut open: Vec<(Name, StepKey)> = past.open.into_iter().collect();
         open.sort_by_key(|(_, which)| *which);
         let mut begun = past.begun;
         let mut dead = Vec::new();
@@ -272,7 +272,7 @@ impl Engine<'_> {
             }
             if let Some(call_id) = begun.call_id.filter(|_| begun.running) {
                 dead.push(call_id);
-                if self.place.flow.nodes[name.1].on_resume == OnResume::Fail
+                if self.place.flow.nodes[name.1].on_resume == ResumePolicy::Fail
                     && !self.is_conversation(name.1)
                 {
                     self.doomed.push(which);
@@ -296,8 +296,8 @@ impl Engine<'_> {
         }
         for which in std::mem::take(&mut self.doomed) {
             let message = "the engine was stopped while it ran, and on_resume: fail is set";
-            let failure = Failure::new(Code::Operation, message);
-            self.finish(which, Err(failure), Ended::default())?;
+            let failure = Failure::new(FailureCode::Operation, message);
+            self.finish(which, Err(failure), AttemptEnd::default())?;
         }
         Ok(())
     }
@@ -322,7 +322,7 @@ impl Engine<'_> {
     }
 }
 
-impl Past {
+impl Lineage {
     /// A router tells something that the journal is expected to have.
     fn told(&mut self, key: String, root: usize, effect: Effect) {
         self.counter += 1;

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 /// The inputs that have not been taken.
 #[derive(Debug)]
 pub(crate) struct Inputs {
-    source: Source,
+    source: InputSource,
     /// The number of the next one, from 1.
     next: usize,
 }
 
 #[derive(Debug)]
-enum Source {
+enum InputSource {
     One(Option<Payload>),
     Lines {
         reader: BufReader<File>,
@@ -33,7 +33,7 @@ impl Inputs {
     /// One input.
     pub(crate) fn one(input: Payload) -> Self {
         Self {
-            source: Source::One(Some(input)),
+            source: InputSource::One(Some(input)),
             next: 1,
         }
     }
@@ -41,7 +41,7 @@ impl Inputs {
     /// None at all.
     pub(crate) fn none() -> Self {
         Self {
-            source: Source::One(None),
+            source: InputSource::One(None),
             next: 1,
         }
     }
@@ -51,7 +51,7 @@ impl Inputs {
     pub(crate) fn lines(path: &Path, may_differ: bool) -> Result<Self> {
         let reader = BufReader::new(File::open(path).at("read", path)?);
         Ok(Self {
-            source: Source::Lines {
+            source: InputSource::Lines {
                 reader,
                 path: path.to_owned(),
                 line: 0,
@@ -74,7 +74,7 @@ impl Inputs {
             let Some((number, input)) = self.take()? else {
                 break;
             };
-            if let Source::Lines {
+            if let InputSource::Lines {
                 path,
                 line,
                 may_differ: false,
@@ -98,8 +98,8 @@ impl Inputs {
     /// The file cannot be read, or a line of it is not JSON.
     pub(crate) fn take(&mut self) -> Result<Option<(usize, Payload)>> {
         let input = match &mut self.source {
-            Source::One(input) => input.take(),
-            Source::Lines {
+            InputSource::One(input) => input.take(),
+            InputSource::Lines {
                 reader, path, line, ..
             } => next_line(reader, path, line)?,
         };

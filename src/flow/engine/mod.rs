@@ -17,17 +17,17 @@ mod history;
 mod remember;
 mod wait;
 
-use super::context::helper::Ask;
+use super::context::helper::HelperQuestion;
 use super::context::recall::Recall;
 use super::graph::choice::{Failure, Payload};
-use super::graph::plan::Plan;
+use super::graph::plan::RoutePlan;
 use super::graph::router::{Effect, Router, StepIx};
 use super::graph::topology::NodeIx;
-use super::manifest::{Flow, OnResume};
-use super::record::attempt::{Alike, Prepared};
+use super::manifest::{Flow, ResumePolicy};
+use super::record::attempt::{LinkedFiles, PreparedAttempt};
 use super::record::events::{self, Output};
-use super::record::tally::{Finished, Tally};
-use super::view::progress_table::Table;
+use super::record::tally::{FinishedRoot, Tally};
+use super::view::progress_table::ProgressTable;
 use crate::error::{Result, may_fail};
 use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
@@ -35,7 +35,7 @@ use crate::record::workspace::Workspace;
 use crate::unix::process::{Children, Token};
 use crate::unix::procfs::{Signals, Stop};
 use crate::unix::terminal::Screen;
-use credentials::Keys;
+use credentials::Credentials;
 use inputs::Inputs;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ use tell::{about, told};
 
 /// How a start of the engine is to behave.
 #[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
-pub(crate) struct Options {
+pub(crate) struct FlowOptions {
     /// So many programs at once.
     pub jobs: usize,
     /// Put before every program.
@@ -67,11 +67,11 @@ pub(crate) struct Options {
 }
 
 /// Where a run is.
-pub(crate) struct Place<'e> {
+pub(crate) struct RunPlace<'e> {
     /// The flow.
     pub flow: &'e Flow,
     /// Its graph, prepared for the start.
-    pub plan: &'e Plan<'e>,
+    pub plan: &'e RoutePlan<'e>,
     /// Where root tasks work.
     pub workspace: &'e Workspace,
     /// The run.
@@ -84,7 +84,7 @@ pub(crate) struct Place<'e> {
 
 /// Why the loop has ended.
 #[derive(Debug)]
-pub(crate) enum Stopped {
+pub(crate) enum EngineStop {
     /// Nothing is left to do.
     Done,
     /// A signal asked to end.
@@ -103,11 +103,11 @@ struct Root<'e> {
 }
 
 /// A step, of which root.
-type Which = (usize, StepIx);
+type StepKey = (usize, StepIx);
 
 /// An attempt that runs.
 struct Active {
-    which: Which,
+    which: StepKey,
     io: PathBuf,
     since: Instant,
     /// Set when it is ended because of this.
@@ -115,13 +115,13 @@ struct Active {
     /// Nobody wants it any more.
     cancelled: bool,
     /// It is no attempt yet: a program that is asked for what the node's context needs.
-    asks: Option<Ask>,
+    asks: Option<HelperQuestion>,
 }
 
 /// An attempt that is prepared and whose beginning waits to be on disk.
 struct Waiting {
     active: Active,
-    prepared: Prepared,
+    prepared: PreparedAttempt,
     call_id: String,
     task: String,
     node: NodeIx,
@@ -140,32 +140,32 @@ struct Tries {
 }
 
 /// One start of the engine on one run.
-pub(crate) struct Engine<'e> {
-    place: Place<'e>,
-    options: Options,
+pub(crate) struct FlowEngine<'e> {
+    place: RunPlace<'e>,
+    options: FlowOptions,
     journal: Journal,
     signals: &'e Signals,
     children: Children<'e>,
     inputs: Inputs,
     roots: BTreeMap<usize, Root<'e>>,
-    ready: VecDeque<Which>,
+    ready: VecDeque<StepKey>,
     prepared: VecDeque<Waiting>,
     active: HashMap<Token, Active>,
-    tries: HashMap<Which, Tries>,
+    tries: HashMap<StepKey, Tries>,
     /// What the run remembers.
     recall: Recall,
     /// Records that are alike.
-    alike: Alike,
+    alike: LinkedFiles,
     /// Under which name the outputs of steps are to be kept.
-    keys: HashMap<Which, String>,
+    keys: HashMap<StepKey, String>,
     /// The keys of providers.
-    provider_keys: Keys,
+    provider_keys: Credentials,
     /// Steps that must not begin in this start, and why.
-    held: BTreeMap<Which, Held>,
+    held: BTreeMap<StepKey, Suspension>,
     /// Steps that were running when an engine died, and must not run again.
-    doomed: Vec<Which>,
+    doomed: Vec<StepKey>,
     /// Pauses that are in the journal: the step begins the next time.
-    passed: HashSet<Which>,
+    passed: HashSet<StepKey>,
     /// The number of the first root that failed.
     failed: Option<usize>,
     /// What the ended roots came to.
@@ -173,21 +173,21 @@ pub(crate) struct Engine<'e> {
     stop: Option<Stop>,
     looked: Instant,
     /// What a person sees of it.
-    table: Table,
+    table: ProgressTable,
 }
 
 /// Why a step does not begin, or did not end.
-enum Held {
+enum Suspension {
     Paused,
     Waiting(String),
     Later(String),
 }
 
-impl<'e> Engine<'e> {
+impl<'e> FlowEngine<'e> {
     /// Makes ready. The run's directory is there, its journal says that an engine has started.
     pub(crate) fn new(
-        place: Place<'e>,
-        options: Options,
+        place: RunPlace<'e>,
+        options: FlowOptions,
         journal: Journal,
         signals: &'e Signals,
         inputs: Inputs,
@@ -205,9 +205,9 @@ impl<'e> Engine<'e> {
             active: HashMap::new(),
             tries: HashMap::new(),
             recall: Recall::default(),
-            alike: Alike::default(),
+            alike: LinkedFiles::default(),
             keys: HashMap::new(),
-            provider_keys: Keys::new(place.flow),
+            provider_keys: Credentials::new(place.flow),
             held: BTreeMap::new(),
             doomed: Vec::new(),
             passed: HashSet::new(),
@@ -215,7 +215,7 @@ impl<'e> Engine<'e> {
             tally: Tally::new(),
             stop: None,
             looked: Instant::now(),
-            table: Table::new(options.screen),
+            table: ProgressTable::new(options.screen),
             options,
             place,
         }
@@ -223,7 +223,7 @@ impl<'e> Engine<'e> {
 
     /// Works until nothing is left to do, or somebody wants the end. Whatever happens, no program is
     /// left behind.
-    pub(crate) fn run(&mut self) -> Result<Stopped> {
+    pub(crate) fn run(&mut self) -> Result<EngineStop> {
         if self.table.is_on() {
             // Without it Ctrl-Z leaves the table where the shell's prompt comes.
             may_fail(self.signals.catch_suspension());
@@ -240,13 +240,13 @@ impl<'e> Engine<'e> {
     pub(crate) fn into_parts(mut self) -> (Journal, Tally, RunDir) {
         let with_tasks = self.options.with_tasks;
         for (number, root) in self.roots.iter().filter(|_| with_tasks) {
-            let so_far = Finished::of(self.place.plan, *number, &root.router, with_tasks);
+            let so_far = FinishedRoot::of(self.place.plan, *number, &root.router, with_tasks);
             self.tally.add(so_far);
         }
         (self.journal, self.tally, self.place.run)
     }
 
-    fn work(&mut self) -> Result<Stopped> {
+    fn work(&mut self) -> Result<EngineStop> {
         self.look_back()?;
         loop {
             let began = self.stop.is_none() && self.fill()?;
@@ -262,44 +262,45 @@ impl<'e> Engine<'e> {
         Ok(self.stopped())
     }
 
-    fn stopped(&mut self) -> Stopped {
+    fn stopped(&mut self) -> EngineStop {
         if let Some(stop) = self.stop {
-            return Stopped::Signal(stop);
+            return EngineStop::Signal(stop);
         }
         let (mut paused, mut waiting, mut later) = (Vec::new(), Vec::new(), Vec::new());
-        let mut held: Vec<(Which, Held)> = std::mem::take(&mut self.held).into_iter().collect();
+        let mut held: Vec<(StepKey, Suspension)> =
+            std::mem::take(&mut self.held).into_iter().collect();
         held.sort_by_cached_key(|((number, step), _)| {
             let root = self.roots.get(number);
             (*number, root.and_then(|root| root.router.place_of(*step)))
         });
-        let steps: Vec<Which> = held.iter().map(|(which, _)| *which).collect();
+        let steps: Vec<StepKey> = held.iter().map(|(which, _)| *which).collect();
         for (which, held) in held {
             let Some((task, node)) = self.named(which) else {
                 continue;
             };
             match held {
-                Held::Paused => paused.push(format!("{node} of {task}")),
-                Held::Waiting(how) => waiting.push(how),
-                Held::Later(why) => later.push(format!("{node} of {task}: {why}")),
+                Suspension::Paused => paused.push(format!("{node} of {task}")),
+                Suspension::Waiting(how) => waiting.push(how),
+                Suspension::Later(why) => later.push(format!("{node} of {task}: {why}")),
             }
         }
         if !later.is_empty() {
-            Stopped::Later(later)
+            EngineStop::Later(later)
         } else if !waiting.is_empty() {
-            Stopped::Waiting(waiting)
+            EngineStop::Waiting(waiting)
         } else if paused.is_empty() {
-            Stopped::Done
+            EngineStop::Done
         } else {
             for which in steps {
                 self.record_pause(which);
             }
-            Stopped::Paused(paused)
+            EngineStop::Paused(paused)
         }
     }
 
     /// Records before which step the run stops. It is recorded with the end of this start, so that a
     /// pause that nobody has been told of is made again.
-    fn record_pause(&mut self, which: Which) {
+    fn record_pause(&mut self, which: StepKey) {
         let graph = &self.place.flow.graph;
         if let Some(root) = self.roots.get(&which.0)
             && let Some(step) = about(&root.router, which.1)
@@ -348,9 +349,9 @@ impl<'e> Engine<'e> {
     }
 
     /// Whether a step must not be recorded as begun before it is.
-    fn fails_on_resume(&self, (number, step): Which) -> bool {
+    fn fails_on_resume(&self, (number, step): StepKey) -> bool {
         let step = self.roots.get(&number).and_then(|it| it.router.get(step));
-        step.is_some_and(|it| self.place.flow.nodes[it.node].on_resume == OnResume::Fail)
+        step.is_some_and(|it| self.place.flow.nodes[it.node].on_resume == ResumePolicy::Fail)
     }
 
     /// Takes the next input. Whether there was one.
@@ -405,7 +406,7 @@ impl<'e> Engine<'e> {
         }
         if let Some(root) = self.roots.remove(&number) {
             self.recall.forget(number);
-            let finished = Finished::of(
+            let finished = FinishedRoot::of(
                 self.place.plan,
                 number,
                 &root.router,
@@ -419,7 +420,7 @@ impl<'e> Engine<'e> {
     }
 
     /// The ids of a step's task and node.
-    fn named(&self, (number, step): Which) -> Option<(&str, &str)> {
+    fn named(&self, (number, step): StepKey) -> Option<(&str, &str)> {
         let router = &self.roots.get(&number)?.router;
         let step = router.get(step)?;
         let node = &self.place.flow.graph.nodes[step.node].id;

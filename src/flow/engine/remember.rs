@@ -3,22 +3,22 @@
 //! A program that must be asked first is started like that of an attempt, in its place; when it has
 //! answered, the step begins anew and finds everything known.
 
-use super::begin::{Beginning, start_of};
-use super::finish::Ended;
-use super::{Active, Engine, Waiting};
+use super::begin::{BeginningStep, start_of};
+use super::finish::AttemptEnd;
+use super::{Active, FlowEngine, Waiting};
 use crate::error::Result;
-use crate::flow::context::helper::{Ask, Known};
+use crate::flow::context::helper::{HelperAnswers, HelperQuestion};
 use crate::flow::context::recall::{self, Recall};
-use crate::flow::context::select::{Context, Selected, select};
-use crate::flow::graph::choice::{Code, Failure};
+use crate::flow::context::select::{AssembledContext, Selection, select};
+use crate::flow::graph::choice::{Failure, FailureCode};
 use crate::flow::manifest::OutputForm;
-use crate::flow::record::attempt::{self, Given};
+use crate::flow::record::attempt::{self, ProgramInput};
 use crate::flow::record::events::NodeStart;
 use crate::text::ids::hex;
 use crate::unix::process::Outcome;
 use std::time::{Duration, Instant};
 
-impl Engine<'_> {
+impl FlowEngine<'_> {
     /// Looks what the run remembers, before it is read back.
     pub(super) fn begin_recall(&mut self) -> Result<()> {
         let (flow, root) = (self.place.flow, &self.place.workspace.root);
@@ -37,29 +37,29 @@ impl Engine<'_> {
     /// first: the step begins anew when it has answered.
     pub(super) fn assemble(
         &mut self,
-        beginning: &Beginning,
-    ) -> Result<Option<std::result::Result<Context, Failure>>> {
+        beginning: &BeginningStep,
+    ) -> Result<Option<std::result::Result<AssembledContext, Failure>>> {
         let flow = self.place.flow;
         let settings = &flow.nodes[beginning.node];
         let profile = recall::profile(flow, settings.context).filter(|_| settings.runs());
         let (Some(profile), Some(root)) = (profile, self.roots.get(&beginning.which.0)) else {
-            return Ok(Some(Ok(Context::none())));
+            return Ok(Some(Ok(AssembledContext::none())));
         };
         let notes = root.router.notes(beginning.which.1);
-        let known = Known::new(flow, self.place.workspace);
+        let known = HelperAnswers::new(flow, self.place.workspace);
         let selected = self
             .recall
             .candidates(flow, &profile, (beginning.which.0, &notes))
             .and_then(|candidates| select(&profile, &beginning.input, &candidates, &known));
         match selected {
-            Ok(Selected::Context(context)) => Ok(Some(Ok(context))),
-            Ok(Selected::Ask(ask)) => self.ask(beginning, ask).map(|()| None),
-            Err(why) => Ok(Some(Err(Failure::new(Code::Context, why)))),
+            Ok(Selection::Context(context)) => Ok(Some(Ok(context))),
+            Ok(Selection::Ask(ask)) => self.ask(beginning, ask).map(|()| None),
+            Err(why) => Ok(Some(Err(Failure::new(FailureCode::Context, why)))),
         }
     }
 
     /// Prepares a program that knows what a context needs.
-    fn ask(&mut self, beginning: &Beginning, ask: Ask) -> Result<()> {
+    fn ask(&mut self, beginning: &BeginningStep, ask: HelperQuestion) -> Result<()> {
         let flow = self.place.flow;
         let Some(program) = ask.kind.of(flow) else {
             return Ok(());
@@ -71,7 +71,7 @@ impl Engine<'_> {
             flow.graph.nodes[beginning.node].id,
             ask.kind.name()
         );
-        let given = Given {
+        let given = ProgramInput {
             argv: program.command.argv(&home, &dir.to_string_lossy()),
             dir,
             input: &ask.input(),
@@ -101,7 +101,7 @@ impl Engine<'_> {
     }
 
     /// How long a program may take to answer.
-    pub(super) fn time_for(&self, ask: &Ask) -> Option<Duration> {
+    pub(super) fn time_for(&self, ask: &HelperQuestion) -> Option<Duration> {
         ask.kind.of(self.place.flow)?.timeout
     }
 
@@ -127,7 +127,7 @@ impl Engine<'_> {
             Ok(printed) => printed,
             Err(failure) => return self.cannot_tell(active, &failure.message),
         };
-        let known = Known::new(self.place.flow, self.place.workspace);
+        let known = HelperAnswers::new(self.place.flow, self.place.workspace);
         match known.learn(ask, &printed)? {
             Ok(()) => self.ready.push_front(active.which),
             Err(why) => return self.cannot_tell(active, &why),
@@ -151,8 +151,8 @@ impl Engine<'_> {
             ..start_of(attempt)
         };
         self.record_start(which, start);
-        let failure = Failure::new(Code::Context, format!("{name}: {why}"));
-        self.judge(which, Err(failure), Ended::recorded(active.io))
+        let failure = Failure::new(FailureCode::Context, format!("{name}: {why}"));
+        self.judge(which, Err(failure), AttemptEnd::recorded(active.io))
     }
 
     /// Appends to the files of stores what the ends of steps brought, once these are on disk, and says so.

@@ -1,15 +1,15 @@
 //! Waiting for programs, and ending those that nobody wants any more.
 
-use super::{Engine, Which};
+use super::{FlowEngine, StepKey};
 use crate::error::{Error, Result, may_fail};
 use crate::flow::graph::router::Effect;
-use crate::flow::view::progress_table::Running;
+use crate::flow::view::progress_table::RunningProgram;
 use crate::unix::process::{Token, Woken};
 use std::time::{Duration, Instant};
 
-impl Engine<'_> {
+impl FlowEngine<'_> {
     /// Nobody wants a step any more.
-    pub(super) fn cancel(&mut self, which: Which) {
+    pub(super) fn cancel(&mut self, which: StepKey) {
         self.held.remove(&which);
         self.tries.remove(&which);
         self.prepared
@@ -88,7 +88,7 @@ impl Engine<'_> {
         }
         let running = self.active.values().filter_map(|active| {
             let (task, node) = self.named(active.which)?;
-            Some(Running {
+            Some(RunningProgram {
                 task: task.to_owned(),
                 node: node.to_owned(),
                 attempt: self.tries.get(&active.which).map_or(1, |tries| tries.last),

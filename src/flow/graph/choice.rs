@@ -13,7 +13,7 @@ pub(crate) type Payload = Rc<str>;
 
 /// Why a node failed, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
+pub(crate) enum FailureCode {
     /// A policy denied it.
     PolicyDenied,
     /// Its context could not be assembled.
@@ -34,7 +34,7 @@ pub(crate) enum Code {
     UpstreamFailure,
 }
 
-impl Code {
+impl FailureCode {
     /// All of them, with their words.
     pub(crate) const ALL: [(&'static str, Self); 9] = [
         ("policy_denied", Self::PolicyDenied),
@@ -65,14 +65,14 @@ impl Code {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// In one word.
-    pub code: Code,
+    pub code: FailureCode,
     /// For people.
     pub message: Rc<str>,
 }
 
 impl Failure {
     /// A failure with its message.
-    pub(crate) fn new(code: Code, message: impl AsRef<str>) -> Self {
+    pub(crate) fn new(code: FailureCode, message: impl AsRef<str>) -> Self {
         Self {
             code,
             message: message.as_ref().into(),
@@ -82,7 +82,7 @@ impl Failure {
 
 /// The way on from a node that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum Route {
     /// Nowhere: it is an exit.
     End,
     /// Along one edge.
@@ -97,18 +97,18 @@ pub(crate) enum Choice {
 ///
 /// # Errors
 /// The output of a decision or a split chooses none.
-pub(crate) fn choose(graph: &Graph, node: NodeIx, output: &str) -> Result<Choice, Failure> {
+pub(crate) fn choose(graph: &Graph, node: NodeIx, output: &str) -> Result<Route, Failure> {
     match graph.nodes[node].role {
-        Role::Exit => Ok(Choice::End),
-        Role::Start | Role::Linear | Role::Merge => Ok(Choice::Along(graph.outgoing(node)[0])),
-        Role::Branch => Ok(Choice::Everywhere),
-        Role::Decision => decide(graph, node, output).map(Choice::Along),
+        Role::Exit => Ok(Route::End),
+        Role::Start | Role::Linear | Role::Merge => Ok(Route::Along(graph.outgoing(node)[0])),
+        Role::Branch => Ok(Route::Everywhere),
+        Role::Decision => decide(graph, node, output).map(Route::Along),
         Role::Split => divide(output),
     }
 }
 
 #[derive(Deserialize)]
-struct Selected<'j> {
+struct SelectedEdge<'j> {
     #[serde(borrow)]
     selected_edge: Option<&'j RawValue>,
 }
@@ -120,9 +120,9 @@ struct Divided<'j> {
 }
 
 fn decide(graph: &Graph, node: NodeIx, output: &str) -> Result<EdgeIx, Failure> {
-    let invalid = |message: String| Failure::new(Code::InvalidEdge, message);
+    let invalid = |message: String| Failure::new(FailureCode::InvalidEdge, message);
     let raw = if output.trim_start().starts_with('{') {
-        let selected = serde_json::from_str::<Selected<'_>>(output).ok();
+        let selected = serde_json::from_str::<SelectedEdge<'_>>(output).ok();
         selected.and_then(|it| it.selected_edge).map(RawValue::get)
     } else {
         Some(output)
@@ -162,8 +162,8 @@ pub(crate) fn named(graph: &Graph, node: NodeIx) -> String {
     names.join(", ")
 }
 
-fn divide(output: &str) -> Result<Choice, Failure> {
-    let invalid = |message: &str| Failure::new(Code::InvalidSplit, message);
+fn divide(output: &str) -> Result<Route, Failure> {
+    let invalid = |message: &str| Failure::new(FailureCode::InvalidSplit, message);
     let text = output.trim_start();
     let list = if text.starts_with('[') {
         Some(output)
@@ -179,7 +179,7 @@ fn divide(output: &str) -> Result<Choice, Failure> {
         None
     };
     let Some(list) = list else {
-        return Ok(Choice::Everywhere);
+        return Ok(Route::Everywhere);
     };
     let items = serde_json::from_str::<Vec<&RawValue>>(list)
         .map_err(|error| invalid(&format!("the list cannot be read: {error}")))?;
@@ -187,7 +187,7 @@ fn divide(output: &str) -> Result<Choice, Failure> {
         return Err(invalid("the list is empty: there is nothing to split"));
     }
     let items = items.into_iter().map(|item| item.get().into());
-    Ok(Choice::Items(items.collect()))
+    Ok(Route::Items(items.collect()))
 }
 
 #[cfg(test)]
@@ -200,7 +200,7 @@ mod tests {
         // `k` has the label `l`, which is also the name of the other target.
         let graph = graph("s:start>d d:decision>l,k=l l>x k>x x:exit");
         let edge = |output: &str| match choose(&graph, 1, output) {
-            Ok(Choice::Along(edge)) => graph.nodes[graph.edges[edge].to].id.clone(),
+            Ok(Route::Along(edge)) => graph.nodes[graph.edges[edge].to].id.clone(),
             Ok(other) => panic!("{other:?}"),
             Err(failure) => failure.code.name().to_owned(),
         };
@@ -227,8 +227,8 @@ mod tests {
     fn a_split_takes_a_list_or_an_object_with_one_and_else_the_whole() {
         let graph = graph("s:start>p p:split>l l>x x:exit");
         let items = |output: &str| match choose(&graph, 1, output) {
-            Ok(Choice::Items(items)) => items.join("|"),
-            Ok(Choice::Everywhere) => "whole".to_owned(),
+            Ok(Route::Items(items)) => items.join("|"),
+            Ok(Route::Everywhere) => "whole".to_owned(),
             Ok(other) => panic!("{other:?}"),
             Err(failure) => failure.code.name().to_owned(),
         };

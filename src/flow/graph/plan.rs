@@ -25,7 +25,7 @@ use std::rc::Rc;
 
 /// A graph, prepared for one of its starts.
 #[derive(Debug)]
-pub(crate) struct Plan<'g> {
+pub(crate) struct RoutePlan<'g> {
     /// The graph. It has been validated.
     pub graph: &'g Graph,
     /// Where tasks begin.
@@ -41,7 +41,7 @@ pub(crate) struct Plan<'g> {
 /// No node.
 const NONE: usize = usize::MAX;
 
-impl<'g> Plan<'g> {
+impl<'g> RoutePlan<'g> {
     /// Prepares a graph that has been validated.
     pub(crate) fn new(graph: &'g Graph, start: NodeIx) -> Self {
         let count = graph.nodes.len();
@@ -93,7 +93,7 @@ impl<'g> Plan<'g> {
 
     fn find_scopes(&mut self, order: &[NodeIx]) {
         let graph = self.graph;
-        let mut tree = Tree {
+        let mut tree = ScopeTree {
             above: vec![NONE; graph.nodes.len()],
             depth: vec![0; graph.nodes.len()],
         };
@@ -124,7 +124,7 @@ impl<'g> Plan<'g> {
     }
 
     /// The nearest split at or above a node that no merge on the way has closed.
-    fn open_split(&self, tree: &Tree, from: NodeIx) -> Option<NodeIx> {
+    fn open_split(&self, tree: &ScopeTree, from: NodeIx) -> Option<NodeIx> {
         let role = |node: NodeIx| self.graph.nodes[node].role;
         let mut at = from;
         while at != NONE && role(at) != Role::Split {
@@ -204,12 +204,12 @@ impl<'g> Plan<'g> {
     }
 }
 
-struct Tree {
+struct ScopeTree {
     above: Vec<NodeIx>,
     depth: Vec<usize>,
 }
 
-impl Tree {
+impl ScopeTree {
     fn lowest_common(&self, mut a: NodeIx, mut b: NodeIx) -> NodeIx {
         while a != b {
             if self.depth[a] >= self.depth[b] {
@@ -229,7 +229,7 @@ mod tests {
 
     fn scopes(text: &str) -> String {
         let graph = graph(text);
-        let plan = Plan::new(&graph, 0);
+        let plan = RoutePlan::new(&graph, 0);
         let merges = (0..graph.nodes.len()).filter(|n| graph.nodes[*n].role == Role::Merge);
         let told = merges.map(|m| {
             let scope = &graph.nodes[plan.scope(m)].id;
@@ -284,7 +284,7 @@ mod tests {
     fn a_node_waits_only_for_the_nearest_open_merges() {
         let graph =
             graph("s:start>b b:branch>i,z i:branch>u,v u>m v>m m:merge>n z>n n:merge>x x:exit");
-        let plan = Plan::new(&graph, 0);
+        let plan = RoutePlan::new(&graph, 0);
         let waits = |id: &str| {
             let found = plan.waits(graph.find(id).unwrap());
             let ids = found.iter().map(|n| graph.nodes[*n].id.as_str());

@@ -22,24 +22,24 @@
 //! them, or gathered a task that is partial, unless the merge ignores failures.
 
 mod fork;
-mod past;
+mod trail;
 mod counting;
 mod ending;
 mod gather;
 mod report;
 
-pub(crate) use ending::Status;
+pub(crate) use ending::FlowStatus;
 pub(crate) use gather::Gathered;
-pub(crate) use past::Note;
-pub(crate) use report::{Told, View};
+pub(crate) use report::{TaskStatus, TaskView};
+pub(crate) use trail::Note;
 
-use super::choice::{Choice, Failure, Payload};
-use super::plan::Plan;
+use super::choice::{Failure, Payload, Route};
+use super::plan::RoutePlan;
 use super::topology::{EdgeIx, NodeIx, Role};
-use ending::Ending;
+use ending::TaskEnding;
 use gather::Instance;
-use past::{NOTHING, Past, PastIx};
 use std::collections::{HashMap, VecDeque};
+use trail::{NOTHING, Trail, TrailIx};
 
 /// A task, by its index among those of its root. Indices depend on timing, ids do not.
 pub(crate) type TaskIx = usize;
@@ -50,7 +50,7 @@ pub(crate) type StepIx = u64;
 type FrameIx = usize;
 
 /// By what things are ordered: the first task that they came from, and the rank of the last merge.
-type Place = (TaskIx, usize);
+type Order = (TaskIx, usize);
 
 /// What is to be done, or is to be known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,16 +71,16 @@ pub(crate) enum Effect {
 
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum StepOutcome {
     /// With this output, which chose this way on.
-    Success(Payload, Choice),
+    Success(Payload, Route),
     /// It did not.
     Failure(Failure),
 }
 
 /// What a step is.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct OpenStep {
     /// Whose.
     pub task: TaskIx,
     /// Where.
@@ -94,16 +94,16 @@ pub(crate) struct Step {
     /// Whether the task is partial by now.
     partial: bool,
     /// By what the things that come of it are ordered.
-    place: Place,
+    place: Order,
     /// What it is behind.
-    past: PastIx,
+    past: TrailIx,
     /// What a merge has gathered.
     gathered: Option<Box<Gathered>>,
 }
 
 /// How a task came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TaskKind {
     /// From an input.
     Root,
     /// At a branch.
@@ -113,9 +113,9 @@ pub(crate) enum Kind {
 }
 
 #[derive(Debug)]
-struct Task {
+struct RoutedTask {
     id: Box<str>,
-    kind: Kind,
+    kind: TaskKind,
     /// The task and the fork that it came from, and by which edge.
     origin: Option<(TaskIx, FrameIx, EdgeIx)>,
     index: usize,
@@ -126,8 +126,8 @@ struct Task {
     path: Vec<NodeIx>,
     failures: Vec<(NodeIx, Failure)>,
     /// How its steps ended that did not go on in this task, each in the innermost fork around it.
-    endings: Vec<(Option<FrameIx>, Place, Ending)>,
-    ended: Option<Ending>,
+    endings: Vec<(Option<FrameIx>, Order, TaskEnding)>,
+    ended: Option<TaskEnding>,
 }
 
 /// What a node has opened when a task ran it: merges, children, or both.
@@ -138,14 +138,14 @@ struct Frame {
     above: Option<FrameIx>,
     partial: bool,
     /// What everything in it is behind.
-    past: PastIx,
+    past: TrailIx,
     /// One for each merge whose scope the node is.
     instances: Box<[Instance]>,
-    fork: Option<Fork>,
+    fork: Option<TaskFork>,
 }
 
 #[derive(Debug)]
-struct Fork {
+struct TaskFork {
     children: Vec<TaskIx>,
     /// Of a race: so many of the first children have not won.
     lost: usize,
@@ -156,11 +156,11 @@ struct Fork {
 /// Routes one root task.
 #[derive(Debug)]
 pub(crate) struct Router<'p> {
-    plan: &'p Plan<'p>,
-    tasks: Vec<Task>,
+    plan: &'p RoutePlan<'p>,
+    tasks: Vec<RoutedTask>,
     frames: Vec<Frame>,
-    steps: HashMap<StepIx, Step>,
-    pasts: Vec<Past>,
+    steps: HashMap<StepIx, OpenStep>,
+    pasts: Vec<Trail>,
     next_step: StepIx,
     effects: VecDeque<Effect>,
     /// Instances that nobody can reach any more.
@@ -170,7 +170,7 @@ pub(crate) struct Router<'p> {
 
 impl<'p> Router<'p> {
     /// A root task of this name stands at the start.
-    pub(crate) fn new(plan: &'p Plan<'p>, id: &str, index: usize, input: Payload) -> Self {
+    pub(crate) fn new(plan: &'p RoutePlan<'p>, id: &str, index: usize, input: Payload) -> Self {
         let mut router = Self {
             plan,
             tasks: Vec::new(),
@@ -182,8 +182,8 @@ impl<'p> Router<'p> {
             settled: Vec::new(),
             cancelled: false,
         };
-        let root = router.create(id.into(), Kind::Root, None, index);
-        router.step(Step {
+        let root = router.create(id.into(), TaskKind::Root, None, index);
+        router.step(OpenStep {
             task: root,
             node: plan.start,
             edge: None,
@@ -203,7 +203,7 @@ impl<'p> Router<'p> {
     }
 
     /// A step that was started and has neither ended nor been cancelled.
-    pub(crate) fn get(&self, step: StepIx) -> Option<&Step> {
+    pub(crate) fn get(&self, step: StepIx) -> Option<&OpenStep> {
         self.steps.get(&step)
     }
 
@@ -222,12 +222,12 @@ impl<'p> Router<'p> {
     }
 
     /// Takes note of how a step ended. One that is not running any more is passed over.
-    pub(crate) fn ended(&mut self, ix: StepIx, outcome: Outcome) {
+    pub(crate) fn ended(&mut self, ix: StepIx, outcome: StepOutcome) {
         self.ended_with(ix, outcome, None);
     }
 
     /// The same, with a note for the steps behind this one; see [`Self::notes`].
-    pub(crate) fn ended_with(&mut self, ix: StepIx, outcome: Outcome, left: Option<Note>) {
+    pub(crate) fn ended_with(&mut self, ix: StepIx, outcome: StepOutcome, left: Option<Note>) {
         let Some(mut step) = self.steps.remove(&ix) else {
             return;
         };
@@ -238,19 +238,19 @@ impl<'p> Router<'p> {
         step.past = self.noted(step.past, left);
         let task = &mut self.tasks[step.task];
         match outcome {
-            Outcome::Success(output, choice) => {
+            StepOutcome::Success(output, choice) => {
                 step.payload = output;
                 self.go_on(&step, choice);
             }
-            Outcome::Failure(failure) => {
+            StepOutcome::Failure(failure) => {
                 task.failures.push((step.node, failure));
                 // Without an output there is no way on to choose.
                 let choice = match node.role {
                     Role::Start | Role::Decision | Role::Split => None,
-                    Role::Branch => Some(Choice::Everywhere),
-                    Role::Exit => Some(Choice::End),
+                    Role::Branch => Some(Route::Everywhere),
+                    Role::Exit => Some(Route::End),
                     Role::Linear | Role::Merge => {
-                        Some(Choice::Along(self.plan.graph.outgoing(step.node)[0]))
+                        Some(Route::Along(self.plan.graph.outgoing(step.node)[0]))
                     }
                 };
                 match choice.filter(|_| node.continue_on_failure) {
@@ -269,11 +269,11 @@ impl<'p> Router<'p> {
     }
 
     /// The way on from a step that has ended. What it counted for is still counted.
-    fn go_on(&mut self, step: &Step, choice: Choice) {
+    fn go_on(&mut self, step: &OpenStep, choice: Route) {
         let (task, node) = (step.task, step.node);
         match choice {
-            Choice::End => self.exit(step),
-            Choice::Along(edge) => {
+            Route::End => self.exit(step),
+            Route::Along(edge) => {
                 self.effects
                     .push_back(Effect::Routed(task, node, vec![edge]));
                 let frame = self.open(step, None);
@@ -284,12 +284,12 @@ impl<'p> Router<'p> {
                     self.check(frame);
                 }
             }
-            Choice::Everywhere => {
+            Route::Everywhere => {
                 let edges = self.plan.graph.outgoing(node).to_vec();
                 let payloads = vec![step.payload.clone(); edges.len()];
                 self.fork(step, edges, payloads);
             }
-            Choice::Items(items) => {
+            Route::Items(items) => {
                 let edges = self.plan.graph.outgoing(node);
                 let edges = edges.iter().copied().cycle().take(items.len()).collect();
                 self.fork(step, edges, items);
@@ -304,7 +304,7 @@ impl<'p> Router<'p> {
         edge: EdgeIx,
         payload: Payload,
         frame: Option<FrameIx>,
-        (partial, place, past): (bool, Place, PastIx),
+        (partial, place, past): (bool, Order, TrailIx),
     ) {
         let node = self.plan.graph.edges[edge].to;
         if self.plan.graph.nodes[node].role == Role::Merge {
@@ -312,7 +312,7 @@ impl<'p> Router<'p> {
             return;
         }
         self.enter(node, frame);
-        self.step(Step {
+        self.step(OpenStep {
             task,
             node,
             edge: Some(edge),
@@ -325,7 +325,7 @@ impl<'p> Router<'p> {
         });
     }
 
-    fn step(&mut self, step: Step) -> StepIx {
+    fn step(&mut self, step: OpenStep) -> StepIx {
         let ix = self.next_step;
         self.next_step += 1;
         let task = &mut self.tasks[step.task];

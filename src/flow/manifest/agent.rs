@@ -2,9 +2,9 @@
 //!
 //! Unaware of how an agent is run.
 
-use super::command::{self, Command, FLOW_HOME};
+use super::command::{self, FLOW_HOME, NodeCommand};
 use super::items::{id, list};
-use super::problem::{Manifest, Problem};
+use super::problem::{FlowProblem, Manifest};
 use super::tool;
 use crate::config::section::{Complaints, Node};
 use crate::text::yaml::Step;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// What an agent is.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Body {
+pub(crate) enum AgentBody {
     /// An agent's directory, absolute.
     Directory(PathBuf),
     /// A model and what it is told.
@@ -26,16 +26,16 @@ pub(crate) enum Body {
         prompt_file: Option<String>,
     },
     /// A program that answers like a node's command.
-    Command(Command),
+    Command(NodeCommand),
 }
 
 /// An agent as it was written. Schemas, tools and profiles are looked up later.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct AgentDraft {
     /// Where it stands in the document.
     pub at: Vec<Step>,
     pub id: String,
-    pub body: Option<Body>,
+    pub body: Option<AgentBody>,
     pub schema_out: Option<String>,
     pub context: Option<String>,
     pub tools: Option<Vec<String>>,
@@ -43,7 +43,7 @@ pub(super) struct Draft {
     pub repairs: u32,
 }
 
-impl Draft {
+impl AgentDraft {
     /// The path of one of its keys.
     pub(crate) fn key(&self, key: &str) -> Vec<Step> {
         let mut at = self.at.clone();
@@ -76,15 +76,15 @@ const REPAIRS: u32 = 1;
 pub(super) fn read(
     home: &Path,
     manifest: &mut Manifest,
-    problems: &mut Vec<Problem>,
-) -> Vec<Draft> {
+    problems: &mut Vec<FlowProblem>,
+) -> Vec<AgentDraft> {
     let root = manifest.root.clone();
     let mut out = Complaints::about("");
     let node = Node::new(&root, vec![]);
     node.unknown_keys(&["agents"], &mut out);
     let items = list(&node, "agents", &mut out);
     manifest.report(&[], out.into_list(), problems);
-    let mut all: Vec<Draft> = Vec::new();
+    let mut all: Vec<AgentDraft> = Vec::new();
     for (map, at) in items {
         let node = Node::new(map, at.clone());
         let mut out = Complaints::about("");
@@ -104,7 +104,13 @@ pub(super) fn read(
     all
 }
 
-fn read_one(home: &Path, id: String, node: &Node, at: Vec<Step>, out: &mut Complaints) -> Draft {
+fn read_one(
+    home: &Path,
+    id: String,
+    node: &Node,
+    at: Vec<Step>,
+    out: &mut Complaints,
+) -> AgentDraft {
     let known: Vec<&str> = KEYS.into_iter().chain(["repairs"]).collect();
     node.unknown_keys(&known, out);
     node.choice("kind", &[("agent", ())], out);
@@ -123,7 +129,7 @@ fn read_one(home: &Path, id: String, node: &Node, at: Vec<Step>, out: &mut Compl
         check_settings(&config, node.at("config"), out);
     }
     let repairs = node.count("repairs", out);
-    Draft {
+    AgentDraft {
         body: body(home, node, &at, out),
         schema_out: text("schema_out", out),
         context: text("context", out),
@@ -152,7 +158,7 @@ fn check_settings(config: &Map<String, Value>, at: Vec<Step>, out: &mut Complain
 }
 
 /// Exactly one of a directory, a model with a prompt, and a program.
-fn body(home: &Path, node: &Node, at: &[Step], out: &mut Complaints) -> Option<Body> {
+fn body(home: &Path, node: &Node, at: &[Step], out: &mut Complaints) -> Option<AgentBody> {
     let mut given: Vec<&str> = vec!["path", "llm"];
     given.extend(command::FORMS);
     given.retain(|key| node.map.contains_key(*key));
@@ -164,7 +170,7 @@ fn body(home: &Path, node: &Node, at: &[Step], out: &mut Complaints) -> Option<B
         }
         ["path"] => directory(home, node, out),
         ["llm"] => model(home, node, out),
-        [_] => command::read(node.map, at, out).map(Body::Command),
+        [_] => command::read(node.map, at, out).map(AgentBody::Command),
         [.., last] => {
             let message = format!("{}: are mutually exclusive; keep one", given.join(": and "));
             out.error(node.at(last), message);
@@ -173,7 +179,7 @@ fn body(home: &Path, node: &Node, at: &[Step], out: &mut Complaints) -> Option<B
     }
 }
 
-fn directory(home: &Path, node: &Node, out: &mut Complaints) -> Option<Body> {
+fn directory(home: &Path, node: &Node, out: &mut Complaints) -> Option<AgentBody> {
     let path = node.text("path", out)?;
     let dir = below(home, path);
     if !dir.is_dir() {
@@ -181,10 +187,10 @@ fn directory(home: &Path, node: &Node, out: &mut Complaints) -> Option<Body> {
         out.error(node.at("path"), message);
         return None;
     }
-    Some(Body::Directory(dir))
+    Some(AgentBody::Directory(dir))
 }
 
-fn model(home: &Path, node: &Node, out: &mut Complaints) -> Option<Body> {
+fn model(home: &Path, node: &Node, out: &mut Complaints) -> Option<AgentBody> {
     let llm = node.text("llm", out)?;
     if llm.is_empty() {
         out.error(
@@ -202,7 +208,7 @@ fn model(home: &Path, node: &Node, out: &mut Complaints) -> Option<Body> {
     let prompt = node.text("prompt", out)?;
     let is_path = prompt.starts_with("./") || prompt.starts_with(&format!("${{{FLOW_HOME}}}/"));
     if !is_path || prompt.contains('\n') {
-        return Some(Body::Model {
+        return Some(AgentBody::Model {
             llm: llm.to_owned(),
             prompt: prompt.to_owned(),
             prompt_file: None,
@@ -229,7 +235,7 @@ fn model(home: &Path, node: &Node, out: &mut Complaints) -> Option<Body> {
         }
     };
     let name = path.strip_prefix(home).unwrap_or(&path);
-    Some(Body::Model {
+    Some(AgentBody::Model {
         llm: llm.to_owned(),
         prompt: text,
         prompt_file: Some(name.display().to_string()),

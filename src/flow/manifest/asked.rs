@@ -2,10 +2,10 @@
 //!
 //! Unaware of runs.
 
-use super::agent::{Body, Draft};
-use super::problem::{Code, Manifest, Problem};
-use super::providers::{Provider, Read, Way};
-use super::{Agent, Settings};
+use super::agent::{AgentBody, AgentDraft};
+use super::problem::{Code, FlowProblem, Manifest};
+use super::providers::{Access, Provider, ProvidersFile};
+use super::{FlowAgent, NodeSettings};
 use crate::config::agent::Llm;
 use crate::config::environment::without_secrets;
 use crate::config::section::Complaints;
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 /// Whom an agent asks, as it is recorded. It holds no key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Asked {
+pub(crate) struct AskedModel {
     /// An index in the flow's providers.
     #[serde(skip)]
     pub index: Option<usize>,
@@ -39,7 +39,7 @@ pub(crate) struct Asked {
     pub command: Option<String>,
 }
 
-impl Asked {
+impl AskedModel {
     /// By an agent that is a directory.
     pub(super) fn by_directory(llm: &Llm) -> Self {
         let words = |words: &Vec<Word>| {
@@ -56,21 +56,21 @@ impl Asked {
 
     /// By an agent that is not. `there` says whether there is a file of providers.
     pub(super) fn by(
-        draft: &Draft,
-        providers: &Read,
+        draft: &AgentDraft,
+        providers: &ProvidersFile,
         there: bool,
         file: &mut Manifest,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<FlowProblem>,
     ) -> Self {
         let llm = match &draft.body {
-            Some(Body::Model { llm, .. }) => llm,
-            Some(Body::Command(command)) => {
+            Some(AgentBody::Model { llm, .. }) => llm,
+            Some(AgentBody::Command(command)) => {
                 return Self {
                     command: Some(command.template.clone()),
                     ..Self::default()
                 };
             }
-            Some(Body::Directory(_)) | None => return Self::default(),
+            Some(AgentBody::Directory(_)) | None => return Self::default(),
         };
         let (provider, model) = match llm.split_once('/') {
             Some((provider, model)) => (Some(provider), model),
@@ -98,8 +98,8 @@ impl Asked {
         let provider = &providers.all[index];
         check(draft, provider, model, file, problems);
         let (base_url, command) = match &provider.way {
-            Way::Url(url) => (Some(url.clone()), None),
-            Way::Command(words) => (None, Some(shell_quoted(words))),
+            Access::Url(url) => (Some(url.clone()), None),
+            Access::Command(words) => (None, Some(shell_quoted(words))),
         };
         Self {
             index: Some(index),
@@ -118,11 +118,11 @@ fn shown(value: &Value) -> String {
 }
 
 fn warn_of_unknown(
-    draft: &Draft,
+    draft: &AgentDraft,
     provider: &str,
-    providers: &Read,
+    providers: &ProvidersFile,
     file: &mut Manifest,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<FlowProblem>,
 ) {
     let ids = providers.all.iter().map(|it| &*it.id);
     let hint = match nearest(provider, ids) {
@@ -138,11 +138,11 @@ fn warn_of_unknown(
 
 /// Whether an agent goes with its provider.
 fn check(
-    draft: &Draft,
+    draft: &AgentDraft,
     provider: &Provider,
     model: &str,
     file: &mut Manifest,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<FlowProblem>,
 ) {
     let ids = std::slice::from_ref(&draft.id);
     let mut out = Complaints::about(format!("agent \"{}\"", draft.id));
@@ -176,10 +176,10 @@ fn check(
 /// Tells of credentials that are not there and that nodes need.
 pub(super) fn missing(
     providers: &[Provider],
-    agents: &[Option<Agent>],
-    nodes: &[(&str, Option<&Settings>)],
+    agents: &[Option<FlowAgent>],
+    nodes: &[(&str, Option<&NodeSettings>)],
     file: &mut Manifest,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<FlowProblem>,
 ) {
     for (index, provider) in providers.iter().enumerate() {
         let asks = |agent: usize| {
@@ -214,7 +214,7 @@ pub(super) fn missing(
 /// The settings below `llm:` by which an agent that is made reaches its provider.
 pub(crate) fn settings(provider: &Provider) -> (&'static str, Value) {
     match &provider.way {
-        Way::Url(url) => ("base_url", url.as_str().into()),
-        Way::Command(words) => ("command", words.clone().into()),
+        Access::Url(url) => ("base_url", url.as_str().into()),
+        Access::Command(words) => ("command", words.clone().into()),
     }
 }

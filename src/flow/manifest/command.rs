@@ -22,14 +22,14 @@ pub(crate) const FORMS: [&str; 3] = ["command", "exec", "shell"];
 /// A program with its arguments. Whoever runs it sets `FLOW_HOME` and `CWD` in its environment, too,
 /// because a script of `shell:` leaves these to the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Command {
+pub(crate) struct NodeCommand {
     /// How it was written, in a line.
     pub template: String,
     /// The program and its arguments, without parameters. Not empty.
     pub words: Vec<Word>,
 }
 
-impl Command {
+impl NodeCommand {
     /// The argv, with the flow's directory and the task's.
     pub(crate) fn argv(&self, home: &str, cwd: &str) -> Vec<String> {
         fixed_words(&self.words, &Places { home, cwd })
@@ -78,7 +78,11 @@ fn named_in(script: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Reads the form that a mapping has, if it has one.
-pub(crate) fn read(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Option<Command> {
+pub(crate) fn read(
+    map: &Map<String, Value>,
+    at: &[Step],
+    out: &mut Complaints,
+) -> Option<NodeCommand> {
     let mut given = map.clone();
     given.retain(|key, _| FORMS.contains(&key.as_str()));
     if given.is_empty() {
@@ -109,7 +113,7 @@ pub(crate) fn read(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) 
         out.error(at, message);
         return None;
     }
-    Some(Command {
+    Some(NodeCommand {
         template: outward(&usage.template),
         words: usage.command.into_iter().map(outward_word).collect(),
     })

@@ -1,7 +1,7 @@
 //! Agents that are directories of their own.
 
-use super::asked::Asked;
-use super::problem::{Code, Problem};
+use super::asked::AskedModel;
+use super::problem::{Code, FlowProblem};
 use crate::config::agent::Severity;
 use crate::config::load;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub(super) fn read(
     dir: &Path,
     home: &Path,
     shown: impl Fn(&str) -> String,
-) -> (Asked, Vec<Problem>) {
+) -> (AskedModel, Vec<FlowProblem>) {
     let name = dir.strip_prefix(home).unwrap_or(dir);
     let shown = shown(&name.display().to_string());
     let (agent, problems) = load::load(dir);
@@ -26,7 +26,7 @@ pub(super) fn read(
             Severity::Warning | Severity::Deprecation => None,
             Severity::Advice => continue,
         };
-        all.push(Problem {
+        all.push(FlowProblem {
             code,
             ids: vec![id.to_owned()],
             file: name.join(file).display().to_string(),
@@ -36,6 +36,6 @@ pub(super) fn read(
             message: format!("agent \"{id}\": {}", problem.message),
         });
     }
-    let asked = agent.map(|agent| Asked::by_directory(&agent.llm));
+    let asked = agent.map(|agent| AskedModel::by_directory(&agent.llm));
     (asked.unwrap_or_default(), all)
 }

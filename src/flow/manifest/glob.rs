@@ -7,11 +7,11 @@
 pub(crate) struct Glob {
     /// As it was written.
     pub text: String,
-    pieces: Vec<Piece>,
+    pieces: Vec<GlobPiece>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum GlobPiece {
     /// Any characters, or none.
     Any,
     One(Class),
@@ -42,14 +42,14 @@ impl Glob {
         while let Some(c) = rest.next() {
             match c {
                 // Several say the same as one, and cost more.
-                '*' if pieces.last() == Some(&Piece::Any) => {}
-                '*' => pieces.push(Piece::Any),
-                '?' => pieces.push(Piece::One(Class {
+                '*' if pieces.last() == Some(&GlobPiece::Any) => {}
+                '*' => pieces.push(GlobPiece::Any),
+                '?' => pieces.push(GlobPiece::One(Class {
                     ranges: Vec::new(),
                     is_negated: true,
                 })),
-                '[' => pieces.push(Piece::One(class(&mut rest)?)),
-                c => pieces.push(Piece::One(Class {
+                '[' => pieces.push(GlobPiece::One(class(&mut rest)?)),
+                c => pieces.push(GlobPiece::One(Class {
                     ranges: vec![(c, c)],
                     is_negated: false,
                 })),
@@ -70,12 +70,12 @@ impl Glob {
         loop {
             let next = rest.chars().next();
             match (self.pieces.get(piece), next) {
-                (Some(Piece::Any), _) => {
+                (Some(GlobPiece::Any), _) => {
                     piece += 1;
                     again = Some((piece, rest));
                     continue;
                 }
-                (Some(Piece::One(class)), Some(c)) if class.has(c) => {
+                (Some(GlobPiece::One(class)), Some(c)) if class.has(c) => {
                     piece += 1;
                     rest = &rest[c.len_utf8()..];
                     continue;

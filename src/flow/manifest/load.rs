@@ -1,17 +1,17 @@
 //! From the files of a directory to a [`Flow`]: reads all of them, and looks up every name.
 
-use super::agent::{self, Body};
-use super::asked::{self, Asked};
+use super::agent::{self, AgentBody};
+use super::asked::{self, AskedModel};
 use super::directory;
-use super::lookup::{Known, Lookup, Names, names, unseen};
+use super::lookup::{Known, NameLookup, Names, names, unseen};
 use super::memory;
-use super::node::Draft;
+use super::node::NodeDraft;
 use super::policy::{self, Policies};
-use super::problem::{Code, Manifest, Problem, sha256, sort};
-use super::providers::{self, Read};
-use super::{Agent, Flow, NamedSchema, Settings, Tool, UsedFile, tool, used, workflow};
+use super::problem::{Code, FlowProblem, Manifest, sha256, sort};
+use super::providers::{self, ProvidersFile};
+use super::{Flow, FlowAgent, FlowTool, NamedSchema, NodeSettings, UsedFile, tool, used, workflow};
 use crate::error::reason;
-use crate::flow::schema::Schema;
+use crate::flow::schema::JsonSchema;
 use crate::text::yaml::Step;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub(crate) struct Loaded {
     /// There if none of the problems is an error.
     pub flow: Option<Flow>,
     /// Sorted by file and line.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<FlowProblem>,
 }
 
 /// Reads a flow's directory.
@@ -48,7 +48,7 @@ pub(crate) fn load_to_run(dir: &Path) -> Loaded {
 }
 
 fn read(dir: &Path, to_run: bool) -> Loaded {
-    let mut loader = Loader {
+    let mut loader = FlowLoader {
         dir,
         to_run,
         home: PathBuf::new(),
@@ -65,17 +65,17 @@ fn read(dir: &Path, to_run: bool) -> Loaded {
     }
 }
 
-struct Loader<'l> {
+struct FlowLoader<'l> {
     dir: &'l Path,
     to_run: bool,
     home: PathBuf,
-    problems: Vec<Problem>,
+    problems: Vec<FlowProblem>,
     /// The SHA-256 of each file that was read, by its path.
     files: BTreeMap<String, String>,
     schemas: Vec<NamedSchema>,
 }
 
-impl Loader<'_> {
+impl FlowLoader<'_> {
     fn flow(&mut self) -> Option<Flow> {
         if let Err(why) = self.find_home() {
             self.missing(&why);
@@ -99,7 +99,7 @@ impl Loader<'_> {
         for id in wrong_tools {
             tool_names.entry(id).or_insert(None);
         }
-        let lookup = Lookup::new(
+        let lookup = NameLookup::new(
             names(memory.profiles.iter().map(|profile| profile.id.as_str())),
             tool_names,
             names(agents.iter().map(|agent| agent.id.as_str())),
@@ -181,7 +181,7 @@ impl Loader<'_> {
     }
 
     fn problem(&mut self, code: Option<Code>, id: &str, file: &str, message: String) {
-        self.problems.push(Problem {
+        self.problems.push(FlowProblem {
             code,
             ids: (!id.is_empty())
                 .then(|| id.to_owned())
@@ -218,9 +218,14 @@ impl Loader<'_> {
     }
 
     /// Without the file there are no rules.
-    fn policies(&mut self, nodes: &[Draft], tools: &[Tool], memory: &memory::Memory) -> Policies {
+    fn policies(
+        &mut self,
+        nodes: &[NodeDraft],
+        tools: &[FlowTool],
+        memory: &memory::Memory,
+    ) -> Policies {
         let mut file = self.read("policy.yaml");
-        let known = policy::Known {
+        let known = policy::KnownIds {
             nodes: nodes.iter().map(|node| &*node.id).collect(),
             tools: tools.iter().map(|tool| &*tool.tool.name).collect(),
             profiles: memory.profiles.iter().map(|it| &*it.id).collect(),
@@ -241,7 +246,7 @@ impl Loader<'_> {
                 .map_err(|e| format!("cannot read it: {}", reason(&e)))
                 .and_then(|bytes| {
                     self.files.insert(file.clone(), sha256(&bytes));
-                    Schema::parse(&bytes)
+                    JsonSchema::parse(&bytes)
                 });
             match compiled {
                 Ok(schema) => {
@@ -262,9 +267,9 @@ impl Loader<'_> {
     fn tools(
         &mut self,
         file: &mut Manifest,
-        drafts: Vec<tool::Draft>,
+        drafts: Vec<tool::ToolDraft>,
         schemas: &Names,
-    ) -> Vec<Tool> {
+    ) -> Vec<FlowTool> {
         let mut tools = Vec::with_capacity(drafts.len());
         for draft in drafts {
             let whose = ("tool", draft.tool.name.as_str());
@@ -275,7 +280,7 @@ impl Loader<'_> {
             };
             let schema_in = find("schema_in", &draft.schema_in);
             let schema_out = find("schema_out", &draft.schema_out);
-            tools.push(Tool {
+            tools.push(FlowTool {
                 tool: draft.tool,
                 schema_in,
                 schema_out,
@@ -288,20 +293,20 @@ impl Loader<'_> {
     fn agents(
         &mut self,
         file: &mut Manifest,
-        drafts: Vec<agent::Draft>,
-        lookup: &Lookup,
-        (providers, there): (&Read, bool),
-    ) -> Vec<Option<Agent>> {
+        drafts: Vec<agent::AgentDraft>,
+        lookup: &NameLookup,
+        (providers, there): (&ProvidersFile, bool),
+    ) -> Vec<Option<FlowAgent>> {
         let mut agents = Vec::with_capacity(drafts.len());
         for draft in drafts {
             let asked = match &draft.body {
-                Some(Body::Directory(dir)) => {
+                Some(AgentBody::Directory(dir)) => {
                     let shown = |file: &str| self.shown(file);
                     let (asked, found) = directory::read(&draft.id, dir, &self.home, shown);
                     self.problems.extend(found);
                     asked
                 }
-                _ => Asked::by(&draft, providers, there, file, &mut self.problems),
+                _ => AskedModel::by(&draft, providers, there, file, &mut self.problems),
             };
             let whose = ("agent", draft.id.as_str());
             let problems = &mut self.problems;
@@ -317,7 +322,7 @@ impl Loader<'_> {
                 .tools
                 .as_deref()
                 .map(|names| lookup.tools(names, whose, file, &draft.key("tools"), problems));
-            agents.push(draft.body.map(|body| Agent {
+            agents.push(draft.body.map(|body| FlowAgent {
                 id: draft.id,
                 body,
                 schema_out,
@@ -333,9 +338,9 @@ impl Loader<'_> {
     fn settings(
         &mut self,
         file: &mut Manifest,
-        draft: &Draft,
-        lookup: &Lookup,
-    ) -> Option<Settings> {
+        draft: &NodeDraft,
+        lookup: &NameLookup,
+    ) -> Option<NodeSettings> {
         let whose = ("node", draft.id.as_str());
         let problems = &mut self.problems;
         let mut schema = |key: &str, name: &Option<String>| {
@@ -359,14 +364,14 @@ impl Loader<'_> {
             lookup.agents.find(name, whose, file, &at, problems)
         });
         let kind = draft.kind?;
-        Some(Settings {
+        Some(NodeSettings {
             name: draft.name.clone().unwrap_or_else(|| draft.id.clone()),
             kind,
             context: context?,
             schema_in,
             schema_out,
             tools,
-            agent: agent.filter(|_| kind == super::Kind::Agent),
+            agent: agent.filter(|_| kind == super::NodeKind::Agent),
             command: draft.command.clone(),
             timeout: match draft.timeout_ms {
                 None => Some(TIMEOUT),

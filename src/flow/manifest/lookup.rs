@@ -1,16 +1,16 @@
 //! Names in one manifest of what is defined in another.
 
-use super::Context;
-use super::memory::{Memory, Place};
-use super::node::Draft;
-use super::problem::{Code, Manifest, Problem};
+use super::ContextChoice;
+use super::memory::{Memory, StorePlace};
+use super::node::NodeDraft;
+use super::problem::{Code, FlowProblem, Manifest};
 use crate::config::section::Complaints;
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use std::collections::HashMap;
 
 /// Everything that names are looked up in.
-pub(super) struct Lookup {
+pub(super) struct NameLookup {
     pub(super) profiles: Names,
     pub(super) tools: Names,
     pub(super) agents: Names,
@@ -23,7 +23,7 @@ pub(super) type Whose<'w> = (&'w str, &'w str);
 /// The names that count, each with its index, and those that are defined but wrong.
 pub(super) type Known = HashMap<String, Option<usize>>;
 
-impl Lookup {
+impl NameLookup {
     pub(super) fn new(profiles: Known, tools: Known, agents: Known, schemas: Known) -> Self {
         let names = |code, what, of, known| Names {
             code,
@@ -50,14 +50,14 @@ impl Lookup {
         whose: Whose,
         file: &mut Manifest,
         at: &[Step],
-        problems: &mut Vec<Problem>,
-    ) -> Option<Context> {
+        problems: &mut Vec<FlowProblem>,
+    ) -> Option<ContextChoice> {
         match name {
-            "none" => Some(Context::None),
-            "global" => Some(Context::Global),
+            "none" => Some(ContextChoice::None),
+            "global" => Some(ContextChoice::Global),
             name => {
                 let profile = self.profiles.find(name, whose, file, at, problems);
-                profile.map(Context::Profile)
+                profile.map(ContextChoice::Profile)
             }
         }
     }
@@ -68,7 +68,7 @@ impl Lookup {
         whose: Whose,
         file: &mut Manifest,
         at: &[Step],
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<FlowProblem>,
     ) -> Vec<usize> {
         let find = |name: &String| self.tools.find(name, whose, file, at, problems);
         names.iter().filter_map(find).collect()
@@ -93,7 +93,7 @@ impl Names {
         (kind, id): Whose,
         file: &mut Manifest,
         at: &[Step],
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<FlowProblem>,
     ) -> Option<usize> {
         if let Some(known) = self.known.get(name) {
             return *known;
@@ -121,11 +121,11 @@ impl Names {
 /// Warns of what nodes remember where nobody finds it: in the run only, and in no context.
 pub(super) fn unseen(
     file: &mut Manifest,
-    drafts: &[Draft],
+    drafts: &[NodeDraft],
     memory: &Memory,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<FlowProblem>,
 ) {
-    let is_global = |draft: &Draft| draft.context.as_deref() == Some("global");
+    let is_global = |draft: &NodeDraft| draft.context.as_deref() == Some("global");
     let has_global = drafts.iter().any(is_global);
     for draft in drafts {
         let mut out = Complaints::about(format!("node \"{}\"", draft.id));
@@ -135,7 +135,7 @@ pub(super) fn unseen(
             let mut sources = memory.profiles.iter().flat_map(|it| &it.sources);
             let is_seen = sources.any(|source| source.store == which)
                 || (has_global && name == "global")
-                || memory.store(which).place != Place::InMemory;
+                || memory.store(which).place != StorePlace::InMemory;
             if !is_seen {
                 let message = format!(
                     "nobody finds what the {name} store remembers: it lives in the run only, and no \

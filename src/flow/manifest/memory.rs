@@ -2,9 +2,9 @@
 //!
 //! Unaware of items: nothing is read from a store here.
 
-use super::command::{self, Command, word};
+use super::command::{self, NodeCommand, word};
 use super::items::{id, list, texts};
-use super::problem::{Manifest, Problem};
+use super::problem::{FlowProblem, Manifest};
 use crate::config::section::{Complaints, Node, found};
 use crate::config::tool::definition::Word;
 use crate::text::yaml::Step;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// One of the three stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Which {
+pub(crate) enum StoreName {
     /// Of the task alone.
     Task,
     /// Of the project.
@@ -22,7 +22,7 @@ pub(crate) enum Which {
     Global,
 }
 
-impl Which {
+impl StoreName {
     /// All stores, with the words of the manifests.
     pub(crate) const NAMES: [(&'static str, Self); 3] = [
         ("task", Self::Task),
@@ -38,7 +38,7 @@ impl Which {
 
 /// Where a store keeps its items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum StorePlace {
     /// In the run; they end with it.
     #[default]
     InMemory,
@@ -48,9 +48,9 @@ pub(crate) enum Place {
 
 /// A store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Store {
+pub(crate) struct StoreSettings {
     /// Where its items are.
-    pub place: Place,
+    pub place: StorePlace,
     /// How many of them it keeps; none: all.
     pub max_items: Option<u64>,
 }
@@ -83,9 +83,9 @@ impl Retrieval {
 
 /// A part of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Source {
+pub(crate) struct ProfileSource {
     /// Which store.
-    pub store: Which,
+    pub store: StoreName,
     /// Only items that have one of these; empty: all items.
     pub tags: Vec<String>,
 }
@@ -100,7 +100,7 @@ pub(crate) struct Profile {
     /// In which order.
     pub retrieval: Retrieval,
     /// From where. Unless the file says otherwise: all that the task remembers.
-    pub sources: Vec<Source>,
+    pub sources: Vec<ProfileSource>,
 }
 
 impl Profile {
@@ -110,8 +110,8 @@ impl Profile {
             id: "global".to_owned(),
             max_tokens: Some(4000),
             retrieval: Retrieval::Recency,
-            sources: vec![Source {
-                store: Which::Global,
+            sources: vec![ProfileSource {
+                store: StoreName::Global,
                 tags: Vec::new(),
             }],
         }
@@ -120,9 +120,9 @@ impl Profile {
 
 /// A program that is asked about texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Program {
+pub(crate) struct HelperProgram {
     /// What is run.
-    pub command: Command,
+    pub command: NodeCommand,
     /// How long it may take; none: as long as it likes.
     pub timeout: Option<Duration>,
 }
@@ -134,26 +134,26 @@ const TIMEOUT_MS: u64 = 60_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
     /// Of the task.
-    pub task: Store,
+    pub task: StoreSettings,
     /// Of the project.
-    pub project: Store,
+    pub project: StoreSettings,
     /// Of all projects.
-    pub global: Store,
+    pub global: StoreSettings,
     /// In the order of the file.
     pub profiles: Vec<Profile>,
     /// Makes vectors of texts.
-    pub embedder: Option<Program>,
+    pub embedder: Option<HelperProgram>,
     /// Counts tokens.
-    pub tokenizer: Option<Program>,
+    pub tokenizer: Option<HelperProgram>,
 }
 
 impl Memory {
     /// A store.
-    pub(crate) fn store(&self, which: Which) -> &Store {
+    pub(crate) fn store(&self, which: StoreName) -> &StoreSettings {
         match which {
-            Which::Task => &self.task,
-            Which::Project => &self.project,
-            Which::Global => &self.global,
+            StoreName::Task => &self.task,
+            StoreName::Project => &self.project,
+            StoreName::Global => &self.global,
         }
     }
 }
@@ -171,7 +171,7 @@ const KEYS: [&str; 6] = [
 ];
 
 /// Reads the file. The keys may stand at the top or below `memory:`.
-pub(crate) fn read(manifest: &mut Manifest, problems: &mut Vec<Problem>) -> Memory {
+pub(crate) fn read(manifest: &mut Manifest, problems: &mut Vec<FlowProblem>) -> Memory {
     let root = manifest.root.clone();
     let mut out = Complaints::about("");
     let (map, at) = match root.get("memory") {
@@ -216,12 +216,12 @@ pub(crate) fn read(manifest: &mut Manifest, problems: &mut Vec<Problem>) -> Memo
     }
 }
 
-fn store(node: &Node, key: &str, out: &mut Complaints) -> Store {
+fn store(node: &Node, key: &str, out: &mut Complaints) -> StoreSettings {
     if node.map.get(key).is_none_or(Value::is_null) {
-        return Store::default();
+        return StoreSettings::default();
     }
     let Some(map) = node.mapping(key, out) else {
-        return Store::default();
+        return StoreSettings::default();
     };
     let node = Node::new(map, node.at(key)).within(key);
     node.unknown_keys(&["type", "file_path", "max_items"], out);
@@ -235,26 +235,26 @@ fn store(node: &Node, key: &str, out: &mut Complaints) -> Store {
         );
     }
     let place = match (is_file, path) {
-        (Some(true), Some(path)) if !path.is_empty() => Place::Jsonl(word(path)),
+        (Some(true), Some(path)) if !path.is_empty() => StorePlace::Jsonl(word(path)),
         (Some(true), _) => {
             let message = format!("{key}: type: jsonl needs file_path");
             out.error(node.at("file_path"), message);
-            Place::InMemory
+            StorePlace::InMemory
         }
         (Some(false), Some(_)) => {
             let message = format!("{key}: file_path has no meaning with type: in_memory");
             out.warn(node.at("file_path"), message);
-            Place::InMemory
+            StorePlace::InMemory
         }
-        _ => Place::InMemory,
+        _ => StorePlace::InMemory,
     };
-    Store {
+    StoreSettings {
         place,
         max_items: node.count("max_items", out),
     }
 }
 
-fn program(node: &Node, key: &str, out: &mut Complaints) -> Option<Program> {
+fn program(node: &Node, key: &str, out: &mut Complaints) -> Option<HelperProgram> {
     let map = node.mapping(key, out)?;
     let at = node.at(key);
     let node = Node::new(map, at.clone()).within(key);
@@ -267,7 +267,7 @@ fn program(node: &Node, key: &str, out: &mut Complaints) -> Option<Program> {
             format!("{key}: has no command; needs command: [PROGRAM, …]"),
         );
     }
-    Some(Program {
+    Some(HelperProgram {
         command: read?,
         timeout: (timeout > 0).then(|| Duration::from_millis(timeout)),
     })
@@ -300,13 +300,13 @@ fn profile(
             out.error(missing, message);
         }
         let tags = texts(&node, "tags", out).unwrap_or_default();
-        if let Some(store) = node.choice("store", &Which::NAMES, out) {
-            sources.push(Source { store, tags });
+        if let Some(store) = node.choice("store", &StoreName::NAMES, out) {
+            sources.push(ProfileSource { store, tags });
         }
     }
     if map.get("sources").is_none_or(Value::is_null) {
-        sources.push(Source {
-            store: Which::Task,
+        sources.push(ProfileSource {
+            store: StoreName::Task,
             tags: Vec::new(),
         });
     }

@@ -24,10 +24,10 @@ mod used;
 mod load;
 
 use super::graph::topology::{Graph, NodeIx};
-use super::schema::Schema;
+use super::schema::JsonSchema;
 use crate::config::tool::definition::Word;
-use asked::Asked;
-use command::Command;
+use asked::AskedModel;
+use command::NodeCommand;
 use memory::Memory;
 use node::Remember;
 use policy::{Denied, Policies, Target};
@@ -47,11 +47,11 @@ pub(crate) struct Flow {
     /// What routing needs.
     pub graph: Graph,
     /// The rest of each node, by its index in the graph.
-    pub nodes: Vec<Settings>,
+    pub nodes: Vec<NodeSettings>,
     /// In the order of `agents.yaml`.
-    pub agents: Vec<Agent>,
+    pub agents: Vec<FlowAgent>,
     /// In the order of `tools.yaml`.
-    pub tools: Vec<Tool>,
+    pub tools: Vec<FlowTool>,
     /// `memory.yaml`.
     pub memory: Memory,
     /// `policy.yaml`.
@@ -66,23 +66,23 @@ pub(crate) struct Flow {
 
 /// What a node is, beside its place in the graph.
 #[derive(Debug)]
-pub(crate) struct Settings {
+pub(crate) struct NodeSettings {
     /// How people call it; its id unless it says otherwise.
     pub name: String,
     /// What runs it.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// What it is given beside its payload.
-    pub context: Context,
+    pub context: ContextChoice,
     /// What its payload must fit, as an index in [`Flow::schemas`].
     pub schema_in: Option<usize>,
     /// What its output must fit; see also [`Flow::schema_out`].
     pub schema_out: Option<usize>,
     /// Indices in [`Flow::tools`]; none: it does not say. See also [`Flow::tools_of`].
     pub tools: Option<Vec<usize>>,
-    /// An index in [`Flow::agents`]; there if, and only if, the kind is [`Kind::Agent`].
+    /// An index in [`Flow::agents`]; there if, and only if, the kind is [`NodeKind::Agent`].
     pub agent: Option<usize>,
     /// What it runs; none on a deterministic node: its role's default operation.
-    pub command: Option<Command>,
+    pub command: Option<NodeCommand>,
     /// How long one attempt may take; none: as long as it likes.
     pub timeout: Option<Duration>,
     /// How often a failure is tried again inside the node.
@@ -92,14 +92,14 @@ pub(crate) struct Settings {
     /// Files whose content belongs to the key of the cache.
     pub cache_files: Vec<Word>,
     /// What happens if the engine died while it ran. For an agent it does not count.
-    pub on_resume: OnResume,
+    pub on_resume: ResumePolicy,
     /// How a command's standard output is read.
     pub output: OutputForm,
     /// What of its output goes into other stores.
     pub remember: Vec<Remember>,
 }
 
-impl Settings {
+impl NodeSettings {
     /// Whether it runs a program. Otherwise its role's default operation is all that happens.
     pub(crate) fn runs(&self) -> bool {
         self.command.is_some() || self.agent.is_some()
@@ -108,7 +108,7 @@ impl Settings {
 
 /// What runs a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     /// One of `agents.yaml`.
     Agent,
     /// A command, or the role's default operation.
@@ -117,7 +117,7 @@ pub(crate) enum Kind {
 
 /// What a node is given beside its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Context {
+pub(crate) enum ContextChoice {
     /// Nothing.
     None,
     /// The global store, under the default profile.
@@ -128,7 +128,7 @@ pub(crate) enum Context {
 
 /// What happens to a node that was running when the engine died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum OnResume {
+pub(crate) enum ResumePolicy {
     /// It is run again.
     #[default]
     Retry,
@@ -148,11 +148,11 @@ pub(crate) enum OutputForm {
 
 /// An agent of `agents.yaml`.
 #[derive(Debug)]
-pub(crate) struct Agent {
+pub(crate) struct FlowAgent {
     /// What nodes call it.
     pub id: String,
     /// What it is.
-    pub body: agent::Body,
+    pub body: agent::AgentBody,
     /// What its answers must fit, unless the node says otherwise.
     pub schema_out: Option<usize>,
     /// Indices in [`Flow::tools`], for nodes that do not say.
@@ -160,14 +160,14 @@ pub(crate) struct Agent {
     /// What goes into `llm:` of an agent that is made from a model.
     pub config: Map<String, Value>,
     /// Whom it asks.
-    pub asked: Asked,
+    pub asked: AskedModel,
     /// How often an answer that does not fit is sent back.
     pub repairs: u32,
 }
 
 /// A tool of `tools.yaml`.
 #[derive(Debug)]
-pub(crate) struct Tool {
+pub(crate) struct FlowTool {
     /// Its command and parameters; the id is its name.
     pub tool: crate::config::tool::definition::Tool,
     /// What its arguments must fit, as an index in [`Flow::schemas`].
@@ -184,7 +184,7 @@ pub(crate) struct NamedSchema {
     /// The stem of its file.
     pub id: String,
     /// The schema.
-    pub schema: Schema,
+    pub schema: JsonSchema,
 }
 
 /// A file that belongs to the flow.
@@ -223,9 +223,9 @@ impl Flow {
         let id = &*self.graph.nodes[node].id;
         let denial = |target, what| self.policies.denial(target, what, id);
         denial(Target::Node, id).or_else(|| match self.nodes[node].context {
-            Context::None => None,
-            Context::Global => denial(Target::Context, "global"),
-            Context::Profile(ix) => denial(Target::Context, &self.memory.profiles[ix].id),
+            ContextChoice::None => None,
+            ContextChoice::Global => denial(Target::Context, "global"),
+            ContextChoice::Profile(ix) => denial(Target::Context, &self.memory.profiles[ix].id),
         })
     }
 

@@ -2,11 +2,11 @@
 //!
 //! Unaware of the edges and of the other files: names are looked up later.
 
-use super::command::{self, Command, word};
+use super::command::{self, NodeCommand, word};
 use super::items::{id, texts};
-use super::memory::Which;
-use super::problem::{Code, Manifest, Problem};
-use super::{Kind, OnResume, OutputForm};
+use super::memory::StoreName;
+use super::problem::{Code, FlowProblem, Manifest};
+use super::{NodeKind, OutputForm, ResumePolicy};
 use crate::config::section::{Complaints, Node, found};
 use crate::config::tool::definition::Word;
 use crate::flow::graph::topology::{MergeFailureMode, Role};
@@ -42,9 +42,9 @@ pub const KEYS: [&str; 25] = [
     "description",
 ];
 
-const KINDS: [(&str, Kind); 2] = [
-    ("agent", Kind::Agent),
-    ("deterministic", Kind::Deterministic),
+const KINDS: [(&str, NodeKind); 2] = [
+    ("agent", NodeKind::Agent),
+    ("deterministic", NodeKind::Deterministic),
 ];
 
 const FAILURE_MODES: [(&str, MergeFailureMode); 3] = [
@@ -57,7 +57,7 @@ const FAILURE_MODES: [(&str, MergeFailureMode); 3] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remember {
     /// Which store.
-    pub store: Which,
+    pub store: StoreName,
     /// What the item is found by.
     pub tags: Vec<String>,
     /// JSON pointer to the part of the output; empty: all of it.
@@ -70,13 +70,13 @@ pub(crate) struct Remember {
     clippy::struct_excessive_bools,
     reason = "each is a key of the manifest"
 )]
-pub(super) struct Draft {
+pub(super) struct NodeDraft {
     /// Where it stands in the document.
     pub at: Vec<Step>,
     pub id: String,
     pub name: Option<String>,
     pub role: Option<Role>,
-    pub kind: Option<Kind>,
+    pub kind: Option<NodeKind>,
     pub context: Option<String>,
     pub schema_in: Option<String>,
     pub schema_out: Option<String>,
@@ -85,12 +85,12 @@ pub(super) struct Draft {
     pub agent_id: Option<String>,
     /// Which of `command:`, `exec:` and `shell:` it has, right or wrong.
     pub form: Option<&'static str>,
-    pub command: Option<Command>,
+    pub command: Option<NodeCommand>,
     pub timeout_ms: Option<u64>,
     pub retries: u32,
     pub cache: bool,
     pub cache_files: Vec<Word>,
-    pub on_resume: OnResume,
+    pub on_resume: ResumePolicy,
     pub output: OutputForm,
     pub remember: Vec<Remember>,
     pub default_start: bool,
@@ -98,7 +98,7 @@ pub(super) struct Draft {
     pub merge_failure_mode: MergeFailureMode,
 }
 
-impl Draft {
+impl NodeDraft {
     /// The path of one of its keys.
     pub(crate) fn key(&self, key: &str) -> Vec<Step> {
         let mut at = self.at.clone();
@@ -112,8 +112,8 @@ pub(super) fn read(
     manifest: &mut Manifest,
     item: &Value,
     at: Vec<Step>,
-    problems: &mut Vec<Problem>,
-) -> Option<Draft> {
+    problems: &mut Vec<FlowProblem>,
+) -> Option<NodeDraft> {
     let mut out = Complaints::about("");
     let Some(map) = item.as_object() else {
         out.error(
@@ -136,9 +136,9 @@ pub(super) fn read(
     Some(draft)
 }
 
-fn draft(id: String, node: &Node, at: Vec<Step>, out: &mut Complaints) -> Draft {
+fn draft(id: String, node: &Node, at: Vec<Step>, out: &mut Complaints) -> NodeDraft {
     let text = |key: &str, out: &mut Complaints| node.text(key, out).map(str::to_owned);
-    let retry = [("retry", OnResume::Retry), ("fail", OnResume::Fail)];
+    let retry = [("retry", ResumePolicy::Retry), ("fail", ResumePolicy::Fail)];
     let forms = [("json", OutputForm::Json), ("text", OutputForm::Text)];
     let role = Role::ALL
         .into_iter()
@@ -147,7 +147,7 @@ fn draft(id: String, node: &Node, at: Vec<Step>, out: &mut Complaints) -> Draft 
         .into_iter()
         .find(|(word, _)| node.map.get("kind").is_some_and(|kind| kind == word));
     text("description", out);
-    Draft {
+    NodeDraft {
         role: role.map(|(_, role)| role),
         kind: kind.map(|(_, kind)| kind),
         name: text("name", out),
@@ -224,7 +224,7 @@ fn remember(node: &Node, out: &mut Complaints) -> Vec<Remember> {
         };
         let node = Node::new(map, at.clone()).within("remember");
         node.unknown_keys(&["store", "tags", "pointer"], out);
-        let stores = [Which::NAMES[1], Which::NAMES[2]];
+        let stores = [StoreName::NAMES[1], StoreName::NAMES[2]];
         if !map.contains_key("store") {
             out.error(at, "remember: has no store; needs project or global");
         }
@@ -259,9 +259,9 @@ fn remember(node: &Node, out: &mut Complaints) -> Vec<Remember> {
 /// What has a code of its own: role, kind and context.
 fn words_of_their_own(
     manifest: &mut Manifest,
-    draft: &Draft,
+    draft: &NodeDraft,
     map: &Map<String, Value>,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<FlowProblem>,
 ) {
     let mut say = |code, key: &str, wanted: &str| {
         let said = map.get(key).filter(|value| !value.is_null());

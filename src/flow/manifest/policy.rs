@@ -3,7 +3,7 @@
 //! Unaware of what is denied by it: whoever is about to do something asks.
 
 use super::items::list;
-use super::problem::{Manifest, Problem};
+use super::problem::{FlowProblem, Manifest};
 use crate::config::section::{Complaints, Node};
 use crate::flow::manifest::glob::Glob;
 use crate::text::yaml::Step;
@@ -103,7 +103,7 @@ impl Policies {
 }
 
 /// The ids that rules can mean.
-pub(super) struct Known<'k> {
+pub(super) struct KnownIds<'k> {
     pub nodes: Vec<&'k str>,
     pub tools: Vec<&'k str>,
     pub profiles: Vec<&'k str>,
@@ -112,8 +112,8 @@ pub(super) struct Known<'k> {
 /// Reads the file.
 pub(super) fn read(
     manifest: &mut Manifest,
-    known: &Known<'_>,
-    problems: &mut Vec<Problem>,
+    known: &KnownIds<'_>,
+    problems: &mut Vec<FlowProblem>,
 ) -> Policies {
     let root = std::mem::take(&mut manifest.root);
     let mut out = Complaints::about("");
@@ -149,7 +149,7 @@ pub(super) fn read(
 }
 
 /// The rules of one policy: none if it is not enabled.
-fn policy(node: &Node, name: &str, known: &Known<'_>, out: &mut Complaints) -> Vec<Rule> {
+fn policy(node: &Node, name: &str, known: &KnownIds<'_>, out: &mut Complaints) -> Vec<Rule> {
     node.unknown_keys(&["name", "description", "enabled", "rules"], out);
     node.text("description", out);
     let enabled = node.flag("enabled", out).unwrap_or(true);
@@ -178,7 +178,7 @@ fn rule(
     map: &Map<String, Value>,
     at: Vec<Step>,
     (policy, number): (&str, usize),
-    known: &Known<'_>,
+    known: &KnownIds<'_>,
     out: &mut Complaints,
 ) -> Option<Rule> {
     let node = Node::new(map, at);
@@ -222,7 +222,7 @@ fn glob(node: &Node, key: &str, out: &mut Complaints) -> Option<Glob> {
 }
 
 /// Warns of a rule that can never decide anything.
-fn doubt(rule: &Rule, node: &Node, known: &Known<'_>, out: &mut Complaints) {
+fn doubt(rule: &Rule, node: &Node, known: &KnownIds<'_>, out: &mut Complaints) {
     let fits_node = |id: &str| rule.nodes.as_ref().is_none_or(|nodes| nodes.fits(id));
     let mut nodes = known.nodes.iter().filter(|id| fits_node(id)).peekable();
     if nodes.peek().is_none() {

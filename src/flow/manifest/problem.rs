@@ -70,7 +70,7 @@ codes![
 
 /// Something wrong, or doubtful, in a flow's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub(crate) struct FlowProblem {
     /// None: the flow can be used all the same, and something was probably not meant.
     pub code: Option<Code>,
     /// The ids concerned: of nodes, of an agent, of a schema.
@@ -87,7 +87,7 @@ pub(crate) struct Problem {
     pub message: String,
 }
 
-impl Problem {
+impl FlowProblem {
     /// The object that `--format json` prints.
     pub(crate) fn object(&self) -> Value {
         json!({
@@ -108,7 +108,7 @@ impl Problem {
     }
 }
 
-impl Display for Problem {
+impl Display for FlowProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = self.code.map_or("warning", Code::name);
         match self.code {
@@ -119,8 +119,8 @@ impl Display for Problem {
 }
 
 /// Puts problems in the order in which a person works through them: by file and line.
-pub(crate) fn sort(problems: &mut [Problem]) {
-    let line = |problem: &Problem| problem.line.unwrap_or(usize::MAX);
+pub(crate) fn sort(problems: &mut [FlowProblem]) {
+    let line = |problem: &FlowProblem| problem.line.unwrap_or(usize::MAX);
     problems.sort_by(|a, b| (&a.file, line(a)).cmp(&(&b.file, line(b))));
 }
 
@@ -148,7 +148,7 @@ impl Manifest {
         home: &Path,
         shown: String,
         file: &str,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<FlowProblem>,
     ) -> Self {
         let mut manifest = Self {
             file: file.to_owned(),
@@ -181,7 +181,7 @@ impl Manifest {
                 let message = format!("expected keys and values at the top, found {found}");
                 problems.push(manifest.whole(message));
             }
-            Err(error) => problems.push(Problem {
+            Err(error) => problems.push(FlowProblem {
                 line: error.place.map(|place| place.0),
                 column: error.place.and_then(|place| place.1),
                 ..manifest.whole(error.message)
@@ -196,8 +196,8 @@ impl Manifest {
     }
 
     /// `manifest_invalid`, about the file as a whole.
-    pub(crate) fn whole(&self, message: impl Into<String>) -> Problem {
-        Problem {
+    pub(crate) fn whole(&self, message: impl Into<String>) -> FlowProblem {
+        FlowProblem {
             code: Some(Code::ManifestInvalid),
             ids: Vec::new(),
             file: self.file.clone(),
@@ -215,8 +215,8 @@ impl Manifest {
         ids: Vec<String>,
         at: &[Step],
         message: impl Into<String>,
-    ) -> Problem {
-        Problem {
+    ) -> FlowProblem {
+        FlowProblem {
             code: Some(code),
             ids,
             line: self.line(at),
@@ -229,11 +229,11 @@ impl Manifest {
         &mut self,
         ids: &[String],
         list: Vec<Complaint>,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<FlowProblem>,
     ) {
         for complaint in list {
             let code = (!complaint.warning).then_some(Code::ManifestInvalid);
-            problems.push(Problem {
+            problems.push(FlowProblem {
                 code,
                 ids: ids.to_vec(),
                 line: self.line(&complaint.at),

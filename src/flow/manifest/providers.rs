@@ -5,7 +5,7 @@
 use super::command::{FLOW_HOME, files_of, word};
 use super::credential::{self, Credential, in_place};
 use super::items::{id, list, texts};
-use super::problem::{Manifest, Problem};
+use super::problem::{FlowProblem, Manifest};
 use crate::config::environment::unusable;
 use crate::config::section::{Complaints, Node};
 use crate::config::tool::definition::AGENT_HOME;
@@ -19,7 +19,7 @@ pub(crate) struct Provider {
     /// What stands before the slash in `llm:` of an agent.
     pub id: String,
     /// How it is reached.
-    pub way: Way,
+    pub way: Access,
     /// The models that may be asked for; none: any.
     pub models: Option<Vec<String>>,
     /// Where its key is; none: the one that `delta run` finds.
@@ -32,7 +32,7 @@ pub(crate) struct Provider {
 
 /// How a provider is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Access {
     /// Under this URL, which holds no credentials.
     Url(String),
     /// By a program, with the flow's directory in its place.
@@ -52,7 +52,7 @@ const KEYS: [&str; 8] = [
 
 /// What came of reading the file.
 #[derive(Default)]
-pub(super) struct Read {
+pub(super) struct ProvidersFile {
     pub all: Vec<Provider>,
     /// The ids of those that cannot be used.
     pub wrong: Vec<String>,
@@ -61,14 +61,18 @@ pub(super) struct Read {
 }
 
 /// Reads the file.
-pub(super) fn read(home: &Path, manifest: &mut Manifest, problems: &mut Vec<Problem>) -> Read {
+pub(super) fn read(
+    home: &Path,
+    manifest: &mut Manifest,
+    problems: &mut Vec<FlowProblem>,
+) -> ProvidersFile {
     let root = std::mem::take(&mut manifest.root);
     let mut out = Complaints::about("");
     let node = Node::new(&root, vec![]);
     node.unknown_keys(&["providers"], &mut out);
     let items = list(&node, "providers", &mut out);
     manifest.report(&[], out.into_list(), problems);
-    let mut read = Read::default();
+    let mut read = ProvidersFile::default();
     for (map, at) in items {
         let node = Node::new(map, at.clone());
         let mut out = Complaints::about("");
@@ -132,7 +136,7 @@ fn provider(
     })
 }
 
-fn way(home: &Path, node: &Node, at: &[Step], out: &mut Complaints) -> Option<Way> {
+fn way(home: &Path, node: &Node, at: &[Step], out: &mut Complaints) -> Option<Access> {
     match ["base_url", "command"].map(|key| node.map.contains_key(key)) {
         [true, false] => {
             let url = node.text("base_url", out)?;
@@ -141,7 +145,7 @@ fn way(home: &Path, node: &Node, at: &[Step], out: &mut Complaints) -> Option<Wa
                 out.error(node.at("base_url"), format!("base_url: {why}"));
                 return None;
             }
-            Some(Way::Url(url.trim_end_matches('/').to_owned()))
+            Some(Access::Url(url.trim_end_matches('/').to_owned()))
         }
         [false, true] => {
             let words = texts(node, "command", out)?;
@@ -155,7 +159,7 @@ fn way(home: &Path, node: &Node, at: &[Step], out: &mut Complaints) -> Option<Wa
                 out.error(node.at("command"), message);
             }
             let here = |word: &String| in_place(word, home);
-            Some(Way::Command(words.iter().map(here).collect()))
+            Some(Access::Command(words.iter().map(here).collect()))
         }
         [true, true] => {
             let message = "base_url: and command: are mutually exclusive; keep one";

@@ -8,7 +8,7 @@ use crate::flow::graph::topology::Role;
 
 /// A node, as far as it is known.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Knot<'k> {
+pub(crate) struct NodeSketch<'k> {
     /// Its id.
     pub id: &'k str,
     /// Its role, if it has one.
@@ -19,7 +19,7 @@ pub(crate) struct Knot<'k> {
 
 /// An edge whose ends may be unknown.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct EdgeSketch {
     /// Where it begins.
     pub from: Option<usize>,
     /// Where it ends.
@@ -41,7 +41,7 @@ pub(crate) struct Finding {
 const MOST_NAMED: usize = 20;
 
 struct Shape<'s> {
-    knots: &'s [Knot<'s>],
+    knots: &'s [NodeSketch<'s>],
     /// The nodes behind and before each node.
     next: Vec<Vec<usize>>,
     previous: Vec<Vec<usize>>,
@@ -52,7 +52,7 @@ struct Shape<'s> {
 }
 
 /// Everything that is wrong with a graph.
-pub(crate) fn check(knots: &[Knot], ways: &[Way]) -> Vec<Finding> {
+pub(crate) fn check(knots: &[NodeSketch], ways: &[EdgeSketch]) -> Vec<Finding> {
     let none = || vec![Vec::new(); knots.len()];
     let mut shape = Shape {
         knots,

@@ -4,7 +4,7 @@
 
 use super::command::{inward, outward, outward_word, word};
 use super::items::{list, texts};
-use super::problem::{Manifest, Problem};
+use super::problem::{FlowProblem, Manifest};
 use crate::config::section::{Complaints, Node};
 use crate::config::tool::definition::{Tool, Word};
 use crate::config::tool::load;
@@ -24,7 +24,7 @@ pub(crate) struct Permissions {
 
 /// A tool as it was written. Schemas are looked up later.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct ToolDraft {
     /// Where it stands in the document.
     pub at: Vec<Step>,
     pub tool: Tool,
@@ -52,15 +52,15 @@ const OWN: [&str; 4] = ["id", "schema_in", "schema_out", "permissions"];
 /// Reads the file: the tools, and the ids of those that cannot be used.
 pub(super) fn read(
     manifest: &mut Manifest,
-    problems: &mut Vec<Problem>,
-) -> (Vec<Draft>, Vec<String>) {
+    problems: &mut Vec<FlowProblem>,
+) -> (Vec<ToolDraft>, Vec<String>) {
     let root = manifest.root.clone();
     let mut out = Complaints::about("");
     let node = Node::new(&root, vec![]);
     node.unknown_keys(&["tools"], &mut out);
     let items = list(&node, "tools", &mut out);
     manifest.report(&[], out.into_list(), problems);
-    let (mut all, mut wrong): (Vec<Draft>, Vec<String>) = Default::default();
+    let (mut all, mut wrong): (Vec<ToolDraft>, Vec<String>) = Default::default();
     for (map, at) in items {
         let id = map.get("id").and_then(Value::as_str).map(str::to_owned);
         let about = id
@@ -84,7 +84,7 @@ pub(super) fn read(
     (all, wrong)
 }
 
-fn read_one(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Option<Draft> {
+fn read_one(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Option<ToolDraft> {
     let node = Node::new(map, at.to_vec());
     let known: Vec<&str> = OWN.into_iter().chain(SHARED).collect();
     node.unknown_keys(&known, out);
@@ -99,7 +99,7 @@ fn read_one(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Opti
     }
     let text = |key: &str, out: &mut Complaints| node.text(key, out).map(str::to_owned);
     let (schema_in, schema_out) = (text("schema_in", out), text("schema_out", out));
-    Some(Draft {
+    Some(ToolDraft {
         at: at.to_vec(),
         tool: tool?,
         schema_in,

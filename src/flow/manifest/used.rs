@@ -2,19 +2,19 @@
 //!
 //! Unaware of what is in them.
 
-use super::agent::Body;
+use super::agent::AgentBody;
 use super::command::files_of;
-use super::memory::{Memory, Place, Store, Which};
-use super::{Agent, Settings, Tool};
+use super::memory::{Memory, StoreName, StorePlace, StoreSettings};
+use super::{FlowAgent, FlowTool, NodeSettings};
 use crate::config::tool::bind::{Places, fixed_words};
 use std::path::{Path, PathBuf};
 
 /// Their paths, whether there are such files or not.
 pub(super) fn paths(
     home: &Path,
-    nodes: &[Option<Settings>],
-    agents: &[Option<Agent>],
-    tools: &[Tool],
+    nodes: &[Option<NodeSettings>],
+    agents: &[Option<FlowAgent>],
+    tools: &[FlowTool],
     memory: &Memory,
 ) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = Vec::new();
@@ -29,9 +29,9 @@ pub(super) fn paths(
     }
     for agent in agents.iter().flatten() {
         match &agent.body {
-            Body::Command(command) => paths.extend(command.files(home)),
-            Body::Directory(dir) => agent_files(dir, true, &mut paths),
-            Body::Model { prompt_file, .. } => {
+            AgentBody::Command(command) => paths.extend(command.files(home)),
+            AgentBody::Directory(dir) => agent_files(dir, true, &mut paths),
+            AgentBody::Model { prompt_file, .. } => {
                 paths.extend(prompt_file.iter().map(|file| home.join(file)));
             }
         }
@@ -40,14 +40,14 @@ pub(super) fn paths(
         paths.extend(files_of(&tool.tool.command, home));
     }
     // What a run itself writes does not make the flow another one.
-    let stores = Which::NAMES.map(|(_, which)| store_file(memory.store(which), home));
+    let stores = StoreName::NAMES.map(|(_, which)| store_file(memory.store(which), home));
     paths.retain(|path| !stores.iter().flatten().any(|store| store == path));
     paths
 }
 
 /// The file of a store that lies below the flow's directory.
-fn store_file(store: &Store, home: &Path) -> Option<PathBuf> {
-    let Place::Jsonl(word) = &store.place else {
+fn store_file(store: &StoreSettings, home: &Path) -> Option<PathBuf> {
+    let StorePlace::Jsonl(word) = &store.place else {
         return None;
     };
     let places = Places {

@@ -2,11 +2,11 @@
 //!
 //! Unaware of the other files.
 
-use super::Kind;
+use super::NodeKind;
 use super::items::list;
-use super::node::{self, Draft};
-use super::problem::{Code, Manifest, Problem};
-use super::shape::{self, Knot, Way};
+use super::node::{self, NodeDraft};
+use super::problem::{Code, FlowProblem, Manifest};
+use super::shape::{self, EdgeSketch, NodeSketch};
 use crate::config::section::{Complaints, Node, found};
 use crate::flow::graph::topology::{self, Graph, MergeFailureMode, Role};
 use crate::text::suggestion::nearest;
@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 
 /// An edge as it was written. An end is none where no node has the id.
 #[derive(Debug)]
-pub(crate) struct Edge {
+pub(crate) struct EdgeDraft {
     /// Where it begins.
     pub from: Option<usize>,
     /// Where it ends.
@@ -28,8 +28,8 @@ pub(crate) struct Edge {
 /// Reads the file. Of nodes with one id there is only the first.
 pub(crate) fn read(
     manifest: &mut Manifest,
-    problems: &mut Vec<Problem>,
-) -> (Vec<Draft>, Vec<Edge>) {
+    problems: &mut Vec<FlowProblem>,
+) -> (Vec<NodeDraft>, Vec<EdgeDraft>) {
     let root = std::mem::take(&mut manifest.root);
     let mut out = Complaints::about("");
     let top = Node::new(&root, vec![]);
@@ -65,9 +65,9 @@ pub(crate) fn read(
 fn nodes(
     manifest: &mut Manifest,
     root: &Map<String, Value>,
-    problems: &mut Vec<Problem>,
-) -> Vec<Draft> {
-    let mut nodes: Vec<Draft> = Vec::new();
+    problems: &mut Vec<FlowProblem>,
+) -> Vec<NodeDraft> {
+    let mut nodes: Vec<NodeDraft> = Vec::new();
     let mut ids = HashSet::new();
     let items = root.get("nodes").and_then(Value::as_array);
     for (index, item) in items.into_iter().flatten().enumerate() {
@@ -89,10 +89,10 @@ fn nodes(
 fn edges(
     manifest: &mut Manifest,
     items: Vec<(&Map<String, Value>, Vec<Step>)>,
-    nodes: &[Draft],
+    nodes: &[NodeDraft],
     by_id: &HashMap<&str, usize>,
-    problems: &mut Vec<Problem>,
-) -> Vec<Edge> {
+    problems: &mut Vec<FlowProblem>,
+) -> Vec<EdgeDraft> {
     let mut edges = Vec::new();
     let mut seen = HashSet::new();
     let mut labels = HashSet::new();
@@ -120,7 +120,7 @@ fn edges(
             found
         });
         let [Some(from_id), Some(to_id)] = ends else {
-            edges.push(Edge { from, to, label });
+            edges.push(EdgeDraft { from, to, label });
             continue;
         };
         if !seen.insert((from_id.clone(), to_id.clone(), label.clone())) {
@@ -139,7 +139,7 @@ fn edges(
             );
             problems.push(manifest.problem(Code::DuplicateLabel, vec![from_id], &at, message));
         }
-        edges.push(Edge { from, to, label });
+        edges.push(EdgeDraft { from, to, label });
     }
     edges
 }
@@ -148,9 +148,9 @@ fn unknown_node(
     manifest: &mut Manifest,
     id: &str,
     by_id: &HashMap<&str, usize>,
-    nodes: &[Draft],
+    nodes: &[NodeDraft],
     at: &[Step],
-) -> Problem {
+) -> FlowProblem {
     // Looking for what was meant takes a while in a long list.
     let meant = (by_id.len() <= 1000)
         .then(|| nearest(id, nodes.iter().map(|node| node.id.as_str())))
@@ -160,18 +160,23 @@ fn unknown_node(
     manifest.problem(Code::UnknownNode, vec![id.to_owned()], at, message)
 }
 
-fn shape(manifest: &mut Manifest, nodes: &[Draft], edges: &[Edge], problems: &mut Vec<Problem>) {
-    let knots: Vec<Knot> = nodes
+fn shape(
+    manifest: &mut Manifest,
+    nodes: &[NodeDraft],
+    edges: &[EdgeDraft],
+    problems: &mut Vec<FlowProblem>,
+) {
+    let knots: Vec<NodeSketch> = nodes
         .iter()
-        .map(|node| Knot {
+        .map(|node| NodeSketch {
             id: &node.id,
             role: node.role,
             default_start: node.default_start,
         })
         .collect();
-    let ways: Vec<Way> = edges
+    let ways: Vec<EdgeSketch> = edges
         .iter()
-        .map(|edge| Way {
+        .map(|edge| EdgeSketch {
             from: edge.from,
             to: edge.to,
         })
@@ -185,14 +190,14 @@ fn shape(manifest: &mut Manifest, nodes: &[Draft], edges: &[Edge], problems: &mu
 }
 
 /// What a node says that does not go with its role or its kind.
-fn roles(manifest: &mut Manifest, node: &Draft, problems: &mut Vec<Problem>) {
+fn roles(manifest: &mut Manifest, node: &NodeDraft, problems: &mut Vec<FlowProblem>) {
     let about = format!("node \"{}\"", node.id);
     let mut say = |code, key: &str, message: &str| {
         let ids = vec![node.id.clone()];
         let message = format!("{about}: {message}");
         problems.push(manifest.problem(code, ids, &node.key(key), message));
     };
-    let is_agent = node.kind == Some(Kind::Agent);
+    let is_agent = node.kind == Some(NodeKind::Agent);
     let has_role = |role| node.role == Some(role);
     if has_role(Role::Start) && is_agent {
         let message = "a start is deterministic; let a linear node behind it be the agent";
@@ -247,9 +252,9 @@ fn roles(manifest: &mut Manifest, node: &Draft, problems: &mut Vec<Problem>) {
 }
 
 /// Keys that have no meaning on such a node, or none in this version.
-fn unused(manifest: &mut Manifest, node: &Draft, problems: &mut Vec<Problem>) {
+fn unused(manifest: &mut Manifest, node: &NodeDraft, problems: &mut Vec<FlowProblem>) {
     let mut out = Complaints::about(format!("node \"{}\"", node.id));
-    if node.kind == Some(Kind::Deterministic) && node.agent_id.is_some() {
+    if node.kind == Some(NodeKind::Deterministic) && node.agent_id.is_some() {
         out.warn(
             node.key("agent_id"),
             "agent_id has no meaning with kind: deterministic",
@@ -264,8 +269,8 @@ fn unused(manifest: &mut Manifest, node: &Draft, problems: &mut Vec<Problem>) {
 }
 
 /// The graph, if nothing is wrong with its nodes and edges.
-pub(super) fn graph(drafts: &[Draft], edges: Vec<Edge>) -> Option<Graph> {
-    let node = |draft: &Draft| {
+pub(super) fn graph(drafts: &[NodeDraft], edges: Vec<EdgeDraft>) -> Option<Graph> {
+    let node = |draft: &NodeDraft| {
         Some(topology::Node {
             id: draft.id.clone(),
             role: draft.role?,
@@ -276,7 +281,7 @@ pub(super) fn graph(drafts: &[Draft], edges: Vec<Edge>) -> Option<Graph> {
         })
     };
     let nodes = drafts.iter().map(node).collect::<Option<_>>()?;
-    let edge = |edge: Edge| {
+    let edge = |edge: EdgeDraft| {
         Some(topology::Edge {
             from: edge.from?,
             to: edge.to?,

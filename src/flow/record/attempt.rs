@@ -7,7 +7,7 @@
 use crate::config::tool::bind::shell_quoted;
 use crate::engine::hooks::spawn_failure;
 use crate::error::{At, Result};
-use crate::flow::graph::choice::{Code, Failure, Payload};
+use crate::flow::graph::choice::{Failure, FailureCode, Payload};
 use crate::flow::manifest::{NamedSchema, OutputForm};
 use crate::text::json;
 use crate::unix::files;
@@ -26,7 +26,7 @@ pub(crate) const MOST_OUTPUT: u64 = 256 << 20;
 const SAID: u64 = 2000;
 
 /// A program that is ready to be started.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedAttempt {
     /// With what is put before every program.
     pub argv: Vec<String>,
     /// Where it works.
@@ -46,7 +46,7 @@ pub(crate) struct Prepared {
 }
 
 /// What a program is given.
-pub(crate) struct Given<'g> {
+pub(crate) struct ProgramInput<'g> {
     /// The program and its arguments.
     pub argv: Vec<String>,
     /// Where it works.
@@ -73,9 +73,9 @@ pub(crate) fn dir_name(id: &str) -> String {
 pub(crate) fn prepare(
     run: &Path,
     (task, node): (&str, &str),
-    given: Given<'_>,
-    alike: &mut Alike,
-) -> Result<Prepared> {
+    given: ProgramInput<'_>,
+    alike: &mut LinkedFiles,
+) -> Result<PreparedAttempt> {
     let parent = format!("io/nodes/{}", dir_name(task));
     files::make_dirs(&run.join(&parent))?;
     let name = files::make_unique_dir(&run.join(&parent), node)?;
@@ -97,7 +97,7 @@ pub(crate) fn prepare(
         }
     };
     let stdin = File::open(&stdin).at("open", &stdin)?;
-    Ok(Prepared {
+    Ok(PreparedAttempt {
         argv: given.argv,
         dir: given.dir,
         stdin: Some(stdin),
@@ -112,11 +112,11 @@ pub(crate) fn prepare(
 /// Small files of records that are alike: written once, and linked from then on, because a new file costs
 /// more than what is in it. Programs can read them and not write to them.
 #[derive(Debug, Default)]
-pub(crate) struct Alike {
+pub(crate) struct LinkedFiles {
     known: HashMap<String, (PathBuf, SystemTime)>,
 }
 
-impl Alike {
+impl LinkedFiles {
     /// Makes a file with this text.
     pub(crate) fn write(&mut self, path: &Path, text: &str) -> Result<()> {
         /// Longer texts are not remembered, and not more of them than this.
@@ -151,7 +151,7 @@ pub(crate) fn record(
     io: &Path,
     exit_code: i32,
     (duration, used): (Duration, Option<Used>),
-    alike: &mut Alike,
+    alike: &mut LinkedFiles,
 ) -> Result<()> {
     let mut line = |name: &str, text: String| alike.write(&io.join(name), &text);
     line("exit_code.txt", format!("{exit_code}\n"))?;
@@ -170,7 +170,7 @@ pub(crate) fn not_started(program: &str, error: &SpawnError) -> (i32, Failure) {
         SpawnError::TooLong | SpawnError::Other(_) => 125,
     };
     let message = spawn_failure(program, error);
-    (code, Failure::new(Code::Operation, message))
+    (code, Failure::new(FailureCode::Operation, message))
 }
 
 /// The exit code that is recorded of a program that ended like this.
@@ -192,7 +192,7 @@ pub(crate) fn fault(
         Ended::TimedOut => {
             let ms = timeout.unwrap_or_default().as_millis();
             let message = format!("it took longer than {ms} ms");
-            Some(Failure::new(Code::Timeout, message))
+            Some(Failure::new(FailureCode::Timeout, message))
         }
         Ended::Exited(code) | Ended::Interrupted(code) => {
             let said = last_words(&io.join("stderr.log"))?;
@@ -200,7 +200,7 @@ pub(crate) fn fault(
                 "" => format!("exit code {code}"),
                 said => format!("exit code {code}: {said}"),
             };
-            Some(Failure::new(Code::Operation, message))
+            Some(Failure::new(FailureCode::Operation, message))
         }
     })
 }
@@ -220,7 +220,7 @@ fn last_words(path: &Path) -> Result<String> {
 
 /// What a program printed, as JSON on one line.
 pub(crate) fn output(io: &Path, form: OutputForm) -> Result<std::result::Result<Payload, Failure>> {
-    let wrong = |message: String| Ok(Err(Failure::new(Code::Operation, message)));
+    let wrong = |message: String| Ok(Err(Failure::new(FailureCode::Operation, message)));
     let path = io.join("stdout.log");
     let mut file = File::open(&path).at("read", &path)?;
     let len = file.metadata().at("read", &path)?.len();
@@ -236,7 +236,7 @@ pub(crate) fn output(io: &Path, form: OutputForm) -> Result<std::result::Result<
         let text = text.strip_suffix('\n').unwrap_or(&text);
         return Ok(Ok(json::text(text).into()));
     }
-    Ok(one_value(text).map_err(|why| Failure::new(Code::Operation, why)))
+    Ok(one_value(text).map_err(|why| Failure::new(FailureCode::Operation, why)))
 }
 
 /// The message for a program that printed so many bytes.
@@ -268,7 +268,11 @@ pub(crate) fn one_value(text: String) -> std::result::Result<Payload, String> {
 }
 
 /// Why a value does not fit a schema, if it does not.
-pub(crate) fn misfit(schema: Option<&NamedSchema>, text: &str, code: Code) -> Option<Failure> {
+pub(crate) fn misfit(
+    schema: Option<&NamedSchema>,
+    text: &str,
+    code: FailureCode,
+) -> Option<Failure> {
     let schema = schema?;
     let value = match serde_json::from_str(text) {
         Ok(value) => value,

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What an output may depend on.
-pub(crate) struct Key<'k> {
+pub(crate) struct CacheKey<'k> {
     /// The command as it is run.
     pub argv: &'k [String],
     /// What it is given.
@@ -26,7 +26,7 @@ pub(crate) struct Key<'k> {
     pub files: Vec<PathBuf>,
 }
 
-impl Key<'_> {
+impl CacheKey<'_> {
     /// The entry's name.
     ///
     /// # Errors

@@ -10,10 +10,10 @@ mod denied;
 
 pub(crate) use denied::policy;
 
-use super::tool_calls::Call;
+use super::tool_calls::NodeToolCall;
 use crate::error::{At, Result};
-use crate::flow::graph::choice::{Code, Failure, Payload};
-use crate::flow::graph::router::{Kind, View};
+use crate::flow::graph::choice::{Failure, FailureCode, Payload};
+use crate::flow::graph::router::{TaskKind, TaskView};
 use crate::flow::graph::topology::{EdgeIx, Graph, NodeIx};
 use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
@@ -101,7 +101,7 @@ fn about(line: &mut Object<'_>, graph: &Graph, about: About<'_>) {
 pub(crate) fn task_created(
     journal: &mut Journal,
     graph: &Graph,
-    view: &View<'_>,
+    view: &TaskView<'_>,
     input: Option<&Output>,
 ) {
     journal.add_line("TASK_CREATED", |line| {
@@ -137,11 +137,11 @@ pub(crate) fn input_name(number: usize) -> String {
 }
 
 /// As it stands in files.
-pub(crate) fn kind_name(kind: Kind) -> &'static str {
+pub(crate) fn kind_name(kind: TaskKind) -> &'static str {
     match kind {
-        Kind::Root => "root",
-        Kind::Clone => "clone",
-        Kind::Subtask => "subtask",
+        TaskKind::Root => "root",
+        TaskKind::Clone => "clone",
+        TaskKind::Subtask => "subtask",
     }
 }
 
@@ -218,7 +218,7 @@ pub(crate) fn tool(
     graph: &Graph,
     step: About<'_>,
     execution_ref: &str,
-    call: &Call,
+    call: &NodeToolCall,
 ) {
     journal.add_line("TOOL", |line| {
         about(line, graph, step);
@@ -294,7 +294,7 @@ pub(crate) fn merge(
 }
 
 /// A task has ended.
-pub(crate) fn task_end(journal: &mut Journal, graph: &Graph, view: &View<'_>) {
+pub(crate) fn task_end(journal: &mut Journal, graph: &Graph, view: &TaskView<'_>) {
     journal.add_line("TASK_END", |line| {
         line.put("task_id", view.id)
             .put("status", view.status.name());
@@ -344,7 +344,7 @@ pub(crate) fn kept(run: &Path, name: &str, text: &Payload) -> Result<Output> {
 /// A line as it is read back. Fields that nobody here knows are passed over.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Line<'l> {
+pub(crate) struct FlowLine<'l> {
     #[serde(rename = "type", borrow)]
     pub kind: Cow<'l, str>,
     pub seq: u64,
@@ -398,12 +398,12 @@ fn present<'de: 'l, 'l, D: Deserializer<'de>>(
     Deserialize::deserialize(from).map(Some)
 }
 
-impl Line<'_> {
+impl FlowLine<'_> {
     /// The failure that an end tells of.
     pub(crate) fn failure(&self) -> Failure {
-        let code = self.code.as_deref().and_then(Code::parse);
+        let code = self.code.as_deref().and_then(FailureCode::parse);
         let message = self.message.as_deref().unwrap_or_default();
-        Failure::new(code.unwrap_or(Code::Operation), message)
+        Failure::new(code.unwrap_or(FailureCode::Operation), message)
     }
 }
 
@@ -425,7 +425,7 @@ pub(crate) fn read_back(
 /// Calls something with each line of a journal, until it has enough.
 pub(crate) fn each_line(
     run: &RunDir,
-    mut with: impl FnMut(&Line<'_>) -> Result<bool>,
+    mut with: impl FnMut(&FlowLine<'_>) -> Result<bool>,
 ) -> Result<()> {
     let path = run.journal();
     let mut reader = BufReader::new(File::open(&path).at("read", &path)?);
@@ -435,7 +435,7 @@ pub(crate) fn each_line(
         reader.read_line(&mut text).at("read", &path)? > 0
     } {
         // The last line of a live run may be half there.
-        if let Ok(line) = serde_json::from_str::<Line<'_>>(&text)
+        if let Ok(line) = serde_json::from_str::<FlowLine<'_>>(&text)
             && !with(&line)?
         {
             break;

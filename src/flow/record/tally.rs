@@ -4,8 +4,8 @@
 
 use super::events::{edge_name, kind_name};
 use crate::flow::graph::choice::{Failure, Payload};
-use crate::flow::graph::plan::Plan;
-use crate::flow::graph::router::{Kind, Router, Status, Told, View};
+use crate::flow::graph::plan::RoutePlan;
+use crate::flow::graph::router::{FlowStatus, Router, TaskKind, TaskStatus, TaskView};
 use crate::flow::graph::topology::Graph;
 use crate::text::json::{self, Object};
 use std::collections::BTreeMap;
@@ -15,21 +15,21 @@ pub(crate) const SCHEMA_VERSION: &str = "1.0";
 
 /// A root task that has ended.
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedRoot {
     number: usize,
-    status: Status,
+    status: FlowStatus,
     output: Option<Payload>,
     exit: Option<String>,
     /// The node that failed, and how.
     error: Option<(String, Failure)>,
     /// What is told of it and of all that came of it: objects, separated by commas.
     tasks: Vec<u8>,
-    counts: Counts,
+    counts: TaskCounts,
 }
 
 /// How many tasks and failures there were.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct TaskCounts {
     tasks: usize,
     clones: usize,
     subtasks: usize,
@@ -37,24 +37,24 @@ struct Counts {
     failed_nodes: usize,
 }
 
-impl Finished {
+impl FinishedRoot {
     /// What a root task that is over came to.
     pub(crate) fn of(
-        plan: &Plan<'_>,
+        plan: &RoutePlan<'_>,
         number: usize,
         router: &Router<'_>,
         with_tasks: bool,
     ) -> Self {
         let graph = plan.graph;
         let root = router.view(0);
-        let mut counts = Counts::default();
+        let mut counts = TaskCounts::default();
         let mut tasks = Vec::new();
         let mut first_error = None;
         for (at, task) in router.tasks().into_iter().enumerate() {
             let view = router.view(task);
             counts.tasks += 1;
-            counts.clones += usize::from(view.kind == Kind::Clone);
-            counts.subtasks += usize::from(view.kind == Kind::Subtask);
+            counts.clones += usize::from(view.kind == TaskKind::Clone);
+            counts.subtasks += usize::from(view.kind == TaskKind::Subtask);
             counts.nodes += view.path.len();
             counts.failed_nodes += view.failed.len();
             if first_error.is_none() {
@@ -68,11 +68,11 @@ impl Finished {
             }
         }
         let status = match root.status {
-            Told::Ended(status) => status,
-            Told::Open | Told::Cancelled => Status::Failure,
+            TaskStatus::Ended(status) => status,
+            TaskStatus::Open | TaskStatus::Cancelled => FlowStatus::Failure,
         };
         // What failed on the way to a merge is in a task of its own.
-        let gathered = first_error.filter(|_| status == Status::Partial);
+        let gathered = first_error.filter(|_| status == FlowStatus::Partial);
         let error = root.error.or(gathered);
         Self {
             number,
@@ -87,11 +87,11 @@ impl Finished {
 
     /// Whether it failed.
     pub(crate) fn failed(&self) -> bool {
-        self.status == Status::Failure
+        self.status == FlowStatus::Failure
     }
 }
 
-fn write_task(out: &mut Vec<u8>, graph: &Graph, view: &View<'_>) {
+fn write_task(out: &mut Vec<u8>, graph: &Graph, view: &TaskView<'_>) {
     let id = |node: usize| graph.nodes[node].id.as_str();
     let ids = |nodes: &[usize]| nodes.iter().map(|node| id(*node)).collect::<Vec<_>>();
     let mut task = Object::begin(out);
@@ -132,7 +132,7 @@ fn write_error(object: &mut Object<'_>, error: Option<(&str, &Failure)>) {
 /// What all root tasks came to.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    finished: BTreeMap<usize, Finished>,
+    finished: BTreeMap<usize, FinishedRoot>,
     cut: Option<usize>,
 }
 
@@ -143,7 +143,7 @@ impl Tally {
     }
 
     /// A root task has ended.
-    pub(crate) fn add(&mut self, finished: Finished) {
+    pub(crate) fn add(&mut self, finished: FinishedRoot) {
         if self.cut.is_none_or(|cut| finished.number <= cut) {
             self.finished.insert(finished.number, finished);
         }
@@ -156,14 +156,14 @@ impl Tally {
     }
 
     /// The status of all.
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> FlowStatus {
         let any = |status| self.finished.values().any(|it| it.status == status);
-        if any(Status::Failure) {
-            Status::Failure
-        } else if any(Status::Partial) {
-            Status::Partial
+        if any(FlowStatus::Failure) {
+            FlowStatus::Failure
+        } else if any(FlowStatus::Partial) {
+            FlowStatus::Partial
         } else {
-            Status::Success
+            FlowStatus::Success
         }
     }
 
@@ -171,7 +171,7 @@ impl Tally {
     pub(crate) fn reason(&self) -> Option<String> {
         let status = self.status();
         let first = self.finished.values().find(|it| it.status == status);
-        let first = first.filter(|it| it.status != Status::Success)?;
+        let first = first.filter(|it| it.status != FlowStatus::Success)?;
         Some(match &first.error {
             Some((node, failure)) => {
                 let (code, message) = (failure.code.name(), &failure.message);
@@ -213,7 +213,7 @@ impl Tally {
         let mut failed = self
             .finished
             .values()
-            .filter(|it| it.status != Status::Success);
+            .filter(|it| it.status != FlowStatus::Success);
         let error = failed.find_map(|it| it.error.as_ref());
         write_error(object, error.map(|(node, it)| (node.as_str(), it)));
         let list = object.nest("tasks");
@@ -229,7 +229,7 @@ impl Tally {
 
     /// How much there was of everything.
     pub(crate) fn write_counts(&self, object: &mut Object<'_>) {
-        let sum = |of: fn(&Counts) -> usize| -> usize {
+        let sum = |of: fn(&TaskCounts) -> usize| -> usize {
             self.finished.values().map(|it| of(&it.counts)).sum()
         };
         object

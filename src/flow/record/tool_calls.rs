@@ -8,9 +8,9 @@ use crate::config::load;
 use crate::config::tool::definition::{Inject, Parameter};
 use crate::error::{At, Result, may_fail};
 use crate::flow::graph::topology::NodeIx;
-use crate::flow::manifest::agent::Body;
+use crate::flow::manifest::agent::AgentBody;
 use crate::flow::manifest::policy::Denied;
-use crate::flow::manifest::{Flow, Tool};
+use crate::flow::manifest::{Flow, FlowTool};
 use crate::text::json;
 use crate::unix::files;
 use serde::{Deserialize, Serialize};
@@ -28,13 +28,13 @@ const RESULT: &str = "result.json";
 
 /// What came of a call.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Call {
+pub(crate) struct NodeToolCall {
     /// The tool's id.
     pub tool_name: String,
     /// `DELTA_CALL_ID` of its processes.
     pub call_id: String,
     /// Why it is no success, if it is none.
-    pub code: Option<Code>,
+    pub code: Option<CallCode>,
     /// The same in words.
     pub message: Option<String>,
     /// What the caller got.
@@ -51,7 +51,7 @@ pub(crate) struct Call {
 /// Why a call is no success, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Code {
+pub(crate) enum CallCode {
     /// The node does not allow the tool, or the arguments are wrong. Nothing was run.
     Misuse,
     /// A policy denies the tool. Nothing was run.
@@ -64,14 +64,14 @@ pub(crate) enum Code {
     SchemaOut,
 }
 
-impl Code {
+impl CallCode {
     /// Whether it should not have been called like this.
     pub(crate) fn is_misuse(self) -> bool {
         matches!(self, Self::Misuse | Self::PolicyDenied)
     }
 }
 
-impl Call {
+impl NodeToolCall {
     /// The status, as nodes and tasks have it.
     pub(crate) fn status(&self) -> &'static str {
         match self.code {
@@ -84,24 +84,24 @@ impl Call {
     pub(crate) fn code_name(&self) -> &'static str {
         match self.code {
             None => "ok",
-            Some(Code::Misuse) => "misuse",
-            Some(Code::PolicyDenied) => "policy_denied",
-            Some(Code::Operation) => "operation",
-            Some(Code::Timeout) => "timeout",
-            Some(Code::SchemaOut) => "schema_out",
+            Some(CallCode::Misuse) => "misuse",
+            Some(CallCode::PolicyDenied) => "policy_denied",
+            Some(CallCode::Operation) => "operation",
+            Some(CallCode::Timeout) => "timeout",
+            Some(CallCode::SchemaOut) => "schema_out",
         }
     }
 }
 
 /// A record that is being made.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct CallRecord {
     number: u32,
     /// Its directory, until it is complete.
     pub dir: PathBuf,
 }
 
-impl Record {
+impl CallRecord {
     /// Takes the next number. Several processes may do so at once.
     pub(crate) fn begin(io: &Path) -> Result<Self> {
         let all = io.join(DIR);
@@ -130,7 +130,7 @@ impl Record {
     }
 
     /// Completes it.
-    pub(crate) fn finish(self, call: &Call) -> Result<()> {
+    pub(crate) fn finish(self, call: &NodeToolCall) -> Result<()> {
         self.write("exit_code.txt", &format!("{}\n", call.exit_code))?;
         self.write("duration_ms.txt", &format!("{}\n", call.duration_ms))?;
         self.write(RESULT, &format!("{}\n", json::text(call)))?;
@@ -155,7 +155,7 @@ fn number_of(name: &str) -> Option<u32> {
 
 /// The calls that are complete in an attempt's directory of records, with the names of their
 /// directories, in the order in which they began.
-pub(crate) fn calls(io: &Path) -> Result<Vec<(String, Call)>> {
+pub(crate) fn calls(io: &Path) -> Result<Vec<(String, NodeToolCall)>> {
     let all = io.join(DIR);
     if !all.is_dir() {
         return Ok(Vec::new());
@@ -198,16 +198,16 @@ pub(crate) fn denied(flow: &Flow, node: NodeIx) -> Vec<Denied> {
 pub(crate) fn set_of_agent(flow: &Flow, node: NodeIx, home: &Path) -> Vec<String> {
     let agent = flow.nodes[node].agent.map(|agent| &flow.agents[agent]);
     let (mut tools, names) = match agent.map(|agent| &agent.body) {
-        Some(Body::Directory(_)) if !flow.tools_of(node).is_empty() => own_tools(home),
+        Some(AgentBody::Directory(_)) if !flow.tools_of(node).is_empty() => own_tools(home),
         _ => (Vec::new(), Vec::new()),
     };
     let denied = denied(flow, node);
-    let is_offered = |tool: &&Tool| {
+    let is_offered = |tool: &&FlowTool| {
         let name = &tool.tool.name;
         names.contains(name) || !denied.iter().any(|it| it.target_id == *name)
     };
     let allowed = flow.tools_of(node).iter().map(|ix| &flow.tools[*ix]);
-    let offered: Vec<&Tool> = allowed.filter(is_offered).collect();
+    let offered: Vec<&FlowTool> = allowed.filter(is_offered).collect();
     if offered.is_empty() {
         return Vec::new();
     }
@@ -236,7 +236,7 @@ fn own_tools(home: &Path) -> (Vec<Value>, Vec<String>) {
 
 /// A tool as `agent.yaml` has it. Its command is the call of the flow's tool, which has permissions and
 /// a time limit of its own, and writes a record where no sandbox of the agent lets it.
-fn as_of_agent(tool: &Tool, program: &str) -> Value {
+fn as_of_agent(tool: &FlowTool, program: &str) -> Value {
     let tool = &tool.tool;
     let mut command = vec![program.to_owned(), "tool".to_owned(), tool.name.clone()];
     let mut item = Map::new();

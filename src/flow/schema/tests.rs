@@ -3,8 +3,8 @@
 use super::*;
 use serde_json::json;
 
-fn schema(source: Value) -> Schema {
-    Schema::compile(source).unwrap()
+fn schema(source: Value) -> JsonSchema {
+    JsonSchema::compile(source).unwrap()
 }
 
 #[test]
@@ -59,12 +59,12 @@ fn what_refers_elsewhere_is_refused() {
         "urn:isbn:1",
     ] {
         for keyword in ["$ref", "$dynamicRef"] {
-            let why = Schema::compile(json!({keyword: uri})).unwrap_err();
+            let why = JsonSchema::compile(json!({keyword: uri})).unwrap_err();
             assert!(why.contains("nothing is fetched"), "{keyword} {uri}: {why}");
         }
     }
     let meta = json!({"$schema": "https://example.com/meta"});
-    let why = Schema::compile(meta).unwrap_err();
+    let why = JsonSchema::compile(meta).unwrap_err();
     assert!(why.contains("https://example.com/meta"), "{why}");
     let within = json!({
         "$id": "https://example.com/a.json",
@@ -118,7 +118,7 @@ fn references_that_multiply_are_refused() {
         |next| json!({"prefixItems": [{"$ref": next}], "contains": {"$ref": next}}),
     ];
     for rung in rungs {
-        let why = Schema::compile(ladder(40, rung)).unwrap_err();
+        let why = JsonSchema::compile(ladder(40, rung)).unwrap_err();
         assert!(why.contains("its references multiply"), "{why}");
         // A few are nothing.
         let few = schema(ladder(5, rung));
@@ -136,7 +136,7 @@ fn references_lead_from_one_to_the_next_64_times_and_no_more() {
         // The first reference leads to the ladder.
         assert!(schema(ladder(63, rung)).admits(&json!({"a": {"a": 1}})));
         for rungs in [64, 100_000] {
-            let why = Schema::compile(ladder(rungs, rung)).unwrap_err();
+            let why = JsonSchema::compile(ladder(rungs, rung)).unwrap_err();
             assert!(why.contains("more than 64 times"), "{why}");
         }
     }
@@ -148,8 +148,8 @@ fn a_schema_of_more_than_a_mebibyte_is_refused() {
         let empty = json!({"title": ""}).to_string().len();
         json!({"title": "x".repeat(bytes - empty)}).to_string()
     };
-    assert!(Schema::parse(document(1 << 20).as_bytes()).is_ok());
-    let why = Schema::parse(document((1 << 20) + 1).as_bytes()).unwrap_err();
+    assert!(JsonSchema::parse(document(1 << 20).as_bytes()).is_ok());
+    let why = JsonSchema::parse(document((1 << 20) + 1).as_bytes()).unwrap_err();
     assert_eq!(why, "1048577 bytes are too many; the limit is 1048576");
 }
 
@@ -244,7 +244,7 @@ fn what_leads_around_a_circle_in_two_ways_at_each_step_is_refused() {
         |next| json!({"allOf": [{"items": {"$ref": next}}, {"items": {"$ref": next}}]}),
     );
     circle["$defs"]["d40"] = json!({"items": {"$ref": "#/$defs/d0"}});
-    assert!(Schema::compile(circle).is_err());
+    assert!(JsonSchema::compile(circle).is_err());
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn huge_patterns_are_refused() {
             json!({"pattern": pattern}),
             json!({"patternProperties": {pattern: {}}}),
         ] {
-            assert!(Schema::parse(schema.to_string().as_bytes()).is_err());
+            assert!(JsonSchema::parse(schema.to_string().as_bytes()).is_err());
         }
     }
 }

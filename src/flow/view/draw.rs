@@ -7,7 +7,7 @@ mod svg;
 mod text;
 
 use crate::flow::graph::topology::{Graph, NodeIx, Role};
-use crate::flow::manifest::{Flow, Kind};
+use crate::flow::manifest::{Flow, NodeKind};
 
 /// In which language.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl<'p> Picture<'p> {
             Box {
                 name: &node.name,
                 about: agent.map_or(role.to_owned(), |agent| format!("{role}, {agent}")),
-                is_agent: node.kind == Kind::Agent,
+                is_agent: node.kind == NodeKind::Agent,
                 mark: mark(ix),
             }
         });

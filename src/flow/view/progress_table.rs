@@ -19,7 +19,7 @@ const LOW: usize = 6;
 
 /// A program that runs.
 #[derive(Clone, Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningProgram {
     /// Its task.
     pub task: String,
     /// Its node.
@@ -32,7 +32,7 @@ pub(crate) struct Running {
 
 /// How many steps are where.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct StepCounts {
     done: usize,
     running: usize,
     waiting: usize,
@@ -41,17 +41,17 @@ struct Counts {
 
 /// Progress as a person sees it.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct ProgressTable {
     screen: Screen,
     is_on: bool,
     /// Lines that have not been written.
     pending: String,
     /// The table that is on the terminal.
     drawn: Vec<String>,
-    counts: Counts,
+    counts: StepCounts,
 }
 
-impl Table {
+impl ProgressTable {
     /// For stderr as it is.
     pub(crate) fn new(screen: Screen) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl Table {
             is_on: !screen.quiet && can_redraw(),
             pending: String::new(),
             drawn: Vec::new(),
-            counts: Counts::default(),
+            counts: StepCounts::default(),
         }
     }
 
@@ -91,7 +91,7 @@ impl Table {
     }
 
     /// Draws the table as it is now, below the lines that have come to be meanwhile.
-    pub(crate) fn draw(&mut self, mut running: Vec<Running>, waiting: usize) {
+    pub(crate) fn draw(&mut self, mut running: Vec<RunningProgram>, waiting: usize) {
         if !self.is_on {
             return;
         }
@@ -101,7 +101,7 @@ impl Table {
             return;
         }
         running.sort_by(|a, b| (a.since, &a.task).cmp(&(b.since, &b.task)));
-        let counts = Counts {
+        let counts = StepCounts {
             running: running.len(),
             waiting,
             ..self.counts
@@ -147,7 +147,7 @@ impl Table {
     }
 }
 
-impl Drop for Table {
+impl Drop for ProgressTable {
     fn drop(&mut self) {
         self.close();
     }
@@ -155,8 +155,8 @@ impl Drop for Table {
 
 /// The table for a terminal of so many lines and columns: never more than fits above the cursor.
 fn rows(
-    running: &[Running],
-    counts: Counts,
+    running: &[RunningProgram],
+    counts: StepCounts,
     (lines, columns): (usize, usize),
     now: Instant,
 ) -> Vec<(Tone, String)> {
@@ -172,7 +172,7 @@ fn rows(
         room.saturating_sub(1)
     };
     let some = &running[..shown];
-    let widest = |least: &str, of: fn(&Running) -> usize| {
+    let widest = |least: &str, of: fn(&RunningProgram) -> usize| {
         some.iter().map(of).max().unwrap_or(0).max(least.len())
     };
     let task = widest("TASK", |it| it.task.len());
@@ -192,7 +192,7 @@ fn rows(
     if more > 0 && room > 0 {
         table.push((Tone::Dim, format!("… and {more} more")));
     }
-    let Counts {
+    let StepCounts {
         done,
         running,
         waiting,
@@ -230,8 +230,8 @@ fn cut(line: &str, width: usize) -> String {
 mod tests {
     use super::*;
 
-    fn some(count: usize, now: Instant) -> Vec<Running> {
-        let one = |n| Running {
+    fn some(count: usize, now: Instant) -> Vec<RunningProgram> {
+        let one = |n| RunningProgram {
             task: format!("T1.s{n}"),
             node: "work".to_owned(),
             attempt: 1,
@@ -247,7 +247,7 @@ mod tests {
             let running = some(count, now);
             for lines in 0..50 {
                 for columns in [0, 1, 2, 10, 80] {
-                    let counts = Counts::default();
+                    let counts = StepCounts::default();
                     let table = rows(&running, counts, (lines, columns), now);
                     assert!(table.len() <= lines.saturating_sub(1));
                     let fits = |text: &String| text.chars().count() <= columns.saturating_sub(1);
@@ -260,9 +260,9 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_counted() {
         let now = Instant::now();
-        let counts = Counts {
+        let counts = StepCounts {
             running: 40,
-            ..Counts::default()
+            ..StepCounts::default()
         };
         let table = rows(&some(40, now), counts, (10, 80), now);
         let text: Vec<&str> = table.iter().map(|(_, text)| text.as_str()).collect();

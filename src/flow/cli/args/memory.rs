@@ -3,15 +3,15 @@
 use super::help;
 use crate::cli::args::{Arg, Format, format_value, next, path, unexpected, usage, wrong};
 use crate::error::{Error, Result};
-use crate::flow::manifest::memory::Which;
+use crate::flow::manifest::memory::StoreName;
 use lexopt::{Parser, ValueExt};
 use std::path::PathBuf;
 
 /// What `memory` is to do.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryArgs {
     /// Which store is meant.
-    pub store: Which,
+    pub store: StoreName,
     /// The flow's directory.
     pub dir: PathBuf,
     /// The workspace.
@@ -19,12 +19,12 @@ pub(crate) struct Memory {
     /// Of an item that is added, or of which one is enough to be listed.
     pub tags: Vec<String>,
     /// What is to be done with it.
-    pub what: What,
+    pub what: MemoryAction,
 }
 
 /// To do with a store.
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum MemoryAction {
     /// An item is added: this text.
     AddText(String),
     /// An item is added: the JSON value in a file, or `-`.
@@ -37,7 +37,7 @@ const WORDS: [&str; 2] = ["add", "list"];
 const OPTIONS: [&str; 6] = ["message", "input", "tag", "work-dir", "format", "help"];
 
 /// Reads what follows `memory`.
-pub(super) fn parse(parser: &mut Parser) -> Result<super::Command> {
+pub(super) fn parse(parser: &mut Parser) -> Result<super::FlowCommand> {
     let mut words: Vec<String> = Vec::new();
     let (mut tags, mut format, mut work_dir) = (Vec::new(), None, PathBuf::from("."));
     let (mut message, mut input) = (None, None);
@@ -64,17 +64,17 @@ pub(super) fn parse(parser: &mut Parser) -> Result<super::Command> {
     let verb = words.next().unwrap_or_default();
     let store = store(words.next().as_deref(), &verb)?;
     let what = match (verb.as_str(), message, input, format) {
-        ("add", Some(text), None, None) => What::AddText(text),
-        ("add", None, Some(file), None) => What::AddFile(file),
+        ("add", Some(text), None, None) => MemoryAction::AddText(text),
+        ("add", None, Some(file), None) => MemoryAction::AddFile(file),
         ("add", _, _, Some(_)) => return Err(Error::usage("memory add: takes no --format")),
         ("add", ..) => {
             let message = "memory add: give either -m TEXT or -i FILE";
             return Err(Error::usage(message));
         }
-        (_, None, None, format) => What::List(format.unwrap_or_default()),
+        (_, None, None, format) => MemoryAction::List(format.unwrap_or_default()),
         _ => return Err(Error::usage("memory list: takes neither -m nor -i")),
     };
-    Ok(super::Command::Memory(Memory {
+    Ok(super::FlowCommand::Memory(MemoryArgs {
         store,
         dir: words
             .next()
@@ -85,7 +85,7 @@ pub(super) fn parse(parser: &mut Parser) -> Result<super::Command> {
     }))
 }
 
-fn store(given: Option<&str>, verb: &str) -> Result<Which> {
+fn store(given: Option<&str>, verb: &str) -> Result<StoreName> {
     if !WORDS.contains(&verb) {
         return Err(usage(
             "memory: the first word is add or list, not",
@@ -94,7 +94,7 @@ fn store(given: Option<&str>, verb: &str) -> Result<Which> {
         ));
     }
     // What tasks remember is what their nodes brought, and nothing else.
-    let stores = &Which::NAMES[usize::from(verb == "add")..];
+    let stores = &StoreName::NAMES[usize::from(verb == "add")..];
     let names: Vec<&str> = stores.iter().map(|(name, _)| *name).collect();
     let found = stores.iter().find(|(name, _)| Some(*name) == given);
     let wrong = || match given {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// What `run` is to do.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // Each is a switch of the command line.
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     /// The flow's directory.
     pub dir: PathBuf,
     /// A file with the input, or `-`.
@@ -42,7 +42,7 @@ pub(crate) struct Run {
     pub quiet: bool,
 }
 
-impl Run {
+impl RunArgs {
     /// So many programs at once.
     pub(crate) fn jobs(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -69,8 +69,8 @@ const OPTIONS: [&str; 15] = [
 ];
 
 /// Reads what follows `run`.
-pub(super) fn parse(parser: &mut Parser) -> Result<super::Command> {
-    let mut run = Run::default();
+pub(super) fn parse(parser: &mut Parser) -> Result<super::FlowCommand> {
+    let mut run = RunArgs::default();
     let mut dir: Option<PathBuf> = None;
     while let Some(arg) = next(parser)? {
         match arg {
@@ -89,10 +89,10 @@ pub(super) fn parse(parser: &mut Parser) -> Result<super::Command> {
         return Err(Error::usage("only one of -i, -m and --inputs can be given"));
     }
     run.dir = dir.unwrap_or_else(|| PathBuf::from("."));
-    Ok(super::Command::Run(Box::new(run)))
+    Ok(super::FlowCommand::Run(Box::new(run)))
 }
 
-impl Run {
+impl RunArgs {
     fn option(&mut self, arg: &Arg, parser: &mut Parser) -> Result<()> {
         let is = |short, long| arg.is(short, long);
         if is(Some('i'), "input") {

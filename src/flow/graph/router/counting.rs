@@ -1,12 +1,12 @@
 //! Who can still come to which merge: opened when its scope has been run, counted down to nobody.
 
 use super::gather::Instance;
-use super::{Fork, Frame, FrameIx, Router, Step};
+use super::{Frame, FrameIx, OpenStep, Router, TaskFork};
 use crate::flow::graph::topology::NodeIx;
 
 impl Router<'_> {
     /// Opens what a node opens, in a frame of its own if that is anything.
-    pub(super) fn open(&mut self, step: &Step, fork: Option<Fork>) -> Option<FrameIx> {
+    pub(super) fn open(&mut self, step: &OpenStep, fork: Option<TaskFork>) -> Option<FrameIx> {
         let merges = self.plan.opens(step.node);
         if merges.is_empty() && fork.is_none() {
             return step.frame;

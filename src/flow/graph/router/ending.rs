@@ -1,17 +1,17 @@
 //! How tasks end: what becomes of a task whose steps and children have all ended.
 
 use super::gather::list;
-use super::{Effect, FrameIx, Place, Router, Step, TaskIx};
+use super::{Effect, FrameIx, OpenStep, Order, Router, TaskIx};
 
 use crate::flow::graph::choice::Payload;
 use crate::flow::graph::topology::{NodeIx, Role};
 
 /// One of several endings that are judged together.
-type Item = (Place, Ending);
+type Item = (Order, TaskEnding);
 
 /// The status of tasks and of what they bring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
+pub(crate) enum FlowStatus {
     /// It did what it was to do.
     Success,
     /// Something failed, and it went on.
@@ -20,7 +20,7 @@ pub(crate) enum Status {
     Failure,
 }
 
-impl Status {
+impl FlowStatus {
     /// As it stands in files.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -41,8 +41,8 @@ impl Status {
 
 /// How a task, a step or a fork ended.
 #[derive(Clone, Debug)]
-pub(super) struct Ending {
-    pub status: Status,
+pub(super) struct TaskEnding {
+    pub status: FlowStatus,
     pub output: Option<Payload>,
     pub exit: Option<NodeIx>,
     pub merged_at: Option<NodeIx>,
@@ -51,13 +51,13 @@ pub(super) struct Ending {
 }
 
 impl Router<'_> {
-    pub(super) fn exit(&mut self, step: &Step) {
+    pub(super) fn exit(&mut self, step: &OpenStep) {
         let status = if self.plan.graph.nodes[step.node].always_fail {
-            Status::Failure
+            FlowStatus::Failure
         } else {
-            Status::of(step.partial)
+            FlowStatus::of(step.partial)
         };
-        let ending = Ending {
+        let ending = TaskEnding {
             status,
             output: Some(step.payload.clone()),
             exit: Some(step.node),
@@ -67,12 +67,12 @@ impl Router<'_> {
         self.record(step, ending);
     }
 
-    pub(super) fn fail(&mut self, step: &Step) {
+    pub(super) fn fail(&mut self, step: &OpenStep) {
         let (own, others) = self.report_failure(step);
         // A merge of the same task goes on with it.
         if !own {
-            let ending = Ending {
-                status: Status::Failure,
+            let ending = TaskEnding {
+                status: FlowStatus::Failure,
                 output: None,
                 exit: None,
                 merged_at: None,
@@ -82,7 +82,7 @@ impl Router<'_> {
         }
     }
 
-    fn record(&mut self, step: &Step, ending: Ending) {
+    fn record(&mut self, step: &OpenStep, ending: TaskEnding) {
         let fork = self.fork_around(step.task, step.frame);
         self.tasks[step.task]
             .endings
@@ -150,7 +150,7 @@ impl Router<'_> {
             .get(fork.lost)
             .and_then(|child| tasks[*child].ended.as_ref())
         {
-            if ending.status == Status::Success {
+            if ending.status == FlowStatus::Success {
                 fork.winner = Some(fork.lost);
                 break;
             }
@@ -175,8 +175,8 @@ impl Router<'_> {
             if self.tasks[at].ended.is_some() {
                 continue;
             }
-            self.tasks[at].ended = Some(Ending {
-                status: Status::Failure,
+            self.tasks[at].ended = Some(TaskEnding {
+                status: FlowStatus::Failure,
                 output: None,
                 exit: None,
                 merged_at: None,
@@ -198,7 +198,7 @@ impl Router<'_> {
     }
 
     /// What a task in which nothing lives any more came to.
-    fn ending(&mut self, task: TaskIx) -> Ending {
+    fn ending(&mut self, task: TaskIx) -> TaskEnding {
         let mut endings = std::mem::take(&mut self.tasks[task].endings);
         if let [(None, _, _)] = endings.as_slice()
             && self.tasks[task].forks.is_empty()
@@ -239,8 +239,8 @@ impl Router<'_> {
             .collect();
         items.sort_by_cached_key(|(place, _)| self.place(*place));
         let judged = first_success(items.iter().filter(|(_, ending)| !ending.is_taken));
-        judged.or_else(|| taken(&items)).unwrap_or(Ending {
-            status: Status::Failure,
+        judged.or_else(|| taken(&items)).unwrap_or(TaskEnding {
+            status: FlowStatus::Failure,
             output: None,
             exit: None,
             merged_at: None,
@@ -259,7 +259,7 @@ impl Router<'_> {
     }
 
     /// What the items of a fork, in order of place, come to. None if there are none.
-    fn combined(&self, frame: FrameIx, items: Vec<Item>, loose: bool) -> Option<Ending> {
+    fn combined(&self, frame: FrameIx, items: Vec<Item>, loose: bool) -> Option<TaskEnding> {
         let frame = &self.frames[frame];
         let node = &self.plan.graph.nodes[frame.node];
         let mut judged: Vec<&Item> = items
@@ -275,7 +275,7 @@ impl Router<'_> {
         }
         let mut ending = match node.role {
             Role::Branch => {
-                let came = |it: &&Item| it.1.status != Status::Failure;
+                let came = |it: &&Item| it.1.status != FlowStatus::Failure;
                 if !judged.iter().any(came) && items.iter().any(|it| came(&it)) {
                     // One that a merge has is a success, too.
                     let merged: Vec<Item> = items.into_iter().filter(|it| it.1.is_taken).collect();
@@ -285,20 +285,20 @@ impl Router<'_> {
             }
             _ => all_success(&judged, node.continue_on_failure),
         };
-        if ending.status == Status::Success && frame.partial {
-            ending.status = Status::Partial;
+        if ending.status == FlowStatus::Success && frame.partial {
+            ending.status = FlowStatus::Partial;
         }
         Some(ending)
     }
 }
 
 /// Of clones: the first that succeeded, or else the first that is partial.
-fn first_success<'e>(items: impl Iterator<Item = &'e Item> + Clone) -> Option<Ending> {
+fn first_success<'e>(items: impl Iterator<Item = &'e Item> + Clone) -> Option<TaskEnding> {
     let with = |status| {
         let mut items = items.clone();
         items.find(|(_, ending)| ending.status == status)
     };
-    let best = with(Status::Success).or_else(|| with(Status::Partial));
+    let best = with(FlowStatus::Success).or_else(|| with(FlowStatus::Partial));
     if let Some((_, best)) = best {
         return Some(best.clone());
     }
@@ -308,7 +308,7 @@ fn first_success<'e>(items: impl Iterator<Item = &'e Item> + Clone) -> Option<En
     if items.next().is_none() {
         return Some(first.clone());
     }
-    Some(Ending {
+    Some(TaskEnding {
         output: None,
         exit: None,
         ..first.clone()
@@ -316,22 +316,22 @@ fn first_success<'e>(items: impl Iterator<Item = &'e Item> + Clone) -> Option<En
 }
 
 /// Of subtasks: all must have succeeded.
-fn all_success(items: &[&Item], continues: bool) -> Ending {
+fn all_success(items: &[&Item], continues: bool) -> TaskEnding {
     let count = |status| items.iter().filter(|(_, it)| it.status == status).count();
-    let failed = count(Status::Failure);
-    let status = match (failed, count(Status::Partial)) {
-        (0, 0) => Status::Success,
-        (0, _) => Status::Partial,
-        (failed, _) if continues && failed < items.len() => Status::Partial,
-        _ => Status::Failure,
+    let failed = count(FlowStatus::Failure);
+    let status = match (failed, count(FlowStatus::Partial)) {
+        (0, 0) => FlowStatus::Success,
+        (0, _) => FlowStatus::Partial,
+        (failed, _) if continues && failed < items.len() => FlowStatus::Partial,
+        _ => FlowStatus::Failure,
     };
     let outputs = items
         .iter()
-        .filter(|(_, ending)| ending.status != Status::Failure)
+        .filter(|(_, ending)| ending.status != FlowStatus::Failure)
         .filter_map(|(_, ending)| ending.output.as_deref());
-    Ending {
+    TaskEnding {
         status,
-        output: (status != Status::Failure).then(|| list(outputs)),
+        output: (status != FlowStatus::Failure).then(|| list(outputs)),
         exit: None,
         merged_at: None,
         is_taken: false,
@@ -339,24 +339,24 @@ fn all_success(items: &[&Item], continues: bool) -> Ending {
 }
 
 /// What a task comes to of which merges have everything.
-fn taken(items: &[Item]) -> Option<Ending> {
+fn taken(items: &[Item]) -> Option<TaskEnding> {
     let (_, first) = items.first()?;
     if items.len() == 1 {
         return Some(first.clone());
     }
     let all = |status| items.iter().all(|(_, it)| it.status == status);
-    let status = if all(Status::Success) {
-        Status::Success
-    } else if all(Status::Failure) {
-        Status::Failure
+    let status = if all(FlowStatus::Success) {
+        FlowStatus::Success
+    } else if all(FlowStatus::Failure) {
+        FlowStatus::Failure
     } else {
-        Status::Partial
+        FlowStatus::Partial
     };
     let same = items.iter().all(|(_, it)| it.merged_at == first.merged_at);
     let outputs = items.iter().filter_map(|(_, it)| it.output.as_deref());
-    Some(Ending {
+    Some(TaskEnding {
         status,
-        output: (status != Status::Failure).then(|| list(outputs)),
+        output: (status != FlowStatus::Failure).then(|| list(outputs)),
         exit: None,
         merged_at: first.merged_at.filter(|_| same),
         is_taken: true,

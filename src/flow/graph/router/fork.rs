@@ -1,18 +1,18 @@
 //! How tasks come to be: the root, clones and subtasks.
 
-use super::{Effect, Fork, FrameIx, Kind, Router, Step, Task, TaskIx};
+use super::{Effect, FrameIx, OpenStep, RoutedTask, Router, TaskFork, TaskIx, TaskKind};
 use crate::flow::graph::choice::Payload;
 use crate::flow::graph::topology::{EdgeIx, Role};
 
 impl Router<'_> {
     /// The end of a branch or a split: a child for each of these edges.
-    pub(super) fn fork(&mut self, step: &Step, edges: Vec<EdgeIx>, payloads: Vec<Payload>) {
+    pub(super) fn fork(&mut self, step: &OpenStep, edges: Vec<EdgeIx>, payloads: Vec<Payload>) {
         let (task, node) = (step.task, step.node);
         let is_branch = self.plan.graph.nodes[node].role == Role::Branch;
         let mut used = edges.clone();
         used.truncate(self.plan.graph.outgoing(node).len());
         self.effects.push_back(Effect::Routed(task, node, used));
-        let fork = Fork {
+        let fork = TaskFork {
             children: Vec::with_capacity(edges.len()),
             lost: 0,
             winner: None,
@@ -20,9 +20,9 @@ impl Router<'_> {
         };
         let frame = self.open(step, Some(fork));
         let (kind, letter) = if is_branch {
-            (Kind::Clone, 'c')
+            (TaskKind::Clone, 'c')
         } else {
-            (Kind::Subtask, 's')
+            (TaskKind::Subtask, 's')
         };
         // The first fork of a task comes before any other of it; the others are named by their node.
         let suffix = match self.tasks[task].forks.len() {
@@ -50,12 +50,12 @@ impl Router<'_> {
     pub(super) fn create(
         &mut self,
         id: Box<str>,
-        kind: Kind,
+        kind: TaskKind,
         origin: Option<(TaskIx, FrameIx, EdgeIx)>,
         index: usize,
     ) -> TaskIx {
         let ix = self.tasks.len();
-        self.tasks.push(Task {
+        self.tasks.push(RoutedTask {
             id,
             kind,
             origin,

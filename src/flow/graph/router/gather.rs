@@ -1,9 +1,9 @@
 //! What comes to a merge, and what the merge is given.
 
-use super::ending::{Ending, Status};
-use super::past::PastIx;
-use super::{FrameIx, Place, Router, Step, StepIx, Task, TaskIx};
-use crate::flow::graph::choice::{Code, Failure, Payload};
+use super::ending::{FlowStatus, TaskEnding};
+use super::trail::TrailIx;
+use super::{FrameIx, OpenStep, Order, RoutedTask, Router, StepIx, TaskIx};
+use crate::flow::graph::choice::{Failure, FailureCode, Payload};
 use crate::flow::graph::topology::{EdgeIx, Graph, MergeFailureMode, NodeIx};
 use crate::text::json::{self, Object};
 
@@ -30,8 +30,8 @@ struct Arrival {
     edge: EdgeIx,
     payload: Payload,
     partial: bool,
-    place: Place,
-    past: PastIx,
+    place: Order,
+    past: TrailIx,
 }
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ struct Missing {
     task: TaskIx,
     node: NodeIx,
     failure: Failure,
-    place: Place,
+    place: Order,
 }
 
 /// What a merge has gathered, in order of place.
@@ -51,7 +51,7 @@ pub(crate) struct Gathered {
 
 /// A task that comes to a merge: by which edge, with what, whether partial, ordered by what, and behind
 /// what.
-type Coming = (TaskIx, EdgeIx, Payload, bool, Place, PastIx);
+type Coming = (TaskIx, EdgeIx, Payload, bool, Order, TrailIx);
 
 impl Router<'_> {
     pub(super) fn arrive(&mut self, merge: NodeIx, frame: Option<FrameIx>, coming: Coming) {
@@ -71,8 +71,8 @@ impl Router<'_> {
             past,
         });
         if owner != task {
-            let ending = Ending {
-                status: Status::of(partial),
+            let ending = TaskEnding {
+                status: FlowStatus::of(partial),
                 output: Some(payload),
                 exit: None,
                 merged_at: Some(merge),
@@ -85,7 +85,7 @@ impl Router<'_> {
 
     /// Tells the merges that could have been reached next of a failure, if they gather more than the
     /// step that failed. Returns whether any belongs to the same task, and whether any to another.
-    pub(super) fn report_failure(&mut self, step: &Step) -> (bool, bool) {
+    pub(super) fn report_failure(&mut self, step: &OpenStep) -> (bool, bool) {
         let (mut own, mut others) = (false, false);
         let mut pending: Vec<NodeIx> = self.plan.waits(step.node).to_vec();
         let mut seen = pending.clone();
@@ -164,7 +164,7 @@ impl Router<'_> {
         let past = self.joined(self.frames[frame].past, ways);
         // What was gathered counted as one thing that lives; from now on the step does.
         self.tasks[task].live -= 1;
-        self.step(Step {
+        self.step(OpenStep {
             task,
             node: merge,
             edge: None,
@@ -178,7 +178,7 @@ impl Router<'_> {
     }
 
     /// A place to compare: for each task from the root on, which fork of its parent and which child.
-    pub(super) fn place(&self, (task, merge): Place) -> (Vec<(usize, usize)>, usize) {
+    pub(super) fn place(&self, (task, merge): Order) -> (Vec<(usize, usize)>, usize) {
         let mut place = Vec::new();
         let mut at = task;
         while let Some((parent, frame, _)) = self.tasks[at].origin {
@@ -203,7 +203,7 @@ impl Router<'_> {
         let step = self.steps.get(&ix)?;
         let mode = self.plan.graph.nodes[step.node].merge_failure_mode;
         let message = step.gathered.as_ref()?.fault(mode, &self.tasks)?;
-        Some(Failure::new(Code::UpstreamFailure, message))
+        Some(Failure::new(FailureCode::UpstreamFailure, message))
     }
 
     /// What a step works on.
@@ -211,7 +211,7 @@ impl Router<'_> {
         self.steps.get(&ix).map(|step| self.input_of(step))
     }
 
-    pub(super) fn input_of(&self, step: &Step) -> Payload {
+    pub(super) fn input_of(&self, step: &OpenStep) -> Payload {
         match &step.gathered {
             Some(gathered) => gathered.input(self.plan.graph, &self.tasks),
             None => step.payload.clone(),
@@ -240,7 +240,7 @@ impl Gathered {
     }
 
     /// What the merge is given.
-    pub(super) fn input(&self, graph: &Graph, tasks: &[Task]) -> Payload {
+    pub(super) fn input(&self, graph: &Graph, tasks: &[RoutedTask]) -> Payload {
         let mut out = Vec::new();
         let mut object = Object::begin(&mut out);
         let list = object.nest("merge_inputs");
@@ -254,7 +254,7 @@ impl Gathered {
                 .put("node_id", &graph.nodes[graph.edges[arrival.edge].from].id)
                 .put("task_id", &*tasks[arrival.task].id)
                 .put("index", &tasks[arrival.task].index)
-                .put("status", Status::of(arrival.partial).name())
+                .put("status", FlowStatus::of(arrival.partial).name())
                 .raw("output", arrival.payload.as_bytes());
             entry.end();
         }
@@ -270,7 +270,7 @@ impl Gathered {
                 .put("node_id", &graph.nodes[missing.node].id)
                 .put("task_id", &*tasks[missing.task].id)
                 .put("index", &tasks[missing.task].index)
-                .put("status", Status::Failure.name());
+                .put("status", FlowStatus::Failure.name());
             let mut error = Object::begin(entry.nest("error"));
             error
                 .put("code", missing.failure.code.name())
@@ -289,7 +289,7 @@ impl Gathered {
     }
 
     /// Why the merge must not run, if it must not.
-    pub(super) fn fault(&self, mode: MergeFailureMode, tasks: &[Task]) -> Option<String> {
+    pub(super) fn fault(&self, mode: MergeFailureMode, tasks: &[RoutedTask]) -> Option<String> {
         let first = self.failures.first()?;
         let fails = match mode {
             MergeFailureMode::FailOnAny => true,

@@ -1,22 +1,22 @@
 //! What there is to tell of a task, the same whatever the timing was.
 
-use super::ending::Status;
-use super::{Kind, Router, TaskIx};
-use crate::flow::graph::choice::{Code, Failure, Payload};
+use super::ending::FlowStatus;
+use super::{Router, TaskIx, TaskKind};
+use crate::flow::graph::choice::{Failure, FailureCode, Payload};
 use crate::flow::graph::topology::{EdgeIx, NodeIx};
 
 /// A task's status as it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum TaskStatus {
     /// It has not ended.
     Open,
     /// It ended like this.
-    Ended(Status),
+    Ended(FlowStatus),
     /// It lost a race. How far it came depends on time and is not told.
     Cancelled,
 }
 
-impl Told {
+impl TaskStatus {
     /// As it stands in files.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -29,19 +29,19 @@ impl Told {
 
 /// What is told of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct View<'r> {
+pub(crate) struct TaskView<'r> {
     /// Its id.
     pub id: &'r str,
     /// The id of the task that it came from.
     pub parent: Option<&'r str>,
     /// How it came to be.
-    pub kind: Kind,
+    pub kind: TaskKind,
     /// Which child it is, from 0.
     pub index: usize,
     /// The edge on which it began.
     pub edge: Option<EdgeIx>,
     /// How it ended.
-    pub status: Told,
+    pub status: TaskStatus,
     /// The nodes that it ran, each behind all that lead to it.
     pub path: Vec<NodeIx>,
     /// The exit that it came to; of a race, the winner's.
@@ -87,15 +87,15 @@ impl Router<'_> {
     }
 
     /// What is to be told of a task.
-    pub(crate) fn view(&self, ix: TaskIx) -> View<'_> {
+    pub(crate) fn view(&self, ix: TaskIx) -> TaskView<'_> {
         let task = &self.tasks[ix];
-        let mut view = View {
+        let mut view = TaskView {
             id: &task.id,
             parent: task.origin.map(|(parent, _, _)| self.id(parent)),
             kind: task.kind,
             index: task.index,
             edge: task.origin.map(|(_, _, edge)| edge),
-            status: Told::Open,
+            status: TaskStatus::Open,
             path: Vec::new(),
             exit: None,
             merged_at: None,
@@ -104,7 +104,7 @@ impl Router<'_> {
             error: None,
         };
         if self.has_lost(ix) {
-            view.status = Told::Cancelled;
+            view.status = TaskStatus::Cancelled;
             return view;
         }
         view.path.clone_from(&task.path);
@@ -113,11 +113,11 @@ impl Router<'_> {
         failures.sort_by_key(|(node, _)| self.plan.rank(*node));
         view.failed = failures.iter().map(|(node, _)| *node).collect();
         if let Some(ended) = &task.ended {
-            view.status = Told::Ended(ended.status);
+            view.status = TaskStatus::Ended(ended.status);
             view.exit = ended.exit;
             view.merged_at = ended.merged_at;
             view.output.clone_from(&ended.output);
-            if ended.status != Status::Success {
+            if ended.status != FlowStatus::Success {
                 let own = failures.first().map(|failure| (*failure).clone());
                 view.error = own.or_else(|| self.children_error(ix));
             }
@@ -136,7 +136,7 @@ impl Router<'_> {
             }
             let failed = fork.children.iter().find(|child| {
                 let ended = self.tasks[**child].ended.as_ref();
-                ended.is_some_and(|ended| ended.status != Status::Success && !ended.is_taken)
+                ended.is_some_and(|ended| ended.status != FlowStatus::Success && !ended.is_taken)
             })?;
             let view = self.view(*failed);
             let why = view.error.map_or_else(
@@ -147,7 +147,7 @@ impl Router<'_> {
                 },
             );
             let message = format!("{}: {why}", view.id);
-            let failure = Failure::new(Code::UpstreamFailure, message);
+            let failure = Failure::new(FailureCode::UpstreamFailure, message);
             Some((self.frames[ix].node, failure))
         })
     }

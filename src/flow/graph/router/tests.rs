@@ -1,7 +1,7 @@
 //! The rules one by one, and all of them together on graphs made at random.
 
 use super::*;
-use crate::flow::graph::choice::{Code, choose};
+use crate::flow::graph::choice::{FailureCode, choose};
 use crate::flow::graph::topology::tests::graph;
 use crate::flow::graph::topology::{Edge, Graph, MergeFailureMode, Node};
 use fastrand::Rng;
@@ -19,7 +19,7 @@ struct Executor<'e> {
     /// So many steps at once.
     jobs: usize,
     rng: Rng,
-    history: Vec<(Name, Outcome)>,
+    history: Vec<(Name, StepOutcome)>,
     started: HashSet<Name>,
     cancelled: usize,
     /// What the notes stand for, and which each step was behind.
@@ -33,9 +33,9 @@ struct Executor<'e> {
 type Arrived = (NodeIx, serde_json::Value, serde_json::Value);
 
 impl Executor<'_> {
-    fn outcome(&self, router: &Router<'_>, ix: StepIx) -> Outcome {
+    fn outcome(&self, router: &Router<'_>, ix: StepIx) -> StepOutcome {
         if let Some(failure) = router.doomed(ix) {
-            return Outcome::Failure(failure);
+            return StepOutcome::Failure(failure);
         }
         let step = router.get(ix).unwrap();
         let id = &self.graph.nodes[step.node].id;
@@ -43,11 +43,11 @@ impl Executor<'_> {
         let output = match (self.operation)(router.id(step.task), id, &input) {
             Some(output) if output == "=" => router.identity(ix).unwrap(),
             Some(output) => output.into(),
-            None => return Outcome::Failure(Failure::new(Code::Operation, id)),
+            None => return StepOutcome::Failure(Failure::new(FailureCode::Operation, id)),
         };
         match choose(self.graph, step.node, &output) {
-            Ok(choice) => Outcome::Success(output, choice),
-            Err(failure) => Outcome::Failure(failure),
+            Ok(choice) => StepOutcome::Success(output, choice),
+            Err(failure) => StepOutcome::Failure(failure),
         }
     }
 
@@ -90,7 +90,7 @@ impl Executor<'_> {
 
 impl Executor<'_> {
     /// Ends a step with a note of its name, and looks which notes it was behind.
-    fn end(&mut self, router: &mut Router<'_>, ix: StepIx, outcome: Outcome) {
+    fn end(&mut self, router: &mut Router<'_>, ix: StepIx, outcome: StepOutcome) {
         let step = router.get(ix).unwrap();
         let name = (router.id(step.task).to_owned(), step.node, step.edge);
         self.note_arrivals(router, ix);
@@ -128,7 +128,7 @@ impl Executor<'_> {
     /// A task whose one way led to a merge of another task is reported as that merge got it, whatever
     /// its own merges took in between. Returns how many such tasks there are.
     fn merged_as_reported(&self, router: &Router<'_>) -> usize {
-        let views: Vec<View<'_>> = router
+        let views: Vec<TaskView<'_>> = router
             .tasks()
             .into_iter()
             .map(|ix| router.view(ix))
@@ -145,7 +145,7 @@ impl Executor<'_> {
                 .path
                 .iter()
                 .any(|node| self.graph.nodes[*node].role == Role::Exit);
-            if view.status == Told::Cancelled
+            if view.status == TaskStatus::Cancelled
                 || exits
                 || !view.failed.is_empty()
                 || !children.all(|child| child.merged_at.is_some())
@@ -202,7 +202,7 @@ fn told(graph: &Graph, router: &Router<'_>) -> String {
     let mut out = String::new();
     for task in router.tasks() {
         let view = router.view(task);
-        assert_ne!(view.status, Told::Open, "{} has not ended", view.id);
+        assert_ne!(view.status, TaskStatus::Open, "{} has not ended", view.id);
         out.push_str(&format!(
             "{} {} {}",
             view.id,
@@ -236,7 +236,7 @@ fn run(text: &str, input: &str, bad: &str) -> String {
     };
     let mut results = HashSet::new();
     for seed in 0..20 {
-        let plan = Plan::new(&graph, 0);
+        let plan = RoutePlan::new(&graph, 0);
         let mut router = Router::new(&plan, "T1", 0, input.into());
         executor(&graph, &operation, 1 + seed as usize % 4, seed).run(&mut router);
         assert!(router.is_over());
@@ -305,7 +305,7 @@ fn subtasks_without_a_merge_make_a_list() {
 fn pasts(text: &str, input: &str, bad: &str) -> Vec<String> {
     let graph = graph(text);
     let operation = |_: &str, node: &str, _: &str| (node != bad).then(|| "=".to_owned());
-    let plan = Plan::new(&graph, 0);
+    let plan = RoutePlan::new(&graph, 0);
     let mut router = Router::new(&plan, "T1", 0, input.into());
     let mut executor = executor(&graph, &operation, 9, 1);
     executor.run(&mut router);
@@ -476,7 +476,7 @@ fn merges_that_do_not_nest_run_in_the_task_that_branched() {
 #[test]
 fn ten_thousand_subtasks_and_a_chain_of_ten_thousand_nodes_are_routed() {
     let graph = graph("s:start>p p:split>w w>m m:merge>x x:exit");
-    let plan = Plan::new(&graph, 0);
+    let plan = RoutePlan::new(&graph, 0);
     let items: Vec<String> = (0..10_000).map(|n| n.to_string()).collect();
     let input = format!("[{}]", items.join(","));
     let mut router = Router::new(&plan, "T1", 0, input.as_str().into());
@@ -489,7 +489,7 @@ fn ten_thousand_subtasks_and_a_chain_of_ten_thousand_nodes_are_routed() {
         text.push_str(&format!(" {}>{}", pair[0], pair[1]));
     }
     let graph = self::graph(&format!("{text} n9999>x x:exit"));
-    let plan = Plan::new(&graph, 0);
+    let plan = RoutePlan::new(&graph, 0);
     let mut router = Router::new(&plan, "T1", 0, "1".into());
     executor(&graph, &|_, _, _| Some("=".into()), 1, 1).run(&mut router);
     assert_eq!(router.view(0).path.len(), 10_002);
@@ -617,7 +617,7 @@ fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix()
     for seed in 0..1_000 {
         let mut rng = Rng::with_seed(seed);
         let graph = random_graph(&mut rng);
-        let plan = Plan::new(&graph, 0);
+        let plan = RoutePlan::new(&graph, 0);
         let operation = |task: &str, node: &str, _: &str| by_place(&graph, seed, task, node);
         let mut first: Option<String> = None;
         let mut history = Vec::new();

@@ -7,7 +7,7 @@ use crate::flow::graph::topology::{EdgeIx, Graph, NodeIx};
 
 /// What stands at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Item {
+pub(super) enum LayoutItem {
     /// A node.
     Node(NodeIx),
     /// An edge on its way.
@@ -20,7 +20,7 @@ pub(super) struct Layout {
     /// The items of each row, from left to right, as indices in `items`.
     pub rows: Vec<Vec<usize>>,
     /// What each item is. The first are the nodes, in their order.
-    pub items: Vec<Item>,
+    pub items: Vec<LayoutItem>,
     /// The items that each edge passes, both ends among them.
     pub ways: Vec<Vec<usize>>,
 }
@@ -40,7 +40,7 @@ pub(super) fn lay(graph: &Graph) -> Layout {
     let straight = places > MOST_PLACES;
     let mut layout = Layout {
         rows: vec![Vec::new(); row.iter().max().map_or(0, |last| last + 1)],
-        items: (0..count).map(Item::Node).collect(),
+        items: (0..count).map(LayoutItem::Node).collect(),
         ways: Vec::with_capacity(graph.edges.len()),
     };
     for (ix, row) in row.iter().enumerate() {
@@ -52,7 +52,7 @@ pub(super) fn lay(graph: &Graph) -> Layout {
             for row in &mut layout.rows[row[edge.from] + 1..row[edge.to]] {
                 row.push(layout.items.len());
                 way.push(layout.items.len());
-                layout.items.push(Item::Edge);
+                layout.items.push(LayoutItem::Edge);
             }
         }
         way.push(edge.to);

@@ -1,6 +1,6 @@
 //! The picture itself.
 
-use super::layers::{Item, lay};
+use super::layers::{LayoutItem, lay};
 use super::{Picture, plain};
 use crate::flow::graph::topology::Role;
 
@@ -18,8 +18,8 @@ const MOST_LETTERS: usize = 20;
 pub(super) fn drawn(picture: &Picture) -> String {
     let layout = lay(picture.graph);
     let width = |item: usize| match layout.items[item] {
-        Item::Node(_) => WIDTH,
-        Item::Edge => LANE,
+        LayoutItem::Node(_) => WIDTH,
+        LayoutItem::Edge => LANE,
     };
     let length = |row: &Vec<usize>| -> f64 {
         let boxes: f64 = row.iter().map(|item| width(*item)).sum();

@@ -12,40 +12,44 @@ use super::{Router, StepIx};
 pub(crate) type Note = usize;
 
 /// A past by its index, from 1; 0: nothing has been noted.
-pub(super) type PastIx = usize;
+pub(super) type TrailIx = usize;
 
 /// Nothing has been noted.
-pub(super) const NOTHING: PastIx = 0;
+pub(super) const NOTHING: TrailIx = 0;
 
 /// The newest part of a past.
 #[derive(Debug)]
-pub(super) enum Past {
+pub(super) enum Trail {
     /// A note, behind what was before it.
-    Note(PastIx, Note),
+    Note(TrailIx, Note),
     /// What was before the ways parted, and the ways in order of place, each from there on.
-    Joined(PastIx, Box<[PastIx]>),
+    Joined(TrailIx, Box<[TrailIx]>),
 }
 
 impl Router<'_> {
     /// A past with one more note.
-    pub(super) fn noted(&mut self, before: PastIx, note: Option<Note>) -> PastIx {
+    pub(super) fn noted(&mut self, before: TrailIx, note: Option<Note>) -> TrailIx {
         match note {
-            Some(note) => self.past(Past::Note(before, note)),
+            Some(note) => self.past(Trail::Note(before, note)),
             None => before,
         }
     }
 
     /// What is behind those who come together, who all had the same past once.
-    pub(super) fn joined(&mut self, before: PastIx, ways: impl Iterator<Item = PastIx>) -> PastIx {
-        let ways: Box<[PastIx]> = ways.filter(|way| *way != before).collect();
+    pub(super) fn joined(
+        &mut self,
+        before: TrailIx,
+        ways: impl Iterator<Item = TrailIx>,
+    ) -> TrailIx {
+        let ways: Box<[TrailIx]> = ways.filter(|way| *way != before).collect();
         match &*ways {
             [] => before,
             [only] => *only,
-            _ => self.past(Past::Joined(before, ways)),
+            _ => self.past(Trail::Joined(before, ways)),
         }
     }
 
-    fn past(&mut self, past: Past) -> PastIx {
+    fn past(&mut self, past: Trail) -> TrailIx {
         self.pasts.push(past);
         self.pasts.len()
     }
@@ -61,11 +65,11 @@ impl Router<'_> {
         while let Some((mut at, end)) = ways.pop() {
             while at != end {
                 match &self.pasts[at - 1] {
-                    Past::Note(before, note) => {
+                    Trail::Note(before, note) => {
                         notes.push(*note);
                         at = *before;
                     }
-                    Past::Joined(before, joined) => {
+                    Trail::Joined(before, joined) => {
                         ways.push((*before, end));
                         ways.extend(joined.iter().map(|way| (*way, *before)));
                         break;
