@@ -6,7 +6,7 @@
 use crate::config::agent::{Hook, HookEvent};
 use crate::config::tool::bind::shell_quoted;
 use crate::engine::observation::last_words;
-use crate::engine::run_context::Surroundings;
+use crate::engine::run_context::RunContext;
 use crate::error::{At, Result};
 use crate::model::response;
 use crate::record::engine_log::Level;
@@ -119,14 +119,14 @@ pub(crate) fn next_number(dir: &Path) -> Result<u64> {
 /// # Errors
 /// Those of the disk. A hook that fails is no error here.
 pub(crate) fn run(
-    around: &Surroundings<'_>,
+    ctx: &RunContext<'_>,
     hook: &Hook,
     number: u64,
     input: &Input<'_>,
 ) -> Result<Execution> {
     let event = hook.event.name();
-    let name = files::make_unique_dir(&around.run.io("hooks"), &format!("{number:03}_{event}"))?;
-    let dir = around.run.io("hooks").join(&name);
+    let name = files::make_unique_dir(&ctx.run.io("hooks"), &format!("{number:03}_{event}"))?;
+    let dir = ctx.run.io("hooks").join(&name);
     for part in ["input", "output", "execution_meta"] {
         files::make_dir(&dir.join(part))?;
     }
@@ -135,11 +135,11 @@ pub(crate) fn run(
     }
     files::write(
         &dir.join("input/context.json"),
-        &context(around, event, number, input.iteration),
+        &context(ctx, event, number, input.iteration),
     )?;
-    let argv = around.argv(&hook.command);
+    let argv = ctx.argv(&hook.command);
     let meta = dir.join("execution_meta");
-    let how = execute(around, hook, &argv, &dir, input)?;
+    let how = execute(ctx, hook, &argv, &dir, input)?;
     let code = match &how {
         Ok(outcome) => match outcome.how {
             Ended::Exited(code) | Ended::Interrupted(code) => code,
@@ -174,8 +174,7 @@ pub(crate) fn run(
         }
     }
     if let Some(why) = &failure {
-        around
-            .log
+        ctx.log
             .line(Level::Warn, &format!("hook {name} failed: {why}"));
     }
     Ok(Execution {
@@ -207,7 +206,7 @@ pub(crate) fn recorded(dir: &Path, event: HookEvent) -> Execution {
 }
 
 fn execute(
-    around: &Surroundings<'_>,
+    ctx: &RunContext<'_>,
     hook: &Hook,
     argv: &[String],
     dir: &Path,
@@ -218,7 +217,7 @@ fn execute(
         &meta.join("command.txt"),
         format!("{}\n", shell_quoted(argv)).as_bytes(),
     )?;
-    let mut env = around.run_variables(input.iteration);
+    let mut env = ctx.run_variables(input.iteration);
     let path = dir.to_string_lossy().into_owned();
     env.push(("DELTA_HOOK_IO_PATH".to_owned(), Some(path)));
     for (name, value) in input.variables {
@@ -226,24 +225,23 @@ fn execute(
     }
     let stdin: PathBuf = dir.join("input").join(input.names[0]);
     // What is left is shared: the hooks that are still to come have their part, too.
-    let part = around.time_left().map(|left| left / 2);
+    let part = ctx.time_left().map(|left| left / 2);
     let command = Command {
         argv,
-        dir: &around.workspace.root,
+        dir: &ctx.workspace.root,
         env: &env,
-        call_id: &Surroundings::own_call_id(),
+        call_id: &RunContext::own_call_id(),
         stdin: Some(File::open(&stdin).at("open", &stdin)?),
         stdout: files::create(&meta.join("stdout.log"))?,
         stderr: files::create(&meta.join("stderr.log"))?,
         timeout: Some(part.map_or(hook.timeout, |part| hook.timeout.min(part))),
     };
     let ran = match part {
-        Some(part) => process::run_to_the_end(&around.signals, command, part / 4),
-        None => process::run(&around.signals, command, around.grace()),
+        Some(part) => process::run_to_the_end(&ctx.signals, command, part / 4),
+        None => process::run(&ctx.signals, command, ctx.grace()),
     };
     if let Ok(outcome) = &ran {
-        around
-            .log
+        ctx.log
             .ended(&format!("hook {}", hook.event.name()), outcome);
     }
     Ok(ran)
@@ -263,17 +261,17 @@ pub(crate) fn spawn_failure(program: &str, error: &SpawnError) -> String {
     }
 }
 
-fn context(around: &Surroundings<'_>, event: &str, number: u64, iteration: u64) -> Vec<u8> {
+fn context(ctx: &RunContext<'_>, event: &str, number: u64, iteration: u64) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::begin(&mut out);
     object
         .put("hook_name", event)
         .put("step", &number)
-        .put("run_id", around.run.id.as_str())
+        .put("run_id", ctx.run.id.as_str())
         .put("iteration", &iteration)
         .put("timestamp", &Timestamp::now().to_string())
-        .put("work_dir", around.cwd())
-        .put("agent_home", around.home());
+        .put("work_dir", ctx.cwd())
+        .put("agent_home", ctx.home());
     object.end();
     out.push(b'\n');
     out

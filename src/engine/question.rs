@@ -2,6 +2,7 @@
 //!
 //! Unaware of the journal; the loop records what is asked and answered.
 
+use crate::config::tool::definition::{Inject, Kind, OnResume, Parameter, Tool, Word};
 use crate::error::{At, Result, may_fail};
 use crate::record::run_dir::RunDir;
 use crate::text::json::Object;
@@ -12,8 +13,56 @@ use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
 use serde::Deserialize;
+use serde_json::Value;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
+
+/// The engine's one built-in tool.
+pub(crate) fn ask_human_tool() -> Tool {
+    let parameter =
+        |name: &str, kind, description: &str, choices: &[&str], default: Option<Value>| Parameter {
+            name: name.to_owned(),
+            kind,
+            description: Some(description.to_owned()),
+            choices: choices.iter().map(|choice| Value::from(*choice)).collect(),
+            required: default.is_none(),
+            default,
+            inject: Inject::Argument,
+            extra: serde_json::Map::new(),
+        };
+    Tool {
+        name: "ask_human".to_owned(),
+        description: Some(
+            "Ask the person who is responsible for this task, and wait for the answer.".to_owned(),
+        ),
+        template: "ask_human".to_owned(),
+        command: vec![Word::fixed("ask_human")],
+        appended: Vec::new(),
+        parameters: vec![
+            parameter("prompt", Kind::String, "The question.", &[], None),
+            parameter(
+                "input_type",
+                Kind::String,
+                "What kind of answer is expected.",
+                &["text", "password", "confirmation"],
+                Some("text".into()),
+            ),
+            parameter(
+                "sensitive",
+                Kind::Boolean,
+                "Whether the answer is not to be shown while it is typed.",
+                &[],
+                Some(false.into()),
+            ),
+        ],
+        timeout_ms: None,
+        max_output_bytes: None,
+        wrapper: None,
+        env: Vec::new(),
+        on_resume: OnResume::Report,
+        pass_api_key: false,
+    }
+}
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]

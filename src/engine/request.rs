@@ -7,7 +7,7 @@ use crate::config::agent::{Agent, Context, Source};
 use crate::config::tool::definition::{Tool, Word, schema};
 use crate::engine::hooks::spawn_failure;
 use crate::engine::observation::last_words;
-use crate::engine::run_context::Surroundings;
+use crate::engine::run_context::RunContext;
 use crate::error::{At, Result, reason};
 use crate::record::engine_log::Level;
 use crate::record::messages;
@@ -87,13 +87,13 @@ impl Builder {
     /// Those of the disk; and, inside, a required source that is not to be had.
     pub(crate) fn request(
         &mut self,
-        around: &Surroundings<'_>,
+        ctx: &RunContext<'_>,
         messages: &[u8],
         iteration: u64,
         recorded: Option<&[u8]>,
         mut out: Vec<u8>,
     ) -> Result<std::result::Result<Vec<u8>, Unavailable>> {
-        let context = &around.agent.context;
+        let context = &ctx.agent.context;
         out.extend_from_slice(&self.head);
         let mut blocks: Vec<String> = Vec::new();
         let mut journal_seen = false;
@@ -105,13 +105,13 @@ impl Builder {
                     journal_seen = true;
                     continue;
                 }
-                Source::File { id, path, optional } => file_block(around, id, path, *optional),
+                Source::File { id, path, optional } => file_block(ctx, id, path, *optional),
                 Source::Computed { id, .. } if recorded.is_some() => {
                     let later = context.sources[index + 1..].iter().filter_map(Source::id);
                     Ok(recorded.and_then(|request| block_in(request, id, later)))
                 }
                 Source::Computed { id, output, .. } if self.only_looks => {
-                    let block = file_block(around, id, output, true);
+                    let block = file_block(ctx, id, output, true);
                     let used = match block {
                         Ok(None) => "there is no file of an earlier time, and it is left out",
                         _ => "the file that is there is used",
@@ -132,11 +132,11 @@ impl Builder {
                     let earlier = self.computed.iter().find(|(at, _)| *at == index);
                     let there = match earlier {
                         Some((_, there)) => Ok(*there),
-                        None => match generate(around, id, command, *timeout, output, iteration)? {
+                        None => match generate(ctx, id, command, *timeout, output, iteration)? {
                             Ok(()) => Ok(true),
                             Err(why) if *optional => {
                                 let text = format!("context source {id} is skipped: {why}");
-                                around.log.line(Level::Warn, &text);
+                                ctx.log.line(Level::Warn, &text);
                                 Ok(false)
                             }
                             Err(why) => Err(Unavailable(format!("context source {id}: {why}"))),
@@ -146,7 +146,7 @@ impl Builder {
                         self.computed.push((index, *there));
                     }
                     match there {
-                        Ok(true) => file_block(around, id, output, *optional),
+                        Ok(true) => file_block(ctx, id, output, *optional),
                         Ok(false) => Ok(None),
                         Err(unavailable) => Err(unavailable),
                     }
@@ -198,12 +198,12 @@ fn joined(blocks: &[String]) -> String {
 }
 
 fn file_block(
-    around: &Surroundings<'_>,
+    ctx: &RunContext<'_>,
     id: &str,
     path: &Word,
     optional: bool,
 ) -> std::result::Result<Option<String>, Unavailable> {
-    let path = around.workspace.root.join(around.place(path));
+    let path = ctx.workspace.root.join(ctx.place(path));
     match files::read_regular(&path) {
         Ok(bytes) => {
             let content = String::from_utf8_lossy(&bytes);
@@ -251,33 +251,33 @@ fn is_missing(error: &io::Error) -> bool {
 
 /// Runs a generator. What it prints becomes the file if it did not write the file itself.
 fn generate(
-    around: &Surroundings<'_>,
+    ctx: &RunContext<'_>,
     id: &str,
     command: &[Word],
     timeout: Duration,
     output: &Word,
     iteration: u64,
 ) -> Result<std::result::Result<(), String>> {
-    let argv = around.argv(command);
-    let output = around.workspace.root.join(around.place(output));
-    let printed = around.run.path.join("generator.out");
-    let log = around.run.log();
+    let argv = ctx.argv(command);
+    let output = ctx.workspace.root.join(ctx.place(output));
+    let printed = ctx.run.path.join("generator.out");
+    let log = ctx.run.log();
     files::remove(&printed)?;
     let stderr = files::append(&log)?;
     let said_before = stderr.metadata().at("read", &log)?.len();
     let before = version(&output);
     let command = Command {
         argv: &argv,
-        dir: &around.workspace.root,
-        env: &around.run_variables(iteration),
-        call_id: &Surroundings::own_call_id(),
+        dir: &ctx.workspace.root,
+        env: &ctx.run_variables(iteration),
+        call_id: &RunContext::own_call_id(),
         stdin: None,
         stdout: files::create(&printed)?,
         stderr,
         timeout: Some(timeout),
     };
     let program = &argv[0];
-    let ran = process::run(&around.signals, command, around.grace());
+    let ran = process::run(&ctx.signals, command, ctx.grace());
     let outcome = match ran {
         Ok(outcome) => outcome,
         Err(error) => {
@@ -286,7 +286,7 @@ fn generate(
         }
     };
     let said = last_words(&log, said_before)?;
-    around.log.ended(&format!("generator of {id}"), &outcome);
+    ctx.log.ended(&format!("generator of {id}"), &outcome);
     let result = match outcome.how {
         Ended::Exited(0) => {
             let text = files::read_regular(&printed).at("read", &printed)?;

@@ -28,7 +28,7 @@ const DEPTH: &str = "DELTA_DEPTH";
 pub(crate) const ENGINE_PID: &str = "DELTA_ENGINE_PID";
 
 /// A run's surroundings.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct RunContext<'a> {
     /// The process's signals.
     pub signals: Arc<Signals>,
     /// The agent.
@@ -45,7 +45,7 @@ pub(crate) struct Surroundings<'a> {
     pub log: Log,
 }
 
-impl Surroundings<'_> {
+impl RunContext<'_> {
     /// The agent's directory.
     pub(crate) fn home(&self) -> &str {
         text(&self.agent.home)

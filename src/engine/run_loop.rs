@@ -8,8 +8,8 @@
 //! journal alone says what to do next.
 
 mod outcome;
-mod calls;
 mod hook_points;
+mod calls;
 mod think;
 
 pub(crate) use outcome::{Ended, Ending};
@@ -17,8 +17,9 @@ pub(crate) use outcome::{Ended, Ending};
 use crate::config::agent::Agent;
 use crate::config::tool::bind::{Bound, Places};
 use crate::config::tool::definition::Tool;
+use crate::engine::question;
 use crate::engine::request::Builder;
-use crate::engine::run_context::Surroundings;
+use crate::engine::run_context::RunContext;
 use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Model;
 use crate::record::engine_log::Level;
@@ -52,7 +53,7 @@ pub(crate) struct Options {
 /// One start of the engine on one run.
 pub(crate) struct Engine<'a> {
     /// Where everything runs.
-    pub around: Surroundings<'a>,
+    pub ctx: RunContext<'a>,
     /// The run's journal, which this process owns.
     pub journal: Journal,
     /// The run's summary.
@@ -78,27 +79,27 @@ pub(crate) struct Engine<'a> {
 impl<'a> Engine<'a> {
     /// Makes ready. The run's directory is there, its journal says that an engine has started.
     pub(crate) fn new(
-        around: Surroundings<'a>,
+        ctx: RunContext<'a>,
         mut journal: Journal,
         metadata: Metadata,
         options: Options,
         model: Model<'a>,
     ) -> Result<Self> {
-        let agent = around.agent;
-        let ask_human = agent.ask_human.then(calls::ask_human_tool);
+        let agent = ctx.agent;
+        let ask_human = agent.ask_human.then(question::ask_human_tool);
         let builder = builder(agent);
-        around.run.complete()?;
-        let invocations = Invocations::open(&around.run.io("invocations"), agent.keep_requests)?;
-        let next_hook = crate::engine::hooks::next_number(&around.run.io("hooks"))?;
+        ctx.run.complete()?;
+        let invocations = Invocations::open(&ctx.run.io("invocations"), agent.keep_requests)?;
+        let next_hook = crate::engine::hooks::next_number(&ctx.run.io("hooks"))?;
         let reading = Reading {
             lenient: options.lenient,
             window: Builder::window(&agent.context),
         };
         let transcript = Transcript::new(agent.llm.model_json(), reading);
         journal.set_sync(agent.sync);
-        around.run.reserve();
+        ctx.run.reserve();
         Ok(Self {
-            around,
+            ctx,
             journal,
             iteration: metadata.iterations,
             metadata,
@@ -120,14 +121,14 @@ impl<'a> Engine<'a> {
     /// Works until the run ends in one way or another, and records how. The metadata is still to be
     /// written, by [`Ended::seal`].
     pub(crate) fn run(mut self) -> Ended {
-        let (pid, depth) = (std::process::id(), self.around.depth);
+        let (pid, depth) = (std::process::id(), self.ctx.depth);
         let text = format!(
             "engine started: delta {VERSION}, pid {pid}, run {}, depth {depth}",
-            self.around.run.id
+            self.ctx.run.id
         );
-        self.around.log.line(Level::Info, &text);
+        self.ctx.log.line(Level::Info, &text);
         let ending = self.drive().unwrap_or_else(|error| {
-            self.around.run.release_reserve();
+            self.ctx.run.release_reserve();
             let reason = if error.disk_full {
                 "disk_full"
             } else {
@@ -148,17 +149,17 @@ impl<'a> Engine<'a> {
             ending.exit.code(),
             in_short(&ending.text, 200)
         );
-        self.around.log.line(level, &text);
+        self.ctx.log.line(level, &text);
         Ended {
             ending,
             metadata: self.metadata,
-            run: self.around.run,
+            run: self.ctx.run,
             journal: self.journal,
         }
     }
 
     fn drive(&mut self) -> Result<Ending> {
-        let (open, ending) = self.look_back()?;
+        let (open, ending) = self.recover()?;
         if let Some(ending) = ending {
             return Ok(ending);
         }
@@ -180,7 +181,7 @@ impl<'a> Engine<'a> {
     }
 
     /// What an earlier process left open, or how the run had ended when it died.
-    fn look_back(&mut self) -> Result<(Vec<OpenCall>, Option<Ending>)> {
+    fn recover(&mut self) -> Result<(Vec<OpenCall>, Option<Ending>)> {
         let mut journal = Vec::new();
         self.journal.read_into(&mut journal)?;
         let reading = Reading {
@@ -241,7 +242,7 @@ impl<'a> Engine<'a> {
 
     /// Whether somebody wants the run to end.
     fn must_end(&self) -> Option<Ending> {
-        if let Some(stop) = self.around.signals.stop() {
+        if let Some(stop) = self.ctx.signals.stop() {
             return Some(Ending::stopped(stop));
         }
         self.stopped_by_hook()
@@ -254,7 +255,7 @@ impl<'a> Engine<'a> {
     }
 
     fn limit_reached(&self) -> Option<Ending> {
-        let agent = self.around.agent;
+        let agent = self.ctx.agent;
         let (limit, of) = (self.options.max_iterations, agent.limit_tokens);
         if self.iterations_here >= limit {
             let times = counted(limit as usize, "iteration");
@@ -274,12 +275,12 @@ impl<'a> Engine<'a> {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let seconds = self.around.agent.limit_seconds;
+        let seconds = self.ctx.agent.limit_seconds;
         (seconds > 0).then(|| self.begun + Duration::from_secs(seconds.min(1 << 32)))
     }
 
     fn out_of_time(&self) -> Ending {
-        let limit = self.around.agent.limit_seconds;
+        let limit = self.ctx.agent.limit_seconds;
         Ending::interrupted(
             "seconds",
             format!("the limit of {limit} s has been reached"),
@@ -289,8 +290,8 @@ impl<'a> Engine<'a> {
     /// Makes everything durable that has been recorded, and the directories that lead to it.
     fn sync(&mut self) -> Result<()> {
         self.journal.sync()?;
-        if !self.entries_synced && self.around.agent.sync {
-            self.around.run.sync_entries()?;
+        if !self.entries_synced && self.ctx.agent.sync {
+            self.ctx.run.sync_entries()?;
         }
         self.entries_synced = true;
         Ok(())
@@ -302,7 +303,7 @@ impl<'a> Engine<'a> {
         self.journal.flush()?;
         if level != "INFO" {
             self.options.screen.warn(content);
-            self.around.log.line(Level::Warn, content);
+            self.ctx.log.line(Level::Warn, content);
         }
         Ok(())
     }
@@ -322,15 +323,15 @@ impl<'a> Engine<'a> {
 
     fn places(&self) -> Places<'_> {
         Places {
-            home: self.around.home(),
-            cwd: self.around.cwd(),
+            home: self.ctx.home(),
+            cwd: self.ctx.cwd(),
         }
     }
 
     fn update_metadata(&mut self) -> Result<()> {
         self.metadata.iterations = self.iteration;
         self.metadata.updated_at = crate::text::timestamp::Timestamp::now().to_string();
-        self.metadata.update(&self.around.run.path)
+        self.metadata.update(&self.ctx.run.path)
     }
 
     /// Records how this start ended: hooks first, then the journal, then the summary. A disk without
@@ -342,7 +343,7 @@ impl<'a> Engine<'a> {
         if ending.status != Status::WaitingForInput {
             may_fail(self.on_run_end(ending));
         }
-        let run_id = self.around.run.id.clone();
+        let run_id = self.ctx.run.id.clone();
         self.journal.add(
             self.iteration,
             &Event::EngineEnd {
@@ -392,7 +393,7 @@ impl<'a> Engine<'a> {
 
 /// What builds an agent's requests.
 pub(crate) fn builder(agent: &Agent) -> Builder {
-    let ask_human = agent.ask_human.then(calls::ask_human_tool);
+    let ask_human = agent.ask_human.then(question::ask_human_tool);
     Builder::new(agent, agent.tools.iter().chain(&ask_human))
 }
 

@@ -7,7 +7,7 @@ use crate::config::tool::bind::{Bound, shell_quoted};
 use crate::config::tool::definition::Tool;
 use crate::engine::hooks::spawn_failure;
 use crate::engine::observation::{ends_of, observation, read_ends};
-use crate::engine::run_context::Surroundings;
+use crate::engine::run_context::RunContext;
 use crate::error::{At, Result};
 use crate::record::event::ActionStatus;
 use crate::record::run_dir::reference;
@@ -62,17 +62,17 @@ impl Done {
 }
 
 /// The whole argv of a call: the wrapper and the tool's own.
-pub(crate) fn full_argv(around: &Surroundings<'_>, tool: &Tool, bound: &Bound) -> Vec<String> {
-    let wrapper = tool.wrapper.as_ref().unwrap_or(&around.agent.wrapper);
-    let mut argv = around.argv(wrapper);
+pub(crate) fn full_argv(ctx: &RunContext<'_>, tool: &Tool, bound: &Bound) -> Vec<String> {
+    let wrapper = tool.wrapper.as_ref().unwrap_or(&ctx.agent.wrapper);
+    let mut argv = ctx.argv(wrapper);
     argv.extend(bound.argv.iter().cloned());
     argv
 }
 
 /// Makes the call's directory of records.
-pub(crate) fn prepare(around: &Surroundings<'_>, tool: &Tool, bound: &Bound) -> Result<Prepared> {
-    let argv = full_argv(around, tool, bound);
-    let parent = around.run.io("tool_executions");
+pub(crate) fn prepare(ctx: &RunContext<'_>, tool: &Tool, bound: &Bound) -> Result<Prepared> {
+    let argv = full_argv(ctx, tool, bound);
+    let parent = ctx.run.io("tool_executions");
     let name = format!("{}_{}", Timestamp::now().compact(), tool.name);
     let name = files::make_unique_dir(&parent, &name)?;
     let dir = parent.join(&name);
@@ -99,7 +99,7 @@ pub(crate) fn prepare(around: &Surroundings<'_>, tool: &Tool, bound: &Bound) -> 
 
 /// Runs a call to its end.
 pub(crate) fn run(
-    around: &Surroundings<'_>,
+    ctx: &RunContext<'_>,
     tool: &Tool,
     bound: &Bound,
     prepared: Prepared,
@@ -108,9 +108,9 @@ pub(crate) fn run(
     let timeout = match tool.timeout_ms {
         Some(0) => None,
         Some(ms) => Some(Duration::from_millis(ms)),
-        None => around.agent.tool_timeout,
+        None => ctx.agent.tool_timeout,
     };
-    let mut env = around.variables(tool.pass_api_key);
+    let mut env = ctx.variables(tool.pass_api_key);
     env.extend(
         tool.env
             .iter()
@@ -123,7 +123,7 @@ pub(crate) fn run(
     );
     let command = Command {
         argv: &prepared.argv,
-        dir: &around.workspace.root,
+        dir: &ctx.workspace.root,
         env: &env,
         call_id,
         stdin: prepared.stdin,
@@ -131,9 +131,9 @@ pub(crate) fn run(
         stderr: prepared.stderr,
         timeout,
     };
-    let (how, duration) = match process::run(&around.signals, command, around.grace()) {
+    let (how, duration) = match process::run(&ctx.signals, command, ctx.grace()) {
         Ok(outcome) => {
-            around.log.ended(&format!("tool {}", tool.name), &outcome);
+            ctx.log.ended(&format!("tool {}", tool.name), &outcome);
             (outcome.how, outcome.duration)
         }
         Err(error) => {
@@ -173,7 +173,7 @@ pub(crate) fn run(
         Ended::Interrupted(_) => notes.push("[interrupted]".to_owned()),
         Ended::Exited(_) => {}
     }
-    let max = longest(around, tool);
+    let max = longest(ctx, tool);
     let status = if how == Ended::Exited(0) {
         ActionStatus::Success
     } else {
@@ -192,19 +192,18 @@ pub(crate) fn run(
 }
 
 /// How much of each of a tool's streams the model is shown.
-fn longest(around: &Surroundings<'_>, tool: &Tool) -> u64 {
-    tool.max_output_bytes
-        .unwrap_or(around.agent.max_output_bytes)
+fn longest(ctx: &RunContext<'_>, tool: &Tool) -> u64 {
+    tool.max_output_bytes.unwrap_or(ctx.agent.max_output_bytes)
 }
 
 /// What the model is shown of the output in a call's directory.
 pub(crate) fn shown(
-    around: &Surroundings<'_>,
+    ctx: &RunContext<'_>,
     tool: &Tool,
     dir: &std::path::Path,
     notes: &[String],
 ) -> Result<String> {
-    let max = longest(around, tool);
+    let max = longest(ctx, tool);
     let stdout = read_ends(&dir.join("stdout.log"), max)?;
     let stderr = read_ends(&dir.join("stderr.log"), max)?;
     Ok(observation(&stdout, &stderr, notes))

@@ -7,7 +7,7 @@ use crate::config::agent::{Agent, HookEvent};
 use crate::config::environment::Environment;
 use crate::config::resolved;
 use crate::engine::request::Builder;
-use crate::engine::run_context::{Surroundings, depth};
+use crate::engine::run_context::{RunContext, depth};
 use crate::engine::run_loop::{builder, unreadable_at};
 use crate::error::{At, Error, Exit, Result};
 use crate::record::engine_log::{Level, Log};
@@ -31,7 +31,7 @@ pub(crate) fn print_first(
     agent: &Agent,
     workspace: &Workspace,
     message: &str,
-    around: Around,
+    ctx: Around,
 ) -> Result<Exit> {
     let id = RunId::generate(Timestamp::now());
     let config = resolved::resolved(agent, agent.max_iterations);
@@ -44,7 +44,7 @@ pub(crate) fn print_first(
     start.write(&mut journal, 1, Timestamp::now(), 0);
     Event::UserMessage { content: message }.write(&mut journal, 2, Timestamp::now(), 0);
     let run = RunDir::of(workspace, &id);
-    let request = build(agent, workspace, run, &journal, around)?;
+    let request = build(agent, workspace, run, &journal, ctx)?;
     print(&request)?;
     Ok(Exit::Success)
 }
@@ -54,9 +54,9 @@ pub(crate) fn print_next(
     agent: &Agent,
     workspace: &Workspace,
     found: Found,
-    around: Around,
+    ctx: Around,
 ) -> Result<Exit> {
-    print(&next(agent, workspace, found, around)?)?;
+    print(&next(agent, workspace, found, ctx)?)?;
     Ok(Exit::Success)
 }
 
@@ -65,19 +65,19 @@ pub(crate) fn next(
     agent: &Agent,
     workspace: &Workspace,
     found: Found,
-    around: Around,
+    ctx: Around,
 ) -> Result<Vec<u8>> {
     let path = found.run.journal();
     let mut journal = crate::unix::files::read_regular(&path).at("read", &path)?;
     cut_torn_line(&mut journal);
-    if matches!(found.metadata.status, Status::Completed | Status::Failed) && !around.1.quiet {
-        around.1.warn(&format!(
+    if matches!(found.metadata.status, Status::Completed | Status::Failed) && !ctx.1.quiet {
+        ctx.1.warn(&format!(
             "run {} is {}: to go on with it needs a message, which would be the last one",
             found.run.id,
             found.metadata.status.name()
         ));
     }
-    build(agent, workspace, found.run, &journal, around)
+    build(agent, workspace, found.run, &journal, ctx)
 }
 
 /// The next request of a run with this journal.
@@ -91,7 +91,7 @@ fn build(
     let path = run.journal();
     // No program is run: none needs variables.
     let environment = Environment::default();
-    let around = Surroundings {
+    let ctx = RunContext {
         signals,
         agent,
         workspace,
@@ -110,7 +110,7 @@ fn build(
     messages::write(&mut messages, &state, agent.llm.model_json().as_deref());
     let mut builder = builder(agent).only_looking();
     let request = builder
-        .request(&around, &messages, state.iterations + 1, None, Vec::new())?
+        .request(&ctx, &messages, state.iterations + 1, None, Vec::new())?
         .map_err(|unavailable| Error::failure(unavailable.0))?;
     if !screen.quiet {
         for note in builder.lacking() {

@@ -6,7 +6,7 @@ use crate::cli::result;
 use crate::config::agent::{Agent, Problem, Severity};
 use crate::config::environment::{Environment, PUBLIC_ENDPOINT};
 use crate::config::{load, resolved};
-use crate::engine::run_context::{self, Surroundings};
+use crate::engine::run_context::{self, RunContext};
 use crate::engine::run_loop::{Ending, Engine, Options};
 use crate::error::{At, Error, Exit, Result};
 use crate::model::ask::Model;
@@ -244,8 +244,8 @@ impl Stage<'_> {
         metadata: Metadata,
         (answer, is_ours): (Option<String>, bool),
     ) -> Result<Exit> {
-        let around = self.around(&run);
-        let (model, described) = self.model(&around)?;
+        let ctx = self.around(&run);
+        let (model, described) = self.model(&ctx)?;
         self.screen.progress(&[(
             Tone::Dim,
             &format!(
@@ -262,7 +262,7 @@ impl Stage<'_> {
             answer,
             is_ours,
         };
-        let engine = Engine::new(around, journal, metadata, options, model)?;
+        let engine = Engine::new(ctx, journal, metadata, options, model)?;
         let ended = engine.run();
         let question = match ended.ending.status {
             Status::WaitingForInput => question_in(&run)?,
@@ -276,8 +276,8 @@ impl Stage<'_> {
     }
 
     /// A run's surroundings.
-    pub(crate) fn around(&self, run: &RunDir) -> Surroundings<'_> {
-        Surroundings {
+    pub(crate) fn around(&self, run: &RunDir) -> RunContext<'_> {
+        RunContext {
             signals: Arc::clone(&self.signals),
             agent: self.agent,
             workspace: self.workspace,
@@ -314,18 +314,18 @@ impl Stage<'_> {
         Ok(ending.exit)
     }
 
-    fn model<'m>(&'m self, around: &Surroundings<'_>) -> Result<(Model<'m>, String)> {
+    fn model<'m>(&'m self, ctx: &RunContext<'_>) -> Result<(Model<'m>, String)> {
         let llm = &self.agent.llm;
         if let Some(command) = &llm.command {
-            let argv = around.argv(command);
+            let argv = ctx.argv(command);
             let described = format!("model {}", argv[0]);
             let program = Program {
                 dir: &self.workspace.root,
-                env: around.model_variables(),
+                env: ctx.model_variables(),
                 timeout: llm.timeout,
-                engine_call: Surroundings::engine_call(),
-                log: around.run.log(),
-                grace: around.grace(),
+                engine_call: RunContext::engine_call(),
+                log: ctx.run.log(),
+                grace: ctx.grace(),
                 argv,
             };
             return Ok((Model::Command(program), described));
@@ -355,7 +355,7 @@ pub(crate) fn start_event<'e>(
         task,
         config_json: config,
         hostname: &metadata.hostname,
-        call_id: Surroundings::engine_call(),
+        call_id: RunContext::engine_call(),
         resumed,
         parent_run_id: metadata.parent_run_id.as_deref(),
         parent_call_id: metadata.parent_call_id.as_deref(),

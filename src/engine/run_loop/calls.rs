@@ -4,9 +4,9 @@ use super::hook_points::Verdict;
 use super::{Ending, Engine, Ready, tool_named};
 use crate::config::agent::HookEvent;
 use crate::config::tool::bind::{Bound, bind};
-use crate::config::tool::definition::{Inject, Kind, OnResume, Parameter, Tool, Word};
+use crate::config::tool::definition::{OnResume, Tool};
 use crate::engine::question::{self, Question, Reply};
-use crate::engine::run_context::Surroundings;
+use crate::engine::run_context::RunContext;
 use crate::engine::tool_call::{self, Done};
 use crate::error::{Result, reason};
 use crate::model::response::NewCall;
@@ -81,53 +81,6 @@ impl OpenCall {
     }
 }
 
-/// The engine's one built-in tool.
-pub(super) fn ask_human_tool() -> Tool {
-    let parameter =
-        |name: &str, kind, description: &str, choices: &[&str], default: Option<Value>| Parameter {
-            name: name.to_owned(),
-            kind,
-            description: Some(description.to_owned()),
-            choices: choices.iter().map(|choice| Value::from(*choice)).collect(),
-            required: default.is_none(),
-            default,
-            inject: Inject::Argument,
-            extra: serde_json::Map::new(),
-        };
-    Tool {
-        name: "ask_human".to_owned(),
-        description: Some(
-            "Ask the person who is responsible for this task, and wait for the answer.".to_owned(),
-        ),
-        template: "ask_human".to_owned(),
-        command: vec![Word::fixed("ask_human")],
-        appended: Vec::new(),
-        parameters: vec![
-            parameter("prompt", Kind::String, "The question.", &[], None),
-            parameter(
-                "input_type",
-                Kind::String,
-                "What kind of answer is expected.",
-                &["text", "password", "confirmation"],
-                Some("text".into()),
-            ),
-            parameter(
-                "sensitive",
-                Kind::Boolean,
-                "Whether the answer is not to be shown while it is typed.",
-                &[],
-                Some(false.into()),
-            ),
-        ],
-        timeout_ms: None,
-        max_output_bytes: None,
-        wrapper: None,
-        env: Vec::new(),
-        on_resume: OnResume::Report,
-        pass_api_key: false,
-    }
-}
-
 impl Engine<'_> {
     /// Brings every call to its result, in order. Stops early if the run must end or wait.
     pub(super) fn act(&mut self, calls: Vec<OpenCall>) -> Result<Option<Ending>> {
@@ -145,7 +98,7 @@ impl Engine<'_> {
                 return Ok(Some(ending));
             }
         }
-        self.moment(HookEvent::OnIterationEnd, b"{}")?;
+        self.run_hooks(HookEvent::OnIterationEnd, b"{}")?;
         Ok(None)
     }
 
@@ -169,7 +122,7 @@ impl Engine<'_> {
         if asks_a_person {
             return self.ask_first(call);
         }
-        let agent = self.around.agent;
+        let agent = self.ctx.agent;
         let Some(tool) = tool_named(agent, &call.name) else {
             let all = agent.tools.iter().chain(&self.ask_human);
             let names: Vec<&str> = all.map(|tool| tool.name.as_str()).collect();
@@ -186,7 +139,7 @@ impl Engine<'_> {
         };
         match self.bound(tool, call) {
             Ok(bound) => self
-                .guarded(call, (tool, bound), Surroundings::new_call_id())
+                .guarded(call, (tool, bound), RunContext::new_call_id())
                 .map(|()| None),
             Err(text) => self.refuse(call, &text).map(|()| None),
         }
@@ -232,7 +185,7 @@ impl Engine<'_> {
         bound: Bound,
     ) -> Result<Option<Bound>> {
         let verdict = self.before_tool(&call.name, tool, bound)?;
-        if self.around.signals.stop().is_some() {
+        if self.ctx.signals.stop().is_some() {
             return Ok(None);
         }
         match verdict {
@@ -250,7 +203,7 @@ impl Engine<'_> {
         (tool, bound): Ready<'_>,
         call_id: String,
     ) -> Result<()> {
-        let prepared = tool_call::prepare(&self.around, tool, &bound)?;
+        let prepared = tool_call::prepare(&self.ctx, tool, &bound)?;
         self.say(&[
             (Tone::Dim, "$ "),
             (Tone::Command, &in_short(&prepared.command, 160)),
@@ -268,7 +221,7 @@ impl Engine<'_> {
         );
         self.sync()?;
         let reference = prepared.reference.clone();
-        let done = tool_call::run(&self.around, tool, &bound, prepared, &call_id)?;
+        let done = tool_call::run(&self.ctx, tool, &bound, prepared, &call_id)?;
         self.observed(call, done, &reference)
     }
 
@@ -332,11 +285,11 @@ impl Engine<'_> {
                 let of_it = counted(left, "process");
                 let name = &call.name;
                 let text = format!("{name}: killed {of_it} left of it");
-                self.around.log.line(Level::Warn, &text);
+                self.ctx.log.line(Level::Warn, &text);
                 self.note("INFO", &format!("{name}: ended {of_it} left of it"))?;
             }
         }
-        let tool = tool_named(self.around.agent, &call.name);
+        let tool = tool_named(self.ctx.agent, &call.name);
         if let (Some(tool), Some(call_id)) = (tool, &started.call_id)
             && tool.on_resume == OnResume::Retry
             && let Ok(bound) = self.bound(tool, call)
@@ -344,18 +297,18 @@ impl Engine<'_> {
             let call_id = if self.options.is_ours {
                 call_id.clone()
             } else {
-                Surroundings::new_call_id()
+                RunContext::new_call_id()
             };
             return self.guarded(call, (tool, bound), call_id);
         }
         let dir = started
             .execution_ref
             .as_ref()
-            .map(|reference| self.around.run.path.join(reference));
+            .map(|reference| self.ctx.run.path.join(reference));
         let note = interruption(dir.as_deref());
         let shown = match (tool, &dir) {
             (Some(tool), Some(dir)) => {
-                tool_call::shown(&self.around, tool, dir, std::slice::from_ref(&note))
+                tool_call::shown(&self.ctx, tool, dir, std::slice::from_ref(&note))
             }
             _ => Ok(note.clone()),
         };
@@ -374,7 +327,7 @@ impl Engine<'_> {
 
     /// Asks a person for the first time.
     fn ask_first(&mut self, call: &OpenCall) -> Result<Option<Ending>> {
-        let tool = ask_human_tool();
+        let tool = question::ask_human_tool();
         let bound = match self.bound(&tool, call) {
             Ok(bound) => bound,
             Err(text) => return self.refuse(call, &text).map(|()| None),
@@ -404,7 +357,7 @@ impl Engine<'_> {
             sensitive,
         };
         // An answer that lies there answers an earlier question.
-        question::clear(&self.around.run)?;
+        question::clear(&self.ctx.run)?;
         self.journal.add(
             self.iteration,
             &Event::HumanInputRequest {
@@ -453,7 +406,7 @@ impl Engine<'_> {
             None,
         )?;
         self.sync()?;
-        question::clear(&self.around.run)?;
+        question::clear(&self.ctx.run)?;
         Ok(None)
     }
 
@@ -461,11 +414,11 @@ impl Engine<'_> {
         if let Some(answer) = self.options.answer.take() {
             return Ok(Ok(answer));
         }
-        if let Some(answer) = question::left_answer(&self.around.run, &question.request_id)? {
+        if let Some(answer) = question::left_answer(&self.ctx.run, &question.request_id)? {
             return Ok(Ok(answer));
         }
         if self.options.interactive {
-            match question::ask_here(&self.around.signals, question) {
+            match question::ask_here(&self.ctx.signals, question) {
                 Ok(Reply::Answer(answer)) => return Ok(Ok(answer)),
                 Ok(Reply::Stopped(stop)) => return Ok(Err(Ending::stopped(stop))),
                 Ok(Reply::NobodyThere) => {}
@@ -475,8 +428,8 @@ impl Engine<'_> {
                 )?,
             }
         }
-        if !question::is_left(&self.around.run, &question.request_id) {
-            question::leave_question(&self.around.run, question)?;
+        if !question::is_left(&self.ctx.run, &question.request_id) {
+            question::leave_question(&self.ctx.run, question)?;
         }
         Ok(Err(Ending::waiting(&question.prompt)))
     }

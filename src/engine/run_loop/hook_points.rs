@@ -7,6 +7,7 @@ use crate::config::agent::{Hook, HookEvent};
 use crate::config::tool::bind::{Bound, bind, shell_quoted};
 use crate::config::tool::definition::Tool;
 use crate::engine::hooks::{self, Execution, Input};
+use crate::engine::question;
 use crate::engine::tool_call::{self, Done};
 use crate::error::Result;
 use crate::record::event::Event;
@@ -47,23 +48,19 @@ impl<'a> Given<'a> {
 
 impl Engine<'_> {
     pub(super) fn has_hook(&self, event: HookEvent) -> bool {
-        self.around
-            .agent
-            .hooks
-            .iter()
-            .any(|hook| hook.event == event)
+        self.ctx.agent.hooks.iter().any(|hook| hook.event == event)
     }
 
     /// Runs the hooks of one moment in order. `look` sees each execution, may change what the next one
     /// is given, and ends the list by returning false.
-    fn each(
+    fn run_each(
         &mut self,
         event: HookEvent,
         names: &[&str],
         mut given: Given<'_>,
         mut look: impl FnMut(&mut Self, &Execution, &mut Given<'_>) -> Result<bool>,
     ) -> Result<()> {
-        let agent = self.around.agent;
+        let agent = self.ctx.agent;
         let begins = matches!(
             event,
             HookEvent::PreLlmRequest | HookEvent::PreToolExecution | HookEvent::OnIterationStart
@@ -71,7 +68,7 @@ impl Engine<'_> {
         let mut ended = false;
         for hook in agent.hooks.iter().filter(|hook| hook.event == event) {
             // Nothing begins any more once the engine is to end; the time that is left is for what ends.
-            if ended || begins && self.around.signals.stop().is_some() {
+            if ended || begins && self.ctx.signals.stop().is_some() {
                 let (hook_name, status, io_path_ref) = (event.name(), "SKIPPED", "");
                 self.journal.add(
                     self.iteration,
@@ -117,7 +114,7 @@ impl Engine<'_> {
         };
         let number = self.next_hook;
         self.next_hook += 1;
-        let execution = hooks::run(&self.around, hook, number, &input)?;
+        let execution = hooks::run(&self.ctx, hook, number, &input)?;
         let status = if execution.failure.is_some() {
             "FAILED"
         } else {
@@ -146,11 +143,11 @@ impl Engine<'_> {
     }
 
     /// A moment that changes nothing.
-    pub(super) fn moment(&mut self, event: HookEvent, payload: &[u8]) -> Result<()> {
-        self.moment_with(event, payload, &[])
+    pub(super) fn run_hooks(&mut self, event: HookEvent, payload: &[u8]) -> Result<()> {
+        self.run_hooks_with(event, payload, &[])
     }
 
-    fn moment_with(
+    fn run_hooks_with(
         &mut self,
         event: HookEvent,
         payload: &[u8],
@@ -159,7 +156,7 @@ impl Engine<'_> {
         if !self.has_hook(event) {
             return Ok(());
         }
-        self.each(
+        self.run_each(
             event,
             &["payload.json"],
             Given::new(payload.to_vec(), variables),
@@ -181,7 +178,7 @@ impl Engine<'_> {
     ) -> Result<Option<Vec<u8>>> {
         let mut changed = None;
         let given = Given::new(payload, &[]);
-        self.each(event, names, given, |engine, execution, given| {
+        self.run_each(event, names, given, |engine, execution, given| {
             if let Some(failure) = &execution.failure {
                 engine.warn_of(event, failure)?;
             } else if let Some(new) = &execution.payload {
@@ -217,9 +214,9 @@ impl Engine<'_> {
             return Ok(Verdict::Go(bound));
         }
         let payload = self.call_payload(name, tool, &bound);
-        let asking = super::calls::ask_human_tool();
+        let asking = question::ask_human_tool();
         let mut verdict = Verdict::Go(bound);
-        self.each(
+        self.run_each(
             EVENT,
             &["payload.json"],
             Given::new(payload, &[("TOOL_NAME", name)]),
@@ -264,7 +261,7 @@ impl Engine<'_> {
     /// A call as its guards see it.
     fn call_payload(&self, name: &str, tool: Option<&Tool>, bound: &Bound) -> Vec<u8> {
         let command = match tool {
-            Some(tool) => shell_quoted(&tool_call::full_argv(&self.around, tool, bound)),
+            Some(tool) => shell_quoted(&tool_call::full_argv(&self.ctx, tool, bound)),
             None => name.to_owned(),
         };
         let mut out = Vec::new();
@@ -288,7 +285,7 @@ impl Engine<'_> {
         if !self.has_hook(EVENT) {
             return Ok(None);
         }
-        let dir = self.around.run.path.join(reference);
+        let dir = self.ctx.run.path.join(reference);
         let observed = |observation: &str| {
             let mut out = Vec::new();
             let mut object = Object::begin(&mut out);
@@ -307,7 +304,7 @@ impl Engine<'_> {
         ];
         let mut changed = None;
         let payload = observed(&done.observation);
-        self.each(
+        self.run_each(
             EVENT,
             &["payload.json"],
             Given::new(payload, &variables),
@@ -336,7 +333,7 @@ impl Engine<'_> {
         let mut object = Object::begin(&mut payload);
         object.put("error_message", message);
         object.end();
-        self.moment_with(HookEvent::OnError, &payload, &[("ERROR_MESSAGE", message)])
+        self.run_hooks_with(HookEvent::OnError, &payload, &[("ERROR_MESSAGE", message)])
     }
 
     pub(super) fn on_run_end(&mut self, ending: &Ending) -> Result<()> {
@@ -352,6 +349,6 @@ impl Engine<'_> {
             .put("text", &ending.text)
             .put("iterations", &self.iteration);
         object.end();
-        self.moment(HookEvent::OnRunEnd, &payload)
+        self.run_hooks(HookEvent::OnRunEnd, &payload)
     }
 }

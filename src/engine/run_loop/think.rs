@@ -38,7 +38,7 @@ pub(super) fn cut_off(reason: &str) -> Ending {
 impl Engine<'_> {
     pub(super) fn think(&mut self) -> Result<Thought> {
         self.iteration += 1;
-        self.moment(HookEvent::OnIterationStart, b"{}")?;
+        self.run_hooks(HookEvent::OnIterationStart, b"{}")?;
         if let Some(ending) = self.must_end() {
             self.iteration -= 1;
             return Ok(Thought::End(ending));
@@ -73,10 +73,10 @@ impl Engine<'_> {
                 extends,
             };
             let patience = Patience {
-                max_retries: self.around.agent.llm.max_retries,
+                max_retries: self.ctx.agent.llm.max_retries,
                 deadline: self.deadline(),
             };
-            let log = &self.around.log;
+            let log = &self.ctx.log;
             let notify = |text: &str| {
                 log.line(Level::Warn, text);
                 screen.progress(&[(Tone::Bad, text)]);
@@ -85,7 +85,7 @@ impl Engine<'_> {
                 &mut self.model,
                 &invocation,
                 patience,
-                &self.around.signals,
+                &self.ctx.signals,
                 notify,
             )?
         };
@@ -95,7 +95,7 @@ impl Engine<'_> {
                 let mut answer =
                     self.after_response(*answer, &invoked.dir.join("response.json"))?;
                 self.name_as_recorded(&mut answer);
-                match self.around.signals.stop() {
+                match self.ctx.signals.stop() {
                     // A hook that was to look at the answer may have been kept from it.
                     Some(stop) => Ending::stopped(stop),
                     None => {
@@ -125,7 +125,7 @@ impl Engine<'_> {
         };
         let took = began.elapsed().as_millis();
         let text = format!("invocation {name}: {how}, after {took} ms");
-        self.around.log.line(level, &text);
+        self.ctx.log.line(level, &text);
     }
 
     /// The next request, from the journal as it is now.
@@ -137,7 +137,7 @@ impl Engine<'_> {
         };
         let messages = self.transcript.messages();
         let built = self.builder.request(
-            &self.around,
+            &self.ctx,
             messages,
             self.iteration,
             recorded,
@@ -225,7 +225,7 @@ impl Engine<'_> {
         if let Some(reason) = cut_off_at {
             let ending = cut_off(reason);
             if open.is_empty() {
-                self.moment(HookEvent::OnIterationEnd, b"{}")?;
+                self.run_hooks(HookEvent::OnIterationEnd, b"{}")?;
             } else {
                 self.act(open)?;
             }
@@ -233,7 +233,7 @@ impl Engine<'_> {
         }
         if open.is_empty() {
             self.journal.flush()?;
-            self.moment(HookEvent::OnIterationEnd, b"{}")?;
+            self.run_hooks(HookEvent::OnIterationEnd, b"{}")?;
             // A hook that ends the run has not agreed with the answer.
             let ending = self.stopped_by_hook();
             return Ok(Thought::End(

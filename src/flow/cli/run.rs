@@ -10,7 +10,7 @@ use crate::cli::args::Format;
 use crate::cli::commands::select::{self, Found, look};
 use crate::cli::commands::start::{check_depth, parent_call, parent_run, signals, start_event};
 use crate::cli::commands::take_up::{check_host, end_leftovers, notes};
-use crate::engine::run_context::{self, Surroundings};
+use crate::engine::run_context::{self, RunContext};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
 use crate::flow::engine::inputs::Inputs;
@@ -333,7 +333,7 @@ impl RunCommand<'_> {
             plan: self.plan,
             workspace: self.workspace,
             run,
-            call_prefix: Surroundings::call_prefix(),
+            call_prefix: RunContext::call_prefix(),
             depth,
         };
         let many = matches!(self.basis.given, RunInput::Lines(_));

@@ -10,7 +10,7 @@ use crate::cli::commands::start::signals;
 use crate::config::environment::Environment;
 use crate::config::tool::bind::{Bound, Places, bind, fixed_words, shell_quoted};
 use crate::config::tool::definition::{CWD, Kind};
-use crate::engine::run_context::{self, Surroundings};
+use crate::engine::run_context::{self, RunContext};
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
 use crate::flow::graph::choice::{self, Failure};
@@ -126,7 +126,7 @@ impl CallPlace {
         let (mut stdout, mut stderr) = (stdout?, stderr?);
         let timeout = tool.tool.timeout_ms.unwrap_or(TIMEOUT);
         let timeout = (timeout > 0).then(|| Duration::from_millis(timeout));
-        let call_id = Surroundings::new_call_id();
+        let call_id = RunContext::new_call_id();
         let ran = process::run(
             signals,
             Command {
@@ -334,7 +334,7 @@ fn refuse(name: &str, record: CallRecord, Refusal { why, denied }: Refusal) -> R
     record.write("stderr.log", &format!("{error}\n"))?;
     record.finish(&NodeToolCall {
         tool_name: name.to_owned(),
-        call_id: Surroundings::new_call_id(),
+        call_id: RunContext::new_call_id(),
         code: Some(code),
         message: Some(error.message.clone()),
         exit_code: Exit::Misuse as i32,

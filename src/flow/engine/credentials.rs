@@ -4,7 +4,7 @@
 
 use crate::config::environment::{Secret, without};
 use crate::engine::hooks::spawn_failure;
-use crate::engine::run_context::Surroundings;
+use crate::engine::run_context::RunContext;
 use crate::error::{may_fail, reason};
 use crate::flow::graph::topology::NodeIx;
 use crate::flow::manifest::Flow;
@@ -108,7 +108,7 @@ impl Credentials {
         &mut self,
         provider: usize,
         credential: &Credential,
-        around: (&Flow, &Signals),
+        ctx: (&Flow, &Signals),
     ) -> Result<Secret, String> {
         let known = self.printed.get(&provider);
         if let Some((key, since)) = known
@@ -119,7 +119,7 @@ impl Credentials {
         match (credential.key()?, credential) {
             (Some(key), _) => Ok(key),
             (None, Credential::Command(argv)) => {
-                let key = printed(argv, around);
+                let key = printed(argv, ctx);
                 let entry = (key.clone(), Instant::now());
                 self.printed.insert(provider, entry);
                 key
@@ -141,7 +141,7 @@ fn printed(argv: &[String], (flow, signals): (&Flow, &Signals)) -> Result<Secret
             argv,
             dir: &flow.home,
             env: &[],
-            call_id: &Surroundings::own_call_id(),
+            call_id: &RunContext::own_call_id(),
             stdin: None,
             stdout: File::from(OwnedFd::from(input)),
             stderr: File::from(stderr),
