@@ -10,6 +10,7 @@ pub mod config;
 pub mod record;
 pub(crate) mod model;
 pub(crate) mod engine;
+pub(crate) mod runs;
 pub(crate) mod view;
 pub mod cli;
 pub mod sessions;

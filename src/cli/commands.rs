@@ -1,14 +1,8 @@
 //! The commands, each from its arguments to its exit code.
 
-pub(crate) mod select;
-pub(crate) mod wrapper;
-pub(crate) mod start;
-pub(crate) mod take_up;
-pub(crate) mod settings;
-pub(crate) mod preview;
 pub(crate) mod dry_run;
 pub(crate) mod run;
-pub(crate) mod resume;
+pub(crate) mod continue_run;
 pub(crate) mod init;
 pub(crate) mod check;
 pub(crate) mod list_runs;
@@ -18,7 +12,6 @@ pub(crate) mod stats;
 pub(crate) mod report;
 pub(crate) mod migrate;
 pub(crate) mod model;
-pub(crate) mod fresh;
 pub(crate) mod replay;
 pub(crate) mod flow;
 pub(crate) mod fork;

@@ -2,8 +2,8 @@
 
 use crate::cli::args::{self, Command};
 use crate::cli::commands::{
-    check, complete, diff, expand, flow, fork, init, list_runs, log, migrate, model, replay,
-    report, request, resume, run, sandbox, stats,
+    check, complete, continue_run, diff, expand, flow, fork, init, list_runs, log, migrate, model,
+    replay, report, request, run, sandbox, stats,
 };
 use crate::cli::{help, manual};
 use crate::error::{Error, Exit, Result};
@@ -32,7 +32,7 @@ pub fn main(args: Vec<OsString>) -> u8 {
 fn execute(args: Vec<OsString>) -> Result<Exit> {
     match args::parse(args)? {
         Command::Run(wanted) => run::run(&wanted),
-        Command::Continue { force, common } => resume::run(force, &common),
+        Command::Continue { force, common } => continue_run::run(force, &common),
         Command::Init { dir, template, yes } => init::run(&dir, template, yes),
         Command::Check { agent, format } => check::run(&agent, format),
         Command::Schema { schema } => said(schema.text),

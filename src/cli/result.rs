@@ -1,13 +1,13 @@
-//! What a command tells at its end: the result on stdout, what went wrong and the way on on stderr.
+//! What a command prints at its end: the result on stdout, what went wrong and the way on on stderr.
 
-use crate::cli::args::Format;
+use crate::cli::args::{Common, Format};
 use crate::config::tool::bind::shell_quoted;
 use crate::engine::question::Question;
 use crate::engine::run_loop::Ending;
-use crate::error::{Error, Result};
+use crate::error::{Error, Exit, Result};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
-use crate::record::state;
+use crate::runs::result::RunResult;
 use crate::text::json::{self, Object};
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, print, printable};
@@ -17,8 +17,36 @@ use std::io::IsTerminal;
 /// The version of the JSON object.
 const SCHEMA_VERSION: &str = "2.0";
 
-/// Tells how a run ended. `question` is the one that is open.
-pub(crate) fn ending(
+/// Prints the result of a command that works on a run, or its error if an object was asked for, and then
+/// seals the run.
+pub(crate) fn print_outcome(done: Result<RunResult>, common: &Common) -> Result<Exit> {
+    let screen = Screen::new(common.quiet, common.verbose);
+    let printed = done.and_then(|result| print_result(result, common.format, screen));
+    print_error_object(printed, common.format)
+}
+
+/// Prints the error of a command that works on a run as an object, if one was asked for.
+pub(crate) fn print_error_object(done: Result<Exit>, format: Format) -> Result<Exit> {
+    let done = done.map_err(Error::of_run);
+    if let Err(failed) = &done
+        && format == Format::Json
+    {
+        error(failed)?;
+    }
+    done
+}
+
+fn print_result(result: RunResult, format: Format, screen: Screen) -> Result<Exit> {
+    let (ending, metadata) = (&result.ending, &result.metadata);
+    explain(screen, ending, metadata, &result.run);
+    print_ending(format, ending, metadata, result.question.as_ref())?;
+    let exit = ending.exit;
+    result.seal();
+    Ok(exit)
+}
+
+/// Prints how a run ended. `question` is the one that is open.
+fn print_ending(
     format: Format,
     ending: &Ending,
     metadata: &Metadata,
@@ -45,7 +73,7 @@ pub(crate) fn ending(
 }
 
 /// Says on stderr why a run did not complete, and what to do.
-pub(crate) fn explain(screen: Screen, ending: &Ending, metadata: &Metadata, run: &RunDir) {
+fn explain(screen: Screen, ending: &Ending, metadata: &Metadata, run: &RunDir) {
     if ending.status == Status::Completed {
         return;
     }
@@ -149,9 +177,8 @@ fn object(ending: &Ending, metadata: &Metadata, question: Option<&Question>) -> 
     out
 }
 
-/// Tells of an error as an object, for a command that was to print one.
-pub(crate) fn error(error: &Error) -> Result<()> {
-    use crate::error::Exit;
+/// Prints an error as an object.
+fn error(error: &Error) -> Result<()> {
     let kind = match error.exit {
         Exit::Usage => "usage",
         Exit::Config => "config",
@@ -171,19 +198,4 @@ pub(crate) fn error(error: &Error) -> Result<()> {
         "metadata": null,
     });
     print(format!("{}\n", json::text(&object)).as_bytes())
-}
-
-/// The question that a run waits for.
-pub(crate) fn open_question(run: &state::Run<'_>) -> Option<Question> {
-    let calls = &run.last_thought()?.calls;
-    let asked = calls
-        .iter()
-        .filter(|call| call.result.is_none())
-        .find_map(|call| call.question.as_ref())?;
-    asked.response.is_none().then(|| Question {
-        request_id: asked.request_id.to_string(),
-        prompt: asked.prompt.to_string(),
-        input_type: asked.input_type.to_string(),
-        sensitive: asked.sensitive,
-    })
 }

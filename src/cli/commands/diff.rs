@@ -1,9 +1,9 @@
 //! `delta diff`: where two runs part, side by side.
 
-use super::select::at_or_named;
 use crate::error::{At, Exit, Result};
 use crate::record::recording::unreadable;
 use crate::record::state::{self, Reading, Run, Thought, Turn, decoded};
+use crate::runs::find::find_run;
 use crate::unix::terminal::{Screen, counted, in_short, print, printable};
 use std::path::Path;
 
@@ -77,7 +77,7 @@ struct Side {
 
 impl Side {
     fn read(work_dir: &Path, name: &str) -> Result<Self> {
-        let run = at_or_named(work_dir, name)?;
+        let run = find_run(work_dir, name)?;
         let path = run.journal();
         let bytes = crate::unix::files::read_regular(&path).at("read", &path)?;
         let lenient = Reading {

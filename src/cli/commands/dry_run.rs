@@ -1,13 +1,14 @@
 //! `delta run --dry-run`: what a run would send first.
 
-use super::select::look;
-use super::{preview, settings, start};
 use crate::cli::args::{Common, Run};
 use crate::config::agent::Agent;
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::{self, Workspace};
+use crate::runs::inspect::inspect_run;
+use crate::runs::overrides::load_with_overrides;
+use crate::runs::{preflight, preview};
 use crate::text::ids::RunId;
 use crate::unix::terminal::Screen;
 use serde_json::Map;
@@ -15,14 +16,14 @@ use serde_json::Map;
 /// Everything up to the first request, which is printed. Nothing is created, run or sent.
 pub(crate) fn run(wanted: &Run) -> Result<Exit> {
     let common = &wanted.common;
-    start::check_depth()?;
-    let signals = start::signals()?;
+    preflight::check_depth()?;
+    let signals = preflight::install_signals()?;
     let screen = Screen::new(common.quiet, common.verbose);
-    let message = start::message(common, &signals)?;
-    let (agent, _) = settings::apply(&wanted.agent, Map::new(), &wanted.set, screen)?;
+    let message = preflight::read_message(common.message.as_deref(), &signals)?;
+    let (agent, _) = load_with_overrides(&wanted.agent, Map::new(), &wanted.set, screen)?;
     let workspace = place(&agent, common, message.is_some())?;
     workspace.check_layout()?;
-    if let Err(error) = start::environment(&agent, Some(&workspace), screen) {
+    if let Err(error) = preflight::read_environment(&agent, Some(&workspace), screen) {
         screen.warn(&format!("warning: {error}"));
     }
     let there = match &common.run_id {
@@ -32,7 +33,7 @@ pub(crate) fn run(wanted: &Run) -> Result<Exit> {
         None => workspace.newest()?,
     };
     let found = there
-        .map(|id| look(&RunDir::of(&workspace, &id)))
+        .map(|id| inspect_run(&RunDir::of(&workspace, &id)))
         .transpose()?;
     if let Some(found) = found
         && (message.is_none() || found.metadata.initial_message == message)
@@ -46,7 +47,7 @@ pub(crate) fn run(wanted: &Run) -> Result<Exit> {
                     screen.warn(&format!("run {id} would be resumed"));
                 }
                 let before = found.metadata.set.clone();
-                let (agent, _) = settings::apply(&agent.home, before, &wanted.set, screen)?;
+                let (agent, _) = load_with_overrides(&agent.home, before, &wanted.set, screen)?;
                 return preview::print_next(&agent, &workspace, found, (signals, screen));
             }
             Status::Completed | Status::Failed if common.run_id.is_some() => {

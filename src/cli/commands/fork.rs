@@ -1,10 +1,7 @@
 //! `delta fork`: a new run that begins with the first iterations of another one, which stays as it is.
 
-use super::fresh::{copy_files, refuse_unless_empty};
-use super::select::at_or_named;
-use super::settings;
-use super::start::{self, Stage, start_event};
 use crate::cli::args::repeat::Fork;
+use crate::cli::result;
 use crate::config::resolved;
 use crate::error::{Error, Exit, Result};
 use crate::record::event::{Event, ForkedFrom};
@@ -13,6 +10,12 @@ use crate::record::recording::{Beginning, Recording, unreadable};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Run};
 use crate::record::workspace::Workspace;
+use crate::runs::find::find_run;
+use crate::runs::launch::{Launch, start_event};
+use crate::runs::overrides::load_with_overrides;
+use crate::runs::preflight;
+use crate::runs::result::RunResult;
+use crate::runs::workspace_copy::{copy_files, refuse_unless_empty};
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::Screen;
@@ -21,17 +24,17 @@ use std::sync::Arc;
 
 /// Runs the command.
 pub(crate) fn run(fork: &Fork) -> Result<Exit> {
-    start::told(try_run(fork), &fork.common)
+    result::print_outcome(try_run(fork), &fork.common)
 }
 
-fn try_run(fork: &Fork) -> Result<Exit> {
-    start::check_depth()?;
-    let signals = start::signals()?;
+fn try_run(fork: &Fork) -> Result<RunResult> {
+    preflight::check_depth()?;
+    let signals = preflight::install_signals()?;
     let common = &fork.common;
     let screen = Screen::new(common.quiet, common.verbose);
-    let message = start::message(common, &signals)?;
+    let message = preflight::read_message(common.message.as_deref(), &signals)?;
     let work_dir = common.work_dir.as_deref().unwrap_or(Path::new("."));
-    let parent = at_or_named(work_dir, &fork.run)?;
+    let parent = find_run(work_dir, &fork.run)?;
     let Some(root) = parent.workspace() else {
         let path = parent.path.display();
         return Err(Error::failure(format!(
@@ -50,28 +53,29 @@ fn try_run(fork: &Fork) -> Result<Exit> {
             "run {id} cannot be forked: its journal does not say which agent it is of"
         )));
     };
-    let (agent, set) = settings::apply(Path::new(home), whole.set.clone(), &fork.set, screen)?;
+    let (agent, set) = load_with_overrides(Path::new(home), whole.set.clone(), &fork.set, screen)?;
     // What the environment lacks is told before anything is created.
-    let mut environment = start::environment(&agent, Some(&here), screen)?;
+    let mut environment = preflight::read_environment(&agent, Some(&here), screen)?;
     let workspace = match &fork.to {
         Some(to) => {
             refuse_unless_empty(to)?;
             Workspace::at(to)?.check_writable()?;
             copy_files(&here.root, to, screen)?;
             let workspace = Workspace::at(to)?;
-            environment = start::environment(&agent, Some(&workspace), screen)?;
+            environment = preflight::read_environment(&agent, Some(&workspace), screen)?;
             workspace
         }
         None => here,
     };
-    let stage = Stage {
+    let launch = Launch {
         agent: &agent,
         workspace: &workspace,
         environment: &environment,
         signals: Arc::clone(&signals),
-        common,
         screen,
         set: &set,
+        interactive: common.interactive,
+        max_iterations: common.max_iterations,
         force: false,
     };
     let from = Parent {
@@ -79,7 +83,7 @@ fn try_run(fork: &Fork) -> Result<Exit> {
         whole: &whole,
         beginning: &beginning,
     };
-    begin(&stage, &from, message.as_deref())
+    begin(&launch, &from, fork, message.as_deref())
 }
 
 /// The run that a new one is made from.
@@ -114,7 +118,12 @@ fn read<'j>(journal: &'j [u8], recording: &Recording) -> Result<Run<'j>> {
 }
 
 /// Creates the run and lets it go on.
-fn begin(stage: &Stage<'_>, from: &Parent<'_>, message: Option<&str>) -> Result<Exit> {
+fn begin(
+    launch: &Launch<'_>,
+    from: &Parent<'_>,
+    fork: &Fork,
+    message: Option<&str>,
+) -> Result<RunResult> {
     let beginning = from.beginning;
     let shared = state::read(beginning.journal, Reading::default())
         .map_err(|error| unreadable(&error, &from.run.journal()))?;
@@ -127,15 +136,15 @@ fn begin(stage: &Stage<'_>, from: &Parent<'_>, message: Option<&str>) -> Result<
     } else {
         message
     };
-    let id = match &stage.common.run_id {
+    let id = match &fork.common.run_id {
         Some(name) => RunId::parse(name).map_err(Error::usage)?,
         None => RunId::generate(Timestamp::now()),
     };
     let mut metadata = Metadata {
         run_id: id.to_string(),
-        workspace_id: stage.workspace.id(),
-        parent_run_id: start::parent_run(),
-        parent_call_id: start::parent_call(),
+        workspace_id: launch.workspace.id(),
+        parent_run_id: preflight::parent_run(),
+        parent_call_id: preflight::parent_call(),
         ..Metadata::default()
     };
     metadata.correct(&shared);
@@ -145,20 +154,20 @@ fn begin(stage: &Stage<'_>, from: &Parent<'_>, message: Option<&str>) -> Result<
         run_id: from.run.id.to_string(),
         iteration: beginning.iterations,
     });
-    let metadata = stage.started(metadata);
-    let config = resolved::resolved(stage.agent, stage.max_iterations());
+    let metadata = launch.started(metadata);
+    let config = resolved::resolved(launch.agent, launch.max_iterations());
     let goes_on = beginning.iterations > 0;
-    stage.workspace.create()?;
-    let lock = stage.workspace.lock(&stage.signals)?;
-    let (run, journal) = RunDir::create(stage.workspace, &id, &metadata, |journal| {
+    launch.workspace.create()?;
+    let lock = launch.workspace.lock(&launch.signals)?;
+    let (run, journal) = RunDir::create(launch.workspace, &id, &metadata, |journal| {
         journal.copy(beginning.journal, shared.seq);
         let at = beginning.iterations;
         journal.add(at, &start_event(&metadata, task, &config, goes_on));
         if let Some(content) = said {
             journal.add(at, &Event::UserMessage { content });
         }
-        beginning.copy_records(&from.run.path, &stage.workspace.unborn())
+        beginning.copy_records(&from.run.path, &launch.workspace.unborn())
     })?;
     drop(lock);
-    stage.engine(run, journal, metadata, (None, true))
+    launch.run_engine(run, journal, metadata, (None, true))
 }

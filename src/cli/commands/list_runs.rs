@@ -2,12 +2,13 @@
 
 mod tree;
 
-use super::select::{self, no_runs};
 use crate::cli::args::{Format, ListRuns};
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::{self, Workspace};
+use crate::runs::find::{self, no_runs};
+use crate::runs::inspect;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, Tone, in_short, painted, print, size, stdout_has_colour};
@@ -37,7 +38,7 @@ struct Row {
 pub(crate) fn run(options: &ListRuns) -> Result<Exit> {
     let workspaces = match &options.agent {
         Some(agent) => workspaces_of(agent)?,
-        None => vec![select::workspace(
+        None => vec![find::open_workspace(
             options.work_dir.as_deref().unwrap_or(Path::new(".")),
         )?],
     };
@@ -47,7 +48,7 @@ pub(crate) fn run(options: &ListRuns) -> Result<Exit> {
         for id in workspace.runs()? {
             there += 1;
             let run = RunDir::of(workspace, &id);
-            let (metadata, error) = select::summary(&run);
+            let (metadata, error) = inspect::read_summary(&run);
             if let Some(error) = error {
                 Screen::new(false, false).warn(&format!("warning: {error}"));
             }
@@ -114,7 +115,7 @@ fn workspaces_of(agent: &Path) -> Result<Vec<Workspace>> {
     }
     workspace::numbered(agent)?
         .into_iter()
-        .map(|name| select::workspace(&agent.join("workspaces").join(name)))
+        .map(|name| find::open_workspace(&agent.join("workspaces").join(name)))
         .collect()
 }
 

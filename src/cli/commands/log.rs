@@ -1,6 +1,5 @@
 //! `delta log`: a run as a timeline, also while it goes on.
 
-use super::select;
 use crate::cli::args::Log;
 use crate::error::{Exit, Result};
 use crate::record::journal::Journal;
@@ -8,6 +7,7 @@ use crate::record::reader::{Change, Lines, Next};
 use crate::record::run_dir::RunDir;
 use crate::record::state::Damage;
 use crate::record::subruns::{Family, Started, Underway};
+use crate::runs::find;
 use crate::text::timestamp::Timestamp;
 use crate::unix::pager::Pager;
 use crate::unix::terminal::{Screen, stdout_has_colour};
@@ -26,7 +26,7 @@ const DEEPEST: usize = 8;
 
 /// Runs the command.
 pub(crate) fn run(options: &Log) -> Result<Exit> {
-    let run = select::named_or_newest(&options.work_dir, options.run.as_deref())?;
+    let run = find::find_run_or_newest(&options.work_dir, options.run.as_deref())?;
     let path = run.journal();
     let mut lines = match options.last {
         Some(count) => Lines::open_at_last(&path, count)?,

@@ -1,15 +1,15 @@
 //! `delta migrate`: brings a workspace of an older engine into today's layout.
 
-use super::start;
 use crate::error::{Error, Exit, Result};
 use crate::record::migrate::{perform, plan};
 use crate::record::workspace::Workspace;
+use crate::runs::preflight::install_signals;
 use crate::unix::terminal::{Screen, Tone};
 use std::path::Path;
 
 /// Runs the command.
 pub(crate) fn run(dir: &Path) -> Result<Exit> {
-    let signals = start::signals()?;
+    let signals = install_signals()?;
     let workspace = Workspace::at(dir)?;
     let root = workspace.root.display();
     if !workspace.control.is_dir() {

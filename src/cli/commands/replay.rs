@@ -1,10 +1,6 @@
 //! `delta replay`: a recorded run again, with the model's recorded answers. Every request is compared
 //! with the recorded one.
 
-use super::fresh::Place;
-use super::select::at_or_named;
-use super::start::{self, Stage, start_event};
-use crate::cli::args::Common;
 use crate::cli::args::repeat::Replay;
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
@@ -20,6 +16,10 @@ use crate::record::recording::{Beginning, Recording};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
+use crate::runs::find::find_run;
+use crate::runs::launch::{Launch, start_event};
+use crate::runs::preflight;
+use crate::runs::workspace_copy::ReplayDir;
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
@@ -30,10 +30,10 @@ use std::sync::Arc;
 
 /// Runs the command.
 pub(crate) fn run(wanted: &Replay) -> Result<Exit> {
-    start::check_depth()?;
-    let signals = start::signals()?;
+    preflight::check_depth()?;
+    let signals = preflight::install_signals()?;
     let screen = Screen::new(wanted.quiet, wanted.verbose);
-    let run = at_or_named(&wanted.work_dir, &wanted.run)?;
+    let run = find_run(&wanted.work_dir, &wanted.run)?;
     if Journal::is_owned(&run.journal()) {
         let id = &run.id;
         return Err(Error::new(
@@ -50,22 +50,22 @@ pub(crate) fn run(wanted: &Replay) -> Result<Exit> {
     }
     let set = recording.state()?.set;
     let agent = agent(wanted, &recording, screen)?;
-    let place = Place::make(wanted.to.as_deref(), wanted.from.as_deref(), screen)?;
+    let place = ReplayDir::make(wanted.to.as_deref(), wanted.from.as_deref(), screen)?;
     let (environment, _) = Environment::read(&agent.home, Some(&place.workspace.root))?;
-    let common = Common::default();
-    let stage = Stage {
+    let launch = Launch {
         agent: &agent,
         workspace: &place.workspace,
         environment: &environment,
         signals: Arc::clone(&signals),
-        common: &common,
         screen,
         set: &set,
+        interactive: false,
+        max_iterations: None,
         force: false,
     };
     let mut playback = Playback::new(recording, wanted.executes_nothing);
-    let ending = repeat(&stage, &mut playback)?;
-    let exit = tell(&playback, ending.as_ref(), &agent, &place.workspace)?;
+    let ending = repeat(&launch, &mut playback)?;
+    let exit = print_comparison(&playback, ending.as_ref(), &agent, &place.workspace)?;
     place.leave(exit == Exit::Success, screen);
     Ok(exit)
 }
@@ -83,7 +83,7 @@ fn agent(wanted: &Replay, recording: &Recording, screen: Screen) -> Result<Agent
         }
         None => Path::new(recorded),
     };
-    let mut agent = start::agent_with(dir, &state.set, screen)?;
+    let mut agent = preflight::load_agent(dir, &state.set, screen)?;
     (agent.limit_tokens, agent.limit_seconds) = (0, 0);
     agent.llm.max_retries = 0;
     // What can be repeated need not be durable.
@@ -93,9 +93,9 @@ fn agent(wanted: &Replay, recording: &Recording, screen: Screen) -> Result<Agent
 
 /// Lets the engine run with the recorded answers until none is left. Returns how it ended if it
 /// ended before that.
-fn repeat(stage: &Stage<'_>, playback: &mut Playback) -> Result<Option<Ending>> {
+fn repeat(launch: &Launch<'_>, playback: &mut Playback) -> Result<Option<Ending>> {
     let parts = playback.recording().parts.clone();
-    let (run, mut journal, mut metadata) = begin(stage, playback.recording())?;
+    let (run, mut journal, mut metadata) = begin(launch, playback.recording())?;
     let mut target = 0;
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
@@ -109,19 +109,19 @@ fn repeat(stage: &Stage<'_>, playback: &mut Playback) -> Result<Option<Ending>> 
             let before = playback.given();
             let left = (target - before) as u64;
             let ending;
-            (ending, metadata) = engine(stage, &run, journal, metadata, left, playback)?;
+            (ending, metadata) = engine(launch, &run, journal, metadata, left, playback)?;
             // The engine may have been ended by a hook, as in the recorded run, which went on.
             if playback.divergence.is_some() || playback.given() == before {
                 return Ok(Some(ending));
             }
-            journal = take_up(&run)?;
+            journal = reopen_journal(&run)?;
         }
     }
     Ok(None)
 }
 
 /// Creates the repetition: what the recorded run inherited, and what was said first.
-fn begin(stage: &Stage<'_>, recording: &Recording) -> Result<(RunDir, Journal, Metadata)> {
+fn begin(launch: &Launch<'_>, recording: &Recording) -> Result<(RunDir, Journal, Metadata)> {
     let recorded = recording.state()?;
     let own_name = recorded.run_id.as_deref();
     let id = own_name.and_then(|name| RunId::parse(name).ok());
@@ -131,7 +131,7 @@ fn begin(stage: &Stage<'_>, recording: &Recording) -> Result<(RunDir, Journal, M
         .map_err(|e| crate::record::recording::unreadable(&e, &recording.run.journal()))?;
     let mut metadata = Metadata {
         run_id: id.to_string(),
-        workspace_id: stage.workspace.id(),
+        workspace_id: launch.workspace.id(),
         ..Metadata::default()
     };
     metadata.correct(&before);
@@ -139,16 +139,16 @@ fn begin(stage: &Stage<'_>, recording: &Recording) -> Result<(RunDir, Journal, M
     metadata.initial_message = recorded.first_message.as_deref().map(str::to_owned);
     metadata.forked_from.clone_from(&recorded.forked_from);
     metadata.set.clone_from(&recorded.set);
-    let metadata = stage.started(metadata);
-    stage.workspace.create()?;
+    let metadata = launch.started(metadata);
+    launch.workspace.create()?;
     let beginning = Beginning {
         journal: inherited,
         iterations: before.iterations,
     };
-    let config = resolved::resolved(stage.agent, stage.agent.max_iterations);
+    let config = resolved::resolved(launch.agent, launch.agent.max_iterations);
     let task = metadata.initial_message.as_deref().unwrap_or_default();
-    let lock = stage.workspace.lock(&stage.signals)?;
-    let (run, journal) = RunDir::create(stage.workspace, &id, &metadata, |journal| {
+    let lock = launch.workspace.lock(&launch.signals)?;
+    let (run, journal) = RunDir::create(launch.workspace, &id, &metadata, |journal| {
         journal.copy(inherited, before.seq);
         journal.add(
             before.iterations,
@@ -158,14 +158,14 @@ fn begin(stage: &Stage<'_>, recording: &Recording) -> Result<(RunDir, Journal, M
         for content in said.unwrap_or_default() {
             journal.add(before.iterations, &Event::UserMessage { content });
         }
-        beginning.copy_records(&recording.run.path, &stage.workspace.unborn())
+        beginning.copy_records(&recording.run.path, &launch.workspace.unborn())
     })?;
     drop(lock);
     Ok((run, journal, metadata))
 }
 
 fn engine(
-    stage: &Stage<'_>,
+    launch: &Launch<'_>,
     run: &RunDir,
     journal: Journal,
     metadata: Metadata,
@@ -175,20 +175,20 @@ fn engine(
     let options = Options {
         interactive: false,
         max_iterations,
-        screen: stage.screen,
+        screen: launch.screen,
         lenient: false,
         is_ours: true,
         answer: None,
     };
-    let around = stage.around(run);
+    let ctx = launch.context(run);
     let model = Model::Recorded(playback);
-    let ended = Engine::new(around, journal, metadata, options, model)?.run();
+    let ended = Engine::new(ctx, journal, metadata, options, model)?.run();
     let (ending, metadata) = (ended.ending.clone(), ended.metadata.clone());
     ended.seal();
     Ok((ending, metadata))
 }
 
-fn take_up(run: &RunDir) -> Result<Journal> {
+fn reopen_journal(run: &RunDir) -> Result<Journal> {
     let path = run.journal();
     let Some(mut journal) = Journal::open(&path)? else {
         let path = path.display();
@@ -202,8 +202,8 @@ fn take_up(run: &RunDir) -> Result<Journal> {
     Ok(journal)
 }
 
-/// Tells what came of it, on stdout.
-fn tell(
+/// Prints on stdout how the repetition compares.
+fn print_comparison(
     playback: &Playback,
     ending: Option<&Ending>,
     agent: &Agent,

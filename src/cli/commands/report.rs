@@ -1,16 +1,16 @@
 //! `delta report`: a run as one page of HTML on stdout.
 
 use super::log::warn_of;
-use super::select;
 use crate::cli::args::Report;
 use crate::error::{Exit, Result};
+use crate::runs::{find, inspect};
 use crate::unix::terminal::print_while_read;
 use crate::view::report;
 
 /// Runs the command.
 pub(crate) fn run(options: &Report) -> Result<Exit> {
-    let run = select::named_or_newest(&options.work_dir, options.run.as_deref())?;
-    let (summary, _) = select::summary(&run);
+    let run = find::find_run_or_newest(&options.work_dir, options.run.as_deref())?;
+    let (summary, _) = inspect::read_summary(&run);
     let root = run.workspace().unwrap_or(&run.path);
     let damaged = report::write(&run, root, &summary, &mut |piece| print_while_read(piece))?;
     for report::Damaged { path, damage } in &damaged {

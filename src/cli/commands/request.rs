@@ -1,12 +1,13 @@
 //! `delta request`: the exact bytes of a request, of the next one, and where two of them part.
 
-use super::select::{at_or_named, look};
-use super::{preview, start};
 use crate::cli::args::Request;
 use crate::error::{Error, Exit, Result};
 use crate::record::invocations;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
+use crate::runs::find::find_run;
+use crate::runs::inspect::inspect_run;
+use crate::runs::{preflight, preview};
 use crate::text::ids::RunId;
 use crate::unix::terminal::{Screen, print, printable};
 use crate::view::request_diff;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Runs the command.
 pub(crate) fn run(options: &Request) -> Result<Exit> {
-    let run = at_or_named(&options.work_dir, &options.run)?;
+    let run = find_run(&options.work_dir, &options.run)?;
     let sent = Sent::of(&run)?;
     let (request, name) = if options.next {
         (next(&run)?, "the next".to_owned())
@@ -45,11 +46,16 @@ fn next(run: &RunDir) -> Result<Vec<u8>> {
         )));
     };
     let workspace = Workspace::at(root)?;
-    let found = look(run)?;
+    let found = inspect_run(run)?;
     let screen = Screen::new(false, false);
     let home = Path::new(&found.metadata.agent_home);
-    let agent = start::agent_with(home, &found.metadata.set, screen)?;
-    preview::next(&agent, &workspace, found, (start::signals()?, screen))
+    let agent = preflight::load_agent(home, &found.metadata.set, screen)?;
+    preview::next(
+        &agent,
+        &workspace,
+        found,
+        (preflight::install_signals()?, screen),
+    )
 }
 
 /// The requests that a run has sent.

@@ -1,10 +1,8 @@
 //! `delta run`: starts a run, or takes up the one that the same command started before.
 
 use super::dry_run;
-use super::select::{Found, look};
-use super::settings;
-use super::start::{self, Stage, ending_of, quoted};
 use crate::cli::args::{Common, Run};
+use crate::cli::result;
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
 use crate::engine::question::{Reply, read_line};
@@ -12,6 +10,11 @@ use crate::error::{Error, Exit, Result, may_fail};
 use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::{self, DecisionLock, Workspace};
+use crate::runs::inspect::{RunSnapshot, inspect_run};
+use crate::runs::launch::Launch;
+use crate::runs::overrides::load_with_overrides;
+use crate::runs::preflight;
+use crate::runs::result::RunResult;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::Signals;
@@ -33,16 +36,16 @@ pub(crate) fn run(wanted: &Run) -> Result<Exit> {
     if wanted.dry {
         return dry_run::run(wanted);
     }
-    start::told(try_run(wanted), &wanted.common)
+    result::print_outcome(try_run(wanted), &wanted.common)
 }
 
-fn try_run(wanted: &Run) -> Result<Exit> {
+fn try_run(wanted: &Run) -> Result<RunResult> {
     let common = &wanted.common;
-    start::check_depth()?;
-    let signals = start::signals()?;
+    preflight::check_depth()?;
+    let signals = preflight::install_signals()?;
     let screen = Screen::new(common.quiet, common.verbose);
-    let message = start::message(common, &signals)?;
-    let (agent, set) = settings::apply(&wanted.agent, Map::new(), &wanted.set, screen)?;
+    let message = preflight::read_message(common.message.as_deref(), &signals)?;
+    let (agent, set) = load_with_overrides(&wanted.agent, Map::new(), &wanted.set, screen)?;
     let (place, claim) = place(&agent, wanted.yes, common, message.is_some(), &signals)?;
     let there = match &place {
         Place::At(workspace) => Some(workspace),
@@ -55,7 +58,7 @@ fn try_run(wanted: &Run) -> Result<Exit> {
         let parent = agent.home.join("workspaces");
         Workspace::at(&parent)?.check_writable()?;
     }
-    let environment = start::environment(&agent, there, screen)?;
+    let environment = preflight::read_environment(&agent, there, screen)?;
     let workspace = match place {
         Place::At(workspace) => workspace,
         Place::Next => Workspace::at(&workspace::claim_next(&agent.home)?)?,
@@ -189,21 +192,22 @@ struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    fn stage(&self) -> Stage<'_> {
-        Stage {
+    fn launch(&self) -> Launch<'_> {
+        Launch {
             agent: self.agent,
             workspace: self.workspace,
             environment: self.environment,
             signals: Arc::clone(&self.signals),
-            common: self.common,
             screen: self.screen,
             set: self.set,
+            interactive: self.common.interactive,
+            max_iterations: self.common.max_iterations,
             force: false,
         }
     }
 
     /// Finds out, under the workspace's lock, which run to start or take up.
-    fn decide(mut self) -> Result<Exit> {
+    fn decide(mut self) -> Result<RunResult> {
         if self.message.is_none() && !self.workspace.control.exists() {
             return Err(match &self.common.run_id {
                 Some(id) => no_such_run(id),
@@ -225,7 +229,7 @@ impl Chosen<'_> {
         let found = match self.workspace.newest()? {
             Some(id) => {
                 self.workspace.mend_latest(&id)?;
-                Some(look(&RunDir::of(self.workspace, &id))?)
+                Some(inspect_run(&RunDir::of(self.workspace, &id))?)
             }
             None => None,
         };
@@ -242,7 +246,7 @@ impl Chosen<'_> {
             Status::Running | Status::Interrupted | Status::WaitingForInput => {
                 let id = &found.run.id;
                 let status = found.metadata.status.name();
-                let first = quoted(
+                let first = quoted_start(
                     found
                         .metadata
                         .initial_message
@@ -260,11 +264,11 @@ impl Chosen<'_> {
         }
     }
 
-    fn is_same(&self, found: &Found) -> bool {
+    fn is_same(&self, found: &RunSnapshot) -> bool {
         self.message.is_none() || found.metadata.initial_message.as_deref() == self.message
     }
 
-    fn new_run(&self, newest: Option<&Found>, lock: DecisionLock) -> Result<Exit> {
+    fn new_run(&self, newest: Option<&RunSnapshot>, lock: DecisionLock) -> Result<RunResult> {
         let Some(message) = self.message else {
             return Err(match newest {
                 Some(found)
@@ -284,19 +288,19 @@ impl Chosen<'_> {
             });
         };
         let id = RunId::generate(Timestamp::now());
-        self.stage().begin(&id, message, lock)
+        self.launch().begin(&id, message, lock)
     }
 
-    fn by_name(&self, id: &RunId, lock: DecisionLock) -> Result<Exit> {
+    fn by_name(&self, id: &RunId, lock: DecisionLock) -> Result<RunResult> {
         if !self.workspace.run_path(id).is_dir() {
             let Some(message) = self.message else {
                 return Err(no_such_run(id.as_str()));
             };
-            return self.stage().begin(id, message, lock);
+            return self.launch().begin(id, message, lock);
         }
-        let found = look(&RunDir::of(self.workspace, id))?;
+        let found = inspect_run(&RunDir::of(self.workspace, id))?;
         if !self.is_same(&found) {
-            let first = quoted(
+            let first = quoted_start(
                 found
                     .metadata
                     .initial_message
@@ -313,51 +317,39 @@ impl Chosen<'_> {
             Status::Completed => {
                 found.mend_metadata()?;
                 drop(lock);
-                self.stage().tell(
-                    &ending_of(&found.metadata),
-                    &found.metadata,
-                    &found.run,
-                    None,
-                )
+                Ok(RunResult::recorded(found))
             }
             Status::Failed => {
                 drop(lock);
-                let mut ending = ending_of(&found.metadata);
-                ending.text = format!(
+                let mut result = RunResult::recorded(found);
+                result.ending.text = format!(
                     "run {id} has failed before, and its name is taken: {}",
-                    ending.text
+                    result.ending.text
                 );
-                self.stage()
-                    .tell(&ending, &found.metadata, &found.run, None)
+                Ok(result)
             }
         }
     }
 
-    fn resume(&self, found: Found, lock: DecisionLock) -> Result<Exit> {
+    fn resume(&self, found: RunSnapshot, lock: DecisionLock) -> Result<RunResult> {
         let waits = found.question.is_some() && !found.is_answered && !self.common.interactive;
         if waits && found.metadata.status == Status::WaitingForInput {
             drop(lock);
-            let ending = ending_of(&found.metadata);
-            return self.stage().tell(
-                &ending,
-                &found.metadata,
-                &found.run,
-                found.question.as_ref(),
-            );
+            return Ok(RunResult::recorded(found));
         }
         if found.metadata.set == *self.set {
-            return self.stage().take_up(found, None, None, lock);
+            return self.launch().resume(found, None, None, lock);
         }
         // A run keeps the settings that it was made with; those that are given now come on top.
         let before = found.metadata.set.clone();
-        let (agent, set) = settings::apply(&self.agent.home, before, self.given, self.screen)?;
-        start::check_reach(&agent, self.environment, Some(self.workspace))?;
-        let stage = Stage {
+        let (agent, set) = load_with_overrides(&self.agent.home, before, self.given, self.screen)?;
+        preflight::check_reach(&agent, self.environment, Some(self.workspace))?;
+        let launch = Launch {
             agent: &agent,
             set: &set,
-            ..self.stage()
+            ..self.launch()
         };
-        stage.take_up(found, None, None, lock)
+        launch.resume(found, None, None, lock)
     }
 }
 
@@ -372,4 +364,9 @@ fn nothing_to_resume(workspace: &Workspace) -> Error {
     Error::usage(format!(
         "nothing to resume in {root}; say what to do with -m MESSAGE"
     ))
+}
+
+/// The first words of a text, for messages.
+fn quoted_start(text: &str) -> String {
+    format!("'{}'", crate::unix::terminal::in_short(text, 60))
 }

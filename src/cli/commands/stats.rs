@@ -2,11 +2,11 @@
 
 mod flow;
 
-use super::select;
 use crate::cli::args::{Stats, Table};
 use crate::error::{Exit, Result};
 use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
+use crate::runs::{find, inspect};
 use crate::text::json;
 use crate::unix::terminal::{Screen, print, printable, time};
 use crate::view::stats::{self, Figures, Tool};
@@ -30,17 +30,17 @@ struct Counted {
 /// Runs the command.
 pub(crate) fn run(options: &Stats) -> Result<Exit> {
     let dirs = if options.runs.is_empty() {
-        vec![select::named_or_newest(&options.work_dir, None)?]
+        vec![find::find_run_or_newest(&options.work_dir, None)?]
     } else {
         let named = options
             .runs
             .iter()
-            .map(|name| select::at_or_named(&options.work_dir, name));
+            .map(|name| find::find_run(&options.work_dir, name));
         named.collect::<Result<_>>()?
     };
     let mut runs = Vec::new();
     for run in dirs {
-        let (metadata, _) = select::summary(&run);
+        let (metadata, _) = inspect::read_summary(&run);
         runs.push(counted(&run, metadata)?);
     }
     let text = match (options.format, runs.as_slice()) {

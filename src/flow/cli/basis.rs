@@ -16,6 +16,7 @@ use crate::flow::record::events;
 use crate::record::journal::Journal;
 use crate::record::reader;
 use crate::record::run_dir::RunDir;
+use crate::runs::preflight::read_stdin;
 use crate::text::json;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
@@ -70,7 +71,7 @@ pub(crate) fn basis(flow: &Flow, wanted: &Wanted, signals: &Signals) -> Result<R
 /// One JSON value from a file, or from the standard input.
 pub(super) fn read_input(path: &str, signals: &Signals) -> Result<Payload> {
     let (name, text) = if path == "-" {
-        ("stdin", read_stdin(signals)?)
+        ("stdin", read_stdin("input", signals)?)
     } else {
         let path = PathBuf::from(path);
         let bytes = std::fs::read(&path).at("read", &path)?;
@@ -83,28 +84,6 @@ pub(super) fn read_input(path: &str, signals: &Signals) -> Result<Payload> {
             "-i {path}: {name} is not one JSON value; a text is given with -m"
         ))
     })
-}
-
-/// All of the standard input. A signal ends the reading.
-pub(super) fn read_stdin(signals: &Signals) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        let read = signals.read(std::io::stdin(), &mut buffer);
-        let read = read.map_err(|e| {
-            let reason = crate::error::reason(&e);
-            Error::usage(format!("cannot read the input from stdin: {reason}"))
-        })?;
-        match (read, signals.stop()) {
-            (Some(0), _) => return Ok(bytes),
-            (Some(read), _) => bytes.extend_from_slice(&buffer[..read]),
-            (None, Some(stop)) => {
-                let message = format!("{} while reading the input", stop.name());
-                return Err(Error::new(stop.into(), message));
-            }
-            (None, None) => {}
-        }
-    }
 }
 
 /// The start that is named, or else the default.

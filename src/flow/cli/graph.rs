@@ -4,7 +4,6 @@ use super::args::GraphArgs;
 use super::basis;
 use super::check;
 use crate::cli::args::Format;
-use crate::cli::commands::select;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::manifest;
@@ -12,6 +11,7 @@ use crate::flow::record::events::each_line;
 use crate::flow::view::draw::{Mark, Picture};
 use crate::record::metadata::{self, Status};
 use crate::record::run_dir::RunDir;
+use crate::runs::find;
 use crate::unix::terminal::{Screen, print};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(crate) fn run(wanted: &GraphArgs) -> Result<Exit> {
         None => draw(Path::new("."), wanted, None),
         Some(dir) if dir.is_dir() && !dir.join("journal.jsonl").exists() => draw(dir, wanted, None),
         Some(_) => {
-            let run = select::at_or_named(&wanted.work_dir, what.unwrap_or_default())?;
+            let run = find::find_run(&wanted.work_dir, what.unwrap_or_default())?;
             let Some(past) = basis::recorded(&run)? else {
                 let id = &run.id;
                 return Err(Error::failure(format!(

@@ -6,13 +6,13 @@ use super::args::memory::{MemoryAction, MemoryArgs as Wanted};
 use super::basis::read_input;
 use super::check;
 use crate::cli::args::Format;
-use crate::cli::commands::start::signals;
 use crate::error::{Error, Exit, Result};
 use crate::flow::context::item::MemoryItem;
 use crate::flow::context::store::StoreFile;
 use crate::flow::manifest;
 use crate::flow::manifest::memory::StoreName;
 use crate::flow::record::tally::SCHEMA_VERSION;
+use crate::runs::preflight::install_signals;
 use crate::text::ids::hex;
 use crate::text::json::{self, Object};
 use crate::text::timestamp::Timestamp;
@@ -33,7 +33,7 @@ pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {
             "the {name} store lives in runs only; give it a file: {name}_store: {{type: jsonl, file_path: …}}"
         ))
     })?;
-    let signals = signals()?;
+    let signals = install_signals()?;
     let content = match &wanted.what {
         MemoryAction::AddText(text) => json::text(text).into(),
         MemoryAction::AddFile(path) => read_input(path, &signals)?,

@@ -7,9 +7,6 @@ use super::basis::{self, RecordedBasis, RunBasis, RunInput};
 use super::check;
 use super::result::{RunEnding, tell};
 use crate::cli::args::Format;
-use crate::cli::commands::select::{self, Found, look};
-use crate::cli::commands::start::{check_depth, parent_call, parent_run, signals, start_event};
-use crate::cli::commands::take_up::{check_host, end_leftovers, notes};
 use crate::engine::run_context::{self, RunContext};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
@@ -24,6 +21,11 @@ use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::{DecisionLock, Workspace};
+use crate::runs::find;
+use crate::runs::inspect::{RunSnapshot, inspect_run};
+use crate::runs::launch::start_event;
+use crate::runs::preflight::{check_depth, install_signals, parent_call, parent_run};
+use crate::runs::resume::{check_host, end_leftovers, journal_notes};
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -44,7 +46,7 @@ pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {
         }
         return Ok(Exit::Config);
     };
-    let signals = signals()?;
+    let signals = install_signals()?;
     let basis = basis::basis(&flow, wanted, &signals)?;
     let pause_before = pauses(&flow, wanted)?;
     let plan = RoutePlan::new(&flow.graph, basis.start);
@@ -90,7 +92,7 @@ impl RunCommand<'_> {
             if !self.workspace.run_path(&id).is_dir() {
                 return self.begin(&id, lock);
             }
-            let found = look(&RunDir::of(self.workspace, &id))?;
+            let found = inspect_run(&RunDir::of(self.workspace, &id))?;
             let Some(past) = self.past(&found)? else {
                 return Err(Error::failure(format!(
                     "run {id} is there with another flow or input; choose another --run-id"
@@ -107,8 +109,8 @@ impl RunCommand<'_> {
             self.workspace.mend_latest(id)?;
         }
         let mut left_behind = None;
-        for id in select::with_those_around(self.workspace, newest) {
-            let found = look(&RunDir::of(self.workspace, &id))?;
+        for id in find::with_parents(self.workspace, newest) {
+            let found = inspect_run(&RunDir::of(self.workspace, &id))?;
             match (self.past(&found)?, found.metadata.status) {
                 (Some(_), Status::Running) => return Err(found.busy()),
                 (Some(past), Status::Interrupted | Status::WaitingForInput) => {
@@ -129,7 +131,7 @@ impl RunCommand<'_> {
     }
 
     /// What a run was made from, if it is one of this flow with this input.
-    fn past(&self, found: &Found) -> Result<Option<RecordedBasis>> {
+    fn past(&self, found: &RunSnapshot) -> Result<Option<RecordedBasis>> {
         let past = basis::recorded(&found.run)?;
         Ok(past.filter(|past| past.is_same(&self.basis, self.flow)))
     }
@@ -165,7 +167,12 @@ impl RunCommand<'_> {
     }
 
     /// Takes up a run that is there.
-    fn take_up(mut self, found: Found, past: &RecordedBasis, lock: DecisionLock) -> Result<Exit> {
+    fn take_up(
+        mut self,
+        found: RunSnapshot,
+        past: &RecordedBasis,
+        lock: DecisionLock,
+    ) -> Result<Exit> {
         self.with_input_of(past);
         let Some(mut journal) = Journal::open(&found.run.journal())? else {
             return Err(found.busy());
@@ -191,7 +198,7 @@ impl RunCommand<'_> {
         let metadata = self.started(metadata);
         let task = metadata.initial_message.clone().unwrap_or_default();
         journal.add(0, &start_event(&metadata, &task, &self.config(), true));
-        let mut told = notes(tail, &state);
+        let mut told = journal_notes(tail, &state);
         told.extend(leftovers);
         if !changed.is_empty() {
             told.push(format!(
@@ -219,7 +226,12 @@ impl RunCommand<'_> {
     }
 
     /// Tells a run that has ended once more.
-    fn again(mut self, found: Found, past: &RecordedBasis, lock: DecisionLock) -> Result<Exit> {
+    fn again(
+        mut self,
+        found: RunSnapshot,
+        past: &RecordedBasis,
+        lock: DecisionLock,
+    ) -> Result<Exit> {
         self.with_input_of(past);
         let changed = past.changes(self.flow);
         if !changed.is_empty() {
@@ -241,7 +253,7 @@ impl RunCommand<'_> {
     ///
     /// # Errors
     /// There are some, and nobody said that this is meant.
-    fn changes(&self, found: &Found, past: &RecordedBasis) -> Result<Vec<String>> {
+    fn changes(&self, found: &RunSnapshot, past: &RecordedBasis) -> Result<Vec<String>> {
         let changed = past.changes(self.flow);
         if changed.is_empty() || self.wanted.changed_ok {
             return Ok(changed);

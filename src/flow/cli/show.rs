@@ -4,7 +4,6 @@
 
 use super::args::ShowArgs;
 use super::basis;
-use crate::cli::commands::select;
 use crate::error::{Error, Exit, Result};
 use crate::flow::graph::choice::{Payload, choose};
 use crate::flow::graph::plan::RoutePlan;
@@ -14,6 +13,7 @@ use crate::flow::manifest::{self, Flow};
 use crate::flow::record::events::{FlowLine, each_line, edge_name, read_back};
 use crate::flow::record::tool_calls::{self, NodeToolCall};
 use crate::record::run_dir::RunDir;
+use crate::runs::{find, inspect};
 use crate::text::ids::RunId;
 use crate::unix::terminal::{in_short, print, printable, time};
 use std::collections::{BTreeMap, HashMap};
@@ -81,15 +81,15 @@ pub(super) fn which<'n>(work_dir: &Path, names: &'n [String]) -> Result<(RunDir,
         let digits = name.strip_prefix('T').unwrap_or_default();
         digits.starts_with(|c: char| c.is_ascii_digit())
     };
-    let is_run = |name: &str| match (select::workspace(work_dir), RunId::parse(name)) {
+    let is_run = |name: &str| match (find::open_workspace(work_dir), RunId::parse(name)) {
         (Ok(workspace), Ok(id)) => workspace.run_path(&id).is_dir(),
         _ => false,
     };
     match names {
         [first, rest @ ..] if !is_task(first) || is_run(first) => {
-            Ok((select::at_or_named(work_dir, first)?, rest))
+            Ok((find::find_run(work_dir, first)?, rest))
         }
-        names => Ok((select::named_or_newest(work_dir, None)?, names)),
+        names => Ok((find::find_run_or_newest(work_dir, None)?, names)),
     }
 }
 
@@ -168,7 +168,7 @@ impl RunTree {
 
     fn tree(&self, run: &RunDir) -> String {
         let id = &run.id;
-        let (metadata, _) = select::summary(run);
+        let (metadata, _) = inspect::read_summary(run);
         let mut out = format!("run {id}  {}", metadata.status.name());
         if let Some(error) = &metadata.error {
             out.push_str(&format!(": {}", in_short(error, 200)));

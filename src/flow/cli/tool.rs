@@ -4,9 +4,7 @@
 //! makes of the result.
 
 use super::args::ToolArgs as Wanted;
-use super::basis::read_stdin;
 use super::run::grace;
-use crate::cli::commands::start::signals;
 use crate::config::environment::Environment;
 use crate::config::tool::bind::{Bound, Places, bind, fixed_words, shell_quoted};
 use crate::config::tool::definition::{CWD, Kind};
@@ -19,6 +17,7 @@ use crate::flow::manifest::tool::Permissions;
 use crate::flow::manifest::{self, Flow, FlowTool, OutputForm};
 use crate::flow::record::attempt::{self, misfit, not_started};
 use crate::flow::record::tool_calls::{CallCode, CallRecord, NodeToolCall, beside};
+use crate::runs::preflight::{install_signals, read_stdin};
 use crate::text::json;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
@@ -49,7 +48,7 @@ struct CallPlace {
 /// Runs the command. The exit code is the tool's.
 pub(crate) fn run(wanted: &Wanted) -> Result<u8> {
     let place = CallPlace::from_environment()?;
-    let signals = signals()?;
+    let signals = install_signals()?;
     let flow = load(&place.home)?;
     let found = found(&flow, &place.node, &wanted.name);
     let arguments = arguments(wanted, found.as_ref().ok().copied(), &signals)?;
@@ -243,7 +242,7 @@ fn found<'f>(flow: &'f Flow, node: &str, name: &str) -> std::result::Result<&'f 
 /// The arguments as JSON text: what stands on the standard input, or what the command line gives.
 fn arguments(wanted: &Wanted, tool: Option<&FlowTool>, signals: &Signals) -> Result<String> {
     if wanted.parameters.is_empty() && wanted.stdin.is_none() {
-        let given = String::from_utf8_lossy(&read_stdin(signals)?).into_owned();
+        let given = String::from_utf8_lossy(&read_stdin("input", signals)?).into_owned();
         let is_nothing = given.trim().is_empty();
         return Ok(if is_nothing { "{}".to_owned() } else { given });
     }
@@ -263,7 +262,7 @@ fn arguments(wanted: &Wanted, tool: Option<&FlowTool>, signals: &Signals) -> Res
         add(name, value.clone());
     }
     if let Some(name) = &wanted.stdin {
-        let text = String::from_utf8_lossy(&read_stdin(signals)?).into_owned();
+        let text = String::from_utf8_lossy(&read_stdin("input", signals)?).into_owned();
         // Whoever has nothing to give gives an empty input.
         if !text.is_empty() || declared(name).is_none_or(|parameter| parameter.required) {
             add(name, text);

@@ -5,11 +5,11 @@
 
 use super::{Entry, Row};
 use crate::cli::args::ListRuns;
-use crate::cli::commands::select;
 use crate::record::metadata::{self, Metadata};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::Family;
 use crate::record::workspace::Workspace;
+use crate::runs::inspect;
 use crate::text::timestamp::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -135,7 +135,7 @@ impl Tree<'_, '_> {
         for run in tasks.into_iter().flatten() {
             // Of the many that are not shown, what the file says is enough.
             let metadata = if found.len() < MOST {
-                Some(select::summary(&run).0)
+                Some(inspect::read_summary(&run).0)
             } else {
                 metadata::read(&run.path)
             };

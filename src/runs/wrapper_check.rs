@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Makes sure that the programs which stand before every tool are there: without its sandbox, no tool
 /// is to run. `workspace` is none if it is still to be made; what lies in it is not looked for then.
-pub(crate) fn check(
+pub(crate) fn check_wrappers(
     agent: &Agent,
     environment: &Environment,
     workspace: Option<&Workspace>,

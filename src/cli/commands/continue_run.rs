@@ -1,26 +1,30 @@
 //! `delta continue`: goes on with a run, by the state that it is in.
 
-use super::select::{look, named, no_runs};
-use super::start::{self, Stage, ending_of};
 use crate::cli::args::Common;
+use crate::cli::result;
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
+use crate::runs::find::{find_named, no_runs};
+use crate::runs::inspect::inspect_run;
+use crate::runs::launch::Launch;
+use crate::runs::preflight;
+use crate::runs::result::RunResult;
 use crate::unix::terminal::Screen;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Runs the command.
 pub(crate) fn run(force: bool, common: &Common) -> Result<Exit> {
-    start::told(try_run(force, common), common)
+    result::print_outcome(try_run(force, common), common)
 }
 
-fn try_run(force: bool, common: &Common) -> Result<Exit> {
-    start::check_depth()?;
-    let signals = start::signals()?;
+fn try_run(force: bool, common: &Common) -> Result<RunResult> {
+    preflight::check_depth()?;
+    let signals = preflight::install_signals()?;
     let screen = Screen::new(common.quiet, common.verbose);
-    let message = start::message(common, &signals)?;
+    let message = preflight::read_message(common.message.as_deref(), &signals)?;
     let dir = common.work_dir.as_deref().unwrap_or(Path::new("."));
     let workspace = Workspace::at(dir)?;
     workspace.check_layout()?;
@@ -29,7 +33,7 @@ fn try_run(force: bool, common: &Common) -> Result<Exit> {
     }
     let lock = workspace.lock(&signals)?;
     let id = match &common.run_id {
-        Some(name) => named(&workspace, name)?,
+        Some(name) => find_named(&workspace, name)?,
         None => {
             let newest = workspace
                 .newest()?
@@ -38,7 +42,7 @@ fn try_run(force: bool, common: &Common) -> Result<Exit> {
             newest
         }
     };
-    let found = look(&RunDir::of(&workspace, &id))?;
+    let found = inspect_run(&RunDir::of(&workspace, &id))?;
     let status = found.metadata.status;
     if status == Status::Running {
         return Err(found.busy());
@@ -60,35 +64,30 @@ fn try_run(force: bool, common: &Common) -> Result<Exit> {
              `delta run -m` starts a new run"
         )));
     }
-    let agent = start::agent_with(
+    let agent = preflight::load_agent(
         Path::new(&found.metadata.agent_home),
         &found.metadata.set,
         screen,
     )?;
-    let environment = start::environment(&agent, Some(&workspace), screen)?;
-    let stage = Stage {
+    let environment = preflight::read_environment(&agent, Some(&workspace), screen)?;
+    let launch = Launch {
         agent: &agent,
         workspace: &workspace,
         environment: &environment,
         signals: Arc::clone(&signals),
-        common,
         screen,
         set: &found.metadata.set.clone(),
+        interactive: common.interactive,
+        max_iterations: common.max_iterations,
         force,
     };
     if found.question.is_some() && status != Status::Completed && status != Status::Failed {
         let nobody_answers = message.is_none() && !found.is_answered && !common.interactive;
         if nobody_answers && status == Status::WaitingForInput {
             drop(lock);
-            let ending = ending_of(&found.metadata);
-            return stage.tell(
-                &ending,
-                &found.metadata,
-                &found.run,
-                found.question.as_ref(),
-            );
+            return Ok(RunResult::recorded(found));
         }
-        return stage.take_up(found, None, message, lock);
+        return launch.resume(found, None, message, lock);
     }
-    stage.take_up(found, message.as_deref(), None, lock)
+    launch.resume(found, message.as_deref(), None, lock)
 }

@@ -1,6 +1,5 @@
-//! Which run is meant, and in which state it is.
+//! A run as it lies in its workspace: its state, without owning it.
 
-use crate::cli::result::open_question;
 use crate::config::agent::Agent;
 use crate::engine::question::{self, Question};
 use crate::error::{At, Error, Result};
@@ -9,14 +8,13 @@ use crate::record::metadata::{self, Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Unreadable};
 use crate::record::workspace::Workspace;
-use crate::text::ids::RunId;
 use crate::unix::procfs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A run as it lies there.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct RunSnapshot {
     /// Its directory.
     pub run: RunDir,
     /// Its summary, corrected by its journal. RUNNING only if somebody works on it now.
@@ -29,8 +27,8 @@ pub(crate) struct Found {
     pub is_flow: bool,
 }
 
-/// Looks at a run without owning it.
-pub(crate) fn look(run: &RunDir) -> Result<Found> {
+/// Reads a run's state without owning it.
+pub(crate) fn inspect_run(run: &RunDir) -> Result<RunSnapshot> {
     let (run, id) = (run.clone(), &run.id);
     let mut metadata = metadata::read(&run.path).unwrap_or_default();
     if metadata.run_id != id.as_str() {
@@ -83,7 +81,7 @@ pub(crate) fn look(run: &RunDir) -> Result<Found> {
     if live {
         metadata.status = Status::Running;
     }
-    Ok(Found {
+    Ok(RunSnapshot {
         run,
         metadata,
         question,
@@ -120,7 +118,7 @@ fn name_in_journal(run: &RunDir) -> Option<String> {
     config.get("name")?.as_str().map(str::to_owned)
 }
 
-impl Found {
+impl RunSnapshot {
     /// Whether the run is one of this agent's.
     pub(crate) fn is_of(&self, agent: &Agent) -> bool {
         let metadata = &self.metadata;
@@ -157,98 +155,9 @@ impl Found {
     }
 }
 
-/// The run that a person names: an id, a beginning of one that only one has, or LATEST.
-pub(crate) fn named(workspace: &Workspace, name: &str) -> Result<RunId> {
-    let runs = workspace.runs()?;
-    if let Some(exact) = runs.iter().find(|id| id.as_str() == name) {
-        return Ok(exact.clone());
-    }
-    if name == "LATEST"
-        && let Some(newest) = workspace.newest()?
-    {
-        return Ok(newest);
-    }
-    let matching: Vec<&RunId> = runs
-        .iter()
-        // An empty name is a variable that a script has not set.
-        .filter(|id| !name.is_empty() && id.as_str().starts_with(name))
-        .collect();
-    let list = |ids: &[&RunId]| {
-        ids.iter()
-            .map(|id| id.as_str())
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    match matching.as_slice() {
-        [one] => Ok((*one).clone()),
-        [] if runs.is_empty() => Err(no_runs(&workspace.root)),
-        [] => {
-            let all: Vec<&RunId> = runs.iter().rev().take(20).collect();
-            Err(Error::failure(format!(
-                "no run '{name}' here; there are {}",
-                list(&all)
-            )))
-        }
-        several => Err(Error::failure(format!(
-            "'{name}' is the beginning of several runs: {}",
-            list(several)
-        ))),
-    }
-}
-
-/// The run that a person names, by the path of its directory if there is a slash in it.
-pub(crate) fn at_or_named(work_dir: &Path, name: &str) -> Result<RunDir> {
-    if name.contains('/') {
-        return crate::record::recording::at_path(Path::new(name));
-    }
-    let workspace = self::workspace(work_dir)?;
-    let id = named(&workspace, name)?;
-    Ok(RunDir::of(&workspace, &id))
-}
-
-/// The run that is named, as [`at_or_named`] has it, or else the newest; instead of one that a
-/// flow of the workspace has started, the flow.
-pub(crate) fn named_or_newest(work_dir: &Path, name: Option<&str>) -> Result<RunDir> {
-    if let Some(name) = name {
-        return at_or_named(work_dir, name);
-    }
-    let workspace = self::workspace(work_dir)?;
-    let Some(newest) = workspace.newest()? else {
-        return Err(no_runs(&workspace.root));
-    };
-    let around = with_those_around(&workspace, Some(newest.clone()));
-    let is_flow =
-        |id: &RunId| metadata::read(&workspace.run_path(id)).is_some_and(|it| it.flow.is_some());
-    let flow = around.into_iter().rfind(is_flow);
-    Ok(RunDir::of(&workspace, &flow.unwrap_or(newest)))
-}
-
-/// A run, and those of its workspace that it is a part of, from the inside out.
-pub(crate) fn with_those_around(workspace: &Workspace, run: Option<RunId>) -> Vec<RunId> {
-    let mut line: Vec<RunId> = run.into_iter().collect();
-    while let Some(last) = line.last()
-        && let Some(metadata) = metadata::read(&workspace.run_path(last))
-        && let Some(parent) = metadata.parent_run_id
-        && let Ok(parent) = RunId::parse(&parent)
-        && workspace.run_path(&parent).is_dir()
-        && !line.contains(&parent)
-    {
-        line.push(parent);
-    }
-    line
-}
-
-/// The error for a workspace without runs.
-pub(crate) fn no_runs(root: &Path) -> Error {
-    Error::failure(format!(
-        "there is no run in {}; `delta run` starts one",
-        root.display()
-    ))
-}
-
 /// A run's summary, correct as of now, without reading a journal that the summary is newer than.
 /// Where the journal cannot be read, what the metadata say, and why.
-pub(crate) fn summary(run: &RunDir) -> (Metadata, Option<Error>) {
+pub(crate) fn read_summary(run: &RunDir) -> (Metadata, Option<Error>) {
     let id = &run.id;
     let recorded = metadata::read(&run.path).filter(|metadata| metadata.run_id == id.as_str());
     if let Some(metadata) = &recorded {
@@ -262,7 +171,7 @@ pub(crate) fn summary(run: &RunDir) -> (Metadata, Option<Error>) {
             return (metadata, None);
         }
     }
-    match look(run) {
+    match inspect_run(run) {
         Ok(found) => (found.metadata, None),
         Err(error) => {
             let mut metadata = recorded.unwrap_or_default();
@@ -281,13 +190,17 @@ fn is_newer(file: &Path, other: &Path) -> bool {
     matches!((modified(file), modified(other)), (Some(file), Some(other)) if file >= other)
 }
 
-/// The workspace at a path, which must be there and in today's layout.
-pub(crate) fn workspace(path: &Path) -> Result<Workspace> {
-    let workspace = Workspace::at(path)?;
-    if !workspace.root.is_dir() {
-        let path = path.display();
-        return Err(Error::failure(format!("there is no workspace {path}")));
-    }
-    workspace.check_layout()?;
-    Ok(workspace)
+/// The question that a run waits for.
+pub(crate) fn open_question(run: &state::Run<'_>) -> Option<Question> {
+    let calls = &run.last_thought()?.calls;
+    let asked = calls
+        .iter()
+        .filter(|call| call.result.is_none())
+        .find_map(|call| call.question.as_ref())?;
+    asked.response.is_none().then(|| Question {
+        request_id: asked.request_id.to_string(),
+        prompt: asked.prompt.to_string(),
+        input_type: asked.input_type.to_string(),
+        sensitive: asked.sensitive,
+    })
 }

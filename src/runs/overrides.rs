@@ -1,6 +1,6 @@
-//! `--set`: an agent with some keys of agent.yaml set otherwise for one run.
+//! `--set`: an agent with some keys of agent.yaml overridden for one run.
 
-use super::start;
+use super::preflight::load_agent;
 use crate::config::agent::{Agent, Severity};
 use crate::config::load;
 use crate::error::{Error, Result};
@@ -12,13 +12,13 @@ use std::path::Path;
 /// The agent with the settings that a run has and those that are given now, and all of them together.
 /// Whatever a given one gives rise to is wrong usage, also what would be a warning in the file: a
 /// mistyped key must not stay in force unnoticed.
-pub(crate) fn apply(
+pub(crate) fn load_with_overrides(
     home: &Path,
     mut set: Map<String, Value>,
     given: &[(String, String)],
     screen: Screen,
 ) -> Result<(Agent, Map<String, Value>)> {
-    let mut agent = start::agent_with(home, &set, screen)?;
+    let mut agent = load_agent(home, &set, screen)?;
     for (key, text) in given {
         let wrong = |why: &str| Error::usage(format!("--set {key}: {why}"));
         let value =

@@ -1,8 +1,8 @@
 //! Requests that have not been sent: built by the engine's own code, from what is there. Nothing is
 //! written, and no program is run.
 
-use super::select::Found;
-use super::start;
+use super::inspect::RunSnapshot;
+use super::launch::start_event;
 use crate::config::agent::{Agent, HookEvent};
 use crate::config::environment::Environment;
 use crate::config::resolved;
@@ -40,7 +40,7 @@ pub(crate) fn print_first(
         ..Metadata::default()
     };
     let mut journal = Vec::new();
-    let start = start::start_event(&metadata, message, &config, false);
+    let start = start_event(&metadata, message, &config, false);
     start.write(&mut journal, 1, Timestamp::now(), 0);
     Event::UserMessage { content: message }.write(&mut journal, 2, Timestamp::now(), 0);
     let run = RunDir::of(workspace, &id);
@@ -53,7 +53,7 @@ pub(crate) fn print_first(
 pub(crate) fn print_next(
     agent: &Agent,
     workspace: &Workspace,
-    found: Found,
+    found: RunSnapshot,
     ctx: Around,
 ) -> Result<Exit> {
     print(&next(agent, workspace, found, ctx)?)?;
@@ -64,7 +64,7 @@ pub(crate) fn print_next(
 pub(crate) fn next(
     agent: &Agent,
     workspace: &Workspace,
-    found: Found,
+    found: RunSnapshot,
     ctx: Around,
 ) -> Result<Vec<u8>> {
     let path = found.run.journal();

@@ -1,7 +1,8 @@
-//! Taking up a run that another process worked on.
+//! Resuming a run that another process worked on.
 
-use super::select::Found;
-use super::start::{Stage, start_event};
+use super::inspect::RunSnapshot;
+use super::launch::{Launch, start_event};
+use super::result::RunResult;
 use crate::config::resolved;
 use crate::engine::run_loop::unreadable;
 use crate::error::{Error, Exit, Result};
@@ -12,15 +13,15 @@ use crate::record::workspace::DecisionLock;
 use crate::unix::process;
 use crate::unix::procfs;
 
-impl Stage<'_> {
-    /// Takes up a run that is there. `message` is said to the model, `answer` answers its question.
-    pub(crate) fn take_up(
+impl Launch<'_> {
+    /// Resumes a run. `message` is said to the model, `answer` answers its question.
+    pub(crate) fn resume(
         &self,
-        found: Found,
+        found: RunSnapshot,
         message: Option<&str>,
         answer: Option<String>,
         lock: DecisionLock,
-    ) -> Result<Exit> {
+    ) -> Result<RunResult> {
         let Some(mut journal) = Journal::open(&found.run.journal())? else {
             return Err(found.busy());
         };
@@ -52,7 +53,7 @@ impl Stage<'_> {
         let config = resolved::resolved(self.agent, self.max_iterations());
         let task = metadata.initial_message.clone().unwrap_or_default();
         journal.add(iteration, &start_event(&metadata, &task, &config, true));
-        for note in notes(tail, &state).into_iter().chain(leftovers) {
+        for note in journal_notes(tail, &state).into_iter().chain(leftovers) {
             journal.add(
                 iteration,
                 &Event::SystemMessage {
@@ -78,7 +79,7 @@ impl Stage<'_> {
         journal.flush()?;
         metadata.write(&found.run.path)?;
         drop(lock);
-        self.engine(found.run, journal, metadata, (answer, is_ours))
+        self.run_engine(found.run, journal, metadata, (answer, is_ours))
     }
 }
 
@@ -86,7 +87,7 @@ impl Stage<'_> {
 ///
 /// # Errors
 /// The run may still be live on another host.
-pub(crate) fn check_host(found: &Found, force: bool) -> Result<()> {
+pub(crate) fn check_host(found: &RunSnapshot, force: bool) -> Result<()> {
     let theirs = &found.metadata.hostname;
     if force || theirs.is_empty() || *theirs == procfs::hostname() {
         return Ok(());
@@ -105,8 +106,8 @@ pub(crate) fn check_host(found: &Found, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// What is told about how a journal was found.
-pub(crate) fn notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
+/// Remarks on the state in which a journal was found.
+pub(crate) fn journal_notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     match tail {
         Tail::Torn(bytes) => notes.push(format!(
@@ -123,7 +124,7 @@ pub(crate) fn notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
     notes
 }
 
-/// Ends what a killed engine has left of the programs that it ran for itself, and tells of it.
+/// Ends what a killed engine has left of the programs that it ran for itself, and says so.
 pub(crate) fn end_leftovers(state: &state::Run<'_>) -> Option<String> {
     if state.end.is_some() {
         return None;

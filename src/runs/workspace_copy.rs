@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 /// Where a run is repeated.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ReplayDir {
     /// The directory.
     pub workspace: Workspace,
     is_temporary: bool,
 }
 
-impl Place {
+impl ReplayDir {
     /// Makes `to`, or a temporary directory, with a copy of the files in `from`.
     pub(crate) fn make(to: Option<&Path>, from: Option<&Path>, screen: Screen) -> Result<Self> {
         if let Some(from) = from

@@ -1,0 +1,108 @@
+//! Which run a person names.
+
+use crate::error::{Error, Result};
+use crate::record::metadata;
+use crate::record::run_dir::RunDir;
+use crate::record::workspace::Workspace;
+use crate::text::ids::RunId;
+use std::path::Path;
+
+/// The run that a person names: an id, a beginning of one that only one has, or LATEST.
+pub(crate) fn find_named(workspace: &Workspace, name: &str) -> Result<RunId> {
+    let runs = workspace.runs()?;
+    if let Some(exact) = runs.iter().find(|id| id.as_str() == name) {
+        return Ok(exact.clone());
+    }
+    if name == "LATEST"
+        && let Some(newest) = workspace.newest()?
+    {
+        return Ok(newest);
+    }
+    let matching: Vec<&RunId> = runs
+        .iter()
+        // An empty name is a variable that a script has not set.
+        .filter(|id| !name.is_empty() && id.as_str().starts_with(name))
+        .collect();
+    let list = |ids: &[&RunId]| {
+        ids.iter()
+            .map(|id| id.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    match matching.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] if runs.is_empty() => Err(no_runs(&workspace.root)),
+        [] => {
+            let all: Vec<&RunId> = runs.iter().rev().take(20).collect();
+            Err(Error::failure(format!(
+                "no run '{name}' here; there are {}",
+                list(&all)
+            )))
+        }
+        several => Err(Error::failure(format!(
+            "'{name}' is the beginning of several runs: {}",
+            list(several)
+        ))),
+    }
+}
+
+/// The run that a person names, by the path of its directory if there is a slash in it.
+pub(crate) fn find_run(work_dir: &Path, name: &str) -> Result<RunDir> {
+    if name.contains('/') {
+        return crate::record::recording::at_path(Path::new(name));
+    }
+    let workspace = open_workspace(work_dir)?;
+    let id = find_named(&workspace, name)?;
+    Ok(RunDir::of(&workspace, &id))
+}
+
+/// The run that is named, as [`find_run`] has it, or else the newest; instead of one that a
+/// flow of the workspace has started, the flow.
+pub(crate) fn find_run_or_newest(work_dir: &Path, name: Option<&str>) -> Result<RunDir> {
+    if let Some(name) = name {
+        return find_run(work_dir, name);
+    }
+    let workspace = open_workspace(work_dir)?;
+    let Some(newest) = workspace.newest()? else {
+        return Err(no_runs(&workspace.root));
+    };
+    let around = with_parents(&workspace, Some(newest.clone()));
+    let is_flow =
+        |id: &RunId| metadata::read(&workspace.run_path(id)).is_some_and(|it| it.flow.is_some());
+    let flow = around.into_iter().rfind(is_flow);
+    Ok(RunDir::of(&workspace, &flow.unwrap_or(newest)))
+}
+
+/// A run, and those of its workspace that it is a part of, from the inside out.
+pub(crate) fn with_parents(workspace: &Workspace, run: Option<RunId>) -> Vec<RunId> {
+    let mut line: Vec<RunId> = run.into_iter().collect();
+    while let Some(last) = line.last()
+        && let Some(metadata) = metadata::read(&workspace.run_path(last))
+        && let Some(parent) = metadata.parent_run_id
+        && let Ok(parent) = RunId::parse(&parent)
+        && workspace.run_path(&parent).is_dir()
+        && !line.contains(&parent)
+    {
+        line.push(parent);
+    }
+    line
+}
+
+/// The error for a workspace without runs.
+pub(crate) fn no_runs(root: &Path) -> Error {
+    Error::failure(format!(
+        "there is no run in {}; `delta run` starts one",
+        root.display()
+    ))
+}
+
+/// The workspace at a path, which must be there and in today's layout.
+pub(crate) fn open_workspace(path: &Path) -> Result<Workspace> {
+    let workspace = Workspace::at(path)?;
+    if !workspace.root.is_dir() {
+        let path = path.display();
+        return Err(Error::failure(format!("there is no workspace {path}")));
+    }
+    workspace.check_layout()?;
+    Ok(workspace)
+}

@@ -1,0 +1,198 @@
+//! Starting the engine on a run, new or resumed.
+
+use super::preflight::{parent_call, parent_run};
+use super::result::RunResult;
+use crate::config::agent::Agent;
+use crate::config::environment::{Environment, PUBLIC_ENDPOINT};
+use crate::config::resolved;
+use crate::engine::run_context::{self, RunContext};
+use crate::engine::run_loop::{Engine, Options};
+use crate::error::Result;
+use crate::model::ask::Model;
+use crate::model::http::Http;
+use crate::model::program::Program;
+use crate::record::engine_log::{Level, Log};
+use crate::record::event::{Event, VERSION};
+use crate::record::journal::Journal;
+use crate::record::metadata::{Metadata, Status};
+use crate::record::run_dir::RunDir;
+use crate::record::workspace::{DecisionLock, Workspace};
+use crate::text::ids::RunId;
+use crate::text::timestamp::Timestamp;
+use crate::unix::procfs::{self, Signals};
+use crate::unix::terminal::{Screen, Tone};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// What an engine is started with.
+pub(crate) struct Launch<'a> {
+    pub agent: &'a Agent,
+    pub workspace: &'a Workspace,
+    pub environment: &'a Environment,
+    pub signals: Arc<Signals>,
+    pub screen: Screen,
+    /// Keys of agent.yaml that the run overrides; the agent has them already.
+    pub set: &'a Map<String, Value>,
+    /// Ask people at the terminal.
+    pub interactive: bool,
+    /// The limit of iterations of this start; none: the agent's.
+    pub max_iterations: Option<u64>,
+    /// Pass over damage, and over a lock that another host may hold.
+    pub force: bool,
+}
+
+impl Launch<'_> {
+    /// The limit of iterations of this start.
+    pub(crate) fn max_iterations(&self) -> u64 {
+        self.max_iterations.unwrap_or(self.agent.max_iterations)
+    }
+
+    /// Begins a new run.
+    pub(crate) fn begin(&self, id: &RunId, message: &str, lock: DecisionLock) -> Result<RunResult> {
+        let config = resolved::resolved(self.agent, self.max_iterations());
+        let now = Timestamp::now().to_string();
+        let metadata = Metadata {
+            run_id: id.to_string(),
+            workspace_id: self.workspace.id(),
+            agent_name: self.agent.name.clone(),
+            created_at: now,
+            initial_message: Some(message.to_owned()),
+            parent_run_id: parent_run(),
+            parent_call_id: parent_call(),
+            ..Metadata::default()
+        };
+        let metadata = self.started(metadata);
+        let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
+            journal.add(0, &start_event(&metadata, message, &config, false));
+            journal.add(0, &Event::UserMessage { content: message });
+            Ok(())
+        })?;
+        drop(lock);
+        self.run_engine(run, journal, metadata, (None, true))
+    }
+
+    /// Metadata of a run that this process works on from now on.
+    pub(crate) fn started(&self, mut metadata: Metadata) -> Metadata {
+        let now = Timestamp::now().to_string();
+        metadata.status = Status::Running;
+        metadata.agent_name.clone_from(&self.agent.name);
+        metadata.start_time.clone_from(&now);
+        metadata.updated_at = now;
+        metadata.end_time = None;
+        metadata.max_iterations = self.max_iterations();
+        (metadata.error, metadata.result) = (None, None);
+        (metadata.stop_reason, metadata.exit_code) = (None, None);
+        metadata.agent_home = self.agent.home.to_string_lossy().into_owned();
+        metadata.work_dir = self.workspace.root.to_string_lossy().into_owned();
+        metadata.pid = std::process::id();
+        metadata.hostname = procfs::hostname();
+        VERSION.clone_into(&mut metadata.delta_version);
+        metadata.set.clone_from(self.set);
+        metadata
+    }
+
+    /// Lets the engine work on a run until it ends.
+    pub(crate) fn run_engine(
+        &self,
+        run: RunDir,
+        journal: Journal,
+        metadata: Metadata,
+        (answer, is_ours): (Option<String>, bool),
+    ) -> Result<RunResult> {
+        let ctx = self.context(&run);
+        let (model, described) = self.model(&ctx)?;
+        self.screen.progress(&[(
+            Tone::Dim,
+            &format!(
+                "run {} in {}, {described}",
+                run.id,
+                self.workspace.root.display()
+            ),
+        )]);
+        let options = Options {
+            interactive: self.interactive,
+            max_iterations: self.max_iterations(),
+            screen: self.screen,
+            lenient: self.force,
+            answer,
+            is_ours,
+        };
+        let engine = Engine::new(ctx, journal, metadata, options, model)?;
+        RunResult::of_engine(engine.run())
+    }
+
+    /// The context of a run's programs.
+    pub(crate) fn context(&self, run: &RunDir) -> RunContext<'_> {
+        RunContext {
+            signals: Arc::clone(&self.signals),
+            agent: self.agent,
+            workspace: self.workspace,
+            run: run.clone(),
+            environment: self.environment,
+            depth: run_context::depth().0,
+            log: self.log(run),
+        }
+    }
+
+    fn log(&self, run: &RunDir) -> Log {
+        let level = match self.environment.get("DELTA_LOG") {
+            Some(name) => Level::named(&name).unwrap_or_else(|| {
+                self.screen.warn(&format!(
+                    "warning: DELTA_LOG={name} is none of debug, info, warn, error; info is meant"
+                ));
+                Level::default()
+            }),
+            None => Level::default(),
+        };
+        Log::new(run.log(), level, self.environment.key())
+    }
+
+    fn model<'m>(&'m self, ctx: &RunContext<'_>) -> Result<(Model<'m>, String)> {
+        let llm = &self.agent.llm;
+        if let Some(command) = &llm.command {
+            let argv = ctx.argv(command);
+            let described = format!("model {}", argv[0]);
+            let program = Program {
+                dir: &self.workspace.root,
+                env: ctx.model_variables(),
+                timeout: llm.timeout,
+                engine_call: RunContext::engine_call(),
+                log: ctx.run.log(),
+                grace: ctx.grace(),
+                argv,
+            };
+            return Ok((Model::Command(program), described));
+        }
+        let endpoint = self.environment.endpoint(llm.base_url.as_deref())?;
+        let model = llm.model.as_deref().unwrap_or_default();
+        let at = match endpoint.base_url.as_str() {
+            PUBLIC_ENDPOINT => String::new(),
+            url => format!(" at {url}"),
+        };
+        let http = Http::new(endpoint, llm.timeout, &self.signals);
+        Ok((Model::Http(http), format!("model {model}{at}")))
+    }
+}
+
+/// The event of the start that metadata describes.
+pub(crate) fn start_event<'e>(
+    metadata: &'e Metadata,
+    task: &'e str,
+    config: &'e [u8],
+    resumed: bool,
+) -> Event<'e> {
+    Event::EngineStart {
+        run_id: &metadata.run_id,
+        agent_home: &metadata.agent_home,
+        work_dir: &metadata.work_dir,
+        task,
+        config_json: config,
+        hostname: &metadata.hostname,
+        call_id: RunContext::engine_call(),
+        resumed,
+        parent_run_id: metadata.parent_run_id.as_deref(),
+        parent_call_id: metadata.parent_call_id.as_deref(),
+        forked_from: metadata.forked_from.as_ref(),
+        set: &metadata.set,
+    }
+}

@@ -1,0 +1,86 @@
+//! How a run stands when a command has done with it, to be printed.
+
+use super::inspect::{RunSnapshot, open_question};
+use crate::engine::question::Question;
+use crate::engine::run_loop::{Ended, Ending};
+use crate::error::{At, Exit, Result};
+use crate::record::metadata::{Metadata, Status};
+use crate::record::run_dir::RunDir;
+use crate::record::state::{self, Reading};
+
+/// A run at the end of a command.
+pub(crate) struct RunResult {
+    pub ending: Ending,
+    pub metadata: Metadata,
+    pub run: RunDir,
+    /// The question that is open.
+    pub question: Option<Question>,
+    ended: Option<Ended>,
+}
+
+impl RunResult {
+    /// The result of an engine that is over.
+    pub(crate) fn of_engine(ended: Ended) -> Result<Self> {
+        let question = match ended.ending.status {
+            Status::WaitingForInput => question_in(&ended.run)?,
+            _ => None,
+        };
+        Ok(Self {
+            ending: ended.ending.clone(),
+            metadata: ended.metadata.clone(),
+            run: ended.run.clone(),
+            question,
+            ended: Some(ended),
+        })
+    }
+
+    /// The result that a run had when it ended.
+    pub(crate) fn recorded(found: RunSnapshot) -> Self {
+        Self {
+            ending: recorded_ending(&found.metadata),
+            metadata: found.metadata,
+            run: found.run,
+            question: found.question,
+            ended: None,
+        }
+    }
+
+    /// Writes the end into the summary. Until the result has been printed the run counts as one that
+    /// is to be resumed, so that the same command prints it again rather than beginning anew.
+    pub(crate) fn seal(self) {
+        if let Some(ended) = self.ended {
+            ended.seal();
+        }
+    }
+}
+
+fn question_in(run: &RunDir) -> Result<Option<Question>> {
+    let path = run.journal();
+    let bytes = crate::unix::files::read_regular(&path).at("read", &path)?;
+    let lenient = Reading {
+        lenient: true,
+        window: None,
+    };
+    Ok(state::read(&bytes, lenient)
+        .ok()
+        .and_then(|state| open_question(&state)))
+}
+
+fn recorded_ending(metadata: &Metadata) -> Ending {
+    let exit = match metadata.status {
+        Status::Completed => Exit::Success,
+        Status::WaitingForInput => Exit::Waiting,
+        Status::Failed => Exit::Failure,
+        Status::Interrupted | Status::Running => Exit::TempFail,
+    };
+    let text = match metadata.status {
+        Status::Completed => metadata.result.clone(),
+        _ => metadata.error.clone(),
+    };
+    Ending {
+        status: metadata.status,
+        stop_reason: metadata.stop_reason.clone().unwrap_or_default(),
+        exit,
+        text: text.unwrap_or_default(),
+    }
+}
