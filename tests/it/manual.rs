@@ -252,10 +252,10 @@ fn short_help_is_imperative_lines_under_80_columns() {
 
 /// The functions that read a command's options, by the command.
 fn parsers() -> Vec<(&'static str, String)> {
-    let code = source("args.rs")
-        + &source("args/files.rs")
-        + &source("args/repeat.rs")
-        + &source("args/look.rs");
+    let code = source("cli/args.rs")
+        + &source("cli/args/files.rs")
+        + &source("cli/args/repeat.rs")
+        + &source("cli/args/look.rs");
     let body = |name: &str| -> String {
         let name = name.rsplit("::").next().unwrap();
         let from = code
@@ -276,7 +276,7 @@ fn parsers() -> Vec<(&'static str, String)> {
 #[test]
 fn every_option_that_is_read_or_suggested_is_in_short_help() {
     let common = {
-        let code = source("args.rs");
+        let code = source("cli/args.rs");
         let from = code.find("fn take(").unwrap();
         code[from..from + code[from..].find("\n    }\n").unwrap()].to_owned()
     };
@@ -313,14 +313,14 @@ fn every_option_that_is_read_or_suggested_is_in_short_help() {
 
 #[test]
 fn every_environment_variable_is_in_the_manual() {
-    let of_hooks = ["hooks.rs", "agent/hooked.rs"];
+    let of_hooks = ["engine/hooks.rs", "engine/run_loop/hook_points.rs"];
     let of_all = [
-        "environment.rs",
-        "environment/programs.rs",
-        "surroundings.rs",
-        "screen.rs",
-        "pager.rs",
-        "sys.rs",
+        "config/environment.rs",
+        "config/environment/programs.rs",
+        "engine/run_context.rs",
+        "unix/terminal.rs",
+        "unix/pager.rs",
+        "unix/procfs.rs",
     ];
     let variables = |files: &[&str]| -> BTreeSet<String> {
         let words = files.iter().flat_map(|file| strings(&source(file)));
@@ -366,7 +366,7 @@ fn every_environment_variable_is_in_the_manual() {
 #[test]
 fn every_exit_code_is_in_the_manual() {
     let code = source("error.rs");
-    let body = code.split("pub enum Exit {").nth(1).unwrap();
+    let body = code.split("enum Exit {").nth(1).unwrap();
     let body = body.split("\n}\n").next().unwrap();
     let numbers: Vec<&str> = body
         .lines()
@@ -388,7 +388,7 @@ fn every_exit_code_is_in_the_manual() {
 
 #[test]
 fn every_event_and_every_field_is_in_the_manual() {
-    let code = source("event.rs");
+    let code = source("record/event.rs");
     let kinds = code.split("fn name(&self)").nth(1).unwrap();
     let kinds = strings(kinds.split("fn write_fields").next().unwrap());
     assert!(kinds.contains(&"THOUGHT".to_owned()), "{kinds:?}");
@@ -396,11 +396,11 @@ fn every_event_and_every_field_is_in_the_manual() {
         let heading = format!("\n   {kind}\n");
         assert!(page("journal").contains(&heading), "no section {kind}");
     }
-    let writes = code.split("pub fn write(").nth(1).unwrap();
-    let writes = writes.split("pub const VERSION").next().unwrap();
+    let writes = code.split("fn write(").nth(1).unwrap();
+    let writes = writes.split("const VERSION").next().unwrap();
     let lower = |word: &String| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     has_words("journal", strings(writes).into_iter().filter(lower));
-    has_words("journal", list_after(&code, "pub const REASONING"));
+    has_words("journal", list_after(&code, "const REASONING"));
 }
 
 #[test]
@@ -416,10 +416,10 @@ fn every_field_of_the_metadata_is_in_the_manual() {
 fn every_status_and_stop_reason_is_in_the_manual() {
     let mut words = Vec::new();
     for file in [
-        "agent.rs",
-        "agent/ending.rs",
-        "agent/think.rs",
-        "agent/calls.rs",
+        "engine/run_loop.rs",
+        "engine/run_loop/outcome.rs",
+        "engine/run_loop/think.rs",
+        "engine/run_loop/calls.rs",
     ] {
         let code = source(file);
         for maker in ["Ending::failed(", "Ending::interrupted(", "stop_reason: "] {
@@ -433,8 +433,11 @@ fn every_status_and_stop_reason_is_in_the_manual() {
             }
         }
     }
-    words.extend(list_after(&source("agent/ending.rs"), "const WRONG"));
-    let signals = source("sys.rs");
+    words.extend(list_after(
+        &source("engine/run_loop/outcome.rs"),
+        "const WRONG",
+    ));
+    let signals = source("unix/procfs.rs");
     let signals = signals.split("fn name(self)").nth(1).unwrap();
     words.extend(strings(signals.split("fn from_number").next().unwrap()));
     for word in ["final_answer", "seconds", "disk_full", "io_error", "SIGHUP"] {
@@ -442,12 +445,9 @@ fn every_status_and_stop_reason_is_in_the_manual() {
     }
     words.extend(["length", "content_filter"].map(str::to_owned));
     has_words("journal", words);
-    let code = source("metadata.rs");
-    let names = code.split("pub fn name(self)").nth(1).unwrap();
-    has_words(
-        "journal",
-        strings(names.split("pub fn parse").next().unwrap()),
-    );
+    let code = source("record/metadata.rs");
+    let names = code.split("fn name(self)").nth(1).unwrap();
+    has_words("journal", strings(names.split("fn parse").next().unwrap()));
 }
 
 #[test]
@@ -455,8 +455,14 @@ fn every_key_of_an_agents_files_is_in_the_manual() {
     let load = source("config/load.rs");
     has_words("agent", list_after(&load, "const KEYS"));
     has_words("agent", list_after(&load, "const LLM_KEYS"));
-    has_words("agent", list_after(&source("expand.rs"), "const KEYS"));
-    has_words("agent", list_after(&source("declared.rs"), "const KEYS"));
+    has_words(
+        "agent",
+        list_after(&source("config/tool/load.rs"), "const KEYS"),
+    );
+    has_words(
+        "agent",
+        list_after(&source("config/tool/parameters.rs"), "const KEYS"),
+    );
     let keys = |code: &str| -> Vec<String> {
         let lists = code.split("unknown_keys(").skip(1);
         lists
@@ -489,7 +495,7 @@ fn the_lists_of_a_page_name_nothing_that_is_not_so() {
     let journal = section(page("journal"), "THE JOURNAL");
     let headings = journal.lines().filter_map(|line| line.strip_prefix("   "));
     let headings = headings.filter(|line| is_variable(line));
-    let code = source("event.rs");
+    let code = source("record/event.rs");
     for heading in headings {
         assert!(code.contains(&format!("\"{heading}\"")), "{heading}");
     }
@@ -622,10 +628,10 @@ fn every_key_and_every_code_of_a_flow_is_in_the_manual() {
 #[test]
 fn every_event_of_a_flow_and_every_field_is_in_the_manual() {
     let text = section(page("journal"), "THE JOURNAL OF A FLOW");
-    let record = source("flow/record.rs");
-    let writes = record.split("pub fn kept(").next().unwrap();
-    let start = source("flow/start.rs");
-    let basis = start.split("pub fn described").nth(1).unwrap();
+    let record = source("flow/record/events.rs");
+    let writes = record.split("fn kept(").next().unwrap();
+    let start = source("flow/cli/basis.rs");
+    let basis = start.split("fn described").nth(1).unwrap();
     let basis = basis.split("/// The basis of a run").next().unwrap();
     let words: Vec<String> = [strings(writes), strings(basis)].concat();
     let (kinds, fields): (Vec<_>, Vec<_>) = words.iter().partition(|word| is_variable(word));

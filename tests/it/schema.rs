@@ -174,11 +174,11 @@ fn the_schemas_know_the_keys_that_the_loader_knows() {
     );
     assert_eq!(
         properties(&agent, "/$defs/tool"),
-        keys("expand.rs", "const KEYS:")
+        keys("config/tool/load.rs", "const KEYS:")
     );
     assert_eq!(
         properties(&agent, "/$defs/parameter"),
-        keys("declared.rs", "const KEYS:")
+        keys("config/tool/parameters.rs", "const KEYS:")
     );
     let llm = properties(&agent, "/properties/llm");
     assert!(llm.is_superset(&keys("config/load.rs", "const LLM_KEYS:")));
