@@ -16,8 +16,9 @@ use crate::flow::graph::plan::RoutePlan;
 use crate::flow::manifest::{self, Flow};
 use crate::flow::record::tally::Tally;
 use crate::record::event::{Event, VERSION};
-use crate::record::journal::{self, Journal, Tail};
+use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
+use crate::record::reader::{self, Tail};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::{DecisionLock, Workspace};
@@ -181,7 +182,7 @@ impl RunCommand<'_> {
         let changed = self.changes(&found, past)?;
         let mut bytes = Vec::new();
         journal.read_into(&mut bytes)?;
-        let tail = journal::tail(&bytes);
+        let tail = reader::tail(&bytes);
         if let Tail::Torn(torn) = tail {
             bytes.truncate(bytes.len() - torn as usize);
         }
