@@ -1,6 +1,6 @@
 //! `delta log`: a run as a timeline, also while it goes on.
 
-use crate::cli::args::Log;
+use crate::cli::args::LogArgs;
 use crate::error::{Exit, Result};
 use crate::record::event::EventKind;
 use crate::record::journal::Journal;
@@ -25,7 +25,7 @@ const PERIOD: Timespec = Timespec {
 const DEEPEST: usize = 8;
 
 /// Runs the command.
-pub(crate) fn run(options: &Log) -> Result<Exit> {
+pub(crate) fn run(options: &LogArgs) -> Result<Exit> {
     let run = find::find_run_or_newest(&options.work_dir, options.run.as_deref())?;
     let path = run.journal();
     let mut lines = match options.last {

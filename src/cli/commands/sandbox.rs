@@ -1,6 +1,6 @@
 //! `delta sandbox`: restricts itself, then becomes the command.
 
-use crate::cli::args::Sandbox;
+use crate::cli::args::SandboxArgs;
 use crate::error::{At, Error, Exit, Result, may_fail, reason};
 use crate::unix::files;
 use crate::unix::landlock::{Grants, restrict};
@@ -20,7 +20,7 @@ const NEVER_COVERED: &str = "chmod, chown, times and extended attributes of file
     UDP and other sockets than TCP; Unix sockets with a path";
 
 /// Runs the command. Returns only if there is nothing to run.
-pub(crate) fn run(wanted: &Sandbox) -> Result<Exit> {
+pub(crate) fn run(wanted: &SandboxArgs) -> Result<Exit> {
     let temporary = temporary(wanted)?;
     let grants = Grants {
         rw: &wanted.rw,
@@ -57,7 +57,7 @@ pub(crate) fn run(wanted: &Sandbox) -> Result<Exit> {
 }
 
 /// Where TMPDIR is to point: it stays if it can be written, else it is in the first directory that can.
-fn temporary(wanted: &Sandbox) -> Result<Option<PathBuf>> {
+fn temporary(wanted: &SandboxArgs) -> Result<Option<PathBuf>> {
     let Some(first) = wanted.rw.iter().find(|path| path.is_dir()) else {
         return Ok(None);
     };

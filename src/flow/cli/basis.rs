@@ -3,7 +3,7 @@
 //!
 //! Unaware of what happens in the run.
 
-use super::args::run::RunArgs as Wanted;
+use super::args::FlowRunArgs as Wanted;
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result};
 use crate::flow::graph::choice::Payload;
