@@ -16,6 +16,7 @@
 
 mod harness;
 
+mod advice;
 mod architecture;
 mod broken_agents;
 mod check;
@@ -107,4 +108,5 @@ mod tools;
 mod torture;
 mod values;
 mod workspace;
+mod workspace_env;
 mod wrappers;

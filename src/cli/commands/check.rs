@@ -63,7 +63,7 @@ fn search_path(found: &Found, problems: &mut Vec<Problem>) -> OsString {
             message: message.to_owned(),
         }
     };
-    let own = match Environment::read(&found.home, None) {
+    let own = match Environment::read(&found.home, None, None) {
         Ok((environment, warnings)) => {
             for warning in warnings {
                 let (file, message) = warning.split_once(": ").unwrap_or((".env", &warning));

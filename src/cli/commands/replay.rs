@@ -51,7 +51,11 @@ pub(crate) fn run(wanted: &ReplayArgs) -> Result<Exit> {
     let set = recording.state()?.set;
     let agent = agent(wanted, &recording, screen)?;
     let place = ReplayDir::make(wanted.to.as_deref(), wanted.from.as_deref(), screen)?;
-    let (environment, _) = Environment::read(&agent.home, Some(&place.workspace.root))?;
+    let (environment, _) = Environment::read(
+        &agent.home,
+        Some(&place.workspace.root),
+        agent.workspace_env.as_deref(),
+    )?;
     let launch = Launch {
         agent: &agent,
         workspace: &place.workspace,
