@@ -1,5 +1,5 @@
-//! Restricting this process for good, with Landlock: where it may write, what it may read, whether it
-//! may use TCP.
+//! Restricting this process for good, with Landlock and without capabilities: where it may write, what it may
+//! read, whether it may use TCP.
 //!
 //! Unaware of what is executed afterwards. What is granted below a directory cannot be taken away
 //! again for a part of it: Landlock has no exceptions.
@@ -10,7 +10,11 @@ use landlock::{
     PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
     Scope,
 };
-use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set,
+    set_capabilities,
+};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// What all of this needs: Linux 6.12.
@@ -43,17 +47,21 @@ const READABLE: [&str; 5] = [
     "/run/resolvconf",
 ];
 
-/// What anybody may write to.
-const DEVICES: [&str; 8] = [
+/// Devices that anybody may write to. A terminal is usable only if it is already open.
+const DEVICES: [&str; 5] = [
     "/dev/null",
     "/dev/zero",
     "/dev/full",
     "/dev/random",
     "/dev/urandom",
-    "/dev/tty",
-    "/dev/ptmx",
-    "/dev/pts",
 ];
+
+/// Capabilities that root keeps, to work with other users' files.
+const FILES: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID);
 
 /// What is granted beyond the system itself.
 #[derive(Debug, Default)]
@@ -64,6 +72,8 @@ pub(crate) struct Grants<'a> {
     pub ro: &'a [PathBuf],
     /// TCP.
     pub network: bool,
+    /// Whether this process has network interfaces besides, so that only Landlock keeps it from TCP.
+    pub has_interfaces: bool,
     /// Whether to fail where the kernel cannot do it all.
     pub strict: bool,
 }
@@ -73,7 +83,7 @@ pub(crate) struct Grants<'a> {
 /// # Errors
 /// A directory that is not there; with `strict`, a kernel that lacks something.
 pub(crate) fn restrict(grants: &Grants<'_>) -> Result<Vec<&'static str>> {
-    let all = AccessFs::from_all(WHOLE);
+    let all = AccessFs::from_all(WHOLE) & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let run = read | AccessFs::Execute;
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::ReadDir | AccessFs::IoctlDev;
@@ -87,14 +97,16 @@ pub(crate) fn restrict(grants: &Grants<'_>) -> Result<Vec<&'static str>> {
     for path in &DEVICES {
         rules = grant(rules, Path::new(path), device, false)?;
     }
-    let output = device | AccessFs::Truncate;
+    let input: BitFlags<AccessFs> = AccessFs::ReadFile.into();
+    let output = input | AccessFs::WriteFile | AccessFs::Truncate;
     for (path, access) in [
-        ("/dev/stdin", AccessFs::ReadFile.into()),
+        ("/dev/stdin", input),
         ("/dev/stdout", output),
         ("/dev/stderr", output),
     ] {
-        // What is open already may be opened again by these names, as scripts do.
-        if Path::new(path).is_file() {
+        // Scripts reopen their streams by these names.
+        let kind = Path::new(path).metadata().map(|meta| meta.file_type());
+        if kind.is_ok_and(|kind| kind.is_file() || kind.is_char_device()) {
             rules = grant(rules, Path::new(path), access, false)?;
         }
     }
@@ -106,19 +118,23 @@ pub(crate) fn restrict(grants: &Grants<'_>) -> Result<Vec<&'static str>> {
     }
     drop_capabilities();
     let status = rules.restrict_self().map_err(|_| unsupported())?;
-    Ok(lacking(&status.landlock, grants.network))
+    let restricts_network = !grants.network && grants.has_interfaces;
+    Ok(lacking(&status.landlock, restricts_network))
 }
 
-/// With these, root reads the memory and the environment of any process through `/proc`, whatever its
-/// sandbox says (`mm_access` in the kernel). Nobody else has them.
+/// Drops all but those for files, for this process and what it executes. With others, root could undo mounts, or
+/// read any process's memory through `/proc` despite Landlock (`mm_access` in the kernel).
 fn drop_capabilities() {
-    for capability in [
-        CapabilitySet::SYS_ADMIN,
-        CapabilitySet::SYS_PTRACE,
-        CapabilitySet::PERFMON,
-    ] {
+    for (_, capability) in CapabilitySet::all().difference(FILES).iter_names() {
         may_fail(remove_capability_from_bounding_set(capability));
     }
+    let held = capabilities(None).map_or(CapabilitySet::empty(), |held| held.permitted);
+    let kept = CapabilitySets {
+        effective: held & FILES,
+        permitted: held & FILES,
+        inheritable: CapabilitySet::empty(),
+    };
+    may_fail(set_capabilities(None, kept));
 }
 
 fn create(grants: &Grants<'_>) -> std::result::Result<RulesetCreated, RulesetError> {
@@ -176,20 +192,20 @@ fn unsupported() -> Error {
     )
 }
 
-/// What a kernel of this state leaves open, of what was asked for.
-fn lacking(status: &LandlockStatus, network: bool) -> Vec<&'static str> {
+/// What a kernel with this Landlock does not restrict.
+fn lacking(status: &LandlockStatus, restricts_network: bool) -> Vec<&'static str> {
     let abi = match status {
         LandlockStatus::Available { effective_abi, .. } => *effective_abi,
         LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => {
-            return vec!["anything at all: it has no Landlock, and nothing is restricted"];
+            return vec!["reading and writing files (the kernel has no Landlock)"];
         }
     };
     [
         (ABI::V3, true, "truncating files"),
-        (ABI::V4, !network, "TCP"),
+        (ABI::V4, restricts_network, "TCP"),
         (ABI::V5, true, "ioctl on devices"),
         (ABI::V6, true, "signals to other processes"),
-        (ABI::V6, !network, "abstract Unix sockets"),
+        (ABI::V6, restricts_network, "abstract Unix sockets"),
     ]
     .into_iter()
     .filter(|(since, wanted, _)| *wanted && abi < *since)
@@ -207,13 +223,13 @@ mod tests {
             effective_abi,
             kernel_abi: None,
         };
-        assert!(lacking(&with(ABI::V6), false).is_empty());
+        assert!(lacking(&with(ABI::V6), true).is_empty());
         assert_eq!(
-            lacking(&with(ABI::V5), true),
+            lacking(&with(ABI::V5), false),
             ["signals to other processes"]
         );
-        assert!(lacking(&with(ABI::V3), false).contains(&"TCP"));
-        assert!(!lacking(&with(ABI::V3), true).contains(&"TCP"));
+        assert!(lacking(&with(ABI::V3), true).contains(&"TCP"));
+        assert!(!lacking(&with(ABI::V3), false).contains(&"TCP"));
         assert_eq!(lacking(&LandlockStatus::NotEnabled, true).len(), 1);
     }
 }

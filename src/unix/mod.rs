@@ -8,5 +8,8 @@ pub(crate) mod origin;
 pub(crate) mod procfs;
 pub(crate) mod process;
 pub(crate) mod landlock;
+pub(crate) mod seccomp;
+pub(crate) mod namespaces;
+pub(crate) mod supervisor;
 pub(crate) mod terminal;
 pub(crate) mod pager;

@@ -246,12 +246,18 @@ impl Signals {
     }
 }
 
-/// Whether this process was started with a signal ignored; `false` where `/proc` does not tell.
+/// Whether this process ignores a signal, from its start; `false` where `/proc` does not tell.
 fn is_ignored(signal: i32) -> bool {
+    ignored_signals() >> (signal - 1) & 1 == 1
+}
+
+/// A bit for each signal that this process ignores, from the lowest for signal 1; none where `/proc` does
+/// not tell.
+pub(crate) fn ignored_signals() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+        .unwrap_or(0)
 }
 
 /// The variable by which the processes of one tool call are found wherever they have gone. The

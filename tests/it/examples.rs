@@ -233,6 +233,8 @@ fn sandbox_keeps_its_tools_in() {
     let world = as_shown("sandbox", &[]).unwrap();
     for name in ["box", "box-2", "box-3"] {
         assert_eq!(world.read(&format!("tmp/{name}/inside.txt")), "inside\n");
+        let latest = world.read(&format!("tmp/{name}/.delta/LATEST"));
+        assert!(!latest.contains("forged"), "{name}: {latest}");
     }
     assert!(!world.exists("examples/sandbox/outside.txt"));
 }

@@ -16,7 +16,6 @@
 
 mod harness;
 
-mod advice;
 mod architecture;
 mod broken_agents;
 mod check;
@@ -97,6 +96,8 @@ mod requests;
 mod resume;
 mod run;
 mod sandbox;
+mod sandbox_protected;
+mod sandbox_session;
 mod schema;
 mod sessions;
 mod shown_files;
@@ -108,5 +109,4 @@ mod tools;
 mod torture;
 mod values;
 mod workspace;
-mod workspace_env;
 mod wrappers;

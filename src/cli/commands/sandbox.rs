@@ -1,13 +1,15 @@
-//! `delta sandbox`: restricts itself, then becomes the command.
+//! `delta sandbox`: restricts a child process, which then executes the command.
 
-use crate::cli::args::SandboxArgs;
+use crate::cli::args::Sandbox;
 use crate::error::{At, Error, Exit, Result, may_fail, reason};
-use crate::unix::files;
 use crate::unix::landlock::{Grants, restrict};
+use crate::unix::namespaces::{View, map_ids};
 use crate::unix::terminal::Screen;
+use crate::unix::{files, seccomp, supervisor};
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,33 +17,95 @@ use std::process::Command;
 /// The place for temporary files in the first directory that may be written.
 const TEMPORARY: &str = ".tmp";
 
-/// What Landlock has no right for, in any kernel that this was made for.
-const NEVER_COVERED: &str = "chmod, chown, times and extended attributes of files that are the user's own; \
-    UDP and other sockets than TCP; Unix sockets with a path";
+/// Paths to protect in each writable directory, and whether they become read-only. Those that do not can neither be
+/// renamed nor replaced.
+const PROTECTED: [(&str, bool); 4] = [
+    (".delta", true),
+    (".git", false),
+    (".git/config", true),
+    (".git/hooks", true),
+];
 
-/// Runs the command. Returns only if there is nothing to run.
-pub(crate) fn run(wanted: &SandboxArgs) -> Result<Exit> {
-    let temporary = temporary(wanted)?;
-    let grants = Grants {
+/// What no kernel can restrict without privileges.
+const NEVER_RESTRICTED: &str = "mode, owner, times and extended attributes of the user's own files; \
+    Unix sockets with a path";
+
+/// Runs the command and returns its exit code.
+pub(crate) fn run(wanted: &Sandbox) -> Result<u8> {
+    let view = plan_view(wanted);
+    supervisor::run_in_session(map_ids, |keeper| match prepare(wanted, &view, &keeper) {
+        Ok(command) => {
+            supervisor::await_keeper(keeper);
+            execute(command)
+        }
+        Err(error) => error,
+    })
+}
+
+fn plan_view(wanted: &Sandbox) -> View {
+    let canonical = wanted.rw.iter().filter_map(|path| path.canonicalize().ok());
+    let writable: Vec<PathBuf> = canonical.collect();
+    let mut view = View::new(!wanted.no_network);
+    for dir in &writable {
+        for (name, read_only) in PROTECTED {
+            view.cover(&dir.join(name), read_only, &writable);
+        }
+    }
+    for path in &wanted.protect {
+        view.cover(path, true, &writable);
+    }
+    view
+}
+
+/// Restricts this process for good.
+fn prepare(wanted: &Sandbox, view: &View, keeper: &UnixStream) -> Result<Command> {
+    let note = Note::new();
+    let links = view.links.iter();
+    let mut open: Vec<String> = links
+        .map(|link| format!("replacing {} (a symbolic link)", link.display()))
+        .collect();
+    let gap = view.enter(keeper).map_err(|e| {
+        let message = format!("sandbox: user namespace without ids: {}", reason(&e));
+        Error::new(Exit::NotSetUp, message)
+    })?;
+    let has_interfaces = gap
+        .as_ref()
+        .map_or(!wanted.no_network, |gap| gap.has_network);
+    open.extend(gap.map(|gap| format!("{} ({})", gap.what, gap.why)));
+    let lacking = restrict(&Grants {
         rw: &wanted.rw,
         ro: &wanted.ro,
         network: !wanted.no_network,
+        has_interfaces,
         strict: wanted.strict,
-    };
-    let note = Note::new();
-    let lacking = restrict(&grants)?;
-    note.tell(&lacking);
+    })?;
+    open.extend(lacking.into_iter().map(str::to_owned));
+    if !seccomp::forbid_typing() {
+        open.push("typing into the terminal (the kernel has no seccomp)".to_owned());
+    }
+    if wanted.strict && !open.is_empty() {
+        let open = open.join(", ");
+        let message =
+            format!("sandbox: cannot restrict {open}; without --strict, the command runs anyway");
+        return Err(Error::new(Exit::NotSetUp, message));
+    }
+    note.report(&open);
     let (program, arguments) = wanted
         .command
         .split_first()
         .ok_or_else(|| Error::usage("sandbox needs a command"))?;
     let mut command = Command::new(program);
     command.args(arguments);
-    if let Some(dir) = temporary {
+    if let Some(dir) = temporary(wanted)? {
         command.env("TMPDIR", dir);
     }
+    Ok(command)
+}
+
+/// Replaces this process with the command. Returns only an error.
+fn execute(mut command: Command) -> Error {
     let error = command.exec();
-    let name = Path::new(program).display();
+    let name = Path::new(command.get_program()).display();
     let (exit, hint) = match error.kind() {
         ErrorKind::NotFound => (Exit::NotFound, ""),
         ErrorKind::PermissionDenied => (
@@ -50,14 +114,11 @@ pub(crate) fn run(wanted: &SandboxArgs) -> Result<Exit> {
         ),
         _ => (Exit::NotExecutable, ""),
     };
-    Err(Error::new(
-        exit,
-        format!("sandbox: {name}: {}{hint}", reason(&error)),
-    ))
+    Error::new(exit, format!("sandbox: {name}: {}{hint}", reason(&error)))
 }
 
 /// Where TMPDIR is to point: it stays if it can be written, else it is in the first directory that can.
-fn temporary(wanted: &SandboxArgs) -> Result<Option<PathBuf>> {
+fn temporary(wanted: &Sandbox) -> Result<Option<PathBuf>> {
     let Some(first) = wanted.rw.iter().find(|path| path.is_dir()) else {
         return Ok(None);
     };
@@ -75,13 +136,12 @@ fn temporary(wanted: &SandboxArgs) -> Result<Option<PathBuf>> {
     Ok(Some(dir))
 }
 
-/// Says what the sandbox leaves open, without getting into everything that a model is shown: in a run it
-/// is written into a file of the run's directory by the first tool that comes by, and only what this
-/// kernel lacks is on that tool's stderr, too.
+/// A report of what stays unrestricted, kept out of observations: in a run, the first tool writes it to a file in the
+/// run's directory, and only that tool also prints what this kernel lacks.
 struct Note(Option<std::fs::File>);
 
 impl Note {
-    /// Opens the file while that is still allowed.
+    /// Opens the file while this process still can.
     fn new() -> Self {
         let dir = std::env::var_os("DELTA_RUN_DIR");
         let file = dir.and_then(|dir| {
@@ -95,24 +155,24 @@ impl Note {
         Self(file)
     }
 
-    fn tell(self, lacking: &[&str]) {
+    fn report(self, open: &[String]) {
         let screen = Screen::new(false, false);
-        let is_told = self.0.is_none() && std::env::var_os("DELTA_RUN_DIR").is_some();
-        if !lacking.is_empty() && !is_told {
-            let lacking = lacking.join(", ");
-            screen.warn(&format!(
-                "sandbox: this kernel cannot keep a program from {lacking}"
-            ));
+        let is_reported = self.0.is_none() && std::env::var_os("DELTA_RUN_DIR").is_some();
+        if !open.is_empty() && !is_reported {
+            let open = open.join(", ");
+            screen.warn(&format!("sandbox: not restricted here: {open}"));
         }
         if let Some(mut file) = self.0 {
-            let lacking = lacking.iter().map(|what| format!("this kernel: {what}\n"));
+            let open = open.iter().map(|what| format!("on this kernel: {what}\n"));
             let text = format!(
-                "What delta sandbox cannot keep a program from:\n{}any kernel: {NEVER_COVERED}\n",
-                lacking.collect::<String>()
+                "Not restricted by delta sandbox:\n{}on any kernel: {NEVER_RESTRICTED}\n",
+                open.collect::<String>()
             );
             may_fail(file.write_all(text.as_bytes()));
         } else if io::stderr().is_terminal() {
-            screen.warn(&format!("sandbox: not covered: {NEVER_COVERED}"));
+            screen.warn(&format!(
+                "sandbox: not restricted by any kernel: {NEVER_RESTRICTED}"
+            ));
         }
     }
 }

@@ -140,7 +140,7 @@ fn next_line(
             Ok(()) => Ok(Some(text.into())),
             Err(error) => wrong(format!(
                 "not JSON: {}",
-                crate::text::json::parser_words(&error)
+                crate::record::state::parser_words(&error)
             )),
         };
     }

@@ -3,7 +3,6 @@
 use super::{About, about};
 use crate::flow::graph::topology::Graph;
 use crate::flow::manifest::policy::Denied;
-use crate::record::event::EventKind;
 use crate::record::journal::Journal;
 
 /// A rule has denied a step something; of a call, with the directory of its records.
@@ -14,7 +13,7 @@ pub(crate) fn policy(
     denied: &Denied,
     execution_ref: Option<&str>,
 ) {
-    journal.add_line(&EventKind::Policy, |line| {
+    journal.add_line("POLICY", |line| {
         about(line, graph, step);
         line.put("policy", &denied.policy)
             .put("rule", &denied.rule)

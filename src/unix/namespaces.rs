@@ -1,0 +1,243 @@
+//! A user namespace with a mount namespace, in which some paths cannot be changed, and an empty network namespace.
+//!
+//! Unaware of what the paths mean. A path that does not exist cannot be covered.
+
+use crate::error::{may_fail, reason};
+use rustix::fs::{AtFlags, CWD, StatVfsMountFlags, StatxAttributes, StatxFlags, statvfs, statx};
+use rustix::mount::{MountFlags, mount_bind, mount_bind_recursive, mount_remount};
+use rustix::process::{Pid, getegid, geteuid};
+use rustix::thread::{CapabilitySet, UnshareFlags, capabilities};
+use std::collections::BTreeMap;
+use std::env::{current_dir, set_current_dir};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// A plan of what to cover, made before anything is restricted.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// Paths, parents first, and whether they become read-only. Those that do not can only not be renamed or replaced.
+    covers: BTreeMap<PathBuf, bool>,
+    /// Symbolic links, on which nothing can be mounted, so that they can be replaced.
+    pub links: Vec<PathBuf>,
+    has_network: bool,
+}
+
+/// A part of the plan that the kernel refused.
+#[derive(Debug)]
+pub(crate) struct Gap {
+    pub what: String,
+    pub why: String,
+    /// Whether the process still has the network interfaces it had.
+    pub has_network: bool,
+}
+
+impl View {
+    /// A plan that covers nothing.
+    pub(crate) fn new(has_network: bool) -> Self {
+        Self {
+            covers: BTreeMap::new(),
+            links: Vec::new(),
+            has_network,
+        }
+    }
+
+    /// Adds a path that exists at or below one of the writable directories, which are canonical. A directory above it
+    /// that could be renamed, and the path with it, is kept in place, too.
+    pub(crate) fn cover(&mut self, path: &Path, read_only: bool, writable: &[PathBuf]) {
+        let is_writable = |path: &Path| writable.iter().any(|dir| path.starts_with(dir));
+        let Some(path) = without_links(path).filter(|path| is_writable(path)) else {
+            return;
+        };
+        let Ok(meta) = fs::symlink_metadata(&path) else {
+            return;
+        };
+        if meta.is_symlink() {
+            self.links.push(path);
+            return;
+        }
+        let is_movable = |path: &Path| path.parent().is_some_and(is_writable);
+        let above = path.ancestors().skip(1).filter(|dir| is_movable(dir));
+        for (path, read_only) in above
+            .map(|dir| (dir, false))
+            .chain([(&*path, read_only || !meta.is_dir())])
+        {
+            if !is_covered(path, read_only) {
+                *self.covers.entry(path.to_owned()).or_default() |= read_only;
+            }
+        }
+    }
+
+    /// Moves this process into the namespaces that the plan needs, if any. The keeper at the other end of the stream
+    /// maps the ids. Returns what the kernel refused.
+    ///
+    /// # Errors
+    /// A user namespace without ids, in which the command could create no files.
+    pub(crate) fn enter(&self, keeper: &UnixStream) -> io::Result<Option<Gap>> {
+        let mut wanted = UnshareFlags::empty();
+        wanted.set(UnshareFlags::NEWNS, !self.covers.is_empty());
+        wanted.set(UnshareFlags::NEWNET, !self.has_network);
+        if wanted.is_empty() {
+            return request_ids(keeper, false).map(|()| None);
+        }
+        let dir = current_dir();
+        if let Err(e) = check_ids().and_then(|()| unshare(wanted | UnshareFlags::NEWUSER)) {
+            request_ids(keeper, false)?;
+            let covers = (!self.covers.is_empty()).then(|| self.changes());
+            let sockets = "sockets other than TCP, such as UDP".to_owned();
+            let network = (!self.has_network).then_some(sockets);
+            let what: Vec<String> = covers.into_iter().chain(network).collect();
+            return Ok(Some(Gap {
+                what: what.join(" and "),
+                why: format!("the kernel provides no user namespace: {}", reason(&e)),
+                has_network: true,
+            }));
+        }
+        request_ids(keeper, true)?;
+        let mounted = if self.covers.is_empty() {
+            Ok(())
+        } else {
+            self.mount(dir)
+        };
+        Ok(mounted.err().map(|why| Gap {
+            what: self.changes(),
+            why,
+            has_network: self.has_network,
+        }))
+    }
+
+    /// Mounts the covers. Returns why they would not hold.
+    fn mount(&self, dir: io::Result<PathBuf>) -> Result<(), String> {
+        for (path, read_only) in &self.covers {
+            cover(path, *read_only)
+                .map_err(|e| format!("cannot mount {}: {}", path.display(), reason(&e)))?;
+        }
+        // The current directory is still the one below the mounts.
+        dir.and_then(set_current_dir)
+            .map_err(|e| format!("the current directory has no path: {}", reason(&e)))?;
+        match open_directory() {
+            None => Ok(()),
+            Some(number) => Err(format!(
+                "descriptor {number} is a directory that was opened outside"
+            )),
+        }
+    }
+
+    fn changes(&self) -> String {
+        let paths = self.covers.keys().map(|path| path.display().to_string());
+        format!("changes to {}", paths.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// The path with the links in its directory resolved, but not in its last component.
+fn without_links(path: &Path) -> Option<PathBuf> {
+    match (path.parent(), path.file_name()) {
+        (Some(dir), Some(name)) => Some(dir.join(".").canonicalize().ok()?.join(name)),
+        _ => path.canonicalize().ok(),
+    }
+}
+
+/// Whether the path is already a mount point, as in a nested sandbox.
+fn is_covered(path: &Path, read_only: bool) -> bool {
+    let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
+    let is_mount = found.is_ok_and(|it| it.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+    let flags = statvfs(path).map_or(StatVfsMountFlags::empty(), |it| it.f_flag);
+    is_mount && (!read_only || flags.contains(StatVfsMountFlags::RDONLY))
+}
+
+/// Mounts a path onto itself. A read-only one fails if something is mounted below it, which would stay writable.
+fn cover(path: &Path, read_only: bool) -> io::Result<()> {
+    if !read_only {
+        return Ok(mount_bind_recursive(path, path)?);
+    }
+    let held = statvfs(path)?.f_flag;
+    let mut flags = MountFlags::BIND | MountFlags::RDONLY;
+    // In a user namespace these cannot be cleared.
+    flags.set(MountFlags::NOSUID, held.contains(StatVfsMountFlags::NOSUID));
+    flags.set(MountFlags::NODEV, held.contains(StatVfsMountFlags::NODEV));
+    flags.set(MountFlags::NOEXEC, held.contains(StatVfsMountFlags::NOEXEC));
+    mount_bind(path, path)?;
+    Ok(mount_remount(path, flags, "")?)
+}
+
+/// The number of a descriptor of this process that is a directory.
+fn open_directory() -> Option<String> {
+    let entries = fs::read_dir("/proc/self/fd").ok()?.flatten();
+    let mut found = entries.filter(|entry| {
+        let is_ours = fs::read_link(entry.path()).is_ok_and(|to| to.starts_with("/proc"));
+        !is_ours && entry.path().is_dir()
+    });
+    let entry = found.next()?;
+    Some(entry.file_name().to_string_lossy().into_owned())
+}
+
+#[allow(
+    deprecated,
+    reason = "what makes it unsafe is UnshareFlags::FILES, which is not used"
+)]
+fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    Ok(rustix::thread::unshare(flags)?)
+}
+
+/// Checks that the ids of a new user namespace can be mapped, because it cannot be left again. In a nested sandbox
+/// they cannot: `/proc` is read-only there.
+fn check_ids() -> io::Result<()> {
+    fs::File::options().write(true).open("/proc/self/uid_map")?;
+    let held = capabilities(None)?.effective;
+    // user_namespaces(7): mapping root takes this capability.
+    if geteuid().is_root() && !held.contains(CapabilitySet::SETFCAP) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(())
+}
+
+/// Reports to the keeper whether this process has a new user namespace, and if so waits until its ids are mapped.
+fn request_ids(mut keeper: &UnixStream, is_made: bool) -> io::Result<()> {
+    let mut byte = [is_made.into()];
+    keeper.write_all(&byte)?;
+    if is_made {
+        keeper.read_exact(&mut byte)?;
+    }
+    match byte {
+        [0] => Ok(()),
+        [code] => Err(io::Error::from_raw_os_error(code.into())),
+    }
+}
+
+/// The keeper's part of [`View::enter`]: maps the ids in the command's user namespace, if any, to themselves.
+pub(crate) fn map_ids(command: Pid, mut peer: &UnixStream) {
+    let mut is_made = [0];
+    if peer.read_exact(&mut is_made).is_ok() && is_made == [1] {
+        let code = write_maps(command).map_or_else(|e| e.raw_os_error().unwrap_or(1), |()| 0);
+        may_fail(peer.write_all(&[code as u8]));
+    }
+}
+
+fn write_maps(command: Pid) -> io::Result<()> {
+    let write = |file: &str, text: &str| {
+        let path = format!("/proc/{}/{file}", command.as_raw_pid());
+        fs::write(path, text)
+    };
+    let held = capabilities(None)?.effective;
+    if held.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
+        // Every id that exists here, so that root can still work with other users' files.
+        write("uid_map", &identity_map("/proc/self/uid_map")?)?;
+        return write("gid_map", &identity_map("/proc/self/gid_map")?);
+    }
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    write("setgroups", "deny")?;
+    write("uid_map", &format!("{uid} {uid} 1\n"))?;
+    write("gid_map", &format!("{gid} {gid} 1\n"))
+}
+
+/// A map of every id in this process's namespace to itself.
+fn identity_map(map: &str) -> io::Result<String> {
+    let text = fs::read_to_string(map)?;
+    let ranges = text.lines().filter_map(|line| {
+        let mut fields = line.split_whitespace();
+        let (first, count) = (fields.next()?, fields.nth(1)?);
+        Some(format!("{first} {first} {count}\n"))
+    });
+    Ok(ranges.collect())
+}

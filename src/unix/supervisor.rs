@@ -1,0 +1,192 @@
+//! A command in a session of its own, without a controlling terminal, supervised by two processes.
+//!
+//! The *front* is the process that was started. It stays in its process group and receives the signals meant for the
+//! command. The *keeper* is its child, outside that group: when the front is killed, it kills the command's group.
+//! Both forward signals, hold no standard streams, and end as the command ended.
+//!
+//! Unaware of what the command is and how it is restricted. The front and the keeper are not restricted.
+
+use super::procfs::ignored_signals;
+use crate::error::{Error, Exit, Result, may_fail, reason};
+use fork::{Fork, fork};
+use rustix::process::{self, Pid, Resource, Rlimit, Signal, WaitIdOptions, WaitIdStatus};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use signal_hook::consts::{
+    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH,
+};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+use std::fs::File;
+use std::io;
+use std::os::unix::net::UnixStream;
+
+/// Signals to forward, except those that were ignored when this process started.
+const FORWARDED: [i32; 9] = [
+    SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT,
+];
+
+/// Calls `execute` in a new session, to replace its process with the command or return an error. The keeper calls
+/// `attend` with the id of that process. Their streams are connected; `execute` must pass its own to [`await_keeper`]
+/// last.
+///
+/// Returns in each of the three processes: the command's exit code, or why it was not executed.
+pub(crate) fn run_in_session(
+    attend: impl FnOnce(Pid, &UnixStream),
+    execute: impl FnOnce(UnixStream) -> Error,
+) -> Result<u8> {
+    let front = process::getpid();
+    let (front_end, mut keeper_end) = UnixStream::pair().map_err(not_started)?;
+    if let Some(keeper) = fork_child().map_err(not_started)? {
+        let mut signals = catch_signals().map_err(not_started)?;
+        drop((front_end, keeper_end));
+        release_stdio();
+        return wait_for(&Ward::Keeper(keeper), &mut signals);
+    }
+    drop(front_end);
+    signal_on_death_of(front, Signal::CONT)?;
+    process::setpgid(None, None).map_err(not_started)?;
+    let keeper = process::getpid();
+    let (ours, theirs) = UnixStream::pair().map_err(not_started)?;
+    if let Some(command) = fork_child().map_err(not_started)? {
+        drop(theirs);
+        let mut signals = catch_signals().map_err(not_started)?;
+        release_stdio();
+        attend(command, &ours);
+        await_end(&mut keeper_end);
+        drop(ours);
+        return wait_for(&Ward::Command { command, front }, &mut signals);
+    }
+    drop((ours, keeper_end));
+    signal_on_death_of(keeper, Signal::KILL)?;
+    process::setsid().map_err(not_started)?;
+    Err(execute(theirs))
+}
+
+/// Waits until the front and the keeper are ready to forward signals.
+pub(crate) fn await_keeper(mut keeper: UnixStream) {
+    await_end(&mut keeper);
+}
+
+/// Waits until the other end is closed.
+fn await_end(stream: &mut UnixStream) {
+    may_fail(io::copy(stream, &mut io::sink()));
+}
+
+fn not_started(cause: impl Into<io::Error>) -> Error {
+    let cause = reason(&cause.into());
+    Error::new(
+        Exit::NotSetUp,
+        format!("sandbox: cannot start a process: {cause}"),
+    )
+}
+
+/// The child's id in the parent, `None` in the child.
+fn fork_child() -> io::Result<Option<Pid>> {
+    match fork()? {
+        Fork::Parent(child) => Ok(Pid::from_raw(child)),
+        Fork::Child => Ok(None),
+    }
+}
+
+/// Requests a signal for when the parent dies. Fails if it is already dead.
+fn signal_on_death_of(parent: Pid, signal: Signal) -> Result<()> {
+    process::set_parent_process_death_signal(Some(signal)).map_err(not_started)?;
+    if process::getppid() == Some(parent) {
+        Ok(())
+    } else {
+        Err(not_started(rustix::io::Errno::SRCH))
+    }
+}
+
+/// Closes the standard streams, so that their other ends see when the command closes them.
+fn release_stdio() {
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        may_fail(dup2_stdin(&null));
+        may_fail(dup2_stdout(&null));
+        may_fail(dup2_stderr(&null));
+    }
+}
+
+/// The child that a supervising process waits for and forwards signals to.
+enum Ward {
+    /// The front's child.
+    Keeper(Pid),
+    /// The keeper's child, a session leader.
+    Command { command: Pid, front: Pid },
+}
+
+impl Ward {
+    fn pid(&self) -> Pid {
+        match self {
+            Self::Keeper(pid) | Self::Command { command: pid, .. } => *pid,
+        }
+    }
+
+    fn forward(&self, number: i32) {
+        let Some(signal) = Signal::from_named_raw(number).filter(|_| number != SIGCHLD) else {
+            return;
+        };
+        match self {
+            Self::Keeper(keeper) => {
+                may_fail(process::kill_process(*keeper, signal));
+                if number == SIGTSTP {
+                    may_fail(emulate_default_handler(SIGTSTP));
+                }
+            }
+            Self::Command { command, .. } => may_fail(match number {
+                // By convention for one process, not for its group.
+                SIGUSR1 | SIGUSR2 => process::kill_process(*command, signal),
+                // The kernel ignores SIGTSTP in a group that no shell controls.
+                SIGTSTP => process::kill_process_group(*command, Signal::STOP),
+                _ => process::kill_process_group(*command, signal),
+            }),
+        }
+    }
+
+    /// Kills the command's group if the front is dead.
+    fn kill_orphans(&self) {
+        if let Self::Command { command, front } = self
+            && process::getppid() != Some(*front)
+        {
+            may_fail(process::kill_process_group(*command, Signal::KILL));
+        }
+    }
+}
+
+/// Starts to catch the signals to forward. Ignored ones stay ignored, also in the command.
+fn catch_signals() -> io::Result<Signals> {
+    let ignored = ignored_signals();
+    let is_heeded = |signal: &i32| ignored >> (signal - 1) & 1 == 0;
+    let caught = FORWARDED.into_iter().filter(is_heeded);
+    Signals::new(caught.chain([SIGCHLD]))
+}
+
+/// Forwards signals until the child ends, and ends the same way.
+fn wait_for(ward: &Ward, signals: &mut Signals) -> Result<u8> {
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    loop {
+        let status = process::waitid(process::WaitId::Pid(ward.pid()), ended);
+        if let Some(status) = status.map_err(not_started)? {
+            return Ok(end_like(status));
+        }
+        ward.kill_orphans();
+        for signal in signals.wait() {
+            ward.forward(signal);
+        }
+    }
+}
+
+/// The exit code of a process. If a signal killed it, kills this process by the same signal.
+fn end_like(status: WaitIdStatus) -> u8 {
+    let Some(signal) = status.terminating_signal() else {
+        return status.exit_status().unwrap_or(0) as u8;
+    };
+    // One core dump, the command's, is enough.
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    may_fail(process::setrlimit(Resource::Core, none));
+    may_fail(emulate_default_handler(signal));
+    128 + signal as u8
+}

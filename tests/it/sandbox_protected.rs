@@ -1,0 +1,410 @@
+//! What `delta sandbox` keeps as it is where a command may write, and what it keeps from root; without a network.
+
+use crate::harness::*;
+use serde_json::json;
+use std::fs;
+use std::net::UdpSocket;
+use std::os::unix::fs::symlink;
+
+const DELTA: &str = env!("CARGO_BIN_EXE_delta");
+
+/// A world whose directory `box` is a workspace and a repository.
+fn workspace() -> World {
+    let world = World::new();
+    for (name, content) in [
+        ("box/.delta/run/journal.jsonl", "{}\n"),
+        ("box/.delta/LATEST", "run\n"),
+        ("box/.git/config", "[core]\n"),
+        ("box/.git/hooks/pre-commit.sample", "exit 0\n"),
+        ("box/.git/HEAD", "ref: refs/heads/main\n"),
+        ("box/mine.txt", "mine\n"),
+    ] {
+        world.write(name, content);
+    }
+    world
+}
+
+fn sandbox(world: &World, options: &[&str], script: &str) -> Delta {
+    let delta = world.delta(["sandbox"]).args(options);
+    let delta = delta.args(["--", "sh", "-c", script]);
+    delta.cwd(world.path("box"))
+}
+
+/// Whether this kernel gives namespaces to everybody, and all that `delta sandbox` asks of it besides.
+fn has_namespaces() -> bool {
+    let world = workspace();
+    let outcome = sandbox(&world, &["--strict", "--no-network", "--rw", "."], ":").end();
+    if outcome.code() != Some(0) {
+        eprintln!("skipped: {}", outcome.stderr.trim_end());
+    }
+    outcome.code() == Some(0)
+}
+
+#[test]
+fn records_hooks_and_settings_stay_as_they_are_in_a_directory_that_can_be_written() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = workspace();
+    let before = snapshot(&world.path("box"));
+    for script in [
+        "echo x >> .delta/run/journal.jsonl",
+        "echo x > .delta/run/new",
+        "mkdir .delta/other",
+        "rm .delta/LATEST",
+        "rm -r .delta",
+        "mv .delta elsewhere",
+        "mv .delta/run run",
+        "mkdir new; mv -T new .delta",
+        "ln .delta/run/journal.jsonl linked",
+        "ln -s /tmp .delta/link",
+        "chmod 777 .delta/LATEST",
+        "touch -d 2001-01-01 .delta/LATEST",
+        "truncate -s 0 .delta/LATEST",
+        "cd .delta && echo x > LATEST",
+        "echo x > /proc/self/cwd/.delta/LATEST",
+        "echo x > /proc/self/root/$PWD/.delta/LATEST",
+        "echo x >> .git/config",
+        "rm .git/config",
+        "echo x > new; mv new .git/config",
+        "echo x > .git/hooks/pre-commit",
+        "mv .git/hooks .git/other",
+        "mv .git elsewhere",
+        "rm -r .git/hooks",
+        "mkdir new; mv -T new .git",
+        "mv ../box ../other",
+        "umount .delta && echo x > .delta/LATEST",
+        "mount -o remount,bind,rw .delta && echo x > .delta/LATEST",
+        "unshare -Urm sh -c 'umount .delta; echo x > .delta/LATEST'",
+        "unshare -Urm sh -c 'mount -o remount,bind,rw .delta; echo x > .delta/LATEST'",
+        "unshare -Urm sh -c 'mkdir there; mount --bind . there; echo x > there/.delta/LATEST'",
+        "nsenter -t $PPID -m sh -c \"echo x > $PWD/.delta/LATEST\"",
+        "echo x > /proc/$PPID/cwd/.delta/LATEST",
+    ] {
+        let outcome = sandbox(&world, &["--rw", "."], script).end();
+        assert_ne!(outcome.code(), Some(0), "{script}\n{}", outcome.describe());
+        for left in ["new", "there", "run", ".tmp"] {
+            let left = world.path("box").join(left);
+            fs::remove_file(&left)
+                .or_else(|_| fs::remove_dir_all(&left))
+                .ok();
+        }
+        assert_eq!(snapshot(&world.path("box")), before, "{script}");
+    }
+}
+
+#[test]
+fn everything_else_beside_them_can_be_written() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = workspace();
+    let script = "set -e; echo x > new; mkdir .git/objects; echo x > .git/index.lock; mv .git/index.lock .git/index
+        rm .git/HEAD; cat .delta/LATEST .git/config; mv mine.txt yours.txt; ln yours.txt .linked; id -u";
+    let ids = format!("{}\n", rustix::process::getuid().as_raw());
+    sandbox(&world, &["--rw", "."], script)
+        .end()
+        .exits(0)
+        .prints(&format!("run\n[core]\n{ids}"));
+    assert_eq!(world.read("box/.git/index"), "x\n");
+    assert!(!world.exists("box/.git/HEAD") && world.exists("box/.linked"));
+}
+
+#[test]
+fn a_command_that_starts_inside_them_can_write_there_no_more_than_from_outside() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = workspace();
+    let dir = world.path("box");
+    let options = ["--rw", dir.to_str().unwrap()];
+    for start in ["box/.delta", "box/.delta/run", "box/.git/hooks"] {
+        let delta = sandbox(&world, &options, "echo x > new");
+        let outcome = delta.cwd(world.path(start)).end();
+        outcome.exits(2).says("read-only");
+        assert!(!world.path(start).join("new").exists());
+    }
+    // Here what is to be covered lies below the current directory, as seen before anything was mounted.
+    let options = ["--rw", "..", "--rw", "."];
+    let outcome = sandbox(&world, &options, "echo x > .delta/new").end();
+    outcome.exits(2).says("read-only");
+}
+
+#[test]
+fn other_paths_can_be_protected_wherever_they_lie() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = workspace();
+    world.write("box/a/b/secret/key", "key\n");
+    world.write("box/a/b/beside", "beside\n");
+    world.write("box/settings", "settings\n");
+    let options = [
+        "--rw",
+        ".",
+        "--protect",
+        "a/b/secret",
+        "--protect",
+        "settings",
+        "--protect",
+        "absent",
+    ];
+    for script in [
+        "echo x > a/b/secret/key",
+        "echo x > settings",
+        "rm settings",
+        "echo x > new; mv new settings",
+        "mv a other",
+        "mv a/b a/other",
+        "mv a/b/secret a/b/other",
+    ] {
+        let outcome = sandbox(&world, &options, script).end();
+        assert_ne!(outcome.code(), Some(0), "{script}\n{}", outcome.describe());
+        assert_eq!(world.read("box/a/b/secret/key"), "key\n", "{script}");
+        assert_eq!(world.read("box/settings"), "settings\n", "{script}");
+    }
+    let script = "echo x > a/b/beside && echo x > a/new && echo x > absent && cat a/b/secret/key";
+    sandbox(&world, &options, script)
+        .end()
+        .exits(0)
+        .prints("key\n");
+}
+
+#[test]
+fn a_workspace_inside_another_directory_that_can_be_written_keeps_its_place() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = workspace();
+    world.write("box/inner/ws/.delta/LATEST", "inner\n");
+    let options = ["--rw", ".", "--rw", "inner/ws"];
+    for script in [
+        "mv inner/ws away",
+        "mv inner away",
+        "echo x > inner/ws/.delta/LATEST",
+    ] {
+        let outcome = sandbox(&world, &options, script).end();
+        assert_ne!(outcome.code(), Some(0), "{script}\n{}", outcome.describe());
+        assert_eq!(world.read("box/inner/ws/.delta/LATEST"), "inner\n");
+    }
+}
+
+#[test]
+fn the_file_by_which_a_worktree_finds_its_repository_stays_as_it_is() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = World::new();
+    world.write("box/.git", "gitdir: /nowhere\n");
+    for script in ["echo x > .git", "rm .git", "mv .git other"] {
+        let outcome = sandbox(&world, &["--rw", "."], script).end();
+        assert_ne!(outcome.code(), Some(0), "{script}");
+        assert_eq!(world.read("box/.git"), "gitdir: /nowhere\n");
+    }
+}
+
+#[test]
+fn a_symbolic_link_in_their_place_is_named_and_with_strict_refused() {
+    if !has_namespaces() {
+        return;
+    }
+    for name in [".delta", ".git", ".git/hooks"] {
+        let world = World::new();
+        fs::create_dir_all(world.path("box/.git")).unwrap();
+        fs::create_dir(world.path("elsewhere")).unwrap();
+        let place = world.path("box").join(name);
+        fs::remove_dir(&place).ok();
+        symlink(world.path("elsewhere"), &place).unwrap();
+        let outcome = sandbox(&world, &["--strict", "--rw", "."], "echo ran").end();
+        let outcome = outcome.exits(125).prints("").says_one_line();
+        outcome.says("symbolic link").says(name);
+        let outcome = sandbox(&world, &["--rw", "."], "echo ran").end();
+        let outcome = outcome.exits(0).prints("ran\n").says_one_line();
+        outcome.says("symbolic link").says(name);
+    }
+}
+
+#[test]
+fn a_directory_that_is_open_already_is_named_and_with_strict_refused() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = workspace();
+    let delta = sandbox(&world, &["--strict", "--rw", "."], "echo ran");
+    let outcome = delta.after("exec 7<.").end();
+    outcome
+        .exits(125)
+        .prints("")
+        .says_one_line()
+        .says("descriptor 7");
+}
+
+#[test]
+fn a_sandbox_inside_a_sandbox_keeps_what_the_outer_one_keeps() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = workspace();
+    let options = ["--rw", ".", "--ro", DELTA];
+    let inner = |more: &str| {
+        let script = "'echo x > new; echo x > .delta/LATEST'";
+        let inner = format!("{DELTA} sandbox --strict --rw . {more} -- sh -c {script}");
+        sandbox(&world, &options, &inner).end()
+    };
+    inner("").exits(2).says("read-only");
+    assert_eq!(world.read("box/new"), "x\n");
+    inner("--no-network").exits(125).says("user namespace");
+    inner("--protect mine.txt").exits(125).says("mine.txt");
+}
+
+#[test]
+fn a_tool_can_answer_no_question_and_change_no_record_of_its_run() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = World::with_tools("- {name: sh, exec: 'sh -c ${script}'}").top(&format!(
+        "wrapper: ['{DELTA}', sandbox, --strict, --no-network, --rw, '${{CWD}}', '--']"
+    ));
+    let scripts = [
+        "echo x >> $DELTA_RUN_DIR/journal.jsonl",
+        "mkdir $DELTA_RUN_DIR/interaction; echo yes > $DELTA_RUN_DIR/interaction/response.txt",
+        "echo x > .delta/LATEST",
+        "mv .delta elsewhere",
+        "echo noted >&2; echo printed; echo again >> /dev/stdout",
+    ];
+    for (id, script) in scripts.iter().enumerate() {
+        let script = json!({"script": script});
+        world.server.says([call(&id.to_string(), "sh", &script)]);
+    }
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0).prints("done\n");
+    let last = world.server.last();
+    for (id, words) in ["Read-only", "Read-only", "Read-only", "busy"]
+        .iter()
+        .enumerate()
+    {
+        let told = last.observation(&id.to_string());
+        assert!(told.contains(words) && told.contains("exit code"), "{told}");
+    }
+    assert_eq!(last.observation("4"), "printed\nagain\n[stderr]\nnoted\n");
+    assert!(!world.latest().path("interaction").exists());
+}
+
+#[test]
+fn without_a_network_no_datagram_leaves() {
+    if !has_namespaces() || !installed(&["bash"]) {
+        return;
+    }
+    let world = workspace();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let script = format!("bash -c 'echo x > /dev/udp/127.0.0.1/{port}'");
+    let outcome = sandbox(&world, &["--no-network", "--rw", "."], &script).end();
+    outcome.exits(1).says("unreachable");
+    assert!(socket.recv(&mut [0; 8]).is_err());
+    sandbox(&world, &["--rw", "."], &script).end().exits(0);
+    assert_eq!(socket.recv(&mut [0; 8]).unwrap(), 2);
+}
+
+/// A program that makes the kernel one without Landlock.
+const WITHOUT_LANDLOCK: [&str; 7] = [
+    "strace",
+    "-qq",
+    "-f",
+    "-o",
+    "/dev/null",
+    "-e",
+    "inject=landlock_create_ruleset:error=ENOSYS",
+];
+
+#[test]
+fn without_landlock_what_the_namespaces_do_is_done_all_the_same() {
+    if !has_namespaces() || !installed(&["strace", "bash"]) {
+        return;
+    }
+    let world = workspace();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let script = format!("echo x > .delta/LATEST; bash -c ': > /dev/tcp/127.0.0.1/{port}'");
+    let outcome = sandbox(&world, &["--no-network", "--rw", "."], &script)
+        .under(&WITHOUT_LANDLOCK)
+        .end();
+    let outcome = outcome.says("no Landlock").does_not_say("TCP,");
+    outcome.says("read-only").says("unreachable");
+    assert_eq!(world.read("box/.delta/LATEST"), "run\n");
+}
+
+#[test]
+fn a_kernel_without_namespaces_is_named_and_with_strict_refused() {
+    let none = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\"";
+    let none = ["unshare", "-Ur", "sh", "-c", none];
+    let world = workspace();
+    if !has_namespaces() || world.delta(["-V"]).under(&none).end().code() != Some(0) {
+        eprintln!("skipped: there is nothing to take namespaces away from");
+        return;
+    }
+    let end = |options: &[&str]| sandbox(&world, options, "echo ran").under(&none).end();
+    for options in [
+        ["--strict", "--rw", "."],
+        ["--strict", "--no-network", "--strict"],
+    ] {
+        let outcome = end(&options).exits(125).prints("").says_one_line();
+        outcome.says("user namespace").says("--strict");
+    }
+    let outcome = end(&["--no-network", "--rw", "."])
+        .exits(0)
+        .prints("ran\n")
+        .says_one_line();
+    outcome
+        .says(".delta")
+        .says(".git/config")
+        .says("UDP")
+        .says("user namespace");
+    // Nothing takes a namespace here, so that nothing is lacking.
+    end(&["--strict", "--ro", "."])
+        .exits(0)
+        .prints("ran\n")
+        .says("");
+}
+
+#[test]
+fn root_keeps_the_capabilities_for_files_and_makes_no_devices() {
+    let root = ["unshare", "-Ur"];
+    let world = workspace();
+    if !has_namespaces() || world.delta(["-V"]).under(&root).end().code() != Some(0) {
+        return;
+    }
+    let script = "grep -E '^Cap(Eff|Prm|Bnd)' /proc/self/status; id -u; mknod device c 0 0";
+    for options in [["--rw", ".", "--strict"], ["--rw", ".", "--no-network"]] {
+        let outcome = sandbox(&world, &options, script).under(&root).end();
+        // CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER and FSETID are the lowest five.
+        let held = "\t000000000000001f\n";
+        outcome
+            .exits(1)
+            .prints(&format!("CapPrm:{held}CapEff:{held}CapBnd:{held}0\n"))
+            .says("denied");
+    }
+    // Not even where there is no namespace to take.
+    let plain = World::new();
+    fs::create_dir(plain.path("box")).unwrap();
+    let outcome = sandbox(&plain, &["--rw", "."], script).under(&root).end();
+    let printed = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    assert_eq!(printed.matches("000000000000001f").count(), 3, "{printed}");
+    outcome.exits(1).says("denied");
+}
+
+#[test]
+fn root_can_work_with_the_files_of_others() {
+    if !has_namespaces() || !rustix::process::getuid().is_root() {
+        eprintln!("skipped: only root has files of others");
+        return;
+    }
+    let world = workspace();
+    let script =
+        "chown 1:1 mine.txt && chmod 600 mine.txt && cat mine.txt && stat -c %u:%g mine.txt";
+    sandbox(&world, &["--rw", "."], script)
+        .end()
+        .exits(0)
+        .prints("mine\n1:1\n");
+}

@@ -1,0 +1,208 @@
+//! What `delta sandbox` starts has a session of its own, and ends, stops and goes on with the process that was started.
+
+use crate::harness::*;
+use rustix::process::Signal;
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+
+/// A world with a directory `box`, in which everything happens.
+fn world() -> World {
+    let world = World::new();
+    fs::create_dir(world.path("box")).unwrap();
+    world
+}
+
+/// `delta sandbox` around a script.
+fn sandbox(world: &World, script: &str) -> Delta {
+    let delta = world.delta(["sandbox", "--rw", ".", "--", "sh", "-c", script]);
+    delta.cwd(world.path("box"))
+}
+
+/// With a terminal that controls it, as a shell's commands have.
+fn controlled(delta: Delta, terminal: &Terminal) -> Delta {
+    delta.at(terminal).under(&["setsid", "-c"])
+}
+
+#[test]
+fn a_command_leads_a_session_without_a_controlling_terminal() {
+    if !installed(&["setsid"]) {
+        return;
+    }
+    let world = world();
+    let script = "read -r pid name state ppid group session tty rest < /proc/$$/stat
+        [ $pid = $group ] && [ $pid = $session ] && echo leads; echo terminal $tty
+        [ -t 0 ] && echo can be used; echo shown > /dev/stderr; : < /dev/tty";
+    let mut terminal = Terminal::new();
+    let outcome = controlled(sandbox(&world, script), &terminal).end();
+    terminal.shows("shown");
+    terminal.shows("/dev/tty");
+    outcome.prints("leads\nterminal 0\ncan be used\n");
+}
+
+#[test]
+fn a_command_cannot_type_into_the_terminal_that_it_was_given() {
+    if !installed(&["setsid", "perl"]) {
+        return;
+    }
+    let world = world();
+    // TIOCSTI, and TIOCLINUX with 2, which pastes.
+    let script = r#"perl -e 'for (0x5412, 0x541C) { my $byte = "\2"; ioctl(STDIN, $_, $byte) ? print "typed\n" : print 0 + $!, "\n"; }'"#;
+    let terminal = Terminal::new();
+    let outcome = controlled(sandbox(&world, script), &terminal).end();
+    let refused = format!("{0}\n{0}\n", rustix::io::Errno::PERM.raw_os_error());
+    outcome.exits(0).prints(&refused);
+}
+
+#[test]
+fn a_command_can_open_no_terminal_but_its_own() {
+    let world = world();
+    let (own, other) = (Terminal::new(), Terminal::new());
+    let user = other.user();
+    let name = fs::read_link(format!("/proc/self/fd/{}", user.as_raw_fd())).unwrap();
+    let script = format!(
+        "echo x > /dev/stderr && echo own; echo x > {}",
+        name.display()
+    );
+    let mut terminal = own;
+    let outcome = sandbox(&world, &script).at(&terminal).end();
+    terminal.shows("denied");
+    outcome.prints("own\n");
+}
+
+#[test]
+fn the_standard_streams_are_the_same_files() {
+    let world = world();
+    world.write("input", "");
+    let script = "for n in 0 1; do stat -L -c %i /proc/self/fd/$n; done";
+    let outcome = world
+        .delta(["sandbox", "--", "sh", "-c", script])
+        .under(&["sh", "-c", "exec \"$0\" \"$@\" < input > output"])
+        .end();
+    outcome.exits(0);
+    let inode = |name: &str| fs::metadata(world.path(name)).unwrap().ino();
+    assert_eq!(
+        world.read("output"),
+        format!("{}\n{}\n", inode("input"), inode("output"))
+    );
+}
+
+#[test]
+fn nobody_but_the_command_holds_its_streams() {
+    let world = world();
+    let (mut ended, mut go) = (world.fifo("ended"), world.fifo("box/go"));
+    let script = "exec >&-; read -r line < go";
+    let delta = sandbox(&world, script)
+        .under(&["sh", "-c", "\"$0\" \"$@\" | { cat; echo end > ../ended; }"])
+        .spawn();
+    assert_eq!(ended.line(), "end");
+    go.tell("");
+    delta.wait().exits(0);
+}
+
+#[test]
+fn every_exit_code_is_passed_on() {
+    let world = world();
+    for code in [0, 1, 2, 70, 101, 125, 127, 128, 143, 255] {
+        sandbox(&world, &format!("exit {code}")).end().exits(code);
+    }
+}
+
+#[test]
+fn a_command_that_a_signal_ends_ends_the_sandbox_by_the_same_signal() {
+    let world = world();
+    for (name, signal) in [
+        ("HUP", Signal::HUP),
+        ("INT", Signal::INT),
+        ("QUIT", Signal::QUIT),
+        ("ILL", Signal::ILL),
+        ("ABRT", Signal::ABORT),
+        ("BUS", Signal::BUS),
+        ("FPE", Signal::FPE),
+        ("KILL", Signal::KILL),
+        ("USR1", Signal::USR1),
+        ("SEGV", Signal::SEGV),
+        ("USR2", Signal::USR2),
+        ("PIPE", Signal::PIPE),
+        ("ALRM", Signal::ALARM),
+        ("TERM", Signal::TERM),
+        ("XCPU", Signal::XCPU),
+        ("XFSZ", Signal::XFSZ),
+        ("SYS", Signal::SYS),
+    ] {
+        let script = format!("ulimit -c 0; kill -{name} $$");
+        let outcome = sandbox(&world, &script).end();
+        assert_eq!(outcome.killed_by(), Some(signal.as_raw()), "{name}");
+    }
+}
+
+#[test]
+fn signals_reach_the_command() {
+    let world = world();
+    let (mut ready, mut got) = (world.fifo("box/ready"), world.fifo("box/got"));
+    let script =
+        "for name in HUP INT QUIT TERM USR1 USR2 WINCH; do trap \"echo $name > got\" $name; done
+        echo > ready; while :; do sleep 60 & wait; done";
+    let delta = sandbox(&world, script).spawn();
+    ready.line();
+    for (name, signal) in [
+        ("HUP", Signal::HUP),
+        ("INT", Signal::INT),
+        ("QUIT", Signal::QUIT),
+        ("TERM", Signal::TERM),
+        ("USR1", Signal::USR1),
+        ("USR2", Signal::USR2),
+        ("WINCH", Signal::WINCH),
+    ] {
+        delta.signal(signal);
+        assert_eq!(got.line(), name);
+    }
+    delta.kill();
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_ignored() {
+    let world = world();
+    let (mut ready, mut got) = (world.fifo("box/ready"), world.fifo("box/got"));
+    let script = "trap 'echo HUP > got' HUP; trap 'echo INT > got' INT; echo > ready; while :; do sleep 60 & wait; done";
+    let delta = sandbox(&world, script).after("trap '' HUP").spawn();
+    ready.line();
+    delta.signal(Signal::HUP);
+    delta.signal(Signal::INT);
+    assert_eq!(got.line(), "INT");
+    delta.kill();
+}
+
+#[test]
+fn a_command_stops_and_goes_on_with_the_process_that_was_started() {
+    let world = world();
+    let mut ready = world.fifo("box/ready");
+    let delta = sandbox(&world, "sleep 600 & echo $$ > ready; echo $! > ready; wait").spawn();
+    let pids = [delta.pid(), ready.pid(), ready.pid()];
+    let state = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.chars().next()
+    };
+    delta.signal(Signal::TSTP);
+    eventually("all stop", || {
+        pids.iter().all(|pid| state(*pid) == Some('T'))
+    });
+    delta.signal(Signal::CONT);
+    eventually("all go on", || {
+        pids.iter().all(|pid| state(*pid) == Some('S'))
+    });
+    delta.kill();
+}
+
+#[test]
+fn a_sandbox_that_is_killed_leaves_nothing_of_its_commands_group_behind() {
+    let world = world();
+    let mut ready = world.fifo("box/ready");
+    // What follows neither reads its signals nor carries anything by which it could be found.
+    let script = "env -i sh -c 'trap \"\" HUP INT TERM; echo $$ > ready; sleep 600; echo' & echo $$ > ready; wait";
+    let delta = sandbox(&world, script).spawn();
+    let pids = [ready.pid(), ready.pid()];
+    let outcome = delta.kill();
+    assert_eq!(outcome.killed_by(), Some(9));
+    eventually("all end", || !pids.iter().any(|pid| alive(*pid)));
+}
