@@ -1,435 +1,406 @@
-//! The command line as plain data. Nothing is looked up or resolved here.
+//! The command line of `delta` as plain data. Nothing is looked up or resolved here.
 
-mod files;
-mod look;
-pub(crate) mod repeat;
-mod word;
-
-use crate::cli::manual;
-use crate::cli::schemas::Schema;
-use crate::cli::templates::Template;
+use super::schemas::{self, Schema};
+use super::tables::DELTA;
+use super::templates::{self, Template};
 use crate::error::{Error, Result};
-use lexopt::{Parser, ValueExt};
+use crate::record::metadata::Status;
+use crate::text::manual::{self, Page};
+use crate::text::options::completion;
+use crate::text::options::format::{OutputFormat, TableFormat};
+use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
+use crate::text::options::table::CommandTable;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-pub(crate) use word::{Arg, format_value, next, path, unexpected, usage, wrong};
+pub use super::tables::COMMANDS;
 
-#[cfg(feature = "flow")]
-pub(crate) use look::stats;
-pub(crate) use look::{ListRuns, Log, Report, Request, Stats, Table};
-
-/// How a result is printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Format {
-    /// The result alone.
-    #[default]
-    Text,
-    /// One JSON object.
-    Json,
+/// What `delta` is to do.
+#[derive(Debug)]
+pub(crate) enum DeltaCommand {
+    Run(RunArgs),
+    Continue {
+        /// Skip damage, and ignore a lock that another host may hold.
+        force: bool,
+        common: Common,
+    },
+    Init {
+        dir: PathBuf,
+        /// None: ask, or use the first one.
+        template: Option<&'static Template>,
+        yes: bool,
+    },
+    Check {
+        agent: PathBuf,
+        format: OutputFormat,
+    },
+    ListRuns(ListRunsArgs),
+    Log(LogArgs),
+    Report(ReportArgs),
+    Request(RequestArgs),
+    Stats(StatsArgs),
+    Schema(&'static Schema),
+    Migrate {
+        work_dir: PathBuf,
+    },
+    ModelReplay {
+        run_dir: PathBuf,
+        lenient: bool,
+    },
+    Replay(ReplayArgs),
+    Fork(ForkArgs),
+    Diff {
+        work_dir: PathBuf,
+        /// Ids, or the paths of runs' directories.
+        runs: [String; 2],
+    },
+    ToolExpand {
+        file: PathBuf,
+    },
+    Sandbox(SandboxArgs),
+    /// The words behind `flow`.
+    Flow(Vec<OsString>),
+    Version,
+    Help {
+        /// None: all commands.
+        command: Option<&'static CommandTable>,
+        full: bool,
+    },
+    Page(&'static Page),
+    ListPages,
+    /// Ask the system's resolver, for the engine itself.
+    ResolveHost(String),
+    /// The words behind the program's name, as they are typed.
+    Complete(Vec<OsString>),
 }
 
-/// Options that `run` and `continue` share.
+/// Options that `run`, `continue` and `fork` share.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
-    /// The workspace.
     pub work_dir: Option<PathBuf>,
-    /// The run.
     pub run_id: Option<String>,
-    /// What is said to the agent; `-` stands for stdin.
+    /// `-` stands for stdin.
     pub message: Option<String>,
-    /// The limit of iterations.
     pub max_iterations: Option<u64>,
-    /// Ask people at the terminal.
     pub interactive: bool,
-    /// Say more.
     pub verbose: bool,
-    /// Say nothing but results and errors.
     pub quiet: bool,
-    /// How the result is printed.
-    pub format: Format,
+    pub format: OutputFormat,
 }
 
-/// What `delta run` is to do.
+/// `delta run`.
 #[derive(Debug)]
-pub(crate) struct Run {
-    /// The agent's directory.
+pub(crate) struct RunArgs {
     pub agent: PathBuf,
-    /// Take the next workspace without asking.
     pub yes: bool,
-    /// Print the first request instead of sending it.
     pub dry: bool,
-    /// Keys of agent.yaml that this run sets otherwise, and to what, as YAML.
+    /// Dotted keys of agent.yaml, and YAML.
     pub set: Vec<(String, String)>,
-    /// The rest.
     pub common: Common,
 }
 
-/// What is to be done.
-#[derive(Debug)]
-pub(crate) enum Command {
-    /// `delta run`.
-    Run(Run),
-    /// `delta continue`.
-    Continue {
-        /// Pass over damage, and over a lock that another host may hold.
-        force: bool,
-        /// The rest.
-        common: Common,
-    },
-    /// `delta init`.
-    Init {
-        /// The agent's directory.
-        dir: PathBuf,
-        /// What it begins as; none: ask, or take the first one.
-        template: Option<&'static Template>,
-        /// Do not ask.
-        yes: bool,
-    },
-    /// `delta check`.
-    Check {
-        /// The agent's directory.
-        agent: PathBuf,
-        /// How problems are printed.
-        format: Format,
-    },
-    /// `delta list-runs`.
-    ListRuns(ListRuns),
-    /// `delta log`.
-    Log(Log),
-    /// `delta report`.
-    Report(Report),
-    /// `delta request`.
-    Request(Request),
-    /// `delta stats`.
-    Stats(Stats),
-    /// `delta schema`.
-    Schema {
-        /// Of which file.
-        schema: &'static Schema,
-    },
-    /// `delta migrate`.
-    Migrate {
-        /// The workspace.
-        work_dir: PathBuf,
-    },
-    /// `delta model replay`.
-    ModelReplay {
-        /// The run's directory.
-        run_dir: PathBuf,
-        /// Find the answer by its place alone.
-        lenient: bool,
-    },
-    /// `delta replay`.
-    Replay(repeat::Replay),
-    /// `delta fork`.
-    Fork(repeat::Fork),
-    /// `delta diff`.
-    Diff {
-        /// The workspace that runs are looked for in.
-        work_dir: PathBuf,
-        /// Both runs, or the paths of their directories.
-        runs: [String; 2],
-    },
-    /// `delta tool expand`.
-    ToolExpand {
-        /// The file.
-        file: PathBuf,
-    },
-    /// `delta sandbox`.
-    Sandbox(Sandbox),
-    /// `delta flow`, with the words behind it.
-    Flow(Vec<OsString>),
-    /// `delta -V`.
-    Version,
-    /// `-h` and `--help`: about what, and whether in full.
-    Help {
-        /// The command, or none for all.
-        topic: Option<&'static str>,
-        /// The manual page.
-        full: bool,
-    },
-    /// `delta help PAGE`.
-    Page(&'static manual::Page),
-    /// `delta help`: which pages there are.
-    Pages,
-    /// Ask the system's resolver, for the engine itself.
-    ResolveHost {
-        /// The name.
-        host: String,
-    },
-    /// Tell a shell what could stand next.
-    Complete {
-        /// The words behind the program's name, as they are typed.
-        words: Vec<OsString>,
-    },
+/// `delta list-runs`.
+#[derive(Debug, Default)]
+pub(crate) struct ListRunsArgs {
+    pub work_dir: Option<PathBuf>,
+    /// All workspaces of this agent instead.
+    pub agent: Option<PathBuf>,
+    pub status: Option<Status>,
+    pub resumable: bool,
+    pub first: bool,
+    pub format: OutputFormat,
 }
 
-/// What `delta sandbox` is to do.
+/// `delta log`.
+#[derive(Debug)]
+pub(crate) struct LogArgs {
+    pub work_dir: PathBuf,
+    /// None: the newest.
+    pub run: Option<String>,
+    pub follow: bool,
+    /// The journal's lines unchanged.
+    pub json: bool,
+    /// Only so many of the last events.
+    pub last: Option<usize>,
+}
+
+/// `delta report`.
+#[derive(Debug)]
+pub(crate) struct ReportArgs {
+    pub work_dir: PathBuf,
+    /// None: the newest.
+    pub run: Option<String>,
+}
+
+/// `delta request`.
+#[derive(Debug)]
+pub(crate) struct RequestArgs {
+    pub work_dir: PathBuf,
+    pub run: String,
+    /// From 1; none: the last.
+    pub number: Option<usize>,
+    /// The one that continuing would send.
+    pub next: bool,
+    /// Compare with this one.
+    pub diff: Option<usize>,
+}
+
+/// `delta stats`.
+#[derive(Debug)]
+pub(crate) struct StatsArgs {
+    pub work_dir: PathBuf,
+    /// None: the newest.
+    pub runs: Vec<String>,
+    pub format: TableFormat,
+}
+
+/// `delta replay`.
+#[derive(Debug)]
+pub(crate) struct ReplayArgs {
+    pub work_dir: PathBuf,
+    /// An id, or the path of a run's directory.
+    pub run: String,
+    /// None: a temporary directory.
+    pub to: Option<PathBuf>,
+    /// The first contents of the workspace.
+    pub from: Option<PathBuf>,
+    /// None: the run's own.
+    pub agent: Option<PathBuf>,
+    /// The results of tools, hooks and generators are taken from the record.
+    pub executes_nothing: bool,
+    pub quiet: bool,
+    pub verbose: bool,
+}
+
+/// `delta fork`.
+#[derive(Debug)]
+pub(crate) struct ForkArgs {
+    pub run: String,
+    /// How many of its iterations the new run begins with.
+    pub at: u64,
+    /// A new workspace for the new run; none: the same.
+    pub to: Option<PathBuf>,
+    /// Dotted keys of agent.yaml, and YAML.
+    pub set: Vec<(String, String)>,
+    pub common: Common,
+}
+
+/// `delta sandbox`.
 #[derive(Debug, Default)]
-pub(crate) struct Sandbox {
-    /// Where the command may write.
+pub(crate) struct SandboxArgs {
     pub rw: Vec<PathBuf>,
-    /// Where it may read.
     pub ro: Vec<PathBuf>,
     /// Paths to keep read-only in there.
     pub protect: Vec<PathBuf>,
-    /// No network.
     pub no_network: bool,
-    /// Fail where the kernel cannot do it all.
+    /// Fail where the kernel cannot enforce it all.
     pub strict: bool,
     /// The command and its arguments; never empty.
     pub command: Vec<OsString>,
 }
 
-/// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 19] = [
-    "run",
-    "continue",
-    "init",
-    "list-runs",
-    "log",
-    "stats",
-    "report",
-    "request",
-    "fork",
-    "replay",
-    "diff",
-    "check",
-    "schema",
-    "tool",
-    "sandbox",
-    "migrate",
-    "model",
-    "flow",
-    "help",
-];
-
 /// Reads a command line, without the program's name.
 ///
 /// # Errors
 /// Wrong usage: exit code 2, with the nearest right word.
-pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command> {
-    let mut parser = Parser::from_args(args);
-    let Some(first) = next(&mut parser)? else {
-        return Err(usage("no command given", &COMMANDS, ""));
-    };
-    match first {
-        Arg::Short('h') => Ok(help(None, false)),
-        ref arg if arg.is(None, "help") => Ok(help(None, true)),
-        ref arg if arg.is(Some('V'), "version") => Ok(Command::Version),
-        Arg::Value(word) => {
-            let word = word.string().map_err(|e| wrong(&e))?;
-            command(&word, parser)
-        }
-        other => Err(unexpected(&other, &["help", "version"])),
-    }
-}
-
-fn command(word: &str, mut parser: Parser) -> Result<Command> {
-    match word {
-        "run" => run(&mut parser),
-        "continue" => resume(&mut parser),
-        "init" => files::init(&mut parser),
-        "check" => files::check(&mut parser),
-        "schema" => files::schema(&mut parser),
-        "migrate" => files::migrate(&mut parser),
-        "replay" => repeat::replay(&mut parser),
-        "fork" => repeat::fork(&mut parser),
-        "diff" => repeat::diff(&mut parser),
-        "model" => repeat::model(&mut parser),
-        "list-runs" => look::list_runs(&mut parser),
-        "log" => look::log(&mut parser),
-        "request" => look::request(&mut parser),
-        "stats" => look::stats(&mut parser),
-        "report" => look::report(&mut parser),
-        "tool" => files::tool(&mut parser),
-        "sandbox" => sandbox(&mut parser),
-        "flow" => flow(&mut parser),
-        "help" => page(&mut parser),
-        crate::cli::completion::COMMAND => Ok(Command::Complete {
-            words: parser.raw_args().map_err(|e| wrong(&e))?.collect(),
-        }),
-        crate::model::http::RESOLVE_COMMAND => match next(&mut parser)? {
-            Some(Arg::Value(host)) => Ok(Command::ResolveHost {
-                host: host.string().map_err(|e| wrong(&e))?,
-            }),
-            _ => Err(Error::usage("resolve-host needs a name")),
+pub(crate) fn parse_args(words: impl IntoIterator<Item = OsString>) -> Result<DeltaCommand> {
+    match parse_line(&DELTA, words)? {
+        CommandLine::Version => Ok(DeltaCommand::Version),
+        CommandLine::Help { command, full } => Ok(DeltaCommand::Help { command, full }),
+        CommandLine::Command(given) => command_of(&given),
+        CommandLine::Raw("flow", words) => Ok(DeltaCommand::Flow(words)),
+        CommandLine::Raw(completion::COMMAND, words) => Ok(DeltaCommand::Complete(words)),
+        CommandLine::Raw(_, words) => match words.first() {
+            Some(host) => Ok(DeltaCommand::ResolveHost(
+                host.to_string_lossy().into_owned(),
+            )),
+            None => Err(Error::usage("resolve-host needs a name")),
         },
-        other => Err(usage("unknown command", &COMMANDS, other)),
     }
 }
 
-fn run(parser: &mut Parser) -> Result<Command> {
-    const OPTIONS: [&str; 13] = [
-        "agent",
-        "yes",
-        "dry-run",
-        "set",
-        "message",
-        "work-dir",
-        "run-id",
-        "max-iterations",
-        "interactive",
-        "verbose",
-        "quiet",
-        "format",
-        "help",
-    ];
-    let (mut agent, mut common) = (PathBuf::from("."), Common::default());
-    let (mut yes, mut dry, mut set) = (false, false, Vec::new());
-    while let Some(arg) = next(parser)? {
-        match arg {
-            ref arg if arg.is(Some('a'), "agent") => agent = path(parser)?,
-            ref arg if arg.is(Some('y'), "yes") => yes = true,
-            ref arg if arg.is(None, "dry-run") => dry = true,
-            ref arg if arg.is(None, "set") => set.push(repeat::set_value(parser)?),
-            ref arg if arg.is(None, "task") => {
-                return Err(Error::usage("--task is called -m (--message) now"));
+fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
+    Ok(match given.command.name {
+        "run" => DeltaCommand::Run(RunArgs {
+            agent: given.path("--agent").unwrap_or_else(|| ".".into()),
+            yes: given.has("--yes"),
+            dry: given.has("--dry-run"),
+            set: settings(given)?,
+            common: common(given)?,
+        }),
+        "continue" => DeltaCommand::Continue {
+            force: given.has("--force"),
+            common: common(given)?,
+        },
+        "init" => {
+            let template = given.text("--template");
+            let all = templates::ALL.into_iter();
+            DeltaCommand::Init {
+                dir: given.operand_dir(0),
+                template: template.and_then(|name| all.into_iter().find(|it| it.name == name)),
+                yes: given.has("--yes"),
             }
-            Arg::Short('h') => return Ok(help(Some("run"), false)),
-            ref arg if arg.is(None, "help") => return Ok(help(Some("run"), true)),
-            other => common.take(&other, parser, &OPTIONS)?,
         }
-    }
-    common.check()?;
-    Ok(Command::Run(Run {
-        agent,
-        yes,
-        dry,
-        set,
-        common,
-    }))
-}
-
-fn resume(parser: &mut Parser) -> Result<Command> {
-    const OPTIONS: [&str; 10] = [
-        "force",
-        "message",
-        "work-dir",
-        "run-id",
-        "max-iterations",
-        "interactive",
-        "verbose",
-        "quiet",
-        "format",
-        "help",
-    ];
-    let (mut force, mut common) = (false, Common::default());
-    while let Some(arg) = next(parser)? {
-        match arg {
-            ref arg if arg.is(None, "force") => force = true,
-            Arg::Short('h') => return Ok(help(Some("continue"), false)),
-            ref arg if arg.is(None, "help") => return Ok(help(Some("continue"), true)),
-            other => common.take(&other, parser, &OPTIONS)?,
+        "check" => DeltaCommand::Check {
+            agent: given.operand_dir(0),
+            format: given.format(),
+        },
+        "list-runs" => DeltaCommand::ListRuns(list_runs_args(given)?),
+        "log" => DeltaCommand::Log(LogArgs {
+            work_dir: given.work_dir(),
+            run: given.operand_text(0),
+            follow: given.has("--follow"),
+            json: given.has("--json"),
+            last: given.number("--lines"),
+        }),
+        "report" => DeltaCommand::Report(ReportArgs {
+            work_dir: given.work_dir(),
+            run: given.operand_text(0),
+        }),
+        "request" => DeltaCommand::Request(request_args(given)?),
+        "stats" => DeltaCommand::Stats(stats_args(given)),
+        "fork" => DeltaCommand::Fork(ForkArgs {
+            run: given.operand_text(0).unwrap_or_default(),
+            at: given.number("--at").unwrap_or_default(),
+            to: given.path("--to"),
+            set: settings(given)?,
+            common: common(given)?,
+        }),
+        "replay" => DeltaCommand::Replay(replay_args(given)?),
+        "diff" => {
+            let run = |at| given.operand_text(at).unwrap_or_default();
+            DeltaCommand::Diff {
+                work_dir: given.work_dir(),
+                runs: [run(0), run(1)],
+            }
         }
-    }
-    common.check()?;
-    if common.work_dir.is_none() {
-        return Err(Error::usage("continue needs the workspace: -w DIR"));
-    }
-    Ok(Command::Continue { force, common })
+        "schema" => {
+            let name = given.operand_text(0).unwrap_or_default();
+            let found = schemas::ALL.into_iter().find(|schema| schema.name == name);
+            DeltaCommand::Schema(found.unwrap_or(schemas::ALL[0]))
+        }
+        "tool" => DeltaCommand::ToolExpand {
+            file: given.operand_dir(1),
+        },
+        "sandbox" => DeltaCommand::Sandbox(SandboxArgs {
+            rw: given.paths("--rw"),
+            ro: given.paths("--ro"),
+            protect: given.paths("--protect"),
+            no_network: given.has("--no-network"),
+            strict: given.has("--strict"),
+            command: given.operands.clone(),
+        }),
+        "migrate" => DeltaCommand::Migrate {
+            work_dir: given.work_dir(),
+        },
+        "model" => DeltaCommand::ModelReplay {
+            run_dir: given.operand_dir(1),
+            lenient: given.has("--lenient"),
+        },
+        _ => page(given)?,
+    })
 }
 
-/// Whatever stands behind the word is for the other program to read.
-fn flow(parser: &mut Parser) -> Result<Command> {
-    let rest = parser.raw_args().map_err(|e| wrong(&e))?;
-    Ok(Command::Flow(rest.collect()))
+fn common(given: &ParsedCommand) -> Result<Common> {
+    check_verbosity(given)?;
+    let message = given.text("--message");
+    if message.as_deref().is_some_and(str::is_empty) {
+        return Err(Error::usage("the message given with -m is empty"));
+    }
+    Ok(Common {
+        work_dir: given.path("--work-dir"),
+        run_id: given.text("--run-id"),
+        message,
+        max_iterations: given.number("--max-iterations"),
+        interactive: given.has("--interactive"),
+        verbose: given.has("--verbose"),
+        quiet: given.has("--quiet"),
+        format: given.format(),
+    })
 }
 
-fn page(parser: &mut Parser) -> Result<Command> {
-    let topic = match next(parser)? {
-        None => return Ok(Command::Pages),
-        Some(Arg::Short('h')) => return Ok(help(Some("help"), false)),
-        Some(ref arg) if arg.is(None, "help") => return Ok(help(Some("help"), true)),
-        Some(Arg::Value(topic)) => topic.string().map_err(|e| wrong(&e))?,
-        Some(other) => return Err(unexpected(&other, &["help"])),
+fn check_verbosity(given: &ParsedCommand) -> Result<()> {
+    if given.has("--quiet") && given.has("--verbose") {
+        return Err(Error::usage("-q and -v contradict each other"));
+    }
+    Ok(())
+}
+
+/// The values of `--set`, whose keys are dotted.
+fn settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
+    let pairs = given.pairs("--set");
+    match pairs
+        .iter()
+        .find(|(key, _)| key.split('.').any(str::is_empty))
+    {
+        None => Ok(pairs),
+        Some((key, _)) => Err(Error::usage(format!(
+            "--set: '{key}' is not a key like llm.temperature"
+        ))),
+    }
+}
+
+fn list_runs_args(given: &ParsedCommand) -> Result<ListRunsArgs> {
+    if given.has("--work-dir") && given.has("--agent") {
+        return Err(Error::usage(
+            "-w and --agent contradict each other: one workspace, or all of an agent",
+        ));
+    }
+    let status = given.text("--status");
+    Ok(ListRunsArgs {
+        work_dir: given.path("--work-dir"),
+        agent: given.path("--agent"),
+        status: status.and_then(|name| Status::parse(&name)),
+        resumable: given.has("--resumable"),
+        first: given.has("--first"),
+        format: given.format(),
+    })
+}
+
+fn request_args(given: &ParsedCommand) -> Result<RequestArgs> {
+    let number = given.operand_text(1);
+    if given.has("--next") && number.is_some() {
+        return Err(Error::usage(
+            "--next is the request after the last one; it has no number",
+        ));
+    }
+    Ok(RequestArgs {
+        work_dir: given.work_dir(),
+        run: given.operand_text(0).unwrap_or_default(),
+        number: number.and_then(|number| number.parse().ok()),
+        next: given.has("--next"),
+        diff: given.number("--diff"),
+    })
+}
+
+/// The same for `delta flow stats`.
+pub(crate) fn stats_args(given: &ParsedCommand) -> StatsArgs {
+    StatsArgs {
+        work_dir: given.work_dir(),
+        runs: given.operand_texts(),
+        format: given.table_format(),
+    }
+}
+
+fn replay_args(given: &ParsedCommand) -> Result<ReplayArgs> {
+    check_verbosity(given)?;
+    Ok(ReplayArgs {
+        work_dir: given.work_dir(),
+        run: given.operand_text(0).unwrap_or_default(),
+        to: given.path("--to"),
+        from: given.path("--from"),
+        agent: given.path("--agent"),
+        executes_nothing: given.text("--tools").as_deref() == Some("recorded"),
+        quiet: given.has("--quiet"),
+        verbose: given.has("--verbose"),
+    })
+}
+
+fn page(given: &ParsedCommand) -> Result<DeltaCommand> {
+    let Some(topic) = given.operand_text(0) else {
+        return Ok(DeltaCommand::ListPages);
     };
-    if let Some(other) = next(parser)? {
-        return Err(unexpected(&other, &["help"]));
-    }
     let names: Vec<&str> = manual::PAGES.iter().map(|page| page.name).collect();
-    let page = manual::find(&topic).ok_or_else(|| usage("no page about", &names, &topic))?;
-    Ok(Command::Page(page))
-}
-
-fn sandbox(parser: &mut Parser) -> Result<Command> {
-    const OPTIONS: [&str; 6] = ["rw", "ro", "protect", "no-network", "strict", "help"];
-    let mut wanted = Sandbox::default();
-    while let Some(arg) = next(parser)? {
-        match arg {
-            ref arg if arg.is(None, "rw") => wanted.rw.push(path(parser)?),
-            ref arg if arg.is(None, "ro") => wanted.ro.push(path(parser)?),
-            ref arg if arg.is(None, "protect") => wanted.protect.push(path(parser)?),
-            ref arg if arg.is(None, "no-network") => wanted.no_network = true,
-            ref arg if arg.is(None, "strict") => wanted.strict = true,
-            Arg::Short('h') => return Ok(help(Some("sandbox"), false)),
-            ref arg if arg.is(None, "help") => return Ok(help(Some("sandbox"), true)),
-            Arg::Value(program) => {
-                // From here on everything is the command's, whatever it looks like.
-                wanted.command.push(program);
-                let rest = parser.raw_args().map_err(|e| wrong(&e))?;
-                wanted.command.extend(rest);
-                return Ok(Command::Sandbox(wanted));
-            }
-            other => return Err(unexpected(&other, &OPTIONS)),
-        }
-    }
-    Err(Error::usage(
-        "sandbox needs a command: delta sandbox [OPTIONS] -- COMMAND [ARGUMENT…]",
-    ))
-}
-
-impl Common {
-    fn take(&mut self, arg: &Arg, parser: &mut Parser, options: &[&str]) -> Result<()> {
-        match arg {
-            _ if arg.is(Some('m'), "message") => {
-                self.message = Some(
-                    parser
-                        .value()
-                        .map_err(|e| wrong(&e))?
-                        .string()
-                        .map_err(|_| Error::usage("the message is not UTF-8"))?,
-                );
-            }
-            _ if arg.is(Some('w'), "work-dir") => self.work_dir = Some(path(parser)?),
-            _ if arg.is(None, "run-id") => {
-                let id = parser.value().map_err(|e| wrong(&e))?;
-                let id = id.to_string_lossy().into_owned();
-                crate::text::ids::RunId::parse(&id)
-                    .map_err(|e| Error::usage(format!("--run-id: {e}")))?;
-                self.run_id = Some(id);
-            }
-            _ if arg.is(None, "max-iterations") => {
-                let text = parser.value().map_err(|e| wrong(&e))?;
-                let text = text.to_string_lossy();
-                let number: Option<u64> = text.parse().ok().filter(|n| *n > 0);
-                self.max_iterations = Some(number.ok_or_else(|| {
-                    Error::usage(format!(
-                        "--max-iterations: '{text}' is not a number of iterations, 1 or more"
-                    ))
-                })?);
-            }
-            _ if arg.is(Some('i'), "interactive") => self.interactive = true,
-            _ if arg.is(Some('v'), "verbose") => self.verbose = true,
-            _ if arg.is(Some('q'), "quiet") => self.quiet = true,
-            _ if arg.is(None, "format") => self.format = format_value(parser)?,
-            other => return Err(unexpected(other, options)),
-        }
-        Ok(())
-    }
-
-    fn check(&self) -> Result<()> {
-        if self.quiet && self.verbose {
-            return Err(Error::usage("-q and -v contradict each other"));
-        }
-        if self.message.as_deref().is_some_and(str::is_empty) {
-            return Err(Error::usage("the message given with -m is empty"));
-        }
-        Ok(())
-    }
-}
-
-fn help(topic: Option<&'static str>, full: bool) -> Command {
-    Command::Help { topic, full }
+    let page = manual::find(&topic).ok_or_else(|| unknown_word("no page about", &topic, &names))?;
+    Ok(DeltaCommand::Page(page))
 }

@@ -1,14 +1,17 @@
 //! The program as a whole: from the command line to the exit code.
 
-use crate::cli::args::{self, Command};
+use crate::cli::args::{DeltaCommand as Command, parse_args};
 use crate::cli::commands::{
     check, complete, continue_run, diff, expand, flow, fork, init, list_runs, log, migrate, model,
     replay, report, request, run, sandbox, stats,
 };
-use crate::cli::{help, manual};
+use crate::cli::tables::DELTA;
 use crate::error::{Error, Exit, Result};
 use crate::model::http;
 use crate::record::event::VERSION;
+use crate::text::manual;
+use crate::text::options::short_help::{command_help, overview};
+use crate::text::options::table::CommandTable;
 use crate::unix::pager::Pager;
 use crate::unix::terminal::{print, print_error};
 use std::ffi::OsString;
@@ -30,12 +33,12 @@ pub fn main(args: Vec<OsString>) -> u8 {
 }
 
 fn execute(args: Vec<OsString>) -> Result<u8> {
-    let exit = match args::parse(args)? {
+    let exit = match parse_args(args)? {
         Command::Run(wanted) => run::run(&wanted),
         Command::Continue { force, common } => continue_run::run(force, &common),
         Command::Init { dir, template, yes } => init::run(&dir, template, yes),
         Command::Check { agent, format } => check::run(&agent, format),
-        Command::Schema { schema } => said(schema.text),
+        Command::Schema(schema) => said(schema.text),
         Command::Migrate { work_dir } => migrate::run(&work_dir),
         Command::ModelReplay { run_dir, lenient } => model::replay(&run_dir, lenient),
         Command::Replay(wanted) => replay::run(&wanted),
@@ -50,13 +53,23 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::Sandbox(wanted) => return sandbox::run(&wanted),
         Command::Flow(arguments) => flow::run(&arguments),
         Command::Version => said(&format!("delta {VERSION}\n")),
-        Command::Help { topic, full } => shown(help::text(topic, full)),
+        Command::Help { command, full } => shown(&help_text(command, full)),
         Command::Page(page) => shown(page.text),
-        Command::Pages => shown(&manual::list()),
-        Command::Complete { words } => complete::run(&words),
-        Command::ResolveHost { host } => said(&http::resolve_host(&host)),
+        Command::ListPages => shown(&manual::list()),
+        Command::Complete(words) => complete::print_candidates(&words),
+        Command::ResolveHost(host) => said(&http::resolve_host(&host)),
     };
     exit.map(Exit::code)
+}
+
+/// What `-h` prints, or the manual page.
+fn help_text(command: Option<&CommandTable>, full: bool) -> String {
+    let page = manual::find(command.map_or(DELTA.name, |command| command.name));
+    match (full.then_some(page).flatten(), command) {
+        (Some(page), _) => page.text.to_owned(),
+        (None, Some(command)) => command_help(&DELTA, command),
+        (None, None) => overview(&DELTA),
+    }
 }
 
 /// A text that a person reads: at a terminal, through the pager if it is longer than the screen.

@@ -1,6 +1,6 @@
 //! What a command prints at its end: the result on stdout, what went wrong and the way on on stderr.
 
-use crate::cli::args::{Common, Format};
+use crate::cli::args::Common;
 use crate::config::tool::bind::shell_quoted;
 use crate::engine::question::Question;
 use crate::engine::run_loop::Ending;
@@ -9,6 +9,7 @@ use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::runs::result::RunResult;
 use crate::text::json::{self, Object};
+use crate::text::options::format::OutputFormat;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, print, printable};
 use serde_json::json;
@@ -26,17 +27,17 @@ pub(crate) fn print_outcome(done: Result<RunResult>, common: &Common) -> Result<
 }
 
 /// Prints the error of a command that works on a run as an object, if one was asked for.
-pub(crate) fn print_error_object(done: Result<Exit>, format: Format) -> Result<Exit> {
+pub(crate) fn print_error_object(done: Result<Exit>, format: OutputFormat) -> Result<Exit> {
     let done = done.map_err(Error::of_run);
     if let Err(failed) = &done
-        && format == Format::Json
+        && format == OutputFormat::Json
     {
         error(failed)?;
     }
     done
 }
 
-fn print_result(result: RunResult, format: Format, screen: Screen) -> Result<Exit> {
+fn print_result(result: RunResult, format: OutputFormat, screen: Screen) -> Result<Exit> {
     let (ending, metadata) = (&result.ending, &result.metadata);
     explain(screen, ending, metadata, &result.run);
     print_ending(format, ending, metadata, result.question.as_ref())?;
@@ -47,14 +48,14 @@ fn print_result(result: RunResult, format: Format, screen: Screen) -> Result<Exi
 
 /// Prints how a run ended. `question` is the one that is open.
 fn print_ending(
-    format: Format,
+    format: OutputFormat,
     ending: &Ending,
     metadata: &Metadata,
     question: Option<&Question>,
 ) -> Result<()> {
     match format {
-        Format::Json => print(&object(ending, metadata, question)),
-        Format::Text if ending.status == Status::Completed => {
+        OutputFormat::Json => print(&object(ending, metadata, question)),
+        OutputFormat::Text if ending.status == Status::Completed => {
             let newline = if ending.text.ends_with('\n') {
                 ""
             } else {
@@ -68,7 +69,7 @@ fn print_ending(
             };
             print(format!("{text}{newline}").as_bytes())
         }
-        Format::Text => Ok(()),
+        OutputFormat::Text => Ok(()),
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Schema {
 }
 
 /// All of them.
-pub(crate) static ALL: [&Schema; 3] = [
+pub(crate) const ALL: [&Schema; 3] = [
     &Schema {
         name: "agent",
         text: include_str!("schemas/agent.json"),
@@ -27,3 +27,5 @@ pub(crate) static ALL: [&Schema; 3] = [
         text: include_str!("schemas/hooks.json"),
     },
 ];
+
+pub(crate) const SCHEMA_NAMES: [&str; 3] = [ALL[0].name, ALL[1].name, ALL[2].name];

@@ -17,7 +17,7 @@ pub(crate) struct Template {
 }
 
 /// All of them; the first is the one that `-y` takes.
-pub(crate) static ALL: [&Template; 4] = [
+pub(crate) const ALL: [&Template; 4] = [
     &Template {
         name: "minimal",
         description: "prints text and writes files",
@@ -43,6 +43,8 @@ pub(crate) static ALL: [&Template; 4] = [
         prompt: include_str!("templates/api-tester/system_prompt.md"),
     },
 ];
+
+pub(crate) const TEMPLATE_NAMES: [&str; 4] = [ALL[0].name, ALL[1].name, ALL[2].name, ALL[3].name];
 
 /// The context.yaml of all templates.
 pub(crate) const CONTEXT: &str = include_str!("templates/context.yaml");

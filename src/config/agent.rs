@@ -41,6 +41,9 @@ pub(crate) struct Agent {
     pub ask_human: bool,
     /// Whether the journal reaches the disk before an action starts.
     pub sync: bool,
+    /// Names, and prefixes that end in `*`, of the variables that a workspace's `.env` may set; none: all but
+    /// those that decide which program runs.
+    pub workspace_env: Option<Vec<String>>,
     /// What its model costs.
     pub pricing: Option<Pricing>,
     /// What the model sees.

@@ -21,12 +21,33 @@ use std::path::Path;
 /// The endpoint if nothing says another.
 pub(crate) const PUBLIC_ENDPOINT: &str = "https://api.openai.com/v1";
 
-const KEY_NAMES: [&str; 2] = ["DELTA_API_KEY", "OPENAI_API_KEY"];
-/// The key for the endpoint in an agent's files, given by whoever starts a run of it. It is looked for in
+/// How deep a process is nested in runs; 0 for one that a person started.
+pub(crate) const DEPTH: &str = "DELTA_DEPTH";
+
+/// The key for the endpoint in an agent's files, given by the program that starts a run of it. Read from
 /// the process's environment alone, and before all others: those may be for another endpoint.
 const GIVEN_KEY: &str = "DELTA_PROVIDER_KEY";
 
+/// The variables that the engine looks for its key in.
+const KEY_NAMES: [&str; 2] = ["DELTA_API_KEY", "OPENAI_API_KEY"];
+
+/// Everything that holds some server's key.
+const SECRET_NAMES: [&str; 4] = [
+    "DELTA_API_KEY",
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    GIVEN_KEY,
+];
+
+/// The variables that the engine looks for its endpoint in. Only the first is no vendor's.
 const URL_NAMES: [&str; 3] = ["DELTA_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_URL"];
+
+const ENDPOINT_NAMES: [&str; 4] = [
+    "DELTA_BASE_URL",
+    "OPENAI_BASE_URL",
+    "OPENAI_API_URL",
+    "ANTHROPIC_BASE_URL",
+];
 
 /// Where a value comes from, in order of trust: the agent itself can write the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,8 +127,13 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// Reads the `.env` files. Returns warnings about them too.
-    pub(crate) fn read(agent_home: &Path, workspace: Option<&Path>) -> Result<(Self, Vec<String>)> {
+    /// Reads the `.env` files, and returns warnings about them. `workspace_env` lists what the workspace's
+    /// may set, if the agent says so.
+    pub(crate) fn read(
+        agent_home: &Path,
+        workspace: Option<&Path>,
+        workspace_env: Option<&[String]>,
+    ) -> Result<(Self, Vec<String>)> {
         let mut environment = Self::default();
         let mut warnings = Vec::new();
         let project = agent_home.ancestors().find(|dir| dir.join(".git").exists());
@@ -129,21 +155,14 @@ impl Environment {
             let Some(text) = files::read_lossy(&path)? else {
                 continue;
             };
+            let shown = path.display();
             let (pairs, bad) = dotenv::parse(&text);
             for line in bad {
-                warnings.push(format!(
-                    "{}:{}: not NAME=value, passed over",
-                    path.display(),
-                    line.0
-                ));
+                warnings.push(format!("{shown}:{}: not NAME=value, passed over", line.0));
             }
             for (name, value) in pairs {
-                if origin == Origin::Workspace && decides_what_runs(&name) {
-                    let path = path.display();
-                    warnings.push(format!(
-                        "{path}: {name} is passed over: a workspace does not decide which program runs, \
-                         or whom it trusts"
-                    ));
+                if let Some(why) = objection(&name, origin, workspace_env) {
+                    warnings.push(format!("{shown}: {name} is passed over: {why}"));
                 } else if !value.contains('\0') {
                     environment.add(name, value, origin);
                 }
@@ -161,8 +180,9 @@ impl Environment {
         }
     }
 
-    /// The first of these variables that is set and not empty, and where it comes from.
-    fn find(&self, names: &[&str]) -> Option<(String, Origin)> {
+    /// The first of these variables that is set and not empty, and where it comes from; of sources that
+    /// are trusted at least so much.
+    fn find_trusted(&self, names: &[&str], least: Origin) -> Option<(String, Origin)> {
         names.iter().find_map(|name| {
             let in_files = self.set.iter().filter(|(known, ..)| known == name);
             let in_files = in_files.map(|(_, value, origin)| (value.clone(), *origin));
@@ -172,8 +192,12 @@ impl Environment {
             in_files
                 .chain(in_process)
                 .map(|(value, origin)| (value.trim().to_owned(), origin))
-                .find(|(value, _)| !value.is_empty())
+                .find(|(value, origin)| !value.is_empty() && *origin >= least)
         })
+    }
+
+    fn find(&self, names: &[&str]) -> Option<(String, Origin)> {
+        self.find_trusted(names, Origin::Workspace)
     }
 
     /// The key and where it comes from.
@@ -226,10 +250,13 @@ impl Environment {
             )));
         }
         if key.is_none() && !is_loopback(&base_url) {
-            return Err(Error::config(format!(
-                "no key for {base_url}; there are three ways out: set DELTA_API_KEY; name a server on \
-                 this machine with DELTA_BASE_URL or llm.base_url; or make a program the model with llm.command"
-            )));
+            let way_out = if is_nested() {
+                "say pass_api_key: true of the tool that starts this run, so that it gets the key"
+            } else {
+                "there are three ways out: set DELTA_API_KEY; name a server on this machine with \
+                 DELTA_BASE_URL or llm.base_url; or make a program the model with llm.command"
+            };
+            return Err(Error::config(format!("no key for {base_url}; {way_out}")));
         }
         let header = |key: &(String, Origin)| ureq::http::HeaderValue::from_str(&key.0).is_ok();
         if key.as_ref().is_some_and(|key| !header(key)) {
@@ -243,59 +270,100 @@ impl Environment {
         })
     }
 
-    /// What a child's environment differs in from ours: the `.env` files' variables, and no API key
-    /// unless it is to be passed.
+    /// What a child's environment differs in from ours: the `.env` files' variables, and, unless the key is
+    /// to be passed, no key and no vendor's endpoint.
     pub(crate) fn for_child(&self, pass_key: bool) -> Vec<Variable> {
-        // In a child's environment a value looks trusted: an endpoint that is not must not get there,
-        // or a sub-agent would send its key to it.
-        let may_pass = |name: &str, origin: Origin| {
-            name != GIVEN_KEY && (origin == Origin::Trusted || !URL_NAMES.contains(&name))
+        // In a child's environment a value looks trusted. A sub-agent would send its key to an endpoint that
+        // is not, or take a key for its own that the agent wrote into the workspace.
+        let may_pass = |name: &str, origin: Origin| match origin {
+            Origin::Workspace => !SECRET_NAMES.contains(&name) && !ENDPOINT_NAMES.contains(&name),
+            Origin::Project => !ENDPOINT_NAMES.contains(&name),
+            Origin::Trusted => true,
         };
-        let mut variables: Vec<Variable> = self
-            .set
-            .iter()
-            .filter(|(name, _, origin)| may_pass(name, *origin))
+        let passed = self.set.iter();
+        let passed = passed.filter(|(name, _, origin)| may_pass(name, *origin));
+        let mut variables: Vec<Variable> = passed
             .map(|(name, value, _)| (name.clone(), Some(value.clone())))
             .collect();
         if pass_key {
-            // Whoever gets it may have another endpoint, for which another key comes first.
+            // The child may have another endpoint, for which another key comes first.
             if let Some((key, _)) = given() {
                 variables.push((KEY_NAMES[0].to_owned(), Some(key)));
                 variables.push((GIVEN_KEY.to_owned(), None));
             }
-        } else {
-            let keys = [given(), self.find(&KEY_NAMES)];
-            let holds_key = |name: &str, value: &str| {
-                KEY_NAMES.contains(&name)
-                    || name == GIVEN_KEY
-                    || is_secret(value) && keys.iter().flatten().any(|key| key.0 == value)
-            };
-            variables.retain(|(name, value)| !holds_key(name, value.as_deref().unwrap_or("")));
-            for (name, value) in std::env::vars_os() {
-                if let Some(name) = name.to_str()
-                    && holds_key(name, value.to_str().unwrap_or(""))
-                {
-                    variables.push((name.to_owned(), None));
-                }
-            }
+            return variables;
         }
+        let keys = self.all_keys();
+        let is_hidden = |name: &str, value: &str| {
+            SECRET_NAMES.contains(&name)
+                || ENDPOINT_NAMES[1..].contains(&name)
+                || is_secret(value) && keys.iter().any(|key| key == value)
+        };
+        variables.retain(|(name, value)| !is_hidden(name, value.as_deref().unwrap_or("")));
+        let inherited = std::env::vars_os().filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            is_hidden(&name, value.to_str().unwrap_or("")).then_some((name, None))
+        });
+        variables.extend(inherited);
         variables
     }
 
-    /// The same for a program that is the model: it gets the key, and of the endpoints those that the
-    /// key may be sent to.
+    /// The same for a program that is the model: it gets the keys, and of the endpoints those that its key
+    /// may be sent to.
     pub(crate) fn for_model(&self) -> Vec<Variable> {
         let mut variables = self.for_child(true);
-        let key = self.find_key().map(|(_, origin)| origin);
+        let key = given().or_else(|| self.find_trusted(&KEY_NAMES, Origin::Project));
+        let Some((_, key_origin)) = key else {
+            return variables;
+        };
         for name in URL_NAMES {
-            if let Some((url, origin)) = self.find(&[name])
-                && key.is_some_and(|key| origin >= key)
-            {
+            if let Some((url, _)) = self.find_trusted(&[name], key_origin) {
                 variables.push((name.to_owned(), Some(url)));
             }
         }
         variables
     }
+
+    /// The values of all variables that hold a key, wherever they are set.
+    fn all_keys(&self) -> Vec<String> {
+        let in_files = self.set.iter();
+        let in_files = in_files.filter(|(name, ..)| SECRET_NAMES.contains(&name.as_str()));
+        let in_process = SECRET_NAMES
+            .iter()
+            .filter_map(|name| std::env::var(name).ok());
+        let values = in_files.map(|(_, value, _)| value.clone());
+        let values = values.chain(in_process);
+        values.map(|value| value.trim().to_owned()).collect()
+    }
+}
+
+/// Why a `.env` file's variable does not count; none if it does.
+fn objection(name: &str, origin: Origin, workspace_env: Option<&[String]>) -> Option<&'static str> {
+    let is_own = [KEY_NAMES[0], URL_NAMES[0]].contains(&name);
+    if name.starts_with("DELTA_") && !is_own {
+        return Some(
+            "of the variables that begin with DELTA_ a .env file sets only DELTA_API_KEY and \
+             DELTA_BASE_URL",
+        );
+    }
+    if origin != Origin::Workspace {
+        return None;
+    }
+    let is_listed = |entry: &String| match entry.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => name == entry,
+    };
+    match workspace_env {
+        Some(list) => (!list.iter().any(is_listed)).then_some("workspace_env does not list it"),
+        None => decides_what_runs(name)
+            .then_some("a workspace does not decide which program runs, or whom it trusts"),
+    }
+}
+
+/// Whether a tool of another run started this process.
+fn is_nested() -> bool {
+    let depth = std::env::var(DEPTH).ok();
+    depth.is_some_and(|depth| depth.trim().parse::<u32>().is_ok_and(|depth| depth > 0))
 }
 
 fn given() -> Option<(String, Origin)> {
@@ -329,6 +397,15 @@ fn is_secret(key: &str) -> bool {
     key.len() >= 16 || key.len() >= 8 && looks_random
 }
 
+/// Why a base URL with the path of requests in it cannot be used.
+pub(crate) const APPENDED_PATH: &str =
+    "it ends in /chat/completions, which is appended to it; leave that off";
+
+/// Whether a base URL ends in what is appended to base URLs.
+pub(crate) fn has_appended_path(url: &str) -> bool {
+    url.trim_end_matches('/').ends_with("/chat/completions")
+}
+
 /// Why a base URL cannot be used, if it cannot.
 pub(crate) fn unusable(url: &str) -> Option<&'static str> {
     let uri: ureq::http::Uri = match url.parse() {
@@ -341,6 +418,7 @@ pub(crate) fn unusable(url: &str) -> Option<&'static str> {
             Some("it holds credentials; put the key into DELTA_API_KEY")
         }
         (Some("http" | "https"), Some(_)) if uri.query().is_some() => Some("it has a query"),
+        (Some("http" | "https"), Some(_)) if has_appended_path(url) => Some(APPENDED_PATH),
         (Some("http" | "https"), Some(_)) => None,
         _ => Some("it does not begin with http:// or https://"),
     }

@@ -40,7 +40,8 @@ pub(crate) fn load(
         else {
             let meant = nearest(key, HookEvent::ALL.into_iter().map(HookEvent::name));
             let hint = meant.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
-            out.warn(at, format!("unknown key '{key}'{hint}"));
+            // A misspelt guard is no guard.
+            out.error(at, format!("unknown key '{key}'{hint}"));
             continue;
         };
         let items: Vec<(Vec<Step>, &Value)> = match value {
@@ -69,7 +70,7 @@ fn hook(event: HookEvent, at: Vec<Step>, item: &Value, out: &mut Complaints) -> 
         return None;
     };
     let node = Node::new(map, at).within(event.name());
-    node.unknown_keys(&["command", "timeout_ms"], out);
+    node.refuse_unknown_keys(&["command", "timeout_ms"], out);
     let command = command(&node, out)?;
     let timeout = at_least_one(&node, "timeout_ms", HOOK_TIMEOUT_MS, out);
     Some(Hook {

@@ -7,8 +7,8 @@ use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
-/// The key that stood around hooks.
-pub(crate) const OLD_HOOKS: &str = "lifecycle_hooks";
+/// The keys that hooks stand under in some agents; the first one also in the main file.
+pub(crate) const OLD_HOOKS: [&str; 2] = ["lifecycle_hooks", "hooks"];
 
 /// The agent's main file: `agent.yaml`, or `config.yaml` as it was called before 1.9.
 pub(crate) fn main_file(found: &Found, problems: &mut Vec<Problem>) -> PathBuf {
@@ -69,38 +69,21 @@ pub(crate) fn rewrite_llm(document: &mut Document, problems: &mut Vec<Problem>) 
     OLD
 }
 
-/// Where hooks stand in a `lifecycle_hooks`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Around {
-    /// In the main file.
-    Main,
-    /// In the main file, beside a hooks.yaml, which counts.
-    Replaced,
-    /// In hooks.yaml itself.
-    HooksFile,
-}
-
-/// Takes `lifecycle_hooks` out of a file.
+/// Takes the hooks under `key` out of a file; `message` says where they belong.
 pub(crate) fn take_hooks(
     document: &mut Document,
-    around: Around,
+    key: &str,
+    message: &str,
     problems: &mut Vec<Problem>,
 ) -> Option<Map<String, Value>> {
-    let hooks = document.root.shift_remove(OLD_HOOKS)?;
-    let at = [Step::Key(OLD_HOOKS.to_owned())];
-    let message = match around {
-        Around::Main => "lifecycle_hooks belong into hooks.yaml now, without this key around them",
-        Around::Replaced => {
-            "lifecycle_hooks are passed over, because hooks.yaml is there; remove them"
-        }
-        Around::HooksFile => "the hooks stand at the top now, without lifecycle_hooks around them",
-    };
+    let hooks = document.root.shift_remove(key)?;
+    let at = [Step::Key(key.to_owned())];
     problems.push(document.problem(Severity::Deprecation, &at, message));
     match hooks {
         Value::Object(hooks) => Some(hooks),
         other => {
             let found = crate::config::section::found(&other);
-            let message = format!("{OLD_HOOKS}: expected a mapping, found {found}");
+            let message = format!("{key}: expected a mapping, found {found}");
             problems.push(document.problem(Severity::Error, &at, message));
             None
         }

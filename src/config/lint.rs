@@ -4,15 +4,13 @@
 //! anything that [`super::load`] reports.
 
 mod programs;
-mod simple;
-mod code;
-mod options;
+mod commands;
 
 use super::agent::{Problem, Severity, word};
 use super::document::Document;
 use super::legacy::OLD_HOOKS;
 use super::load::{Found, Place};
-use crate::config::tool::definition::{Piece, Tool, Word};
+use crate::config::tool::definition::{Piece, Word};
 use crate::config::tool::load;
 use crate::config::tool::shell_lexer::mentions;
 use crate::text::yaml::Step;
@@ -95,26 +93,37 @@ impl Advisor<'_> {
                 );
                 say("shell", message);
             }
-            for message in options::in_script(&tool, script) {
+            if let Some(name) = commands::only_placeholder(script) {
+                let message = format!(
+                    "the script is only ${{{name}}}, so its value would be the name of a program and not a \
+                     script; write exec: 'sh -c -- ${{{name}}}'"
+                );
                 say("shell", message);
             }
-            for message in code::in_script(&tool, script) {
-                say("shell", message);
+        }
+        let form = ["exec", "shell", "command"]
+            .into_iter()
+            .find(|form| item.get(*form).is_some());
+        let form = form.unwrap_or("command");
+        for command in commands::commands_of(&tool, script) {
+            if let Some(program) = commands::searches_delta(&command) {
+                let message = format!(
+                    "{program} also reads .delta, where its own output is captured, and fails; add \
+                     --exclude-dir=.delta"
+                );
+                say(form, message);
             }
-        } else {
-            let form = ["exec", "command"]
-                .into_iter()
-                .find(|form| item.get(*form).is_some());
-            for message in options::in_argv(&tool) {
-                say(form.unwrap_or("command"), message);
+            if commands::runs_delta(&command) && item.get("pass_api_key").is_none() {
+                let message = "runs delta, which gets no API key; say pass_api_key: true, or false if it \
+                               needs none";
+                say(form, message.to_owned());
             }
-            for message in code::in_argv(&tool) {
-                say(form.unwrap_or("command"), message);
-            }
-            if let Some(message) = self.missing(&tool.command) {
-                let message = format!("tool \"{}\": {message}", tool.name);
-                self.say(&document, &below(form.unwrap_or("command")), &message);
-            }
+        }
+        if script.is_none()
+            && let Some(message) = self.missing(&tool.command)
+        {
+            let message = format!("tool \"{}\": {message}", tool.name);
+            self.say(&document, &below(form), &message);
         }
         if let Some(message) = tool
             .wrapper
@@ -162,8 +171,10 @@ impl Advisor<'_> {
     }
 
     fn old_hooks(&mut self, document: &Document) {
-        if let Some(Value::Object(hooks)) = document.root.get(OLD_HOOKS) {
-            self.hooks(document, hooks, &[key(OLD_HOOKS)]);
+        for name in OLD_HOOKS {
+            if let Some(Value::Object(hooks)) = document.root.get(name) {
+                self.hooks(document, hooks, &[key(name)]);
+            }
         }
     }
 
@@ -220,14 +231,6 @@ fn raw(script: &str) -> Vec<&str> {
         }
     }
     names
-}
-
-/// What begins with a value of the model, unless it can only be one of a few that are no options.
-fn is_free(tool: &Tool, index: usize) -> bool {
-    let choices = &tool.parameters[index].choices;
-    let is_option =
-        |choice: &Value| crate::config::tool::definition::text_of(choice).starts_with('-');
-    choices.is_empty() || choices.iter().any(is_option)
 }
 
 fn key(name: &str) -> Step {

@@ -3,16 +3,17 @@
 use super::agent::{Agent, Context, Hook, Llm, Pricing, Problem, Severity, word};
 use super::context::at_least_one;
 use super::document::{Document, error_in};
-use super::legacy::Around;
 use super::{context, hooks, legacy};
+use crate::config::environment::{APPENDED_PATH, has_appended_path};
 use crate::config::section::{Complaints, Node, found};
+use crate::config::tool::argv_template::is_identifier;
 use crate::config::tool::definition::Word;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "name",
     "version",
     "description",
@@ -25,6 +26,7 @@ const KEYS: [&str; 16] = [
     "limits",
     "tool_timeout_ms",
     "wrapper",
+    "workspace_env",
     "tools",
     "ask_human",
     "sync",
@@ -190,6 +192,7 @@ impl<'p> Loader<'p> {
         let wrapper = words(&node, "wrapper", &mut out);
         let ask_human = node.flag("ask_human", &mut out).unwrap_or(true);
         let sync = node.flag("sync", &mut out).unwrap_or(true);
+        let workspace_env = workspace_env(&node, &mut out);
         let pricing = pricing(&node, &mut out);
         let description = node.text("description", &mut out).map(str::to_owned);
         document.report(&[], out.into_list(), self.problems);
@@ -209,6 +212,7 @@ impl<'p> Loader<'p> {
             tools,
             ask_human,
             sync,
+            workspace_env,
             pricing,
             context: context?,
             hooks,
@@ -221,34 +225,39 @@ impl<'p> Loader<'p> {
     }
 
     /// The hooks of hooks.yaml, or of a main file that is older.
-    fn hooks(&mut self, mut document: Option<&mut Document>) -> Vec<Hook> {
+    fn hooks(&mut self, main: Option<&mut Document>) -> Vec<Hook> {
+        let [old_key, _] = legacy::OLD_HOOKS;
         let path = self.found.home.join("hooks.yaml");
         let is_there = path.exists();
-        let around = if is_there {
-            Around::Replaced
+        let message = if is_there {
+            "lifecycle_hooks are passed over, because hooks.yaml is there; remove them"
         } else {
-            Around::Main
+            "lifecycle_hooks belong into hooks.yaml now, without this key around them"
         };
-        let old = document
-            .as_mut()
-            .and_then(|document| legacy::take_hooks(document, around, self.problems));
-        let below = [Step::Key(legacy::OLD_HOOKS.to_owned())];
-        if is_there {
-            let shown = self.found.shown("hooks.yaml");
-            let Some(mut file) = Document::read(&path, shown, self.problems) else {
-                return Vec::new();
-            };
-            let old = legacy::take_hooks(&mut file, Around::HooksFile, self.problems);
-            let mut all = old.map_or_else(Vec::new, |map| {
-                hooks::load(&file, &map, &below, self.problems)
-            });
-            all.extend(hooks::load(&file, &file.root, &[], self.problems));
+        let mut all = Vec::new();
+        if let Some(main) = main
+            && let Some(map) = legacy::take_hooks(main, old_key, message, self.problems)
+            && !is_there
+        {
+            let below = [Step::Key(old_key.to_owned())];
+            all = hooks::load(main, &map, &below, self.problems);
+        }
+        if !is_there {
             return all;
         }
-        match (document, old) {
-            (Some(document), Some(map)) => hooks::load(document, &map, &below, self.problems),
-            _ => Vec::new(),
+        let shown = self.found.shown("hooks.yaml");
+        let Some(mut file) = Document::read(&path, shown, self.problems) else {
+            return all;
+        };
+        for key in legacy::OLD_HOOKS {
+            let message = format!("the hooks stand at the top now, without {key} around them");
+            if let Some(map) = legacy::take_hooks(&mut file, key, &message, self.problems) {
+                let below = [Step::Key(key.to_owned())];
+                all.extend(hooks::load(&file, &map, &below, self.problems));
+            }
         }
+        all.extend(hooks::load(&file, &file.root, &[], self.problems));
+        all
     }
 
     /// The system prompt's path below the agent's directory; it must be there.
@@ -312,7 +321,15 @@ fn llm(node: &Node<'_>, key: &str, out: &mut Complaints) -> Option<Llm> {
         out.error(at, format!("{key}: expected a mapping, found {found}"));
         return None;
     };
-    of_model(&Node::new(map, at.clone()).within("llm"), at, out)
+    let node = Node::new(map, at.clone()).within("llm");
+    let url = map.get("base_url").and_then(Value::as_str);
+    if url.is_some_and(has_appended_path) {
+        out.error(
+            node.at("base_url"),
+            format!("llm: base_url: {APPENDED_PATH}"),
+        );
+    }
+    of_model(&node, at, out)
 }
 
 /// The settings of a model, wherever they stand.
@@ -376,6 +393,21 @@ pub(crate) fn of_model(llm: &Node<'_>, at: Vec<Step>, out: &mut Complaints) -> O
         timeout: Duration::from_millis(at_least_one(llm, "timeout_ms", 600_000, out)),
         max_retries: llm.count("max_retries", out).unwrap_or(8).min(1000) as u32,
     })
+}
+
+fn workspace_env(node: &Node<'_>, out: &mut Complaints) -> Option<Vec<String>> {
+    let entries = node.texts("workspace_env", out)?;
+    for (index, entry) in entries.iter().enumerate() {
+        let name = entry.strip_suffix('*').unwrap_or(entry);
+        if !is_identifier(name) {
+            let at = [node.at("workspace_env"), vec![Step::Item(index)]].concat();
+            let message = format!(
+                "workspace_env: '{entry}' is neither a variable's name nor a prefix such as APP_*"
+            );
+            out.error(at, message);
+        }
+    }
+    Some(entries.into_iter().map(str::to_owned).collect())
 }
 
 fn pricing(node: &Node<'_>, out: &mut Complaints) -> Option<Pricing> {

@@ -51,6 +51,9 @@ pub(crate) fn resolved(agent: &Agent, max_iterations: u64) -> Vec<u8> {
         "context": {"sources": sources, "system_messages": if agent.context.separate { "separate" } else { "merged" }},
         "hooks": hooks,
     });
+    if let Some(list) = &agent.workspace_env {
+        config["workspace_env"] = json!(list);
+    }
     if let Some(pricing) = agent.pricing {
         config["pricing"] = json!(pricing);
     }

@@ -210,12 +210,28 @@ impl<'n> Node<'n> {
 
     /// Warns of keys that are not among `known`.
     pub(crate) fn unknown_keys(&self, known: &[&str], out: &mut Complaints) {
-        for key in self.map.keys().filter(|key| !known.contains(&key.as_str())) {
-            let meant = nearest(key, known.iter().copied());
-            let hint = meant.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
-            let message = format!("{}unknown key '{key}'{hint}", self.within);
-            out.warn(self.at(key), message);
+        for (at, message) in self.find_unknown(known) {
+            out.warn(at, message);
         }
+    }
+
+    /// The same as errors.
+    pub(crate) fn refuse_unknown_keys(&self, known: &[&str], out: &mut Complaints) {
+        for (at, message) in self.find_unknown(known) {
+            out.error(at, message);
+        }
+    }
+
+    fn find_unknown(&self, known: &[&str]) -> impl Iterator<Item = (Vec<Step>, String)> {
+        let keys = self.map.keys();
+        keys.filter(|key| !known.contains(&key.as_str()))
+            .map(|key| {
+                let meant = nearest(key, known.iter().copied());
+                let hint =
+                    meant.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
+                let message = format!("{}unknown key '{key}'{hint}", self.within);
+                (self.at(key), message)
+            })
     }
 
     fn read<T>(

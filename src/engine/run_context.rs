@@ -2,7 +2,7 @@
 //! variables it sees, how its processes are named.
 
 use crate::config::agent::Agent;
-use crate::config::environment::Environment;
+use crate::config::environment::{DEPTH, Environment};
 use crate::config::tool::bind::{Places, fixed_words};
 use crate::config::tool::definition::{Piece, Word};
 use crate::record::engine_log::Log;
@@ -20,9 +20,6 @@ const DEFAULT_MAX_DEPTH: u32 = 8;
 
 /// Within this time after it was asked to end, the engine has run its last hooks.
 const LAST_HOOKS: Duration = Duration::from_millis(2600);
-
-/// The variable that tells how deep a process is nested in runs.
-const DEPTH: &str = "DELTA_DEPTH";
 
 /// The variable that names the process of the engine that started a program.
 pub(crate) const ENGINE_PID: &str = "DELTA_ENGINE_PID";

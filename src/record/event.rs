@@ -6,8 +6,10 @@
 //! sent to the model again is kept as the JSON text that it came in, so that reading costs no
 //! decoding and what was recorded is what is sent.
 
+mod kind;
 mod line;
 
+pub(crate) use kind::EventKind;
 pub(crate) use line::{Line, quick_kind};
 
 use crate::text::json::Object;
@@ -233,105 +235,34 @@ pub(crate) enum Event<'a> {
 impl Event<'_> {
     /// Appends the event as a line, with its newline.
     pub(crate) fn write(&self, out: &mut Vec<u8>, seq: u64, at: Timestamp, iteration: u64) {
-        write_line(out, (seq, at), self.name(), iteration, |line| {
+        write_line(out, (seq, at), &self.kind(), iteration, |line| {
             self.write_fields(line);
         });
     }
 
-    fn name(&self) -> &'static str {
+    fn kind(&self) -> EventKind<'static> {
         match self {
-            Self::EngineStart { .. } => "ENGINE_START",
-            Self::UserMessage { .. } => "USER_MESSAGE",
-            Self::Thought { .. } => "THOUGHT",
-            Self::ActionRequest { .. } => "ACTION_REQUEST",
-            Self::ActionResult { .. } => "ACTION_RESULT",
-            Self::HumanInputRequest { .. } => "HUMAN_INPUT_REQUEST",
-            Self::HumanInputReceived { .. } => "HUMAN_INPUT_RECEIVED",
-            Self::SystemMessage { .. } => "SYSTEM_MESSAGE",
-            Self::HookAudit { .. } => "HOOK_EXECUTION_AUDIT",
-            Self::Error { .. } => "ERROR",
-            Self::EngineEnd { .. } => "ENGINE_END",
+            Self::EngineStart { .. } => EventKind::EngineStart,
+            Self::UserMessage { .. } => EventKind::UserMessage,
+            Self::Thought { .. } => EventKind::Thought,
+            Self::ActionRequest { .. } => EventKind::ActionRequest,
+            Self::ActionResult { .. } => EventKind::ActionResult,
+            Self::HumanInputRequest { .. } => EventKind::HumanInputRequest,
+            Self::HumanInputReceived { .. } => EventKind::HumanInputReceived,
+            Self::SystemMessage { .. } => EventKind::SystemMessage,
+            Self::HookAudit { .. } => EventKind::HookAudit,
+            Self::Error { .. } => EventKind::Error,
+            Self::EngineEnd { .. } => EventKind::EngineEnd,
         }
     }
 
     fn write_fields(&self, line: &mut Object<'_>) {
         match *self {
-            Self::EngineStart {
-                run_id,
-                agent_home,
-                work_dir,
-                task,
-                config_json,
-                hostname,
-                call_id,
-                resumed,
-                parent_run_id,
-                parent_call_id,
-                forked_from,
-                set,
-            } => {
-                line.put("run_id", run_id)
-                    .put("agent_home", agent_home)
-                    .put("work_dir", work_dir)
-                    .put("task", task)
-                    .raw("config", config_json)
-                    .put("pid", &std::process::id())
-                    .put("hostname", hostname)
-                    .put("call_id", call_id)
-                    .put("delta_version", VERSION)
-                    .put("resumed", &resumed);
-                if let Some(parent) = parent_run_id {
-                    line.put("parent_run_id", parent);
-                }
-                if let Some(call) = parent_call_id {
-                    line.put("parent_call_id", call);
-                }
-                if let Some(fork) = forked_from {
-                    line.put("forked_from", fork);
-                }
-                if !set.is_empty() {
-                    line.put("set", set);
-                }
-            }
+            Self::EngineStart { .. } => self.write_start(line),
             Self::UserMessage { content } => {
                 line.put("content", content);
             }
-            Self::Thought {
-                content_json,
-                tool_calls_json,
-                invalid_arguments,
-                reasoning,
-                finish_reason,
-                model,
-                usage,
-                llm_invocation_ref,
-            } => {
-                // Who reads the journal always finds a text.
-                let is_null = content_json == b"null";
-                line.raw("content", if is_null { b"\"\"" } else { content_json });
-                if is_null {
-                    line.put("content_null", &true);
-                }
-                if let Some(calls) = tool_calls_json {
-                    line.raw("tool_calls", calls);
-                }
-                if !invalid_arguments.is_empty() {
-                    let mut texts = Object::begin(line.nest("invalid_arguments"));
-                    for (id, text) in invalid_arguments {
-                        texts.put(id, text);
-                    }
-                    texts.end();
-                }
-                for (name, value) in reasoning {
-                    line.raw(name, value);
-                }
-                line.put("finish_reason", &finish_reason)
-                    .put("model", &model);
-                if let Some(usage) = usage {
-                    line.put("usage", &usage);
-                }
-                line.put("llm_invocation_ref", llm_invocation_ref);
-            }
+            Self::Thought { .. } => self.write_thought(line),
             Self::ActionRequest {
                 action_id,
                 tool_name,
@@ -364,12 +295,6 @@ impl Event<'_> {
                     .put("duration_ms", &duration_ms)
                     .put("execution_ref", &execution_ref);
             }
-            _ => self.write_rare_fields(line),
-        }
-    }
-
-    fn write_rare_fields(&self, line: &mut Object<'_>) {
-        match *self {
             Self::HumanInputRequest {
                 action_id,
                 request_id,
@@ -430,8 +355,90 @@ impl Event<'_> {
                         text,
                     );
             }
-            _ => {}
         }
+    }
+
+    fn write_start(&self, line: &mut Object<'_>) {
+        let Self::EngineStart {
+            run_id,
+            agent_home,
+            work_dir,
+            task,
+            config_json,
+            hostname,
+            call_id,
+            resumed,
+            parent_run_id,
+            parent_call_id,
+            forked_from,
+            set,
+        } = *self
+        else {
+            return;
+        };
+        line.put("run_id", run_id)
+            .put("agent_home", agent_home)
+            .put("work_dir", work_dir)
+            .put("task", task)
+            .raw("config", config_json)
+            .put("pid", &std::process::id())
+            .put("hostname", hostname)
+            .put("call_id", call_id)
+            .put("delta_version", VERSION)
+            .put("resumed", &resumed);
+        if let Some(parent) = parent_run_id {
+            line.put("parent_run_id", parent);
+        }
+        if let Some(call) = parent_call_id {
+            line.put("parent_call_id", call);
+        }
+        if let Some(fork) = forked_from {
+            line.put("forked_from", fork);
+        }
+        if !set.is_empty() {
+            line.put("set", set);
+        }
+    }
+
+    fn write_thought(&self, line: &mut Object<'_>) {
+        let Self::Thought {
+            content_json,
+            tool_calls_json,
+            invalid_arguments,
+            reasoning,
+            finish_reason,
+            model,
+            usage,
+            llm_invocation_ref,
+        } = *self
+        else {
+            return;
+        };
+        // Who reads the journal always finds a text.
+        let is_null = content_json == b"null";
+        line.raw("content", if is_null { b"\"\"" } else { content_json });
+        if is_null {
+            line.put("content_null", &true);
+        }
+        if let Some(calls) = tool_calls_json {
+            line.raw("tool_calls", calls);
+        }
+        if !invalid_arguments.is_empty() {
+            let mut texts = Object::begin(line.nest("invalid_arguments"));
+            for (id, text) in invalid_arguments {
+                texts.put(id, text);
+            }
+            texts.end();
+        }
+        for (name, value) in reasoning {
+            line.raw(name, value);
+        }
+        line.put("finish_reason", &finish_reason)
+            .put("model", &model);
+        if let Some(usage) = usage {
+            line.put("usage", &usage);
+        }
+        line.put("llm_invocation_ref", llm_invocation_ref);
     }
 }
 
@@ -439,14 +446,14 @@ impl Event<'_> {
 pub(crate) fn write_line(
     out: &mut Vec<u8>,
     (seq, at): (u64, Timestamp),
-    kind: &str,
+    kind: &EventKind<'_>,
     iteration: u64,
     fields: impl FnOnce(&mut Object<'_>),
 ) {
     let mut line = Object::begin(out);
     line.put("seq", &seq)
         .put("timestamp", &at.to_string())
-        .put("type", kind)
+        .put("type", kind.name())
         .put("iteration", &iteration);
     fields(&mut line);
     line.end();
@@ -476,7 +483,7 @@ mod tests {
             "{\"seq\":7,\"timestamp\":\"2025-10-13T14:35:22.123Z\",\"type\":\"USER_MESSAGE\",\
              \"iteration\":3,\"content\":\"a\\n\\\"b\\\"\"}\n"
         );
-        assert_eq!(quick_kind(line.as_bytes()), Some(&b"USER_MESSAGE"[..]));
+        assert_eq!(quick_kind(line.as_bytes()), Some(EventKind::UserMessage));
     }
 
     #[test]
@@ -496,7 +503,7 @@ mod tests {
             llm_invocation_ref: "io/invocations/x",
         });
         let read = Line::parse(&line).unwrap();
-        assert_eq!(read.kind, "THOUGHT");
+        assert_eq!(read.kind, EventKind::Thought);
         assert_eq!(read.seq, Some(7));
         assert_eq!(read.tool_calls.unwrap().get(), "[]");
         assert_eq!(read.reasoning_fields()[0].0, "reasoning");

@@ -6,7 +6,8 @@
 //! the file. An append is one `write`; one that fails leaves the file as it was.
 
 use crate::error::{At, Error, Result, may_fail};
-use crate::record::event::{self, Event, Line};
+use crate::record::event::{self, Event, EventKind};
+use crate::record::reader::Tail;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -49,31 +50,6 @@ impl Stamp {
     }
 }
 
-/// How a journal ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tail {
-    /// The last line is whole.
-    Whole,
-    /// It lacks only its newline.
-    Unended,
-    /// It was torn while it was written, and so many bytes of it are there.
-    Torn(u64),
-}
-
-/// How a journal with these bytes ends. One that is in another form altogether is left to `state`.
-pub(crate) fn tail(bytes: &[u8]) -> Tail {
-    if bytes.is_empty() || bytes.ends_with(b"\n") || rewritten(bytes).is_some() {
-        return Tail::Whole;
-    }
-    let start = memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1);
-    let last = &bytes[start..];
-    if std::str::from_utf8(last).is_ok_and(|text| Line::parse(text).is_ok()) {
-        Tail::Unended
-    } else {
-        Tail::Torn(last.len() as u64)
-    }
-}
-
 impl Journal {
     /// Creates and locks a new journal.
     pub(crate) fn create(path: &Path) -> Result<Self> {
@@ -110,6 +86,9 @@ impl Journal {
                 file.metadata().at("read", path)?,
                 path.metadata().at("read", path)?,
             );
+            if !ours.is_file() {
+                return Err(files::not_regular()).at("open", path);
+            }
             if identity(&ours) == identity(&there) {
                 return Ok(Some(Self::new(file, path, &ours)));
             }
@@ -160,11 +139,10 @@ impl Journal {
         event.write(&mut self.pending, self.seq, Timestamp::now(), iteration);
     }
 
-    /// Puts a line of a type that is not the agents' behind those that wait to be written. Returns its
-    /// time.
+    /// Puts a line of any type behind those that wait to be written. Returns its time.
     pub(crate) fn add_line(
         &mut self,
-        kind: &str,
+        kind: &EventKind<'_>,
         fields: impl FnOnce(&mut Object<'_>),
     ) -> Timestamp {
         self.seq += 1;
@@ -244,7 +222,7 @@ impl Journal {
             .at("read", &self.path)
     }
 
-    /// Mends the end of the file as [`tail`] found it.
+    /// Mends the end of the file as [`crate::record::reader::tail`] found it.
     pub(crate) fn mend(&mut self, tail: &Tail) -> Result<()> {
         match tail {
             Tail::Whole => Ok(()),
@@ -278,39 +256,4 @@ impl Journal {
 
 fn identity(meta: &Metadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
-}
-
-/// What an editor or one of its plugins made of a journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rewritten {
-    /// One JSON array instead of lines.
-    Array,
-    /// Objects spread over several lines.
-    PrettyPrinted,
-}
-
-impl Rewritten {
-    /// Says so, with the way back.
-    pub(crate) fn error(self, path: &Path) -> Error {
-        let (what, filter) = match self {
-            Self::Array => ("rewritten as a JSON array", "'.[]'"),
-            Self::PrettyPrinted => ("pretty-printed", "."),
-        };
-        let path = path.display();
-        Error::failure(format!(
-            "{path} is no longer a journal: it has been {what}, probably by an editor; \
-             a journal has one event a line: jq -c {filter} {path}"
-        ))
-    }
-}
-
-/// Recognises a journal that has been rewritten in another form.
-pub(crate) fn rewritten(bytes: &[u8]) -> Option<Rewritten> {
-    let start = bytes.iter().position(|byte| !byte.is_ascii_whitespace())?;
-    let text = &bytes[start..];
-    if text[0] == b'[' {
-        return Some(Rewritten::Array);
-    }
-    let end = memchr::memchr(b'\n', text)?;
-    (text[..end].trim_ascii() == b"{").then_some(Rewritten::PrettyPrinted)
 }

@@ -5,7 +5,7 @@
 //! which calls a thought asked for: the actions follow it, with ids of their own or with none.
 //! Nothing else in the crate knows that.
 
-use crate::record::event::Line;
+use crate::record::event::{EventKind, Line};
 use crate::text::json::{self, Object};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -41,11 +41,11 @@ pub(crate) fn flat(line: Line<'_>) -> Result<Line<'_>, serde_json::Error> {
             line
         }
     };
-    match &*line.kind {
-        "RUN_START" => line.kind = Cow::Borrowed("ENGINE_START"),
-        "RUN_END" => line.kind = Cow::Borrowed("ENGINE_END"),
+    line.kind = match line.kind.name() {
+        "RUN_START" => EventKind::EngineStart,
+        "RUN_END" => EventKind::EngineEnd,
         _ => return Ok(line),
-    }
+    };
     line.is_old = true;
     Ok(line)
 }
@@ -65,7 +65,7 @@ pub(crate) struct Call<'a> {
 /// The call behind an `ACTION_REQUEST` or `HUMAN_INPUT_REQUEST`; none if this engine wrote it, and
 /// the call it belongs to has been taken out of the journal.
 pub(crate) fn call<'a>(line: &Line<'a>, seq: u64) -> Option<Call<'a>> {
-    let is_question = line.kind == "HUMAN_INPUT_REQUEST";
+    let is_question = line.kind == EventKind::HumanInputRequest;
     let is_todays = line.call_id.is_some() || is_question && line.action_id.is_some();
     if is_todays {
         return None;

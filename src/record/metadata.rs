@@ -41,7 +41,7 @@ impl Status {
     ];
 
     /// As it stands in files.
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Running => "RUNNING",
             Self::WaitingForInput => "WAITING_FOR_INPUT",

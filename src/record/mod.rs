@@ -4,10 +4,10 @@
 
 pub(crate) mod engine_log;
 pub(crate) mod event;
-pub(crate) mod journal;
 pub(crate) mod legacy;
-pub mod state;
 pub(crate) mod reader;
+pub(crate) mod journal;
+pub mod state;
 pub mod metadata;
 pub mod messages;
 pub(crate) mod message_cache;

@@ -1,13 +1,15 @@
-//! A journal line by line, without holding more of it than one line: also while it grows, is cut,
-//! or is replaced by an editor.
+//! A journal line by line: the bytes of one, or a file that may grow, be cut, or be replaced by an editor,
+//! of which no more is held than one line.
 //!
-//! Unaware of what the events add up to. `state` reads a journal as a whole.
+//! Unaware of what the events add up to.
+//!
+//! Architecture invariant: this is the only place that decides where a line ends, which lines are
+//! damaged, and whether the last one was torn.
 
-use crate::error::{At, Result};
+use crate::error::{At, Error, Result};
 use crate::record::event::Line;
-use crate::record::journal::rewritten;
 use crate::record::legacy::flat;
-use crate::record::state::{Damage, LARGEST_NUMBER, parser_words};
+use crate::text::json::parser_words;
 use crate::unix::files;
 use std::fs::File;
 use std::ops::Range;
@@ -17,9 +19,91 @@ use std::path::{Path, PathBuf};
 /// As much is read at once, unless a line is longer.
 const CHUNK: usize = 256 << 10;
 
-/// A place in a journal, and what has been read of it.
+/// Numbers beyond it are not whole in every reader of JSON.
+const LARGEST_NUMBER: u64 = 1 << 53;
+
+/// A place in a journal that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// From 1.
+    pub line: usize,
+    /// From 1; 0 if the whole line is meant.
+    pub column: usize,
+    /// What is wrong there.
+    pub message: String,
+}
+
+/// The column of a damage, 0 for all of the line, and what is wrong there.
+pub(crate) type Fault = (usize, String);
+
+/// How a journal ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tail {
+    /// The last line is whole.
+    Whole,
+    /// It lacks only its newline.
+    Unended,
+    /// It was torn while it was written, and so many bytes of it are there.
+    Torn(u64),
+}
+
+/// How a journal with these bytes ends. One that is in another form altogether is left to [`rewritten`].
+pub(crate) fn tail(bytes: &[u8]) -> Tail {
+    if bytes.is_empty() || bytes.ends_with(b"\n") || rewritten(bytes).is_some() {
+        return Tail::Whole;
+    }
+    let last = split_lines(bytes).last().map_or(bytes, |(_, line)| line);
+    if is_whole(last) {
+        Tail::Unended
+    } else {
+        Tail::Torn(last.len() as u64)
+    }
+}
+
+/// The lines of a journal without their newlines, each with the place where it begins.
+pub(crate) fn split_lines(journal: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let rest = journal.get(start..).filter(|rest| !rest.is_empty())?;
+        let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+        let line = (start, &rest[..end]);
+        start += end + 1;
+        Some(line)
+    })
+}
+
+/// Reads a line that follows the event number `before`. One without a number takes none.
+pub(crate) fn read_event(bytes: &[u8], before: u64) -> std::result::Result<Line<'_>, Fault> {
+    let text =
+        std::str::from_utf8(bytes).map_err(|e| (e.valid_up_to() + 1, "not UTF-8".to_owned()))?;
+    let line = Line::parse(text).and_then(flat);
+    let line = line.map_err(|e| (e.column(), parser_words(&e)))?;
+    if line.kind.name().is_empty() {
+        return Err((0, "no event: it has no type".to_owned()));
+    }
+    if let Some(seq) = line.seq
+        && (seq <= before || seq > LARGEST_NUMBER)
+    {
+        return Err((0, format!("seq {seq} does not follow {before}")));
+    }
+    match line.iteration {
+        Some(LARGEST_NUMBER..) => Err((0, "iteration is out of range".to_owned())),
+        _ => Ok(line),
+    }
+}
+
+/// Whether a line without a newline is all of an event: an object that ends is all there.
+fn is_whole(line: &[u8]) -> bool {
+    line.starts_with(b"{")
+        && std::str::from_utf8(line).is_ok_and(|text| Line::parse(text.trim_end()).is_ok())
+}
+
+/// A place among the events: the last number, and how many lines without one stand behind it.
+type Position = (u64, u64);
+
+/// A journal's file that is being read.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct JournalReader {
     file: File,
     path: PathBuf,
     buffer: Vec<u8>,
@@ -27,10 +111,10 @@ pub(crate) struct Lines {
     used: usize,
     /// Where the buffer begins in the file.
     start: u64,
-    /// The number of the last event that was read.
-    seq: u64,
-    /// Events up to this number have been told and are passed over.
-    told: u64,
+    /// Behind the last event that was read.
+    position: Position,
+    /// Events up to this place have been told and are passed over.
+    told: Position,
 }
 
 /// What comes next.
@@ -58,7 +142,7 @@ pub(crate) enum Change {
     CutBack,
 }
 
-impl Lines {
+impl JournalReader {
     /// At the beginning.
     ///
     /// # Errors
@@ -71,8 +155,8 @@ impl Lines {
             buffer: Vec::new(),
             used: 0,
             start: 0,
-            seq: 0,
-            told: 0,
+            position: (0, 0),
+            told: (0, 0),
         };
         let mut head = vec![0; 4096];
         let read = lines.file.read_at(&mut head, 0).at("read", path)?;
@@ -123,18 +207,22 @@ impl Lines {
                 self.used = 0;
                 return Ok(Next::End { torn });
             };
-            if self.seq >= self.told {
+            if self.position >= self.told {
                 break line;
             }
-            match read(&self.buffer[line.clone()], self.seq) {
-                Ok((_, _, seq)) if seq <= self.told => self.seq = seq,
+            match read_event(&self.buffer[line.clone()], self.position.0) {
+                Ok(event) if self.behind(event.seq) <= self.told => {
+                    self.position = self.behind(event.seq);
+                }
                 _ => break line,
             }
         };
         let at = self.start + line.start as u64;
-        match read(&self.buffer[line], self.seq) {
-            Ok((text, event, seq)) => {
-                self.seq = seq;
+        let bytes = &self.buffer[line];
+        match read_event(bytes, self.position.0) {
+            Ok(event) => {
+                self.position = self.behind(event.seq);
+                let text = std::str::from_utf8(bytes).unwrap_or_default();
                 Ok(Next::Event(text, Box::new(event)))
             }
             Err((column, message)) => Ok(Next::Damaged(Damage {
@@ -142,6 +230,14 @@ impl Lines {
                 column,
                 message,
             })),
+        }
+    }
+
+    /// The place behind the next event, which has this number.
+    fn behind(&self, seq: Option<u64>) -> Position {
+        match seq {
+            Some(seq) => (seq, 0),
+            None => (self.position.0, self.position.1 + 1),
         }
     }
 
@@ -225,7 +321,7 @@ impl Lines {
         }
         let mut whole = Self::open(&self.path)?;
         while matches!(whole.read_next()?, Next::Event(..)) {}
-        let (told, last) = (self.seq, whole.seq);
+        let (told, last) = (self.position, whole.position);
         *self = Self::open(&self.path)?;
         self.told = told.min(last);
         Ok(if last < told {
@@ -252,29 +348,39 @@ impl Lines {
     }
 }
 
-/// Column and message.
-type Fault = (usize, String);
-
-/// Reads a line that follows the event number `before`.
-fn read(bytes: &[u8], before: u64) -> std::result::Result<(&str, Line<'_>, u64), Fault> {
-    let text =
-        std::str::from_utf8(bytes).map_err(|e| (e.valid_up_to() + 1, "not UTF-8".to_owned()))?;
-    let line = Line::parse(text).and_then(flat);
-    let line = line.map_err(|e| (e.column(), parser_words(&e)))?;
-    if line.kind.is_empty() {
-        return Err((0, "no event: it has no type".to_owned()));
-    }
-    let seq = line.seq.unwrap_or(before + 1);
-    if seq <= before || seq > LARGEST_NUMBER {
-        return Err((0, format!("seq {seq} does not follow {before}")));
-    }
-    Ok((text, line, seq))
+/// What an editor or one of its plugins made of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rewritten {
+    /// One JSON array instead of lines.
+    Array,
+    /// Objects spread over several lines.
+    PrettyPrinted,
 }
 
-/// Whether a line without a newline is all of an event: an object that ends is all there.
-fn is_whole(line: &[u8]) -> bool {
-    line.starts_with(b"{")
-        && std::str::from_utf8(line).is_ok_and(|text| Line::parse(text.trim_end()).is_ok())
+impl Rewritten {
+    /// Says so, with the way back.
+    pub(crate) fn error(self, path: &Path) -> Error {
+        let (what, filter) = match self {
+            Self::Array => ("rewritten as a JSON array", "'.[]'"),
+            Self::PrettyPrinted => ("pretty-printed", "."),
+        };
+        let path = path.display();
+        Error::failure(format!(
+            "{path} is no longer a journal: it has been {what}, probably by an editor; \
+             a journal has one event a line: jq -c {filter} {path}"
+        ))
+    }
+}
+
+/// Recognises a journal that has been rewritten in another form.
+pub(crate) fn rewritten(bytes: &[u8]) -> Option<Rewritten> {
+    let start = bytes.iter().position(|byte| !byte.is_ascii_whitespace())?;
+    let text = &bytes[start..];
+    if text[0] == b'[' {
+        return Some(Rewritten::Array);
+    }
+    let end = memchr::memchr(b'\n', text)?;
+    (text[..end].trim_ascii() == b"{").then_some(Rewritten::PrettyPrinted)
 }
 
 #[cfg(test)]
@@ -292,7 +398,7 @@ mod tests {
         format!("{{\"seq\":{seq},\"type\":\"X\"}}\n")
     }
 
-    fn seqs(lines: &mut Lines) -> Vec<u64> {
+    fn seqs(lines: &mut JournalReader) -> Vec<u64> {
         let mut found = Vec::new();
         while let Next::Event(_, line) = lines.read_next().unwrap() {
             found.push(line.seq.unwrap());
@@ -303,7 +409,7 @@ mod tests {
     #[test]
     fn a_torn_line_is_read_when_it_is_whole_and_forgotten_when_it_is_cut() {
         let path = scratch("torn", &(event(1) + "{\"seq\":2,\"ty"));
-        let mut lines = Lines::open(&path).unwrap();
+        let mut lines = JournalReader::open(&path).unwrap();
         assert_eq!(seqs(&mut lines), [1]);
         assert!(matches!(
             lines.read_next().unwrap(),
@@ -322,7 +428,7 @@ mod tests {
     #[test]
     fn after_an_editor_has_replaced_the_file_only_what_is_new_is_read() {
         let path = scratch("replaced", &(event(1) + &event(2)));
-        let mut lines = Lines::open(&path).unwrap();
+        let mut lines = JournalReader::open(&path).unwrap();
         assert_eq!(seqs(&mut lines), [1, 2]);
         let other = scratch("other", &(event(1) + &event(2) + &event(3)));
         fs::rename(other, &path).unwrap();
@@ -342,14 +448,14 @@ mod tests {
         let all: String = (1..=30_000).map(event).collect();
         let path = scratch("last", &all);
         for count in [0, 1, 2, 9_999, 29_999, 30_000, 40_000] {
-            let mut lines = Lines::open_at_last(&path, count).unwrap();
+            let mut lines = JournalReader::open_at_last(&path, count).unwrap();
             let found = seqs(&mut lines);
             assert_eq!(found.len(), count.min(30_000));
             assert!(found.last().is_none_or(|last| *last == 30_000));
         }
         fs::write(&path, all + "{\"torn").unwrap();
         assert_eq!(
-            seqs(&mut Lines::open_at_last(&path, 2).unwrap()),
+            seqs(&mut JournalReader::open_at_last(&path, 2).unwrap()),
             [29_999, 30_000]
         );
         fs::remove_file(path).unwrap();
@@ -359,10 +465,13 @@ mod tests {
     fn a_last_line_that_lacks_only_its_newline_is_an_event() {
         let whole = event(2).trim_end().to_owned();
         let path = scratch("unended", &(event(1) + &whole));
-        let mut lines = Lines::open(&path).unwrap();
+        let mut lines = JournalReader::open(&path).unwrap();
         assert_eq!(seqs(&mut lines), [1, 2]);
         for (count, last) in [(0, &[][..]), (1, &[2]), (2, &[1, 2]), (3, &[1, 2])] {
-            assert_eq!(seqs(&mut Lines::open_at_last(&path, count).unwrap()), last);
+            assert_eq!(
+                seqs(&mut JournalReader::open_at_last(&path, count).unwrap()),
+                last
+            );
         }
         // It is told once, also when its newline comes, and others after it.
         fs::write(&path, event(1) + &event(2) + &event(3)).unwrap();
@@ -370,7 +479,7 @@ mod tests {
         assert_eq!(seqs(&mut lines), [3]);
         for end in 1..whole.len() {
             fs::write(&path, event(1) + &whole[..end]).unwrap();
-            let mut lines = Lines::open(&path).unwrap();
+            let mut lines = JournalReader::open(&path).unwrap();
             assert_eq!(seqs(&mut lines), [1], "{end}");
             assert!(matches!(
                 lines.read_next().unwrap(),
@@ -384,16 +493,16 @@ mod tests {
     fn a_line_may_be_longer_than_a_block() {
         let long = format!("{{\"seq\":2,\"type\":\"{}\"}}\n", "x".repeat(3 * CHUNK));
         let path = scratch("long", &(event(1) + &long + &event(3)));
-        assert_eq!(seqs(&mut Lines::open(&path).unwrap()), [1, 2, 3]);
+        assert_eq!(seqs(&mut JournalReader::open(&path).unwrap()), [1, 2, 3]);
         fs::remove_file(path).unwrap();
     }
 
     #[test]
     fn damage_has_its_line_also_when_reading_began_later() {
         let path = scratch("damage", &(event(1) + "\n{]\n" + &event(3)));
-        let mut first = Lines::open(&path).unwrap();
+        let mut first = JournalReader::open(&path).unwrap();
         assert!(matches!(first.read_next().unwrap(), Next::Event(..)));
-        for mut lines in [first, Lines::open_at_last(&path, 2).unwrap()] {
+        for mut lines in [first, JournalReader::open_at_last(&path, 2).unwrap()] {
             let Next::Damaged(damage) = lines.read_next().unwrap() else {
                 panic!("no damage")
             };

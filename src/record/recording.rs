@@ -4,7 +4,8 @@
 //! Unaware of how a run goes on, and of agents. Only reads.
 
 use crate::error::{At, Error, Result};
-use crate::record::event::{ActionStatus, Line};
+use crate::record::event::{ActionStatus, EventKind, Line};
+use crate::record::reader::{Tail, read_event, split_lines, tail};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Run, Unreadable, decoded};
 use crate::text::ids::RunId;
@@ -91,7 +92,14 @@ impl Recording {
             parts: Vec::new(),
             steps: Vec::new(),
         };
-        cut_torn(&mut recording.journal);
+        match tail(&recording.journal) {
+            Tail::Whole => {}
+            Tail::Unended => recording.journal.push(b'\n'),
+            Tail::Torn(bytes) => {
+                let whole = recording.journal.len() - bytes as usize;
+                recording.journal.truncate(whole);
+            }
+        }
         let own_name = recording.state()?.run_id.map(Cow::into_owned);
         recording.gather(own_name.as_deref());
         Ok(recording)
@@ -109,8 +117,8 @@ impl Recording {
         let mut iteration = 0;
         let mut found_own = false;
         for (start, line) in lines(&self.journal) {
-            match &*line.kind {
-                "ENGINE_START" => {
+            match line.kind {
+                EventKind::EngineStart => {
                     if !found_own && line.run_id.as_deref() == own_name {
                         found_own = true;
                         self.inherited = start;
@@ -120,7 +128,7 @@ impl Recording {
                     // Hooks of an iteration that did not come about: it has been begun anew.
                     hooks.clear();
                 }
-                "USER_MESSAGE" => {
+                EventKind::UserMessage => {
                     if parts.last().is_none_or(|part| part.answers > 0) {
                         parts.push(Part::default());
                     }
@@ -129,7 +137,7 @@ impl Recording {
                         part.messages.extend(said);
                     }
                 }
-                "THOUGHT" => {
+                EventKind::Thought => {
                     if parts.is_empty() {
                         parts.push(Part::default());
                     }
@@ -141,14 +149,14 @@ impl Recording {
                     step.hooks = std::mem::take(&mut hooks);
                     steps.push(step);
                 }
-                "ACTION_RESULT" => {
+                EventKind::ActionResult => {
                     if let Some(step) = steps.last_mut() {
                         let id = line.action_id.as_deref().unwrap_or_default();
                         let result = step.results.entry(id.to_owned());
                         result.or_insert_with(|| outcome(&line));
                     }
                 }
-                "HOOK_EXECUTION_AUDIT" if line.status.as_deref() != Some("SKIPPED") => {
+                EventKind::HookAudit if line.status.as_deref() != Some("SKIPPED") => {
                     let name = line.hook_name.unwrap_or_default().into_owned();
                     let reference = line.io_path_ref.unwrap_or_default().into_owned();
                     hooks.push((name, reference));
@@ -194,29 +202,9 @@ fn outcome(line: &Line<'_>) -> Outcome {
     }
 }
 
-/// Takes away a last line that was torn while it was written.
-fn cut_torn(journal: &mut Vec<u8>) {
-    let start = memchr::memrchr(b'\n', journal).map_or(0, |at| at + 1);
-    let last = std::str::from_utf8(&journal[start..]).ok();
-    if last.is_none_or(|line| Line::parse(line).is_err()) {
-        journal.truncate(start);
-    } else {
-        journal.push(b'\n');
-    }
-}
-
 /// The lines of a journal that can be read, each with the place where it begins.
 fn lines(journal: &[u8]) -> impl Iterator<Item = (usize, Line<'_>)> {
-    let mut next = 0;
-    let pieces = journal.split(|byte| *byte == b'\n').map(move |piece| {
-        let start = next;
-        next += piece.len() + 1;
-        (start, piece)
-    });
-    pieces.filter_map(|(start, piece)| {
-        let line = Line::parse(std::str::from_utf8(piece).ok()?).ok()?;
-        Some((start, crate::record::legacy::flat(line).ok()?))
-    })
+    split_lines(journal).filter_map(|(start, line)| Some((start, read_event(line, 0).ok()?)))
 }
 
 /// Why a journal cannot be read, for whoever only wants to read it.
@@ -249,8 +237,8 @@ impl<'j> Beginning<'j> {
     pub(crate) fn of(journal: &'j [u8], wanted: u64) -> std::result::Result<Self, String> {
         let (mut end, mut iteration, mut found) = (0, 0, 0);
         for (start, line) in lines(journal) {
-            let belongs = match &*line.kind {
-                "THOUGHT" => {
+            let belongs = match line.kind {
+                EventKind::Thought => {
                     iteration = line.iteration.unwrap_or(iteration + 1).max(iteration);
                     if iteration > wanted {
                         break;
@@ -258,12 +246,27 @@ impl<'j> Beginning<'j> {
                     found = iteration;
                     true
                 }
-                "ACTION_REQUEST"
-                | "ACTION_RESULT"
-                | "HUMAN_INPUT_REQUEST"
-                | "HUMAN_INPUT_RECEIVED" => found > 0,
-                "HOOK_EXECUTION_AUDIT" => line.hook_name.as_deref() == Some("on_iteration_end"),
-                _ => false,
+                EventKind::ActionRequest
+                | EventKind::ActionResult
+                | EventKind::HumanInputRequest
+                | EventKind::HumanInputReceived => found > 0,
+                EventKind::HookAudit => line.hook_name.as_deref() == Some("on_iteration_end"),
+                EventKind::EngineStart
+                | EventKind::UserMessage
+                | EventKind::SystemMessage
+                | EventKind::Error
+                | EventKind::EngineEnd
+                | EventKind::FlowStart
+                | EventKind::TaskCreated
+                | EventKind::NodeStart
+                | EventKind::NodeEnd
+                | EventKind::Route
+                | EventKind::Merge
+                | EventKind::TaskEnd
+                | EventKind::Tool
+                | EventKind::Policy
+                | EventKind::Memory
+                | EventKind::Unknown(_) => false,
             };
             if belongs {
                 let rest = memchr::memchr(b'\n', &journal[start..]);

@@ -6,10 +6,8 @@
 
 mod reduce;
 
-pub(crate) use reduce::LARGEST_NUMBER;
-
-use crate::record::event::{ForkedFrom, Line, Tokens, quick_kind};
-use crate::record::journal::{Rewritten, rewritten};
+use crate::record::event::{EventKind, ForkedFrom, Line, Tokens, quick_kind};
+use crate::record::reader::{Damage, Rewritten, rewritten, split_lines};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -43,8 +41,10 @@ pub struct Run<'j> {
     pub started_at: Option<Cow<'j, str>>,
     /// The time of the last event.
     pub updated_at: Option<Cow<'j, str>>,
-    /// The number of the last event.
+    /// The number of the last event, by its place if it has none.
     pub seq: u64,
+    /// The last number that was given.
+    numbered: u64,
     /// The number of the last iteration, 0 before the first.
     pub iterations: u64,
     /// `max_iterations` of the newest start.
@@ -75,6 +75,7 @@ pub struct Run<'j> {
 pub(crate) struct Before {
     lines: usize,
     seq: u64,
+    numbered: u64,
     iterations: u64,
     asked_model: Option<String>,
 }
@@ -167,17 +168,6 @@ pub struct End<'j> {
     pub at: Option<Cow<'j, str>>,
 }
 
-/// A place in a journal that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// From 1.
-    pub line: usize,
-    /// From 1; 0 if the whole line is meant.
-    pub column: usize,
-    /// What is wrong there.
-    pub message: String,
-}
-
 /// Why a journal cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unreadable {
@@ -222,28 +212,22 @@ pub(crate) fn read_after<'j>(
         .map_or(0, |window| window_start(bytes, window));
     let mut run = Run {
         seq: before.seq,
+        numbered: before.numbered,
         iterations: before.iterations,
         asked_model: before.asked_model.clone().map(Cow::Owned),
         ..Run::default()
     };
-    let mut start = 0;
-    let mut number = before.lines;
-    while start < bytes.len() {
-        let end = memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |at| start + at);
-        let line = &bytes[start..end];
-        number += 1;
+    for (index, (start, line)) in split_lines(bytes).enumerate() {
         if start == keep_from {
             // What was written in another form than ours has been read, for its numbers.
             run.turns.retain(|turn| matches!(turn, Turn::User(_)));
         }
-        let read = if line.trim_ascii().is_empty() || (start < keep_from && is_only_history(line)) {
-            Ok(())
-        } else {
-            run.line(line)
-        };
-        if let Err((column, message)) = read {
+        if line.trim_ascii().is_empty() || (start < keep_from && is_only_history(line)) {
+            continue;
+        }
+        if let Err((column, message)) = run.add_line(line) {
             let damage = Damage {
-                line: number,
+                line: before.lines + index + 1,
                 column,
                 message,
             };
@@ -252,7 +236,6 @@ pub(crate) fn read_after<'j>(
             }
             run.damaged.push(damage);
         }
-        start = end + 1;
     }
     Ok(run)
 }
@@ -279,6 +262,7 @@ impl<'j> Run<'j> {
         (!self.is_old).then(|| Before {
             lines: before.lines + memchr::memchr_iter(b'\n', lines).count(),
             seq: self.seq,
+            numbered: self.numbered,
             iterations: self.iterations,
             asked_model: self.asked_model.as_deref().map(str::to_owned),
         })
@@ -291,7 +275,7 @@ fn window_start(bytes: &[u8], window: usize) -> usize {
     let mut end = bytes.len();
     while end > 0 && left > 0 {
         let start = memchr::memrchr(b'\n', &bytes[..end - 1]).map_or(0, |at| at + 1);
-        if kind_is(&bytes[start..end], b"THOUGHT") {
+        if kind_of(&bytes[start..end]) == Some(EventKind::Thought) {
             left -= 1;
         }
         end = start;
@@ -301,33 +285,24 @@ fn window_start(bytes: &[u8], window: usize) -> usize {
 
 /// Whether a line can be passed over outside the window.
 fn is_only_history(line: &[u8]) -> bool {
-    const HISTORY: [&[u8]; 7] = [
-        b"THOUGHT",
-        b"ACTION_REQUEST",
-        b"ACTION_RESULT",
-        b"HUMAN_INPUT_REQUEST",
-        b"HUMAN_INPUT_RECEIVED",
-        b"SYSTEM_MESSAGE",
-        b"HOOK_EXECUTION_AUDIT",
-    ];
-    match quick_kind(line) {
-        Some(kind) => HISTORY.contains(&kind),
-        None => std::str::from_utf8(line)
-            .ok()
-            .and_then(|text| Line::parse(text).ok())
-            .is_some_and(|line| HISTORY.contains(&line.kind.as_bytes())),
-    }
+    matches!(
+        kind_of(line),
+        Some(
+            EventKind::Thought
+                | EventKind::ActionRequest
+                | EventKind::ActionResult
+                | EventKind::HumanInputRequest
+                | EventKind::HumanInputReceived
+                | EventKind::SystemMessage
+                | EventKind::HookAudit
+        )
+    )
 }
 
-fn kind_is(line: &[u8], wanted: &[u8]) -> bool {
-    match quick_kind(line) {
-        Some(kind) => kind == wanted,
-        // Older engines, and people's tools, write their lines differently.
-        None => std::str::from_utf8(line)
-            .ok()
-            .and_then(|text| Line::parse(text).ok())
-            .is_some_and(|line| line.kind.as_bytes() == wanted),
-    }
+fn kind_of(line: &[u8]) -> Option<EventKind<'_>> {
+    // Older engines, and people's tools, write their lines differently.
+    let parsed = || Some(Line::parse(std::str::from_utf8(line).ok()?).ok()?.kind);
+    quick_kind(line).or_else(parsed)
 }
 
 /// A JSON string as text. What is no string stands for itself.
@@ -336,12 +311,6 @@ pub(crate) fn decoded(json: &str) -> Cow<'_, str> {
     #[serde(transparent)]
     struct Text<'t>(#[serde(borrow)] Cow<'t, str>);
     serde_json::from_str::<Text<'_>>(json).map_or(Cow::Borrowed(json), |text| text.0)
-}
-
-/// The parser's message without its place.
-pub(crate) fn parser_words(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    text.split(" at line ").next().unwrap_or(&text).to_owned()
 }
 
 #[cfg(test)]
@@ -408,8 +377,8 @@ mod tests {
     #[test]
     fn numbers_must_rise_and_may_be_missing() {
         assert_eq!(
-            all("{\"type\":\"X\"}\n{\"type\":\"X\",\"seq\":9}\n{\"type\":\"X\"}\n").seq,
-            10
+            all("{\"type\":\"X\"}\n{\"type\":\"X\",\"seq\":1}\n{\"type\":\"X\"}\n{\"type\":\"X\",\"seq\":2}\n").seq,
+            2
         );
         let falling = b"{\"type\":\"X\",\"seq\":2}\n{\"type\":\"X\",\"seq\":2}\n";
         assert!(read(falling, Reading::default()).is_err());

@@ -7,7 +7,7 @@
 
 mod places;
 
-use crate::record::event::Line;
+use crate::record::event::{EventKind, Line};
 use crate::record::metadata;
 use crate::record::run_dir::RunDir;
 use crate::text::ids::RunId;
@@ -177,15 +177,15 @@ impl Underway {
     fn begins(&mut self, run: &RunDir, line: &Line<'_>) {
         let command = line.resolved_command.as_deref().unwrap_or_default();
         let root = run.workspace().unwrap_or(&run.path);
-        match &*line.kind {
-            "ACTION_REQUEST" => {
+        match line.kind {
+            EventKind::ActionRequest => {
                 self.action = Some(Action {
                     id: line.action_id.as_deref().unwrap_or_default().to_owned(),
-                    since: at(line),
+                    since: line.time(),
                     elsewhere: named_in(command, root),
                 });
             }
-            "NODE_START" => {
+            EventKind::NodeStart => {
                 if let (Some(key), Some(call)) = (line.step(), &line.call_id) {
                     let step = self.steps.entry(key).or_default();
                     line.node_id
@@ -202,13 +202,13 @@ impl Underway {
 
     /// The steps that end with an event.
     fn ending(&mut self, line: &Line<'_>) -> Vec<Step> {
-        match &*line.kind {
+        match line.kind {
             // Of attempts that follow an error, each has runs of its own.
-            "NODE_END" | "ERROR" => {
+            EventKind::NodeEnd | EventKind::Error => {
                 let step = line.step().and_then(|key| self.steps.remove(&key));
                 step.into_iter().collect()
             }
-            "TASK_END" => {
+            EventKind::TaskEnd => {
                 let task = line.task_id.as_deref().unwrap_or_default();
                 let first = (task.to_owned(), String::new());
                 let of_task = self.steps.range(first..);
@@ -225,10 +225,6 @@ impl Underway {
     fn open(&mut self) -> Vec<Step> {
         std::mem::take(&mut self.steps).into_values().collect()
     }
-}
-
-fn at(line: &Line<'_>) -> Option<Timestamp> {
-    line.timestamp.as_deref().and_then(Timestamp::parse)
 }
 
 /// The runs in a workspace that others have started. They are looked for when one is asked for, and again
@@ -256,11 +252,11 @@ impl Family {
         line: &Line<'_>,
     ) -> Vec<Started> {
         underway.begins(run, line);
-        if line.kind == "ACTION_RESULT" {
+        if line.kind == EventKind::ActionResult {
             return self.of_result(underway, run, line);
         }
         let steps = underway.ending(line);
-        self.of_steps(steps, run, at(line))
+        self.of_steps(steps, run, line.time())
     }
 
     /// The runs in a run's workspace, and below, that it has started, in order.
@@ -302,7 +298,7 @@ impl Family {
     ) -> Vec<Started> {
         let id = line.action_id.as_deref();
         let action = underway.action.take_if(|it| Some(it.id.as_str()) == id);
-        let (Some(to), true) = (at(line), line.execution_ref.is_some()) else {
+        let (Some(to), true) = (line.time(), line.execution_ref.is_some()) else {
             return Vec::new();
         };
         let took = line.duration_ms.unwrap_or(0);

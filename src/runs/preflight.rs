@@ -90,6 +90,7 @@ pub(crate) fn read_environment(
     let (environment, warnings) = Environment::read(
         &agent.home,
         workspace.map(|workspace| workspace.root.as_path()),
+        agent.workspace_env.as_deref(),
     )?;
     for warning in warnings {
         screen.warn(&format!("warning: {warning}"));

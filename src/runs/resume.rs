@@ -7,7 +7,8 @@ use crate::config::resolved;
 use crate::engine::run_loop::unreadable;
 use crate::error::{Error, Exit, Result};
 use crate::record::event::Event;
-use crate::record::journal::{self, Journal, Tail};
+use crate::record::journal::Journal;
+use crate::record::reader::{self, Tail};
 use crate::record::state::{self, Reading};
 use crate::record::workspace::DecisionLock;
 use crate::unix::process;
@@ -28,7 +29,7 @@ impl Launch<'_> {
         check_host(&found, self.force)?;
         let mut bytes = Vec::new();
         journal.read_into(&mut bytes)?;
-        let tail = journal::tail(&bytes);
+        let tail = reader::tail(&bytes);
         if let Tail::Torn(torn) = tail {
             bytes.truncate(bytes.len() - torn as usize);
         }

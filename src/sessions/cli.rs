@@ -5,14 +5,17 @@
 
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::record::event::VERSION;
-use crate::sessions::args::{self, Args, Request};
+use crate::sessions::args::{SessionsArgs, SessionsCommand as Request, parse_args};
 use crate::sessions::complete;
-use crate::sessions::help::{HELP, MANUAL};
 use crate::sessions::report::{Cut, write_text};
 use crate::sessions::run::{self, Report};
 use crate::sessions::shell::Kind;
 use crate::sessions::store::{Metadata, Session, Store};
+use crate::sessions::tables::SESSIONS;
 use crate::text::json::Object;
+use crate::text::manual;
+use crate::text::options::short_help::{command_help, overview};
+use crate::text::options::table::CommandTable;
 use crate::unix::procfs::{Signals, Stop};
 use crate::unix::terminal::{print, print_error};
 use std::ffi::OsString;
@@ -48,7 +51,7 @@ pub fn main(args: Vec<OsString>) -> u8 {
 }
 
 fn execute(args: Vec<OsString>) -> std::result::Result<u8, (Error, Style)> {
-    let args = args::parse(args).map_err(|error| (error, Style::Text))?;
+    let args = parse_args(args).map_err(|error| (error, Style::Text))?;
     let style = match &args.request {
         Request::Exec(exec) if exec.raw => Style::Text,
         _ => Style::Json,
@@ -56,12 +59,12 @@ fn execute(args: Vec<OsString>) -> std::result::Result<u8, (Error, Style)> {
     perform(args).map_err(|error| (error, style))
 }
 
-fn perform(args: Args) -> Result<u8> {
+fn perform(args: SessionsArgs) -> Result<u8> {
     let store = || Store::new(&args.dir);
     let done = match args.request {
-        Request::Help { full } => print(if full { MANUAL } else { HELP }.as_bytes()).map(Ok),
+        Request::Help { command, full } => print(help_text(command, full).as_bytes()).map(Ok),
         Request::Version => print(format!("{PROGRAM} {VERSION}\n").as_bytes()).map(Ok),
-        Request::Complete(words) => complete::run(&words).map(Ok),
+        Request::Complete(words) => complete::print_candidates(&words).map(Ok),
         Request::List => print_list(&store()?).map(Ok),
         Request::Start(words) => started(run::start(&store()?, &words, &signals()?)?),
         Request::Exec(exec) => {
@@ -84,6 +87,15 @@ fn perform(args: Args) -> Result<u8> {
         Request::Cleanup => cleaned(run::cleanup(&store()?, &signals()?)?),
     };
     Ok(done?.map_or_else(exit_of, |()| Exit::Success.code()))
+}
+
+/// What `-h` prints, or the manual page, which is one for all commands.
+fn help_text(command: Option<&CommandTable>, full: bool) -> String {
+    match (full.then(|| manual::find(PROGRAM)).flatten(), command) {
+        (Some(page), _) => page.text.to_owned(),
+        (None, Some(command)) => command_help(&SESSIONS, command),
+        (None, None) => overview(&SESSIONS),
+    }
 }
 
 fn signals() -> Result<Signals> {

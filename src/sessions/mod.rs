@@ -10,7 +10,7 @@ pub(crate) mod shell;
 pub(crate) mod store;
 pub(crate) mod report;
 pub(crate) mod run;
-pub(crate) mod help;
+pub(crate) mod tables;
 pub(crate) mod complete;
 pub(crate) mod args;
 pub mod cli;

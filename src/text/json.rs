@@ -91,6 +91,12 @@ pub(crate) fn check(text: &str) -> Result<(), serde_json::Error> {
     }
 }
 
+/// The parser's message without its place.
+pub(crate) fn parser_words(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or(&text).to_owned()
+}
+
 /// The first escape in a JSON text that is one half of a surrogate pair without the other.
 fn half_a_character(mut json: &[u8]) -> Option<String> {
     let unit = |escape: &[u8]| {

@@ -1,7 +1,9 @@
-//! Text and data that know nothing else: JSON, YAML, times, ids, suggestions.
+//! Text and data that know nothing else: JSON, YAML, times, ids, suggestions, tables of options.
 
 pub(crate) mod json;
 pub(crate) mod timestamp;
 pub(crate) mod ids;
 pub mod yaml;
 pub(crate) mod suggestion;
+pub mod manual;
+pub(crate) mod options;

@@ -174,23 +174,29 @@ fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
     written.at("write", path)
 }
 
-/// Opens a file for reading without waiting, as the opening of a pipe would for somebody who writes to it.
+/// Opens a regular file for reading. A pipe that nobody writes to, or a device without an end, would keep
+/// the reader where no signal can end it.
 pub(crate) fn open_readable(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
+    let file = OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-        .open(path)
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(not_regular())
+    }
 }
 
-/// The content of a regular file. A pipe that nobody writes to, or a device without an end, would keep
-/// the reader where no signal can end it.
+/// The error of a file that is none, but a directory, a pipe or a device.
+pub(crate) fn not_regular() -> io::Error {
+    io::Error::other("it is not a regular file")
+}
+
+/// The content of a regular file.
 pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = open_readable(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
+    open_readable(path)?.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

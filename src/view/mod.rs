@@ -4,3 +4,4 @@ pub(crate) mod request_diff;
 pub(crate) mod stats;
 pub(crate) mod timeline;
 pub(crate) mod report;
+pub(crate) mod run_candidates;

@@ -10,15 +10,16 @@
 
 mod changes;
 mod writer;
+mod source;
+mod steps;
 mod events;
 mod rows;
-mod steps;
 
 use crate::error::Result;
 use crate::record::event::VERSION;
 use crate::record::metadata::Metadata;
+use crate::record::reader::Damage;
 use crate::record::run_dir::RunDir;
-use crate::record::state::Damage;
 use rows::Teller;
 use std::path::{Path, PathBuf};
 use writer::Writer;

@@ -7,11 +7,10 @@ pub(crate) mod flow;
 
 use crate::config::agent::Pricing;
 use crate::error::Result;
-use crate::record::event::{Line, Tokens};
+use crate::record::event::{EventKind, Line, Tokens};
 use crate::record::invocations;
-use crate::record::reader::{Lines, Next};
+use crate::record::reader::{Damage, JournalReader, Next};
 use crate::record::run_dir::RunDir;
-use crate::record::state::Damage;
 use crate::record::subruns::{Family, Started, Underway};
 use crate::text::timestamp::Timestamp;
 use flow::Flow;
@@ -126,7 +125,7 @@ fn of_one(run: &RunDir, family: &mut Family, depth: usize) -> Result<(Figures, O
     let mut figures = Figures::default();
     let mut underway = Underway::default();
     let mut reading = Reading::default();
-    let mut lines = Lines::open(&run.journal())?;
+    let mut lines = JournalReader::open(&run.journal())?;
     let damage = loop {
         match lines.read_next()? {
             Next::Event(_, line) => {
@@ -164,10 +163,10 @@ fn of_one(run: &RunDir, family: &mut Family, depth: usize) -> Result<(Figures, O
 
 impl Figures {
     fn event(&mut self, line: &Line<'_>, run: &RunDir, reading: &mut Reading) {
-        let at = line.timestamp.as_deref().and_then(Timestamp::parse);
+        let at = line.time();
         self.iterations = self.iterations.max(line.iteration.unwrap_or(0));
-        match &*line.kind {
-            "ENGINE_START" => {
+        match line.kind {
+            EventKind::EngineStart => {
                 self.end_of_start(reading);
                 self.starts += 1;
                 reading.started_at = at;
@@ -175,10 +174,10 @@ impl Figures {
                 let config: Config = config.unwrap_or_default();
                 reading.pricing = config.pricing.or(reading.pricing);
             }
-            "THOUGHT" => self.thought(line, run, reading, at),
-            "ACTION_RESULT" => self.result(line, run),
-            "HUMAN_INPUT_REQUEST" => reading.asked_at = at,
-            "HUMAN_INPUT_RECEIVED" => {
+            EventKind::Thought => self.thought(line, run, reading, at),
+            EventKind::ActionResult => self.result(line, run),
+            EventKind::HumanInputRequest => reading.asked_at = at,
+            EventKind::HumanInputReceived => {
                 if let (Some(asked), Some(at)) = (reading.asked_at.take(), at) {
                     add(
                         &mut self.times_ms.people,
@@ -186,22 +185,22 @@ impl Figures {
                     );
                 }
             }
-            "HOOK_EXECUTION_AUDIT" => {
+            EventKind::HookAudit => {
                 let dir = line.io_path_ref.as_deref().map(|name| run.path.join(name));
                 let took = dir.and_then(|dir| number(&dir.join("execution_meta/duration_ms.txt")));
                 add(&mut self.times_ms.hooks, took.unwrap_or(0));
             }
-            "FLOW_START" => {
+            EventKind::FlowStart => {
                 self.flow.get_or_insert_default();
             }
-            "TOOL" => self.flow_tool(line, run),
+            EventKind::Tool => self.flow_tool(line, run),
             _ => {}
         }
         if let Some(flow) = &mut self.flow {
             flow.event(line, at, run);
         }
         reading.last_at = at.or(reading.last_at);
-        if line.kind == "ENGINE_END" {
+        if line.kind == EventKind::EngineEnd {
             self.end_of_start(reading);
         }
     }

@@ -6,7 +6,7 @@
 
 mod flow;
 
-use crate::record::event::{Line, Tokens};
+use crate::record::event::{EventKind, Line, Tokens};
 use crate::record::invocations;
 use crate::record::state::decoded;
 use crate::text::timestamp::Timestamp;
@@ -129,7 +129,7 @@ impl Timeline {
 
     /// An event as it is told; empty if there is nothing to tell.
     pub(crate) fn tell(&mut self, line: &Line<'_>) -> String {
-        let at = at(line);
+        let at = line.time();
         if self.zero.is_none() {
             self.zero = at;
         }
@@ -141,27 +141,24 @@ impl Timeline {
     fn entry(&mut self, line: &Line<'_>, at: Option<Timestamp>) -> Option<Entry> {
         let text = |from: &Option<Cow<'_, str>>| from.as_deref().unwrap_or_default().to_owned();
         let number = || format!("[{}]", line.iteration.unwrap_or(0));
-        if flow::is_one(line) {
-            self.is_flow = true;
-            return flow::entry(line);
-        }
-        Some(match &*line.kind {
-            "ENGINE_START" => {
+        self.is_flow |= line.task_id.is_some();
+        Some(match line.kind {
+            EventKind::EngineStart => {
                 self.started_at = at;
                 self.tokens = Tokens::default();
                 start(line)
             }
-            "USER_MESSAGE" => Entry::new("user").say(Tone::Said, content(line.content)),
-            "THOUGHT" => self.thought(line, at),
-            "ACTION_REQUEST" => {
+            EventKind::UserMessage => Entry::new("user").say(Tone::Said, content(line.content)),
+            EventKind::Thought => self.thought(line, at),
+            EventKind::ActionRequest => {
                 self.running = Some(text(&line.action_id));
                 let command = in_short(&text(&line.resolved_command), COMMAND_WIDTH);
                 Entry::new(number())
                     .say(Tone::Dim, "$ ")
                     .say(Tone::Command, command)
             }
-            "ACTION_RESULT" => return self.result(line),
-            "HUMAN_INPUT_REQUEST" => {
+            EventKind::ActionResult => return self.result(line),
+            EventKind::HumanInputRequest => {
                 let secret =
                     line.sensitive != Some(false) || line.input_type.as_deref() == Some("password");
                 if !secret {
@@ -169,7 +166,7 @@ impl Timeline {
                 }
                 Entry::new("asks").say(Tone::Said, text(&line.prompt))
             }
-            "HUMAN_INPUT_RECEIVED" => {
+            EventKind::HumanInputReceived => {
                 let entry = Entry::new("person");
                 if self.harmless.contains(&*text(&line.request_id)) {
                     entry.say(Tone::Said, text(&line.response))
@@ -177,17 +174,27 @@ impl Timeline {
                     entry.say(Tone::Dim, "(an answer that is not shown)")
                 }
             }
-            "SYSTEM_MESSAGE" => {
+            EventKind::SystemMessage => {
                 let tone = match line.level.as_deref() {
                     Some("WARN" | "ERROR") => Tone::Bad,
                     _ => Tone::Dim,
                 };
                 Entry::new("note").say(tone, content(line.content))
             }
-            "HOOK_EXECUTION_AUDIT" => self.hook(line),
-            "ERROR" => Entry::new("error").say(Tone::Bad, text(&line.error_message)),
-            "ENGINE_END" => self.end(line, at),
-            other => Entry::new("?").say(Tone::Dim, other),
+            EventKind::HookAudit => self.hook(line),
+            EventKind::Error if line.node_id.is_some() => flow::retry(line),
+            EventKind::Error => Entry::new("error").say(Tone::Bad, text(&line.error_message)),
+            EventKind::EngineEnd => self.end(line, at),
+            EventKind::TaskCreated => flow::created(line),
+            EventKind::NodeStart => return flow::start(line),
+            EventKind::NodeEnd => flow::end(line),
+            EventKind::Tool => flow::tool(line),
+            EventKind::Route => flow::route(line),
+            EventKind::Merge => flow::merge(line),
+            EventKind::TaskEnd => flow::task_end(line),
+            // They follow from the start of the run, the ends of nodes and the calls of tools.
+            EventKind::FlowStart | EventKind::Policy | EventKind::Memory => return None,
+            EventKind::Unknown(ref name) => Entry::new("?").say(Tone::Dim, &**name),
         })
     }
 
@@ -338,10 +345,6 @@ impl Timeline {
         }
         out
     }
-}
-
-fn at(line: &Line<'_>) -> Option<Timestamp> {
-    line.timestamp.as_deref().and_then(Timestamp::parse)
 }
 
 fn start(line: &Line<'_>) -> Entry {

@@ -670,6 +670,18 @@ const CONTEXTS: &[Row] = &[
 /// Whole files `hooks.yaml`.
 const HOOKS: &[Row] = &[
     (
+        "pre_tool_exection: {command: [ls]}\n",
+        "hooks.yaml:1: unknown key 'pre_tool_exection'; did you mean 'pre_tool_execution'?",
+    ),
+    (
+        "on_error: {command: [ls], timeout: 3}\n",
+        "hooks.yaml:1: on_error: unknown key 'timeout'; did you mean 'timeout_ms'?",
+    ),
+    (
+        "hooks:\n  on_eror: {command: [ls]}\n",
+        "[DEPRECATION WARNING] hooks.yaml:1: the hooks stand at the top now, without hooks around them\nhooks.yaml:2: unknown key 'on_eror'; did you mean 'on_error'?",
+    ),
+    (
         "lifecycle_hooks: 3\n",
         "[DEPRECATION WARNING] hooks.yaml:1: the hooks stand at the top now, without lifecycle_hooks around them\nhooks.yaml:1: lifecycle_hooks: expected a mapping, found the number 3",
     ),

@@ -19,205 +19,6 @@ impl World {
     }
 }
 
-/// What is said about the values of a tool with this command, without what all messages share.
-#[track_caller]
-fn exposed(command: &str) -> Vec<String> {
-    let world = World::with_tools(&format!("- {{name: t, description: d, {command}}}"));
-    let known = "would be taken for an option; ";
-    let short = |line: String| {
-        let line = line.strip_prefix("agent.yaml:6: tool \"t\": a value of ");
-        let line = line.unwrap_or_else(|| panic!("{command}"));
-        line.replace(&format!(" that begins with - {known}"), ": ")
-    };
-    let advice = world.advice().into_iter();
-    // That depends on the machine.
-    let advice = advice.filter(|line| !line.contains("there is no program"));
-    advice.map(short).collect()
-}
-
-#[test]
-fn a_value_that_could_be_an_option_is_warned_of_unless_something_keeps_it_from_being_one() {
-    let put = "put -- before it";
-    for (command, said) in [
-        ("exec: 'cat ${f}'", vec![format!("'f': {put}")]),
-        ("exec: 'cat -- ${f}'", vec![]),
-        ("exec: 'cat --file=${f}'", vec![]),
-        ("exec: 'cat x${f}'", vec![]),
-        ("exec: 'cat ${f}.txt'", vec![format!("'f': {put}")]),
-        (
-            "exec: 'cp ${a} ${b}'",
-            vec![format!("'a': {put}"), format!("'b': {put}")],
-        ),
-        ("exec: 'cp ${a} -- ${b}'", vec![format!("'a': {put}")]),
-        (
-            "exec: 'ls -l ${d}'",
-            vec![format!("'d': {put}, or write -l${{d}} if it belongs to -l")],
-        ),
-        (
-            "exec: 'ls --sort ${d}'",
-            vec![format!(
-                "'d': {put}, or write --sort=${{d}} if it belongs to --sort"
-            )],
-        ),
-        ("exec: 'ls -la ${d}'", vec![format!("'d': {put}")]),
-        (
-            "exec: 'echo ${x}'",
-            vec!["'x': echo knows no --; write printf '%s\\n' ${x}".to_owned()],
-        ),
-        ("exec: \"printf '%s' ${x}\"", vec![]),
-        ("exec: 'printf ${x}'", vec![format!("'x': {put}")]),
-        (r#"shell: 'printf "%s (%s)\n" ${x}'"#, vec![]),
-        (
-            r#"shell: 'a=$(printf "%s (%s)\n" ${x}); echo "$a"'"#,
-            vec![],
-        ),
-        (r#"shell: 'printf "- %s (%s)\n" ${x}'"#, vec![]),
-        (r#"shell: 'printf -v a "%s (%s)\n" ${x}'"#, vec![]),
-        (r#"shell: '>&2 printf "%s (%s)\n" ${x}'"#, vec![]),
-        (r#"shell: '2>/dev/null > y printf "%s" ${x}'"#, vec![]),
-        (r#"shell: 'env A=1 nice -n 5 printf "%s" ${x}'"#, vec![]),
-        (r#"shell: 'xargs -I {} printf "%s {}" ${x}'"#, vec![]),
-        ("shell: 'echo a ${x}'", vec![]),
-        ("shell: 'nice -n 5 cat ${f}'", vec![format!("'f': {put}")]),
-        ("shell: 'env ${f}'", vec![format!("'f': {put}")]),
-        ("shell: '>&2 cat ${f}'", vec![format!("'f': {put}")]),
-        ("exec: 'grep -e ${p} -- ${f}'", vec![]),
-        ("exec: 'find . -name ${p}'", vec![]),
-        ("exec: 'find ${p}'", vec![format!("'p': {put}")]),
-        ("exec: 'python3 -c pass ${x}'", vec![]),
-        ("exec: 'python3 -c ${x}'", vec![]),
-        ("exec: 'sh -c ${x}'", vec![format!("'x': {put}")]),
-        ("exec: 'sh -c -- ${x}'", vec![]),
-        (
-            "exec: '${program} ${x}', parameters: [{name: program, enum: [cat]}]",
-            vec![],
-        ),
-        (
-            "exec: 'ls ${d}', parameters: [{name: d, enum: [a, b]}]",
-            vec![],
-        ),
-        (
-            "exec: 'ls ${d}', parameters: [{name: d, enum: [a, -b]}]",
-            vec![format!("'d': {put}")],
-        ),
-        ("exec: 'cat', stdin: x", vec![]),
-        (
-            "command: [ls], parameters: [{name: d}]",
-            vec![format!("'d': {put}")],
-        ),
-        ("command: [ls, --], parameters: [{name: d}]", vec![]),
-        (
-            "command: [ls], parameters: [{name: d, inject_as: option, option_name: --sort}]",
-            vec![],
-        ),
-        ("shell: 'cat ${f} | wc'", vec![format!("'f': {put}")]),
-        ("shell: 'cat -- ${f} | wc'", vec![]),
-        (
-            "shell: 'cat -- ${f} | wc ${g}'",
-            vec![format!("'g': {put}")],
-        ),
-        ("shell: 'cat < ${f} > ${g}'", vec![]),
-        ("shell: 'X=${f} cat <<E\n\n ${g}\n\n E\n'", vec![]),
-        (
-            "shell: 'if [ -n ${f} ]; then A=1 cat \"${f}\"; fi'",
-            vec![format!("'f': {put}")],
-        ),
-        ("shell: 'for x in ${f}; do cat -- \"$x\"; done'", vec![]),
-        (
-            "shell: 'echo a; cat \"x;\" ${f}'",
-            vec![format!("'f': {put}")],
-        ),
-        ("shell: 'cat \"$(ls -- \"${f}\")\"'", vec![]),
-        ("shell: 'cat ${f} ${f}'", vec![format!("'f': {put}")]),
-    ] {
-        assert_eq!(exposed(command), said, "{command}");
-    }
-}
-
-#[test]
-fn a_value_that_would_be_part_of_code_is_warned_of() {
-    let behind = "write it behind the code, as an argument of its own";
-    for (command, said) in [
-        ("shell: 'printf \"%s %s\" sed \"a ${x}\"'", vec![]),
-        ("shell: 'echo awk \"a ${x}\"'", vec![]),
-        (
-            "exec: 'python3 -c \"print(${x})\"'",
-            vec![("x", "python3", behind)],
-        ),
-        (
-            "command: [perl, -ne, 'print if /${x}/'], parameters: [{name: x}]",
-            vec![("x", "perl", behind)],
-        ),
-        ("exec: 'python3 -c ${x}'", vec![]),
-        ("exec: 'python3 -c pass x${x}'", vec![]),
-        (
-            "exec: 'python3 -c \"${x}.\"', parameters: [{name: x, enum: [a]}]",
-            vec![],
-        ),
-        (
-            "exec: 'awk -F , /${x}/ f'",
-            vec![("x", "awk", "write -v x=${x} before the code")],
-        ),
-        ("exec: 'awk -v x=${x} \"{print x}\" ./${f}'", vec![]),
-        (
-            "exec: 'sed s/${x}// f'",
-            vec![(
-                "x",
-                "sed",
-                "sed takes no value as data; use another program, or list the values in enum:",
-            )],
-        ),
-        ("exec: 'sed -e 1d x${f}'", vec![]),
-        (
-            "shell: 'cd /; eval \"echo ${x}\"'",
-            vec![("x", "eval", "without eval it is one word")],
-        ),
-        (
-            "shell: 'sh -c \"cd a; ls -- ${x} ${x}\" && true'",
-            vec![(
-                "x",
-                "sh",
-                "write \"$1\" there, and -- ${x} behind the script",
-            )],
-        ),
-        ("shell: 'sh -c -- \"${x}\"'", vec![]),
-        (
-            "exec: 'env A=1 python3 -c \"print(${x})\"'",
-            vec![("x", "python3", behind)],
-        ),
-        ("shell: 'echo eval a${x}'", vec![]),
-        ("shell: 'sh -c ls -- ./${x}'", vec![]),
-        (
-            "shell: 'trap \"rm -- ${x}\" EXIT'",
-            vec![(
-                "x",
-                "trap",
-                "assign it to a variable, and use that in single quotes",
-            )],
-        ),
-        ("shell: 'python3 -c pass \"a ${x}\"'", vec![]),
-        ("shell: 'echo \"$(cat -- ${x})\" a${x}'", vec![]),
-    ] {
-        let world = World::with_tools(&format!("- {{name: t, description: d, {command}}}"));
-        let said = said.into_iter().map(|(name, program, way_out)| {
-            format!(
-                "agent.yaml:6: tool \"t\": the value of '{name}' would be part of the code that {program} runs; {way_out}"
-            )
-        });
-        assert_eq!(world.advice(), said.collect::<Vec<_>>(), "{command}");
-    }
-}
-
-#[test]
-fn the_agents_own_programs_are_left_to_its_author() {
-    let world = World::with_tools(
-        "- {name: a, description: d, exec: '${AGENT_HOME}/own.sh ${x}'}\n\
-         - {name: b, description: d, exec: 'sh ${AGENT_HOME}/own.sh ${x}'}",
-    );
-    world.script("agent/own.sh", "#!/bin/sh\n");
-    assert_eq!(world.advice(), [""; 0]);
-}
-
 #[test]
 fn raw_and_a_missing_description_are_warned_of() {
     let world = World::with_tools("- name: t\n  shell: ls ${flags:raw} ${flags:raw} -- ${dir}");
@@ -340,7 +141,7 @@ fn a_context_without_a_journal_is_warned_of_by_check_and_by_run() {
 #[test]
 fn run_keeps_advice_to_itself() {
     let world = World::with_tools("- {name: t, shell: 'ls ${flags:raw} ${d}'}");
-    assert_eq!(world.advice().len(), 3);
+    assert_eq!(world.advice().len(), 2);
     world.server.says([text("done")]);
     world.run("go").end().exits(0).does_not_say("warning");
 }
@@ -356,8 +157,7 @@ fn advice_is_given_also_where_there_are_errors() {
         .prints("")
         .says("max_iterations")
         .says("system_prompt.md is not there")
-        .says("has no description")
-        .says("would be taken for an option");
+        .says("has no description");
 }
 
 #[test]
@@ -378,7 +178,7 @@ fn a_main_file_that_cannot_be_read_hides_nothing_else() {
 #[test]
 fn json_has_one_object_for_editors() {
     let world = World::with_tools(
-        "- {name: t, description: d, exec: 'ls ${d}'}\n- {name: u, exec: 'a | b'}",
+        "- {name: t, description: d, shell: 'ls ${d:raw}'}\n- {name: u, exec: 'a | b'}",
     )
     .top("colour: red");
     fs::remove_file(world.path("agent/context.yaml")).unwrap();
@@ -415,7 +215,7 @@ fn json_has_one_object_for_editors() {
                 "warning",
                 "agent.yaml",
                 json!(7),
-                "tool \"t\": a value of 'd'"
+                "tool \"t\": ${d:raw} is sp"
             ),
             row(
                 "error",

@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use delta_engine::cli::args::COMMANDS;
-use delta_engine::cli::manual::PAGES;
+use delta_engine::text::manual::PAGES;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -209,7 +209,7 @@ fn sessions_are_offered_while_they_are_active() {
     };
     let commands = ["start", "exec", "end", "list", "cleanup"];
     assert_eq!(words(complete(&[""])), commands);
-    let common = ["--sessions-dir", "-h", "--help", "-V", "--version"];
+    let common = ["--sessions-dir", "-V", "--version", "-h", "--help"];
     assert_eq!(words(complete(&["list", "-"])), common);
     let of_exec = ["--timeout-ms", "--max-bytes", "--raw"];
     assert_eq!(words(complete(&["exec", "-"]))[..3], of_exec);

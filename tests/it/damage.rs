@@ -391,6 +391,56 @@ fn lines_without_a_number_are_numbered_by_their_place() {
 }
 
 #[test]
+fn a_line_put_in_without_a_number_takes_none_from_those_behind_it() {
+    let by_hand = |content: &str| json!({"type": "SYSTEM_MESSAGE", "content": content});
+    let (broken, request) = edited(|events| {
+        events.insert(2, by_hand("one"));
+        events.insert(3, by_hand("two"));
+        events.push(by_hand("three"));
+    });
+    assert_eq!(request.observation("call_1").trim_end(), "hi é");
+    let run = broken.run.id();
+    let log = broken.world.delta(["log", "-w", "ws", &run]).end().exits(0);
+    let log = log.does_not_say("damaged");
+    for said in ["one", "two", "three", "hi é", "done"] {
+        assert!(log.describe().contains(said), "{}", log.describe());
+    }
+}
+
+#[test]
+fn a_journal_that_is_no_regular_file_is_refused() {
+    for target in ["/dev/zero", "/dev/null", "/proc"] {
+        let broken = Broken::new();
+        fs::remove_file(broken.path()).unwrap();
+        std::os::unix::fs::symlink(target, broken.path()).unwrap();
+        let id = broken.run.id();
+        for command in [
+            ["log", &id].as_slice(),
+            &["log", "--json", &id],
+            &["log", "-n", "1", &id],
+            &["report", &id],
+            &["stats", &id],
+            &["diff", &id, &id],
+            &["fork", &id, "--at", "1"],
+            &["replay", &id],
+        ] {
+            let delta = broken.world.delta(command.iter().copied());
+            delta
+                .args(["-w", "ws"])
+                .after("ulimit -v 2000000")
+                .end()
+                .exits(1)
+                .prints("")
+                .says("journal.jsonl: it is not a regular file");
+        }
+        for delta in [broken.world.run("go"), broken.world.go_on()] {
+            let delta = delta.after("ulimit -v 2000000");
+            delta.end().exits(1).says("it is not a regular file");
+        }
+    }
+}
+
+#[test]
 fn gaps_in_the_numbers_are_fine() {
     edited(|events| {
         for (at, event) in events.iter_mut().enumerate() {

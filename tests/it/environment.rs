@@ -337,9 +337,11 @@ fn no_program_sees_the_key_but_the_model_and_those_who_are_given_it() {
             assert_eq!(told(lines, "COPY_OF_THE_KEY"), None, "{place:?}");
             assert_eq!(told(lines, "HARMLESS").as_deref(), Some("yes"), "{place:?}");
         }
+        // A workspace's key is for the engine alone.
+        let passed = (place != Place::Workspace).then_some(KEY);
         assert_eq!(
             told(&world.read("trusted"), "DELTA_API_KEY").as_deref(),
-            Some(KEY)
+            passed
         );
         nowhere(&world.path("ws/.delta"), KEY, &[]);
     }
@@ -369,19 +371,6 @@ fn whoever_gets_the_key_is_not_told_to_send_it_to_a_workspaces_endpoint() {
     let env = world.read("model-env");
     assert_eq!(told(&env, "DELTA_API_KEY").as_deref(), Some(KEY));
     assert_eq!(told(&env, "DELTA_BASE_URL"), None);
-    // A key of the workspace's own may go there.
-    let world = World::new().program([text("done")]);
-    world.write("agent/model/1.sh", "env > ../../model-env\n");
-    with_variables(
-        &world,
-        &[elsewhere, (Place::Workspace, "DELTA_API_KEY", OTHER_KEY)],
-    )
-    .end()
-    .exits(0);
-    assert_eq!(
-        told(&world.read("model-env"), "DELTA_BASE_URL").as_deref(),
-        Some("http://192.0.2.1/v1")
-    );
 }
 
 #[test]
@@ -518,9 +507,9 @@ fn the_level_says_how_much_is_in_the_log() {
 }
 
 #[test]
-fn an_unknown_level_is_named_and_a_file_may_set_it() {
+fn an_unknown_level_is_named() {
     let world = World::new();
-    world.server.says([text("done"), text("again")]);
+    world.server.says([text("done")]);
     world
         .run("go")
         .env("DELTA_LOG", "loud")
@@ -529,9 +518,6 @@ fn an_unknown_level_is_named_and_a_file_may_set_it() {
         .says("DELTA_LOG=loud")
         .says("info is meant");
     assert_eq!(log(&world).len(), 2);
-    world.write("agent/.env", "DELTA_LOG=error\n");
-    world.run("more").end().exits(0);
-    assert!(!world.latest().path("engine.log").exists());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `make install`, `make uninstall` and `make deb`, with the programs of this build.
 
 use crate::harness::*;
-use delta_engine::cli::manual::{PAGES, Page};
+use delta_engine::text::manual::{PAGES, Page};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -131,6 +131,20 @@ fn what_is_new_wins_over_what_is_old() {
 }
 
 #[test]
+fn hooks_below_a_key_of_that_name_run() {
+    let world = World::new();
+    world.write(
+        "agent/hooks.yaml",
+        "hooks:\n  on_run_end: {command: [touch, below]}\n",
+    );
+    assert_eq!(
+        told(&world),
+        ["agent/hooks.yaml:1: the hooks stand at the top now, without hooks around them"]
+    );
+    assert!(world.exists("ws/below"));
+}
+
+#[test]
 fn hooks_with_the_old_key_around_them_in_their_own_file_are_heard() {
     let world = World::new();
     world.write(

@@ -16,6 +16,7 @@
 
 mod harness;
 
+mod advice;
 mod architecture;
 mod broken_agents;
 mod check;
@@ -109,4 +110,5 @@ mod tools;
 mod torture;
 mod values;
 mod workspace;
+mod workspace_env;
 mod wrappers;

@@ -2,9 +2,9 @@
 
 use crate::harness::*;
 use delta_engine::cli::args::COMMANDS;
-use delta_engine::cli::manual::PAGES;
 use delta_engine::config::agent::HookEvent;
 use delta_engine::record::metadata::Metadata;
+use delta_engine::text::manual::PAGES;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -246,67 +246,6 @@ fn short_help_is_imperative_lines_under_80_columns() {
         assert!(help.starts_with("usage: delta"), "{help}");
         for line in help.lines() {
             assert!(line.chars().count() < 80 && !line.ends_with(' '), "{line}");
-        }
-    }
-}
-
-/// The functions that read a command's options, by the command.
-fn parsers() -> Vec<(&'static str, String)> {
-    let code = source("cli/args.rs")
-        + &source("cli/args/files.rs")
-        + &source("cli/args/repeat.rs")
-        + &source("cli/args/look.rs");
-    let body = |name: &str| -> String {
-        let name = name.rsplit("::").next().unwrap();
-        let from = code
-            .find(&format!("fn {name}(parser: &mut Parser)"))
-            .unwrap();
-        let rest = &code[from..];
-        rest[..rest.find("\n}\n").unwrap()].to_owned()
-    };
-    let of = |command: &'static str| {
-        let arm = code.find(&format!("\"{command}\" => "));
-        let arm = arm.unwrap_or_else(|| panic!("no arm for {command}"));
-        let call = code[arm..].split_once("=> ").unwrap().1;
-        (command, body(call.split('(').next().unwrap()))
-    };
-    COMMANDS.into_iter().map(of).collect()
-}
-
-#[test]
-fn every_option_that_is_read_or_suggested_is_in_short_help() {
-    let common = {
-        let code = source("cli/args.rs");
-        let from = code.find("fn take(").unwrap();
-        code[from..from + code[from..].find("\n    }\n").unwrap()].to_owned()
-    };
-    for (command, mut body) in parsers() {
-        let known = options_in_help(command);
-        let mut named: BTreeSet<String> = BTreeSet::new();
-        if body.contains("const OPTIONS") {
-            named.extend(list_after(&body, "const OPTIONS"));
-        }
-        for list in body.split("unexpected(&other, &[").skip(1) {
-            named.extend(strings(list.split(']').next().unwrap()));
-        }
-        if body.contains("common.take(") {
-            body.push_str(&common);
-        }
-        for pair in body.split(".is(").skip(1) {
-            let pair = pair.split(')').take(2).collect::<String>();
-            let long = strings(&pair).swap_remove(0);
-            if long == "task" {
-                // It only names its successor.
-                continue;
-            }
-            if let Some(letter) = pair.strip_prefix("Some('") {
-                let letter = letter.chars().next().unwrap();
-                assert!(known.contains(&format!("-{letter}")), "{command} -{letter}");
-            }
-            named.insert(long);
-        }
-        for long in named {
-            assert!(known.contains(&format!("--{long}")), "{command} --{long}");
         }
     }
 }

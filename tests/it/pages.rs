@@ -1,7 +1,7 @@
 //! Every command line that the manual and the README show runs, and prints what they say.
 
 use crate::harness::*;
-use delta_engine::cli::manual::PAGES;
+use delta_engine::text::manual::PAGES;
 use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};

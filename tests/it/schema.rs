@@ -102,7 +102,7 @@ const EVERYTHING: [(&str, &str); 3] = [
          command: ['true'], timeout_ms: 1, max_retries: 0, temperature: 0.5, max_tokens: 5, top_p: 1, \
          seed: 1, reasoning_effort: low, stream: false, response_format: {type: text}}\n\
          system_prompt: system_prompt.md\nimports: [more.yaml]\nmax_iterations: 1\nmax_output_bytes: 1\n\
-         keep_requests: 0\nlimits: {tokens: 0, seconds: 0}\n\
+         keep_requests: 0\nworkspace_env: [STAGE, APP_*]\nlimits: {tokens: 0, seconds: 0}\n\
          pricing: {input: 2, output: 8.5, cached: 0.5}\ntool_timeout_ms: 0\nwrapper: [env]\n\
          ask_human: false\nsync: false\ntools:\n\
          - {name: a, description: d, exec: 'cat -- ${f}', parameters: [{name: f, type: string, \
@@ -215,6 +215,7 @@ const BROKEN: [(&str, &[&str]); 6] = [
             "wrapper: bwrap",
             "imports: [1]",
             "ask_human: maybe",
+            "workspace_env: ['*']",
             "colour: red",
             "lifecycle_hooks: {}",
             "tools: {}",

@@ -1668,25 +1668,28 @@ fn wrong_usage_is_one_line_with_the_right_word_and_exit_code_2() {
     for (args, words) in [
         (&[][..], "start, exec, end, list, cleanup"),
         (&["exce"], "did you mean 'exec'"),
-        (&["--session-dir", "x"], "did you mean '--sessions-dir'"),
+        (&["--session-dir", "x"], "did you mean --sessions-dir"),
         (
             &["exec", "--timeout=5", "sess_a"],
-            "did you mean '--timeout-ms'",
+            "did you mean --timeout-ms",
         ),
         (&["exec", "--max-bytes", "many", "sess_a"], "whole number"),
         (
             &["exec", "--raw", "--max-bytes", "1", "sess_a"],
             "--max-bytes",
         ),
-        (&["exec"], "id of a session"),
-        (&["exec", "sess_a", "ls", "-l"], "quote it"),
-        (&["end"], "id of a session"),
-        (&["end", "sess_a", "b"], "too many"),
-        (&["list", "x"], "too many"),
-        (&["cleanup", "--all"], "unknown option '--all'"),
-        (&["end", "--raw", "sess_a"], "unknown option '--raw'"),
-        (&["-x"], "unknown option '-x'"),
-        (&["--sessions-dir", ""], "needs the name"),
+        (
+            &["exec"],
+            "exec needs ID: delta-sessions exec [OPTIONS] ID [TEXT]",
+        ),
+        (&["exec", "sess_a", "ls", "-l"], "in quotes"),
+        (&["end"], "end needs ID"),
+        (&["end", "sess_a", "b"], "unexpected argument 'b'"),
+        (&["list", "x"], "unexpected argument 'x'"),
+        (&["cleanup", "--all"], "unknown option --all"),
+        (&["end", "--raw", "sess_a"], "unknown option --raw"),
+        (&["-x"], "unknown option -x"),
+        (&["--sessions-dir", ""], "an empty path names nothing"),
     ] {
         let output = place.run(args);
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -1709,7 +1712,8 @@ fn help_the_manual_and_the_program_agree() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manual = fs::read_to_string(root.join("man/delta-sessions.1")).unwrap();
     let place = Place::new();
-    let help = |option: &str| String::from_utf8(place.run(&[option]).stdout).unwrap();
+    let printed = |args: &[&str]| String::from_utf8(place.run(args).stdout).unwrap();
+    let help = |option: &str| printed(&[option]);
     for option in [
         "sessions-dir",
         "timeout-ms",
@@ -1719,7 +1723,8 @@ fn help_the_manual_and_the_program_agree() {
         "version",
     ] {
         assert!(manual.contains(&format!("Fl -{option}")), "{option}");
-        assert!(help("-h").contains(&format!("--{option}")), "{option}");
+        let short = help("-h") + &printed(&["exec", "-h"]);
+        assert!(short.contains(&format!("--{option}")), "{option}");
         assert!(help("--help").contains(&format!("--{option}")), "{option}");
     }
     for command in ["start", "exec", "end", "list", "cleanup"] {

@@ -1,7 +1,7 @@
 //! Every file that the manual and the README show is accepted, and does what they say.
 
 use crate::harness::*;
-use delta_engine::cli::manual::PAGES;
+use delta_engine::text::manual::PAGES;
 use std::fs;
 use std::path::Path;
 

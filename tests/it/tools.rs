@@ -967,3 +967,12 @@ fn an_endpoint_from_the_workspace_is_not_in_the_environment_of_what_is_started()
         );
     }
 }
+
+#[test]
+fn values_can_be_the_positional_parameters_that_a_script_sets() {
+    let world = World::with_tools(
+        "- name: count\n  shell: |\n    set -- ${flags:raw} ${file}\n    printf '%s.' $# \"$@\"",
+    );
+    let arguments = json!({"flags": "-a -b", "file": "x y"});
+    assert_eq!(world.observe("count", &arguments), "3.-a.-b.x y.");
+}

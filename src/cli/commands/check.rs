@@ -1,19 +1,19 @@
 //! `delta check`: reads an agent and tells everything that is wrong or doubtful with it.
 
-use crate::cli::args::Format;
 use crate::config::agent::{self, Problem, Severity};
 use crate::config::environment::Environment;
 use crate::config::lint;
 use crate::config::load::{self, Found};
 use crate::error::{Exit, Result};
 use crate::text::json;
+use crate::text::options::format::OutputFormat;
 use crate::unix::terminal::{Screen, counted, print};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::Path;
 
 /// Runs the command.
-pub(crate) fn run(dir: &Path, format: Format) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, format: OutputFormat) -> Result<Exit> {
     let (agent, mut problems, found) = load::survey(dir);
     if found.home.is_dir() {
         let path = search_path(&found, &mut problems);
@@ -22,7 +22,7 @@ pub(crate) fn run(dir: &Path, format: Format) -> Result<Exit> {
     }
     let agent = agent.filter(|_| problems.iter().all(|p| p.severity != Severity::Error));
     let text = match format {
-        Format::Text => {
+        OutputFormat::Text => {
             for problem in &problems {
                 Screen::new(false, false).warn(&problem.to_string());
             }
@@ -32,7 +32,7 @@ pub(crate) fn run(dir: &Path, format: Format) -> Result<Exit> {
                 format!("{}: ok, {tools}, {sources}\n", agent.name)
             })
         }
-        Format::Json => {
+        OutputFormat::Json => {
             let list: Vec<Value> = problems.iter().map(object).collect();
             format!(
                 "{}\n",
@@ -63,7 +63,7 @@ fn search_path(found: &Found, problems: &mut Vec<Problem>) -> OsString {
             message: message.to_owned(),
         }
     };
-    let own = match Environment::read(&found.home, None) {
+    let own = match Environment::read(&found.home, None, None) {
         Ok((environment, warnings)) => {
             for warning in warnings {
                 let (file, message) = warning.split_once(": ").unwrap_or((".env", &warning));

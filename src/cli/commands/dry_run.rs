@@ -1,6 +1,6 @@
 //! `delta run --dry-run`: what a run would send first.
 
-use crate::cli::args::{Common, Run};
+use crate::cli::args::{Common, RunArgs};
 use crate::config::agent::Agent;
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::Status;
@@ -14,7 +14,7 @@ use crate::unix::terminal::Screen;
 use serde_json::Map;
 
 /// Everything up to the first request, which is printed. Nothing is created, run or sent.
-pub(crate) fn run(wanted: &Run) -> Result<Exit> {
+pub(crate) fn run(wanted: &RunArgs) -> Result<Exit> {
     let common = &wanted.common;
     preflight::check_depth()?;
     let signals = preflight::install_signals()?;

@@ -1,6 +1,6 @@
 //! `delta fork`: a new run that begins with the first iterations of another one, which stays as it is.
 
-use crate::cli::args::repeat::Fork;
+use crate::cli::args::ForkArgs;
 use crate::cli::result;
 use crate::config::resolved;
 use crate::error::{Error, Exit, Result};
@@ -23,11 +23,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Runs the command.
-pub(crate) fn run(fork: &Fork) -> Result<Exit> {
+pub(crate) fn run(fork: &ForkArgs) -> Result<Exit> {
     result::print_outcome(try_run(fork), &fork.common)
 }
 
-fn try_run(fork: &Fork) -> Result<RunResult> {
+fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     preflight::check_depth()?;
     let signals = preflight::install_signals()?;
     let common = &fork.common;
@@ -96,7 +96,7 @@ struct Parent<'p> {
 /// The iterations to begin with, if something can follow them.
 fn beginning<'r>(
     recording: &'r Recording,
-    fork: &Fork,
+    fork: &ForkArgs,
     something_is_said: bool,
 ) -> Result<Beginning<'r>> {
     let (id, at) = (&recording.run.id, fork.at);
@@ -121,7 +121,7 @@ fn read<'j>(journal: &'j [u8], recording: &Recording) -> Result<Run<'j>> {
 fn begin(
     launch: &Launch<'_>,
     from: &Parent<'_>,
-    fork: &Fork,
+    fork: &ForkArgs,
     message: Option<&str>,
 ) -> Result<RunResult> {
     let beginning = from.beginning;

@@ -2,7 +2,7 @@
 
 mod tree;
 
-use crate::cli::args::{Format, ListRuns};
+use crate::cli::args::ListRunsArgs;
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
@@ -10,6 +10,7 @@ use crate::record::workspace::{self, Workspace};
 use crate::runs::find::{self, no_runs};
 use crate::runs::inspect;
 use crate::text::json;
+use crate::text::options::format::OutputFormat;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, Tone, in_short, painted, print, size, stdout_has_colour};
 use serde_json::Value;
@@ -35,7 +36,7 @@ struct Row {
 }
 
 /// Runs the command.
-pub(crate) fn run(options: &ListRuns) -> Result<Exit> {
+pub(crate) fn run(options: &ListRunsArgs) -> Result<Exit> {
     let workspaces = match &options.agent {
         Some(agent) => workspaces_of(agent)?,
         None => vec![find::open_workspace(
@@ -68,14 +69,14 @@ pub(crate) fn run(options: &ListRuns) -> Result<Exit> {
         entries.truncate(1);
     }
     match options.format {
-        Format::Json => print(&array(&entries))?,
-        Format::Text if options.first => {
+        OutputFormat::Json => print(&array(&entries))?,
+        OutputFormat::Text if options.first => {
             for entry in &entries {
                 print(format!("{}\n", entry.metadata.run_id).as_bytes())?;
             }
         }
-        Format::Text if entries.is_empty() => {}
-        Format::Text => {
+        OutputFormat::Text if entries.is_empty() => {}
+        OutputFormat::Text => {
             let rows = tree::rows(&entries, options);
             print(table(&rows, options.agent.is_some()).as_bytes())?;
         }
@@ -101,7 +102,7 @@ pub(crate) fn run(options: &ListRuns) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-impl ListRuns {
+impl ListRunsArgs {
     fn wants(&self, run: &Metadata) -> bool {
         let resumable = matches!(run.status, Status::Interrupted | Status::WaitingForInput);
         self.status.is_none_or(|status| run.status == status) && (resumable || !self.resumable)

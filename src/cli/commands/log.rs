@@ -1,11 +1,11 @@
 //! `delta log`: a run as a timeline, also while it goes on.
 
-use crate::cli::args::Log;
+use crate::cli::args::LogArgs;
 use crate::error::{Exit, Result};
+use crate::record::event::EventKind;
 use crate::record::journal::Journal;
-use crate::record::reader::{Change, Lines, Next};
+use crate::record::reader::{Change, Damage, JournalReader, Next};
 use crate::record::run_dir::RunDir;
-use crate::record::state::Damage;
 use crate::record::subruns::{Family, Started, Underway};
 use crate::runs::find;
 use crate::text::timestamp::Timestamp;
@@ -25,12 +25,12 @@ const PERIOD: Timespec = Timespec {
 const DEEPEST: usize = 8;
 
 /// Runs the command.
-pub(crate) fn run(options: &Log) -> Result<Exit> {
+pub(crate) fn run(options: &LogArgs) -> Result<Exit> {
     let run = find::find_run_or_newest(&options.work_dir, options.run.as_deref())?;
     let path = run.journal();
     let mut lines = match options.last {
-        Some(count) => Lines::open_at_last(&path, count)?,
-        None => Lines::open(&path)?,
+        Some(count) => JournalReader::open_at_last(&path, count)?,
+        None => JournalReader::open(&path)?,
     };
     let zero = match options.last {
         Some(_) => first_time(&path)?,
@@ -58,8 +58,8 @@ pub(crate) fn run(options: &Log) -> Result<Exit> {
 
 /// The time of a journal's first event.
 fn first_time(path: &Path) -> Result<Option<Timestamp>> {
-    Ok(match Lines::open(path)?.read_next()? {
-        Next::Event(_, line) => line.timestamp.as_deref().and_then(Timestamp::parse),
+    Ok(match JournalReader::open(path)?.read_next()? {
+        Next::Event(_, line) => line.time(),
         _ => None,
     })
 }
@@ -88,7 +88,7 @@ enum Stopped {
 }
 
 impl Teller {
-    fn tell(&mut self, lines: &mut Lines, follow: bool) -> Result<()> {
+    fn tell(&mut self, lines: &mut JournalReader, follow: bool) -> Result<()> {
         loop {
             // Asked before reading: what a writer wrote before it ended is read after this.
             let live = Journal::is_owned(&self.run.journal());
@@ -115,11 +115,11 @@ impl Teller {
         }
     }
 
-    fn tell_what_is_there(&mut self, lines: &mut Lines) -> Result<Stopped> {
+    fn tell_what_is_there(&mut self, lines: &mut JournalReader) -> Result<Stopped> {
         loop {
             let line = match lines.read_next()? {
                 Next::Event(text, line) if self.raw => {
-                    self.ended = Some(line.kind == "ENGINE_END");
+                    self.ended = Some(line.kind == EventKind::EngineEnd);
                     if !self.pager.show(&format!("{text}\n"))? {
                         return Ok(Stopped::Unread);
                     }
@@ -129,7 +129,7 @@ impl Teller {
                 Next::Damaged(damage) => return Ok(Stopped::AtDamage(damage)),
                 Next::End { torn } => return Ok(Stopped::AtEnd { torn }),
             };
-            self.ended = Some(line.kind == "ENGINE_END");
+            self.ended = Some(line.kind == EventKind::EngineEnd);
             let runs = self.family.of_event(&mut self.underway, &self.run, &line);
             self.children(&runs)?;
             let text = self.timeline.tell(&line);
@@ -197,7 +197,7 @@ fn nested(
     depth: usize,
 ) -> Result<()> {
     let path = run.journal();
-    let Ok(mut lines) = Lines::open(&path) else {
+    let Ok(mut lines) = JournalReader::open(&path) else {
         return Ok(());
     };
     let mut underway = Underway::default();

@@ -1,7 +1,7 @@
 //! `delta replay`: a recorded run again, with the model's recorded answers. Every request is compared
 //! with the recorded one.
 
-use crate::cli::args::repeat::Replay;
+use crate::cli::args::ReplayArgs;
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
 use crate::config::resolved;
@@ -29,7 +29,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Runs the command.
-pub(crate) fn run(wanted: &Replay) -> Result<Exit> {
+pub(crate) fn run(wanted: &ReplayArgs) -> Result<Exit> {
     preflight::check_depth()?;
     let signals = preflight::install_signals()?;
     let screen = Screen::new(wanted.quiet, wanted.verbose);
@@ -51,7 +51,11 @@ pub(crate) fn run(wanted: &Replay) -> Result<Exit> {
     let set = recording.state()?.set;
     let agent = agent(wanted, &recording, screen)?;
     let place = ReplayDir::make(wanted.to.as_deref(), wanted.from.as_deref(), screen)?;
-    let (environment, _) = Environment::read(&agent.home, Some(&place.workspace.root))?;
+    let (environment, _) = Environment::read(
+        &agent.home,
+        Some(&place.workspace.root),
+        agent.workspace_env.as_deref(),
+    )?;
     let launch = Launch {
         agent: &agent,
         workspace: &place.workspace,
@@ -71,7 +75,7 @@ pub(crate) fn run(wanted: &Replay) -> Result<Exit> {
 }
 
 /// The agent that the run had, or another one, without what would end a repetition early.
-fn agent(wanted: &Replay, recording: &Recording, screen: Screen) -> Result<Agent> {
+fn agent(wanted: &ReplayArgs, recording: &Recording, screen: Screen) -> Result<Agent> {
     let state = recording.state()?;
     let recorded = state.agent_home.as_deref().unwrap_or_default();
     let dir = match &wanted.agent {

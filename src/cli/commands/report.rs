@@ -1,14 +1,14 @@
 //! `delta report`: a run as one page of HTML on stdout.
 
 use super::log::warn_of;
-use crate::cli::args::Report;
+use crate::cli::args::ReportArgs;
 use crate::error::{Exit, Result};
 use crate::runs::{find, inspect};
 use crate::unix::terminal::print_while_read;
 use crate::view::report;
 
 /// Runs the command.
-pub(crate) fn run(options: &Report) -> Result<Exit> {
+pub(crate) fn run(options: &ReportArgs) -> Result<Exit> {
     let run = find::find_run_or_newest(&options.work_dir, options.run.as_deref())?;
     let (summary, _) = inspect::read_summary(&run);
     let root = run.workspace().unwrap_or(&run.path);

@@ -1,6 +1,6 @@
 //! `delta request`: the exact bytes of a request, of the next one, and where two of them part.
 
-use crate::cli::args::Request;
+use crate::cli::args::RequestArgs;
 use crate::error::{Error, Exit, Result};
 use crate::record::invocations;
 use crate::record::run_dir::RunDir;
@@ -14,7 +14,7 @@ use crate::view::request_diff;
 use std::path::{Path, PathBuf};
 
 /// Runs the command.
-pub(crate) fn run(options: &Request) -> Result<Exit> {
+pub(crate) fn run(options: &RequestArgs) -> Result<Exit> {
     let run = find_run(&options.work_dir, &options.run)?;
     let sent = Sent::of(&run)?;
     let (request, name) = if options.next {

@@ -1,7 +1,7 @@
 //! `delta run`: starts a run, or takes up the one that the same command started before.
 
 use super::dry_run;
-use crate::cli::args::{Common, Run};
+use crate::cli::args::{Common, RunArgs};
 use crate::cli::result;
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
@@ -32,14 +32,14 @@ enum Place {
 }
 
 /// Runs the command.
-pub(crate) fn run(wanted: &Run) -> Result<Exit> {
+pub(crate) fn run(wanted: &RunArgs) -> Result<Exit> {
     if wanted.dry {
         return dry_run::run(wanted);
     }
     result::print_outcome(try_run(wanted), &wanted.common)
 }
 
-fn try_run(wanted: &Run) -> Result<RunResult> {
+fn try_run(wanted: &RunArgs) -> Result<RunResult> {
     let common = &wanted.common;
     preflight::check_depth()?;
     let signals = preflight::install_signals()?;

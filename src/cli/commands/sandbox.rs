@@ -1,6 +1,6 @@
 //! `delta sandbox`: restricts a child process, which then executes the command.
 
-use crate::cli::args::Sandbox;
+use crate::cli::args::SandboxArgs;
 use crate::error::{At, Error, Exit, Result, may_fail, reason};
 use crate::unix::landlock::{Grants, restrict};
 use crate::unix::namespaces::{View, map_ids};
@@ -31,7 +31,7 @@ const NEVER_RESTRICTED: &str = "mode, owner, times and extended attributes of th
     Unix sockets with a path";
 
 /// Runs the command and returns its exit code.
-pub(crate) fn run(wanted: &Sandbox) -> Result<u8> {
+pub(crate) fn run(wanted: &SandboxArgs) -> Result<u8> {
     let view = plan_view(wanted);
     supervisor::run_in_session(map_ids, |keeper| match prepare(wanted, &view, &keeper) {
         Ok(command) => {
@@ -42,7 +42,7 @@ pub(crate) fn run(wanted: &Sandbox) -> Result<u8> {
     })
 }
 
-fn plan_view(wanted: &Sandbox) -> View {
+fn plan_view(wanted: &SandboxArgs) -> View {
     let canonical = wanted.rw.iter().filter_map(|path| path.canonicalize().ok());
     let writable: Vec<PathBuf> = canonical.collect();
     let mut view = View::new(!wanted.no_network);
@@ -58,7 +58,7 @@ fn plan_view(wanted: &Sandbox) -> View {
 }
 
 /// Restricts this process for good.
-fn prepare(wanted: &Sandbox, view: &View, keeper: &UnixStream) -> Result<Command> {
+fn prepare(wanted: &SandboxArgs, view: &View, keeper: &UnixStream) -> Result<Command> {
     let note = Note::new();
     let links = view.links.iter();
     let mut open: Vec<String> = links
@@ -118,7 +118,7 @@ fn execute(mut command: Command) -> Error {
 }
 
 /// Where TMPDIR is to point: it stays if it can be written, else it is in the first directory that can.
-fn temporary(wanted: &Sandbox) -> Result<Option<PathBuf>> {
+fn temporary(wanted: &SandboxArgs) -> Result<Option<PathBuf>> {
     let Some(first) = wanted.rw.iter().find(|path| path.is_dir()) else {
         return Ok(None);
     };

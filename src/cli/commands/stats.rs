@@ -2,12 +2,13 @@
 
 mod flow;
 
-use crate::cli::args::{Stats, Table};
+use crate::cli::args::StatsArgs;
 use crate::error::{Exit, Result};
 use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
 use crate::runs::{find, inspect};
 use crate::text::json;
+use crate::text::options::format::TableFormat;
 use crate::unix::terminal::{Screen, print, printable, time};
 use crate::view::stats::{self, Figures, Tool};
 use serde::Serialize;
@@ -28,7 +29,7 @@ struct Counted {
 }
 
 /// Runs the command.
-pub(crate) fn run(options: &Stats) -> Result<Exit> {
+pub(crate) fn run(options: &StatsArgs) -> Result<Exit> {
     let dirs = if options.runs.is_empty() {
         vec![find::find_run_or_newest(&options.work_dir, None)?]
     } else {
@@ -44,10 +45,10 @@ pub(crate) fn run(options: &Stats) -> Result<Exit> {
         runs.push(counted(&run, metadata)?);
     }
     let text = match (options.format, runs.as_slice()) {
-        (Table::Json, _) => array(&runs),
-        (Table::Csv, _) => csv(&runs),
-        (Table::Text, [one]) => one_run(one),
-        (Table::Text, _) => side_by_side(&runs),
+        (TableFormat::Json, _) => array(&runs),
+        (TableFormat::Csv, _) => csv(&runs),
+        (TableFormat::Text, [one]) => one_run(one),
+        (TableFormat::Text, _) => side_by_side(&runs),
     };
     print(text.as_bytes())?;
     Ok(Exit::Success)

@@ -3,7 +3,7 @@
 //! Unaware of where a variable comes from. A list can only hold what is known: it is for programs that
 //! hooks and tools commonly are, and for what those start.
 
-const NAMES: [&str; 89] = [
+const NAMES: &[&str] = &[
     "PATH",
     "BASH_ENV",
     "ENV",
@@ -71,7 +71,55 @@ const NAMES: [&str; 89] = [
     "JULIA_LOAD_PATH",
     "DOTNET_STARTUP_HOOKS",
     "GOFLAGS",
+    "GOPROXY",
+    "GOPRIVATE",
+    "GONOSUMDB",
+    "GONOSUMCHECK",
+    "GOINSECURE",
+    "GOTOOLCHAIN",
+    "GOENV",
+    "GOPATH",
+    "GOROOT",
+    "GOBIN",
+    "RUSTC",
     "RUSTC_WRAPPER",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTDOC",
+    "RUSTFLAGS",
+    "RUSTDOCFLAGS",
+    "CC",
+    "CXX",
+    "CPP",
+    "LD",
+    "AR",
+    "AS",
+    "CFLAGS",
+    "CXXFLAGS",
+    "CPPFLAGS",
+    "LDFLAGS",
+    "HOSTCC",
+    "CPATH",
+    "LIBRARY_PATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "COMPILER_PATH",
+    "PKG_CONFIG",
+    "PKG_CONFIG_PATH",
+    "CONFIG_SITE",
+    "CONFIG_SHELL",
+    "MAKE",
+    "M2_HOME",
+    "MAVEN_OPTS",
+    "MAVEN_ARGS",
+    "GRADLE_OPTS",
+    "GRADLE_USER_HOME",
+    "JAVA_HOME",
+    "JAVA_OPTS",
+    "VIRTUAL_ENV",
+    "KUBECONFIG",
+    "TMPDIR",
+    "TMP",
+    "TEMP",
     "MAKEFLAGS",
     "GNUMAKEFLAGS",
     "MAKEFILES",
@@ -92,19 +140,40 @@ const NAMES: [&str; 89] = [
     "CURL_CA_BUNDLE",
     "CURL_HOME",
     "REQUESTS_CA_BUNDLE",
-    "DELTA_MAX_DEPTH",
 ];
 
-const PREFIXES: [&str; 5] = ["LD_", "DYLD_", "BASH_FUNC_", "GIT_", "LUA_INIT_"];
+/// Of variables in upper case; packagers look theirs up in any case.
+const PREFIXES: &[&str] = &[
+    "LD_",
+    "DYLD_",
+    "BASH_FUNC_",
+    "GIT_",
+    "LUA_INIT_",
+    "CARGO_",
+    "RUSTUP_",
+    "NPM_CONFIG_",
+    "YARN_",
+    "PNPM_",
+    "COREPACK_",
+    "PIP_",
+    "UV_",
+    "POETRY_",
+    "CONDA_",
+    "BUNDLE_",
+    "COMPOSER_",
+    "DOCKER_",
+    "BUILDKIT_",
+    "PODMAN_",
+    "HELM_",
+    "ANSIBLE_",
+    "CMAKE_",
+];
 
 /// Whether a variable is one of them.
 pub(super) fn decides_what_runs(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     // Proxies are looked up in lower case, too.
-    let name = if upper.ends_with("_PROXY") {
-        &upper
-    } else {
-        name
-    };
-    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    let is_proxy = upper.ends_with("_PROXY") && NAMES.contains(&upper.as_str());
+    let begins = |prefix: &&str| upper.starts_with(*prefix);
+    is_proxy || NAMES.contains(&name) || PREFIXES.iter().any(begins)
 }

@@ -447,7 +447,7 @@ mod tests {
 
     #[test]
     fn places_without_our_positional_parameters_or_with_evaluation_are_told() {
-        use Place::{Arithmetic, Backquotes, Bare, Delimiter, Function, Shifted, Test};
+        use Place::{Arithmetic, Backquotes, Bare, Delimiter, Function, Quoted, Shifted, Test};
         for (script, expected) in [
             ("echo $((${x} + 1)) ${x}", vec![Arithmetic, Bare]),
             ("echo \"$(( (1) * ${x} ))\"", vec![Arithmetic]),
@@ -466,6 +466,12 @@ mod tests {
             ("echo {${x}}", vec![Bare]),
             ("${x}; shift; ${x}", vec![Bare, Shifted]),
             ("set -e; ${x}; set -- a; ${x}", vec![Bare, Shifted]),
+            (
+                "set -- ${x:raw} \"${x}\"\n${x}",
+                vec![Bare, Quoted, Shifted],
+            ),
+            ("shift ${x} && ${x}", vec![Bare, Shifted]),
+            ("(set -- ${x}); ${x}", vec![Bare, Bare]),
             (
                 "echo $(set -- a; ${x}) ${x} shift ${x}",
                 vec![Shifted, Bare, Bare],

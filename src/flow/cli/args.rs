@@ -1,79 +1,96 @@
 //! The command line of `delta-flow` as plain data. Nothing is looked up or resolved here.
 
-pub(crate) mod memory;
-pub(crate) mod run;
-
-use crate::cli::args::{
-    self, Arg, Format, Stats, format_value, next, path, unexpected, usage, wrong,
-};
+use super::tables::FLOW;
+use crate::cli::args::{StatsArgs, stats_args};
 use crate::error::{Error, Result};
+use crate::flow::manifest::memory::StoreName;
 use crate::flow::view::draw::Language;
-use lexopt::Parser;
+use crate::text::options::format::OutputFormat;
+use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
+use crate::text::options::table::CommandTable;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What is to be done.
+pub use super::tables::COMMANDS;
+
+/// What `delta-flow` is to do.
 #[derive(Debug)]
 pub(crate) enum FlowCommand {
-    /// `check`.
     Check {
-        /// The flow's directory.
         dir: PathBuf,
-        /// How problems are printed.
-        format: Format,
+        format: OutputFormat,
     },
-    /// `run`.
-    Run(Box<run::RunArgs>),
-    /// `show`.
+    Run(Box<FlowRunArgs>),
     Show(ShowArgs),
-    /// `graph`.
     Graph(GraphArgs),
-    /// `tool`.
     Tool(ToolArgs),
-    /// `stats`, which is that of `delta`.
-    Stats(Stats),
-    /// Tell a shell what could stand next.
-    Complete {
-        /// The words behind the program's name, as they are typed.
-        words: Vec<OsString>,
-    },
-    /// `memory`.
-    Memory(memory::MemoryArgs),
-    /// `-V`.
+    Stats(StatsArgs),
+    /// The words behind the program's name, as they are typed.
+    Complete(Vec<OsString>),
+    Memory(MemoryArgs),
     Version,
-    /// `-h`, `--help` and `help`: about what, and whether in full.
     Help {
-        /// The command, or none for all.
-        topic: Option<&'static str>,
-        /// The manual page.
+        /// None: all commands.
+        command: Option<&'static CommandTable>,
         full: bool,
     },
 }
 
-/// What `show` is to show.
+/// `run`.
+#[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // Each is a switch of the command line.
+pub(crate) struct FlowRunArgs {
+    pub dir: PathBuf,
+    /// A file with the input, or `-`.
+    pub input: Option<String>,
+    /// The input as a text.
+    pub message: Option<String>,
+    /// A file with an input on each line.
+    pub inputs: Option<PathBuf>,
+    pub start: Option<String>,
+    pub work_dir: Option<PathBuf>,
+    /// So many programs at once; none: as many as there are processors.
+    pub jobs: Option<usize>,
+    pub run_id: Option<String>,
+    pub format: OutputFormat,
+    pub dry_run: bool,
+    pub pause_before: Vec<String>,
+    /// Words that are put before every program.
+    pub launch: Vec<String>,
+    pub keep_going: bool,
+    /// Resume although files of the flow have changed.
+    pub changed_ok: bool,
+    pub quiet: bool,
+}
+
+impl FlowRunArgs {
+    /// So many programs at once.
+    pub(crate) fn jobs(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.unwrap_or_else(cores)
+    }
+}
+
+/// `show`.
 #[derive(Debug)]
 pub(crate) struct ShowArgs {
-    /// The workspace.
     pub work_dir: PathBuf,
     /// A run, a task, a node: each may be left out from the end, the run also from the beginning.
     pub names: Vec<String>,
 }
 
-/// What `graph` is to draw.
+/// `graph`.
 #[derive(Debug)]
 pub(crate) struct GraphArgs {
     /// A flow's directory, a run or the directory of one; none: the current directory.
     pub what: Option<String>,
-    /// The workspace that runs are looked for in.
     pub work_dir: PathBuf,
-    /// In which language.
     pub language: Language,
 }
 
-/// Which tool `tool` is to run.
+/// `tool`.
 #[derive(Debug, Default)]
 pub(crate) struct ToolArgs {
-    /// Its id.
     pub name: String,
     /// Parameters by their names. With these or the next one, the standard input has no arguments.
     pub parameters: Vec<(String, String)>,
@@ -81,164 +98,151 @@ pub(crate) struct ToolArgs {
     pub stdin: Option<String>,
 }
 
-/// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 8] = [
-    "run", "show", "check", "graph", "stats", "tool", "memory", "help",
-];
+/// `memory`.
+#[derive(Debug)]
+pub(crate) struct MemoryArgs {
+    pub store: StoreName,
+    pub dir: PathBuf,
+    pub work_dir: PathBuf,
+    /// Of an item that is added, or of which one is enough to be listed.
+    pub tags: Vec<String>,
+    pub what: MemoryAction,
+}
+
+/// To do with a store.
+#[derive(Debug)]
+pub(crate) enum MemoryAction {
+    AddText(String),
+    /// The JSON value in a file, or `-`.
+    AddFile(String),
+    List(OutputFormat),
+}
 
 /// Reads a command line, without the program's name.
 ///
 /// # Errors
 /// Wrong usage: exit code 2, with the nearest right word.
-pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<FlowCommand> {
-    let mut parser = Parser::from_args(args);
-    let Some(first) = next(&mut parser)? else {
-        return Err(usage("no command given", &COMMANDS, ""));
-    };
-    match first {
-        Arg::Short('h') => Ok(help(None, false)),
-        ref arg if arg.is(None, "help") => Ok(help(None, true)),
-        ref arg if arg.is(Some('V'), "version") => Ok(FlowCommand::Version),
-        Arg::Value(word) => command(&word.to_string_lossy(), &mut parser),
-        other => Err(unexpected(&other, &["help", "version"])),
+pub(crate) fn parse_args(words: impl IntoIterator<Item = OsString>) -> Result<FlowCommand> {
+    match parse_line(&FLOW, words)? {
+        CommandLine::Version => Ok(FlowCommand::Version),
+        CommandLine::Help { command, full } => Ok(FlowCommand::Help { command, full }),
+        CommandLine::Raw(_, words) => Ok(FlowCommand::Complete(words)),
+        CommandLine::Command(given) => command_of(&given),
     }
 }
 
-/// One line for each command, whose parser reads the rest of the line.
-fn command(word: &str, parser: &mut Parser) -> Result<FlowCommand> {
-    match word {
-        "run" => run::parse(parser),
-        "show" => show(parser),
-        "stats" => stats(parser),
-        "check" => check(parser),
-        "graph" => graph(parser),
-        "tool" => tool(parser),
-        "memory" => memory::parse(parser),
-        "help" => about(parser),
-        crate::cli::completion::COMMAND => Ok(FlowCommand::Complete {
-            words: parser.raw_args().map_err(|e| wrong(&e))?.collect(),
+fn command_of(given: &ParsedCommand) -> Result<FlowCommand> {
+    Ok(match given.command.name {
+        "run" => FlowCommand::Run(Box::new(run_args(given)?)),
+        "show" => FlowCommand::Show(ShowArgs {
+            work_dir: given.work_dir(),
+            names: given.operand_texts(),
         }),
-        other => Err(usage("unknown command", &COMMANDS, other)),
-    }
-}
-
-fn check(parser: &mut Parser) -> Result<FlowCommand> {
-    let (mut dir, mut format) = (None, Format::Text);
-    while let Some(arg) = next(parser)? {
-        match arg {
-            ref arg if arg.is(None, "format") => format = format_value(parser)?,
-            Arg::Short('h') => return Ok(help(Some("check"), false)),
-            ref arg if arg.is(None, "help") => return Ok(help(Some("check"), true)),
-            Arg::Value(value) if dir.is_none() => dir = Some(value.into()),
-            other => return Err(unexpected(&other, &["format", "help"])),
+        "check" => FlowCommand::Check {
+            dir: given.operand_dir(0),
+            format: given.format(),
+        },
+        "graph" => {
+            let word = given.text("--format");
+            let mut languages = Language::ALL.into_iter();
+            let language = languages.find(|(name, _)| word.as_deref() == Some(name));
+            FlowCommand::Graph(GraphArgs {
+                what: given.operand_text(0),
+                work_dir: given.work_dir(),
+                language: language.map(|(_, language)| language).unwrap_or_default(),
+            })
         }
-    }
-    let dir = dir.unwrap_or_else(|| PathBuf::from("."));
-    Ok(FlowCommand::Check { dir, format })
-}
-
-fn graph(parser: &mut Parser) -> Result<FlowCommand> {
-    let mut wanted = GraphArgs {
-        what: None,
-        work_dir: PathBuf::from("."),
-        language: Language::default(),
-    };
-    while let Some(arg) = next(parser)? {
-        match arg {
-            ref arg if arg.is(Some('w'), "work-dir") => wanted.work_dir = path(parser)?,
-            ref arg if arg.is(None, "format") => wanted.language = language_value(parser)?,
-            Arg::Short('h') => return Ok(help(Some("graph"), false)),
-            ref arg if arg.is(None, "help") => return Ok(help(Some("graph"), true)),
-            Arg::Value(value) if wanted.what.is_none() => {
-                wanted.what = Some(value.to_string_lossy().into_owned());
-            }
-            other => return Err(unexpected(&other, &["work-dir", "format", "help"])),
-        }
-    }
-    Ok(FlowCommand::Graph(wanted))
-}
-
-fn language_value(parser: &mut Parser) -> Result<Language> {
-    let value = parser.value().map_err(|e| wrong(&e))?;
-    let value = value.to_string_lossy();
-    let words = Language::ALL.map(|(word, _)| word);
-    let found = Language::ALL.into_iter().find(|(word, _)| *word == value);
-    let wrong = || usage("--format is dot, mermaid or svg, not", &words, &value);
-    Ok(found.ok_or_else(wrong)?.1)
-}
-
-fn show(parser: &mut Parser) -> Result<FlowCommand> {
-    let mut work_dir = PathBuf::from(".");
-    let mut names = Vec::new();
-    while let Some(arg) = next(parser)? {
-        match arg {
-            ref arg if arg.is(Some('w'), "work-dir") => work_dir = path(parser)?,
-            Arg::Short('h') => return Ok(help(Some("show"), false)),
-            ref arg if arg.is(None, "help") => return Ok(help(Some("show"), true)),
-            Arg::Value(value) if names.len() < 3 => {
-                names.push(value.to_string_lossy().into_owned());
-            }
-            other => return Err(unexpected(&other, &["work-dir", "help"])),
-        }
-    }
-    Ok(FlowCommand::Show(ShowArgs { work_dir, names }))
-}
-
-fn stats(parser: &mut Parser) -> Result<FlowCommand> {
-    Ok(match args::stats(parser)? {
-        args::Command::Stats(wanted) => FlowCommand::Stats(wanted),
-        args::Command::Help { full, .. } => help(Some("stats"), full),
-        _ => help(None, false),
+        "stats" => FlowCommand::Stats(stats_args(given)),
+        "tool" => FlowCommand::Tool(ToolArgs {
+            name: given.operand_text(0).unwrap_or_default(),
+            parameters: given.pairs("--parameter"),
+            stdin: given.text("--stdin"),
+        }),
+        "memory" => FlowCommand::Memory(memory_args(given)?),
+        _ => help_of(given.operand_text(0))?,
     })
 }
 
-fn tool(parser: &mut Parser) -> Result<FlowCommand> {
-    let mut wanted = ToolArgs::default();
-    let text = |parser: &mut Parser| -> Result<String> {
-        let value = parser.value().map_err(|e| wrong(&e))?;
-        let not_text = |_| Error::usage("tool: the value of a parameter is not UTF-8");
-        value.into_string().map_err(not_text)
+fn run_args(given: &ParsedCommand) -> Result<FlowRunArgs> {
+    let inputs = ["--input", "--message", "--inputs"];
+    if inputs.iter().filter(|option| given.has(option)).count() > 1 {
+        return Err(Error::usage("only one of -i, -m and --inputs can be given"));
+    }
+    let launch = match given.text("--launch") {
+        Some(command) => command_words(&command)?,
+        None => Vec::new(),
     };
-    while let Some(arg) = next(parser)? {
-        match arg {
-            ref arg if arg.is(Some('p'), "parameter") => {
-                let given = text(parser)?;
-                let Some((name, value)) = given.split_once('=') else {
-                    let message = format!("tool: -p takes NAME=VALUE, not {given}");
-                    return Err(Error::usage(message));
-                };
-                wanted.parameters.push((name.to_owned(), value.to_owned()));
-            }
-            ref arg if arg.is(None, "stdin") => wanted.stdin = Some(text(parser)?),
-            Arg::Short('h') => return Ok(help(Some("tool"), false)),
-            ref arg if arg.is(None, "help") => return Ok(help(Some("tool"), true)),
-            Arg::Value(value) if wanted.name.is_empty() => {
-                wanted.name = value.to_string_lossy().into_owned();
-            }
-            other => return Err(unexpected(&other, &["parameter", "stdin", "help"])),
-        }
-    }
-    if wanted.name.is_empty() {
-        return Err(Error::usage("tool needs a name: delta flow tool NAME"));
-    }
-    Ok(FlowCommand::Tool(wanted))
+    Ok(FlowRunArgs {
+        dir: given.operand_dir(0),
+        input: given.text("--input"),
+        message: given.text("--message"),
+        inputs: given.path("--inputs"),
+        start: given.text("--start"),
+        work_dir: given.path("--work-dir"),
+        jobs: given.number("--jobs"),
+        run_id: given.text("--run-id"),
+        format: given.format(),
+        dry_run: given.has("--dry-run"),
+        pause_before: given.texts("--pause-before"),
+        launch,
+        keep_going: given.has("--keep-going"),
+        changed_ok: given.has("--changed"),
+        quiet: given.has("--quiet"),
+    })
 }
 
-fn about(parser: &mut Parser) -> Result<FlowCommand> {
-    match next(parser)? {
-        None => Ok(help(None, true)),
-        Some(Arg::Short('h')) => Ok(help(Some("help"), false)),
-        Some(ref arg) if arg.is(None, "help") => Ok(help(Some("help"), true)),
-        Some(Arg::Value(word)) => {
-            let word = word.to_string_lossy();
-            let found = COMMANDS.into_iter().find(|name| *name == word);
-            let topic = found.ok_or_else(|| usage("unknown command", &COMMANDS, &word))?;
-            Ok(help(Some(topic), false))
-        }
-        Some(other) => Err(unexpected(&other, &["help"])),
-    }
+/// The words of a command, as a shell splits them.
+fn command_words(text: &str) -> Result<Vec<String>> {
+    let words = shlex::split(text).filter(|words| !words.is_empty());
+    words.ok_or_else(|| Error::usage(format!("--launch: '{text}' is no command")))
 }
 
-fn help(topic: Option<&'static str>, full: bool) -> FlowCommand {
-    FlowCommand::Help { topic, full }
+fn memory_args(given: &ParsedCommand) -> Result<MemoryArgs> {
+    let is_add = given.operand_text(0).as_deref() == Some("add");
+    let what = match (is_add, given.text("--message"), given.text("--input")) {
+        (true, ..) if given.has("--format") => {
+            return Err(Error::usage("memory add: takes no --format"));
+        }
+        (true, Some(text), None) => MemoryAction::AddText(text),
+        (true, None, Some(file)) => MemoryAction::AddFile(file),
+        (true, ..) => return Err(Error::usage("memory add: give either -m TEXT or -i FILE")),
+        (false, None, None) => MemoryAction::List(given.format()),
+        (false, ..) => return Err(Error::usage("memory list: takes neither -m nor -i")),
+    };
+    Ok(MemoryArgs {
+        store: store(&given.operand_text(1).unwrap_or_default(), is_add)?,
+        dir: given.operand_dir(2),
+        work_dir: given.work_dir(),
+        tags: given.texts("--tag"),
+        what,
+    })
+}
+
+/// The stores that `memory add` or `memory list` can name: what tasks remember is what their nodes
+/// brought, and nothing else.
+pub(crate) fn stores(is_add: bool) -> &'static [(&'static str, StoreName)] {
+    &StoreName::NAMES[usize::from(is_add)..]
+}
+
+fn store(given: &str, is_add: bool) -> Result<StoreName> {
+    let stores = stores(is_add);
+    let names: Vec<&str> = stores.iter().map(|(name, _)| *name).collect();
+    let found = stores.iter().find(|(name, _)| *name == given);
+    let wrong = || unknown_word("memory: no such store", given, &names);
+    found.map(|(_, store)| *store).ok_or_else(wrong)
+}
+
+fn help_of(topic: Option<String>) -> Result<FlowCommand> {
+    let Some(topic) = topic else {
+        return Ok(FlowCommand::Help {
+            command: None,
+            full: true,
+        });
+    };
+    let command = FLOW.command(&topic);
+    let command = command.ok_or_else(|| unknown_word("unknown command", &topic, &COMMANDS))?;
+    Ok(FlowCommand::Help {
+        command: Some(command),
+        full: false,
+    })
 }

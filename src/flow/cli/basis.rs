@@ -3,7 +3,7 @@
 //!
 //! Unaware of what happens in the run.
 
-use super::args::run::RunArgs as Wanted;
+use super::args::FlowRunArgs as Wanted;
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result};
 use crate::flow::graph::choice::Payload;
@@ -13,6 +13,7 @@ use crate::flow::manifest::problem::sha256;
 use crate::flow::manifest::{Flow, NodeKind};
 use crate::flow::record::attempt::one_value;
 use crate::flow::record::events;
+use crate::record::event::EventKind;
 use crate::record::journal::Journal;
 use crate::record::reader;
 use crate::record::run_dir::RunDir;
@@ -148,7 +149,7 @@ pub(crate) fn write(journal: &mut Journal, basis: &RunBasis, flow: &Flow) -> Res
         }
         RunInput::Lines(_) => None,
     };
-    journal.add_line("FLOW_START", |line| {
+    journal.add_line(&EventKind::FlowStart, |line| {
         line.put("flow", &described(basis, flow));
         if let Some(kept) = &kept {
             events::put_input(line, kept);
@@ -179,12 +180,12 @@ struct File {
 
 /// The newest basis in a journal; none if the run is not a flow's.
 pub(crate) fn recorded(run: &RunDir) -> Result<Option<RecordedBasis>> {
-    let mut lines = reader::Lines::open(&run.journal())?;
+    let mut lines = reader::JournalReader::open(&run.journal())?;
     let mut found = None;
     while let reader::Next::Event(text, line) = lines.read_next()? {
-        if line.kind != "FLOW_START" {
+        if line.kind != EventKind::FlowStart {
             // It stands behind a start, or nowhere.
-            if found.is_none() && line.kind != "ENGINE_START" {
+            if found.is_none() && line.kind != EventKind::EngineStart {
                 return Ok(None);
             }
             continue;

@@ -1,11 +1,11 @@
 //! `delta-flow check`: reads a flow and tells everything that is wrong or doubtful with it.
 
-use crate::cli::args::Format;
 use crate::error::{Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::manifest::problem::FlowProblem;
 use crate::flow::manifest::{self, Flow};
 use crate::text::json;
+use crate::text::options::format::OutputFormat;
 use crate::unix::terminal::{Screen, counted, print};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -14,13 +14,13 @@ use std::path::Path;
 pub(crate) const SCHEMA_VERSION: &str = "1.0";
 
 /// Runs the command.
-pub(crate) fn run(dir: &Path, format: Format) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, format: OutputFormat) -> Result<Exit> {
     let loaded = manifest::load_to_run(dir);
     tell(&loaded.problems, format);
     match (&loaded.flow, format) {
-        (Some(flow), Format::Text) => print(summary(dir, flow).as_bytes())?,
-        (None, Format::Text) => {}
-        (_, Format::Json) => print_errors(&loaded.problems)?,
+        (Some(flow), OutputFormat::Text) => print(summary(dir, flow).as_bytes())?,
+        (None, OutputFormat::Text) => {}
+        (_, OutputFormat::Json) => print_errors(&loaded.problems)?,
     }
     Ok(match loaded.flow {
         Some(_) => Exit::Success,
@@ -29,9 +29,9 @@ pub(crate) fn run(dir: &Path, format: Format) -> Result<Exit> {
 }
 
 /// Prints problems on stderr, a line each; where the errors are printed as an object, only the others.
-pub(crate) fn tell(problems: &[FlowProblem], format: Format) {
+pub(crate) fn tell(problems: &[FlowProblem], format: OutputFormat) {
     for problem in problems {
-        if problem.code.is_none() || format == Format::Text {
+        if problem.code.is_none() || format == OutputFormat::Text {
             Screen::new(false, false).warn_as(PROGRAM, &problem.to_string());
         }
     }

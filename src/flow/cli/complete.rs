@@ -2,74 +2,53 @@
 //!
 //! As that of `delta`, it only reads, and where something cannot be read it has nothing to offer.
 
-use super::args::COMMANDS;
-use super::main::{OVERVIEW, help};
+use super::args::stores;
 use super::show;
-use crate::cli::commands::complete::{runs, workspaces};
-use crate::cli::completion::{Choice, Known, Line, Program, Syntax, Value, told};
+use super::tables::{COMMANDS, FLOW};
 use crate::error::{Exit, Result};
 use crate::flow::graph::topology::{Node, Role};
-use crate::flow::manifest::memory::StoreName;
 use crate::flow::manifest::{self, NodeSettings};
 use crate::flow::record::events::each_line;
-use crate::flow::view::draw::Language;
 use crate::record::metadata;
 use crate::record::run_dir::RunDir;
+use crate::text::options::completion::{Candidate, Offer, TypedLine, TypedValue, complete_line};
+use crate::text::options::table::ValueKind;
 use crate::unix::terminal::print;
+use crate::view::run_candidates::{run_candidates, workspace_candidates};
 use std::collections::HashMap;
+use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// What `delta-flow` is, to somebody who types.
-static FLOW: Program = Program {
-    overview: OVERVIEW,
-    options: OVERVIEW,
-    command: |name| {
-        let name = COMMANDS.into_iter().find(|known| *known == name)?;
-        let text = help(Some(name));
-        let usage = text.strip_prefix("usage: delta flow ").unwrap_or(text);
-        Some(Syntax {
-            usage: usage.lines().next().unwrap_or_default(),
-            options: text,
-            options_first: false,
-        })
-    },
-};
-
-/// Runs the command: the words behind the program's name, the last one under the cursor.
-pub(crate) fn run(raw: &[OsString]) -> Result<Exit> {
-    print(told(&FLOW, raw, known).as_bytes())?;
+/// Prints the offer for the words behind the program's name, the last one under the cursor.
+pub(crate) fn print_candidates(raw: &[OsString]) -> Result<Exit> {
+    let home = env::var("HOME").ok();
+    print(complete_line(&FLOW, raw, home.as_deref(), offer).as_bytes())?;
     Ok(Exit::Success)
 }
 
-/// What a value can be.
-fn known(value: &Value, line: &Line) -> Known {
-    let is_path = value.typed.contains('/');
-    match value.name.as_str() {
-        "DIR" if value.option.as_deref() == Some("--work-dir") => ("dirs", workspaces(value, line)),
-        "DIR" => ("dirs", Vec::new()),
-        "FILE" => ("files", Vec::new()),
-        "RUN" | "DIR|RUN" if is_path => ("dirs", Vec::new()),
-        "DIR|RUN" => ("dirs", runs(line, true, is_flows)),
-        // The run may be left out, so that its first task stands in its place.
-        "RUN" => ("", [runs(line, true, is_flows), behind(line)].concat()),
-        "TASK" => ("", behind(line)),
-        "NODE" => match value.option.as_deref() {
-            None => ("", behind(line)),
-            Some("--start") => ("", nodes(line, |role| role == Role::Start)),
-            Some(_) => ("", nodes(line, |_| true)),
-        },
-        "STORE" => (
-            "",
-            StoreName::NAMES
-                .map(|(word, _)| Choice::new(word, ""))
-                .into(),
-        ),
-        "ID" => ("", runs(line, false, is_flows)),
-        "LANGUAGE" => ("", Language::ALL.map(|(w, _)| Choice::new(w, "")).into()),
-        "COMMAND" => ("", COMMANDS.map(|word| Choice::new(word, "")).into()),
-        _ => ("", Vec::new()),
+fn offer(value: &TypedValue, line: &TypedLine) -> Option<Offer> {
+    if value.value.kind == ValueKind::Workspace {
+        return Some(("dirs", workspace_candidates(value, line)));
     }
+    let is_path = value.typed.contains('/');
+    let candidates = match (value.value.name, value.option) {
+        ("RUN" | "DIR|RUN", _) if is_path => return None,
+        ("DIR|RUN", _) => return Some(("dirs", run_candidates(line, true, is_flows))),
+        // The run may be left out, so that its first task stands in its place.
+        ("RUN", _) => [run_candidates(line, true, is_flows), behind(line)].concat(),
+        ("TASK", _) | ("NODE", None) => behind(line),
+        ("NODE", Some("--start")) => nodes(line, |role| role == Role::Start),
+        ("NODE", Some(_)) => nodes(line, |_| true),
+        ("STORE", _) => {
+            let is_add = line.operands.first().is_some_and(|word| word == "add");
+            Candidate::plain(stores(is_add).iter().map(|(word, _)| *word))
+        }
+        ("ID", _) => run_candidates(line, false, is_flows),
+        ("COMMAND", None) => Candidate::plain(COMMANDS),
+        _ => return None,
+    };
+    Some(("", candidates))
 }
 
 fn is_flows(run: &Path) -> bool {
@@ -77,27 +56,27 @@ fn is_flows(run: &Path) -> bool {
 }
 
 /// The nodes of the flow whose roles are wanted, in the order of the manifest.
-fn nodes(line: &Line, is_wanted: impl Fn(Role) -> bool) -> Vec<Choice> {
+fn nodes(line: &TypedLine, is_wanted: impl Fn(Role) -> bool) -> Vec<Candidate> {
     let dir = line.operands.first().map_or(".", String::as_str);
     let Some(flow) = manifest::load(Path::new(dir)).flow else {
         return Vec::new();
     };
     let nodes = flow.graph.nodes.iter().zip(&flow.nodes);
     let wanted = nodes.filter(|(node, _)| is_wanted(node.role));
-    let choice = |(node, settings): (&Node, &NodeSettings)| {
+    let candidate = |(node, settings): (&Node, &NodeSettings)| {
         let role = Role::ALL.into_iter().find(|(_, role)| *role == node.role);
         let role = role.map_or("", |(word, _)| word);
         let about = match settings.name.as_str() {
             name if name == node.id => role.to_owned(),
             name => format!("{role}: {name}"),
         };
-        Choice::new(&node.id, &about)
+        Candidate::new(&node.id, &about)
     };
-    wanted.map(choice).collect()
+    wanted.map(candidate).collect()
 }
 
 /// What `show` could be given behind its operands: tasks of the run, or nodes of the task.
-fn behind(line: &Line) -> Vec<Choice> {
+fn behind(line: &TypedLine) -> Vec<Candidate> {
     let dir = line.value("--work-dir").unwrap_or(".");
     let Ok((run, rest)) = show::which(Path::new(dir), &line.operands) else {
         return Vec::new();
@@ -110,8 +89,8 @@ fn behind(line: &Line) -> Vec<Choice> {
 }
 
 /// The tasks of a run, in the order in which they came to be, and how they ended.
-fn tasks(run: &RunDir) -> Vec<Choice> {
-    let mut found: Vec<Choice> = Vec::new();
+fn tasks(run: &RunDir) -> Vec<Candidate> {
+    let mut found: Vec<Candidate> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     // What has been read until something cannot be is told.
     drop(each_line(run, |line| {
@@ -119,11 +98,11 @@ fn tasks(run: &RunDir) -> Vec<Choice> {
             return Ok(true);
         };
         let at = *places.entry(id.to_string()).or_insert_with(|| {
-            found.push(Choice::new(id, ""));
+            found.push(Candidate::new(id, ""));
             found.len() - 1
         });
         if line.kind == "TASK_END" {
-            found[at] = Choice::new(id, line.status.as_deref().unwrap_or_default());
+            found[at] = Candidate::new(id, line.status.as_deref().unwrap_or_default());
         }
         Ok(true)
     }));
@@ -131,13 +110,13 @@ fn tasks(run: &RunDir) -> Vec<Choice> {
 }
 
 /// The nodes that a task has been at.
-fn been_at(run: &RunDir, task: &str) -> Vec<Choice> {
-    let mut found: Vec<Choice> = Vec::new();
+fn been_at(run: &RunDir, task: &str) -> Vec<Candidate> {
+    let mut found: Vec<Candidate> = Vec::new();
     drop(each_line(run, |line| {
         if line.kind == "NODE_START" && line.task_id.as_deref() == Some(task) {
             let id = line.node_id.as_deref().unwrap_or_default();
             if found.iter().all(|known| known.word != id) {
-                found.push(Choice::new(id, ""));
+                found.push(Candidate::new(id, ""));
             }
         }
         Ok(true)

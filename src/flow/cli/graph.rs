@@ -3,7 +3,6 @@
 use super::args::GraphArgs;
 use super::basis;
 use super::check;
-use crate::cli::args::Format;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::manifest;
@@ -12,6 +11,7 @@ use crate::flow::view::draw::{Mark, Picture};
 use crate::record::metadata::{self, Status};
 use crate::record::run_dir::RunDir;
 use crate::runs::find;
+use crate::text::options::format::OutputFormat;
 use crate::unix::terminal::{Screen, print};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -41,7 +41,7 @@ fn draw(
     run: Option<(&RunDir, &basis::RecordedBasis)>,
 ) -> Result<Exit> {
     let loaded = manifest::load(dir);
-    check::tell(&loaded.problems, Format::Text);
+    check::tell(&loaded.problems, OutputFormat::Text);
     let Some(flow) = loaded.flow else {
         return Ok(Exit::Config);
     };

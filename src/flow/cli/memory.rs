@@ -2,10 +2,9 @@
 //!
 //! Any number of flows may be running on it.
 
-use super::args::memory::{MemoryAction, MemoryArgs as Wanted};
+use super::args::{MemoryAction, MemoryArgs as Wanted};
 use super::basis::read_input;
 use super::check;
-use crate::cli::args::Format;
 use crate::error::{Error, Exit, Result};
 use crate::flow::context::item::MemoryItem;
 use crate::flow::context::store::StoreFile;
@@ -15,6 +14,7 @@ use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::runs::preflight::install_signals;
 use crate::text::ids::hex;
 use crate::text::json::{self, Object};
+use crate::text::options::format::OutputFormat;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::terminal::{in_short, print, printable};
@@ -22,7 +22,7 @@ use crate::unix::terminal::{in_short, print, printable};
 /// Runs the command.
 pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {
     let loaded = manifest::load(&wanted.dir);
-    check::tell(&loaded.problems, Format::Text);
+    check::tell(&loaded.problems, OutputFormat::Text);
     let Some(flow) = loaded.flow else {
         return Ok(Exit::Config);
     };
@@ -69,11 +69,11 @@ fn is_wanted(item: &MemoryItem, tags: &[String]) -> bool {
     tags.is_empty() || tags.iter().any(|tag| item.tags.contains(tag))
 }
 
-fn listed(items: &[MemoryItem], store: StoreName, format: Format) -> Result<Exit> {
+fn listed(items: &[MemoryItem], store: StoreName, format: OutputFormat) -> Result<Exit> {
     /// So much of a content is shown.
     const WIDTH: usize = 200;
     let mut out = Vec::new();
-    if format == Format::Json {
+    if format == OutputFormat::Json {
         let mut object = Object::begin(&mut out);
         object
             .put("schema_version", SCHEMA_VERSION)

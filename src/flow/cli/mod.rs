@@ -1,5 +1,6 @@
 //! The program `delta-flow`: its command line, from arguments to exit code.
 
+pub(crate) mod tables;
 pub mod args;
 pub(crate) mod check;
 pub(crate) mod basis;

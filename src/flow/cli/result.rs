@@ -2,7 +2,6 @@
 //!
 //! Unaware of how it came to it.
 
-use crate::cli::args::Format;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::engine::EngineStop;
@@ -10,6 +9,7 @@ use crate::flow::graph::router::FlowStatus as Came;
 use crate::flow::record::tally::{SCHEMA_VERSION, Tally};
 use crate::record::metadata::{Metadata, Status};
 use crate::text::json::Object;
+use crate::text::options::format::OutputFormat;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, print};
 
@@ -90,7 +90,7 @@ impl RunEnding {
 
 /// Tells how it ended: the result on stdout, what went wrong and the way on on stderr.
 pub(crate) fn tell(
-    format: Format,
+    format: OutputFormat,
     screen: Screen,
     ending: &RunEnding,
     tally: &Tally,
@@ -108,9 +108,9 @@ pub(crate) fn tell(
         screen.warn_as(PROGRAM, "the same command goes on from here");
     }
     match format {
-        Format::Json => print(&object(ending, tally, metadata, many)),
-        Format::Text if resumable => Ok(()),
-        Format::Text => print(&tally.outputs(many)),
+        OutputFormat::Json => print(&object(ending, tally, metadata, many)),
+        OutputFormat::Text if resumable => Ok(()),
+        OutputFormat::Text => print(&tally.outputs(many)),
     }
 }
 

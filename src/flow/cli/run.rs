@@ -2,11 +2,10 @@
 //!
 //! Unaware of nodes. The same command line resumes what it began.
 
-use super::args::run::RunArgs as Wanted;
+use super::args::FlowRunArgs as Wanted;
 use super::basis::{self, RecordedBasis, RunBasis, RunInput};
 use super::check;
 use super::result::{RunEnding, tell};
-use crate::cli::args::Format;
 use crate::engine::run_context::{self, RunContext};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
@@ -16,8 +15,9 @@ use crate::flow::graph::plan::RoutePlan;
 use crate::flow::manifest::{self, Flow};
 use crate::flow::record::tally::Tally;
 use crate::record::event::{Event, VERSION};
-use crate::record::journal::{self, Journal, Tail};
+use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
+use crate::record::reader::{self, Tail};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::{DecisionLock, Workspace};
@@ -27,6 +27,7 @@ use crate::runs::launch::start_event;
 use crate::runs::preflight::{check_depth, install_signals, parent_call, parent_run};
 use crate::runs::resume::{check_host, end_leftovers, journal_notes};
 use crate::text::ids::RunId;
+use crate::text::options::format::OutputFormat;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::procfs::{self, Signals};
@@ -41,7 +42,7 @@ pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {
     let loaded = manifest::load_to_run(&wanted.dir);
     check::tell(&loaded.problems, wanted.format);
     let Some(flow) = loaded.flow else {
-        if wanted.format == Format::Json {
+        if wanted.format == OutputFormat::Json {
             check::print_errors(&loaded.problems)?;
         }
         return Ok(Exit::Config);
@@ -181,7 +182,7 @@ impl RunCommand<'_> {
         let changed = self.changes(&found, past)?;
         let mut bytes = Vec::new();
         journal.read_into(&mut bytes)?;
-        let tail = journal::tail(&bytes);
+        let tail = reader::tail(&bytes);
         if let Tail::Torn(torn) = tail {
             bytes.truncate(bytes.len() - torn as usize);
         }
@@ -335,7 +336,7 @@ impl RunCommand<'_> {
             keep_going: self.wanted.keep_going,
             pause_before: self.pause_before.clone(),
             screen: Screen::new(self.wanted.quiet || !is_live, false),
-            with_tasks: self.wanted.format == Format::Json,
+            with_tasks: self.wanted.format == OutputFormat::Json,
             grace: grace(depth),
             is_ours,
             is_live,

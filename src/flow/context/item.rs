@@ -52,10 +52,7 @@ impl MemoryItem {
             return Err("it is no item, but a list".to_owned());
         }
         let line: ItemLine<'_> = serde_json::from_str(text).map_err(|error| {
-            format!(
-                "it is no item: {}",
-                crate::record::state::parser_words(&error)
-            )
+            format!("it is no item: {}", crate::text::json::parser_words(&error))
         })?;
         let timestamp = Timestamp::parse(&line.timestamp)
             .ok_or_else(|| format!("it is no item: {:?} is no time", line.timestamp))?;

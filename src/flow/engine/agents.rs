@@ -21,7 +21,8 @@ use crate::flow::manifest::problem::sha256;
 use crate::flow::manifest::{FlowAgent, OutputForm};
 use crate::flow::record::attempt::{ProgramInput, fault, misfit, one_value};
 use crate::flow::record::tool_calls::{beside, denied, set_of_agent};
-use crate::record::reader::{Lines, Next};
+use crate::record::event::EventKind;
+use crate::record::reader::{JournalReader, Next};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::ids::{RunId, hex};
@@ -346,11 +347,11 @@ impl FlowEngine<'_> {
 fn sent_back(work_dir: &Path, run_id: &str) -> Result<u32> {
     let id = RunId::parse(run_id).map_err(Error::failure)?;
     let run = RunDir::of(&Workspace::at(work_dir)?, &id);
-    let mut lines = Lines::open(&run.journal())?;
+    let mut lines = JournalReader::open(&run.journal())?;
     let mut count = 0;
     loop {
         match lines.read_next()? {
-            Next::Event(_, line) if line.kind == "USER_MESSAGE" => {
+            Next::Event(_, line) if line.kind == EventKind::UserMessage => {
                 let content = line.content.map_or("null", RawValue::get);
                 let message: Option<String> = serde_json::from_str(content).unwrap_or_default();
                 count += u32::from(message.is_some_and(|it| it.starts_with(SENT_BACK)));

@@ -12,6 +12,7 @@ use crate::flow::graph::router::{Effect, Router, StepOutcome};
 use crate::flow::graph::topology::{EdgeIx, Graph, NodeIx};
 use crate::flow::manifest::ResumePolicy;
 use crate::flow::record::events::{FlowLine, edge_name, read_back};
+use crate::record::event::EventKind;
 use crate::text::timestamp::Timestamp;
 use crate::unix::process;
 use crate::unix::terminal::{Screen, counted};
@@ -74,7 +75,7 @@ impl FlowEngine<'_> {
                 continue;
             }
             let line: FlowLine<'_> = serde_json::from_str(&text).map_err(|error| {
-                let words = crate::record::state::parser_words(&error);
+                let words = crate::text::json::parser_words(&error);
                 let path = path.display();
                 Error::failure(format!("{path}:{number}: damaged: {words}"))
             })?;
@@ -313,7 +314,7 @@ impl FlowEngine<'_> {
             let text = format!("ended {processes} that an engine that died had left");
             let screen: Screen = self.options.screen;
             screen.warn_as(super::super::PROGRAM, &text);
-            self.journal.add_line("SYSTEM_MESSAGE", |line| {
+            self.journal.add_line(&EventKind::SystemMessage, |line| {
                 line.put("level", "WARN").put("content", &text);
             });
             self.journal.flush()?;

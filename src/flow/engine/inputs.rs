@@ -140,7 +140,7 @@ fn next_line(
             Ok(()) => Ok(Some(text.into())),
             Err(error) => wrong(format!(
                 "not JSON: {}",
-                crate::record::state::parser_words(&error)
+                crate::text::json::parser_words(&error)
             )),
         };
     }

@@ -14,6 +14,7 @@ use crate::flow::graph::choice::{Failure, FailureCode};
 use crate::flow::manifest::OutputForm;
 use crate::flow::record::attempt::{self, ProgramInput};
 use crate::flow::record::events::NodeStart;
+use crate::record::event::EventKind;
 use crate::text::ids::hex;
 use crate::unix::process::Outcome;
 use std::time::{Duration, Instant};
@@ -165,7 +166,7 @@ impl FlowEngine<'_> {
         match self.recall.pay(once, self.signals) {
             Ok(paid) => {
                 for (which, item) in paid {
-                    self.journal.add_line("MEMORY", |line| {
+                    self.journal.add_line(&EventKind::Memory, |line| {
                         line.put("task_id", &item.task_id)
                             .put("node_id", &item.node_id)
                             .put("store", which.name())

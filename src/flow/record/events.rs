@@ -15,6 +15,7 @@ use crate::error::{At, Result};
 use crate::flow::graph::choice::{Failure, FailureCode, Payload};
 use crate::flow::graph::router::{TaskKind, TaskView};
 use crate::flow::graph::topology::{EdgeIx, Graph, NodeIx};
+use crate::record::event::EventKind;
 use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
 use crate::text::json::Object;
@@ -104,7 +105,7 @@ pub(crate) fn task_created(
     view: &TaskView<'_>,
     input: Option<&Output>,
 ) {
-    journal.add_line("TASK_CREATED", |line| {
+    journal.add_line(&EventKind::TaskCreated, |line| {
         line.put("task_id", view.id)
             .put("parent_id", &view.parent)
             .put("kind", kind_name(view.kind))
@@ -152,7 +153,7 @@ pub(crate) fn node_start(
     step: About<'_>,
     start: NodeStart<'_>,
 ) {
-    journal.add_line("NODE_START", |line| {
+    journal.add_line(&EventKind::NodeStart, |line| {
         about(line, graph, step);
         line.put("attempt", &start.attempt);
         for (key, value) in [
@@ -174,7 +175,7 @@ pub(crate) fn node_end(
     step: About<'_>,
     end: &NodeEnd,
 ) -> Timestamp {
-    journal.add_line("NODE_END", |line| {
+    journal.add_line(&EventKind::NodeEnd, |line| {
         about(line, graph, step);
         line.put("status", status_of(end))
             .put("duration_ms", &(end.duration.as_millis() as u64));
@@ -220,7 +221,7 @@ pub(crate) fn tool(
     execution_ref: &str,
     call: &NodeToolCall,
 ) {
-    journal.add_line("TOOL", |line| {
+    journal.add_line(&EventKind::Tool, |line| {
         about(line, graph, step);
         line.put("tool_name", &call.tool_name)
             .put("call_id", &call.call_id)
@@ -242,7 +243,7 @@ pub(crate) fn attempt_failed(
     step: About<'_>,
     failure: &Failure,
 ) {
-    journal.add_line("ERROR", |line| {
+    journal.add_line(&EventKind::Error, |line| {
         about(line, graph, step);
         failed(line, failure);
         let text = format!(
@@ -262,7 +263,7 @@ pub(crate) fn route(
     node: NodeIx,
     edges: &[EdgeIx],
 ) {
-    journal.add_line("ROUTE", |line| {
+    journal.add_line(&EventKind::Route, |line| {
         let targets = edges
             .iter()
             .map(|edge| &graph.nodes[graph.edges[*edge].to].id);
@@ -285,7 +286,7 @@ pub(crate) fn merge(
     (task, node): (&str, NodeIx),
     (arrived, failed): (usize, usize),
 ) {
-    journal.add_line("MERGE", |line| {
+    journal.add_line(&EventKind::Merge, |line| {
         line.put("task_id", task)
             .put("node_id", &graph.nodes[node].id)
             .put("arrived", &arrived)
@@ -295,7 +296,7 @@ pub(crate) fn merge(
 
 /// A task has ended.
 pub(crate) fn task_end(journal: &mut Journal, graph: &Graph, view: &TaskView<'_>) {
-    journal.add_line("TASK_END", |line| {
+    journal.add_line(&EventKind::TaskEnd, |line| {
         line.put("task_id", view.id)
             .put("status", view.status.name());
         for (key, node) in [("exit_node", view.exit), ("merged_at", view.merged_at)] {
@@ -312,7 +313,7 @@ pub(crate) fn task_end(journal: &mut Journal, graph: &Graph, view: &TaskView<'_>
 
 /// A step is not begun, because a person wanted to look first.
 pub(crate) fn paused(journal: &mut Journal, graph: &Graph, step: About<'_>) {
-    journal.add_line("SYSTEM_MESSAGE", |line| {
+    journal.add_line(&EventKind::SystemMessage, |line| {
         about(line, graph, step);
         let node = &graph.nodes[step.node].id;
         let text = format!("paused before {node} of {}", step.task);

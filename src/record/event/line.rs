@@ -1,6 +1,7 @@
 //! A line of the journal as it is read: of this engine, or of anybody else.
 
-use super::{ForkedFrom, REASONING, Tokens};
+use super::{EventKind, ForkedFrom, REASONING, Tokens};
+use crate::text::timestamp::Timestamp;
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 use serde_json::value::RawValue;
@@ -13,7 +14,7 @@ use std::fmt;
 #[serde(default)]
 pub(crate) struct Line<'a> {
     #[serde(rename = "type", borrow)]
-    pub kind: Cow<'a, str>,
+    pub kind: EventKind<'a>,
     pub seq: Option<u64>,
     #[serde(borrow, deserialize_with = "text")]
     pub timestamp: Option<Cow<'a, str>>,
@@ -135,6 +136,16 @@ pub(crate) struct Line<'a> {
     pub memory_bytes: Option<u64>,
     pub arrived: Option<u64>,
     pub failed: Option<u64>,
+    pub index: Option<usize>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub target: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub target_id: Option<Cow<'a, str>>,
+    pub paused: Option<bool>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub item_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub flow: Option<&'a RawValue>,
     /// It was read from an older form.
     #[serde(skip)]
     pub is_old: bool,
@@ -182,6 +193,11 @@ impl<'a> Line<'a> {
         serde_json::from_str(text)
     }
 
+    /// When it was written, if it says so.
+    pub(crate) fn time(&self) -> Option<Timestamp> {
+        self.timestamp.as_deref().and_then(Timestamp::parse)
+    }
+
     /// Of an event of a flow: the task and the node that it is about.
     pub(crate) fn step(&self) -> Option<(String, String)> {
         let (task, node) = (self.task_id.as_deref()?, self.node_id.as_deref()?);
@@ -205,13 +221,13 @@ impl<'a> Line<'a> {
 }
 
 /// The type of a line as this engine writes it, without parsing the line; `None` if it is written
-/// differently, or is none.
-pub(crate) fn quick_kind(line: &[u8]) -> Option<&[u8]> {
+/// differently, or is of a type that this engine does not know.
+pub(crate) fn quick_kind(line: &[u8]) -> Option<EventKind<'static>> {
     let rest = line.strip_prefix(br#"{"seq":"#)?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     // `,"timestamp":"` and a timestamp of 24 characters.
     let rest = rest[digits..].strip_prefix(br#","timestamp":""#)?;
     let rest = rest.get(24..)?.strip_prefix(br#"","type":""#)?;
     let end = memchr::memchr(b'"', rest)?;
-    Some(&rest[..end])
+    EventKind::known(std::str::from_utf8(&rest[..end]).ok()?)
 }

@@ -1,8 +1,10 @@
 //! Adding up: what each line of a journal changes.
 
-use super::{Call, End, Question, Request, Run, Thought, Turn, decoded, parser_words};
-use crate::record::event::Line;
+use super::{Call, End, Question, Request, Run, Thought, Turn, decoded};
+use crate::record::event::{EventKind, Line};
 use crate::record::legacy;
+use crate::record::reader::{Fault, read_event};
+use crate::text::json::parser_words;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -39,29 +41,12 @@ struct RawFunction<'j> {
     arguments: &'j RawValue,
 }
 
-/// Numbers beyond it are not whole in every reader of JSON.
-pub(crate) const LARGEST_NUMBER: u64 = 1 << 53;
-
-type Fault = (usize, String);
-
 impl<'j> Run<'j> {
-    /// Adds a line; the fault is a column, 0 for all of it, and what is wrong there.
-    pub(super) fn line(&mut self, bytes: &'j [u8]) -> Result<(), Fault> {
-        let text = std::str::from_utf8(bytes)
-            .map_err(|e| (e.valid_up_to() + 1, "not UTF-8".to_owned()))?;
-        let line = Line::parse(text).map_err(|e| (e.column(), parser_words(&e)))?;
-        let line = legacy::flat(line).map_err(|e| (e.column(), parser_words(&e)))?;
-        let seq = line.seq.unwrap_or(self.seq + 1);
-        if seq <= self.seq || seq > LARGEST_NUMBER {
-            return Err((0, format!("seq {seq} does not follow {}", self.seq)));
-        }
-        if line
-            .iteration
-            .is_some_and(|iteration| iteration > LARGEST_NUMBER)
-        {
-            return Err((0, "iteration is out of range".to_owned()));
-        }
-        self.seq = seq;
+    /// Adds a line.
+    pub(super) fn add_line(&mut self, bytes: &'j [u8]) -> Result<(), Fault> {
+        let line = read_event(bytes, self.numbered)?;
+        self.seq = line.seq.unwrap_or(self.seq + 1);
+        self.numbered = line.seq.unwrap_or(self.numbered);
         if line.timestamp.is_some() {
             self.updated_at.clone_from(&line.timestamp);
             if self.created_at.is_none() {
@@ -73,12 +58,12 @@ impl<'j> Run<'j> {
     }
 
     fn event(&mut self, line: Line<'j>) -> Result<(), String> {
-        match &*line.kind {
-            "ENGINE_START" => {
+        match line.kind {
+            EventKind::EngineStart => {
                 self.end = None;
                 self.asked_model = self.start(line);
             }
-            "USER_MESSAGE" => {
+            EventKind::UserMessage => {
                 let content = line.content.ok_or("USER_MESSAGE without content")?.get();
                 if self.first_message.is_none() {
                     self.first_message = Some(decoded(content));
@@ -87,21 +72,21 @@ impl<'j> Run<'j> {
                 self.turns.push(Turn::User(content));
                 self.end = None;
             }
-            "THOUGHT" => {
+            EventKind::Thought => {
                 self.end = None;
                 self.turns.extend(self.unsaid.take().map(Turn::User));
                 let thought = self.thought(&line)?;
                 self.turns.push(Turn::Thought(thought));
             }
-            "ACTION_REQUEST" => self.action_request(line),
-            "ACTION_RESULT" => {
+            EventKind::ActionRequest => self.action_request(line),
+            EventKind::ActionResult => {
                 let content = line.observation_content.map_or("\"\"", RawValue::get);
                 if let Some(call) = self.finished(&line) {
                     call.result = Some(content);
                 }
             }
-            "HUMAN_INPUT_REQUEST" => self.question(line),
-            "HUMAN_INPUT_RECEIVED" => {
+            EventKind::HumanInputRequest => self.question(line),
+            EventKind::HumanInputReceived => {
                 let wanted = line.request_id;
                 let asked = self
                     .calls_of_last_thought()
@@ -113,7 +98,7 @@ impl<'j> Run<'j> {
                     question.response = Some(line.response.unwrap_or_default());
                 }
             }
-            "ENGINE_END" => {
+            EventKind::EngineEnd => {
                 self.end = Some(End {
                     status: line.status.unwrap_or(Cow::Borrowed("FAILED")),
                     stop_reason: line.stop_reason,
@@ -122,9 +107,20 @@ impl<'j> Run<'j> {
                     at: line.timestamp,
                 });
             }
-            "FLOW_START" => self.is_flow = true,
-            "" => return Err("no event: it has no type".to_owned()),
-            _ => {}
+            EventKind::FlowStart => self.is_flow = true,
+            EventKind::SystemMessage
+            | EventKind::HookAudit
+            | EventKind::Error
+            | EventKind::TaskCreated
+            | EventKind::NodeStart
+            | EventKind::NodeEnd
+            | EventKind::Route
+            | EventKind::Merge
+            | EventKind::TaskEnd
+            | EventKind::Tool
+            | EventKind::Policy
+            | EventKind::Memory
+            | EventKind::Unknown(_) => {}
         }
         Ok(())
     }

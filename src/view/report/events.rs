@@ -4,10 +4,11 @@
 //! Unaware of other events, but for the questions that came before an answer.
 
 use super::changes::{self, Change};
-use super::steps::{self, Attempts};
+use super::source::{SourceEvent, record_dir};
+use super::steps::Attempts;
 use super::writer::Record;
 use crate::engine::observation::read_ends;
-use crate::record::event::Line;
+use crate::record::event::{EventKind, Line};
 use crate::record::invocations;
 use crate::record::run_dir::RunDir;
 use crate::record::state::decoded;
@@ -17,18 +18,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 
 /// As much is shown of what a hook printed, on each stream.
 const HOOK_OUTPUT: u64 = 4 << 10;
-
-/// An event, and the run that it is of.
-pub(super) struct About<'e> {
-    pub(super) run: &'e RunDir,
-    pub(super) line: &'e Line<'e>,
-    /// The line as it stands in the journal.
-    pub(super) text: &'e str,
-}
 
 #[derive(Deserialize)]
 struct Call {
@@ -43,7 +35,7 @@ struct Function {
     arguments: Value,
 }
 
-impl About<'_> {
+impl SourceEvent<'_> {
     /// Fills a record. `harmless` are the questions whose answers may be shown, by id.
     pub(super) fn fill(
         &self,
@@ -59,18 +51,15 @@ impl About<'_> {
         let place = place.as_str();
         record
             .maybe("i", line.iteration)
-            .maybe("t", at(line).map(Timestamp::millis))
+            .maybe("t", line.time().map(Timestamp::millis))
             .maybe("task", line.task_id.as_deref());
-        if steps::kind(line).is_some() {
-            return self.fill_step(record, attempts, place);
-        }
-        match &*line.kind {
-            "ENGINE_START" => start(record, line, place),
-            "USER_MESSAGE" => {
+        match line.kind {
+            EventKind::EngineStart => start(record, line, place),
+            EventKind::UserMessage => {
                 record.text("text", &content(line.content), place);
             }
-            "THOUGHT" => thought(record, line, run, place),
-            "ACTION_REQUEST" => {
+            EventKind::Thought => thought(record, line, run, place),
+            EventKind::ActionRequest => {
                 let args = line.tool_args.map_or_else(String::new, pretty);
                 let command = line.resolved_command.as_deref().unwrap_or_default();
                 record
@@ -80,89 +69,111 @@ impl About<'_> {
                     .text("command", command, place)
                     .text("args", &args, place);
             }
-            "ACTION_RESULT" => result(record, line, run, place),
-            "HOOK_EXECUTION_AUDIT" => hook(record, line, run),
-            _ => self.fill_rare(record, harmless, place),
-        }
-    }
-
-    fn fill_rare(&self, record: &mut Record<'_>, harmless: &mut HashSet<String>, place: &str) {
-        let line = self.line;
-        match &*line.kind {
-            "HUMAN_INPUT_REQUEST" => {
-                let secret =
-                    line.sensitive != Some(false) || line.input_type.as_deref() == Some("password");
-                let id = line.request_id.as_deref().unwrap_or_default();
-                if !secret {
-                    harmless.insert(id.to_owned());
-                }
-                let asked = line.prompt.as_deref().unwrap_or_default();
-                record
-                    .maybe("id", line.action_id.as_deref())
-                    .text("text", asked, place);
-            }
-            "HUMAN_INPUT_RECEIVED" => {
-                let id = line.request_id.as_deref().unwrap_or_default();
-                if harmless.contains(id) {
-                    let answer = line.response.as_deref().unwrap_or_default();
-                    record.text("text", answer, place);
-                } else {
-                    record.put("secret", &true);
-                }
-            }
-            "SYSTEM_MESSAGE" => {
+            EventKind::ActionResult => result(record, line, run, place),
+            EventKind::HumanInputRequest => question(record, line, harmless, place),
+            EventKind::HumanInputReceived => answer(record, line, harmless, place),
+            EventKind::SystemMessage => {
                 record.maybe("level", line.level.as_deref()).text(
                     "text",
                     &content(line.content),
                     place,
                 );
             }
-            "ERROR" => {
-                let whole: Value = serde_json::from_str(self.text).unwrap_or_default();
-                let details = whole.get("error_details").filter(|value| !value.is_null());
-                let message = line.error_message.as_deref().unwrap_or_default();
-                record.text("text", message, place);
-                if let Some(details) = details {
-                    record.text("details", &indented(details), place);
-                }
+            EventKind::HookAudit => hook(record, line, run),
+            EventKind::Error if line.node_id.is_some() => {
+                self.fill_node_end(record, attempts, place);
             }
-            "ENGINE_END" => {
+            EventKind::Error => self.fill_error(record, place),
+            EventKind::EngineEnd => {
                 record
                     .maybe("status", line.status.as_deref())
                     .maybe("reason", line.stop_reason.as_deref())
                     .maybe("code", line.exit_code)
                     .text("text", line.error.as_deref().unwrap_or_default(), place);
             }
-            other => {
-                record.put("type", other).text("text", self.text, place);
+            EventKind::FlowStart => {
+                record.text("text", self.text, place);
             }
+            EventKind::TaskCreated => self.fill_task(record, place),
+            EventKind::NodeStart => self.fill_node_start(record, attempts, place),
+            EventKind::NodeEnd => self.fill_node_end(record, attempts, place),
+            EventKind::Route => {
+                record
+                    .maybe("node", line.node_id.as_deref())
+                    .maybe("to", line.to);
+            }
+            EventKind::Merge => {
+                record
+                    .maybe("node", line.node_id.as_deref())
+                    .maybe("arrived", line.arrived)
+                    .maybe("failed", line.failed);
+            }
+            EventKind::TaskEnd => self.fill_task_end(record, place),
+            EventKind::Tool => self.fill_tool(record, place),
+            EventKind::Policy | EventKind::Memory | EventKind::Unknown(_) => {
+                record
+                    .put("type", line.kind.name())
+                    .text("text", self.text, place);
+            }
+        }
+    }
+
+    fn fill_error(&self, record: &mut Record<'_>, place: &str) {
+        let whole: Value = serde_json::from_str(self.text).unwrap_or_default();
+        let details = whole.get("error_details").filter(|value| !value.is_null());
+        let message = self.line.error_message.as_deref().unwrap_or_default();
+        record.text("text", message, place);
+        if let Some(details) = details {
+            record.text("details", &indented(details), place);
         }
     }
 }
 
-/// What a record is called.
-pub(super) fn kind(line: &Line<'_>) -> &'static str {
-    if let Some(kind) = steps::kind(line) {
-        return kind;
+fn question(record: &mut Record<'_>, line: &Line<'_>, harmless: &mut HashSet<String>, place: &str) {
+    let secret = line.sensitive != Some(false) || line.input_type.as_deref() == Some("password");
+    if !secret {
+        harmless.insert(line.request_id.as_deref().unwrap_or_default().to_owned());
     }
-    match &*line.kind {
-        "ENGINE_START" => "start",
-        "USER_MESSAGE" => "user",
-        "THOUGHT" => "thought",
-        "ACTION_REQUEST" => "action",
-        "ACTION_RESULT" => "result",
-        "HUMAN_INPUT_REQUEST" => "question",
-        "HUMAN_INPUT_RECEIVED" => "answer",
-        "SYSTEM_MESSAGE" => "note",
-        "HOOK_EXECUTION_AUDIT" => "hook",
-        "ERROR" => "error",
-        "ENGINE_END" => "end",
-        _ => "other",
+    let asked = line.prompt.as_deref().unwrap_or_default();
+    record
+        .maybe("id", line.action_id.as_deref())
+        .text("text", asked, place);
+}
+
+fn answer(record: &mut Record<'_>, line: &Line<'_>, harmless: &HashSet<String>, place: &str) {
+    if harmless.contains(line.request_id.as_deref().unwrap_or_default()) {
+        record.text("text", line.response.as_deref().unwrap_or_default(), place);
+    } else {
+        record.put("secret", &true);
     }
 }
 
-pub(super) fn at(line: &Line<'_>) -> Option<Timestamp> {
-    line.timestamp.as_deref().and_then(Timestamp::parse)
+/// The name of an event's record; none if it follows from another event.
+pub(super) fn record_name(line: &Line<'_>) -> Option<&'static str> {
+    Some(match line.kind {
+        EventKind::EngineStart => "start",
+        EventKind::UserMessage => "user",
+        EventKind::Thought => "thought",
+        EventKind::ActionRequest => "action",
+        EventKind::ActionResult => "result",
+        EventKind::HumanInputRequest => "question",
+        EventKind::HumanInputReceived => "answer",
+        EventKind::SystemMessage => "note",
+        EventKind::HookAudit => "hook",
+        EventKind::Error if line.node_id.is_some() => "retry",
+        EventKind::Error => "error",
+        EventKind::EngineEnd => "end",
+        EventKind::FlowStart => "flow",
+        EventKind::TaskCreated => "task",
+        EventKind::NodeStart => "node",
+        EventKind::NodeEnd => "node end",
+        EventKind::Route => "route",
+        EventKind::Merge => "merge",
+        EventKind::TaskEnd => "task end",
+        EventKind::Tool => "tool",
+        EventKind::Memory => return None,
+        EventKind::Policy | EventKind::Unknown(_) => "other",
+    })
 }
 
 fn content(raw: Option<&RawValue>) -> String {
@@ -190,14 +201,6 @@ pub(super) fn name_of(reference: &str) -> &str {
 /// When an invocation began, as its name says.
 pub(super) fn began(name: &str) -> Option<Timestamp> {
     Timestamp::parse_compact(name.split('_').next()?)
-}
-
-/// A directory of records that the journal names, if it lies where records do.
-pub(super) fn record_dir(run: &RunDir, reference: Option<&str>) -> Option<PathBuf> {
-    let reference = Path::new(reference?);
-    let is_below =
-        reference.starts_with("io") && reference.components().all(|part| part.as_os_str() != "..");
-    is_below.then(|| run.path.join(reference))
 }
 
 fn start(record: &mut Record<'_>, line: &Line<'_>, place: &str) {

@@ -4,15 +4,16 @@
 //! page's script puts together what belongs together.
 
 use super::Damaged;
-use super::events::{self, About, at, began, name_of};
+use super::events::{self, began, name_of};
+use super::source::SourceEvent;
 use super::steps::Attempts;
 use super::writer::Writer;
 use crate::error::Result;
-use crate::record::event::Line;
+use crate::record::event::{EventKind, Line};
 use crate::record::invocations::{self, Requests};
 use crate::record::journal::Journal;
 use crate::record::metadata::{self, Metadata, Status};
-use crate::record::reader::{Lines, Next};
+use crate::record::reader::{JournalReader, Next};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::{Family, Started, Underway};
 use crate::text::timestamp::Timestamp;
@@ -36,7 +37,7 @@ pub(super) struct Teller<'s> {
 
 /// A run that is about to be told.
 pub(super) struct Opened {
-    lines: Lines,
+    lines: JournalReader,
     figures: Figures,
     /// Requests that have not been told yet.
     invocations: VecDeque<String>,
@@ -75,7 +76,7 @@ impl<'s> Teller<'s> {
     /// Its journal or its records cannot be read.
     pub(super) fn open(run: &RunDir) -> Result<Opened> {
         Ok(Opened {
-            lines: Lines::open(&run.journal())?,
+            lines: JournalReader::open(&run.journal())?,
             figures: stats::of(run)?.0,
             invocations: invocations::in_order(&run.io("invocations"))?.into(),
         })
@@ -135,13 +136,15 @@ impl<'s> Teller<'s> {
     }
 
     fn event(&mut self, telling: &mut Telling, text: &str, line: &Line<'_>) -> Result<()> {
-        let at = at(line);
-        match &*line.kind {
-            "ENGINE_START" => telling.has_started = true,
-            "THOUGHT" | "ERROR" | "ENGINE_END" => self.requests_before(telling, line, at)?,
+        let at = line.time();
+        match line.kind {
+            EventKind::EngineStart => telling.has_started = true,
+            EventKind::Thought | EventKind::Error | EventKind::EngineEnd => {
+                self.requests_before(telling, line, at)?;
+            }
             _ => {}
         }
-        if let Some(key) = line.step().filter(|_| line.kind == "NODE_START") {
+        if let Some(key) = line.step().filter(|_| line.kind == EventKind::NodeStart) {
             // Another attempt, without an end of the one before.
             self.so_far(telling, &key)?;
         }
@@ -149,20 +152,19 @@ impl<'s> Teller<'s> {
             .family
             .of_event(&mut telling.underway, &telling.run, line);
         self.children(runs)?;
-        if line.kind == "MEMORY" {
-            // It follows from the end of the node.
+        let Some(name) = events::record_name(line) else {
             return Ok(());
-        }
-        let about = About {
+        };
+        let about = SourceEvent {
             run: &telling.run,
             line,
             text,
         };
         let (harmless, attempts) = (&mut telling.harmless, &mut telling.attempts);
-        self.writer.record(events::kind(line), |record| {
+        self.writer.record(name, |record| {
             about.fill(record, harmless, attempts);
         })?;
-        telling.ended = Some(line.kind == "ENGINE_END");
+        telling.ended = Some(line.kind == EventKind::EngineEnd);
         Ok(())
     }
 
@@ -257,7 +259,7 @@ impl<'s> Teller<'s> {
         let Some(reference) = telling.attempts.get(key) else {
             return Ok(());
         };
-        let about = About {
+        let about = SourceEvent {
             run: &telling.run,
             line: &Line::default(),
             text: "",

@@ -3,9 +3,8 @@
 //! Unaware of how a task goes on. What an attempt at a node was given is told at its beginning, what it
 //! made of it at its end, from the records that the attempt's directory has.
 
-use super::events::{About, record_dir};
+use super::source::{SourceEvent, record_dir};
 use super::writer::Record;
-use crate::record::event::Line;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,60 +12,23 @@ use std::collections::BTreeMap;
 /// Attempts that have not ended, by task and node: their directories, from the run's directory.
 pub(super) type Attempts = BTreeMap<(String, String), String>;
 
-/// What a record of such an event is called; none of another event.
-pub(super) fn kind(line: &Line<'_>) -> Option<&'static str> {
-    Some(match &*line.kind {
-        "FLOW_START" => "flow",
-        "TASK_CREATED" => "task",
-        "NODE_START" => "node",
-        "NODE_END" => "node end",
-        "ERROR" if line.node_id.is_some() => "retry",
-        "ROUTE" => "route",
-        "MERGE" => "merge",
-        "TOOL" => "tool",
-        "TASK_END" => "task end",
-        _ => return None,
-    })
-}
-
-impl About<'_> {
-    /// Fills the record of such an event.
-    pub(super) fn fill_step(&self, record: &mut Record<'_>, attempts: &mut Attempts, place: &str) {
+impl SourceEvent<'_> {
+    pub(super) fn fill_task(&self, record: &mut Record<'_>, place: &str) {
         let line = self.line;
-        record.maybe("node", line.node_id.as_deref());
-        match &*line.kind {
-            "FLOW_START" => {
-                record.text("text", self.text, place);
-            }
-            "TASK_CREATED" => {
-                record
-                    .maybe("parent", line.parent_id.as_deref())
-                    .maybe("edge", line.edge.as_deref());
-                self.value(record, "input", line.input, line.input_ref.as_ref(), place);
-            }
-            "NODE_START" => self.node_start(record, attempts, place),
-            "NODE_END" | "ERROR" => {
-                let key = line.step();
-                let reference = key.and_then(|key| attempts.remove(&key));
-                self.node_end(record, reference.as_deref(), place);
-            }
-            "ROUTE" => {
-                record.maybe("to", line.to);
-            }
-            "MERGE" => {
-                record
-                    .maybe("arrived", line.arrived)
-                    .maybe("failed", line.failed);
-            }
-            "TOOL" => self.tool(record, place),
-            _ => {
-                record
-                    .maybe("status", line.status.as_deref())
-                    .maybe("exit", line.exit_node.as_deref())
-                    .maybe("merged", line.merged_at.as_deref());
-                self.why(record, place);
-            }
-        }
+        record
+            .maybe("parent", line.parent_id.as_deref())
+            .maybe("edge", line.edge.as_deref());
+        self.value(record, "input", line.input, line.input_ref.as_ref(), place);
+    }
+
+    pub(super) fn fill_task_end(&self, record: &mut Record<'_>, place: &str) {
+        let line = self.line;
+        record
+            .maybe("node", line.node_id.as_deref())
+            .maybe("status", line.status.as_deref())
+            .maybe("exit", line.exit_node.as_deref())
+            .maybe("merged", line.merged_at.as_deref());
+        self.why(record, place);
     }
 
     /// What an attempt without an end has said so far.
@@ -80,13 +42,19 @@ impl About<'_> {
         self.said(record, Some(reference));
     }
 
-    fn node_start(&self, record: &mut Record<'_>, attempts: &mut Attempts, place: &str) {
+    pub(super) fn fill_node_start(
+        &self,
+        record: &mut Record<'_>,
+        attempts: &mut Attempts,
+        place: &str,
+    ) {
         let line = self.line;
         let reference = line.execution_ref.as_deref();
         if let (Some(key), Some(reference)) = (line.step(), reference) {
             attempts.insert(key, reference.to_owned());
         }
         record
+            .maybe("node", line.node_id.as_deref())
             .maybe("attempt", line.attempt)
             .maybe("call", line.call_id.as_deref())
             .maybe("ref", reference)
@@ -99,9 +67,17 @@ impl About<'_> {
         self.file(record, "context", reference, "context.json");
     }
 
-    fn node_end(&self, record: &mut Record<'_>, reference: Option<&str>, place: &str) {
+    /// The end of an attempt at a node, whether another one follows or not.
+    pub(super) fn fill_node_end(
+        &self,
+        record: &mut Record<'_>,
+        attempts: &mut Attempts,
+        place: &str,
+    ) {
         let line = self.line;
+        let reference = line.step().and_then(|key| attempts.remove(&key));
         record
+            .maybe("node", line.node_id.as_deref())
             .maybe("status", line.status.as_deref())
             .maybe("d", line.duration_ms)
             .maybe("cpu", line.cpu_ms)
@@ -115,13 +91,14 @@ impl About<'_> {
             place,
         );
         self.why(record, place);
-        self.said(record, reference);
+        self.said(record, reference.as_deref());
     }
 
-    fn tool(&self, record: &mut Record<'_>, place: &str) {
+    pub(super) fn fill_tool(&self, record: &mut Record<'_>, place: &str) {
         let line = self.line;
         let reference = line.execution_ref.as_deref();
         record
+            .maybe("node", line.node_id.as_deref())
             .maybe("tool", line.tool_name.as_deref())
             .maybe("status", line.status.as_deref())
             .maybe("exit", line.exit_code)

@@ -3,7 +3,7 @@
 //! Unaware of the runs that they have started, but for the tokens that these have used.
 
 use super::{add, median};
-use crate::record::event::{Line, Tokens};
+use crate::record::event::{EventKind, Line, Tokens};
 use crate::record::run_dir::RunDir;
 use crate::text::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -102,12 +102,12 @@ impl Flow {
 
     pub(super) fn event(&mut self, line: &Line<'_>, at: Option<Timestamp>, run: &RunDir) {
         let task = line.task_id.as_deref().unwrap_or_default();
-        match &*line.kind {
-            "TASK_CREATED" => self.tasks += 1,
-            "NODE_START" => return self.start(line, at, run),
-            "NODE_END" => self.end(line, at),
-            "ERROR" => self.retry(line, run),
-            "TASK_END" => {
+        match line.kind {
+            EventKind::TaskCreated => self.tasks += 1,
+            EventKind::NodeStart => return self.start(line, at, run),
+            EventKind::NodeEnd => self.end(line, at),
+            EventKind::Error => self.retry(line, run),
+            EventKind::TaskEnd => {
                 // A loser of a race is told a second time, as cancelled.
                 if line.status.as_deref() == Some("failure") {
                     self.failed.insert(task.to_owned());
@@ -125,7 +125,9 @@ impl Flow {
             }
             _ => {}
         }
-        if let (Some(at), "TASK_CREATED" | "ROUTE" | "MERGE") = (at, &*line.kind) {
+        if let (Some(at), EventKind::TaskCreated | EventKind::Route | EventKind::Merge) =
+            (at, &line.kind)
+        {
             self.ready.insert(task.to_owned(), at);
         }
         self.look_whether_busy(at);

@@ -7,84 +7,78 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// The types of these events.
-const KINDS: [&str; 10] = [
-    "FLOW_START",
-    "TASK_CREATED",
-    "NODE_START",
-    "NODE_END",
-    "ROUTE",
-    "MERGE",
-    "TASK_END",
-    "TOOL",
-    "POLICY",
-    "MEMORY",
-];
-
-/// Whether an event is one of these.
-pub(super) fn is_one(line: &Line<'_>) -> bool {
-    KINDS.contains(&&*line.kind) || is_retry(line)
+/// The entry of the task that an event is about.
+fn of_task(line: &Line<'_>) -> Entry {
+    Entry::new(text(line.task_id.as_ref()))
 }
 
-/// Whether it tells of an attempt at a node that another one follows.
-fn is_retry(line: &Line<'_>) -> bool {
-    line.kind == "ERROR" && line.node_id.is_some()
+/// The entry of the task and the node that an event is about.
+fn at_node(line: &Line<'_>) -> Entry {
+    of_task(line).say(Tone::Said, format!("{} ", text(line.node_id.as_ref())))
 }
 
-/// One of these events. The beginning of a node that runs nothing is told by its end, and that of a flow by
-/// the beginning of its run.
-pub(super) fn entry(line: &Line<'_>) -> Option<Entry> {
-    let task = text(line.task_id.as_ref());
-    let node = text(line.node_id.as_ref());
-    let entry = Entry::new(task);
-    let at_node = |entry: Entry| entry.say(Tone::Said, format!("{node} "));
-    let bad = line.status.as_deref() == Some("failure");
-    Some(match &*line.kind {
-        "TASK_CREATED" => created(entry, line),
-        "NODE_START" => {
-            let command = line.resolved_command.as_deref()?;
-            let again = match line.attempt.unwrap_or(1) {
-                0 | 1 => String::new(),
-                attempt => format!("(attempt {attempt}) "),
-            };
-            at_node(entry)
-                .say(Tone::Dim, format!("{again}$ "))
-                .say(Tone::Command, in_short(command, COMMAND_WIDTH))
-        }
-        "NODE_END" if bad => at_node(entry).say(Tone::Bad, why(line)),
-        "NODE_END" => ended(at_node(entry), line),
-        "ERROR" => at_node(entry).say(Tone::Bad, format!("{}, and is tried again", why(line))),
-        "TOOL" => {
-            let name = text(line.tool_name.as_ref());
-            let entry = at_node(entry)
-                .say(Tone::Dim, "calls ")
-                .say(Tone::Command, format!("{name}  "));
-            if bad {
-                return Some(entry.say(Tone::Bad, why(line)));
-            }
-            entry.say(Tone::Good, format!("ok, {}", took(line)))
-        }
-        "ROUTE" => at_node(entry).say(Tone::Dim, format!("→ {}", targets(line.to))),
-        "MERGE" => {
-            let (arrived, failed) = (line.arrived.unwrap_or(0), line.failed.unwrap_or(0));
-            at_node(entry).say(Tone::Dim, format!("merges {arrived}, {failed} failed"))
-        }
-        "TASK_END" if bad => entry.say(Tone::Bad, format!("failure: {}", why(line))),
-        "TASK_END" => {
-            let status = text(line.status.as_ref());
-            let tone = match &*status {
-                "success" => Tone::Good,
-                _ => Tone::Bad,
-            };
-            let place = match (&line.exit_node, &line.merged_at) {
-                (Some(node), _) => format!(" at {node}"),
-                (None, Some(node)) => format!(", merged at {node}"),
-                (None, None) => String::new(),
-            };
-            entry.say(tone, status).say(Tone::Dim, place)
-        }
-        _ => return None,
-    })
+fn is_failure(line: &Line<'_>) -> bool {
+    line.status.as_deref() == Some("failure")
+}
+
+/// The beginning of a node; none if it runs nothing: then its end says enough.
+pub(super) fn start(line: &Line<'_>) -> Option<Entry> {
+    let command = line.resolved_command.as_deref()?;
+    let again = match line.attempt.unwrap_or(1) {
+        0 | 1 => String::new(),
+        attempt => format!("(attempt {attempt}) "),
+    };
+    let entry = at_node(line).say(Tone::Dim, format!("{again}$ "));
+    Some(entry.say(Tone::Command, in_short(command, COMMAND_WIDTH)))
+}
+
+/// An attempt at a node that another one follows.
+pub(super) fn retry(line: &Line<'_>) -> Entry {
+    at_node(line).say(Tone::Bad, format!("{}, and is tried again", why(line)))
+}
+
+pub(super) fn tool(line: &Line<'_>) -> Entry {
+    let name = text(line.tool_name.as_ref());
+    let entry = at_node(line)
+        .say(Tone::Dim, "calls ")
+        .say(Tone::Command, format!("{name}  "));
+    if is_failure(line) {
+        entry.say(Tone::Bad, why(line))
+    } else {
+        entry.say(Tone::Good, format!("ok, {}", took(line)))
+    }
+}
+
+/// The nodes to which a task goes on.
+pub(super) fn route(line: &Line<'_>) -> Entry {
+    let nodes: Vec<String> = line
+        .to
+        .and_then(|to| serde_json::from_str(to.get()).ok())
+        .unwrap_or_default();
+    let nodes = in_short(&nodes.join(", "), COMMAND_WIDTH);
+    at_node(line).say(Tone::Dim, format!("→ {nodes}"))
+}
+
+pub(super) fn merge(line: &Line<'_>) -> Entry {
+    let (arrived, failed) = (line.arrived.unwrap_or(0), line.failed.unwrap_or(0));
+    at_node(line).say(Tone::Dim, format!("merges {arrived}, {failed} failed"))
+}
+
+pub(super) fn task_end(line: &Line<'_>) -> Entry {
+    if is_failure(line) {
+        return of_task(line).say(Tone::Bad, format!("failure: {}", why(line)));
+    }
+    let status = text(line.status.as_ref());
+    let tone = match &*status {
+        "success" => Tone::Good,
+        _ => Tone::Bad,
+    };
+    let place = match (&line.exit_node, &line.merged_at) {
+        (Some(node), _) => format!(" at {node}"),
+        (None, Some(node)) => format!(", merged at {node}"),
+        (None, None) => String::new(),
+    };
+    of_task(line).say(tone, status).say(Tone::Dim, place)
 }
 
 fn text(from: Option<&Cow<'_, str>>) -> String {
@@ -106,7 +100,8 @@ fn took(line: &Line<'_>) -> String {
     time(Duration::from_millis(line.duration_ms.unwrap_or(0)))
 }
 
-fn created(entry: Entry, line: &Line<'_>) -> Entry {
+pub(super) fn created(line: &Line<'_>) -> Entry {
+    let entry = of_task(line);
     match &line.parent_id {
         Some(parent) => {
             let edge = text(line.edge.as_ref());
@@ -118,7 +113,11 @@ fn created(entry: Entry, line: &Line<'_>) -> Entry {
     }
 }
 
-fn ended(entry: Entry, line: &Line<'_>) -> Entry {
+pub(super) fn end(line: &Line<'_>) -> Entry {
+    let entry = at_node(line);
+    if is_failure(line) {
+        return entry.say(Tone::Bad, why(line));
+    }
     let how = match (line.cached, line.memory_bytes) {
         (Some(true), _) => "ok, cached".to_owned(),
         (_, Some(bytes)) => format!("ok, {}, {} MiB", took(line), bytes >> 20),
@@ -139,12 +138,4 @@ fn value(json: Option<&RawValue>, file: Option<&Cow<'_, str>>) -> String {
         (None, Some(file)) => format!("({file})"),
         (None, None) => String::new(),
     }
-}
-
-/// The nodes that a way leads to.
-fn targets(to: Option<&RawValue>) -> String {
-    let nodes: Vec<String> = to
-        .and_then(|to| serde_json::from_str(to.get()).ok())
-        .unwrap_or_default();
-    in_short(&nodes.join(", "), COMMAND_WIDTH)
 }

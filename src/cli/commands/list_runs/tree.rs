@@ -4,7 +4,7 @@
 //! and are looked for there.
 
 use super::{Entry, Row};
-use crate::cli::args::ListRuns;
+use crate::cli::args::ListRunsArgs;
 use crate::record::metadata::{self, Metadata};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::Family;
@@ -21,7 +21,7 @@ const MOST: usize = 20;
 const DEEPEST: usize = 8;
 
 /// The lines of the table for these entries, the newest first.
-pub(super) fn rows(entries: &[Entry], options: &ListRuns) -> Vec<Row> {
+pub(super) fn rows(entries: &[Entry], options: &ListRunsArgs) -> Vec<Row> {
     let mut places: BTreeMap<&Path, Place<'_>> = BTreeMap::new();
     for entry in entries {
         let root = entry.workspace.root.as_path();
@@ -73,7 +73,7 @@ struct Place<'t> {
 struct Tree<'t, 'p> {
     workspace: &'t Workspace,
     place: &'p mut Place<'t>,
-    options: &'t ListRuns,
+    options: &'t ListRunsArgs,
     rows: &'p mut Vec<Row>,
 }
 

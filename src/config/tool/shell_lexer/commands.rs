@@ -30,6 +30,8 @@ struct List {
     command: bool,
     /// The current command is `set`.
     set: bool,
+    /// The current command moves the positional parameters, once its own words have been expanded.
+    moves: bool,
     /// A function's name and parentheses have been read, and its body begins next.
     function: bool,
     groups: Vec<Group>,
@@ -52,6 +54,7 @@ impl Scanner<'_> {
             word: None,
             command: true,
             set: false,
+            moves: false,
             function: false,
             groups: Vec::new(),
         };
@@ -89,6 +92,7 @@ impl Scanner<'_> {
         self.skip(1);
         list.command = true;
         list.set = false;
+        self.shifted |= take(&mut list.moves) && self.functions == 0;
     }
 
     fn comment(&mut self) {
@@ -105,7 +109,7 @@ impl Scanner<'_> {
         let word = self.slice(start..self.at);
         let command = std::mem::replace(&mut list.command, false);
         match (word, list.groups.last()) {
-            ("--", _) if list.set => self.shifted |= self.functions == 0,
+            ("--", _) if list.set => list.moves = true,
             ("]]", Some(Group::Test)) => {
                 list.groups.pop();
                 self.tests -= 1;
@@ -133,7 +137,7 @@ impl Scanner<'_> {
             ("if" | "then" | "else" | "elif" | "while" | "until" | "do" | "!" | "time", _) => {
                 list.command = true;
             }
-            ("shift", _) => self.shifted |= self.functions == 0,
+            ("shift", _) => list.moves = true,
             ("set", _) => list.set = true,
             _ => {}
         }
@@ -162,6 +166,8 @@ impl Scanner<'_> {
     fn close(&mut self, list: &mut List) -> bool {
         self.end_word(list);
         self.skip(1);
+        // What a subshell moves stays moved in it.
+        list.moves = false;
         match list.groups.last() {
             Some(&Group::Parenthesis { function }) => {
                 list.groups.pop();

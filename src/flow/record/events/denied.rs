@@ -3,6 +3,7 @@
 use super::{About, about};
 use crate::flow::graph::topology::Graph;
 use crate::flow::manifest::policy::Denied;
+use crate::record::event::EventKind;
 use crate::record::journal::Journal;
 
 /// A rule has denied a step something; of a call, with the directory of its records.
@@ -13,7 +14,7 @@ pub(crate) fn policy(
     denied: &Denied,
     execution_ref: Option<&str>,
 ) {
-    journal.add_line("POLICY", |line| {
+    journal.add_line(&EventKind::Policy, |line| {
         about(line, graph, step);
         line.put("policy", &denied.policy)
             .put("rule", &denied.rule)

@@ -1,21 +1,20 @@
 //! What is passed between a program and a shell's completion script.
 
-use super::Choice;
+use super::completion::Candidate;
 use std::ffi::OsString;
 
 /// The words that a shell's script hands over, as the program would get them.
-pub(super) fn words(raw: &[OsString]) -> Vec<String> {
-    let home = std::env::var("HOME").ok();
+pub(super) fn read(raw: &[OsString], home: Option<&str>) -> Vec<String> {
     let raw = raw.strip_prefix(&["--".into()]).unwrap_or(raw);
     let words = raw.iter().map(|word| word.to_string_lossy());
-    words.map(|word| unquoted(&word, home.as_deref())).collect()
+    words.map(|word| unquote(&word, home)).collect()
 }
 
-/// The lines that tell a shell's completion script what could stand next: first what of its own it is
-/// to add (`files`, `dirs`, `command N` or nothing), then a word a line, a tab, and what it means.
-pub(super) fn lines(own: &str, choices: &[Choice]) -> String {
+/// The lines that a shell's completion script reads: first what the shell is to add itself (`files`,
+/// `dirs`, `command N` or nothing), then a word a line, a tab, and what it means.
+pub(super) fn print(own: &str, choices: &[Candidate]) -> String {
     let mut out = format!("{own}\n");
-    for Choice { word, about } in choices {
+    for Candidate { word, about } in choices {
         // Such a word could not be told from two.
         if !word.contains(char::is_control) {
             let about = about.replace(char::is_control, " ");
@@ -27,7 +26,7 @@ pub(super) fn lines(own: &str, choices: &[Choice]) -> String {
 
 /// A word as a person has typed it, without its quotes: also one whose quote is still open. `~` is
 /// `home`.
-fn unquoted(word: &str, home: Option<&str>) -> String {
+fn unquote(word: &str, home: Option<&str>) -> String {
     let closed = |end: &str| shlex::split(&format!("{word}{end}"));
     let words = [closed(""), closed("'"), closed("\"")];
     let first = words
@@ -47,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_word_is_read_as_a_shell_would_even_if_its_quote_is_open() {
-        for (typed, read) in [
+        for (typed, expected) in [
             ("plain", "plain"),
             ("a\\ b", "a b"),
             ("'a b", "a b"),
@@ -57,13 +56,13 @@ mod tests {
             ("'~/a'", "~/a"),
             ("", ""),
         ] {
-            assert_eq!(unquoted(typed, Some("/home/me")), read, "{typed}");
+            assert_eq!(unquote(typed, Some("/home/me")), expected, "{typed}");
         }
     }
 
     #[test]
     fn a_word_that_would_be_two_is_left_out() {
-        let all = [Choice::new("a", "x\ty"), Choice::new("b\nc", "")];
-        assert_eq!(lines("dirs", &all), "dirs\na\tx y\n");
+        let all = [Candidate::new("a", "x\ty"), Candidate::new("b\nc", "")];
+        assert_eq!(print("dirs", &all), "dirs\na\tx y\n");
     }
 }

@@ -1,0 +1,97 @@
+//! Commands that are legal and do not do what their author expects.
+//!
+//! Words are compared with words. Unaware of quotes and of what a value could do: whatever is not plain
+//! from the first words of a command is not advised upon.
+
+use crate::config::tool::argv_template::is_identifier;
+use crate::config::tool::definition::{Tool, is_script};
+use crate::config::tool::shell_lexer::mentions;
+
+/// The commands of a tool as words, `script` being what it has for a shell.
+pub(super) fn commands_of(tool: &Tool, script: Option<&str>) -> Vec<Vec<String>> {
+    let in_argv = || is_script(&tool.command).then(|| tool.command[2].as_fixed())?;
+    match script.or_else(in_argv) {
+        Some(script) => script
+            .split(['\n', ';', '&', '|', '(', ')', '`'])
+            .map(words_of)
+            .collect(),
+        None => {
+            let name = |index: usize| tool.parameters[index].name.as_str();
+            let mut words: Vec<String> = tool.command.iter().map(|w| w.written(name)).collect();
+            let appended = tool.appended.iter();
+            words.extend(appended.map(|index| format!("${{{}}}", name(*index))));
+            vec![words]
+        }
+    }
+}
+
+/// The words of a command in a script from the program's name on.
+fn words_of(command: &str) -> Vec<String> {
+    const RESERVED: [&str; 9] = [
+        "if", "then", "else", "elif", "while", "until", "do", "!", "exec",
+    ];
+    let is_before = |word: &&str| {
+        let name = word.split_once('=').map(|(name, _)| name);
+        RESERVED.contains(word) || name.is_some_and(is_identifier)
+    };
+    let words = command.split_whitespace().skip_while(is_before);
+    words.map(|word| word.replace(['"', '\''], "")).collect()
+}
+
+/// Whether a command is a run of an agent or a flow, and not only shows what would be run.
+pub(super) fn runs_delta(command: &[String]) -> bool {
+    let [program, subcommand, ..] = command else {
+        return false;
+    };
+    let is_shown = command.iter().any(|word| word == "--dry-run");
+    base_name(program) == "delta" && matches!(subcommand.as_str(), "run" | "flow") && !is_shown
+}
+
+/// The program's name, if a command searches directories below it and reads `.delta`, too.
+pub(super) fn searches_delta(command: &[String]) -> Option<&str> {
+    let (program, arguments) = command.split_first()?;
+    let program = base_name(program);
+    if !matches!(program, "grep" | "egrep" | "fgrep" | "rgrep") {
+        return None;
+    }
+    let mut is_recursive = program == "rgrep";
+    let mut has_pattern = false;
+    let mut operands = Vec::new();
+    let mut words = arguments.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        if word == "--" {
+            operands.extend(words.by_ref());
+        } else if word.starts_with("--exclude-dir") {
+            return None;
+        } else if let Some(option) = word.strip_prefix("--") {
+            is_recursive |= matches!(option, "recursive" | "dereference-recursive");
+            has_pattern |= option.starts_with("regexp") || option.starts_with("file=");
+        } else if let Some(flags) = word.strip_prefix('-').filter(|flags| !flags.is_empty()) {
+            let takes_value = |c: char| matches!(c, 'e' | 'f' | 'm' | 'A' | 'B' | 'C' | 'd' | 'D');
+            let end = flags.find(takes_value);
+            is_recursive |= flags[..end.unwrap_or(flags.len())].contains(['r', 'R']);
+            has_pattern |= end.is_some_and(|at| flags[at..].starts_with(['e', 'f']));
+            if end.is_some_and(|at| at + 1 == flags.len()) {
+                words.next();
+            }
+        } else {
+            operands.push(word);
+        }
+    }
+    let paths = &operands[usize::from(!has_pattern).min(operands.len())..];
+    let reads_delta = |path: &&str| path.contains('$') || path.ends_with(['.', '/']);
+    (is_recursive && (paths.is_empty() || paths.iter().any(reads_delta))).then_some(program)
+}
+
+/// The placeholder, if a script is nothing else.
+pub(super) fn only_placeholder(script: &str) -> Option<&str> {
+    let script = script.trim().trim_matches('"');
+    match mentions(script).as_slice() {
+        [only] if only.range == (0..script.len()) && !only.raw => Some(only.name),
+        _ => None,
+    }
+}
+
+fn base_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}

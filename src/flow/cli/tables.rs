@@ -1,0 +1,131 @@
+//! The command line of `delta-flow`: a row for each option, from which come parsing, `-h` and
+//! completion.
+//!
+//! Data only. A new option is a row here and a field in `args`.
+
+use crate::flow::view::draw::Language;
+use crate::text::options::completion;
+use crate::text::options::table::ValueKind::{
+    Directory, File, Number, Other, Pair, Run, RunId, Text, Words, Workspace,
+};
+use crate::text::options::table::{
+    CommandTable, FORMATS, HELP, OptionRow, ProgramTable, TABLE_FORMATS, VERSION, command, flag,
+    names, operand, valued,
+};
+
+pub(crate) static FLOW: ProgramTable = ProgramTable {
+    name: "delta flow",
+    commands: &COMMAND_TABLES,
+    hidden: &[completion::COMMAND],
+    options: &[HELP, VERSION],
+};
+
+/// The commands, in the order in which help lists them.
+pub const COMMANDS: [&str; 8] = names(&COMMAND_TABLES);
+
+const LANGUAGES: [&str; 3] = [Language::ALL[0].0, Language::ALL[1].0, Language::ALL[2].0];
+
+const WORK_DIR: OptionRow = valued(
+    "-w",
+    "--work-dir",
+    "DIR",
+    Workspace,
+    "the workspace (default: the current directory)",
+);
+
+// One row a line.
+#[rustfmt::skip]
+const COMMAND_TABLES: [CommandTable; 8] = [
+    CommandTable {
+        text: "Run the flow in DIR (default: the current directory), or resume an interrupted \
+               run of it. The output of its exit is printed as JSON.",
+        operands: &[operand("DIR", Directory).optional()],
+        options: &[&[
+            valued("-i", "--input", "FILE", File, "the input: a file with JSON, or - for stdin"),
+            valued("-m", "--message", "TEXT", Text, "the input: a text"),
+            valued("", "--inputs", "FILE", File, "many inputs: one JSON value on each line"),
+            valued("", "--start", "NODE", Other, "begin at this start node"),
+            valued("-w", "--work-dir", "DIR", Workspace, "work in DIR (default: the current directory)"),
+            valued("-j", "--jobs", "N", Number(1), "run at most N programs at once (default: processors)"),
+            valued("", "--run-id", "ID", RunId, "name the run; the same command never starts it twice"),
+            valued("", "--format", "", FORMATS, "print the output (default) or one JSON object"),
+            flag("", "--dry-run", "print what would run, and run nothing"),
+            valued("", "--pause-before", "NODE", Other, "pause before this node; may be repeated").repeatable(),
+            valued("", "--launch", "COMMAND", Text, "put COMMAND before every program, as in 'srun -n1'"),
+            flag("-k", "--keep-going", "continue with other inputs after a failure"),
+            valued("", "--changed", "", Words(&["ok"]), "resume although files of the flow have changed"),
+            flag("-q", "--quiet", "print nothing but results and errors"),
+        ]],
+        ..command("run", "run a flow, or resume an interrupted run")
+    },
+    CommandTable {
+        text: "Show a run (default: the newest) as a tree of tasks, one task with the nodes that \
+               it visited, or one node with its command, input, context and output.",
+        operands: &[
+            operand("RUN", Run).optional(),
+            operand("TASK", Other).optional(),
+            operand("NODE", Other).optional(),
+        ],
+        options: &[&[WORK_DIR]],
+        ..command("show", "show a run, one of its tasks, or one of its nodes")
+    },
+    CommandTable {
+        text: "Check a flow (default: the one in the current directory) and report all problems.",
+        operands: &[operand("DIR", Directory).optional()],
+        options: &[&[valued("", "--format", "", FORMATS, "print text (default) or one JSON object")]],
+        ..command("check", "check a flow and report all problems")
+    },
+    CommandTable {
+        text: "Draw a flow (default: the one in the current directory), or a run of it, its \
+               nodes coloured by their results.",
+        operands: &[operand("DIR|RUN", Run).optional()],
+        options: &[&[
+            valued("-w", "--work-dir", "DIR", Workspace, "look for the run in the workspace DIR"),
+            valued("", "--format", "", Words(&LANGUAGES), "for Graphviz (dot, the default), for Mermaid, or as a picture (svg)"),
+        ]],
+        ..command("graph", "draw a flow")
+    },
+    CommandTable {
+        text: "Report where the time, the memory and the tokens of runs (default: the newest) \
+               went, by node and by tool. The same as delta stats.",
+        operands: &[operand("RUN", Run).optional().repeatable()],
+        options: &[&[
+            WORK_DIR,
+            valued("", "--format", "", TABLE_FORMATS, "print for people (default) or for programs"),
+        ]],
+        ..command("stats", "report where time, memory and tokens went, by node and tool")
+    },
+    CommandTable {
+        text: "Run a tool that the node allows; to be called by the program of a node. Its \
+               arguments are a JSON object on stdin, or the parameters given here.",
+        operands: &[operand("NAME", Other)],
+        options: &[&[
+            valued("-p", "--parameter", "NAME=VALUE", Pair, "give a parameter, instead of reading arguments").repeatable(),
+            valued("", "--stdin", "NAME", Text, "pass stdin unchanged to this parameter"),
+        ]],
+        ..command("tool", "run a tool of the node that calls this")
+    },
+    CommandTable {
+        text: "Add an item to a store of a flow (default: the one in the current directory) and \
+               print its id, or list the items, the newest last. STORE is project or global, or \
+               task for list; it must be of type jsonl.",
+        operands: &[
+            operand("", Words(&["add", "list"])),
+            operand("STORE", Other),
+            operand("DIR", Directory).optional(),
+        ],
+        options: &[&[
+            valued("-m", "--message", "TEXT", Text, "add a text"),
+            valued("-i", "--input", "FILE", File, "add one JSON value from a file, or - for stdin"),
+            valued("", "--tag", "TAG", Text, "give the item this tag; list items with any of these").repeatable(),
+            valued("-w", "--work-dir", "DIR", Workspace, "the value of ${CWD} in file_path (default: .)"),
+            valued("", "--format", "", FORMATS, "list a line each (default), or one JSON object"),
+        ]],
+        ..command("memory", "add to the memory of a flow, or list it")
+    },
+    CommandTable {
+        text: "Print the manual page, or the options of a command.",
+        operands: &[operand("COMMAND", Other).optional()],
+        ..command("help", "print the manual page, or the options of a command")
+    },
+];

@@ -1,0 +1,10 @@
+//! Command lines from tables: one row for each option, from which come parsing, `-h` and completion.
+//!
+//! Unaware of files, and of what the values are used for.
+
+pub(crate) mod format;
+pub(crate) mod table;
+pub(crate) mod parse;
+pub(crate) mod short_help;
+pub(crate) mod completion;
+pub(crate) mod shell_words;

@@ -1,0 +1,390 @@
+//! From the words of a command line to plain data, as its table says.
+
+use super::format::{OutputFormat, TableFormat};
+use super::table::{
+    CommandTable, HELP, OperandRow, OptionRow, ProgramTable, VERSION, ValueKind, ValueSpec,
+    WORD_ALIASES,
+};
+use crate::error::{Error, Result};
+use crate::text::ids::RunId;
+use crate::text::options::short_help::usage_line;
+use crate::text::suggestion::nearest;
+use lexopt::{Arg, Parser};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+/// A command line that has been understood.
+#[derive(Debug)]
+pub(crate) enum CommandLine {
+    Version,
+    /// `-h`, or `--help` for the manual page.
+    Help {
+        /// None: the program as a whole.
+        command: Option<&'static CommandTable>,
+        full: bool,
+    },
+    Command(ParsedCommand),
+    /// A command that reads its words itself.
+    Raw(&'static str, Vec<OsString>),
+}
+
+/// The options and operands of a command. Each value is of the kind that the table names.
+#[derive(Debug)]
+pub(crate) struct ParsedCommand {
+    pub command: &'static CommandTable,
+    options: Vec<(&'static str, OsString)>,
+    pub operands: Vec<OsString>,
+}
+
+/// Reads a command line, without the program's name.
+///
+/// # Errors
+/// Wrong usage: exit code 2, with the nearest right word.
+pub(crate) fn parse_line(
+    program: &ProgramTable,
+    words: impl IntoIterator<Item = OsString>,
+) -> Result<CommandLine> {
+    let mut reader = LineReader {
+        parser: Parser::from_args(words),
+        options: Vec::new(),
+    };
+    let known: Vec<&OptionRow> = program.options.iter().collect();
+    let name = match reader.next(&known)? {
+        NextWord::Operand(name) => name.to_string_lossy().into_owned(),
+        NextWord::Asked(option) => return Ok(asked(&option, None)),
+        NextWord::End => {
+            let names = command_names(program).join(", ");
+            return Err(Error::usage(format!(
+                "no command given; the commands are {names}"
+            )));
+        }
+    };
+    if let Some(hidden) = program.hidden.iter().find(|hidden| **hidden == name) {
+        return Ok(CommandLine::Raw(hidden, reader.rest()?));
+    }
+    let Some(command) = program.command(&name) else {
+        return Err(unknown_word(
+            "unknown command",
+            &name,
+            &command_names(program),
+        ));
+    };
+    if command.is_raw {
+        return Ok(CommandLine::Raw(command.name, reader.rest()?));
+    }
+    reader.command_line(program, command)
+}
+
+fn command_names(program: &ProgramTable) -> Vec<&'static str> {
+    program
+        .commands
+        .iter()
+        .map(|command| command.name)
+        .collect()
+}
+
+fn asked(option: &OptionRow, command: Option<&'static CommandTable>) -> CommandLine {
+    match option.long {
+        "--version" => CommandLine::Version,
+        name => CommandLine::Help {
+            command,
+            full: name == "--help",
+        },
+    }
+}
+
+struct LineReader {
+    parser: Parser,
+    options: Vec<(&'static str, OsString)>,
+}
+
+enum NextWord {
+    Operand(OsString),
+    /// One of the two options that replace what the command does.
+    Asked(OptionRow),
+    End,
+}
+
+impl LineReader {
+    /// Reads options up to the next operand.
+    fn next(&mut self, known: &[&'static OptionRow]) -> Result<NextWord> {
+        loop {
+            let name = match self.parser.next().map_err(|error| misuse(&error))? {
+                None => return Ok(NextWord::End),
+                Some(Arg::Value(word)) => return Ok(NextWord::Operand(word)),
+                Some(Arg::Short(letter)) => format!("-{letter}"),
+                Some(Arg::Long(name)) => format!("--{name}"),
+            };
+            let Some(row) = known.iter().find(|row| row.has_name(&name)) else {
+                return Err(unknown_option(&name, known));
+            };
+            if row.long == HELP.long || row.long == VERSION.long {
+                let is_short = name.len() == 2 && row.long == HELP.long;
+                let long = if is_short { HELP.short } else { row.long };
+                return Ok(NextWord::Asked(OptionRow { long, ..**row }));
+            }
+            let value = match &row.value {
+                None => OsString::new(),
+                Some(ValueSpec {
+                    kind: ValueKind::Renamed(successor),
+                    ..
+                }) => {
+                    return Err(Error::usage(format!("{name} is called {successor} now")));
+                }
+                Some(value) => {
+                    let given = self.parser.value().map_err(|error| misuse(&error))?;
+                    check_value(value.kind, given, row.long)?
+                }
+            };
+            self.options.push((row.long, value));
+        }
+    }
+
+    fn rest(&mut self) -> Result<Vec<OsString>> {
+        let words = self.parser.raw_args().map_err(|error| misuse(&error))?;
+        Ok(words.collect())
+    }
+
+    /// What follows the name of a command.
+    fn command_line(
+        mut self,
+        program: &ProgramTable,
+        command: &'static CommandTable,
+    ) -> Result<CommandLine> {
+        let known: Vec<&OptionRow> = command.rows().collect();
+        let mut operands: Vec<OsString> = Vec::new();
+        loop {
+            let word = match self.next(&known)? {
+                NextWord::End => break,
+                NextWord::Asked(option) => return Ok(asked(&option, Some(command))),
+                NextWord::Operand(word) => word,
+            };
+            let is_command = operand_at(command, operands.len())
+                .is_some_and(|row| row.value.kind == ValueKind::Command);
+            push_operand(command, &mut operands, word)?;
+            if is_command || command.options_first {
+                for word in self.rest()? {
+                    push_operand(command, &mut operands, word)?;
+                }
+                break;
+            }
+        }
+        let given = ParsedCommand {
+            command,
+            options: self.options,
+            operands,
+        };
+        given.check_complete(program)?;
+        Ok(CommandLine::Command(given))
+    }
+}
+
+/// The row of the operand with this number, from 0.
+pub(super) fn operand_at(command: &CommandTable, at: usize) -> Option<&'static OperandRow> {
+    let last = command.operands.last().filter(|row| row.is_repeatable);
+    command.operands.get(at).or(last)
+}
+
+fn push_operand(
+    command: &CommandTable,
+    operands: &mut Vec<OsString>,
+    word: OsString,
+) -> Result<()> {
+    let Some(row) = operand_at(command, operands.len()) else {
+        let place = match (command.options_first, command.operands.first()) {
+            (true, Some(first)) => {
+                format!("options go before {}, and text in quotes", first.value.name)
+            }
+            _ => format!("see {} -h", command.name),
+        };
+        return Err(Error::usage(format!(
+            "{}: unexpected argument '{}'; {place}",
+            command.name,
+            word.to_string_lossy().escape_debug()
+        )));
+    };
+    let name = row.value.shown();
+    operands.push(check_value(row.value.kind, word, &name)?);
+    Ok(())
+}
+
+impl ParsedCommand {
+    fn check_complete(&self, program: &ProgramTable) -> Result<()> {
+        let missing_option = self
+            .command
+            .rows()
+            .find(|row| row.is_required && !self.has(row.long))
+            .map(OptionRow::usage);
+        let missing_operand = self.command.operands.get(self.operands.len());
+        let missing_operand = missing_operand.filter(|row| row.is_required);
+        let missing = missing_operand
+            .map(|row| row.value.shown())
+            .or(missing_option);
+        match missing {
+            None => Ok(()),
+            Some(missing) => Err(Error::usage(format!(
+                "{} needs {missing}: {}",
+                self.command.name,
+                usage_line(program, self.command)
+            ))),
+        }
+    }
+
+    /// Whether an option was given.
+    pub(crate) fn has(&self, long: &str) -> bool {
+        self.value(long).is_some()
+    }
+
+    /// The value that was given last.
+    pub(crate) fn value(&self, long: &str) -> Option<&OsStr> {
+        self.values(long).last()
+    }
+
+    fn values(&self, long: &str) -> impl Iterator<Item = &OsStr> {
+        let is_in_table = self.command.rows().any(|row| row.long == long);
+        debug_assert!(is_in_table, "{} has no {long}", self.command.name);
+        let given = self.options.iter().filter(move |(name, _)| *name == long);
+        given.map(|(_, value)| value.as_os_str())
+    }
+
+    pub(crate) fn path(&self, long: &str) -> Option<PathBuf> {
+        self.value(long).map(PathBuf::from)
+    }
+
+    pub(crate) fn paths(&self, long: &str) -> Vec<PathBuf> {
+        self.values(long).map(PathBuf::from).collect()
+    }
+
+    /// The workspace of commands that work in the current directory without `-w`.
+    pub(crate) fn work_dir(&self) -> PathBuf {
+        self.path("--work-dir").unwrap_or_else(|| ".".into())
+    }
+
+    pub(crate) fn text(&self, long: &str) -> Option<String> {
+        self.value(long).map(lossy)
+    }
+
+    pub(crate) fn format(&self) -> OutputFormat {
+        OutputFormat::of_word(self.text("--format").as_deref())
+    }
+
+    pub(crate) fn table_format(&self) -> TableFormat {
+        TableFormat::of_word(self.text("--format").as_deref())
+    }
+
+    pub(crate) fn texts(&self, long: &str) -> Vec<String> {
+        self.values(long).map(lossy).collect()
+    }
+
+    /// The values of a repeatable KEY=VALUE.
+    pub(crate) fn pairs(&self, long: &str) -> Vec<(String, String)> {
+        let texts = self.texts(long).into_iter();
+        let pair = |text: String| {
+            let (key, value) = text.split_once('=').unwrap_or((&text, ""));
+            (key.to_owned(), value.to_owned())
+        };
+        texts.map(pair).collect()
+    }
+
+    pub(crate) fn number<N: TryFrom<u64>>(&self, long: &str) -> Option<N> {
+        let text = self.text(long)?;
+        text.parse()
+            .ok()
+            .and_then(|number: u64| number.try_into().ok())
+    }
+
+    pub(crate) fn operand_text(&self, at: usize) -> Option<String> {
+        self.operands.get(at).map(|word| lossy(word))
+    }
+
+    pub(crate) fn operand_texts(&self) -> Vec<String> {
+        self.operands.iter().map(|word| lossy(word)).collect()
+    }
+
+    /// An operand that is a directory; without it the current one.
+    pub(crate) fn operand_dir(&self, at: usize) -> PathBuf {
+        let word = self.operands.get(at);
+        word.map_or_else(|| ".".into(), PathBuf::from)
+    }
+}
+
+fn lossy(value: &OsStr) -> String {
+    value.to_string_lossy().into_owned()
+}
+
+/// A value as it is kept: words in the spelling of their table.
+fn check_value(kind: ValueKind, given: OsString, name: &str) -> Result<OsString> {
+    let wrong = |what: &str| {
+        let shown = given.to_string_lossy();
+        Err(Error::usage(format!(
+            "{name}: '{}' is not {what}",
+            shown.escape_debug()
+        )))
+    };
+    match kind {
+        ValueKind::File | ValueKind::Directory | ValueKind::Workspace if given.is_empty() => {
+            Err(Error::usage(format!("{name}: an empty path names nothing")))
+        }
+        ValueKind::Text | ValueKind::Pair | ValueKind::Run | ValueKind::Other
+            if given.to_str().is_none() =>
+        {
+            Err(Error::usage(format!("{name}: the value is not UTF-8")))
+        }
+        ValueKind::Pair => match given.to_string_lossy().split_once('=') {
+            Some((key, _)) if !key.is_empty() => Ok(given),
+            _ => wrong("of the form KEY=VALUE"),
+        },
+        ValueKind::Number(least) => match lossy(&given).parse::<u64>() {
+            Ok(number) if number >= least => Ok(given),
+            _ => wrong(&format!("a whole number, {least} or more")),
+        },
+        ValueKind::RunId => match RunId::parse(&lossy(&given)) {
+            Ok(_) => Ok(given),
+            Err(error) => Err(Error::usage(format!("{name}: {error}"))),
+        },
+        ValueKind::Words(words) => {
+            let text = lossy(&given);
+            let alias = WORD_ALIASES.iter().find(|(alias, _)| *alias == text);
+            let meant = alias.map_or(text.as_str(), |(_, word)| *word);
+            let folded = |word: &str| word.to_lowercase().replace('_', "-");
+            match words.iter().find(|word| folded(word) == folded(meant)) {
+                Some(word) => Ok((*word).into()),
+                None => Err(unknown_word(
+                    &format!("{name}: unknown value"),
+                    &text,
+                    words,
+                )),
+            }
+        }
+        _ => Ok(given),
+    }
+}
+
+/// The library's message, in the form of ours.
+fn misuse(error: &lexopt::Error) -> Error {
+    Error::usage(error.to_string())
+}
+
+fn unknown_option(name: &str, known: &[&OptionRow]) -> Error {
+    let listed = known.iter().filter(|row| !row.about.is_empty());
+    let longs = listed.map(|row| row.long.trim_start_matches('-'));
+    let near = if name.starts_with("--") {
+        nearest(name.trim_start_matches('-'), longs)
+    } else {
+        None
+    };
+    let hint = near.map_or_else(
+        || "; see -h".to_owned(),
+        |near| format!("; did you mean --{near}?"),
+    );
+    Error::usage(format!("unknown option {}{hint}", name.escape_debug()))
+}
+
+/// A word that is none of those that can stand there.
+pub(crate) fn unknown_word(what: &str, given: &str, words: &[&'static str]) -> Error {
+    let hint = match nearest(given, words.iter().copied()) {
+        Some(near) => format!("did you mean '{near}'?"),
+        None => format!("it is one of {}", words.join(", ")),
+    };
+    Error::usage(format!("{what} '{}'; {hint}", given.escape_debug()))
+}

@@ -1,0 +1,107 @@
+//! What `-h` prints, from the tables.
+
+use super::table::{CommandTable, OperandRow, OptionRow, ProgramTable, ValueSpec};
+
+/// No line is longer.
+const WIDTH: usize = 79;
+
+/// Names of options that are longer have a line to themselves.
+const NAMES: usize = 26;
+
+/// `delta log [OPTIONS] [RUN]`.
+pub(super) fn usage_line(program: &ProgramTable, command: &CommandTable) -> String {
+    let mut words = vec![program.name.to_owned(), command.name.to_owned()];
+    if command.options.iter().any(|rows| !rows.is_empty()) {
+        words.push("[OPTIONS]".to_owned());
+    }
+    let required = command.rows().filter(|row| row.is_required);
+    words.extend(required.map(OptionRow::usage));
+    words.extend(command.operands.iter().map(operand_usage));
+    words.join(" ")
+}
+
+fn operand_usage(row: &OperandRow) -> String {
+    let name = row.value.shown();
+    let name = if row.is_repeatable {
+        format!("{name}...")
+    } else {
+        name
+    };
+    if row.is_required {
+        name
+    } else {
+        format!("[{name}]")
+    }
+}
+
+/// The commands and the options before them.
+pub(crate) fn overview(program: &ProgramTable) -> String {
+    let mut out = format!("usage: {} COMMAND [OPTIONS]\n\n", program.name);
+    let commands = program.commands.iter();
+    let commands: Vec<(String, &str)> = commands
+        .map(|command| (command.name.to_owned(), command.about))
+        .collect();
+    push_rows(&mut out, &commands);
+    out.push('\n');
+    push_rows(&mut out, &option_rows(program.options.iter()));
+    out
+}
+
+/// The usage, the text and the options of a command.
+pub(crate) fn command_help(program: &ProgramTable, command: &CommandTable) -> String {
+    let mut out = format!("usage: {}\n\n", usage_line(program, command));
+    for paragraph in command.text.split("\n\n").filter(|text| !text.is_empty()) {
+        push_wrapped(&mut out, "", paragraph);
+        out.push('\n');
+    }
+    push_rows(&mut out, &option_rows(command.rows()));
+    out
+}
+
+fn option_rows<'r>(rows: impl Iterator<Item = &'r OptionRow>) -> Vec<(String, &'static str)> {
+    let listed = rows.filter(|row| !row.about.is_empty());
+    let shown = |row: &OptionRow| {
+        let short = match row.short {
+            "" => "    ".to_owned(),
+            short => format!("{short}, "),
+        };
+        let value = row.value.as_ref().map(ValueSpec::shown);
+        let value = value.map_or_else(String::new, |value| format!(" {value}"));
+        (format!("{short}{}{value}", row.long), row.about)
+    };
+    listed.map(shown).collect()
+}
+
+/// Two columns, the second one wrapped.
+fn push_rows(out: &mut String, rows: &[(String, &str)]) {
+    let widths = rows.iter().map(|(name, _)| name.len());
+    let column = widths.filter(|width| *width <= NAMES).max().unwrap_or(0);
+    let margin = " ".repeat(column + 4);
+    for (name, about) in rows {
+        let mut text = String::new();
+        push_wrapped(&mut text, &margin, about);
+        if name.len() <= column {
+            out.push_str(&format!("  {name:column$}  {}", text.trim_start()));
+        } else {
+            out.push_str(&format!("  {name}\n{text}"));
+        }
+    }
+}
+
+/// Words in lines of [`WIDTH`], a margin before each.
+fn push_wrapped(out: &mut String, margin: &str, text: &str) {
+    let mut line = margin.to_owned();
+    for word in text.split_whitespace() {
+        let is_first = line.len() == margin.len();
+        if !is_first && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            out.push_str(&line);
+            out.push('\n');
+            line.truncate(margin.len());
+        } else if !is_first {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    out.push_str(&line);
+    out.push('\n');
+}

@@ -1,0 +1,23 @@
+//! What the page reads of one event: its line, and the records beside the journal that the line names.
+//!
+//! Unaware of what is shown of them.
+
+use crate::record::event::Line;
+use crate::record::run_dir::RunDir;
+use std::path::{Path, PathBuf};
+
+/// An event, and the run that it is of.
+pub(super) struct SourceEvent<'e> {
+    pub(super) run: &'e RunDir,
+    pub(super) line: &'e Line<'e>,
+    /// The line as it stands in the journal.
+    pub(super) text: &'e str,
+}
+
+/// A directory of records that the journal names, if it lies where records do.
+pub(super) fn record_dir(run: &RunDir, reference: Option<&str>) -> Option<PathBuf> {
+    let reference = Path::new(reference?);
+    let is_below =
+        reference.starts_with("io") && reference.components().all(|part| part.as_os_str() != "..");
+    is_below.then(|| run.path.join(reference))
+}
