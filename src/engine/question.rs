@@ -9,6 +9,8 @@ use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::procfs::{Signals, Stop};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
@@ -168,17 +170,16 @@ pub(crate) fn read_line(signals: &Signals) -> io::Result<Reply> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct RequestFile {
     request_id: String,
 }
 
-/// Leaves a question for somebody who answers later. An answer that lies there answers another
-/// question, and is removed.
+/// Leaves a question for somebody who answers later. An answer that lies there has been put aside.
 pub(crate) fn leave_question(run: &RunDir, question: &Question) -> Result<()> {
     let dir = run.interaction();
     files::make_dirs(&dir)?;
-    files::remove(&dir.join("response.txt"))?;
     let mut out = Vec::new();
     let mut object = Object::begin(&mut out);
     object
@@ -192,15 +193,31 @@ pub(crate) fn leave_question(run: &RunDir, question: &Question) -> Result<()> {
     files::replace(&dir.join("request.json"), &out)
 }
 
-/// The answer to a question that was left, if there is one. One trailing newline is not part of it.
-pub(crate) fn left_answer(run: &RunDir, request_id: &str) -> Result<Option<String>> {
+/// Puts an answer that fits no open question where no question finds it. Returns its new name.
+pub(crate) fn put_answer_aside(run: &RunDir) -> Result<Option<String>> {
     let dir = run.interaction();
-    let asked = files::read_regular(&dir.join("request.json")).unwrap_or_default();
-    let asked = serde_json::from_slice::<RequestFile>(&asked).ok();
-    if asked.is_none_or(|asked| asked.request_id != request_id) {
+    let answer = dir.join("response.txt");
+    if answer.symlink_metadata().is_err() {
         return Ok(None);
     }
-    let path = dir.join("response.txt");
+    for n in 1u32.. {
+        let name = format!("response.unread.{n}");
+        let path = dir.join(&name);
+        match renameat_with(CWD, &answer, CWD, &path, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(io::Error::from(error)).at("rename", &answer),
+            Ok(()) => return Ok(Some(name)),
+        }
+    }
+    unreachable!("four billion answers that nobody has read")
+}
+
+/// The answer to a question that was left, if there is one. One trailing newline is not part of it.
+pub(crate) fn left_answer(run: &RunDir, request_id: &str) -> Result<Option<String>> {
+    if !is_left(run, request_id) {
+        return Ok(None);
+    }
+    let path = run.interaction().join("response.txt");
     match files::read_regular(&path) {
         Ok(bytes) => {
             let mut answer = String::from_utf8_lossy(&bytes).into_owned();
@@ -217,13 +234,16 @@ pub(crate) fn left_answer(run: &RunDir, request_id: &str) -> Result<Option<Strin
     }
 }
 
-/// Whether a question lies there, so that it need not be left again.
+/// Whether a question lies there, so that it need not be left again. The question of an older engine that
+/// recorded no id is the one that lies there.
 pub(crate) fn is_left(run: &RunDir, request_id: &str) -> bool {
     let asked = files::read_regular(&run.interaction().join("request.json")).unwrap_or_default();
-    serde_json::from_slice::<RequestFile>(&asked).is_ok_and(|asked| asked.request_id == request_id)
+    serde_json::from_slice::<RequestFile>(&asked)
+        .is_ok_and(|asked| request_id.is_empty() || asked.request_id == request_id)
 }
 
-/// Removes a question and its answer. The answer goes first: alone it could be taken for another's.
+/// Removes a question and the answer that has been read. The answer goes first: alone it could be taken for
+/// another's.
 pub(crate) fn clear(run: &RunDir) -> Result<()> {
     let dir = run.interaction();
     if !dir.exists() {

@@ -67,6 +67,8 @@ pub struct Run<'j> {
     is_old: bool,
     /// It is a flow's.
     pub is_flow: bool,
+    /// It is read from its beginning.
+    is_whole: bool,
 }
 
 /// What the rest of a journal builds on when its beginning has been read: nothing that is said later
@@ -211,6 +213,7 @@ pub(crate) fn read_after<'j>(
         .window
         .map_or(0, |window| window_start(bytes, window));
     let mut run = Run {
+        is_whole: before.lines == 0,
         seq: before.seq,
         numbered: before.numbered,
         iterations: before.iterations,

@@ -159,7 +159,10 @@ impl RunSnapshot {
 /// Where the journal cannot be read, what the metadata say, and why.
 pub(crate) fn read_summary(run: &RunDir) -> (Metadata, Option<Error>) {
     let id = &run.id;
-    let recorded = metadata::read(&run.path).filter(|metadata| metadata.run_id == id.as_str());
+    // Older engines leave out when the run began.
+    let is_whole =
+        |metadata: &Metadata| metadata.run_id == id.as_str() && !metadata.created_at.is_empty();
+    let recorded = metadata::read(&run.path).filter(is_whole);
     if let Some(metadata) = &recorded {
         let untold = metadata.status == Status::Running;
         let live = is_owned(run, metadata);

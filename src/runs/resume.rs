@@ -64,14 +64,8 @@ impl Launch<'_> {
             );
             self.screen.warn(&note);
         }
-        let nothing_said = !state
-            .turns
-            .iter()
-            .any(|turn| matches!(turn, state::Turn::User(_)));
-        let task_is_unknown = state.turns.is_empty() || state.first_message.is_none();
-        if nothing_said && task_is_unknown && !task.is_empty() {
-            // The engine died before the first message was in the journal, or was one that kept it
-            // elsewhere.
+        if state.turns.is_empty() && !task.is_empty() {
+            // The engine died before the first message was in the journal.
             journal.add(iteration, &Event::UserMessage { content: &task });
         }
         if let Some(message) = message {

@@ -251,7 +251,7 @@ impl Figures {
         if name == "ask_human" && line.execution_ref.is_none() {
             return;
         }
-        let is_good = line.status.as_deref() == Some("SUCCESS");
+        let is_good = line.is_success();
         self.call(line, run, (is_good, line.execution_ref.is_some()));
         if line.execution_ref.is_some() {
             add(&mut self.times_ms.tools, line.duration_ms.unwrap_or(0));
@@ -260,7 +260,7 @@ impl Figures {
 
     /// A call of a tool by the program of a node.
     fn flow_tool(&mut self, line: &Line<'_>, run: &RunDir) {
-        let is_good = line.status.as_deref() == Some("success");
+        let is_good = line.is_success();
         let was_run = !matches!(line.code.as_deref(), Some("misuse" | "policy_denied"));
         self.call(line, run, (is_good, was_run));
     }

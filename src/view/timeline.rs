@@ -235,20 +235,25 @@ impl Timeline {
     }
 
     fn result(&mut self, line: &Line<'_>) -> Option<Entry> {
-        let id = line.action_id.as_deref();
-        let began = self.running.take_if(|running| Some(running.as_str()) == id);
-        let good = line.status.as_deref() == Some("SUCCESS");
+        let id = line.action_id.as_deref().unwrap_or_default();
+        let began = self.running.take_if(|running| running == id);
+        let good = line.is_success();
         if began.is_none() && line.execution_ref.is_none() && good {
             // What a person answered has been told already.
             return None;
         }
-        let took = time(Duration::from_millis(line.duration_ms.unwrap_or(0)));
-        let outcome = match (line.exit_code, line.execution_ref.is_some()) {
-            (Some(0), _) => format!("ok, {took}"),
-            (Some(code), _) => format!("exit code {code}, {took}"),
+        let mut outcome = match (line.exit_code, line.execution_ref.is_some()) {
+            _ if good => "ok".to_owned(),
+            (Some(code), _) => format!("exit code {code}"),
             (None, true) => "interrupted".to_owned(),
             (None, false) => "not run".to_owned(),
         };
+        if let Some(took) = line
+            .duration_ms
+            .filter(|_| good || line.exit_code.is_some())
+        {
+            outcome.push_str(&format!(", {}", time(Duration::from_millis(took))));
+        }
         let mut entry = Entry::new(format!("[{}]", line.iteration.unwrap_or(0)));
         if began.is_none() {
             let name = line.tool_name.as_deref().unwrap_or("?");

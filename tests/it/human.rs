@@ -130,7 +130,12 @@ fn an_empty_file_is_an_empty_answer() {
 fn continue_answers_and_wins_over_the_file() {
     let world = waiting();
     respond(&world, "blue\n");
-    is_answered(&world, world.go_on().args(["-m", "red"]), "red");
+    world.server.says([text("done")]);
+    let outcome = world.go_on().args(["-m", "red"]).end().exits(0);
+    outcome.says("response.unread.1");
+    assert_eq!(world.server.last().observation("call_1"), "red");
+    let unread = fs::read_to_string(interaction(&world).join("response.unread.1"));
+    assert_eq!(unread.unwrap(), "blue\n");
 }
 
 #[test]
@@ -142,7 +147,11 @@ fn an_answer_that_was_there_before_the_question_is_not_used() {
         call("call_0", "early", &json!({})),
         ask("call_1", "Which colour?"),
     ]);
-    world.run("go").end().exits(101);
+    let outcome = world.run("go").end().exits(101);
+    outcome.says("an answer that nobody has read");
+    let unread = fs::read_to_string(interaction(&world).join("response.unread.1"));
+    assert_eq!(unread.unwrap(), "early\n");
+    assert_eq!(world.latest().events("SYSTEM_MESSAGE").len(), 1);
     world.run("go").end().exits(101);
     world.server.says([text("done")]);
     world.go_on().args(["-m", "late"]).end().exits(0);

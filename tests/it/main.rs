@@ -88,6 +88,7 @@ mod look;
 mod manual;
 mod migrate;
 mod model;
+mod old_runs;
 mod pages;
 mod recorder;
 mod replay;

@@ -356,7 +356,7 @@ impl Engine<'_> {
             input_type: text("input_type").unwrap_or_else(|| "text".to_owned()),
             sensitive,
         };
-        // An answer that lies there answers an earlier question.
+        self.put_answer_aside()?;
         question::clear(&self.ctx.run)?;
         self.journal.add(
             self.iteration,
@@ -410,8 +410,22 @@ impl Engine<'_> {
         Ok(None)
     }
 
+    /// Keeps an answer that lies there and answers nothing that is asked.
+    fn put_answer_aside(&mut self) -> Result<()> {
+        let Some(name) = question::put_answer_aside(&self.ctx.run)? else {
+            return Ok(());
+        };
+        let path = self.ctx.run.interaction().join(name);
+        let note = format!(
+            "an answer that nobody has read is now in {}",
+            path.display()
+        );
+        self.note("WARN", &note)
+    }
+
     fn answer(&mut self, question: &Question) -> Result<std::result::Result<String, Ending>> {
         if let Some(answer) = self.options.answer.take() {
+            self.put_answer_aside()?;
             return Ok(Ok(answer));
         }
         if let Some(answer) = question::left_answer(&self.ctx.run, &question.request_id)? {
@@ -429,6 +443,7 @@ impl Engine<'_> {
             }
         }
         if !question::is_left(&self.ctx.run, &question.request_id) {
+            self.put_answer_aside()?;
             question::leave_question(&self.ctx.run, question)?;
         }
         Ok(Err(Ending::waiting(&question.prompt)))

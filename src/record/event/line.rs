@@ -198,6 +198,14 @@ impl<'a> Line<'a> {
         self.timestamp.as_deref().and_then(Timestamp::parse)
     }
 
+    /// Whether an action is a success. Older engines record its exit code alone, or its status alone.
+    pub(crate) fn is_success(&self) -> bool {
+        match self.status.as_deref() {
+            Some(status) => status.eq_ignore_ascii_case("success"),
+            None => self.exit_code == Some(0),
+        }
+    }
+
     /// Of an event of a flow: the task and the node that it is about.
     pub(crate) fn step(&self) -> Option<(String, String)> {
         let (task, node) = (self.task_id.as_deref()?, self.node_id.as_deref()?);

@@ -99,11 +99,14 @@ impl<'j> Run<'j> {
                 }
             }
             EventKind::EngineEnd => {
+                let is_completed = line.status.as_deref() == Some("COMPLETED");
+                let text = line.result.or(line.error);
+                let answer = || self.last_answer().filter(|_| is_completed);
                 self.end = Some(End {
+                    text: text.or_else(answer),
                     status: line.status.unwrap_or(Cow::Borrowed("FAILED")),
                     stop_reason: line.stop_reason,
                     exit_code: line.exit_code,
-                    text: line.result.or(line.error),
                     at: line.timestamp,
                 });
             }
@@ -125,13 +128,27 @@ impl<'j> Run<'j> {
         Ok(())
     }
 
+    /// The text of the last thought without calls.
+    fn last_answer(&self) -> Option<Cow<'j, str>> {
+        self.turns.iter().rev().find_map(|turn| match turn {
+            Turn::Thought(thought) if thought.calls.is_empty() => Some(decoded(thought.content)),
+            _ => None,
+        })
+    }
+
     /// Returns the model that is asked from now on.
     fn start(&mut self, line: Line<'j>) -> Option<Cow<'j, str>> {
-        if self.first_message.is_none() && self.turns.is_empty() {
+        if self.first_message.is_none() && self.is_whole {
             let task = line.task.map(RawValue::get);
             let task = task.filter(|json| json.starts_with('"'));
             self.first_message = task.map(decoded);
-            self.unsaid = task.filter(|_| line.is_old);
+            // Older engines record it nowhere else; of a run that was resumed it has been taken out.
+            let is_said = line.call_id.is_some() && line.resumed != Some(true);
+            match task.filter(|_| !is_said) {
+                Some(task) if self.turns.is_empty() => self.unsaid = Some(task),
+                Some(task) => self.turns.insert(0, Turn::User(task)),
+                None => {}
+            }
         }
         let is_fork = line.forked_from.is_some() && line.forked_from != self.forked_from;
         if is_fork {
@@ -213,9 +230,12 @@ impl<'j> Run<'j> {
     fn action_request(&mut self, line: Line<'j>) {
         let id = line.action_id.as_deref();
         if self.call(id, |_| true).is_none() {
-            self.adopt(&line);
+            if let Some(call) = self.adopt(&line) {
+                call.question = unrecorded_question(call);
+            }
             return;
         }
+        let is_older = line.call_id.is_none();
         let is_new = self.call(id, |call| call.request.is_none()).is_some();
         let request = Request {
             call_id: line.call_id,
@@ -223,6 +243,9 @@ impl<'j> Run<'j> {
         };
         if let Some(call) = self.call(id, |call| !is_new || call.request.is_none()) {
             call.request = Some(request);
+            if is_older {
+                call.question = call.question.take().or_else(|| unrecorded_question(call));
+            }
         }
     }
 
@@ -318,4 +341,29 @@ impl<'j> Run<'j> {
         self.calls_of_last_thought()
             .find(|call| Some(&*call.id) == id && suits(call))
     }
+}
+
+/// The question of an older engine that began its built-in tool as it began any other, and recorded no
+/// question.
+fn unrecorded_question<'j>(call: &Call<'j>) -> Option<Question<'j>> {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Arguments {
+        prompt: String,
+        input_type: Option<String>,
+        sensitive: bool,
+    }
+    let arguments = (call.name == "ask_human").then(|| serde_json::from_str(&call.arguments))?;
+    let Arguments {
+        prompt,
+        input_type,
+        sensitive,
+    } = arguments.unwrap_or_default();
+    Some(Question {
+        request_id: Cow::Borrowed(""),
+        prompt: Cow::Owned(prompt),
+        input_type: input_type.map_or(Cow::Borrowed("text"), Cow::Owned),
+        sensitive,
+        response: None,
+    })
 }

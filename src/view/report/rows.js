@@ -113,7 +113,8 @@ function firstLine(text) {
 
 /** How an action ended: [words, how they look]. */
 function outcome(result) {
-  if (result.status === "SUCCESS") return ["ok", "good"];
+  // Older engines record the exit code alone.
+  if (result.status === "SUCCESS" || (!result.status && result.code === 0)) return ["ok", "good"];
   if (result.code !== undefined && result.code !== null) return [`exit code ${result.code}`, "bad"];
   return [result.ref ? "interrupted" : "not run", "bad"];
 }
