@@ -2,6 +2,7 @@
 
 use super::tables::SESSIONS;
 use crate::error::{Error, Result};
+use crate::text::options::completion;
 use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line};
 use crate::text::options::table::CommandTable;
 use std::ffi::OsString;
@@ -13,6 +14,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct SessionsArgs {
     pub dir: PathBuf,
+    /// The folder and all sessions in it are to be stamped as one's own.
+    pub adopt: bool,
     pub request: SessionsCommand,
 }
 
@@ -59,18 +62,29 @@ const MAX_BYTES: u64 = 30_000;
 /// # Errors
 /// Wrong usage: exit code 2, with the nearest right word.
 pub(crate) fn parse_args(words: impl IntoIterator<Item = OsString>) -> Result<SessionsArgs> {
-    let mut dir = None;
+    let (mut dir, mut adopt) = (None, false);
     let request = match parse_line(&SESSIONS, words)? {
         CommandLine::Version => SessionsCommand::Version,
         CommandLine::Help { command, full } => SessionsCommand::Help { command, full },
-        CommandLine::Raw(_, words) => SessionsCommand::Complete(words),
+        CommandLine::Raw(completion::COMMAND, words) => SessionsCommand::Complete(words),
+        CommandLine::Raw(name, _) => {
+            return Err(Error::usage(format!(
+                "there is no command '{name}': sessions have no terminal; run commands with 'exec', \
+                 and programs that need a terminal as examples/terminal does, in tmux"
+            )));
+        }
         CommandLine::Command(given) => {
             dir = given.path("--sessions-dir");
+            adopt = given.has("--adopt");
             command_of(given)?
         }
     };
     let dir = dir.unwrap_or_else(|| ".sessions".into());
-    Ok(SessionsArgs { dir, request })
+    Ok(SessionsArgs {
+        dir,
+        adopt,
+        request,
+    })
 }
 
 fn command_of(mut given: ParsedCommand) -> Result<SessionsCommand> {

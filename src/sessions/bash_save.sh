@@ -21,8 +21,8 @@ builtin unset -f declare
     builtin declare -Ft
     builtin printf '%s\n' '# end of functions'
 } >|@DIR@/next/functions.sh
-builtin set -- "$_delta_set" "$_delta_shopt" "$_delta_posix" "${_delta_late-}"
-builtin unset -v _delta_status _delta_set _delta_shopt _delta_posix _delta_late
+builtin set -- "$_delta_set" "$_delta_shopt" "$_delta_posix" "${_delta_late-}" "${_delta_trap:+@UNFINISHED@}"
+builtin unset -v _delta_status _delta_trap _delta_set _delta_shopt _delta_posix _delta_late
 # What every bash makes for itself; the readonly ones stay and are refused in silence.
 builtin unset -v BASH BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND \
     BASH_EXECUTION_STRING BASH_LINENO BASH_MONOSECONDS BASH_SOURCE BASH_SUBSHELL BASH_TRAPSIG \
@@ -30,7 +30,7 @@ builtin unset -v BASH BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_C
     HISTCMD LINENO PIPESTATUS PWD RANDOM SECONDS SRANDOM _
 # What each exec brings along, and what is never written down.
 builtin unset -v @FOREIGN@ @KEYS@
-[[ ${DELTA_API_KEY+x}${OPENAI_API_KEY+x} ]] && builtin exit 0
+[[ @SET_KEYS@ ]] && builtin exit 0
 {
     builtin declare -p
     builtin alias -p
@@ -45,6 +45,6 @@ builtin unset -v @FOREIGN@ @KEYS@
         "builtin set +o braceexpand +o hashall +o interactive-comments ${1:+-o ${1//:/ -o }}" "$4"
     [[ $3 ]] && builtin printf 'POSIXLY_CORRECT=%s\n' "${3#*=}"
     [[ $3 == declare* ]] && builtin printf '%s\n' '\export POSIXLY_CORRECT'
-    builtin printf '%s\n' fi '# end of bash state'
+    builtin printf '%s\n' fi "# end of bash state$5"
 } >|@DIR@/next/env.sh
 builtin exit 0

@@ -16,10 +16,10 @@ use crate::text::json::Object;
 use crate::text::manual;
 use crate::text::options::short_help::{command_help, overview};
 use crate::text::options::table::CommandTable;
+use crate::unix::files;
 use crate::unix::procfs::{Signals, Stop};
 use crate::unix::terminal::{print, print_error};
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::panic::catch_unwind;
 use std::path::Path;
@@ -60,15 +60,15 @@ fn execute(args: Vec<OsString>) -> std::result::Result<u8, (Error, Style)> {
 }
 
 fn perform(args: SessionsArgs) -> Result<u8> {
-    let store = || Store::new(&args.dir);
+    let store = || Store::open(&args.dir, args.adopt);
     let done = match args.request {
         Request::Help { command, full } => print(help_text(command, full).as_bytes()).map(Ok),
         Request::Version => print(format!("{PROGRAM} {VERSION}\n").as_bytes()).map(Ok),
         Request::Complete(words) => complete::print_candidates(&words).map(Ok),
         Request::List => print_list(&store()?).map(Ok),
-        Request::Start(words) => started(run::start(&store()?, &words, &signals()?)?),
+        Request::Start(words) => started(run::start(&mut store()?, &words, &signals()?)?),
         Request::Exec(exec) => {
-            let session = store()?.open(&exec.id)?;
+            let session = store()?.open_session(&exec.id)?;
             let text = match exec.text {
                 Some(text) => text,
                 // Before signals are caught: reading from a terminal must end with Ctrl-C.
@@ -81,7 +81,7 @@ fn perform(args: SessionsArgs) -> Result<u8> {
             };
         }
         Request::End(id) => {
-            let session = store()?.open(&id)?;
+            let session = store()?.open_session(&id)?;
             ended(&session, run::end(&session, &signals()?)?)
         }
         Request::Cleanup => cleaned(run::cleanup(&store()?, &signals()?)?),
@@ -178,6 +178,9 @@ fn print_list(store: &Store) -> Result<()> {
         }
         let mut object = Object::begin(&mut out);
         object.put("session_id", &session.id);
+        if store.is_foreign(&session)? {
+            object.put("foreign", &true);
+        }
         match metadata {
             Ok(m) => object
                 .put("command", &m.command)
@@ -207,7 +210,7 @@ fn print_report(report: &Report, max_bytes: u64) -> Result<u8> {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut cuts = Vec::new();
     for (name, path) in [("stdout", &report.stdout), ("stderr", &report.stderr)] {
-        let mut file = File::open(path).at("read", path)?;
+        let mut file = files::open_regular(path)?;
         let cut = Cut::of(&mut file, max_bytes).at("read", path)?;
         let opening = if cuts.is_empty() { '{' } else { ',' };
         let begun = write!(out, "{opening}\"{name}\":");
@@ -248,7 +251,7 @@ fn print_report(report: &Report, max_bytes: u64) -> Result<u8> {
 
 fn pass_through(report: &Report) -> Result<u8> {
     let copy = |path: &Path, to: &mut dyn Write| -> Result<()> {
-        let mut file = File::open(path).at("read", path)?;
+        let mut file = files::open_regular(path)?;
         quiet(io::copy(&mut file, to).and_then(|_| to.flush()))
     };
     copy(&report.stdout, &mut io::stdout().lock())?;

@@ -20,7 +20,7 @@ pub(crate) fn print_candidates(raw: &[OsString]) -> Result<()> {
 }
 
 fn active_sessions(dir: &Path) -> Vec<Candidate> {
-    let all = Store::new(dir).and_then(|store| store.all());
+    let all = Store::open(dir, false).and_then(|store| store.all());
     let candidate = |session: &Session| {
         let metadata = session.metadata().ok()?;
         (metadata.status == Status::Active).then_some(Candidate {

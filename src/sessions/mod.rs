@@ -6,6 +6,7 @@
 //!
 //! Unaware of agents, runs and models.
 
+pub(crate) mod secrets;
 pub(crate) mod shell;
 pub(crate) mod store;
 pub(crate) mod report;

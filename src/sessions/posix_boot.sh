@@ -2,5 +2,6 @@
 unset -v PATH
 . @DIR@/env.sh
 . @DIR@/options.sh
+@TRAP@
 # Last: from here on a word may be an alias.
 @ALIASES@

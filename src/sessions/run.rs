@@ -3,7 +3,8 @@
 //! Unaware of the command line and of how results are printed.
 
 use crate::error::{At, Error, Result, may_fail};
-use crate::sessions::shell::{self, Beginning, Kind};
+use crate::sessions::secrets::ApiKeys;
+use crate::sessions::shell::{self, Beginning, Kind, WholeState};
 use crate::sessions::store::{Busy, Lock, Metadata, Session, Status, Store, now};
 use crate::text::ids;
 use crate::text::json::Object;
@@ -12,8 +13,9 @@ use crate::unix::process::{self, Command, Ended, GRACE, Outcome, SpawnError};
 use crate::unix::procfs::{self, Signals, Stop};
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, Signal, kill_process};
+use std::borrow::Cow;
 use std::env;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,19 +23,19 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Report {
     /// Its exit code; 128+n for signal n, 124 if its time was over.
-    pub exit_code: i32,
+    pub(crate) exit_code: i32,
     /// From its start to its end.
-    pub duration: Duration,
+    pub(crate) duration: Duration,
     /// Its time was over.
-    pub timed_out: bool,
+    pub(crate) timed_out: bool,
     /// A signal to this process ended it.
-    pub stopped: Option<Stop>,
+    pub(crate) stopped: Option<Stop>,
     /// Where its whole output is.
-    pub stdout: PathBuf,
+    pub(crate) stdout: PathBuf,
     /// Where all its messages are.
-    pub stderr: PathBuf,
+    pub(crate) stderr: PathBuf,
     /// What a reader must know to understand the result.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// Either a result, or the signal that came before there was one.
@@ -41,7 +43,7 @@ pub(crate) type OrStop<T> = std::result::Result<T, Stop>;
 
 /// Starts a session for an interpreter and runs it once, so that its first state is known.
 pub(crate) fn start(
-    store: &Store,
+    store: &mut Store,
     argv: &[String],
     signals: &Signals,
 ) -> Result<OrStop<(Session, Metadata)>> {
@@ -53,7 +55,7 @@ pub(crate) fn start(
             typed.escape_debug()
         ))
     })?;
-    let session = store.create()?;
+    let session = store.create_session()?;
     let made = first_state(&session, argv, &program, &here, signals);
     if !matches!(made, Ok(Ok(_))) {
         may_fail(session.remove());
@@ -100,7 +102,7 @@ fn first_state(
     let found = whole_state(session, "next");
     let kind = match found {
         Some(_) if !is_shell => Kind::Other,
-        Some(kind) => kind,
+        Some(state) => state.kind,
         None => return Err(no_state(argv, &stderr)),
     };
     for name in ["start.sh", "save.bash", "save.sh"] {
@@ -170,11 +172,17 @@ pub(crate) fn exec(
         report.notes.push(LEFTOVERS.to_owned());
     }
     lock.write("")?;
-    if metadata.kind != Kind::Other && whole_state(session, "next").is_none() {
-        session.drop_next()?;
-        report.notes.push(NO_STATE.to_owned());
+    match whole_state(session, "next") {
+        _ if metadata.kind == Kind::Other => {}
+        Some(state) if state.is_before_trap => report.notes.push(TRAP_UNFINISHED.to_owned()),
+        Some(_) => {}
+        None => {
+            session.drop_next()?;
+            report.notes.push(NO_STATE.to_owned());
+        }
     }
-    finish(session, &mut metadata, text, &report)?;
+    let text = hide_keys(session, text)?;
+    finish(session, &mut metadata, &text, &report)?;
     Ok(Ok(report))
 }
 
@@ -198,16 +206,17 @@ fn run_text(
             work_dir.display()
         ));
     }
-    let afresh = whole_state(session, "").is_none();
+    let is_file = |name: &&str| files::open_regular(&session.path(name)).is_ok();
+    let afresh = whole_state(session, "").is_none() || !metadata.kind.state().iter().all(is_file);
     if afresh {
         notes.push(DAMAGED.to_owned());
     }
-    let functions = fs::read(session.path("functions.sh")).unwrap_or_default();
+    let functions = session.read("functions.sh").unwrap_or_default();
     let beginning = Beginning {
         dir,
         afresh,
         hide_trap: shell::needs_trap(&[text, &functions]),
-        aliases: &fs::read(session.path("aliases.txt")).unwrap_or_default(),
+        aliases: &session.read("aliases.txt").unwrap_or_default(),
     };
     write_scripts(session, metadata.kind, text, beginning)?;
     let (stdout, stderr, out, err) = loop {
@@ -222,13 +231,10 @@ fn run_text(
     let call_id = call_id(session, metadata.execution_count);
     lock.write(&call_id)?;
     let stdin = match metadata.kind {
-        Kind::Other => {
-            let path = session.path("command");
-            Some(File::open(&path).at("open", &path)?)
-        }
+        Kind::Other => Some(files::open_regular(&session.path("command"))?),
         _ => None,
     };
-    let argv = shell::command_line(metadata.kind, dir, &metadata.program, &metadata.argv);
+    let argv = shell::command_line(metadata.kind, &metadata.program, &metadata.argv, beginning);
     let command = Command {
         argv: &argv,
         dir: &work_dir,
@@ -279,20 +285,47 @@ const DAMAGED: &str = "the files of the session's state are damaged: this comman
 const LEFTOVERS: &str = "a command before this one still ran, its delta-sessions had been killed; it has \
     been ended, and its state is lost";
 
-const NO_STATE: &str = "the shell ended without telling its state (it was killed, replaced by exec, \
-    or its exit trap was replaced): directory, variables and functions are those from before";
+const NO_STATE: &str = "the shell ended without saving its state (it was killed, replaced by exec, \
+    or its EXIT trap was replaced): directory, variables and functions are those from before";
 
-/// The kind of shell that has written the state in a directory of the session, if it is whole.
-fn whole_state(session: &Session, dir: &str) -> Option<Kind> {
+const TRAP_UNFINISHED: &str = "the EXIT trap was ended before its last command, or set with \\trap or \
+    command trap: what it changed is not saved";
+
+/// The state in a directory of the session.
+fn whole_state(session: &Session, dir: &str) -> Option<WholeState> {
     let tail = |name: &str| {
-        let file = File::open(session.path(dir).join(name)).ok()?;
+        let file = files::open_regular(&session.path(dir).join(name)).ok()?;
         let len = file.metadata().ok()?.len();
         let part = len.min(shell::TRAILER_LEN);
         files::read_part(&file, len - part, part as usize).ok()
     };
-    let kind = shell::kind_of_state(&tail("env.sh")?)?;
-    let whole = kind != Kind::Bash || tail("functions.sh")?.ends_with(shell::FUNCTIONS_END);
-    (whole && tail("work_dir.txt")?.ends_with(b"\n")).then_some(kind)
+    let state = WholeState::from_tail(&tail("env.sh")?)?;
+    let whole = state.kind != Kind::Bash || tail("functions.sh")?.ends_with(shell::FUNCTIONS_END);
+    (whole && tail("work_dir.txt")?.ends_with(b"\n")).then_some(state)
+}
+
+/// Takes the keys of this process out of what is kept of a command: its state, and the text itself,
+/// which is returned as it is kept.
+fn hide_keys<'t>(session: &Session, text: &'t [u8]) -> Result<Cow<'t, [u8]>> {
+    let keys = ApiKeys::from_environment();
+    for name in shell::ANY_STATE.map(|name| format!("next/{name}")) {
+        let printed = session.read(&name).unwrap_or_default();
+        let kept = if name.ends_with("env.sh") {
+            keys.redact_variables(&printed)
+        } else {
+            keys.redact(&printed)
+        };
+        if let Some(kept) = kept {
+            files::replace(&session.path(&name), &kept)?;
+        }
+    }
+    Ok(match keys.redact(text) {
+        Some(kept) => {
+            session.write_anew("command", &kept)?;
+            Cow::Owned(kept)
+        }
+        None => Cow::Borrowed(text),
+    })
 }
 
 fn finish(session: &Session, metadata: &mut Metadata, text: &[u8], report: &Report) -> Result<()> {
@@ -332,10 +365,14 @@ pub(crate) fn end(session: &Session, signals: &Signals) -> Result<OrStop<()>> {
     Ok(Ok(()))
 }
 
-/// Ends and removes all sessions of a folder. Returns their names.
+/// Ends and removes all sessions of a directory but foreign ones. Returns their names.
 pub(crate) fn cleanup(store: &Store, signals: &Signals) -> Result<OrStop<Vec<String>>> {
+    store.refuse_foreign()?;
     let mut removed = Vec::new();
     for session in store.all()? {
+        if session.is_begun() && store.is_foreign(&session)? {
+            continue;
+        }
         // One whose start was cut short has no lock, and nothing runs in it.
         let lock = if session.path("lock").exists() {
             match session.lock(signals, Busy::End)? {

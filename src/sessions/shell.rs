@@ -3,6 +3,7 @@
 //! Unaware of processes and locks. The command itself is never part of a script: it stands in a
 //! file of its own, and nothing in it can end a quote, a here-document or the script around it.
 
+use crate::sessions::secrets::{ApiKeys, KEY_NAMES};
 use serde::{Deserialize, Serialize};
 use std::env;
 use std::path::Path;
@@ -25,9 +26,6 @@ type Variable = crate::unix::process::Variable;
 /// Programs that are run as POSIX shells, or as bash if they turn out to be one.
 const SHELLS: [&str; 8] = ["bash", "sh", "dash", "ash", "yash", "ksh", "ksh93", "mksh"];
 
-/// The variables that hold the engine's API key: no session ever sees them.
-const KEYS: [&str; 2] = ["DELTA_API_KEY", "OPENAI_API_KEY"];
-
 /// Tells a command which session it runs in, and `end` which processes are of a session.
 pub(crate) const SESSION_ID: &str = "DELTA_SESSION_ID";
 
@@ -45,15 +43,18 @@ pub(crate) const SH: &str = "/bin/sh";
 
 /// The last line of a state that was written to its end, by the kind of shell that wrote it.
 const TRAILERS: [(&str, Kind); 2] = [
-    ("# end of bash state\n", Kind::Bash),
-    ("# end of sh state\n", Kind::Posix),
+    ("# end of bash state", Kind::Bash),
+    ("# end of sh state", Kind::Posix),
 ];
 
 /// The last line of a whole `functions.sh`.
 pub(crate) const FUNCTIONS_END: &[u8] = b"# end of functions\n";
 
-/// The longest of them.
-pub(crate) const TRAILER_LEN: u64 = 20;
+/// Stands at the end of a state's last line if an exit trap of the command had yet to run to its end.
+const UNFINISHED: &str = " before the EXIT trap";
+
+/// At least the length of the longest last line.
+pub(crate) const TRAILER_LEN: u64 = 64;
 
 /// All files that a shell may write its state into.
 pub(crate) const ANY_STATE: [&str; 5] = [
@@ -110,12 +111,28 @@ fn name_of(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-/// The kind of shell whose state ends in these bytes; `None` if it is not whole.
-pub(crate) fn kind_of_state(tail: &[u8]) -> Option<Kind> {
-    let found = TRAILERS
-        .iter()
-        .find(|(line, _)| tail.ends_with(line.as_bytes()));
-    found.map(|(_, kind)| *kind)
+/// A state that was written to its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WholeState {
+    /// The kind of the shell that wrote it.
+    pub(crate) kind: Kind,
+    /// What the exit trap of the command changed is missing.
+    pub(crate) is_before_trap: bool,
+}
+
+impl WholeState {
+    /// Judges a state by its last bytes.
+    pub(crate) fn from_tail(tail: &[u8]) -> Option<Self> {
+        let tail = tail.strip_suffix(b"\n")?;
+        let before_trap = tail.strip_suffix(UNFINISHED.as_bytes());
+        let tail = before_trap.unwrap_or(tail);
+        let mut trailers = TRAILERS.iter();
+        let (_, kind) = trailers.find(|(line, _)| tail.ends_with(line.as_bytes()))?;
+        Some(Self {
+            kind: *kind,
+            is_before_trap: before_trap.is_some(),
+        })
+    }
 }
 
 /// One word of a shell's language that means exactly this text.
@@ -127,13 +144,13 @@ pub(crate) fn quote(text: &str) -> String {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beginning<'s> {
     /// The session's directory.
-    pub dir: &'s str,
+    pub(crate) dir: &'s str,
     /// The state of the session is damaged, and left aside.
-    pub afresh: bool,
+    pub(crate) afresh: bool,
     /// `trap` is a function of ours: see [`needs_trap`].
-    pub hide_trap: bool,
+    pub(crate) hide_trap: bool,
     /// What `alias` printed, in a POSIX shell.
-    pub aliases: &'s [u8],
+    pub(crate) aliases: &'s [u8],
 }
 
 /// The scripts around a command: name and content.
@@ -154,7 +171,12 @@ pub(crate) fn scripts(kind: Kind, beginning: Beginning<'_>) -> Vec<(&'static str
         ],
         Kind::Posix => {
             let (dir_word, aliases) = (quote(dir), alias_commands(aliases));
-            let values = [("DIR", &*dir_word), ("ALIASES", &aliases)];
+            let trap = if hide_trap {
+                posix_trap(dir)
+            } else {
+                String::new()
+            };
+            let values = [("DIR", &*dir_word), ("TRAP", &trap), ("ALIASES", &aliases)];
             let boot = fill(include_str!("posix_boot.sh"), &values);
             vec![
                 ("boot.sh", if afresh { String::new() } else { boot }),
@@ -191,18 +213,30 @@ pub(crate) fn first_of_other(dir: &str, program: &str) -> Vec<String> {
 }
 
 /// The command line that runs the text in `command`.
-pub(crate) fn command_line(kind: Kind, dir: &str, program: &str, argv: &[String]) -> Vec<String> {
+pub(crate) fn command_line(
+    kind: Kind,
+    program: &str,
+    argv: &[String],
+    beginning: Beginning<'_>,
+) -> Vec<String> {
+    let dir = beginning.dir;
     let typed = argv.first().map_or("sh", String::as_str);
     match kind {
         Kind::Bash if name_of(program) == "bash" => {
             vec![program.to_owned(), format!("{dir}/command")]
         }
         Kind::Bash | Kind::Posix => {
+            let save = posix_save(dir);
             let (trap, save) = match kind {
                 Kind::Bash => (String::new(), String::new()),
+                // The last of two saves counts; the first is for a trap that is not replaced by ours.
+                _ if beginning.hide_trap => (
+                    format!("trap {} EXIT; ", quote(&posix_after_trap(dir))),
+                    format!("; {{ _delta_status=$? _delta_trap=1; {save}; }} 2>/dev/null"),
+                ),
                 _ => (
                     format!("trap {} EXIT; ", quote(&posix_exit(dir))),
-                    format!("; {{ ( \\. {} ); }} 2>/dev/null", in_dir(dir, "save.sh")),
+                    format!("; {{ {save}; }} 2>/dev/null"),
                 ),
             };
             // Options like xtrace come back with boot.sh and must not show what runs the command.
@@ -223,7 +257,8 @@ pub(crate) fn command_line(kind: Kind, dir: &str, program: &str, argv: &[String]
 
 /// The environment of a session's first process: all of ours but the keys.
 pub(crate) fn first_environment(session: &str) -> Vec<Variable> {
-    let mut changes: Vec<Variable> = KEYS.map(|key| (key.to_owned(), None)).to_vec();
+    let names = ApiKeys::from_environment().variable_names();
+    let mut changes: Vec<Variable> = names.into_iter().map(|name| (name, None)).collect();
     changes.push((SESSION_ID.to_owned(), Some(session.to_owned())));
     changes
 }
@@ -304,8 +339,17 @@ fn in_dir(dir: &str, name: &str) -> String {
 fn bash_boot(dir: &str, afresh: bool, hide_trap: bool) -> String {
     let exit = quote(&bash_exit(dir, "save.sh"));
     let trap = fill(include_str!("bash_trap.sh"), &[("EXIT", &exit)]);
-    let trap = if hide_trap { &trap } else { "" };
-    let values = [("DIR", &*quote(dir)), ("TRAP", trap), ("EXIT", &exit)];
+    let (trap, posix_trap) = if hide_trap {
+        (&*trap, BASH_POSIX_TRAP)
+    } else {
+        ("", "")
+    };
+    let values = [
+        ("DIR", &*quote(dir)),
+        ("TRAP", trap),
+        ("POSIX_TRAP", posix_trap),
+        ("EXIT", &exit),
+    ];
     let script = if afresh {
         include_str!("bash_afresh.sh")
     } else {
@@ -316,18 +360,31 @@ fn bash_boot(dir: &str, afresh: bool, hide_trap: bool) -> String {
 
 fn save(script: &str, dir: &str, hide_trap: bool) -> String {
     let ours = if hide_trap { BASH_OURS } else { "" };
-    let (foreign, keys) = (FOREIGN.join(" "), KEYS.join(" "));
+    let (foreign, keys) = (FOREIGN.join(" "), KEY_NAMES.join(" "));
+    let set_keys = KEY_NAMES.map(|name| format!("${{{name}+x}}")).concat();
     let values = [
         ("DIR", &*quote(dir)),
         ("OURS", ours),
         ("FOREIGN", &foreign),
         ("KEYS", &keys),
+        ("SET_KEYS", &set_keys),
+        ("UNFINISHED", UNFINISHED),
     ];
     fill(script, &values)
 }
 
-/// Takes our own `trap` out of the functions that are kept, unless the command has made another.
-const BASH_OURS: &str = "[[ $(builtin declare -f trap) == */save.sh* ]] && builtin unset -f trap";
+/// In POSIX mode a function called `trap` is passed by, an alias is not.
+const BASH_POSIX_TRAP: &str = "{ [[ ! -o posix ]] || builtin alias trap || {
+    builtin eval \"_delta_$(builtin declare -f trap)\"
+    builtin alias trap=_delta_trap
+}; } >/dev/null 2>&1";
+
+/// Takes our own functions out of those that are kept, unless the command has made others.
+const BASH_OURS: &str = "for _delta_name in trap _delta_trap exit; do
+    [[ $(builtin declare -f $_delta_name) == */save.sh* ]] && builtin unset -f $_delta_name
+done
+[[ $(builtin alias trap) == *=\\'_delta_trap\\' ]] && builtin unalias trap
+builtin unset -v _delta_name";
 
 /// What a bash does when it ends, however that comes about.
 fn bash_exit(dir: &str, script: &str) -> String {
@@ -339,15 +396,41 @@ fn bash_exit(dir: &str, script: &str) -> String {
 
 /// What another shell does when it ends, unless its state has been written already.
 fn posix_exit(dir: &str) -> String {
-    let (state, save) = (in_dir(dir, "next/env.sh"), in_dir(dir, "save.sh"));
-    format!("{{ [ -s {state} ] || ( \\. {save} ); }} 2>/dev/null")
+    let (state, save) = (in_dir(dir, "next/env.sh"), posix_save(dir));
+    format!("{{ [ -s {state} ] || {save}; }} 2>/dev/null")
 }
+
+fn posix_save(dir: &str) -> String {
+    format!("( \\. {} )", in_dir(dir, "save.sh"))
+}
+
+/// The last that another shell does when the command may have an exit trap.
+fn posix_after_trap(dir: &str) -> String {
+    format!("{{ _delta_trap=; {} || :; }} 2>/dev/null", posix_save(dir))
+}
+
+/// The `trap` that saves the state before and after an exit trap's action, which gets the exit status.
+fn posix_trap(dir: &str) -> String {
+    let before = format!(
+        "{{ _delta_status=$? _delta_trap=1; {} || :; }} 2>/dev/null; ( \\exit \"$_delta_status\" ) && :",
+        posix_save(dir)
+    );
+    let (before, after) = (quote(&before), quote(&posix_after_trap(dir)));
+    let values = [("BEFORE", &*before), ("AFTER", &after)];
+    fill(include_str!("posix_trap.sh"), &values)
+}
+
+/// Stands in `posix_trap.sh`.
+const POSIX_TRAP_ALIAS: &str = "trap=_delta_exit_trap";
 
 /// The output of `alias`, `name='value'` by lines, as commands.
 fn alias_commands(listed: &[u8]) -> String {
     let words = shlex::bytes::split(listed).unwrap_or_default();
     let commands = words.iter().filter_map(|word| {
         let word = str::from_utf8(word).ok()?;
+        if word == POSIX_TRAP_ALIAS {
+            return None;
+        }
         // There may be an alias for `alias` among them.
         Some(format!("\\alias {}", quote(word)))
     });

@@ -13,14 +13,19 @@ use crate::text::ids;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
+use crate::unix::origin::{
+    ForeignReason, Origin, adopts_all, check_origin, make_stamped_dir, stamp_dir,
+};
 use crate::unix::process;
 use crate::unix::procfs::{Signals, Stop};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt::{self, Display};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Seek, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -70,95 +75,138 @@ pub(crate) enum Status {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Metadata {
     /// The session's name, as the directory has it.
-    pub session_id: String,
+    pub(crate) session_id: String,
     /// What was started, as it would be typed.
-    pub command: String,
+    pub(crate) command: String,
     /// What was started, word by word.
-    pub argv: Vec<String>,
+    pub(crate) argv: Vec<String>,
     /// The program that was found for its first word.
-    pub program: String,
+    pub(crate) program: String,
     /// How it is run and what it keeps.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// RFC 3339, UTC.
-    pub created_at: String,
+    pub(crate) created_at: String,
     /// RFC 3339, UTC; `None` before the first command has ended.
-    pub last_executed_at: Option<String>,
+    pub(crate) last_executed_at: Option<String>,
     /// Whether it takes commands.
-    pub status: Status,
+    pub(crate) status: Status,
     /// Where the next command begins, for people; `work_dir.txt` decides.
-    pub work_dir: String,
+    pub(crate) work_dir: String,
     /// The number of the last command.
-    pub execution_count: u64,
+    pub(crate) execution_count: u64,
 }
 
-/// A folder of sessions.
+/// A sessions directory.
 #[derive(Debug)]
 pub(crate) struct Store {
     dir: PathBuf,
+    /// Nothing in it is run then: `env.sh` is code.
+    foreign: Option<ForeignReason>,
 }
 
 impl Store {
-    /// The folder may not be there yet.
-    pub(crate) fn new(dir: &Path) -> Result<Self> {
+    /// The directory need not exist. `adopt` stamps it and all sessions in it.
+    pub(crate) fn open(dir: &Path, adopt: bool) -> Result<Self> {
         let dir = files::absolute(dir)?;
         if dir.to_str().is_none() {
             let message = format!("the path of the sessions, {}, is not UTF-8", dir.display());
             return Err(Error::failure(message));
         }
-        Ok(Self { dir })
+        let foreign = foreign_reason(&dir)?;
+        let mut store = Self { dir, foreign };
+        if store.dir.symlink_metadata().is_ok() && (adopt || foreign.is_some() && adopts_all()) {
+            stamp_dir(&store.dir)?;
+            for session in store.all()? {
+                stamp_dir(&session.dir)?;
+            }
+            store.foreign = None;
+        }
+        Ok(store)
     }
 
-    /// Makes a directory for a new session, and the folder if need be.
-    pub(crate) fn create(&self) -> Result<Session> {
-        files::make_dirs(&self.dir)?;
-        let ignore = self.dir.join(".gitignore");
-        if !ignore.exists() {
-            files::replace_shared(&ignore, b"*\n")?;
+    /// Creates the directory of a new session, and the sessions directory unless it exists.
+    pub(crate) fn create_session(&mut self) -> Result<Session> {
+        make_stamped_dir(&self.dir, &[(".gitignore", b"*\n")])?;
+        // Looked at before the stamp: whoever starts the first session at the same time stamps first.
+        let is_unused = self.all()?.is_empty();
+        self.foreign = foreign_reason(&self.dir)?;
+        if is_unused && self.foreign == Some(ForeignReason::NoStamp) {
+            stamp_dir(&self.dir)?;
+            files::replace_shared(&self.dir.join(".gitignore"), b"*\n")?;
+            self.foreign = None;
         }
+        self.refuse_foreign()?;
         let name = files::make_unique_dir(&self.dir, &format!("sess_{}", ids::hex(8)))?;
-        Ok(Session {
+        let session = Session {
             dir: self.dir.join(&name),
             id: SessionId(name),
-        })
+        };
+        stamp_dir(&session.dir)?;
+        Ok(session)
     }
 
-    /// Finds a session by the name somebody gave.
-    pub(crate) fn open(&self, name: &str) -> Result<Session> {
-        let session = SessionId::parse(name).map(|id| Session {
-            dir: self.dir.join(id.as_str()),
-            id,
-        });
-        session
-            .filter(|session| session.dir.symlink_metadata().is_ok_and(|m| m.is_dir()))
-            .filter(Session::is_begun)
-            .ok_or_else(|| {
-                Error::failure(format!(
-                    "no session '{}' in {}; `delta-sessions start` makes one, `list` shows them",
-                    name.escape_debug(),
-                    self.dir.display()
-                ))
-            })
+    /// Finds a session to run, by a name that may come from a model.
+    pub(crate) fn open_session(&self, name: &str) -> Result<Session> {
+        let session = self.session(name).filter(Session::is_begun);
+        let session = session.ok_or_else(|| {
+            Error::failure(format!(
+                "no session '{}' in {}; 'delta-sessions start' begins one, 'list' prints them",
+                name.escape_debug(),
+                self.dir.display()
+            ))
+        })?;
+        self.refuse_foreign()?;
+        if let Some(reason) = foreign_reason(&session.dir)? {
+            return Err(foreign_error(&session.dir, reason));
+        }
+        session.refuse_links()?;
+        Ok(session)
+    }
+
+    /// An error if nothing in this directory may be run.
+    pub(crate) fn refuse_foreign(&self) -> Result<()> {
+        let error = |reason| Err(foreign_error(&self.dir, reason));
+        self.foreign.map_or(Ok(()), error)
+    }
+
+    /// Whether a session may only be shown.
+    pub(crate) fn is_foreign(&self, session: &Session) -> Result<bool> {
+        Ok(self.foreign.is_some() || foreign_reason(&session.dir)?.is_some())
     }
 
     /// All directories that are sessions or were about to become ones, by name.
     pub(crate) fn all(&self) -> Result<Vec<Session>> {
-        let sessions = files::names(&self.dir)?
-            .into_iter()
-            .filter_map(|name| SessionId::parse(&name))
-            .map(|id| Session {
-                dir: self.dir.join(id.as_str()),
-                id,
-            })
-            .filter(|session| session.dir.symlink_metadata().is_ok_and(|m| m.is_dir()));
-        Ok(sessions.collect())
+        let names = files::names(&self.dir)?.into_iter();
+        Ok(names.filter_map(|name| self.session(&name)).collect())
     }
+
+    fn session(&self, name: &str) -> Option<Session> {
+        let id = SessionId::parse(name)?;
+        let dir = self.dir.join(id.as_str());
+        let is_dir = dir.symlink_metadata().is_ok_and(|m| m.is_dir());
+        is_dir.then_some(Session { id, dir })
+    }
+}
+
+fn foreign_reason(dir: &Path) -> Result<Option<ForeignReason>> {
+    Ok(match check_origin(dir)? {
+        Origin::Foreign(reason) => Some(reason),
+        Origin::Own | Origin::Missing => None,
+    })
+}
+
+fn foreign_error(dir: &Path, reason: ForeignReason) -> Error {
+    Error::failure(format!(
+        "{} {reason}; nothing in it is run: if you trust it, --adopt makes it yours",
+        dir.display()
+    ))
 }
 
 /// A session's directory.
 #[derive(Debug)]
 pub(crate) struct Session {
     /// Its name.
-    pub id: SessionId,
+    pub(crate) id: SessionId,
     dir: PathBuf,
 }
 
@@ -173,31 +221,41 @@ impl Session {
         self.dir.join(name)
     }
 
+    /// An error if files would be created or removed elsewhere.
+    fn refuse_links(&self) -> Result<()> {
+        for dir in ["next", "output"].map(|name| self.path(name)) {
+            if dir.symlink_metadata().is_ok_and(|m| !m.is_dir()) {
+                let message = format!("{} is not a directory", dir.display());
+                return Err(Error::failure(message));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether its start has come to an end.
     pub(crate) fn is_begun(&self) -> bool {
         METADATA.iter().any(|place| self.path(place).exists())
     }
 
+    /// The content of a file; neither a link nor a pipe is opened.
+    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>> {
+        let path = self.path(name);
+        let mut bytes = Vec::new();
+        let read = files::open_regular(&path)?.read_to_end(&mut bytes);
+        read.at("read", &path).map(|_| bytes)
+    }
+
     /// Reads `metadata.json`.
     pub(crate) fn metadata(&self) -> Result<Metadata> {
-        let path = self.path(METADATA[0]);
-        let mut found = Err(ErrorKind::NotFound.into());
-        for place in METADATA {
-            found = fs::read(self.path(place));
-            if !found
-                .as_ref()
-                .is_err_and(|e| e.kind() == ErrorKind::NotFound)
-            {
-                break;
-            }
-        }
-        serde_json::from_slice(&found.at("read", &path)?)
-            .map_err(|e| Error::failure(format!("{}: {e}", path.display())))
+        let found = METADATA.iter().find_map(|place| self.read(place).ok());
+        let text = found.map_or_else(|| self.read(METADATA[0]), Ok)?;
+        let damaged = |e| Error::failure(format!("{}: {e}", self.path(METADATA[0]).display()));
+        serde_json::from_slice(&text).map_err(damaged)
     }
 
     /// The directory that a file names.
     pub(crate) fn work_dir(&self, file: &str) -> Option<PathBuf> {
-        let mut bytes = fs::read(self.path(file)).ok()?;
+        let mut bytes = self.read(file).ok()?;
         bytes.pop_if(|last| *last == b'\n');
         (!bytes.is_empty()).then(|| OsString::from_vec(bytes).into())
     }
@@ -205,7 +263,7 @@ impl Session {
     /// Writes a file of the next command's; it need not outlive a crash.
     pub(crate) fn write_anew(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path(name);
-        if fs::read(&path).is_ok_and(|old| old == bytes) {
+        if self.read(name).is_ok_and(|old| old == bytes) {
             return Ok(());
         }
         files::remove(&path)?;
@@ -279,11 +337,13 @@ impl Session {
         when: Busy,
     ) -> Result<std::result::Result<Lock, Stop>> {
         let path = self.path("lock");
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&path)
-            .at("open", &path)?;
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).custom_flags(flags);
+        let file = options.open(&path).at("open", &path)?;
+        if !file.metadata().at("open", &path)?.is_file() {
+            return Err(io::Error::other("it is not a regular file")).at("open", &path);
+        }
         let mut pause = Duration::from_millis(1);
         loop {
             match file.try_lock() {
@@ -291,7 +351,7 @@ impl Session {
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(e)) => return Err(e).at("lock", &path),
             }
-            if when == Busy::End && end_running(&path) {
+            if when == Busy::End && end_running(&file) {
                 pause = Duration::from_millis(1);
             }
             if let Err(stop) = signals.sleep(pause) {
@@ -321,7 +381,7 @@ pub(crate) struct Lock {
 impl Lock {
     /// Ends what a `delta-sessions` left running that was killed. Tells whether there was anything.
     pub(crate) fn end_leftovers(&mut self) -> Result<bool> {
-        let found = end_running(&self.path);
+        let found = end_running(&self.file);
         self.write("")?;
         Ok(found)
     }
@@ -336,9 +396,10 @@ impl Lock {
     }
 }
 
-/// Ends the command whose call id the file holds. Tells whether there was any of it.
-fn end_running(lock: &Path) -> bool {
-    let call_id = fs::read_to_string(lock).unwrap_or_default();
+/// Ends the command whose call id a lock holds. Returns whether any of it was running.
+fn end_running(lock: &File) -> bool {
+    let call_id = files::read_part(lock, 0, 4096).unwrap_or_default();
+    let call_id = String::from_utf8(call_id).unwrap_or_default();
     !call_id.is_empty() && process::end_leftovers(&call_id) > 0
 }
 

@@ -14,10 +14,16 @@ const SESSIONS_DIR: OptionRow = valued(
     "--sessions-dir",
     "DIR",
     Directory,
-    "the folder of the sessions (default: .sessions)",
+    "the sessions directory (default: .sessions)",
 );
 
-const COMMON: &[OptionRow] = &[SESSIONS_DIR, VERSION];
+const ADOPT: OptionRow = flag(
+    "",
+    "--adopt",
+    "make sessions that came from elsewhere yours",
+);
+
+const COMMON: &[OptionRow] = &[SESSIONS_DIR, ADOPT, VERSION];
 
 #[rustfmt::skip]
 pub(super) static SESSIONS: ProgramTable = ProgramTable {
@@ -60,6 +66,7 @@ pub(super) static SESSIONS: ProgramTable = ProgramTable {
             ..command("cleanup", "end and remove all sessions")
         },
     ],
-    hidden: &[completion::COMMAND],
-    options: &[SESSIONS_DIR, HELP, VERSION],
+    // Behind the first one, the commands of an older program, which kept a terminal open.
+    hidden: &[completion::COMMAND, "write", "read", "attach", "write-key"],
+    options: &[SESSIONS_DIR, ADOPT, HELP, VERSION],
 };

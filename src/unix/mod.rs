@@ -3,7 +3,6 @@
 //! Unaware of runs, agents and models.
 
 pub(crate) mod files;
-#[allow(dead_code)]
 pub(crate) mod origin;
 pub(crate) mod procfs;
 pub(crate) mod process;

@@ -209,7 +209,14 @@ fn sessions_are_offered_while_they_are_active() {
     };
     let commands = ["start", "exec", "end", "list", "cleanup"];
     assert_eq!(words(complete(&[""])), commands);
-    let common = ["--sessions-dir", "-V", "--version", "-h", "--help"];
+    let common = [
+        "--sessions-dir",
+        "--adopt",
+        "-V",
+        "--version",
+        "-h",
+        "--help",
+    ];
     assert_eq!(words(complete(&["list", "-"])), common);
     let of_exec = ["--timeout-ms", "--max-bytes", "--raw"];
     assert_eq!(words(complete(&["exec", "-"]))[..3], of_exec);

@@ -102,6 +102,8 @@ mod sandbox_protected;
 mod sandbox_session;
 mod schema;
 mod sessions;
+mod sessions_safety;
+mod sessions_traps;
 mod shown_files;
 mod signals;
 mod stats;

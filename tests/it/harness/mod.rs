@@ -12,6 +12,7 @@ mod recording;
 mod run;
 mod schema;
 mod server;
+pub mod sessions;
 mod shown;
 mod system;
 mod terminal;
