@@ -17,11 +17,14 @@ pub(crate) enum Exit {
     Usage = 2,
     /// A workflow went on after a failure: its result is partial.
     Partial = 3,
+    /// Interrupted until somebody decides something: a limit was reached, the model's server refuses, a
+    /// context source is not there.
+    Undecided = 4,
     /// A tool of `delta flow` was called in a way in which it cannot be (`EX_USAGE`).
     Misuse = 64,
     /// A defect in delta: a panic (`EX_SOFTWARE`).
     Software = 70,
-    /// Interrupted: the same command line resumes it (`EX_TEMPFAIL`).
+    /// Interrupted for now: the same command line resumes it and may succeed (`EX_TEMPFAIL`).
     TempFail = 75,
     /// The agent's files are wrong, and nothing has been created (`EX_CONFIG`).
     Config = 78,

@@ -12,6 +12,7 @@ mod programs;
 
 use crate::config::dotenv;
 use crate::error::{Error, Result};
+use crate::text::redaction;
 use crate::unix::files;
 use crate::unix::process::Variable;
 use programs::decides_what_runs;
@@ -85,22 +86,11 @@ impl Secret {
 
     /// Takes the key out of something that came from outside.
     pub(crate) fn redact(&self, bytes: &mut Vec<u8>) {
-        let needle = self.0.as_bytes();
-        if !is_secret(&self.0) {
-            return;
+        if is_secret(&self.0)
+            && let Some(clean) = redaction::redact(bytes, &self.0)
+        {
+            *bytes = clean;
         }
-        if memchr::memmem::find(bytes, needle).is_none() {
-            return;
-        }
-        let mut clean = Vec::with_capacity(bytes.len());
-        let mut from = 0;
-        for at in memchr::memmem::find_iter(bytes, needle) {
-            clean.extend_from_slice(&bytes[from..at]);
-            clean.extend_from_slice(b"[redacted]");
-            from = at + needle.len();
-        }
-        clean.extend_from_slice(&bytes[from..]);
-        *bytes = clean;
     }
 }
 

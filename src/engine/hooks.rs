@@ -267,6 +267,7 @@ fn context(ctx: &RunContext<'_>, event: &str, number: u64, iteration: u64) -> Ve
     object
         .put("hook_name", event)
         .put("step", &number)
+        .put("step_index", &number)
         .put("run_id", ctx.run.id.as_str())
         .put("iteration", &iteration)
         .put("timestamp", &Timestamp::now().to_string())

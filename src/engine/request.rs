@@ -13,7 +13,8 @@ use crate::record::engine_log::Level;
 use crate::record::messages;
 use crate::text::json::{self, Object};
 use crate::unix::files;
-use crate::unix::process::{self, Command, Ended};
+use crate::unix::process::{self, Command, Ended, SpawnError};
+use rustix::io::Errno;
 use serde_json::Value;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -105,13 +106,13 @@ impl Builder {
                     journal_seen = true;
                     continue;
                 }
-                Source::File { id, path, optional } => file_block(ctx, id, path, *optional),
+                Source::File { id, path, optional } => file_block(ctx, id, path, *optional)?,
                 Source::Computed { id, .. } if recorded.is_some() => {
                     let later = context.sources[index + 1..].iter().filter_map(Source::id);
                     Ok(recorded.and_then(|request| block_in(request, id, later)))
                 }
                 Source::Computed { id, output, .. } if self.only_looks => {
-                    let block = file_block(ctx, id, output, true);
+                    let block = file_block(ctx, id, output, true)?;
                     let used = match block {
                         Ok(None) => "there is no file of an earlier time, and it is left out",
                         _ => "the file that is there is used",
@@ -146,7 +147,7 @@ impl Builder {
                         self.computed.push((index, *there));
                     }
                     match there {
-                        Ok(true) => file_block(ctx, id, output, *optional),
+                        Ok(true) => file_block(ctx, id, output, *optional)?,
                         Ok(false) => Ok(None),
                         Err(unavailable) => Err(unavailable),
                     }
@@ -202,20 +203,21 @@ fn file_block(
     id: &str,
     path: &Word,
     optional: bool,
-) -> std::result::Result<Option<String>, Unavailable> {
+) -> Result<std::result::Result<Option<String>, Unavailable>> {
     let path = ctx.workspace.root.join(ctx.place(path));
     match files::read_regular(&path) {
         Ok(bytes) => {
             let content = String::from_utf8_lossy(&bytes);
-            Ok(Some(format!("# Context Block: {id}\n\n{content}")))
+            Ok(Ok(Some(format!("# Context Block: {id}\n\n{content}"))))
         }
-        Err(e) if optional && is_missing(&e) => Ok(None),
+        Err(e) if optional && is_missing(&e) => Ok(Ok(None)),
+        Err(e) if is_passing(&e) => Err(e).at("read", &path),
         Err(e) => {
             let path = path.display();
-            Err(Unavailable(format!(
+            Ok(Err(Unavailable(format!(
                 "context source {id}: cannot read {path}: {}",
                 reason(&e)
-            )))
+            ))))
         }
     }
 }
@@ -240,6 +242,14 @@ fn block_in<'s>(request: &[u8], id: &str, later: impl Iterator<Item = &'s str>) 
     // With one of the two line breaks: whether it was the block's own or not comes to the same.
     let end = next.min().map_or(block.len(), |at| at + 1);
     Some(block[..end].to_owned())
+}
+
+/// Whether the system lacked something for the moment that has nothing to do with the file.
+fn is_passing(error: &io::Error) -> bool {
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    number.is_some_and(|number| {
+        [Errno::MFILE, Errno::NFILE, Errno::NOSPC, Errno::IO].contains(&number)
+    })
 }
 
 fn is_missing(error: &io::Error) -> bool {
@@ -280,6 +290,9 @@ fn generate(
     let ran = process::run(&ctx.signals, command, ctx.grace());
     let outcome = match ran {
         Ok(outcome) => outcome,
+        Err(SpawnError::Other(e)) if is_passing(&e) => {
+            return Err(e).at("start", Path::new(program));
+        }
         Err(error) => {
             files::remove(&printed)?;
             return Ok(Err(spawn_failure(program, &error)));

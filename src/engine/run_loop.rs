@@ -29,6 +29,7 @@ use crate::record::journal::Journal;
 use crate::record::message_cache::Transcript;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::state::{self, Call, Reading, Turn, Unreadable};
+use crate::record::stop_reason::StopReason;
 use crate::unix::terminal::{Screen, Tone, counted, in_short};
 use calls::OpenCall;
 use std::time::{Duration, Instant};
@@ -129,12 +130,14 @@ impl<'a> Engine<'a> {
         self.ctx.log.line(Level::Info, &text);
         let ending = self.drive().unwrap_or_else(|error| {
             self.ctx.run.release_reserve();
-            let reason = if error.disk_full {
-                "disk_full"
+            let reason = if !self.journal.is_in_place() {
+                StopReason::JournalChanged
+            } else if error.disk_full {
+                StopReason::DiskFull
             } else {
-                "io_error"
+                StopReason::IoError
             };
-            Ending::interrupted(reason, error.message)
+            Ending::new(reason, error.message)
         });
         self.finish(&ending);
         let level = if ending.is_error() {
@@ -208,11 +211,10 @@ impl<'a> Engine<'a> {
             let cut_off = run
                 .last_thought()
                 .is_some_and(|thought| think::is_cut_off(thought.finish_reason.as_deref()));
-            let open = calls
-                .iter()
-                .filter(|call: &&Call<'_>| call.result.is_none());
+            let open = calls.iter().enumerate();
+            let open = open.filter(|(_, call): &(usize, &Call<'_>)| call.result.is_none());
             (
-                open.map(|call| OpenCall::from_journal(call, cut_off))
+                open.map(|(before, call)| OpenCall::from_journal(call, cut_off, before))
                     .collect::<Vec<_>>(),
                 ending,
             )
@@ -245,13 +247,20 @@ impl<'a> Engine<'a> {
         if let Some(stop) = self.ctx.signals.stop() {
             return Some(Ending::stopped(stop));
         }
+        if self.journal.was_changed() {
+            let path = self.journal.path().display();
+            let text = format!(
+                "{path} was changed by somebody else while the run was live; look at it, then resume the run"
+            );
+            return Some(Ending::new(StopReason::JournalChanged, text));
+        }
         self.stopped_by_hook()
     }
 
     fn stopped_by_hook(&self) -> Option<Ending> {
         self.stop_wanted
             .as_ref()
-            .map(|message| Ending::interrupted("hook", message.clone()))
+            .map(|message| Ending::new(StopReason::Hook, message.clone()))
     }
 
     fn limit_reached(&self) -> Option<Ending> {
@@ -260,11 +269,11 @@ impl<'a> Engine<'a> {
         if self.iterations_here >= limit {
             let times = counted(limit as usize, "iteration");
             let text = format!("no final answer within {times}");
-            return Some(Ending::interrupted("max_iterations", text));
+            return Some(Ending::new(StopReason::MaxIterations, text));
         }
         if of > 0 && self.tokens_here >= of {
             let text = format!("{} tokens spent, the limit is {of}", self.tokens_here);
-            return Some(Ending::interrupted("tokens", text));
+            return Some(Ending::new(StopReason::Tokens, text));
         }
         self.time_is_over()
     }
@@ -281,8 +290,8 @@ impl<'a> Engine<'a> {
 
     fn out_of_time(&self) -> Ending {
         let limit = self.ctx.agent.limit_seconds;
-        Ending::interrupted(
-            "seconds",
+        Ending::new(
+            StopReason::Seconds,
             format!("the limit of {limit} s has been reached"),
         )
     }
@@ -355,7 +364,11 @@ impl<'a> Engine<'a> {
                 text: &ending.text,
             },
         );
-        may_fail(self.sync());
+        if let Err(error) = self.sync() {
+            let text = format!("warning: the end of the run may not be on disk: {error}");
+            self.options.screen.warn(&text);
+            self.ctx.log.line(Level::Warn, &text);
+        }
         let metadata = &mut self.metadata;
         metadata.status = ending.status;
         metadata.stop_reason = Some(ending.stop_reason.clone());

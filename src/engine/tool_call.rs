@@ -174,6 +174,14 @@ pub(crate) fn run(
         Ended::Exited(_) => {}
     }
     let max = longest(ctx, tool);
+    let stderr = ends_of(&stderr, max).at("read", &prepared.dir)?;
+    if exit_code != 0 && stderr.text().contains("input file is also the output") {
+        notes.push(
+            "[the search came to the file that its own output goes into, below .delta; exclude that \
+             directory: --exclude-dir=.delta]"
+                .to_owned(),
+        );
+    }
     let status = if how == Ended::Exited(0) {
         ActionStatus::Success
     } else {
@@ -184,7 +192,7 @@ pub(crate) fn run(
         exit_code: Some(exit_code),
         observation: observation(
             &ends_of(&stdout, max).at("read", &prepared.dir)?,
-            &ends_of(&stderr, max).at("read", &prepared.dir)?,
+            &stderr,
             &notes,
         ),
         duration,

@@ -48,6 +48,8 @@ pub(crate) enum Asked {
     Unavailable(String),
     /// The model's server said no.
     Refused(String),
+    /// The conversation is longer than the model takes.
+    ContextFull(String),
     /// The deadline lies before the next attempt.
     OutOfTime,
     /// A signal asks the engine to end.
@@ -170,20 +172,36 @@ enum Step {
 fn judge(attempt: Attempt, dir: &Path, record: &mut Record) -> (Step, String) {
     match attempt {
         Attempt::Stopped(stop) => (Step::End(Asked::Stopped(stop)), stop.name().to_owned()),
-        Attempt::Refused { why, http_status } => {
+        Attempt::Refused {
+            why,
+            is_too_long,
+            http_status,
+        } => {
             record.http_status = http_status;
             let outcome = why.clone();
-            (Step::End(Asked::Refused(why)), outcome)
+            let asked = if is_too_long {
+                Asked::ContextFull(why)
+            } else {
+                Asked::Refused(why)
+            };
+            (Step::End(asked), outcome)
         }
         Attempt::Again {
             why,
             after,
             timed_out,
+            is_last,
             http_status,
         } => {
             record.http_status = http_status;
             record.timed_out = timed_out;
-            (Step::Again(why.clone(), after), why)
+            let step = if is_last {
+                let why = format!("{why}; the server says not to try again now");
+                Step::End(Asked::Unavailable(why))
+            } else {
+                Step::Again(why.clone(), after)
+            };
+            (step, why)
         }
         Attempt::Body { body, http_status } => {
             record.timed_out = false;
@@ -275,6 +293,7 @@ impl Model<'_> {
                 }
                 Err(why) => Attempt::Refused {
                     why,
+                    is_too_long: false,
                     http_status: None,
                 },
             }),
@@ -286,16 +305,6 @@ impl Model<'_> {
         match self {
             Self::Recorded(playback) => Some(playback),
             Self::Http(_) | Self::Command(_) => None,
-        }
-    }
-}
-
-impl From<Stop> for crate::error::Exit {
-    fn from(stop: Stop) -> Self {
-        match stop {
-            Stop::Interrupt => Self::Interrupt,
-            Stop::Terminate => Self::Terminate,
-            Stop::Hangup => Self::Hangup,
         }
     }
 }

@@ -22,6 +22,8 @@ pub(crate) enum Attempt {
         after: Option<Duration>,
         /// The time was over.
         timed_out: bool,
+        /// The server says that asking again is of no use now.
+        is_last: bool,
         /// The server's status, if there was one.
         http_status: Option<u16>,
     },
@@ -29,6 +31,8 @@ pub(crate) enum Attempt {
     Refused {
         /// Why, in the server's own words.
         why: String,
+        /// The conversation is longer than the model takes.
+        is_too_long: bool,
         /// The server's status, if there was one.
         http_status: Option<u16>,
     },
@@ -36,9 +40,25 @@ pub(crate) enum Attempt {
     Stopped(Stop),
 }
 
+/// The codes of a server's error: `error.code` and `error.type`.
+pub(crate) fn error_codes(body: &[u8]) -> Vec<String> {
+    let json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let codes =
+        ["code", "type"].map(|name| json.get("error")?.get(name)?.as_str().map(str::to_owned));
+    codes.into_iter().flatten().collect()
+}
+
 /// The words of a server or a program about why it said no, on one line and not too long.
 pub(crate) fn their_words(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
+    let start = text
+        .trim_start()
+        .get(..9)
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    if start.starts_with("<!doctype") || start.starts_with("<html") {
+        return "an HTML page; is the base URL right? It usually ends in /v1".to_owned();
+    }
     let said = serde_json::from_str::<serde_json::Value>(&text)
         .ok()
         .and_then(|json| {

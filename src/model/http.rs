@@ -9,7 +9,7 @@ mod resolver;
 
 pub(crate) use resolver::{RESOLVE_COMMAND, resolve_host};
 
-use super::attempt::{Attempt, their_words};
+use super::attempt::{Attempt, error_codes, their_words};
 use crate::config::environment::{Endpoint, is_loopback};
 use crate::record::event::VERSION;
 use crate::text::timestamp::Timestamp;
@@ -26,6 +26,12 @@ use ureq::unversioned::transport::{ConnectProxyConnector, Connector, RustlsConne
 
 /// An answer larger than this is none.
 const LARGEST_ANSWER: u64 = 64 << 20;
+
+/// Codes of an error 429 that waiting does not end: the account has no more to spend.
+const QUOTA_CODES: [&str; 2] = ["insufficient_quota", "billing_hard_limit_reached"];
+
+/// Codes of an error 400 for a conversation that is longer than the model takes; the second is llama.cpp's.
+const TOO_LONG_CODES: [&str; 2] = ["context_length_exceeded", "exceed_context_size_error"];
 
 /// A server that speaks chat completions.
 pub(crate) struct Http {
@@ -123,16 +129,16 @@ impl Http {
             .build()
             .send(request)?;
         let status = response.status().as_u16();
-        let after = response
-            .headers()
-            .get("retry-after")
-            .and_then(|value| value.to_str().ok());
-        let after = after.and_then(|text| retry_after(text, Timestamp::now()));
-        let location = response
-            .headers()
-            .get("location")
-            .and_then(|value| value.to_str().ok());
-        let location = location.map(str::to_owned);
+        let header = |name: &str| {
+            let value = response.headers().get(name)?.to_str().ok()?;
+            Some(value.trim().to_owned())
+        };
+        let in_ms = header("retry-after-ms").and_then(|text| text.parse::<f64>().ok());
+        let after = in_ms
+            .and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok())
+            .or_else(|| retry_after(&header("retry-after")?, Timestamp::now()));
+        let should_retry = header("x-should-retry").and_then(|word| word.parse::<bool>().ok());
+        let location = header("location");
         let mut body = Vec::new();
         let mut reader = response.into_body().into_reader().take(LARGEST_ANSWER + 1);
         reader.read_to_end(&mut body).map_err(|e| {
@@ -149,22 +155,39 @@ impl Http {
         if let Some(key) = &self.endpoint.key {
             key.redact(&mut body);
         }
+        let said = their_words(&body);
+        let codes = error_codes(&body);
+        let has_code = |known: &[&str]| codes.iter().any(|code| known.contains(&code.as_str()));
+        let is_passing = matches!(status, 408 | 409 | 425 | 429 | 500..=599);
         let attempt = match status {
             200..=299 => Attempt::Body {
                 body: Vec::new(),
                 http_status: Some(status),
             },
-            408 | 409 | 425 | 429 | 500..=599 => self.again(status, &their_words(&body), after),
             300..=399 => {
                 let to = location.unwrap_or_else(|| "elsewhere".to_owned());
-                self.refused(
-                    status,
-                    &format!(
-                        "redirects to {to}, which is not followed with a key; correct the base URL"
-                    ),
-                )
+                let why = format!("redirects to {to}, which is not followed with a key; correct the base URL");
+                self.refused(status, &why)
             }
-            _ => self.refused(status, &their_words(&body)),
+            429 if has_code(&QUOTA_CODES) => self.refused(status, &said),
+            _ if should_retry.unwrap_or(is_passing) => self.again(status, &said, after),
+            _ if is_passing => Attempt::Again {
+                why: self.status_line(status, &said),
+                after,
+                timed_out: false,
+                is_last: true,
+                http_status: Some(status),
+            },
+            404 => self.refused(
+                status,
+                &format!("{said}; choose another model with --set llm.model=NAME, or correct the base URL"),
+            ),
+            400 | 413 if status == 413 || has_code(&TOO_LONG_CODES) => Attempt::Refused {
+                why: self.status_line(status, &said),
+                is_too_long: true,
+                http_status: Some(status),
+            },
+            _ => self.refused(status, &said),
         };
         Ok((attempt, Some(body)))
     }
@@ -174,6 +197,7 @@ impl Http {
             why: self.status_line(status, said),
             after,
             timed_out: false,
+            is_last: false,
             http_status: Some(status),
         }
     }
@@ -181,6 +205,7 @@ impl Http {
     fn refused(&self, status: u16, said: &str) -> Attempt {
         Attempt::Refused {
             why: self.status_line(status, said),
+            is_too_long: false,
             http_status: Some(status),
         }
     }
@@ -204,6 +229,7 @@ impl Http {
             why,
             after: None,
             timed_out,
+            is_last: false,
             http_status: None,
         }
     }

@@ -65,12 +65,14 @@ impl Program<'_> {
         let program = &self.argv[0];
         let refused = |why: String| Attempt::Refused {
             why,
+            is_too_long: false,
             http_status: None,
         };
         let again = |why: String, timed_out| Attempt::Again {
             why,
             after: None,
             timed_out,
+            is_last: false,
             http_status: None,
         };
         let outcome = match process::run(signals, command, self.grace) {

@@ -5,10 +5,12 @@
 //! an object.
 
 use crate::record::event::{REASONING, Tokens};
+use crate::text::ids::hex;
 use crate::text::json::{self, Object};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::collections::{HashMap, HashSet};
 
 /// What the model said.
 #[derive(Debug, Default)]
@@ -319,26 +321,31 @@ pub(crate) fn calls_json(calls: &[NewCall]) -> Vec<u8> {
     out
 }
 
-/// Gives every call an id that no other call has: `taken` tells those of earlier messages.
+/// Gives every call an id that no other call has: `taken` knows those of earlier messages.
 pub(crate) fn make_ids_unique(calls: &mut [NewCall], taken: impl Fn(&str) -> bool) {
-    for index in 0..calls.len() {
-        let (before, rest) = calls.split_at_mut(index);
-        let call = &mut rest[0];
-        let is_taken = |id: &str| id.is_empty() || taken(id) || before.iter().any(|c| c.id == id);
-        if is_taken(&call.id) {
-            let stem = if call.id.is_empty() { "call" } else { &call.id };
-            let unique = (1u32..).map(|n| {
-                if call.id.is_empty() {
-                    format!("{stem}_{}", crate::text::ids::hex(8))
-                } else {
-                    format!("{stem}_{}", n + 1)
+    let mut used: HashSet<String> = HashSet::new();
+    let mut copies: HashMap<String, u32> = HashMap::new();
+    for call in calls {
+        let is_free = |id: &str| !id.is_empty() && !taken(id) && !used.contains(id);
+        if !is_free(&call.id) {
+            let stem = std::mem::take(&mut call.id);
+            call.id = if stem.is_empty() {
+                std::iter::repeat_with(|| format!("call_{}", hex(8)))
+                    .find(|id| is_free(id))
+                    .unwrap_or_default()
+            } else {
+                // Counting goes on where the copy before stopped, so that many copies cost no more each.
+                let count = copies.entry(stem.clone()).or_insert(1);
+                loop {
+                    *count += 1;
+                    let id = format!("{stem}_{count}");
+                    if is_free(&id) {
+                        break id;
+                    }
                 }
-            });
-            let mut unique = unique.filter(|id| !is_taken(id));
-            if let Some(id) = unique.next() {
-                call.id = id;
-            }
+            };
         }
+        used.insert(call.id.clone());
     }
 }
 

@@ -30,8 +30,10 @@ pub(crate) struct Journal {
     sync: bool,
     /// Device and inode.
     identity: (u64, u64),
-    /// How the file was left by us, if nobody else has touched it since it was last read whole.
-    left: Option<Stamp>,
+    /// How the file was left by us.
+    left: Stamp,
+    /// Somebody else has written the file since it was opened.
+    changed: bool,
 }
 
 /// Changes whenever somebody writes to a file, as finely as the kernel's clock for files tells it.
@@ -101,7 +103,8 @@ impl Journal {
             path: path.to_owned(),
             len: meta.len(),
             identity: identity(meta),
-            left: None,
+            left: Stamp::of(meta),
+            changed: false,
             seq: 0,
             pending: Vec::new(),
             synced: false,
@@ -170,22 +173,50 @@ impl Journal {
                 self.path.display()
             )));
         };
-        let untouched = self.left == Some(Stamp::of(&there));
+        self.look_for_changes(&there)?;
         let written = self.file.write_all(&self.pending);
         if written.is_ok() {
             self.len += self.pending.len() as u64;
             self.synced = false;
-        } else {
+        } else if !self.changed {
             // Part of it may be there: a torn line in the middle would damage the journal.
             may_fail(self.file.set_len(self.len));
         }
-        self.left = if untouched {
-            self.file.metadata().ok().as_ref().map(Stamp::of)
-        } else {
-            None
-        };
         self.pending.clear();
-        written.at("write", &self.path)
+        written.at("write", &self.path)?;
+        self.remember_stamp()
+    }
+
+    fn remember_stamp(&mut self) -> Result<()> {
+        let meta = self.file.metadata().at("read", &self.path)?;
+        self.left = Stamp::of(&meta);
+        Ok(())
+    }
+
+    /// Notices what somebody else has done to the file. A line of theirs that lacks its newline gets one
+    /// before ours.
+    fn look_for_changes(&mut self, there: &Metadata) -> Result<()> {
+        if self.left == Stamp::of(there) {
+            return Ok(());
+        }
+        self.changed = true;
+        self.len = there.len();
+        let mut last = [b'\n'];
+        if self.len > 0 {
+            let at = self.len - 1;
+            self.file
+                .read_exact_at(&mut last, at)
+                .at("read", &self.path)?;
+        }
+        if last != *b"\n" {
+            self.pending.insert(0, b'\n');
+        }
+        Ok(())
+    }
+
+    /// Whether somebody else has written the file while this process owned it, as far as has been noticed.
+    pub(crate) fn was_changed(&self) -> bool {
+        self.changed
     }
 
     /// Writes what waits and makes all of the file durable.
@@ -203,13 +234,15 @@ impl Journal {
         self.read_from(0, buffer)
     }
 
-    /// Reads what stands behind `start` if nobody but us has touched the file since it was last read by
-    /// this function, else all of it. Returns where it began to read.
+    /// Reads what follows `start` if nobody but us has written the file, else all of it. Returns where it
+    /// began to read.
     pub(crate) fn read_new(&mut self, start: u64, buffer: &mut Vec<u8>) -> Result<u64> {
         let meta = self.file.metadata().at("read", &self.path)?;
-        let now = Stamp::of(&meta);
-        let start = if self.left == Some(now) { start } else { 0 };
-        self.left = Some(now);
+        if self.left != Stamp::of(&meta) {
+            self.changed = true;
+            self.len = meta.len();
+        }
+        let start = if self.changed { 0 } else { start };
         self.read_from(start, buffer)?;
         Ok(start)
     }
@@ -232,7 +265,8 @@ impl Journal {
             }
             Tail::Torn(bytes) => {
                 self.len -= bytes;
-                self.file.set_len(self.len).at("cut", &self.path)
+                self.file.set_len(self.len).at("cut", &self.path)?;
+                self.remember_stamp()
             }
         }
     }

@@ -9,6 +9,7 @@ pub(crate) mod reader;
 pub(crate) mod journal;
 pub mod state;
 pub mod metadata;
+pub mod stop_reason;
 pub mod messages;
 pub(crate) mod message_cache;
 pub(crate) mod workspace;

@@ -7,3 +7,4 @@ pub mod yaml;
 pub(crate) mod suggestion;
 pub mod manual;
 pub(crate) mod options;
+pub(crate) mod redaction;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// A request from outside to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub enum Stop {
     /// SIGINT, exit code 130.
     Interrupt,
     /// SIGTERM, or the death of the engine that started this one; exit code 143.
@@ -44,6 +44,16 @@ impl Stop {
             libc_signals::SIGTERM => Some(Self::Terminate),
             libc_signals::SIGHUP => Some(Self::Hangup),
             _ => None,
+        }
+    }
+}
+
+impl From<Stop> for crate::error::Exit {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Interrupt => Self::Interrupt,
+            Stop::Terminate => Self::Terminate,
+            Stop::Hangup => Self::Hangup,
         }
     }
 }

@@ -49,10 +49,10 @@ fn answers(world: &World) {
     world.run("go").end().exits(0).prints("done\n");
 }
 
-/// The run fails before anything is sent, with these words.
+/// The run ends before anything is sent, with these words, and the same command resumes it.
 #[track_caller]
 fn fails(world: &World, words: &[&str]) {
-    let mut outcome = world.run("go").end().exits(1).prints("");
+    let mut outcome = world.run("go").end().exits(4).prints("");
     for word in words {
         outcome = outcome.says(word);
     }
@@ -60,7 +60,7 @@ fn fails(world: &World, words: &[&str]) {
     let run = world.latest();
     assert_eq!(
         run.ending(),
-        ("FAILED".to_owned(), Some("context".to_owned()))
+        ("INTERRUPTED".to_owned(), Some("context".to_owned()))
     );
     let message = run.events("ERROR")[0]["error_message"].to_string();
     assert!(message.contains(words[0]), "{message}");
@@ -321,7 +321,7 @@ fn a_generator_that_fails_later_fails_the_run_then() {
     world
         .server
         .says([call("a", "echo", &json!({"words": "x"}))]);
-    world.run("go").end().exits(1).says("exit code 1");
+    world.run("go").end().exits(4).says("exit code 1");
     assert_eq!(world.read("ws/sum.md"), "first\n");
     assert_eq!(world.server.requests().len(), 1);
 }
@@ -368,7 +368,7 @@ fn a_generator_runs_before_every_request_or_once_for_each_start() {
         ]);
         let say = |words: &str| call(words, "echo", &json!({"words": words}));
         world.server.says([say("a"), say("b"), say("c")]);
-        world.run("go").arg("--max-iterations=3").end().exits(75);
+        world.run("go").arg("--max-iterations=3").end().exits(4);
         assert_eq!(world.lines("runs").len(), first, "{refresh}");
         world.server.says([text("done")]);
         world.go_on().end().exits(0);
@@ -406,7 +406,7 @@ fn long_talk(world: &World, half: usize) {
         .run("go")
         .args(["--max-iterations", &half.to_string()])
         .end()
-        .exits(75);
+        .exits(4);
     world
         .server
         .says((half + 1..=2 * half).map(say))

@@ -410,7 +410,7 @@ fn a_key_in_a_file_is_enough_to_start_and_to_go_on() {
         with_variables(&world, &variables)
             .arg("--max-iterations=1")
             .end()
-            .exits(75);
+            .exits(4);
         world.go_on().end().exits(0).prints("done\n");
         assert_eq!(sent_key(&world).as_deref(), Some(KEY));
     }
@@ -429,7 +429,7 @@ fn nothing_that_is_written_has_the_key() {
         .env("DELTA_API_KEY", KEY)
         .env("DELTA_LOG", "debug")
         .end()
-        .exits(1)
+        .exits(4)
         .says("Incorrect API key provided")
         .does_not_say(KEY);
     nowhere(&world.path("ws"), KEY, &[]);
@@ -527,7 +527,7 @@ fn a_failure_and_a_process_that_was_killed_are_in_the_log() {
         call("a", "hang", &json!({})),
         Reply::error(400, "no such model"),
     ]);
-    world.run("go").end().exits(1);
+    world.run("go").end().exits(4);
     let lines = log(&world);
     let has = |words: &[&str]| {
         lines

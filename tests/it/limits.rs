@@ -10,14 +10,18 @@ fn note(n: usize) -> Reply {
     call(&format!("call_{n}"), "note", &json!({"n": n.to_string()}))
 }
 
-/// Exit code 75, and the same reason in the journal, in metadata, on stdout and, in words, on stderr.
+/// The exit code that belongs to the reason, and the same reason in the journal, in metadata, on stdout and, in words, on stderr.
 #[track_caller]
 fn stops(world: &World, delta: Delta, reason: &str) {
-    let outcome = delta.json().end().exits(75);
+    let code = match reason {
+        "disk_full" | "model_unavailable" => 75,
+        _ => 4,
+    };
+    let outcome = delta.json().end().exits(code);
     let object = outcome.object();
     assert_eq!(object["status"], "INTERRUPTED", "{object}");
     assert_eq!(object["stop_reason"], reason);
-    assert_eq!(object["exit_code"], 75);
+    assert_eq!(object["exit_code"], code);
     let ending = world.latest().ending();
     assert_eq!(ending, ("INTERRUPTED".to_owned(), Some(reason.to_owned())));
     let words = object["error"]["message"].as_str().expect("a message");

@@ -89,6 +89,7 @@ mod manual;
 mod migrate;
 mod model;
 mod old_runs;
+mod outcomes;
 mod pages;
 mod recorder;
 mod replay;

@@ -4,6 +4,7 @@ use crate::harness::*;
 use delta_engine::cli::args::COMMANDS;
 use delta_engine::config::agent::HookEvent;
 use delta_engine::record::metadata::Metadata;
+use delta_engine::record::stop_reason::StopReason;
 use delta_engine::text::manual::PAGES;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -353,29 +354,9 @@ fn every_field_of_the_metadata_is_in_the_manual() {
 
 #[test]
 fn every_status_and_stop_reason_is_in_the_manual() {
-    let mut words = Vec::new();
-    for file in [
-        "engine/run_loop.rs",
-        "engine/run_loop/outcome.rs",
-        "engine/run_loop/think.rs",
-        "engine/run_loop/calls.rs",
-    ] {
-        let code = source(file);
-        for maker in ["Ending::failed(", "Ending::interrupted(", "stop_reason: "] {
-            for rest in code.split(maker).skip(1) {
-                let word = rest.split([',', '.']).next().unwrap().trim();
-                words.extend(
-                    word.strip_prefix('"')
-                        .and_then(|w| w.strip_suffix('"'))
-                        .map(str::to_owned),
-                );
-            }
-        }
-    }
-    words.extend(list_after(
-        &source("engine/run_loop/outcome.rs"),
-        "const WRONG",
-    ));
+    let mut words: Vec<String> = StopReason::ALL
+        .map(|reason| reason.name().to_owned())
+        .to_vec();
     let signals = source("unix/procfs.rs");
     let signals = signals.split("fn name(self)").nth(1).unwrap();
     words.extend(strings(signals.split("fn from_number").next().unwrap()));

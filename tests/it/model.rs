@@ -194,12 +194,12 @@ fn a_refusal_is_not_asked_again_and_shows_the_servers_words() {
         world
             .server
             .says([Reply::error(status, "model `scripted` is not for you")]);
-        let outcome = world.run("go").end().exits(1).prints("");
+        let outcome = world.run("go").end().exits(4).prints("");
         outcome
             .says("model `scripted` is not for you")
             .says(&status.to_string());
         assert_eq!(world.server.requests().len(), 1);
-        assert_eq!(world.latest().ending().0, "FAILED");
+        assert_eq!(world.latest().ending().0, "INTERRUPTED");
         assert_eq!(world.latest().events("ERROR").len(), 1);
     }
 }
@@ -216,7 +216,7 @@ fn a_refusal_in_any_shape_shows_the_servers_words() {
     for shape in shapes {
         let world = World::new();
         world.server.says([raw(shape).status(400)]);
-        world.run("go").end().exits(1).says("plain words");
+        world.run("go").end().exits(4).says("plain words");
     }
 }
 
@@ -516,7 +516,7 @@ fn the_key_is_written_nowhere_when_the_server_echoes_it() {
         .run("go")
         .env("OPENAI_API_KEY", key)
         .end()
-        .exits(1)
+        .exits(4)
         .says("Incorrect API key provided");
     key_is_nowhere(&world, key);
 
@@ -629,10 +629,10 @@ fn a_program_that_fails_ends_the_run_with_its_words() {
     world
         .run("go")
         .end()
-        .exits(1)
+        .exits(4)
         .prints("")
         .says("the weights are gone");
-    assert_eq!(world.latest().ending().0, "FAILED");
+    assert_eq!(world.latest().ending().0, "INTERRUPTED");
     assert_eq!(world.read("agent/model/count"), "1\n");
 }
 
@@ -651,7 +651,7 @@ fn a_program_that_does_not_exist_fails_with_its_name() {
     world
         .run("go")
         .end()
-        .exits(1)
+        .exits(4)
         .prints("")
         .says("no-such-model-program");
 }

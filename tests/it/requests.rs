@@ -528,7 +528,7 @@ fn varied(tool: &str, window: usize) -> World {
         .run("go")
         .args(["--max-iterations", "7"])
         .end()
-        .exits(75);
+        .exits(4);
     world.go_on().end().exits(0).prints("done\n");
     world
 }

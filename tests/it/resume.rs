@@ -308,7 +308,7 @@ fn a_completed_run_is_not_resumed() {
 #[test]
 fn a_failed_run_is_not_resumed() {
     let world = World::new();
-    world.server.says([Reply::error(400, "no"), text("two")]);
+    world.server.says([cut_off(), text("two")]);
     world.run("go").end().exits(1);
     world.run("go").end().exits(0).prints("two\n");
     assert_eq!(world.runs().len(), 2);
@@ -385,6 +385,11 @@ fn ten_starts_of_one_command_at_once_are_one_run() {
 }
 
 /// `delta run --run-id nightly`.
+/// An answer with which a run fails.
+fn cut_off() -> Reply {
+    answer(&json!({"role": "assistant", "content": "It is"}), "length")
+}
+
 fn nightly(world: &World, message: Option<&str>) -> Delta {
     let delta = world.rerun().args(["--run-id", "nightly"]);
     match message {
@@ -433,7 +438,7 @@ fn a_run_id_with_another_message_is_an_error() {
 #[test]
 fn a_failed_run_id_is_an_error() {
     let world = World::new();
-    world.server.says([Reply::error(400, "no")]);
+    world.server.says([cut_off()]);
     nightly(&world, Some("go")).end().exits(1);
     nightly(&world, Some("go"))
         .end()
@@ -566,7 +571,7 @@ fn continue_of_a_completed_run_needs_a_message() {
 #[test]
 fn continue_of_a_failed_run_needs_a_message() {
     let world = World::new();
-    world.server.says([Reply::error(400, "no")]);
+    world.server.says([cut_off()]);
     world.run("go").end().exits(1);
     let outcome = world.go_on().end().prints("").says("failed").says("-m");
     assert!(
@@ -761,7 +766,7 @@ fn a_copy_repeats_a_tool_under_an_id_of_its_own() {
 #[test]
 fn a_failed_run_id_tells_its_run_and_status_as_an_object() {
     let world = World::new();
-    world.server.says([Reply::error(400, "no such luck")]);
+    world.server.says([cut_off()]);
     let first = nightly(&world, Some("go")).json().end().exits(1).object();
     let outcome = nightly(&world, Some("go")).json().end().exits(1);
     let object = outcome.object();
@@ -772,6 +777,6 @@ fn a_failed_run_id_tells_its_run_and_status_as_an_object() {
     assert_eq!(object["status"], "FAILED");
     assert_eq!(object["exit_code"], 1);
     let message = object["error"]["message"].as_str().unwrap();
-    assert!(message.contains("no such luck"), "{message}");
+    assert!(message.contains("cut off"), "{message}");
     assert_eq!(world.server.requests().len(), 1);
 }

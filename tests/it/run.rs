@@ -87,7 +87,7 @@ fn quiet_still_says_why_a_run_failed() {
         .run("go")
         .arg("-q")
         .end()
-        .exits(1)
+        .exits(4)
         .prints("")
         .says("no such model");
 }
@@ -152,22 +152,22 @@ fn format_json_tells_about_a_completed_run() {
 }
 
 #[test]
-fn format_json_tells_about_a_failed_run() {
+fn format_json_tells_about_a_refused_run() {
     let world = World::new();
     world.server.says([Reply::error(404, "no such model")]);
     let object = world
         .run("go")
         .json()
         .end()
-        .exits(1)
+        .exits(4)
         .says("no such model")
         .object();
-    assert_eq!(object["status"], "FAILED");
-    assert_eq!(object["exit_code"], 1);
+    assert_eq!(object["status"], "INTERRUPTED");
+    assert_eq!(object["exit_code"], 4);
     assert!(object["error"]["type"].is_string(), "{object}");
     let message = object["error"]["message"].as_str().expect("a message");
     assert!(message.contains("no such model"), "{message}");
-    assert_eq!(world.latest().ending().0, "FAILED");
+    assert_eq!(world.latest().ending().0, "INTERRUPTED");
     let error = world.latest().metadata()["error"].to_string();
     assert!(error.contains("no such model"), "{error}");
 }
@@ -179,10 +179,10 @@ fn format_json_tells_about_a_run_that_reached_a_limit() {
         .server
         .says([call("call_1", "list_files", &json!({"directory": "."}))]);
     let delta = world.run("go").args(["--max-iterations", "1"]).json();
-    let object = delta.end().exits(75).object();
+    let object = delta.end().exits(4).object();
     assert_eq!(object["status"], "INTERRUPTED");
     assert_eq!(object["stop_reason"], "max_iterations");
-    assert_eq!(object["exit_code"], 75);
+    assert_eq!(object["exit_code"], 4);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn format_json_tells_about_an_agent_that_does_not_load() {
 fn stdout_is_empty_in_text_format_unless_the_run_completed() {
     let refused = World::new();
     refused.server.says([Reply::error(400, "no")]);
-    refused.run("go").end().exits(1).prints("");
+    refused.run("go").end().exits(4).prints("");
 
     let limited = World::with_tools(LIST);
     limited
@@ -340,7 +340,7 @@ fn a_setting_holds_for_the_run_and_stays_when_it_is_resumed() {
     let stop = ["--max-iterations", "1"];
     let set = ["--set", "llm.temperature=0"];
     world.server.says([tool(), tool(), tool(), text("done")]);
-    world.run("go").args(set).args(stop).end().exits(75);
+    world.run("go").args(set).args(stop).end().exits(4);
     assert_eq!(seen(&world), (json!(0), Value::Null));
     world.run("go").args(stop).end().exits(75);
     assert_eq!(seen(&world), (json!(0), Value::Null));

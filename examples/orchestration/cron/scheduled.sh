@@ -24,6 +24,7 @@ case $code in
     rm -f "$dir/reported"
     exit 0
     ;;
+4) what='interrupted, somebody must decide; then the next start resumes' ;;
 75) what='interrupted, the next start resumes' ;;
 101) what='waiting for an answer' ;;
 *) what="ended with exit code $code" ;;

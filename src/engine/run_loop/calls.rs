@@ -21,6 +21,9 @@ use crate::unix::terminal::{Tone, counted, in_short, time};
 use serde_json::Value;
 use std::path::Path;
 
+/// The most calls of one message that are run.
+const MOST_CALLS: usize = 512;
+
 /// A call without a result.
 #[derive(Debug)]
 pub(super) struct OpenCall {
@@ -28,12 +31,32 @@ pub(super) struct OpenCall {
     name: String,
     arguments: String,
     invalid: Option<String>,
-    /// The message that it is in was cut off: it must never run.
-    cut_off: bool,
+    /// Why it must never run, whatever it is.
+    barred: Option<Barred>,
     /// An earlier process started it.
     started: Option<Started>,
     /// A person has been asked.
     asked: Option<(Question, Option<String>)>,
+}
+
+/// Why a call is not run, whatever it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Barred {
+    /// The message that it is in was cut off.
+    CutOff,
+    /// The message has more calls than one message may have.
+    TooMany,
+}
+
+impl Barred {
+    /// Whether a call is barred by its message: one that was `cut_off`, or one with this many calls before it.
+    fn by_message(cut_off: bool, before: usize) -> Option<Self> {
+        match (cut_off, before) {
+            (true, _) => Some(Self::CutOff),
+            (false, MOST_CALLS..) => Some(Self::TooMany),
+            (false, _) => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -43,19 +66,19 @@ struct Started {
 }
 
 impl OpenCall {
-    pub(super) fn new(call: &NewCall, cut_off: bool) -> Self {
+    pub(super) fn new(call: &NewCall, cut_off: bool, before: usize) -> Self {
         Self {
             id: call.id.clone(),
             name: call.name.clone(),
             arguments: call.arguments.clone(),
             invalid: call.invalid.clone(),
-            cut_off,
+            barred: Barred::by_message(cut_off, before),
             started: None,
             asked: None,
         }
     }
 
-    pub(super) fn from_journal(call: &Call<'_>, cut_off: bool) -> Self {
+    pub(super) fn from_journal(call: &Call<'_>, cut_off: bool, before: usize) -> Self {
         let text =
             |from: &Option<std::borrow::Cow<'_, str>>| from.as_ref().map(ToString::to_string);
         Self {
@@ -63,7 +86,8 @@ impl OpenCall {
             name: call.name.to_string(),
             arguments: call.arguments.to_string(),
             invalid: call.invalid_arguments.clone(),
-            cut_off,
+            barred: Barred::by_message(cut_off, before)
+                .filter(|barred| *barred == Barred::CutOff || call.request.is_none()),
             started: call.request.as_ref().map(|request| Started {
                 call_id: text(&request.call_id).filter(|id| !id.is_empty()),
                 execution_ref: text(&request.execution_ref),
@@ -88,7 +112,7 @@ impl Engine<'_> {
             return Ok(None);
         }
         for call in calls {
-            if !call.cut_off
+            if call.barred != Some(Barred::CutOff)
                 && let Some(ending) = self.must_end().or_else(|| self.time_is_over())
             {
                 self.journal.flush()?;
@@ -103,9 +127,14 @@ impl Engine<'_> {
     }
 
     fn call(&mut self, call: &OpenCall) -> Result<Option<Ending>> {
-        if call.cut_off {
-            let text = "not run: the message with this call was cut off";
-            return self.refuse(call, text).map(|()| None);
+        if let Some(barred) = call.barred {
+            let text = match barred {
+                Barred::CutOff => "not run: the message with this call was cut off".to_owned(),
+                Barred::TooMany => format!(
+                    "not run: only the first {MOST_CALLS} calls of a message are run; ask for fewer at a time"
+                ),
+            };
+            return self.refuse(call, &text).map(|()| None);
         }
         let asks_a_person = call.name == "ask_human" && self.ask_human.is_some();
         if let Some(playback) = self.model.playback()

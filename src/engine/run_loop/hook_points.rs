@@ -7,12 +7,16 @@ use crate::config::agent::{Hook, HookEvent};
 use crate::config::tool::bind::{Bound, bind, shell_quoted};
 use crate::config::tool::definition::Tool;
 use crate::engine::hooks::{self, Execution, Input};
+use crate::engine::observation::read_ends;
 use crate::engine::question;
 use crate::engine::tool_call::{self, Done};
 use crate::error::Result;
 use crate::record::event::Event;
 use crate::text::json::{self, Object};
 use serde_json::Value;
+
+/// The most bytes of a tool's stream that stand in a hook's payload.
+const LONGEST_STREAM: u64 = 32 << 10;
 
 /// What a guard says about a call.
 pub(super) enum Verdict {
@@ -286,6 +290,11 @@ impl Engine<'_> {
             return Ok(None);
         }
         let dir = self.ctx.run.path.join(reference);
+        let [stdout, stderr] = ["stdout", "stderr"].map(|stream| {
+            let path = dir.join(format!("{stream}.log"));
+            let ends = read_ends(&path, LONGEST_STREAM).unwrap_or_default();
+            (path, ends.text())
+        });
         let observed = |observation: &str| {
             let mut out = Vec::new();
             let mut object = Object::begin(&mut out);
@@ -293,8 +302,10 @@ impl Engine<'_> {
                 .put("tool_name", name)
                 .put("exit_code", &done.exit_code)
                 .put("observation", observation)
-                .put("stdout_path", &dir.join("stdout.log"))
-                .put("stderr_path", &dir.join("stderr.log"));
+                .put("stdout", &stdout.1)
+                .put("stderr", &stderr.1)
+                .put("stdout_path", &stdout.0)
+                .put("stderr_path", &stderr.0);
             object.end();
             out
         };

@@ -4,6 +4,7 @@ use crate::error::{Exit, may_fail};
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
+use crate::record::stop_reason::StopReason;
 use crate::unix::procfs::Stop;
 
 /// How a start of the engine ended.
@@ -20,54 +21,39 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
+    pub(crate) fn new(reason: StopReason, text: impl Into<String>) -> Self {
+        Self {
+            status: reason.status(),
+            stop_reason: reason.name().to_owned(),
+            exit: reason.exit(),
+            text: text.into(),
+        }
+    }
+
     pub(super) fn completed(text: String) -> Self {
-        Self {
-            status: Status::Completed,
-            stop_reason: "final_answer".to_owned(),
-            exit: Exit::Success,
-            text,
-        }
-    }
-
-    pub(super) fn failed(stop_reason: &str, text: impl Into<String>) -> Self {
-        Self {
-            status: Status::Failed,
-            stop_reason: stop_reason.to_owned(),
-            exit: Exit::Failure,
-            text: text.into(),
-        }
-    }
-
-    /// To be resumed by the same command.
-    pub(super) fn interrupted(stop_reason: &str, text: impl Into<String>) -> Self {
-        Self {
-            status: Status::Interrupted,
-            stop_reason: stop_reason.to_owned(),
-            exit: Exit::TempFail,
-            text: text.into(),
-        }
+        Self::new(StopReason::FinalAnswer, text)
     }
 
     pub(super) fn stopped(stop: Stop) -> Self {
-        Self {
-            exit: stop.into(),
-            ..Self::interrupted(stop.name(), format!("ended by {}", stop.name()))
-        }
+        Self::new(
+            StopReason::Signal(stop),
+            format!("ended by {}", stop.name()),
+        )
     }
 
     pub(super) fn waiting(prompt: &str) -> Self {
-        Self {
-            status: Status::WaitingForInput,
-            stop_reason: "ask_human".to_owned(),
-            exit: Exit::Waiting,
-            text: format!("waiting for an answer: {prompt}"),
-        }
+        Self::new(
+            StopReason::AskHuman,
+            format!("waiting for an answer: {prompt}"),
+        )
     }
 
     /// Whether something went wrong, rather than having been wished or foreseen.
     pub(super) fn is_error(&self) -> bool {
-        const WRONG: [&str; 3] = ["model_unavailable", "disk_full", "io_error"];
-        self.status == Status::Failed || WRONG.contains(&self.stop_reason.as_str())
+        let reason = StopReason::ALL
+            .into_iter()
+            .find(|reason| reason.name() == self.stop_reason);
+        reason.is_some_and(StopReason::is_error)
     }
 }
 

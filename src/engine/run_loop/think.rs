@@ -8,9 +8,20 @@ use crate::model::ask::{self, Asked, Invocation, Patience};
 use crate::model::response::{Answer, calls_json, make_ids_unique, parse};
 use crate::record::engine_log::Level;
 use crate::record::event::{Event, Tokens};
+use crate::record::invocations::Begun;
 use crate::record::run_dir::reference;
+use crate::record::stop_reason::StopReason;
 use crate::unix::terminal::{Tone, in_short, time};
 use std::time::Instant;
+
+/// An answer of the model that is not in the journal yet.
+struct Answered {
+    answer: Answer,
+    /// The invocation's directory, from the run's directory.
+    invocation: String,
+    /// When the request was sent.
+    began: Instant,
+}
 
 /// What a thought leads to.
 pub(super) enum Thought {
@@ -27,93 +38,99 @@ pub(super) fn is_cut_off(finish_reason: Option<&str>) -> bool {
 
 /// The end of a run whose last answer was cut off.
 pub(super) fn cut_off(reason: &str) -> Ending {
-    let text = if reason == "length" {
-        "the model's answer was cut off at its limit of tokens (finish_reason: length); raise max_tokens, or ask for less"
+    if reason == "length" {
+        let text = "the model's answer was cut off at its limit of tokens (finish_reason: length); \
+                    raise max_tokens, or ask for less";
+        Ending::new(StopReason::Length, text)
     } else {
-        "the model's answer was filtered (finish_reason: content_filter)"
-    };
-    Ending::failed(reason, text)
+        let text = "the model's answer was filtered (finish_reason: content_filter)";
+        Ending::new(StopReason::ContentFilter, text)
+    }
 }
 
 impl Engine<'_> {
     pub(super) fn think(&mut self) -> Result<Thought> {
         self.iteration += 1;
+        match self.ask_model()? {
+            Ok(answered) => self.record(answered),
+            Err(ending) => {
+                // Only an iteration with an answer counts.
+                self.iteration -= 1;
+                Ok(Thought::End(ending))
+            }
+        }
+    }
+
+    /// Gets the model's next answer, or the end that came instead.
+    fn ask_model(&mut self) -> Result<std::result::Result<Answered, Ending>> {
         self.run_hooks(HookEvent::OnIterationStart, b"{}")?;
         if let Some(ending) = self.must_end() {
-            self.iteration -= 1;
-            return Ok(Thought::End(ending));
+            return Ok(Err(ending));
         }
         let request = match self.request()? {
             Ok(request) => request,
             Err(unavailable) => {
-                let ending = match self.must_end() {
-                    Some(ending) => ending,
-                    None => Ending::failed("context", unavailable),
-                };
-                self.iteration -= 1;
-                return Ok(Thought::End(ending));
+                let ending = self.must_end();
+                return Ok(Err(
+                    ending.unwrap_or_else(|| Ending::new(StopReason::Context, unavailable))
+                ));
             }
         };
         let request = self.before_request(request)?;
         if let Some(ending) = self.must_end() {
-            self.iteration -= 1;
-            return Ok(Thought::End(ending));
+            return Ok(Err(ending));
         }
         let began = Instant::now();
         let invoked = self.invocations.begin(self.iteration, request)?;
-        let asked = {
-            let screen = self.options.screen;
-            let extends = invoked
-                .extends
-                .as_ref()
-                .map(|extends| (extends.invocation.as_str(), extends.bytes));
-            let invocation = Invocation {
-                dir: &invoked.dir,
-                request: self.invocations.last_request(),
-                extends,
-            };
-            let patience = Patience {
-                max_retries: self.ctx.agent.llm.max_retries,
-                deadline: self.deadline(),
-            };
-            let log = &self.ctx.log;
-            let notify = |text: &str| {
-                log.line(Level::Warn, text);
-                screen.progress(&[(Tone::Bad, text)]);
-            };
-            ask::ask(
-                &mut self.model,
-                &invocation,
-                patience,
-                &self.ctx.signals,
-                notify,
-            )?
-        };
+        let asked = self.send_request(&invoked)?;
         self.log_invocation(&invoked.name, &asked, began);
-        let ending = match asked {
+        Ok(Err(match asked {
             Asked::Answered(answer) => {
-                let mut answer =
-                    self.after_response(*answer, &invoked.dir.join("response.json"))?;
+                let response = invoked.dir.join("response.json");
+                let mut answer = self.after_response(*answer, &response)?;
                 self.name_as_recorded(&mut answer);
                 match self.ctx.signals.stop() {
                     // A hook that was to look at the answer may have been kept from it.
                     Some(stop) => Ending::stopped(stop),
                     None => {
-                        return self.record(
+                        return Ok(Ok(Answered {
                             answer,
-                            &reference("invocations", &invoked.name),
+                            invocation: reference("invocations", &invoked.name),
                             began,
-                        );
+                        }));
                     }
                 }
             }
             Asked::Stopped(stop) => Ending::stopped(stop),
             Asked::OutOfTime => self.out_of_time(),
-            Asked::Refused(why) => Ending::failed("model_error", why),
-            Asked::Unavailable(why) => Ending::interrupted("model_unavailable", why),
+            Asked::Refused(why) => Ending::new(StopReason::ModelRefused, why),
+            Asked::ContextFull(why) => Ending::new(StopReason::ContextFull, why),
+            Asked::Unavailable(why) => Ending::new(StopReason::ModelUnavailable, why),
+        }))
+    }
+
+    fn send_request(&mut self, invoked: &Begun) -> Result<Asked> {
+        let screen = self.options.screen;
+        let extends = invoked
+            .extends
+            .as_ref()
+            .map(|extends| (extends.invocation.as_str(), extends.bytes));
+        let invocation = Invocation {
+            dir: &invoked.dir,
+            request: self.invocations.last_request(),
+            extends,
         };
-        self.iteration -= 1;
-        Ok(Thought::End(ending))
+        let patience = Patience {
+            max_retries: self.ctx.agent.llm.max_retries,
+            deadline: self.deadline(),
+        };
+        let log = &self.ctx.log;
+        let notify = |text: &str| {
+            log.line(Level::Warn, text);
+            screen.progress(&[(Tone::Bad, text)]);
+        };
+        let signals = &self.ctx.signals;
+        ask::ask(&mut self.model, &invocation, patience, signals, notify)
     }
 
     fn log_invocation(&self, name: &str, asked: &Asked, began: Instant) {
@@ -121,7 +138,9 @@ impl Engine<'_> {
             Asked::Answered(_) => (Level::Debug, "answered".to_owned()),
             Asked::Stopped(stop) => (Level::Info, format!("ended by {}", stop.name())),
             Asked::OutOfTime => (Level::Warn, "no time left for another attempt".to_owned()),
-            Asked::Refused(why) | Asked::Unavailable(why) => (Level::Warn, why.clone()),
+            Asked::Refused(why) | Asked::ContextFull(why) | Asked::Unavailable(why) => {
+                (Level::Warn, why.clone())
+            }
         };
         let took = began.elapsed().as_millis();
         let text = format!("invocation {name}: {how}, after {took} ms");
@@ -180,7 +199,12 @@ impl Engine<'_> {
     }
 
     /// Puts an answer into the journal. It is durable before its first action is.
-    fn record(&mut self, mut answer: Answer, invocation: &str, began: Instant) -> Result<Thought> {
+    fn record(&mut self, answered: Answered) -> Result<Thought> {
+        let Answered {
+            mut answer,
+            invocation,
+            began,
+        } = answered;
         make_ids_unique(&mut answer.calls, |id| self.transcript.has_id(id));
         let calls = (!answer.calls.is_empty()).then(|| calls_json(&answer.calls));
         let invalid: Vec<(String, String)> = answer
@@ -203,7 +227,7 @@ impl Engine<'_> {
                 finish_reason: answer.finish_reason.as_deref(),
                 model: answer.model.as_deref(),
                 usage: answer.usage,
-                llm_invocation_ref: invocation,
+                llm_invocation_ref: &invocation,
             },
         );
         self.iterations_here += 1;
@@ -220,7 +244,8 @@ impl Engine<'_> {
         let open: Vec<OpenCall> = answer
             .calls
             .iter()
-            .map(|call| OpenCall::new(call, cut))
+            .enumerate()
+            .map(|(before, call)| OpenCall::new(call, cut, before))
             .collect();
         if let Some(reason) = cut_off_at {
             let ending = cut_off(reason);
