@@ -48,6 +48,27 @@ impl<'b> Object<'b> {
         self.key(key)
     }
 
+    /// A member that is a list of objects, each with the members that `write` gives it.
+    pub(crate) fn objects<T>(
+        &mut self,
+        key: &str,
+        items: impl IntoIterator<Item = T>,
+        mut write: impl FnMut(&mut Object<'_>, T),
+    ) -> &mut Self {
+        let out = self.key(key);
+        out.push(b'[');
+        for (number, item) in items.into_iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            let mut object = Object::begin(out);
+            write(&mut object, item);
+            object.end();
+        }
+        out.push(b']');
+        self
+    }
+
     /// Ends the object.
     pub(crate) fn end(&mut self) {
         self.out.push(b'}');
@@ -143,7 +164,11 @@ mod tests {
             .raw("b", b"[1, 2]")
             .put("c", &None::<u8>);
         Object::begin(object.nest("d")).end();
+        object.objects("e", [1, 2], |entry, number| {
+            entry.put("n", &number);
+        });
         object.end();
-        assert_eq!(out, br#"{"a":"x\"\n","b":[1, 2],"c":null,"d":{}}"#);
+        let expected = br#"{"a":"x\"\n","b":[1, 2],"c":null,"d":{},"e":[{"n":1},{"n":2}]}"#;
+        assert_eq!(out, expected);
     }
 }

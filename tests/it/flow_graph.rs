@@ -187,7 +187,7 @@ fn a_language_that_is_none_is_refused_with_the_nearest() {
     let said = graph.end().exits(2).prints("").stderr;
     assert_eq!(
         said,
-        "delta-flow: --format is dot, mermaid or svg, not 'mermiad'; did you mean 'mermaid'?\n"
+        "delta-flow: --format: unknown value 'mermiad'; did you mean 'mermaid'?\n"
     );
 }
 

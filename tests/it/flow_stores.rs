@@ -220,9 +220,9 @@ fn contents_of_any_kind_stay_one_line_each_and_a_torn_end_is_mended() {
 fn the_command_line_of_memory_is_held_to_its_forms() {
     let world = crowd("");
     for (args, code, says) in [
-        (&[][..], 2, "memory: the first word is add or list"),
+        (&[][..], 2, "memory needs add|list"),
         (&["ad", "project"], 2, "did you mean 'add'?"),
-        (&["add"], 2, "memory add: name a store: project, global"),
+        (&["add"], 2, "memory needs STORE"),
         (&["add", "task", "-m", "x"], 2, "no such store"),
         (&["list", "projekt"], 2, "did you mean 'project'?"),
         (&["add", "project"], 2, "give either -m TEXT or -i FILE"),

@@ -320,8 +320,8 @@ fn only_the_program_of_a_node_calls_tools() {
         .exits(2)
         .says("is not in run r");
     let end = |args: &[&str]| Delta::flow(world.home()).arg("tool").args(args).end();
-    end(&[]).exits(2).says("needs a name");
-    end(&["t", "-p", "name"]).exits(2).says("NAME=VALUE");
+    end(&[]).exits(2).says("tool needs NAME");
+    end(&["t", "-p", "name"]).exits(2).says("KEY=VALUE");
 }
 
 #[test]

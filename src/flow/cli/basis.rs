@@ -12,10 +12,9 @@ use crate::flow::graph::topology::{NodeIx, Role};
 use crate::flow::manifest::problem::sha256;
 use crate::flow::manifest::{Flow, NodeKind};
 use crate::flow::record::attempt::one_value;
-use crate::flow::record::events;
+use crate::flow::record::events::{self, each_line};
 use crate::record::event::EventKind;
 use crate::record::journal::Journal;
-use crate::record::reader;
 use crate::record::run_dir::RunDir;
 use crate::runs::preflight::read_stdin;
 use crate::text::json;
@@ -145,7 +144,7 @@ pub(crate) fn write(journal: &mut Journal, basis: &RunBasis, flow: &Flow) -> Res
             let run = journal.path().parent().unwrap_or(Path::new("."));
             let name = events::input_name(1);
             files::make_dirs(run.join(&name).parent().unwrap_or(run))?;
-            Some(events::kept(run, &name, input)?)
+            Some(events::keep_text(run, &name, input)?)
         }
         RunInput::Lines(_) => None,
     };
@@ -180,28 +179,22 @@ struct File {
 
 /// The newest basis in a journal; none if the run is not a flow's.
 pub(crate) fn recorded(run: &RunDir) -> Result<Option<RecordedBasis>> {
-    let mut lines = reader::JournalReader::open(&run.journal())?;
     let mut found = None;
-    while let reader::Next::Event(text, line) = lines.read_next()? {
+    each_line(&run.journal(), true, |line| {
         if line.kind != EventKind::FlowStart {
             // It stands behind a start, or nowhere.
-            if found.is_none() && line.kind != EventKind::EngineStart {
-                return Ok(None);
-            }
-            continue;
+            return Ok(found.is_some() || line.kind == EventKind::EngineStart);
         }
-        let Ok(line) = serde_json::from_str::<events::FlowLine<'_>>(text) else {
-            continue;
-        };
-        let past = line
+        let basis = line
             .flow
-            .and_then(|flow| serde_json::from_str(flow.get()).ok());
-        let Some(mut past): Option<RecordedBasis> = past else {
-            continue;
-        };
-        past.input = events::read_back(&run.path, line.input, line.input_ref.as_deref())?;
-        found = Some(past);
-    }
+            .and_then(|flow| serde_json::from_str::<RecordedBasis>(flow.get()).ok());
+        if let Some(mut basis) = basis {
+            let input = line.input_ref.as_deref();
+            basis.input = events::read_text(&run.path, line.input, input)?;
+            found = Some(basis);
+        }
+        Ok(true)
+    })?;
     Ok(found)
 }
 

@@ -8,14 +8,12 @@ use super::tables::{COMMANDS, FLOW};
 use crate::error::{Exit, Result};
 use crate::flow::graph::topology::{Node, Role};
 use crate::flow::manifest::{self, NodeSettings};
-use crate::flow::record::events::each_line;
+use crate::flow::record::lineage::Lineage;
 use crate::record::metadata;
-use crate::record::run_dir::RunDir;
 use crate::text::options::completion::{Candidate, Offer, TypedLine, TypedValue, complete_line};
 use crate::text::options::table::ValueKind;
 use crate::unix::terminal::print;
 use crate::view::run_candidates::{run_candidates, workspace_candidates};
-use std::collections::HashMap;
 use std::env;
 use std::ffi::OsString;
 use std::path::Path;
@@ -81,45 +79,25 @@ fn behind(line: &TypedLine) -> Vec<Candidate> {
     let Ok((run, rest)) = show::which(Path::new(dir), &line.operands) else {
         return Vec::new();
     };
+    let Ok(lineage) = Lineage::read(&run) else {
+        return Vec::new();
+    };
     match rest {
-        [] => tasks(&run),
-        [task] => been_at(&run, task),
+        [] => {
+            let status = |id: &String| lineage.tasks[id].status.as_deref().unwrap_or_default();
+            let tasks = lineage.order.iter();
+            tasks.map(|id| Candidate::new(id, status(id))).collect()
+        }
+        [task] => {
+            let steps = lineage.tasks.get(task).map_or(&[][..], |task| &task.steps);
+            let mut nodes: Vec<&str> = Vec::new();
+            for step in steps {
+                if !nodes.contains(&&*step.node) {
+                    nodes.push(&step.node);
+                }
+            }
+            Candidate::plain(nodes)
+        }
         _ => Vec::new(),
     }
-}
-
-/// The tasks of a run, in the order in which they came to be, and how they ended.
-fn tasks(run: &RunDir) -> Vec<Candidate> {
-    let mut found: Vec<Candidate> = Vec::new();
-    let mut places: HashMap<String, usize> = HashMap::new();
-    // What has been read until something cannot be is told.
-    drop(each_line(run, |line| {
-        let Some(id) = &line.task_id else {
-            return Ok(true);
-        };
-        let at = *places.entry(id.to_string()).or_insert_with(|| {
-            found.push(Candidate::new(id, ""));
-            found.len() - 1
-        });
-        if line.kind == "TASK_END" {
-            found[at] = Candidate::new(id, line.status.as_deref().unwrap_or_default());
-        }
-        Ok(true)
-    }));
-    found
-}
-
-/// The nodes that a task has been at.
-fn been_at(run: &RunDir, task: &str) -> Vec<Candidate> {
-    let mut found: Vec<Candidate> = Vec::new();
-    drop(each_line(run, |line| {
-        if line.kind == "NODE_START" && line.task_id.as_deref() == Some(task) {
-            let id = line.node_id.as_deref().unwrap_or_default();
-            if found.iter().all(|known| known.word != id) {
-                found.push(Candidate::new(id, ""));
-            }
-        }
-        Ok(true)
-    }));
-    found
 }

@@ -6,14 +6,14 @@ use super::check;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::manifest;
-use crate::flow::record::events::each_line;
+use crate::flow::record::lineage::Lineage;
 use crate::flow::view::draw::{Mark, Picture};
 use crate::record::metadata::{self, Status};
 use crate::record::run_dir::RunDir;
 use crate::runs::find;
 use crate::text::options::format::OutputFormat;
 use crate::unix::terminal::{Screen, print};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 
 /// Runs the command.
@@ -64,56 +64,35 @@ fn draw(
 struct NodeEnds {
     good: usize,
     bad: usize,
-    /// The tasks in which it has begun and not ended.
-    open: HashSet<String>,
+    /// Begun, and neither ended nor cancelled with its task.
+    open: usize,
 }
 
 /// What became of each node of a run, by its id.
 fn marks_of(run: &RunDir) -> Result<HashMap<String, Mark>> {
     let mut all: HashMap<String, NodeEnds> = HashMap::new();
-    each_line(run, |line| {
-        let Some(task) = &line.task_id else {
-            return Ok(true);
-        };
-        if line.kind == "TASK_END" {
-            // What has begun in a task that is over was cancelled with it.
-            for ends in all.values_mut() {
-                ends.open.remove(&**task);
+    for task in Lineage::read(run)?.tasks.into_values() {
+        for step in task.steps {
+            let ends = all.entry(step.node).or_default();
+            match step.end.map(|end| end.failure.is_none()) {
+                Some(true) => ends.good += 1,
+                Some(false) => ends.bad += 1,
+                None => ends.open += usize::from(task.status.is_none()),
             }
-            return Ok(true);
         }
-        let Some(node) = &line.node_id else {
-            return Ok(true);
-        };
-        match &*line.kind {
-            "NODE_START" => {
-                let ends = all.entry(node.to_string()).or_default();
-                ends.open.insert(task.to_string());
-            }
-            "NODE_END" => {
-                let ends = all.entry(node.to_string()).or_default();
-                ends.open.remove(&**task);
-                match line.status.as_deref() {
-                    Some("success") => ends.good += 1,
-                    _ => ends.bad += 1,
-                }
-            }
-            _ => {}
-        }
-        Ok(true)
-    })?;
+    }
     let status = metadata::read(&run.path).map(|metadata| metadata.status);
     let waits = status == Some(Status::WaitingForInput);
-    let mark = |ends: NodeEnds| match (ends.open.is_empty(), ends.good, ends.bad) {
-        (false, ..) if waits => Some(Mark::Waiting),
-        (false, ..) => Some(Mark::Running),
-        (true, 0, 0) => None,
-        (true, _, 0) => Some(Mark::Success),
-        (true, 0, _) => Some(Mark::Failure),
-        (true, ..) => Some(Mark::Partial),
+    let mark = |ends: NodeEnds| match (ends.open, ends.good, ends.bad) {
+        (0, 0, 0) => None,
+        (0, _, 0) => Some(Mark::Success),
+        (0, 0, _) => Some(Mark::Failure),
+        (0, ..) => Some(Mark::Partial),
+        _ if waits => Some(Mark::Waiting),
+        _ => Some(Mark::Running),
     };
-    Ok(all
+    let marks = all
         .into_iter()
-        .filter_map(|(node, ends)| Some((node, mark(ends)?)))
-        .collect())
+        .filter_map(|(node, ends)| Some((node, mark(ends)?)));
+    Ok(marks.collect())
 }

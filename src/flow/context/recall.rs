@@ -12,12 +12,11 @@ use super::select::Candidate;
 use super::store::StoreFile;
 use crate::error::{At, Result};
 use crate::flow::graph::choice::{Failure, FailureCode, Payload};
-use crate::flow::graph::router::Note;
+use crate::flow::graph::router::{Note, StepRef};
 use crate::flow::manifest::memory::{Profile, ProfileSource, StoreName};
 use crate::flow::manifest::node::Remember;
 use crate::flow::manifest::problem::sha256;
 use crate::flow::manifest::{ContextChoice, Flow};
-use crate::flow::record::events::About;
 use crate::record::event::Line;
 use crate::record::run_dir::RunDir;
 use crate::text::timestamp::Timestamp;
@@ -132,7 +131,7 @@ impl Recall {
     pub(crate) fn note(
         &mut self,
         flow: &Flow,
-        (root, step): (usize, About<'_>),
+        step: &StepRef,
         output: &Payload,
         timestamp: Timestamp,
     ) -> Option<Note> {
@@ -146,7 +145,7 @@ impl Recall {
             timestamp,
             tags,
             content,
-            task_id: Some(step.task.to_owned()),
+            task_id: Some(step.task.to_string()),
             node_id: Some(node.clone()),
         };
         let own = item(id.clone(), vec![node.clone()], output.clone());
@@ -165,12 +164,12 @@ impl Recall {
         if all.is_empty() {
             return None;
         }
-        let brought = self.brought.entry(root).or_default();
+        let brought = self.brought.entry(step.key.root).or_default();
         brought.push(all);
         Some(brought.len() - 1)
     }
 
-    fn id(&self, flow: &Flow, step: About<'_>) -> String {
+    fn id(&self, flow: &Flow, step: &StepRef) -> String {
         let graph = &flow.graph;
         let name = |node: usize| &graph.nodes[node].id;
         let way = step.edge.filter(|_| graph.incoming(step.node).len() > 1);
@@ -226,8 +225,8 @@ impl Recall {
         &self.owed
     }
 
-    /// These have been told, too, by a process that died.
-    pub(crate) fn has_told(&mut self, ids: &HashSet<String>) {
+    /// The files have these: a process that died has appended them.
+    pub(crate) fn forget_stored(&mut self, ids: &HashSet<String>) {
         self.owed.retain(|(_, item)| !ids.contains(&item.id));
     }
 

@@ -9,23 +9,24 @@
 
 pub(crate) mod credentials;
 pub(crate) mod inputs;
-mod tell;
 mod finish;
 mod begin;
 mod agents;
-mod history;
+mod resume;
 mod remember;
 mod wait;
 
 use super::context::helper::HelperQuestion;
 use super::context::recall::Recall;
-use super::graph::choice::{Failure, Payload};
+use super::graph::choice::Failure;
 use super::graph::plan::RoutePlan;
-use super::graph::router::{Effect, Router, StepIx};
+use super::graph::router::{Effect, Router, StepKey, StepRef};
 use super::graph::topology::NodeIx;
 use super::manifest::{Flow, ResumePolicy};
 use super::record::attempt::{LinkedFiles, PreparedAttempt};
-use super::record::events::{self, Output};
+use super::record::events::{self, EventWriter, Output};
+use super::record::lineage::Attempts;
+use super::record::replay::Roots;
 use super::record::tally::{FinishedRoot, Tally};
 use super::view::progress_table::ProgressTable;
 use crate::error::{Result, may_fail};
@@ -40,7 +41,6 @@ use inputs::Inputs;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tell::{about, told};
 
 /// How a start of the engine is to behave.
 #[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
@@ -85,9 +85,7 @@ pub(crate) struct RunPlace<'e> {
 /// Why the loop has ended.
 #[derive(Debug)]
 pub(crate) enum EngineStop {
-    /// Nothing is left to do.
     Done,
-    /// A signal asked to end.
     Signal(Stop),
     /// Only steps are left before which the run was to stop: these.
     Paused(Vec<String>),
@@ -97,83 +95,28 @@ pub(crate) enum EngineStop {
     Later(Vec<String>),
 }
 
-/// A root task that has not ended.
-struct Root<'e> {
-    router: Router<'e>,
-}
-
-/// A step, of which root.
-type StepKey = (usize, StepIx);
-
-/// An attempt that runs.
-struct Active {
-    which: StepKey,
+/// A program that runs.
+struct ActiveProgram {
+    step: StepRef,
+    /// Its directory of records.
     io: PathBuf,
     since: Instant,
-    /// Set when it is ended because of this.
-    doomed: Option<Failure>,
+    /// Why it is being ended.
+    failure: Option<Failure>,
     /// Nobody wants it any more.
     cancelled: bool,
-    /// It is no attempt yet: a program that is asked for what the node's context needs.
+    /// Set if it is no attempt yet, but is asked for what the node's context needs.
     asks: Option<HelperQuestion>,
 }
 
-/// An attempt that is prepared and whose beginning waits to be on disk.
-struct Waiting {
-    active: Active,
+/// A program that starts when its beginning is on disk.
+struct WaitingProgram {
+    active: ActiveProgram,
     prepared: PreparedAttempt,
     call_id: String,
-    task: String,
-    node: NodeIx,
     attempt: u32,
     /// Its beginning is on disk.
     is_recorded: bool,
-}
-
-/// What is known of the attempts at a step.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tries {
-    /// So many have failed.
-    failed: u32,
-    /// The number of the last one that began.
-    last: u32,
-}
-
-/// One start of the engine on one run.
-pub(crate) struct FlowEngine<'e> {
-    place: RunPlace<'e>,
-    options: FlowOptions,
-    journal: Journal,
-    signals: &'e Signals,
-    children: Children<'e>,
-    inputs: Inputs,
-    roots: BTreeMap<usize, Root<'e>>,
-    ready: VecDeque<StepKey>,
-    prepared: VecDeque<Waiting>,
-    active: HashMap<Token, Active>,
-    tries: HashMap<StepKey, Tries>,
-    /// What the run remembers.
-    recall: Recall,
-    /// Records that are alike.
-    alike: LinkedFiles,
-    /// Under which name the outputs of steps are to be kept.
-    keys: HashMap<StepKey, String>,
-    /// The keys of providers.
-    provider_keys: Credentials,
-    /// Steps that must not begin in this start, and why.
-    held: BTreeMap<StepKey, Suspension>,
-    /// Steps that were running when an engine died, and must not run again.
-    doomed: Vec<StepKey>,
-    /// Pauses that are in the journal: the step begins the next time.
-    passed: HashSet<StepKey>,
-    /// The number of the first root that failed.
-    failed: Option<usize>,
-    /// What the ended roots came to.
-    pub tally: Tally,
-    stop: Option<Stop>,
-    looked: Instant,
-    /// What a person sees of it.
-    table: ProgressTable,
 }
 
 /// Why a step does not begin, or did not end.
@@ -183,8 +126,36 @@ enum Suspension {
     Later(String),
 }
 
+/// One start of the engine on one run.
+pub(crate) struct FlowEngine<'e> {
+    place: RunPlace<'e>,
+    options: FlowOptions,
+    events: EventWriter<'e>,
+    signals: &'e Signals,
+    children: Children<'e>,
+    inputs: Inputs,
+    roots: Roots<'e>,
+    ready: VecDeque<StepRef>,
+    prepared: VecDeque<WaitingProgram>,
+    active: HashMap<Token, ActiveProgram>,
+    attempts: HashMap<StepKey, Attempts>,
+    /// Under which name the outputs of steps are to be kept.
+    cache_keys: HashMap<StepKey, String>,
+    recall: Recall,
+    linked: LinkedFiles,
+    credentials: Credentials,
+    suspended: BTreeMap<StepKey, (StepRef, Suspension)>,
+    /// The number of the first root that failed.
+    failed: Option<usize>,
+    tally: Tally,
+    stop: Option<Stop>,
+    /// When it was last looked how much programs have printed.
+    looked: Instant,
+    table: ProgressTable,
+}
+
 impl<'e> FlowEngine<'e> {
-    /// Makes ready. The run's directory is there, its journal says that an engine has started.
+    /// The run's directory is there, and its journal says that an engine has started.
     pub(crate) fn new(
         place: RunPlace<'e>,
         options: FlowOptions,
@@ -194,25 +165,24 @@ impl<'e> FlowEngine<'e> {
     ) -> Self {
         let mut children = Children::many(signals);
         children.set_grace(options.grace);
+        let graph = &place.flow.graph;
         Self {
-            journal,
+            events: EventWriter { journal, graph },
             signals,
             children,
             inputs,
-            roots: BTreeMap::new(),
+            roots: Roots::new(),
             ready: VecDeque::new(),
             prepared: VecDeque::new(),
             active: HashMap::new(),
-            tries: HashMap::new(),
+            attempts: HashMap::new(),
+            cache_keys: HashMap::new(),
             recall: Recall::default(),
-            alike: LinkedFiles::default(),
-            keys: HashMap::new(),
-            provider_keys: Credentials::new(place.flow),
-            held: BTreeMap::new(),
-            doomed: Vec::new(),
-            passed: HashSet::new(),
+            linked: LinkedFiles::default(),
+            credentials: Credentials::new(place.flow),
+            suspended: BTreeMap::new(),
             failed: None,
-            tally: Tally::new(),
+            tally: Tally::default(),
             stop: None,
             looked: Instant::now(),
             table: ProgressTable::new(options.screen),
@@ -221,7 +191,7 @@ impl<'e> FlowEngine<'e> {
         }
     }
 
-    /// Works until nothing is left to do, or somebody wants the end. Whatever happens, no program is
+    /// Works until nothing is left to do, or something asks for the end. Whatever happens, no program is
     /// left behind.
     pub(crate) fn run(&mut self) -> Result<EngineStop> {
         if self.table.is_on() {
@@ -236,52 +206,48 @@ impl<'e> FlowEngine<'e> {
         done
     }
 
-    /// The journal, for whoever records how it ended, and what the roots came to, be it nothing yet.
+    /// The journal, for the record of the end, and what the roots came to, even if nothing yet.
     pub(crate) fn into_parts(mut self) -> (Journal, Tally, RunDir) {
         let with_tasks = self.options.with_tasks;
-        for (number, root) in self.roots.iter().filter(|_| with_tasks) {
-            let so_far = FinishedRoot::of(self.place.plan, *number, &root.router, with_tasks);
+        for (number, router) in self.roots.iter().filter(|_| with_tasks) {
+            let so_far = FinishedRoot::of(self.place.plan, *number, router, with_tasks);
             self.tally.add(so_far);
         }
-        (self.journal, self.tally, self.place.run)
+        (self.events.journal, self.tally, self.place.run)
     }
 
     fn work(&mut self) -> Result<EngineStop> {
-        self.look_back()?;
+        self.resume()?;
         loop {
             let began = self.stop.is_none() && self.fill()?;
             self.launch()?;
-            self.write_down(false)?;
+            self.store_items(false)?;
             if !self.children.is_empty() {
                 self.wait()?;
             } else if !began || self.stop.is_some() {
                 break;
             }
         }
-        self.journal.flush()?;
-        Ok(self.stopped())
+        self.events.journal.flush()?;
+        Ok(self.stop_reason())
     }
 
-    fn stopped(&mut self) -> EngineStop {
+    fn stop_reason(&mut self) -> EngineStop {
         if let Some(stop) = self.stop {
             return EngineStop::Signal(stop);
         }
         let (mut paused, mut waiting, mut later) = (Vec::new(), Vec::new(), Vec::new());
-        let mut held: Vec<(StepKey, Suspension)> =
-            std::mem::take(&mut self.held).into_iter().collect();
-        held.sort_by_cached_key(|((number, step), _)| {
-            let root = self.roots.get(number);
-            (*number, root.and_then(|root| root.router.place_of(*step)))
+        let mut suspended: Vec<_> = std::mem::take(&mut self.suspended).into_values().collect();
+        suspended.sort_by_cached_key(|(StepRef { key, .. }, _)| {
+            let router = self.roots.get(&key.root);
+            (key.root, router.and_then(|it| it.place_of(key.step)))
         });
-        let steps: Vec<StepKey> = held.iter().map(|(which, _)| *which).collect();
-        for (which, held) in held {
-            let Some((task, node)) = self.named(which) else {
-                continue;
-            };
-            match held {
-                Suspension::Paused => paused.push(format!("{node} of {task}")),
-                Suspension::Waiting(how) => waiting.push(how),
-                Suspension::Later(why) => later.push(format!("{node} of {task}: {why}")),
+        for (step, why) in &suspended {
+            let name = format!("{} of {}", self.node_id(step), step.task);
+            match why {
+                Suspension::Paused => paused.push(name),
+                Suspension::Waiting(how) => waiting.push(how.clone()),
+                Suspension::Later(why) => later.push(format!("{name}: {why}")),
             }
         }
         if !later.is_empty() {
@@ -291,21 +257,11 @@ impl<'e> FlowEngine<'e> {
         } else if paused.is_empty() {
             EngineStop::Done
         } else {
-            for which in steps {
-                self.record_pause(which);
+            // Recorded with the end of this start, so that a pause that nobody has seen is made again.
+            for (step, _) in &suspended {
+                self.events.add_pause(step);
             }
             EngineStop::Paused(paused)
-        }
-    }
-
-    /// Records before which step the run stops. It is recorded with the end of this start, so that a
-    /// pause that nobody has been told of is made again.
-    fn record_pause(&mut self, which: StepKey) {
-        let graph = &self.place.flow.graph;
-        if let Some(root) = self.roots.get(&which.0)
-            && let Some(step) = about(&root.router, which.1)
-        {
-            events::paused(&mut self.journal, graph, step);
         }
     }
 
@@ -318,26 +274,27 @@ impl<'e> FlowEngine<'e> {
         if self.active.len() + self.prepared.len() >= jobs {
             return Ok(false);
         }
-        let mut began = false;
         let mut since_flush = 0;
+        let mut began = false;
         loop {
             let at_work = self.active.len() + self.prepared.len();
-            let Some(which) = self.ready.pop_front() else {
+            let Some(step) = self.ready.pop_front() else {
                 if at_work >= jobs || self.failed.is_some() || !self.admit()? {
                     break;
                 }
                 continue;
             };
-            let may_wait = at_work < jobs * AHEAD && !self.fails_on_resume(which);
-            if at_work >= jobs && !may_wait {
-                self.ready.push_front(which);
+            // Such a step must not be recorded as begun before it is.
+            let fails_on_resume = self.place.flow.nodes[step.node].on_resume == ResumePolicy::Fail;
+            if at_work >= jobs && (at_work >= jobs * AHEAD || fails_on_resume) {
+                self.ready.push_front(step);
                 break;
             }
-            self.begin(which)?;
+            self.begin(step)?;
             began = true;
             since_flush += 1;
             if since_flush == 1024 {
-                self.journal.flush()?;
+                self.events.journal.flush()?;
                 since_flush = 0;
             }
             if since_flush % 64 == 0 && self.signals.stop().is_some() {
@@ -348,13 +305,7 @@ impl<'e> FlowEngine<'e> {
         Ok(began)
     }
 
-    /// Whether a step must not be recorded as begun before it is.
-    fn fails_on_resume(&self, (number, step): StepKey) -> bool {
-        let step = self.roots.get(&number).and_then(|it| it.router.get(step));
-        step.is_some_and(|it| self.place.flow.nodes[it.node].on_resume == ResumePolicy::Fail)
-    }
-
-    /// Takes the next input. Whether there was one.
+    /// Takes the next input. Returns whether there was one.
     fn admit(&mut self) -> Result<bool> {
         self.stop = self.signals.stop();
         if self.stop.is_some() {
@@ -363,33 +314,22 @@ impl<'e> FlowEngine<'e> {
         let Some((number, input)) = self.inputs.take()? else {
             return Ok(false);
         };
-        let id = format!("T{number}");
-        let name = events::input_name(number);
-        let kept = events::kept(&self.place.run.path, &name, &input)?;
-        self.add_root(number, &id, input);
+        let kept = events::keep_text(&self.place.run.path, &events::input_name(number), &input)?;
+        let router = Router::new(self.place.plan, number, input);
+        self.roots.insert(number, router);
         self.drain(number, Some(&kept));
         Ok(true)
     }
 
-    fn add_root(&mut self, number: usize, id: &str, input: Payload) {
-        let router = Router::new(self.place.plan, id, number - 1, input);
-        self.roots.insert(number, Root { router });
-    }
-
     /// Does what a router wants. `input` is what a new root was given.
     fn drain(&mut self, number: usize, input: Option<&Output>) {
-        let graph = &self.place.flow.graph;
-        loop {
-            let Some(root) = self.roots.get_mut(&number) else {
-                return;
-            };
-            let Some(effect) = root.router.next_effect() else {
-                break;
-            };
+        while let Some(router) = self.roots.get_mut(&number)
+            && let Some(effect) = router.next_effect()
+        {
             match effect {
-                Effect::Start(step) => self.ready.push_back((number, step)),
-                Effect::Cancel(step) => self.cancel((number, step)),
-                other => told(&mut self.journal, graph, &root.router, &other, input),
+                Effect::Start(step) => self.ready.push_back(step),
+                Effect::Cancel(key) => self.cancel(key),
+                report => self.events.add_effect(router, &report, input),
             }
         }
         self.harvest(number);
@@ -397,33 +337,29 @@ impl<'e> FlowEngine<'e> {
 
     /// A root that is over makes room for others.
     fn harvest(&mut self, number: usize) {
-        let over = self
-            .roots
-            .get(&number)
-            .is_some_and(|it| it.router.is_over());
-        if !over {
-            return;
+        let router = self.roots.get(&number).filter(|router| router.is_over());
+        let Some(router) = router else { return };
+        let with_tasks = self.options.with_tasks;
+        let finished = FinishedRoot::of(self.place.plan, number, router, with_tasks);
+        self.roots.remove(&number);
+        self.recall.forget(number);
+        if finished.failed() && !self.options.keep_going {
+            self.give_up_after(number);
         }
-        if let Some(root) = self.roots.remove(&number) {
-            self.recall.forget(number);
-            let finished = FinishedRoot::of(
-                self.place.plan,
-                number,
-                &root.router,
-                self.options.with_tasks,
-            );
-            if finished.failed() && !self.options.keep_going {
-                self.give_up_after(number);
-            }
-            self.tally.add(finished);
-        }
+        self.tally.add(finished);
     }
 
-    /// The ids of a step's task and node.
-    fn named(&self, (number, step): StepKey) -> Option<(&str, &str)> {
-        let router = &self.roots.get(&number)?.router;
-        let step = router.get(step)?;
-        let node = &self.place.flow.graph.nodes[step.node].id;
-        Some((router.id(step.task), node))
+    /// The router of a step that is still wanted.
+    fn router(&self, key: StepKey) -> Option<&Router<'e>> {
+        let router = self.roots.get(&key.root);
+        router.filter(|router| router.is_wanted(key.step))
+    }
+
+    fn node_id(&self, step: &StepRef) -> &'e str {
+        &self.place.flow.graph.nodes[step.node].id
+    }
+
+    fn suspend(&mut self, step: StepRef, why: Suspension) {
+        self.suspended.insert(step.key, (step, why));
     }
 }

@@ -3,9 +3,9 @@
 //! A program that must be asked first is started like that of an attempt, in its place; when it has
 //! answered, the step begins anew and finds everything known.
 
-use super::begin::{BeginningStep, start_of};
+use super::begin::BeginningStep;
 use super::finish::AttemptEnd;
-use super::{Active, FlowEngine, Waiting};
+use super::{ActiveProgram, FlowEngine, WaitingProgram};
 use crate::error::Result;
 use crate::flow::context::helper::{HelperAnswers, HelperQuestion};
 use crate::flow::context::recall::{self, Recall};
@@ -41,37 +41,35 @@ impl FlowEngine<'_> {
         beginning: &BeginningStep,
     ) -> Result<Option<std::result::Result<AssembledContext, Failure>>> {
         let flow = self.place.flow;
-        let settings = &flow.nodes[beginning.node];
+        let key = beginning.step.key;
+        let settings = &flow.nodes[beginning.step.node];
         let profile = recall::profile(flow, settings.context).filter(|_| settings.runs());
-        let (Some(profile), Some(root)) = (profile, self.roots.get(&beginning.which.0)) else {
+        let (Some(profile), Some(router)) = (profile, self.router(key)) else {
             return Ok(Some(Ok(AssembledContext::none())));
         };
-        let notes = root.router.notes(beginning.which.1);
+        let notes = router.notes(key.step);
         let known = HelperAnswers::new(flow, self.place.workspace);
         let selected = self
             .recall
-            .candidates(flow, &profile, (beginning.which.0, &notes))
+            .candidates(flow, &profile, (key.root, &notes))
             .and_then(|candidates| select(&profile, &beginning.input, &candidates, &known));
         match selected {
             Ok(Selection::Context(context)) => Ok(Some(Ok(context))),
-            Ok(Selection::Ask(ask)) => self.ask(beginning, ask).map(|()| None),
+            Ok(Selection::Ask(ask)) => self.ask_helper(beginning, ask).map(|()| None),
             Err(why) => Ok(Some(Err(Failure::new(FailureCode::Context, why)))),
         }
     }
 
     /// Prepares a program that knows what a context needs.
-    fn ask(&mut self, beginning: &BeginningStep, ask: HelperQuestion) -> Result<()> {
+    fn ask_helper(&mut self, beginning: &BeginningStep, ask: HelperQuestion) -> Result<()> {
         let flow = self.place.flow;
         let Some(program) = ask.kind.of(flow) else {
             return Ok(());
         };
+        let step = &beginning.step;
         let dir = self.place.workspace.root.clone();
-        let home = flow.home.to_string_lossy().into_owned();
-        let name = format!(
-            "{}.{}",
-            flow.graph.nodes[beginning.node].id,
-            ask.kind.name()
-        );
+        let home = flow.home.to_string_lossy();
+        let name = format!("{}.{}", self.node_id(step), ask.kind.name());
         let given = ProgramInput {
             argv: program.command.argv(&home, &dir.to_string_lossy()),
             dir,
@@ -79,22 +77,19 @@ impl FlowEngine<'_> {
             context: None,
             stdin: None,
         };
-        let place = (beginning.task.as_str(), name.as_str());
-        let prepared = attempt::prepare(&self.place.run.path, place, given, &mut self.alike)?;
-        let active = Active {
-            which: beginning.which,
-            io: prepared.io.clone(),
-            since: Instant::now(),
-            doomed: None,
-            cancelled: false,
-            asks: Some(ask),
-        };
-        self.prepared.push_back(Waiting {
-            active,
+        let place = (&*step.task, name.as_str());
+        let prepared = attempt::prepare(&self.place.run.path, place, given, &mut self.linked)?;
+        self.prepared.push_back(WaitingProgram {
+            active: ActiveProgram {
+                step: step.clone(),
+                io: prepared.io.clone(),
+                since: Instant::now(),
+                failure: None,
+                cancelled: false,
+                asks: Some(ask),
+            },
             prepared,
             call_id: format!("{}.{}", self.calls_of_helpers(), hex(12)),
-            task: beginning.task.clone(),
-            node: beginning.node,
             attempt: beginning.attempt,
             is_recorded: false,
         });
@@ -106,17 +101,17 @@ impl FlowEngine<'_> {
         ask.kind.of(self.place.flow)?.timeout
     }
 
-    /// What the ids of calls begin with that the journal does not tell of.
+    /// What the ids of calls begin with that the journal does not have.
     pub(super) fn calls_of_helpers(&self) -> String {
         format!("{}{}", self.place.call_prefix, self.recall.key())
     }
 
     /// A program has been asked, and has ended.
-    pub(super) fn told_by_program(&mut self, active: Active, outcome: &Outcome) -> Result<()> {
+    pub(super) fn end_helper(&mut self, active: ActiveProgram, outcome: &Outcome) -> Result<()> {
         let Some(ask) = &active.asks else {
             return Ok(());
         };
-        let fault = match &active.doomed {
+        let fault = match &active.failure {
             Some(failure) => Some(failure.clone()),
             None => attempt::fault(&active.io, outcome, self.time_for(ask))?,
         };
@@ -124,58 +119,62 @@ impl FlowEngine<'_> {
             Some(failure) => Err(failure),
             None => attempt::output(&active.io, OutputForm::Json)?,
         };
-        let printed = match printed {
-            Ok(printed) => printed,
-            Err(failure) => return self.cannot_tell(active, &failure.message),
+        let learned = match printed {
+            Ok(printed) => {
+                HelperAnswers::new(self.place.flow, self.place.workspace).learn(ask, &printed)?
+            }
+            Err(failure) => Err(failure.message.to_string()),
         };
-        let known = HelperAnswers::new(self.place.flow, self.place.workspace);
-        match known.learn(ask, &printed)? {
-            Ok(()) => self.ready.push_front(active.which),
-            Err(why) => return self.cannot_tell(active, &why),
+        match learned {
+            Ok(()) => {
+                self.ready.push_front(active.step);
+                Ok(())
+            }
+            Err(why) => self.fail_helper(active, &why),
         }
-        Ok(())
     }
 
-    /// A program could not tell what a context needs.
-    pub(super) fn cannot_tell(&mut self, active: Active, why: &str) -> Result<()> {
-        let which = active.which;
+    /// A program could not answer what a context needs.
+    pub(super) fn fail_helper(&mut self, active: ActiveProgram, why: &str) -> Result<()> {
         let name = active.asks.as_ref().map_or("", |ask| ask.kind.name());
-        let attempt = self.tries.get(&which).map_or(0, |tries| tries.last) + 1;
-        self.tries.entry(which).or_default().last = attempt;
+        let attempts = self.attempts.entry(active.step.key).or_default();
+        attempts.last += 1;
         let reference = active.io.strip_prefix(&self.place.run.path);
-        let reference = reference
-            .unwrap_or(&active.io)
-            .to_string_lossy()
-            .into_owned();
+        let reference = reference.unwrap_or(&active.io).to_string_lossy();
         let start = NodeStart {
+            attempt: attempts.last,
             execution_ref: Some(&reference),
-            ..start_of(attempt)
+            ..NodeStart::default()
         };
-        self.record_start(which, start);
+        self.events.add_node_start(&active.step, start);
         let failure = Failure::new(FailureCode::Context, format!("{name}: {why}"));
-        self.judge(which, Err(failure), AttemptEnd::recorded(active.io))
+        let ended = AttemptEnd {
+            io: Some(active.io.clone()),
+            ..AttemptEnd::default()
+        };
+        self.judge(&active.step, Err(failure), ended)
     }
 
     /// Appends to the files of stores what the ends of steps brought, once these are on disk, and says so.
     /// `once`: a process that died may have appended some of it.
-    pub(super) fn write_down(&mut self, once: bool) -> Result<()> {
+    pub(super) fn store_items(&mut self, once: bool) -> Result<()> {
         if self.recall.owed().is_empty() || !self.options.is_live {
             return Ok(());
         }
-        self.journal.sync()?;
+        self.events.journal.sync()?;
         match self.recall.pay(once, self.signals) {
             Ok(paid) => {
-                for (which, item) in paid {
-                    self.journal.add_line(&EventKind::Memory, |line| {
+                for (store, item) in paid {
+                    self.events.journal.add_line(&EventKind::Memory, |line| {
                         line.put("task_id", &item.task_id)
                             .put("node_id", &item.node_id)
-                            .put("store", which.name())
+                            .put("store", store.name())
                             .put("item_id", &item.id);
                     });
                 }
                 Ok(())
             }
-            // Somebody else writes there, and a signal does not wait. Whoever takes the run up appends it.
+            // Somebody else writes there, and a signal does not wait. The next start appends it.
             Err(_) if self.signals.stop().is_some() => {
                 self.stop = self.signals.stop();
                 Ok(())

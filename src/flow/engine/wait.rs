@@ -1,20 +1,21 @@
 //! Waiting for programs, and ending those that nobody wants any more.
 
-use super::{FlowEngine, StepKey};
-use crate::error::{Error, Result, may_fail};
-use crate::flow::graph::router::Effect;
+use super::FlowEngine;
+use crate::error::{Error, Result, may_fail, reason};
+use crate::flow::graph::choice::{Failure, FailureCode};
+use crate::flow::graph::router::{Effect, StepKey};
+use crate::flow::record::attempt::{MOST_OUTPUT, too_much};
 use crate::flow::view::progress_table::RunningProgram;
 use crate::unix::process::{Token, Woken};
 use std::time::{Duration, Instant};
 
 impl FlowEngine<'_> {
     /// Nobody wants a step any more.
-    pub(super) fn cancel(&mut self, which: StepKey) {
-        self.held.remove(&which);
-        self.tries.remove(&which);
-        self.prepared
-            .retain(|waiting| waiting.active.which != which);
-        let found = self.active.iter_mut().find(|(_, it)| it.which == which);
+    pub(super) fn cancel(&mut self, key: StepKey) {
+        self.suspended.remove(&key);
+        self.attempts.remove(&key);
+        self.prepared.retain(|it| it.active.step.key != key);
+        let found = self.active.iter_mut().find(|(_, it)| it.step.key == key);
         if let Some((token, active)) = found {
             active.cancelled = true;
             self.children.interrupt(*token, self.options.grace);
@@ -27,20 +28,17 @@ impl FlowEngine<'_> {
         let first = self.failed.map_or(number, |failed| failed.min(number));
         self.failed = Some(first);
         self.tally.cut_after(first);
-        let behind: Vec<usize> = self.roots.range(first + 1..).map(|(at, _)| *at).collect();
-        for at in behind {
-            if let Some(mut root) = self.roots.remove(&at) {
-                root.router.cancel();
-                while let Some(effect) = root.router.next_effect() {
-                    if let Effect::Cancel(step) = effect {
-                        self.cancel((at, step));
-                    }
+        for mut router in self.roots.split_off(&(first + 1)).into_values() {
+            router.cancel();
+            while let Some(effect) = router.next_effect() {
+                if let Effect::Cancel(key) = effect {
+                    self.cancel(key);
                 }
             }
         }
     }
 
-    /// Waits until something has ended, and takes note of all that has.
+    /// Waits until something has ended, and takes in all that has.
     pub(super) fn wait(&mut self) -> Result<()> {
         /// How often it is looked how much programs have printed.
         const PERIOD: Duration = Duration::from_secs(1);
@@ -48,16 +46,19 @@ impl FlowEngine<'_> {
         let mut any = false;
         loop {
             if !any {
-                self.draw();
+                self.draw_table();
             }
-            let woken = self.children.wait(Some(until)).map_err(cannot_wait)?;
+            let woken = self.children.wait(Some(until)).map_err(|e| {
+                let reason = reason(&e);
+                Error::failure(format!("cannot wait for programs: {reason}"))
+            })?;
             match woken {
                 Woken::Ended(token, outcome) => {
                     any = true;
                     // Whatever else has ended by now is written with it.
                     until = Instant::now();
                     if let Some(active) = self.active.remove(&token) {
-                        self.ended(active, &outcome)?;
+                        self.end_program(active, &outcome)?;
                     }
                 }
                 Woken::Suspended => {
@@ -67,13 +68,12 @@ impl FlowEngine<'_> {
                 Woken::Stopped(stop) => {
                     self.table.close();
                     self.stop = Some(stop);
-                    let tokens: Vec<Token> = self.active.keys().copied().collect();
-                    self.children.interrupt_all(&tokens, self.options.grace);
+                    self.interrupt_all();
                     return Ok(());
                 }
                 Woken::Deadline if any => return Ok(()),
                 Woken::Deadline => {
-                    self.look_at_output();
+                    self.end_oversized_programs();
                     self.looked = Instant::now();
                     until = self.looked + PERIOD;
                 }
@@ -81,29 +81,45 @@ impl FlowEngine<'_> {
         }
     }
 
-    /// Shows what runs.
-    fn draw(&mut self) {
+    /// Ends programs that print more than may be.
+    fn end_oversized_programs(&mut self) {
+        for (token, active) in &mut self.active {
+            let printed = active.io.join("stdout.log").metadata();
+            let printed = printed.map_or(0, |meta| meta.len());
+            if printed > MOST_OUTPUT && active.failure.is_none() {
+                let failure = Failure::new(FailureCode::Operation, too_much(printed));
+                active.failure = Some(failure);
+                self.children.interrupt(*token, self.options.grace);
+            }
+        }
+    }
+
+    fn draw_table(&mut self) {
         if !self.table.is_on() {
             return;
         }
-        let running = self.active.values().filter_map(|active| {
-            let (task, node) = self.named(active.which)?;
-            Some(RunningProgram {
-                task: task.to_owned(),
-                node: node.to_owned(),
-                attempt: self.tries.get(&active.which).map_or(1, |tries| tries.last),
-                since: active.since,
-            })
+        let running = self.active.values().map(|active| RunningProgram {
+            task: active.step.task.to_string(),
+            node: self.node_id(&active.step).to_owned(),
+            attempt: self
+                .attempts
+                .get(&active.step.key)
+                .map_or(1, |it| it.last.max(1)),
+            since: active.since,
         });
         let running = running.collect();
-        let waiting = self.ready.len() + self.prepared.len() + self.held.len();
+        let waiting = self.ready.len() + self.prepared.len() + self.suspended.len();
         self.table.draw(running, waiting);
+    }
+
+    fn interrupt_all(&mut self) {
+        let tokens: Vec<Token> = self.active.keys().copied().collect();
+        self.children.interrupt_all(&tokens, self.options.grace);
     }
 
     /// Ends all programs, and waits for their ends.
     pub(super) fn end_children(&mut self) {
-        let tokens: Vec<Token> = self.active.keys().copied().collect();
-        self.children.interrupt_all(&tokens, self.options.grace);
+        self.interrupt_all();
         while !self.children.is_empty() {
             match self.children.wait(None) {
                 Ok(Woken::Ended(token, _)) => {
@@ -113,11 +129,6 @@ impl FlowEngine<'_> {
                 Err(_) => return,
             }
         }
-        may_fail(self.journal.flush());
+        may_fail(self.events.journal.flush());
     }
-}
-
-fn cannot_wait(cause: std::io::Error) -> Error {
-    let reason = crate::error::reason(&cause);
-    Error::failure(format!("cannot wait for programs: {reason}"))
 }

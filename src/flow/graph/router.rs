@@ -39,6 +39,7 @@ use super::topology::{EdgeIx, NodeIx, Role};
 use ending::TaskEnding;
 use gather::Instance;
 use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 use trail::{NOTHING, Trail, TrailIx};
 
 /// A task, by its index among those of its root. Indices depend on timing, ids do not.
@@ -52,20 +53,36 @@ type FrameIx = usize;
 /// By what things are ordered: the first task that they came from, and the rank of the last merge.
 type Order = (TaskIx, usize);
 
-/// What is to be done, or is to be known.
+/// A step among those of all roots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct StepKey {
+    /// The number of its root task, from 1.
+    pub root: usize,
+    pub step: StepIx,
+}
+
+/// A step as its router started it, with all that names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StepRef {
+    pub key: StepKey,
+    pub task: Rc<str>,
+    pub is_root: bool,
+    pub node: NodeIx,
+    /// The edge by which the task came; none at a start and at a merge.
+    pub edge: Option<EdgeIx>,
+}
+
+/// Something to do, or to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// A task has come to be.
     Created(TaskIx),
-    /// A step is to be run.
-    Start(StepIx),
+    Start(StepRef),
     /// A step that was started is not wanted any more, whether it has begun or not.
-    Cancel(StepIx),
+    Cancel(StepKey),
     /// A task went on from a node along these edges; a split names each only once.
     Routed(TaskIx, NodeIx, Vec<EdgeIx>),
-    /// A merge has gathered all that can come.
-    Merging(StepIx),
-    /// A task has ended.
+    /// A merge in this task has gathered so many arrivals and failures: all that can come.
+    Merged(TaskIx, NodeIx, (usize, usize)),
     Ended(TaskIx),
 }
 
@@ -74,31 +91,49 @@ pub(crate) enum Effect {
 pub(crate) enum StepOutcome {
     /// With this output, which chose this way on.
     Success(Payload, Route),
-    /// It did not.
     Failure(Failure),
 }
 
-/// What a step is.
+/// A step that has not ended.
 #[derive(Debug)]
-pub(crate) struct OpenStep {
-    /// Whose.
-    pub task: TaskIx,
-    /// Where.
-    pub node: NodeIx,
-    /// The way by which the task came; none at a start and at a merge.
-    pub edge: Option<EdgeIx>,
-    /// What it works on; of a merge, see [`Router::input`].
+struct OpenStep {
+    task: TaskIx,
+    node: NodeIx,
+    /// Of a merge, see [`Router::input`].
     payload: Payload,
     /// The innermost frame around it.
     frame: Option<FrameIx>,
-    /// Whether the task is partial by now.
+    so_far: Progress,
+    gathered: Option<Box<Gathered>>,
+}
+
+/// The way of a task up to here.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    /// The task is partial by now.
     partial: bool,
     /// By what the things that come of it are ordered.
-    place: Order,
-    /// What it is behind.
-    past: TrailIx,
-    /// What a merge has gathered.
-    gathered: Option<Box<Gathered>>,
+    order: Order,
+    trail: TrailIx,
+}
+
+impl Progress {
+    fn begin(task: TaskIx) -> Self {
+        Self {
+            partial: false,
+            order: (task, 0),
+            trail: NOTHING,
+        }
+    }
+}
+
+/// A task on an edge.
+#[derive(Debug)]
+struct Traveller {
+    task: TaskIx,
+    edge: EdgeIx,
+    payload: Payload,
+    so_far: Progress,
 }
 
 /// How a task came to be.
@@ -114,7 +149,7 @@ pub(crate) enum TaskKind {
 
 #[derive(Debug)]
 struct RoutedTask {
-    id: Box<str>,
+    id: Rc<str>,
     kind: TaskKind,
     /// The task and the fork that it came from, and by which edge.
     origin: Option<(TaskIx, FrameIx, EdgeIx)>,
@@ -136,9 +171,8 @@ struct Frame {
     node: NodeIx,
     task: TaskIx,
     above: Option<FrameIx>,
-    partial: bool,
-    /// What everything in it is behind.
-    past: TrailIx,
+    /// Up to the node.
+    so_far: Progress,
     /// One for each merge whose scope the node is.
     instances: Box<[Instance]>,
     fork: Option<TaskFork>,
@@ -157,10 +191,12 @@ struct TaskFork {
 #[derive(Debug)]
 pub(crate) struct Router<'p> {
     plan: &'p RoutePlan<'p>,
+    /// Of the root task, from 1.
+    number: usize,
     tasks: Vec<RoutedTask>,
     frames: Vec<Frame>,
     steps: HashMap<StepIx, OpenStep>,
-    pasts: Vec<Trail>,
+    trails: Vec<Trail>,
     next_step: StepIx,
     effects: VecDeque<Effect>,
     /// Instances that nobody can reach any more.
@@ -170,30 +206,30 @@ pub(crate) struct Router<'p> {
 
 impl<'p> Router<'p> {
     /// A root task of this name stands at the start.
-    pub(crate) fn new(plan: &'p RoutePlan<'p>, id: &str, index: usize, input: Payload) -> Self {
+    pub(crate) fn new(plan: &'p RoutePlan<'p>, number: usize, input: Payload) -> Self {
         let mut router = Self {
             plan,
+            number,
             tasks: Vec::new(),
             frames: Vec::new(),
             steps: HashMap::new(),
-            pasts: Vec::new(),
+            trails: Vec::new(),
             next_step: 0,
             effects: VecDeque::new(),
             settled: Vec::new(),
             cancelled: false,
         };
-        let root = router.create(id.into(), TaskKind::Root, None, index);
-        router.step(OpenStep {
+        let id = format!("T{number}");
+        let root = router.create(id.into(), TaskKind::Root, None, number - 1);
+        let start = OpenStep {
             task: root,
             node: plan.start,
-            edge: None,
             payload: input,
             frame: None,
-            partial: false,
-            place: (root, 0),
-            past: NOTHING,
+            so_far: Progress::begin(root),
             gathered: None,
-        });
+        };
+        router.start_step(start, None);
         router
     }
 
@@ -202,12 +238,12 @@ impl<'p> Router<'p> {
         self.effects.pop_front()
     }
 
-    /// A step that was started and has neither ended nor been cancelled.
-    pub(crate) fn get(&self, step: StepIx) -> Option<&OpenStep> {
-        self.steps.get(&step)
+    /// The step was started, and has neither ended nor been cancelled.
+    pub(crate) fn is_wanted(&self, step: StepIx) -> bool {
+        self.steps.contains_key(&step)
     }
 
-    /// Whether nothing is left to do.
+    /// Nothing is left to do.
     pub(crate) fn is_over(&self) -> bool {
         self.cancelled || self.tasks[0].ended.is_some()
     }
@@ -217,17 +253,15 @@ impl<'p> Router<'p> {
         let mut steps: Vec<StepIx> = self.steps.drain().map(|(ix, _)| ix).collect();
         steps.sort_unstable();
         self.effects.clear();
-        self.effects.extend(steps.into_iter().map(Effect::Cancel));
+        let root = self.number;
+        let keys = steps.into_iter().map(|step| StepKey { root, step });
+        self.effects.extend(keys.map(Effect::Cancel));
         self.cancelled = true;
     }
 
-    /// Takes note of how a step ended. One that is not running any more is passed over.
-    pub(crate) fn ended(&mut self, ix: StepIx, outcome: StepOutcome) {
-        self.ended_with(ix, outcome, None);
-    }
-
-    /// The same, with a note for the steps behind this one; see [`Self::notes`].
-    pub(crate) fn ended_with(&mut self, ix: StepIx, outcome: StepOutcome, left: Option<Note>) {
+    /// Goes on from the end of a step, if it is still wanted. The note is for the steps behind it; see
+    /// [`Self::notes`].
+    pub(crate) fn end_step(&mut self, ix: StepIx, outcome: StepOutcome, note: Option<Note>) {
         let Some(mut step) = self.steps.remove(&ix) else {
             return;
         };
@@ -235,7 +269,7 @@ impl<'p> Router<'p> {
         let task = &mut self.tasks[step.task];
         task.steps.retain(|other| *other != ix);
         task.path.push(step.node);
-        step.past = self.noted(step.past, left);
+        step.so_far.trail = self.noted(step.so_far.trail, note);
         let task = &mut self.tasks[step.task];
         match outcome {
             StepOutcome::Success(output, choice) => {
@@ -256,7 +290,7 @@ impl<'p> Router<'p> {
                 match choice.filter(|_| node.continue_on_failure) {
                     Some(choice) => {
                         step.payload = self.input_of(&step);
-                        step.partial = true;
+                        step.so_far.partial = true;
                         self.go_on(&step, choice);
                     }
                     None => self.fail(&step),
@@ -277,9 +311,13 @@ impl<'p> Router<'p> {
                 self.effects
                     .push_back(Effect::Routed(task, node, vec![edge]));
                 let frame = self.open(step, None);
-                let payload = step.payload.clone();
-                let so_far = (step.partial, step.place, step.past);
-                self.travel(task, edge, payload, frame, so_far);
+                let traveller = Traveller {
+                    task,
+                    edge,
+                    payload: step.payload.clone(),
+                    so_far: step.so_far,
+                };
+                self.travel(traveller, frame);
                 if frame != step.frame {
                     self.check(frame);
                 }
@@ -298,45 +336,50 @@ impl<'p> Router<'p> {
     }
 
     /// A task comes to the end of an edge: to a node that it runs, or to a merge where it waits.
-    fn travel(
-        &mut self,
-        task: TaskIx,
-        edge: EdgeIx,
-        payload: Payload,
-        frame: Option<FrameIx>,
-        (partial, place, past): (bool, Order, TrailIx),
-    ) {
-        let node = self.plan.graph.edges[edge].to;
+    fn travel(&mut self, traveller: Traveller, frame: Option<FrameIx>) {
+        let node = self.plan.graph.edges[traveller.edge].to;
         if self.plan.graph.nodes[node].role == Role::Merge {
-            self.arrive(node, frame, (task, edge, payload, partial, place, past));
+            self.arrive(node, frame, traveller);
             return;
         }
         self.enter(node, frame);
-        self.step(OpenStep {
-            task,
+        let step = OpenStep {
+            task: traveller.task,
             node,
-            edge: Some(edge),
-            payload,
+            payload: traveller.payload,
             frame,
-            partial,
-            place,
-            past,
+            so_far: traveller.so_far,
             gathered: None,
-        });
+        };
+        self.start_step(step, Some(traveller.edge));
     }
 
-    fn step(&mut self, step: OpenStep) -> StepIx {
-        let ix = self.next_step;
+    fn start_step(&mut self, step: OpenStep, edge: Option<EdgeIx>) {
+        let key = StepKey {
+            root: self.number,
+            step: self.next_step,
+        };
         self.next_step += 1;
         let task = &mut self.tasks[step.task];
         task.live += 1;
-        task.steps.push(ix);
-        if step.gathered.is_some() {
-            self.effects.push_back(Effect::Merging(ix));
+        task.steps.push(key.step);
+        if let Some(gathered) = &step.gathered {
+            let merged = Effect::Merged(step.task, step.node, gathered.counts());
+            self.effects.push_back(merged);
         }
-        self.steps.insert(ix, step);
-        self.effects.push_back(Effect::Start(ix));
-        ix
+        self.effects.push_back(Effect::Start(StepRef {
+            key,
+            task: Rc::clone(&task.id),
+            is_root: task.origin.is_none(),
+            node: step.node,
+            edge,
+        }));
+        self.steps.insert(key.step, step);
+    }
+
+    fn key(&self, step: StepIx) -> StepKey {
+        let root = self.number;
+        StepKey { root, step }
     }
 
     /// A task's id, made of the places of its forebears and its own.

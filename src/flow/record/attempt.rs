@@ -147,7 +147,7 @@ fn changed(path: &Path) -> Option<SystemTime> {
 }
 
 /// Records how a program ended.
-pub(crate) fn record(
+pub(crate) fn record_end(
     io: &Path,
     exit_code: i32,
     (duration, used): (Duration, Option<Used>),

@@ -137,11 +137,6 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Nothing yet.
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     /// A root task has ended.
     pub(crate) fn add(&mut self, finished: FinishedRoot) {
         if self.cut.is_none_or(|cut| finished.number <= cut) {

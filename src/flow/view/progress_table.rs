@@ -7,7 +7,9 @@
 //! table. What is written at once is one write, so that a signal finds either the old or the new.
 
 use crate::error::may_fail;
-use crate::unix::terminal::{Screen, Tone, can_redraw, is_in_foreground, stderr_size, time};
+use crate::unix::terminal::{
+    Screen, Tone, can_redraw, in_short, is_in_foreground, stderr_size, time,
+};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -69,7 +71,7 @@ impl ProgressTable {
     }
 
     /// A line of progress, which stays.
-    pub(crate) fn line(&mut self, pieces: &[(Tone, &str)]) {
+    fn line(&mut self, pieces: &[(Tone, &str)]) {
         if !self.is_on {
             self.screen.progress(pieces);
             return;
@@ -81,8 +83,29 @@ impl ProgressTable {
         }
     }
 
-    /// A step has ended.
-    pub(crate) fn ended(&mut self, good: bool) {
+    /// A line about a step: how it ended, and, if that is bad, why.
+    pub(crate) fn print_step(
+        &mut self,
+        (task, node): (&str, &str),
+        how: &str,
+        good: Result<(), &str>,
+    ) {
+        let task = format!("[{task}] ");
+        let why = good.map_or_else(
+            |why| format!(": {}", in_short(why, 200)),
+            |()| String::new(),
+        );
+        let tone = if good.is_ok() { Tone::Good } else { Tone::Bad };
+        self.line(&[
+            (Tone::Dim, &task),
+            (Tone::Command, node),
+            (Tone::Dim, "  "),
+            (tone, how),
+            (Tone::Dim, &why),
+        ]);
+    }
+
+    pub(crate) fn count_end(&mut self, good: bool) {
         if good {
             self.counts.done += 1;
         } else {

@@ -16,8 +16,7 @@ impl Router<'_> {
             node: step.node,
             task: step.task,
             above: step.frame,
-            partial: step.partial,
-            past: step.past,
+            so_far: step.so_far,
             instances: merges.iter().map(|_| Instance::default()).collect(),
             fork,
         });

@@ -50,21 +50,35 @@ pub(super) struct TaskEnding {
     pub is_taken: bool,
 }
 
+impl TaskEnding {
+    /// One that no exit and no merge has.
+    pub(super) fn new(status: FlowStatus, output: Option<Payload>) -> Self {
+        Self {
+            status,
+            output,
+            exit: None,
+            merged_at: None,
+            is_taken: false,
+        }
+    }
+
+    fn failed() -> Self {
+        Self::new(FlowStatus::Failure, None)
+    }
+}
+
 impl Router<'_> {
     pub(super) fn exit(&mut self, step: &OpenStep) {
         let status = if self.plan.graph.nodes[step.node].always_fail {
             FlowStatus::Failure
         } else {
-            FlowStatus::of(step.partial)
+            FlowStatus::of(step.so_far.partial)
         };
         let ending = TaskEnding {
-            status,
-            output: Some(step.payload.clone()),
             exit: Some(step.node),
-            merged_at: None,
-            is_taken: false,
+            ..TaskEnding::new(status, Some(step.payload.clone()))
         };
-        self.record(step, ending);
+        self.add_ending(step, ending);
     }
 
     pub(super) fn fail(&mut self, step: &OpenStep) {
@@ -72,21 +86,17 @@ impl Router<'_> {
         // A merge of the same task goes on with it.
         if !own {
             let ending = TaskEnding {
-                status: FlowStatus::Failure,
-                output: None,
-                exit: None,
-                merged_at: None,
                 is_taken: others,
+                ..TaskEnding::failed()
             };
-            self.record(step, ending);
+            self.add_ending(step, ending);
         }
     }
 
-    fn record(&mut self, step: &OpenStep, ending: TaskEnding) {
+    fn add_ending(&mut self, step: &OpenStep, ending: TaskEnding) {
         let fork = self.fork_around(step.task, step.frame);
-        self.tasks[step.task]
-            .endings
-            .push((fork, step.place, ending));
+        let ending = (fork, step.so_far.order, ending);
+        self.tasks[step.task].endings.push(ending);
     }
 
     /// The innermost fork of a task around a frame.
@@ -175,16 +185,10 @@ impl Router<'_> {
             if self.tasks[at].ended.is_some() {
                 continue;
             }
-            self.tasks[at].ended = Some(TaskEnding {
-                status: FlowStatus::Failure,
-                output: None,
-                exit: None,
-                merged_at: None,
-                is_taken: false,
-            });
+            self.tasks[at].ended = Some(TaskEnding::failed());
             for step in std::mem::take(&mut self.tasks[at].steps) {
                 self.steps.remove(&step);
-                self.effects.push_back(Effect::Cancel(step));
+                self.effects.push_back(Effect::Cancel(self.key(step)));
             }
             self.effects.push_back(Effect::Ended(at));
             if let Some((parent, _, _)) = self.tasks[at].origin {
@@ -212,10 +216,10 @@ impl Router<'_> {
         let mut forks = self.tasks[task].forks.clone();
         while let Some(frame) = forks.pop() {
             let mut items: Vec<Item> = Vec::new();
-            endings.retain(|(fork, place, ending)| {
+            endings.retain(|(fork, order, ending)| {
                 let inside = *fork == Some(frame);
                 if inside {
-                    items.push((*place, ending.clone()));
+                    items.push((*order, ending.clone()));
                 }
                 !inside
             });
@@ -226,25 +230,22 @@ impl Router<'_> {
                     .into_iter()
                     .filter(|it| !(went_on && it.1.is_taken)),
             );
-            items.sort_by_cached_key(|(place, _)| self.place(*place));
-            let place = items.first().map_or((task, 0), |(place, _)| *place);
+            items.sort_by_cached_key(|(order, _)| self.place_of_order(*order));
+            let order = items.first().map_or((task, 0), |(order, _)| *order);
             if let Some(ending) = self.combined(frame, items, loose) {
                 let around = self.fork_around(task, self.frames[frame].above);
-                endings.push((around, place, ending));
+                endings.push((around, order, ending));
             }
         }
         let mut items: Vec<Item> = endings
             .into_iter()
-            .map(|(_, place, ending)| (place, ending))
+            .map(|(_, order, ending)| (order, ending))
             .collect();
-        items.sort_by_cached_key(|(place, _)| self.place(*place));
+        items.sort_by_cached_key(|(order, _)| self.place_of_order(*order));
         let judged = first_success(items.iter().filter(|(_, ending)| !ending.is_taken));
         judged.or_else(|| taken(&items)).unwrap_or(TaskEnding {
-            status: FlowStatus::Failure,
-            output: None,
-            exit: None,
-            merged_at: None,
             is_taken: true,
+            ..TaskEnding::failed()
         })
     }
 
@@ -285,7 +286,7 @@ impl Router<'_> {
             }
             _ => all_success(&judged, node.continue_on_failure),
         };
-        if ending.status == FlowStatus::Success && frame.partial {
+        if ending.status == FlowStatus::Success && frame.so_far.partial {
             ending.status = FlowStatus::Partial;
         }
         Some(ending)
@@ -329,13 +330,10 @@ fn all_success(items: &[&Item], continues: bool) -> TaskEnding {
         .iter()
         .filter(|(_, ending)| ending.status != FlowStatus::Failure)
         .filter_map(|(_, ending)| ending.output.as_deref());
-    TaskEnding {
+    TaskEnding::new(
         status,
-        output: (status != FlowStatus::Failure).then(|| list(outputs)),
-        exit: None,
-        merged_at: None,
-        is_taken: false,
-    }
+        (status != FlowStatus::Failure).then(|| list(outputs)),
+    )
 }
 
 /// What a task comes to of which merges have everything.
@@ -354,11 +352,10 @@ fn taken(items: &[Item]) -> Option<TaskEnding> {
     };
     let same = items.iter().all(|(_, it)| it.merged_at == first.merged_at);
     let outputs = items.iter().filter_map(|(_, it)| it.output.as_deref());
+    let output = (status != FlowStatus::Failure).then(|| list(outputs));
     Some(TaskEnding {
-        status,
-        output: (status != FlowStatus::Failure).then(|| list(outputs)),
-        exit: None,
         merged_at: first.merged_at.filter(|_| same),
         is_taken: true,
+        ..TaskEnding::new(status, output)
     })
 }

@@ -1,8 +1,11 @@
 //! How tasks come to be: the root, clones and subtasks.
 
-use super::{Effect, FrameIx, OpenStep, RoutedTask, Router, TaskFork, TaskIx, TaskKind};
+use super::{
+    Effect, FrameIx, OpenStep, Progress, RoutedTask, Router, TaskFork, TaskIx, TaskKind, Traveller,
+};
 use crate::flow::graph::choice::Payload;
 use crate::flow::graph::topology::{EdgeIx, Role};
+use std::rc::Rc;
 
 impl Router<'_> {
     /// The end of a branch or a split: a child for each of these edges.
@@ -38,8 +41,16 @@ impl Router<'_> {
                 if let Some(fork) = &mut self.frames[frame].fork {
                     fork.children.push(child);
                 }
-                let so_far = (false, (child, 0), step.past);
-                self.travel(child, edge, payload, Some(frame), so_far);
+                let traveller = Traveller {
+                    task: child,
+                    edge,
+                    payload,
+                    so_far: Progress {
+                        trail: step.so_far.trail,
+                        ..Progress::begin(child)
+                    },
+                };
+                self.travel(traveller, Some(frame));
                 self.done_later(child);
             }
         }
@@ -49,7 +60,7 @@ impl Router<'_> {
     /// A new task, with nothing to do yet.
     pub(super) fn create(
         &mut self,
-        id: Box<str>,
+        id: Rc<str>,
         kind: TaskKind,
         origin: Option<(TaskIx, FrameIx, EdgeIx)>,
         index: usize,

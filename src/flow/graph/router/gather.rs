@@ -1,11 +1,10 @@
 //! What comes to a merge, and what the merge is given.
 
 use super::ending::{FlowStatus, TaskEnding};
-use super::trail::TrailIx;
-use super::{FrameIx, OpenStep, Order, RoutedTask, Router, StepIx, TaskIx};
+use super::{FrameIx, OpenStep, Order, Progress, RoutedTask, Router, StepIx, TaskIx, Traveller};
 use crate::flow::graph::choice::{Failure, FailureCode, Payload};
-use crate::flow::graph::topology::{EdgeIx, Graph, MergeFailureMode, NodeIx};
-use crate::text::json::{self, Object};
+use crate::flow::graph::topology::{Graph, MergeFailureMode, NodeIx};
+use crate::text::json::Object;
 
 /// A merge that has been opened for one task.
 #[derive(Debug, Default)]
@@ -14,7 +13,7 @@ pub(super) struct Instance {
     pub expected: usize,
     /// It has begun, or never will.
     pub is_over: bool,
-    arrivals: Vec<Arrival>,
+    arrivals: Vec<Traveller>,
     failures: Vec<Missing>,
 }
 
@@ -25,62 +24,39 @@ impl Instance {
 }
 
 #[derive(Debug)]
-struct Arrival {
-    task: TaskIx,
-    edge: EdgeIx,
-    payload: Payload,
-    partial: bool,
-    place: Order,
-    past: TrailIx,
-}
-
-#[derive(Debug)]
 struct Missing {
     task: TaskIx,
     node: NodeIx,
     failure: Failure,
-    place: Order,
+    order: Order,
 }
 
 /// What a merge has gathered, in order of place.
 #[derive(Debug)]
 pub(crate) struct Gathered {
-    arrivals: Vec<Arrival>,
+    arrivals: Vec<Traveller>,
     failures: Vec<Missing>,
 }
 
-/// A task that comes to a merge: by which edge, with what, whether partial, ordered by what, and behind
-/// what.
-type Coming = (TaskIx, EdgeIx, Payload, bool, Order, TrailIx);
-
 impl Router<'_> {
-    pub(super) fn arrive(&mut self, merge: NodeIx, frame: Option<FrameIx>, coming: Coming) {
-        let (task, edge, payload, partial, place, past) = coming;
+    pub(super) fn arrive(&mut self, merge: NodeIx, frame: Option<FrameIx>, arrival: Traveller) {
         let (ix, slot) = self.instance(merge, frame);
         let owner = self.frames[ix].task;
-        let instance = &mut self.frames[ix].instances[slot];
-        if instance.is_empty() {
+        if self.frames[ix].instances[slot].is_empty() {
             self.tasks[owner].live += 1;
         }
-        instance.arrivals.push(Arrival {
-            task,
-            edge,
-            payload: payload.clone(),
-            partial,
-            place,
-            past,
-        });
-        if owner != task {
+        if owner != arrival.task {
+            let status = FlowStatus::of(arrival.so_far.partial);
             let ending = TaskEnding {
-                status: FlowStatus::of(partial),
-                output: Some(payload),
-                exit: None,
                 merged_at: Some(merge),
                 is_taken: true,
+                ..TaskEnding::new(status, Some(arrival.payload.clone()))
             };
-            let fork = self.fork_around(task, frame);
-            self.tasks[task].endings.push((fork, place, ending));
+            let fork = self.fork_around(arrival.task, frame);
+            let ending = (fork, arrival.so_far.order, ending);
+            self.tasks[arrival.task].endings.push(ending);
         }
+        self.frames[ix].instances[slot].arrivals.push(arrival);
     }
 
     /// Tells the merges that could have been reached next of a failure, if they gather more than the
@@ -114,7 +90,7 @@ impl Router<'_> {
                 task: step.task,
                 node: step.node,
                 failure: failure.clone(),
-                place: step.place,
+                order: step.so_far.order,
             });
         }
         (own, others)
@@ -140,7 +116,7 @@ impl Router<'_> {
         let instance = &mut self.frames[frame].instances[slot];
         let mut arrivals = std::mem::take(&mut instance.arrivals);
         let mut failures = std::mem::take(&mut instance.failures);
-        let (task, partial) = (self.frames[frame].task, self.frames[frame].partial);
+        let (task, so_far) = (self.frames[frame].task, self.frames[frame].so_far);
         // A frame in which nothing else can happen is left behind, so that long chains stay flat.
         let is_done = self.frames[frame].fork.is_none() && self.frames[frame].instances.len() == 1;
         let around = if is_done {
@@ -148,37 +124,39 @@ impl Router<'_> {
         } else {
             Some(frame)
         };
-        arrivals.sort_by_cached_key(|arrival| self.place(arrival.place));
-        failures.sort_by_cached_key(|missing| self.place(missing.place));
+        arrivals.sort_by_cached_key(|arrival| self.place_of_order(arrival.so_far.order));
+        failures.sort_by_cached_key(|missing| self.place_of_order(missing.order));
         let mode = self.plan.graph.nodes[merge].merge_failure_mode;
         let ignores = mode == MergeFailureMode::IgnoreFailures;
-        let mut partials = arrivals.iter().filter(|arrival| arrival.partial);
-        let partial = partial
+        let mut partials = arrivals.iter().filter(|arrival| arrival.so_far.partial);
+        let partial = so_far.partial
             || partials.any(|arrival| arrival.task == task || !ignores)
             || (mode == MergeFailureMode::Partial && !failures.is_empty());
-        let first = arrivals.iter().map(|arrival| arrival.place);
-        let first = first.chain(failures.iter().map(|missing| missing.place));
-        let first = first.min_by_key(|place| self.place(*place));
-        let place = (first.map_or(task, |(task, _)| task), self.plan.rank(merge));
-        let ways = arrivals.iter().map(|arrival| arrival.past);
-        let past = self.joined(self.frames[frame].past, ways);
+        let first = arrivals.iter().map(|arrival| arrival.so_far.order);
+        let first = first.chain(failures.iter().map(|missing| missing.order));
+        let first = first.min_by_key(|order| self.place_of_order(*order));
+        let order = (first.map_or(task, |(task, _)| task), self.plan.rank(merge));
+        let ways = arrivals.iter().map(|arrival| arrival.so_far.trail);
+        let trail = self.joined(so_far.trail, ways);
         // What was gathered counted as one thing that lives; from now on the step does.
         self.tasks[task].live -= 1;
-        self.step(OpenStep {
+        let step = OpenStep {
             task,
             node: merge,
-            edge: None,
             payload: "null".into(),
             frame: around,
-            partial,
-            place,
-            past,
+            so_far: Progress {
+                partial,
+                order,
+                trail,
+            },
             gathered: Some(Box::new(Gathered { arrivals, failures })),
-        });
+        };
+        self.start_step(step, None);
     }
 
     /// A place to compare: for each task from the root on, which fork of its parent and which child.
-    pub(super) fn place(&self, (task, merge): Order) -> (Vec<(usize, usize)>, usize) {
+    pub(super) fn place_of_order(&self, (task, merge): Order) -> (Vec<(usize, usize)>, usize) {
         let mut place = Vec::new();
         let mut at = task;
         while let Some((parent, frame, _)) = self.tasks[at].origin {
@@ -195,11 +173,11 @@ impl Router<'_> {
     /// Where a step stands among those of its root, to compare: by its task's place, then by its node.
     pub(crate) fn place_of(&self, ix: StepIx) -> Option<impl Ord + use<>> {
         let step = self.steps.get(&ix)?;
-        Some(self.place((step.task, self.plan.rank(step.node))))
+        Some(self.place_of_order((step.task, self.plan.rank(step.node))))
     }
 
     /// A step's failure, known before anything of it has run.
-    pub(crate) fn doomed(&self, ix: StepIx) -> Option<Failure> {
+    pub(crate) fn failed_early(&self, ix: StepIx) -> Option<Failure> {
         let step = self.steps.get(&ix)?;
         let mode = self.plan.graph.nodes[step.node].merge_failure_mode;
         let message = step.gathered.as_ref()?.fault(mode, &self.tasks)?;
@@ -226,11 +204,6 @@ impl Router<'_> {
             None => step.payload.clone(),
         })
     }
-
-    /// What a merge has gathered.
-    pub(crate) fn gathered(&self, ix: StepIx) -> Option<&Gathered> {
-        self.steps.get(&ix)?.gathered.as_deref()
-    }
 }
 
 impl Gathered {
@@ -243,29 +216,15 @@ impl Gathered {
     pub(super) fn input(&self, graph: &Graph, tasks: &[RoutedTask]) -> Payload {
         let mut out = Vec::new();
         let mut object = Object::begin(&mut out);
-        let list = object.nest("merge_inputs");
-        list.push(b'[');
-        for (number, arrival) in self.arrivals.iter().enumerate() {
-            if number > 0 {
-                list.push(b',');
-            }
-            let mut entry = Object::begin(list);
+        object.objects("merge_inputs", &self.arrivals, |entry, arrival| {
             entry
                 .put("node_id", &graph.nodes[graph.edges[arrival.edge].from].id)
                 .put("task_id", &*tasks[arrival.task].id)
                 .put("index", &tasks[arrival.task].index)
-                .put("status", FlowStatus::of(arrival.partial).name())
+                .put("status", FlowStatus::of(arrival.so_far.partial).name())
                 .raw("output", arrival.payload.as_bytes());
-            entry.end();
-        }
-        list.push(b']');
-        let list = object.nest("failures");
-        list.push(b'[');
-        for (number, missing) in self.failures.iter().enumerate() {
-            if number > 0 {
-                list.push(b',');
-            }
-            let mut entry = Object::begin(list);
+        });
+        object.objects("failures", &self.failures, |entry, missing| {
             entry
                 .put("node_id", &graph.nodes[missing.node].id)
                 .put("task_id", &*tasks[missing.task].id)
@@ -276,11 +235,10 @@ impl Gathered {
                 .put("code", missing.failure.code.name())
                 .put("message", &*missing.failure.message);
             error.end();
-            entry.end();
-        }
-        list.push(b']');
+        });
         object.end();
-        text(out)
+        // It is made of strings.
+        String::from_utf8(out).unwrap_or_default().into()
     }
 
     /// The outputs of those that arrived, as a list.
@@ -320,11 +278,4 @@ pub(super) fn list<'t>(texts: impl Iterator<Item = &'t str>) -> Payload {
     }
     out.push(']');
     out.into()
-}
-
-fn text(json: Vec<u8>) -> Payload {
-    // It is made of strings.
-    String::from_utf8(json)
-        .unwrap_or_else(|_| json::text(&()))
-        .into()
 }

@@ -13,6 +13,10 @@ type Operation<'o> = &'o dyn Fn(&str, &str, &str) -> Option<String>;
 /// How a step is named in a history.
 type Name = (String, NodeIx, Option<EdgeIx>);
 
+fn name_of(step: &StepRef) -> Name {
+    (step.task.to_string(), step.node, step.edge)
+}
+
 struct Executor<'e> {
     graph: &'e Graph,
     operation: Operation<'e>,
@@ -33,14 +37,14 @@ struct Executor<'e> {
 type Arrived = (NodeIx, serde_json::Value, serde_json::Value);
 
 impl Executor<'_> {
-    fn outcome(&self, router: &Router<'_>, ix: StepIx) -> StepOutcome {
-        if let Some(failure) = router.doomed(ix) {
+    fn outcome(&self, router: &Router<'_>, step: &StepRef) -> StepOutcome {
+        let ix = step.key.step;
+        if let Some(failure) = router.failed_early(ix) {
             return StepOutcome::Failure(failure);
         }
-        let step = router.get(ix).unwrap();
         let id = &self.graph.nodes[step.node].id;
         let input = router.input(ix).unwrap();
-        let output = match (self.operation)(router.id(step.task), id, &input) {
+        let output = match (self.operation)(&step.task, id, &input) {
             Some(output) if output == "=" => router.identity(ix).unwrap(),
             Some(output) => output.into(),
             None => return StepOutcome::Failure(Failure::new(FailureCode::Operation, id)),
@@ -56,62 +60,57 @@ impl Executor<'_> {
         loop {
             while let Some(effect) = router.next_effect() {
                 match effect {
-                    Effect::Start(ix) => {
-                        let step = router.get(ix).unwrap();
-                        let name = (router.id(step.task).to_owned(), step.node, step.edge);
-                        assert!(self.started.insert(name), "it ran twice");
-                        ready.push_back(ix);
+                    Effect::Start(step) => {
+                        assert!(self.started.insert(name_of(&step)), "it ran twice");
+                        ready.push_back(step);
                     }
-                    Effect::Cancel(ix) => {
+                    Effect::Cancel(key) => {
                         self.cancelled += 1;
-                        ready.retain(|other| *other != ix);
-                        running.retain(|other| *other != ix);
+                        ready.retain(|step: &StepRef| step.key != key);
+                        running.retain(|step: &StepRef| step.key != key);
                     }
                     _ => {}
                 }
             }
             while running.len() < self.jobs
-                && let Some(ix) = ready.pop_front()
+                && let Some(step) = ready.pop_front()
             {
-                running.push(ix);
+                running.push(step);
             }
             if running.is_empty() {
                 return;
             }
-            let ix = running.swap_remove(self.rng.usize(..running.len()));
-            let step = router.get(ix).unwrap();
-            let name = (router.id(step.task).to_owned(), step.node, step.edge);
-            let outcome = self.outcome(router, ix);
-            self.history.push((name, outcome.clone()));
-            self.end(router, ix, outcome);
+            let step = running.swap_remove(self.rng.usize(..running.len()));
+            let outcome = self.outcome(router, &step);
+            self.history.push((name_of(&step), outcome.clone()));
+            self.end(router, &step, outcome);
         }
     }
 }
 
 impl Executor<'_> {
     /// Ends a step with a note of its name, and looks which notes it was behind.
-    fn end(&mut self, router: &mut Router<'_>, ix: StepIx, outcome: StepOutcome) {
-        let step = router.get(ix).unwrap();
-        let name = (router.id(step.task).to_owned(), step.node, step.edge);
-        self.note_arrivals(router, ix);
+    fn end(&mut self, router: &mut Router<'_>, step: &StepRef, outcome: StepOutcome) {
+        let (name, ix) = (name_of(step), step.key.step);
+        self.note_arrivals(router, step);
         let notes = router.notes(ix).into_iter();
         let behind = notes.map(|note| self.noted[note].clone()).collect();
         self.noted.push(name.clone());
         self.behind.insert(name, behind);
-        router.ended_with(ix, outcome, Some(self.noted.len() - 1));
+        router.end_step(ix, outcome, Some(self.noted.len() - 1));
     }
 }
 
 impl Executor<'_> {
-    fn note_arrivals(&mut self, router: &Router<'_>, ix: StepIx) {
-        let step = router.get(ix).unwrap();
-        if step.gathered.is_none() {
+    fn note_arrivals(&mut self, router: &Router<'_>, step: &StepRef) {
+        if self.graph.nodes[step.node].role != Role::Merge {
             return;
         }
-        let input: serde_json::Value = serde_json::from_str(&router.input(ix).unwrap()).unwrap();
+        let input = router.input(step.key.step).unwrap();
+        let input: serde_json::Value = serde_json::from_str(&input).unwrap();
         for arrival in input["merge_inputs"].as_array().unwrap() {
             let task = arrival["task_id"].as_str().unwrap();
-            if task != router.id(step.task) {
+            if task != &*step.task {
                 let arrived = (
                     step.node,
                     arrival["status"].clone(),
@@ -237,7 +236,7 @@ fn run(text: &str, input: &str, bad: &str) -> String {
     let mut results = HashSet::new();
     for seed in 0..20 {
         let plan = RoutePlan::new(&graph, 0);
-        let mut router = Router::new(&plan, "T1", 0, input.into());
+        let mut router = Router::new(&plan, 1, input.into());
         executor(&graph, &operation, 1 + seed as usize % 4, seed).run(&mut router);
         assert!(router.is_over());
         results.insert(told(&graph, &router));
@@ -306,7 +305,7 @@ fn pasts(text: &str, input: &str, bad: &str) -> Vec<String> {
     let graph = graph(text);
     let operation = |_: &str, node: &str, _: &str| (node != bad).then(|| "=".to_owned());
     let plan = RoutePlan::new(&graph, 0);
-    let mut router = Router::new(&plan, "T1", 0, input.into());
+    let mut router = Router::new(&plan, 1, input.into());
     let mut executor = executor(&graph, &operation, 9, 1);
     executor.run(&mut router);
     let named = |(task, node, _): &Name| format!("{}/{}", &task[1..], graph.nodes[*node].id);
@@ -479,7 +478,7 @@ fn ten_thousand_subtasks_and_a_chain_of_ten_thousand_nodes_are_routed() {
     let plan = RoutePlan::new(&graph, 0);
     let items: Vec<String> = (0..10_000).map(|n| n.to_string()).collect();
     let input = format!("[{}]", items.join(","));
-    let mut router = Router::new(&plan, "T1", 0, input.as_str().into());
+    let mut router = Router::new(&plan, 1, input.as_str().into());
     executor(&graph, &|_, _, _| Some("=".into()), 64, 1).run(&mut router);
     assert_eq!(router.view(0).output.as_deref(), Some(input.as_str()));
 
@@ -490,7 +489,7 @@ fn ten_thousand_subtasks_and_a_chain_of_ten_thousand_nodes_are_routed() {
     }
     let graph = self::graph(&format!("{text} n9999>x x:exit"));
     let plan = RoutePlan::new(&graph, 0);
-    let mut router = Router::new(&plan, "T1", 0, "1".into());
+    let mut router = Router::new(&plan, 1, "1".into());
     executor(&graph, &|_, _, _| Some("=".into()), 1, 1).run(&mut router);
     assert_eq!(router.view(0).path.len(), 10_002);
 }
@@ -623,7 +622,7 @@ fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix()
         let mut history = Vec::new();
         let mut behind = BTreeMap::new();
         for (order, jobs) in [(1, 1), (2, 8), (3, 3), (4, 1000)] {
-            let mut router = Router::new(&plan, "T1", 0, "0".into());
+            let mut router = Router::new(&plan, 1, "0".into());
             let mut executor = executor(&graph, &operation, jobs, order);
             executor.run(&mut router);
             assert!(router.is_over(), "seed {seed} has not ended: {graph:#?}");
@@ -640,21 +639,17 @@ fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix()
         }
         let first = first.unwrap();
         for _ in 0..5 {
-            let mut router = Router::new(&plan, "T1", 0, "0".into());
+            let mut router = Router::new(&plan, 1, "0".into());
             let upto = rng.usize(..=history.len());
             let mut executor = executor(&graph, &operation, rng.usize(1..6), rng.u64(..));
-            let mut open: BTreeMap<Name, StepIx> = BTreeMap::new();
+            let mut open: BTreeMap<Name, StepRef> = BTreeMap::new();
             for (name, outcome) in &history[..upto] {
                 learn(&mut router, &mut open);
-                let ix = open.remove(name).expect("what ended had been started");
-                executor.end(&mut router, ix, outcome.clone());
+                let step = open.remove(name).expect("what ended had been started");
+                executor.end(&mut router, &step, outcome.clone());
             }
             learn(&mut router, &mut open);
-            let running: HashSet<StepIx> = open
-                .into_values()
-                .filter(|ix| router.get(*ix).is_some())
-                .collect();
-            executor.go_on(&mut router, running);
+            executor.go_on(&mut router, open.into_values().collect());
             is_behind_the_same(&behind, &executor.behind);
             assert_eq!(first, told(&graph, &router), "seed {seed} from {upto}");
         }
@@ -689,31 +684,28 @@ fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix()
     assert!(inner > 50, "{inner}");
 }
 
-fn learn(router: &mut Router<'_>, open: &mut BTreeMap<Name, StepIx>) {
+fn learn(router: &mut Router<'_>, open: &mut BTreeMap<Name, StepRef>) {
     while let Some(effect) = router.next_effect() {
-        if let Effect::Start(ix) = effect
-            && let Some(step) = router.get(ix)
-        {
-            open.insert((router.id(step.task).to_owned(), step.node, step.edge), ix);
+        if let Effect::Start(step) = effect {
+            open.insert(name_of(&step), step);
         }
     }
 }
 
 impl Executor<'_> {
     /// Goes on where a history ends, with these steps to be run.
-    fn go_on(&mut self, router: &mut Router<'_>, steps: HashSet<StepIx>) {
-        let mut steps: Vec<StepIx> = steps.into_iter().collect();
-        steps.sort_unstable();
+    fn go_on(&mut self, router: &mut Router<'_>, mut steps: Vec<StepRef>) {
+        steps.retain(|step| router.is_wanted(step.key.step));
         self.rng.shuffle(&mut steps);
-        while let Some(ix) = steps.pop() {
-            if router.get(ix).is_some() {
-                let outcome = self.outcome(router, ix);
-                self.end(router, ix, outcome);
+        while let Some(step) = steps.pop() {
+            if router.is_wanted(step.key.step) {
+                let outcome = self.outcome(router, &step);
+                self.end(router, &step, outcome);
             }
             while let Some(effect) = router.next_effect() {
-                if let Effect::Start(ix) = effect {
+                if let Effect::Start(step) = effect {
                     let at = self.rng.usize(..=steps.len());
-                    steps.insert(at, ix);
+                    steps.insert(at, step);
                 }
             }
         }

@@ -1,41 +1,41 @@
 //! What has ended before a step, whatever the timing was.
 //!
-//! Whoever tells of an end may leave a *note* there. A step is behind the notes of its own way: of its
-//! task, of the tasks that this one came from, up to where it came from them, and, behind a merge, of
-//! those that arrived there. A sibling's notes are never among them, however early it ended.
+//! The end of a step may carry a *note*. A step is behind the notes of its own way: of its task, of the
+//! tasks that this one came from, up to where it came from them, and, behind a merge, of those that
+//! arrived there. A sibling's notes are never among them, however early it ended.
 //!
-//! A past is a list that shares its beginning with others. Nothing is kept of ends without notes.
+//! A trail is a list that shares its beginning with others. Ends without notes leave nothing.
 
 use super::{Router, StepIx};
 
-/// A number that means something to whoever left it.
+/// A number that means something to the caller.
 pub(crate) type Note = usize;
 
-/// A past by its index, from 1; 0: nothing has been noted.
+/// A trail by its index, from 1; 0: nothing has been noted.
 pub(super) type TrailIx = usize;
 
 /// Nothing has been noted.
 pub(super) const NOTHING: TrailIx = 0;
 
-/// The newest part of a past.
+/// The newest part of a trail.
 #[derive(Debug)]
 pub(super) enum Trail {
     /// A note, behind what was before it.
     Note(TrailIx, Note),
-    /// What was before the ways parted, and the ways in order of place, each from there on.
+    /// What was before the ways parted, and the ways in order, each from there on.
     Joined(TrailIx, Box<[TrailIx]>),
 }
 
 impl Router<'_> {
-    /// A past with one more note.
+    /// A trail with one more note.
     pub(super) fn noted(&mut self, before: TrailIx, note: Option<Note>) -> TrailIx {
         match note {
-            Some(note) => self.past(Trail::Note(before, note)),
+            Some(note) => self.add_trail(Trail::Note(before, note)),
             None => before,
         }
     }
 
-    /// What is behind those who come together, who all had the same past once.
+    /// What is behind those who come together, who all had the same trail once.
     pub(super) fn joined(
         &mut self,
         before: TrailIx,
@@ -45,13 +45,13 @@ impl Router<'_> {
         match &*ways {
             [] => before,
             [only] => *only,
-            _ => self.past(Trail::Joined(before, ways)),
+            _ => self.add_trail(Trail::Joined(before, ways)),
         }
     }
 
-    fn past(&mut self, past: Trail) -> TrailIx {
-        self.pasts.push(past);
-        self.pasts.len()
+    fn add_trail(&mut self, trail: Trail) -> TrailIx {
+        self.trails.push(trail);
+        self.trails.len()
     }
 
     /// The notes that a step is behind, the last one first.
@@ -61,10 +61,10 @@ impl Router<'_> {
             return notes;
         };
         // Each from where to where.
-        let mut ways = vec![(step.past, NOTHING)];
+        let mut ways = vec![(step.so_far.trail, NOTHING)];
         while let Some((mut at, end)) = ways.pop() {
             while at != end {
-                match &self.pasts[at - 1] {
+                match &self.trails[at - 1] {
                     Trail::Note(before, note) => {
                         notes.push(*note);
                         at = *before;

@@ -1,0 +1,137 @@
+//! Goes on where the journal leaves a run: what an earlier engine did is routed again, and what is
+//! missing of its record is added.
+
+use super::FlowEngine;
+use super::agents::is_conversation;
+use super::finish::{AttemptEnd, add_tool_calls};
+use crate::error::Result;
+use crate::flow::PROGRAM;
+use crate::flow::graph::choice::{Failure, FailureCode};
+use crate::flow::graph::router::StepRef;
+use crate::flow::manifest::ResumePolicy;
+use crate::flow::record::events::{each_line, edge_told};
+use crate::flow::record::lineage::Lineage;
+use crate::flow::record::replay::{Replay, Replayed};
+use crate::record::event::EventKind;
+use crate::text::timestamp::Timestamp;
+use crate::unix::process;
+use crate::unix::terminal::counted;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+impl FlowEngine<'_> {
+    /// Brings everything to where the journal leaves it.
+    pub(super) fn resume(&mut self) -> Result<()> {
+        self.begin_recall()?;
+        let (flow, plan) = (self.place.flow, self.place.plan);
+        let mut lineage = Lineage::default();
+        let mut replay = Replay::new(plan, &self.place.run.path);
+        // What the inputs of the roots can be recognised by.
+        let mut inputs: HashMap<usize, u64> = HashMap::new();
+        let mut stored: HashSet<String> = HashSet::new();
+        let path = self.events.journal.path().to_owned();
+        each_line(&path, false, |line| {
+            lineage.add(line);
+            let recall = &mut self.recall;
+            let time = line.time().unwrap_or(Timestamp::from_millis(0));
+            let replayed = replay.follow(&mut self.roots, line, |step, output| {
+                recall.note(flow, step, output, time)
+            })?;
+            match replayed {
+                Replayed::Root(number, input) => {
+                    inputs.insert(number, mark(&input));
+                }
+                Replayed::RootEnd(number) => {
+                    self.harvest(number);
+                    lineage.forget(&format!("T{number}"));
+                }
+                Replayed::Other if line.kind == EventKind::Memory => {
+                    stored.extend(line.item_id.as_deref().map(str::to_owned));
+                }
+                Replayed::Other => {}
+            }
+            Ok(true)
+        })?;
+        self.recall.forget_stored(&stored);
+        self.store_items(true)?;
+        let roots = inputs.keys().max().copied().unwrap_or(0);
+        self.inputs.pass_over(roots, |number, input| {
+            let was = inputs.get(&number);
+            was.is_none_or(|was| *was == mark(input))
+        })?;
+        for (number, report) in replay.unrecorded() {
+            if let Some(router) = self.roots.get(number) {
+                self.events.add_effect(router, report, None);
+            }
+        }
+        self.go_on(replay.into_open(), &lineage)
+    }
+
+    /// Begins again with the steps that have not ended.
+    fn go_on(&mut self, open: Vec<StepRef>, lineage: &Lineage) -> Result<()> {
+        let flow = self.place.flow;
+        let (mut dead, mut failed) = (Vec::new(), Vec::new());
+        for step in open {
+            let (node, edge) = (self.node_id(&step), edge_told(&flow.graph, &step));
+            let edge = edge.as_deref();
+            let record = lineage.open_step(&step.task, node, edge);
+            if let Some(record) = record.filter(|record| record.is_running) {
+                if let Some(io) = record.records.last() {
+                    let io = self.place.run.path.join(io);
+                    add_tool_calls(&mut self.events, &self.place, &step, (&io, &record.calls))?;
+                }
+                dead.extend(record.call_id.clone());
+                let fails = flow.nodes[step.node].on_resume == ResumePolicy::Fail;
+                if fails && record.call_id.is_some() && !is_conversation(flow, step.node) {
+                    failed.push(step);
+                    continue;
+                }
+            }
+            let attempts = lineage.attempts(&step.task, node, edge);
+            if attempts.last > 0 || attempts.pause_acknowledged {
+                self.attempts.insert(step.key, attempts);
+            }
+            self.ready.push_back(step);
+        }
+        if self.recall.asks(flow) {
+            dead.push(self.calls_of_helpers());
+        }
+        self.end_leftovers(&dead)?;
+        for number in self.roots.keys().copied().collect::<Vec<_>>() {
+            self.harvest(number);
+        }
+        for step in failed {
+            let message = "the engine was stopped while it ran, and on_resume: fail is set";
+            let failure = Failure::new(FailureCode::Operation, message);
+            self.finish(&step, Err(failure), AttemptEnd::default())?;
+        }
+        Ok(())
+    }
+
+    /// Ends what is left of programs whose engine died.
+    fn end_leftovers(&mut self, calls: &[String]) -> Result<()> {
+        if !self.options.is_ours || calls.is_empty() {
+            return Ok(());
+        }
+        let count: usize = process::end_all_leftovers(calls);
+        if count > 0 {
+            let processes = counted(count, "process");
+            let text = format!("ended {processes} that an engine that died had left");
+            self.options.screen.warn_as(PROGRAM, &text);
+            self.events
+                .journal
+                .add_line(&EventKind::SystemMessage, |line| {
+                    line.put("level", "WARN").put("content", &text);
+                });
+            self.events.journal.flush()?;
+        }
+        Ok(())
+    }
+}
+
+/// What an input can be recognised by within one process.
+fn mark(input: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    input.hash(&mut hasher);
+    hasher.finish()
+}

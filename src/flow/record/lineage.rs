@@ -1,0 +1,246 @@
+//! The tasks of a run and the steps of each, as its journal has them.
+//!
+//! Unaware of graphs: a journal reads the same when the flow's files are gone.
+
+use super::events::{each_line, failure_of};
+use crate::error::Result;
+use crate::flow::graph::choice::Failure;
+use crate::record::event::{EventKind, Line};
+use crate::record::run_dir::RunDir;
+use std::collections::HashMap;
+use std::mem::take;
+use std::time::Duration;
+
+/// All tasks, in the order in which they came to be.
+#[derive(Debug, Default)]
+pub(crate) struct Lineage {
+    pub order: Vec<String>,
+    pub tasks: HashMap<String, TaskRecord>,
+    /// Steps before which this start of an engine paused: the pause counts when that start has ended.
+    pausing: Vec<StepName>,
+    acknowledged: Vec<StepName>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct TaskRecord {
+    pub parent: Option<String>,
+    pub edge: Option<String>,
+    pub status: Option<String>,
+    /// The node that failed, and how.
+    pub error: Option<(String, Failure)>,
+    pub steps: Vec<StepRecord>,
+}
+
+/// A node in a task.
+#[derive(Debug, Default)]
+pub(crate) struct StepRecord {
+    pub node: String,
+    /// Where the task came from, if more than one edge leads to the node.
+    edge: Option<String>,
+    pub attempts: Attempts,
+    /// Directories of records, from the run's directory.
+    pub records: Vec<String>,
+    /// The last attempt: what policies denied it.
+    pub denied: Vec<String>,
+    /// The last attempt is without an end.
+    pub is_running: bool,
+    pub call_id: Option<String>,
+    /// The last attempt: records of calls that the journal has; see [`denial_name`].
+    pub calls: Vec<String>,
+    pub end: Option<StepEnd>,
+}
+
+/// How often a step was tried.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Attempts {
+    pub failed: u32,
+    /// The number of the last one that began.
+    pub last: u32,
+    /// A person knows that the run stopped before the step: the next start begins it.
+    pub pause_acknowledged: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct StepEnd {
+    pub failure: Option<Failure>,
+    pub cached: bool,
+    pub duration: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct StepName {
+    task: String,
+    node: String,
+    edge: Option<String>,
+}
+
+impl StepName {
+    fn of(line: &Line<'_>) -> Option<Self> {
+        let (task, node) = line.step()?;
+        let edge = line.edge.as_ref().map(ToString::to_string);
+        Some(Self { task, node, edge })
+    }
+}
+
+/// What stands for the denial of a call among the records of calls.
+pub(crate) fn denial_name(execution_ref: &str) -> String {
+    format!("denied {execution_ref}")
+}
+
+impl Lineage {
+    /// Reads the journal of a run that may be live.
+    pub(crate) fn read(run: &RunDir) -> Result<Self> {
+        let mut lineage = Self::default();
+        each_line(&run.journal(), true, |line| {
+            lineage.add(line);
+            Ok(true)
+        })?;
+        Ok(lineage)
+    }
+
+    /// Takes in the next line of the journal.
+    pub(crate) fn add(&mut self, line: &Line<'_>) {
+        if line.kind == EventKind::EngineEnd {
+            self.acknowledged.append(&mut self.pausing);
+        }
+        let Some(id) = line.task_id.as_deref() else {
+            return;
+        };
+        if !self.tasks.contains_key(id) {
+            self.order.push(id.to_owned());
+        }
+        let task = self.tasks.entry(id.to_owned()).or_default();
+        let text = |from: &Option<std::borrow::Cow<'_, str>>| from.as_deref().map(str::to_owned);
+        match line.kind {
+            EventKind::TaskCreated => {
+                task.parent = text(&line.parent_id);
+                task.edge = text(&line.edge);
+            }
+            EventKind::TaskEnd => {
+                task.status = text(&line.status);
+                let node = text(&line.node_id).unwrap_or_default();
+                task.error = line.code.as_ref().map(|_| (node, failure_of(line)));
+            }
+            EventKind::SystemMessage if line.paused == Some(true) => {
+                self.pausing.extend(StepName::of(line));
+            }
+            EventKind::NodeStart
+            | EventKind::NodeEnd
+            | EventKind::Error
+            | EventKind::Tool
+            | EventKind::Policy => task.add(line),
+            EventKind::EngineStart
+            | EventKind::UserMessage
+            | EventKind::Thought
+            | EventKind::ActionRequest
+            | EventKind::ActionResult
+            | EventKind::HumanInputRequest
+            | EventKind::HumanInputReceived
+            | EventKind::SystemMessage
+            | EventKind::HookAudit
+            | EventKind::EngineEnd
+            | EventKind::FlowStart
+            | EventKind::Route
+            | EventKind::Merge
+            | EventKind::Memory
+            | EventKind::Unknown(_) => {}
+        }
+    }
+
+    /// The step of a task that has not ended. An edge that is not known fits any.
+    pub(crate) fn open_step(
+        &self,
+        task: &str,
+        node: &str,
+        edge: Option<&str>,
+    ) -> Option<&StepRecord> {
+        let steps = &self.tasks.get(task)?.steps;
+        steps.iter().rfind(|step| step.is_open_at(node, edge))
+    }
+
+    /// The step's attempts before this start of an engine.
+    pub(crate) fn attempts(&self, task: &str, node: &str, edge: Option<&str>) -> Attempts {
+        let open = self.open_step(task, node, edge);
+        let is_it = |name: &StepName| {
+            name.task == task && name.node == node && fits(name.edge.as_deref(), edge)
+        };
+        Attempts {
+            pause_acknowledged: self.acknowledged.iter().any(is_it),
+            ..open.map_or_else(Attempts::default, |step| step.attempts)
+        }
+    }
+
+    /// Forgets a root task, and all that came of it.
+    pub(crate) fn forget(&mut self, root: &str) {
+        let is_of = |id: &str| id.split('.').next() == Some(root);
+        self.order.retain(|id| !is_of(id));
+        self.tasks.retain(|id, _| !is_of(id));
+    }
+}
+
+/// Whether two names of edges may mean the same.
+fn fits(a: Option<&str>, b: Option<&str>) -> bool {
+    a.is_none() || b.is_none() || a == b
+}
+
+impl StepRecord {
+    fn is_open_at(&self, node: &str, edge: Option<&str>) -> bool {
+        self.end.is_none() && self.node == node && fits(self.edge.as_deref(), edge)
+    }
+}
+
+impl TaskRecord {
+    /// An event about one of its steps.
+    fn add(&mut self, line: &Line<'_>) {
+        let node = line.node_id.as_deref().unwrap_or_default();
+        let edge = line.edge.as_deref();
+        let open = self
+            .steps
+            .iter()
+            .rposition(|step| step.is_open_at(node, edge));
+        let at = match open {
+            Some(at) => at,
+            None if line.kind == EventKind::NodeStart => {
+                self.steps.push(StepRecord {
+                    node: node.to_owned(),
+                    edge: edge.map(str::to_owned),
+                    ..StepRecord::default()
+                });
+                self.steps.len() - 1
+            }
+            None => return,
+        };
+        let step = &mut self.steps[at];
+        let reference = line.execution_ref.as_deref();
+        match (&line.kind, reference) {
+            (EventKind::NodeStart, _) => {
+                step.attempts.last = line.attempt.unwrap_or_default() as u32;
+                step.is_running = true;
+                step.call_id = line.call_id.as_deref().map(str::to_owned);
+                step.records.extend(reference.map(str::to_owned));
+                drop((take(&mut step.denied), take(&mut step.calls)));
+            }
+            (EventKind::Error, _) => {
+                step.attempts.failed += 1;
+                step.is_running = false;
+            }
+            (EventKind::Tool, Some(reference)) => step.calls.push(reference.to_owned()),
+            (EventKind::Policy, Some(reference)) => step.calls.push(denial_name(reference)),
+            (EventKind::Policy, None) => {
+                let what =
+                    [&line.target, &line.target_id].map(|it| it.as_deref().unwrap_or_default());
+                step.denied.push(what.join(" "));
+            }
+            (EventKind::NodeEnd, _) => {
+                let failed = line.status.as_deref() != Some("success");
+                step.is_running = false;
+                step.end = Some(StepEnd {
+                    failure: failed.then(|| failure_of(line)),
+                    cached: line.cached == Some(true),
+                    duration: Duration::from_millis(line.duration_ms.unwrap_or_default()),
+                });
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What an earlier engine did, read from its journal and routed again.
+//!
+//! Only inputs of roots and ends of steps count: tasks, ways and merges follow from them. What routers
+//! report and the journal lacks, because the engine died between two lines, is known in the end.
+//!
+//! Unaware of attempts ([`super::lineage`]) and of programs.
+
+use super::events::{edge_name, failure_of, read_text};
+use crate::error::{Error, Result};
+use crate::flow::graph::choice::{Payload, choose};
+use crate::flow::graph::plan::RoutePlan;
+use crate::flow::graph::router::{Effect, Note, Router, StepOutcome, StepRef};
+use crate::flow::graph::topology::{EdgeIx, Graph, NodeIx};
+use crate::record::event::{EventKind, Line};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// The routers of the root tasks under way, by the numbers of these.
+pub(crate) type Roots<'p> = BTreeMap<usize, Router<'p>>;
+
+/// How the journal names a step.
+type StepName = (Rc<str>, NodeIx, Option<EdgeIx>);
+
+/// Where routing has come to.
+pub(crate) struct Replay<'p> {
+    plan: &'p RoutePlan<'p>,
+    /// The run's directory.
+    run: PathBuf,
+    open: HashMap<StepName, StepRef>,
+    /// What routers have reported and the journal does not have yet, in this order.
+    unrecorded: BTreeMap<usize, (usize, Effect)>,
+    by_key: HashMap<String, usize>,
+    counter: usize,
+}
+
+/// What a line of the journal meant.
+pub(crate) enum Replayed {
+    /// A root task with this number began with this input.
+    Root(usize, Payload),
+    /// The last thing that is recorded of a root.
+    RootEnd(usize),
+    Other,
+}
+
+impl<'p> Replay<'p> {
+    pub(crate) fn new(plan: &'p RoutePlan<'p>, run: &Path) -> Self {
+        Self {
+            plan,
+            run: run.to_owned(),
+            open: HashMap::new(),
+            unrecorded: BTreeMap::new(),
+            by_key: HashMap::new(),
+            counter: 0,
+        }
+    }
+
+    /// Follows the next line. `note` is asked for the note of each step that has ended with an output.
+    pub(crate) fn follow(
+        &mut self,
+        roots: &mut Roots<'p>,
+        line: &Line<'_>,
+        note: impl FnOnce(&StepRef, &Payload) -> Option<Note>,
+    ) -> Result<Replayed> {
+        let task = line.task_id.as_deref().unwrap_or_default();
+        let node = line.node_id.as_deref().unwrap_or_default();
+        let mut replayed = Replayed::Other;
+        match line.kind {
+            EventKind::TaskCreated => {
+                if line.parent_id.is_none() {
+                    let number = root_number(task);
+                    let number =
+                        number.ok_or_else(|| Error::failure(format!("{task} is no root task")))?;
+                    let input = read_text(&self.run, line.input, line.input_ref.as_deref())?;
+                    let input =
+                        input.ok_or_else(|| Error::failure(format!("{task} has no input")))?;
+                    roots.insert(number, Router::new(self.plan, number, input.clone()));
+                    self.listen(roots, number);
+                    replayed = Replayed::Root(number, input);
+                }
+                self.forget_report(&format!("C {task}"));
+            }
+            EventKind::TaskEnd => {
+                self.forget_report(&format!("E {task}"));
+                if let Some(number) = root_number(task) {
+                    replayed = Replayed::RootEnd(number);
+                }
+            }
+            EventKind::Route => self.forget_report(&format!("R {task} {node}")),
+            EventKind::Merge => self.forget_report(&format!("M {task} {node}")),
+            EventKind::NodeEnd => self.follow_end(roots, line, note)?,
+            EventKind::EngineStart
+            | EventKind::UserMessage
+            | EventKind::Thought
+            | EventKind::ActionRequest
+            | EventKind::ActionResult
+            | EventKind::HumanInputRequest
+            | EventKind::HumanInputReceived
+            | EventKind::SystemMessage
+            | EventKind::HookAudit
+            | EventKind::Error
+            | EventKind::EngineEnd
+            | EventKind::FlowStart
+            | EventKind::NodeStart
+            | EventKind::Tool
+            | EventKind::Policy
+            | EventKind::Memory
+            | EventKind::Unknown(_) => {}
+        }
+        Ok(replayed)
+    }
+
+    fn follow_end(
+        &mut self,
+        roots: &mut Roots<'p>,
+        line: &Line<'_>,
+        note: impl FnOnce(&StepRef, &Payload) -> Option<Note>,
+    ) -> Result<()> {
+        // A step may have been cancelled as it ended.
+        let name = self.name_of(line);
+        let Some(step) = name.and_then(|name| self.open.remove(&name)) else {
+            return Ok(());
+        };
+        let Some(router) = roots.get_mut(&step.key.root) else {
+            return Ok(());
+        };
+        let (outcome, note) = if line.status.as_deref() == Some("success") {
+            let output = read_text(&self.run, line.output, line.output_ref.as_deref())?;
+            let output = output.or_else(|| router.identity(step.key.step));
+            let output = output.unwrap_or_else(|| "null".into());
+            match choose(self.plan.graph, step.node, &output) {
+                Ok(route) => {
+                    let note = note(&step, &output);
+                    (StepOutcome::Success(output, route), note)
+                }
+                Err(failure) => (StepOutcome::Failure(failure), None),
+            }
+        } else {
+            (StepOutcome::Failure(failure_of(line)), None)
+        };
+        router.end_step(step.key.step, outcome, note);
+        self.listen(roots, step.key.root);
+        Ok(())
+    }
+
+    /// The name of the open step that a line is about.
+    fn name_of(&self, line: &Line<'_>) -> Option<StepName> {
+        let graph = self.plan.graph;
+        let task: Rc<str> = line.task_id.as_deref()?.into();
+        let node = graph.find(line.node_id.as_deref()?)?;
+        let is_meant = |edge: &&EdgeIx| {
+            line.edge
+                .as_deref()
+                .is_none_or(|name| name == edge_name(graph, **edge))
+        };
+        let edges = graph
+            .incoming(node)
+            .iter()
+            .filter(is_meant)
+            .map(|edge| Some(*edge));
+        let mut names = [None]
+            .into_iter()
+            .chain(edges)
+            .map(|edge| (Rc::clone(&task), node, edge));
+        names.find(|name| self.open.contains_key(name))
+    }
+
+    /// Takes from a router what it reports and wants.
+    fn listen(&mut self, roots: &mut Roots<'p>, number: usize) {
+        let Some(router) = roots.get_mut(&number) else {
+            return;
+        };
+        while let Some(effect) = router.next_effect() {
+            match effect {
+                Effect::Start(step) => {
+                    let name = (Rc::clone(&step.task), step.node, step.edge);
+                    self.open.insert(name, step);
+                }
+                Effect::Cancel(key) => self.open.retain(|_, step| step.key != key),
+                report => {
+                    self.counter += 1;
+                    let key = report_key(self.plan.graph, router, &report);
+                    self.by_key.insert(key, self.counter);
+                    self.unrecorded.insert(self.counter, (number, report));
+                }
+            }
+        }
+    }
+
+    /// The journal has it.
+    fn forget_report(&mut self, key: &str) {
+        if let Some(counter) = self.by_key.remove(key) {
+            self.unrecorded.remove(&counter);
+        }
+    }
+
+    /// What the wanted step of a task was given, if it is open now.
+    pub(crate) fn input_of(&self, roots: &Roots<'p>, task: &str, node: &str) -> Option<Payload> {
+        let node = self.plan.graph.find(node)?;
+        let is_it = |step: &&StepRef| *step.task == *task && step.node == node;
+        let step = self.open.values().find(is_it)?;
+        roots.get(&step.key.root)?.input(step.key.step)
+    }
+
+    /// What routers reported and the journal lacks, each with the number of its root.
+    pub(crate) fn unrecorded(&self) -> impl Iterator<Item = &(usize, Effect)> {
+        self.unrecorded.values()
+    }
+
+    /// The steps that have not ended, in the order of their keys.
+    pub(crate) fn into_open(self) -> Vec<StepRef> {
+        let mut open: Vec<StepRef> = self.open.into_values().collect();
+        open.sort_by_key(|step| step.key);
+        open
+    }
+}
+
+/// The number in the id of a root task.
+fn root_number(id: &str) -> Option<usize> {
+    let number = id.strip_prefix('T')?.parse().ok();
+    number.filter(|number| *number > 0)
+}
+
+/// What names a thing that a router reports, and the event that has it.
+fn report_key(graph: &Graph, router: &Router<'_>, effect: &Effect) -> String {
+    let id = |node: NodeIx| &graph.nodes[node].id;
+    match effect {
+        Effect::Created(task) => format!("C {}", router.id(*task)),
+        Effect::Ended(task) => format!("E {}", router.id(*task)),
+        Effect::Routed(task, node, _) => format!("R {} {}", router.id(*task), id(*node)),
+        Effect::Merged(task, node, _) => format!("M {} {}", router.id(*task), id(*node)),
+        Effect::Start(_) | Effect::Cancel(_) => String::new(),
+    }
+}
