@@ -102,7 +102,7 @@ fn every_example_is_in_the_table_and_has_a_page_that_is_run() {
 
 #[test]
 fn every_command_of_a_page_can_be_given_twice() {
-    let needs: [(&str, &[&str]); 8] = [
+    let needs: [(&str, &[&str]); 9] = [
         ("calculator", &["bc"]),
         ("code-reviewer", &["git"]),
         ("hooks", &["python3", "git"]),
@@ -111,6 +111,7 @@ fn every_command_of_a_page_can_be_given_twice() {
         ("orchestration/batch", &["bc", "make", "parallel"]),
         ("orchestration/cron", &["flock"]),
         ("python-repl", &["python3"]),
+        ("terminal", &["tmux"]),
     ];
     let mut bad = Vec::new();
     for page in files_below(&source()) {
@@ -202,6 +203,55 @@ fn python_repl_keeps_files_and_leaves_no_session() {
     let seen = result["observation_content"].as_str().unwrap();
     assert!(seen.contains(r#""stdout":"285\n""#), "{seen}");
     assert_eq!(sessions(&world, "tmp/python"), 0);
+}
+
+#[test]
+fn terminal_answers_an_installer_and_leaves_no_server() {
+    let Some(world) = as_shown("terminal", &["tmux"]) else {
+        return;
+    };
+    let installed = "port=8080\npassword_length=11\n";
+    assert_eq!(world.read("tmp/terminal/installed.conf"), installed);
+    assert_eq!(world.read("tmp/terminal-2/installed.conf"), installed);
+    let run = Run::latest(&world.path("tmp/terminal"));
+    let last = run.result(6)["observation_content"].to_string();
+    assert!(
+        last.contains("Installed.") && !last.contains("sesame"),
+        "{last}"
+    );
+    nothing_failed(&world, "tmp/terminal");
+    assert!(
+        !world.exists("tmp/terminal/.terminal"),
+        "its server has ended"
+    );
+}
+
+#[test]
+fn a_terminal_shows_how_its_program_ended_and_takes_no_odd_names() {
+    if !installed(&["tmux"]) {
+        return;
+    }
+    let world = examples();
+    let terminal = |words: &str| {
+        let line = format!("cd \"$HOME\" && examples/terminal/tools/terminal {words}");
+        shell(&world, &line).end()
+    };
+    terminal("start t 'echo from the program; exit 3'").exits(0);
+    let seen = terminal("read t never").exits(0).stdout;
+    let seen = String::from_utf8(seen).unwrap();
+    assert!(seen.starts_with("from the program\n"), "{seen}");
+    assert!(seen.contains("Pane is dead (status 3"), "{seen}");
+    terminal("end t").exits(0);
+    for words in [
+        "read t ''",
+        "end t",
+        "read 'a:b' ''",
+        "start '' true",
+        "end ../x",
+    ] {
+        assert_ne!(terminal(words).code(), Some(0), "{words}");
+    }
+    terminal("end-all").exits(0);
 }
 
 fn sessions(world: &World, workspace: &str) -> usize {
