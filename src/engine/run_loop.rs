@@ -30,7 +30,8 @@ use crate::record::message_cache::Transcript;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::state::{self, Call, Reading, Turn, Unreadable};
 use crate::record::stop_reason::StopReason;
-use crate::unix::terminal::{Screen, Tone, counted, in_short};
+use crate::text::shorten::in_short;
+use crate::unix::terminal::{Screen, Tone, counted};
 use calls::OpenCall;
 use std::time::{Duration, Instant};
 

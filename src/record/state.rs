@@ -155,6 +155,13 @@ pub struct Question<'j> {
     pub response: Option<Cow<'j, str>>,
 }
 
+impl Question<'_> {
+    /// Whether the answer is kept from those who look at the run.
+    pub(crate) fn is_secret(&self) -> bool {
+        self.sensitive || self.input_type == "password"
+    }
+}
+
 /// How an engine ended.
 #[derive(Debug)]
 pub struct End<'j> {

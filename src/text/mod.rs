@@ -5,6 +5,7 @@ pub(crate) mod timestamp;
 pub(crate) mod ids;
 pub mod yaml;
 pub(crate) mod suggestion;
+pub(crate) mod shorten;
 pub mod manual;
 pub(crate) mod options;
 pub(crate) mod redaction;

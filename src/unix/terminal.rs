@@ -182,16 +182,6 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// The beginning of a text on one line.
-pub(crate) fn in_short(text: &str, width: usize) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= width {
-        return line;
-    }
-    let cut: String = line.chars().take(width.saturating_sub(1)).collect();
-    format!("{cut}…")
-}
-
 /// So many things: `1 tool`, `2 tools`, `0 processes`.
 pub(crate) fn counted(number: usize, one: &str) -> String {
     match number {
@@ -215,12 +205,6 @@ pub(crate) fn time(time: std::time::Duration) -> String {
 mod tests {
     use super::*;
     use std::time::Duration;
-
-    #[test]
-    fn a_text_in_short_is_one_line() {
-        assert_eq!(in_short(" a\n b ", 10), "a b");
-        assert_eq!(in_short("äöüäöü", 4), "äöü…");
-    }
 
     #[test]
     fn times_are_told_in_fitting_units() {

@@ -1,6 +1,7 @@
 //! A run, shown to people.
 
 pub(crate) mod request_diff;
+pub(crate) mod shown_answers;
 pub(crate) mod stats;
 pub(crate) mod timeline;
 pub(crate) mod report;

@@ -3,6 +3,7 @@
 //! Pure; unaware of runs. Requests are the same only if all their bytes are: nothing is normalised
 //! to find out, only to say where.
 
+use crate::unix::terminal::printable;
 use serde_json::Value;
 
 /// How much of a text is shown before the place where it differs, and from there on.
@@ -150,7 +151,7 @@ fn excerpt(text: &str, from: usize) -> String {
     if out.is_empty() {
         out.push_str("(nothing)");
     }
-    out
+    printable(&out)
 }
 
 #[cfg(test)]

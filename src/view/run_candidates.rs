@@ -7,7 +7,7 @@ use crate::record::metadata::{self, Status};
 use crate::record::workspace::{self, Workspace};
 use crate::text::ids::RunId;
 use crate::text::options::completion::{Candidate, TypedLine, TypedValue};
-use crate::unix::terminal::in_short;
+use crate::text::shorten::in_short;
 use std::path::{Path, PathBuf};
 
 /// Workspaces, with a slash behind each: the agent's own, the last one first; then those where the

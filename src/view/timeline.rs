@@ -9,12 +9,13 @@ mod flow;
 use crate::record::event::{EventKind, Line, Tokens};
 use crate::record::invocations;
 use crate::record::state::decoded;
+use crate::text::shorten::{cut_to_columns, in_short};
 use crate::text::timestamp::Timestamp;
-use crate::unix::terminal::{Tone, in_short, painted, time};
+use crate::unix::terminal::{Tone, painted, time};
+use crate::view::shown_answers::{NOT_SHOWN, ShownAnswers};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -42,8 +43,7 @@ pub(crate) struct Timeline {
     colour: bool,
     /// The action that is running.
     running: Option<String>,
-    /// Questions whose answers may be shown, by id.
-    harmless: HashSet<String>,
+    answers: ShownAnswers,
     before: Option<Timestamp>,
     /// When the engine was started, if that has been told.
     started_at: Option<Timestamp>,
@@ -111,7 +111,7 @@ impl Timeline {
             margin: String::new(),
             colour,
             running: None,
-            harmless: HashSet::new(),
+            answers: ShownAnswers::default(),
             before: None,
             started_at: None,
             tokens: Tokens::default(),
@@ -159,19 +159,15 @@ impl Timeline {
             }
             EventKind::ActionResult => return self.result(line),
             EventKind::HumanInputRequest => {
-                let secret =
-                    line.sensitive != Some(false) || line.input_type.as_deref() == Some("password");
-                if !secret {
-                    self.harmless.insert(text(&line.request_id));
-                }
+                self.answers.note_question(line);
                 Entry::new("asks").say(Tone::Said, text(&line.prompt))
             }
             EventKind::HumanInputReceived => {
                 let entry = Entry::new("person");
-                if self.harmless.contains(&*text(&line.request_id)) {
+                if self.answers.has_answer(line) {
                     entry.say(Tone::Said, text(&line.response))
                 } else {
-                    entry.say(Tone::Dim, "(an answer that is not shown)")
+                    entry.say(Tone::Dim, NOT_SHOWN)
                 }
             }
             EventKind::SystemMessage => {
@@ -261,7 +257,11 @@ impl Timeline {
         }
         let tone = if good { Tone::Good } else { Tone::Bad };
         entry = entry.say(tone, outcome);
-        let observation = content(line.observation_content);
+        let observation = if self.answers.has_result(line) {
+            content(line.observation_content)
+        } else {
+            NOT_SHOWN.to_owned()
+        };
         for line in shortened(&observation) {
             entry = entry.below(Tone::Dim, line);
         }
@@ -422,17 +422,10 @@ fn shortened(text: &str) -> Vec<String> {
             shown.push(format!("… {omitted} more lines …"));
         }
         if omitted <= 1 || index < first || index >= count - last {
-            shown.push(cut(line));
+            shown.push(cut_to_columns(line, OUTPUT_WIDTH));
         }
     }
     shown
-}
-
-fn cut(line: &str) -> String {
-    match line.char_indices().nth(OUTPUT_WIDTH) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line.to_owned(),
-    }
 }
 
 /// How long a hook took, as its directory tells.
@@ -478,6 +471,6 @@ mod tests {
             shown,
             ["1", "2", "3", "4", "5", "… 93 more lines …", "99", "100"]
         );
-        assert_eq!(shortened(&"é".repeat(500))[0].chars().count(), 161);
+        assert_eq!(shortened(&"é".repeat(500))[0].chars().count(), 160);
     }
 }

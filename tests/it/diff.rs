@@ -2,6 +2,7 @@
 
 use crate::harness::*;
 use serde_json::json;
+use std::fs;
 
 const ECHO: &str = "- {name: echo, exec: 'echo ${words}'}";
 
@@ -60,5 +61,73 @@ fn runs_are_named_as_everywhere() {
         .delta(["diff", "-w", "ws", "one"])
         .end()
         .exits(2)
-        .says("needs two runs");
+        .says("needs RUN_B");
+}
+
+#[test]
+fn runs_with_damaged_lines_are_never_the_same() {
+    let world = two_runs();
+    for id in ["one", "two"] {
+        let path = world.path(&format!("ws/.delta/{id}/journal.jsonl"));
+        let journal = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = journal.lines().collect();
+        // The last two iterations cannot be read.
+        let at = lines
+            .iter()
+            .position(|line| line.contains("call_3"))
+            .unwrap();
+        let damaged: Vec<String> = lines
+            .iter()
+            .enumerate()
+            .map(|(n, line)| format!("{}\n", if n < at { line } else { "{" }))
+            .collect();
+        fs::write(&path, damaged.concat()).unwrap();
+    }
+    let diff = world.delta(["diff", "-w", "ws", "one", "two"]).end();
+    diff.exits(1)
+        .says("damaged")
+        .prints("the same as far as they can be read: 2 iterations\n");
+}
+
+#[test]
+fn columns_are_those_of_the_terminal_and_not_characters() {
+    let world = World::new();
+    for (id, answer) in [("one", "漢字".repeat(9)), ("two", "right".to_owned())] {
+        world.server.says([text(&answer)]);
+        world.run("go").args(["--run-id", id]).end().exits(0);
+    }
+    let diff = world
+        .delta(["diff", "-w", "ws", "one", "two"])
+        .env("COLUMNS", "45");
+    // The two sides have 21 columns each, and what is cut has an ellipsis.
+    diff.end().exits(1).prints(
+        "they part at the first iteration\n\
+         one, 1 iteration      | two, 1 iteration\n\
+         \x20 1 > go                  1 > go\n\
+         \x20   漢字漢字漢字漢字… |     right\n",
+    );
+}
+
+#[test]
+fn a_secret_answer_is_in_no_column() {
+    let world = World::new();
+    for (id, answer) in [("one", "hunter2"), ("two", "other")] {
+        let asked = json!({"prompt": "What?", "sensitive": true});
+        world
+            .server
+            .says([call("call_1", "ask_human", &asked), text(id)]);
+        world.run("go").args(["--run-id", id]).end().exits(101);
+        let go_on = world.go_on().args(["--run-id", id, "-m", answer]);
+        go_on.end().exits(0);
+    }
+    let diff = world
+        .delta(["diff", "-w", "ws", "one", "two"])
+        .end()
+        .exits(1);
+    let shown = String::from_utf8(diff.stdout).unwrap();
+    assert!(
+        !shown.contains("hunter2") && !shown.contains("other"),
+        "{shown}"
+    );
+    assert!(shown.contains("iteration 1 is the same"), "{shown}");
 }

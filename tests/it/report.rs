@@ -389,13 +389,21 @@ fn a_secret_answer_is_not_in_the_page() {
         let page = page(&world, "ws");
         let answers = records(&page);
         let told = of_kind(&answers, "answer")[0];
+        let result = of_kind(&answers, "result")[0];
         if sensitive {
+            let data = page.split("type=\"application/json\"").nth(1).unwrap();
+            let start = data.find("\"k\":\"thought\"").unwrap();
+            assert!(!data[start..].contains(answer), "{}", &data[start..]);
+            assert_eq!(result["secret"], true);
             assert_eq!(
                 (&told["secret"], &told["text"]),
                 (&json!(true), &Value::Null)
             );
         } else {
-            assert_eq!(told["text"], answer);
+            assert_eq!(
+                (&told["text"], &result["text"]),
+                (&json!(answer), &json!(answer))
+            );
         }
     }
 }

@@ -2,9 +2,11 @@
 
 use crate::error::{At, Exit, Result};
 use crate::record::recording::unreadable;
-use crate::record::state::{self, Reading, Run, Thought, Turn, decoded};
+use crate::record::state::{self, Question, Reading, Run, Thought, Turn, decoded};
 use crate::runs::find::find_run;
-use crate::unix::terminal::{Screen, counted, in_short, print, printable};
+use crate::text::shorten::{columns_of, in_short};
+use crate::unix::terminal::{Screen, counted, print, printable};
+use crate::view::shown_answers::NOT_SHOWN;
 use std::path::Path;
 
 /// The narrowest columns that can be read.
@@ -28,9 +30,14 @@ pub(crate) fn run(work_dir: &Path, runs: &[String; 2]) -> Result<Exit> {
         .count();
     let mut out = String::new();
     if same == a.iterations.len() && same == b.iterations.len() {
-        out.push_str(&format!("the same: {}\n", counted(same, "iteration")));
+        let (what, exit) = if a.is_whole && b.is_whole {
+            ("the same", Exit::Success)
+        } else {
+            ("the same as far as they can be read", Exit::Failure)
+        };
+        out.push_str(&format!("{what}: {}\n", counted(same, "iteration")));
         print(out.as_bytes())?;
-        return Ok(Exit::Success);
+        return Ok(exit);
     }
     out.push_str(&match same {
         0 => "they part at the first iteration\n".to_owned(),
@@ -73,6 +80,8 @@ pub(crate) fn run(work_dir: &Path, runs: &[String; 2]) -> Result<Exit> {
 struct Side {
     title: String,
     iterations: Vec<Iteration>,
+    /// No line was passed over.
+    is_whole: bool,
 }
 
 impl Side {
@@ -97,7 +106,11 @@ impl Side {
             let (from, at) = (&fork.run_id, fork.iteration);
             title.push_str(&format!(", forked from {from} after {at}"));
         }
-        Ok(Self { title, iterations })
+        Ok(Self {
+            title,
+            iterations,
+            is_whole: state.damaged.is_empty(),
+        })
     }
 }
 
@@ -128,6 +141,9 @@ fn add_thought(to: &mut Iteration, thought: &Thought<'_>) {
         let arguments = call.invalid_arguments.as_deref().unwrap_or(&call.arguments);
         to.rows.push(format!("$ {} {arguments}", call.name));
         to.rows.push(match call.result {
+            Some(_) if call.question.as_ref().is_some_and(Question::is_secret) => {
+                format!("= {NOT_SHOWN}")
+            }
             Some(result) => format!("= {}", decoded(result)),
             None => "(no result)".to_owned(),
         });
@@ -144,7 +160,7 @@ fn line(left: &str, mark: char, right: &str, width: usize) -> String {
         format!("{}{shortened}", " ".repeat(indent))
     };
     let (left, right) = (cell(left), cell(right));
-    let padding = " ".repeat(width.saturating_sub(left.chars().count()));
+    let padding = " ".repeat(width.saturating_sub(columns_of(&left)));
     let line = format!("{left}{padding} {mark} {right}");
     format!("{}\n", line.trim_end())
 }

@@ -368,5 +368,5 @@ fn nothing_to_resume(workspace: &Workspace) -> Error {
 
 /// The first words of a text, for messages.
 fn quoted_start(text: &str) -> String {
-    format!("'{}'", crate::unix::terminal::in_short(text, 60))
+    format!("'{}'", crate::text::shorten::in_short(text, 60))
 }

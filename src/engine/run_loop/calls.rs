@@ -16,8 +16,9 @@ use crate::record::recording::Outcome;
 use crate::record::state::Call;
 use crate::text::ids::hex;
 use crate::text::json;
+use crate::text::shorten::in_short;
 use crate::unix::process;
-use crate::unix::terminal::{Tone, counted, in_short, time};
+use crate::unix::terminal::{Tone, counted, time};
 use serde_json::Value;
 use std::path::Path;
 

@@ -11,7 +11,8 @@ use crate::record::event::{Event, Tokens};
 use crate::record::invocations::Begun;
 use crate::record::run_dir::reference;
 use crate::record::stop_reason::StopReason;
-use crate::unix::terminal::{Tone, in_short, time};
+use crate::text::shorten::in_short;
+use crate::unix::terminal::{Tone, time};
 use std::time::Instant;
 
 /// An answer of the model that is not in the journal yet.

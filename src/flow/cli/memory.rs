@@ -15,9 +15,10 @@ use crate::runs::preflight::install_signals;
 use crate::text::ids::hex;
 use crate::text::json::{self, Object};
 use crate::text::options::format::OutputFormat;
+use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::terminal::{in_short, print, printable};
+use crate::unix::terminal::{print, printable};
 
 /// Runs the command.
 pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {

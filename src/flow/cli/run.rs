@@ -28,10 +28,11 @@ use crate::runs::preflight::{check_depth, install_signals, parent_call, parent_r
 use crate::runs::resume::{check_host, end_leftovers, journal_notes};
 use crate::text::ids::RunId;
 use crate::text::options::format::OutputFormat;
+use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::procfs::{self, Signals};
-use crate::unix::terminal::{Screen, Tone, in_short};
+use crate::unix::terminal::{Screen, Tone};
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;

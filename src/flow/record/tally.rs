@@ -241,7 +241,7 @@ impl Tally {
         let first = self.finished.values().next();
         let output = first.and_then(|it| it.output.as_deref()).unwrap_or("null");
         match self.finished.len() {
-            0 | 1 => crate::unix::terminal::in_short(output, 2000),
+            0 | 1 => crate::text::shorten::in_short(output, 2000),
             count => json::text(&format!("{count} outputs")),
         }
     }

@@ -7,9 +7,8 @@
 //! table. What is written at once is one write, so that a signal finds either the old or the new.
 
 use crate::error::may_fail;
-use crate::unix::terminal::{
-    Screen, Tone, can_redraw, in_short, is_in_foreground, stderr_size, time,
-};
+use crate::text::shorten::{cut_to_columns, in_short};
+use crate::unix::terminal::{Screen, Tone, can_redraw, is_in_foreground, stderr_size, time};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -225,7 +224,7 @@ fn rows(
     table.push((Tone::Dim, text));
     for (_, line) in &mut table {
         // The last column stays free: a terminal may go to the next line behind it.
-        *line = cut(line, columns.saturating_sub(1));
+        *line = cut_to_columns(line, columns.saturating_sub(1));
     }
     table
 }
@@ -236,17 +235,6 @@ fn elapsed(took: Duration) -> String {
         seconds @ 0..=99 => format!("{seconds} s"),
         seconds => time(Duration::from_secs(seconds)),
     }
-}
-
-fn cut(line: &str, width: usize) -> String {
-    if line.chars().count() <= width {
-        return line.to_owned();
-    }
-    let mut cut: String = line.chars().take(width.saturating_sub(1)).collect();
-    if width > 0 {
-        cut.push('…');
-    }
-    cut
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ use crate::record::run_dir::RunDir;
 use crate::record::state::decoded;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
+use crate::view::shown_answers::{NOT_SHOWN, ShownAnswers};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::collections::HashSet;
 
 /// As much is shown of what a hook printed, on each stream.
 const HOOK_OUTPUT: u64 = 4 << 10;
@@ -36,11 +36,11 @@ struct Function {
 }
 
 impl SourceEvent<'_> {
-    /// Fills a record. `harmless` are the questions whose answers may be shown, by id.
+    /// Fills a record.
     pub(super) fn fill(
         &self,
         record: &mut Record<'_>,
-        harmless: &mut HashSet<String>,
+        answers: &mut ShownAnswers,
         attempts: &mut Attempts,
     ) {
         let (run, line) = (self.run, self.line);
@@ -69,9 +69,9 @@ impl SourceEvent<'_> {
                     .text("command", command, place)
                     .text("args", &args, place);
             }
-            EventKind::ActionResult => result(record, line, run, place),
-            EventKind::HumanInputRequest => question(record, line, harmless, place),
-            EventKind::HumanInputReceived => answer(record, line, harmless, place),
+            EventKind::ActionResult => result(record, line, run, answers, place),
+            EventKind::HumanInputRequest => question(record, line, answers, place),
+            EventKind::HumanInputReceived => answer(record, line, answers, place),
             EventKind::SystemMessage => {
                 record.maybe("level", line.level.as_deref()).text(
                     "text",
@@ -129,19 +129,16 @@ impl SourceEvent<'_> {
     }
 }
 
-fn question(record: &mut Record<'_>, line: &Line<'_>, harmless: &mut HashSet<String>, place: &str) {
-    let secret = line.sensitive != Some(false) || line.input_type.as_deref() == Some("password");
-    if !secret {
-        harmless.insert(line.request_id.as_deref().unwrap_or_default().to_owned());
-    }
+fn question(record: &mut Record<'_>, line: &Line<'_>, answers: &mut ShownAnswers, place: &str) {
+    answers.note_question(line);
     let asked = line.prompt.as_deref().unwrap_or_default();
     record
         .maybe("id", line.action_id.as_deref())
         .text("text", asked, place);
 }
 
-fn answer(record: &mut Record<'_>, line: &Line<'_>, harmless: &HashSet<String>, place: &str) {
-    if harmless.contains(line.request_id.as_deref().unwrap_or_default()) {
+fn answer(record: &mut Record<'_>, line: &Line<'_>, answers: &ShownAnswers, place: &str) {
+    if answers.has_answer(line) {
         record.text("text", line.response.as_deref().unwrap_or_default(), place);
     } else {
         record.put("secret", &true);
@@ -277,7 +274,13 @@ fn thought(record: &mut Record<'_>, line: &Line<'_>, run: &RunDir, place: &str) 
         .text("sent", told.trim_end(), place);
 }
 
-fn result(record: &mut Record<'_>, line: &Line<'_>, run: &RunDir, place: &str) {
+fn result(
+    record: &mut Record<'_>,
+    line: &Line<'_>,
+    run: &RunDir,
+    answers: &ShownAnswers,
+    place: &str,
+) {
     let dir = record_dir(run, line.execution_ref.as_deref());
     let size = |name: &str| Some(dir.as_ref()?.join(name).metadata().ok()?.len());
     record
@@ -288,8 +291,12 @@ fn result(record: &mut Record<'_>, line: &Line<'_>, run: &RunDir, place: &str) {
         .maybe("d", line.duration_ms)
         .maybe("ref", line.execution_ref.as_deref())
         .maybe("stdout", size("stdout.log"))
-        .maybe("stderr", size("stderr.log"))
-        .text("text", &content(line.observation_content), place);
+        .maybe("stderr", size("stderr.log"));
+    if answers.has_result(line) {
+        record.text("text", &content(line.observation_content), place);
+    } else {
+        record.put("secret", &true).put("text", NOT_SHOWN);
+    }
 }
 
 fn hook(record: &mut Record<'_>, line: &Line<'_>, run: &RunDir) {

@@ -1,7 +1,15 @@
 
 // The page: its head, the search, the keys, and what stands behind the # in its address.
 
-const state = { run: null, here: 0, query: "", hits: [], hit: -1, failure: null, finish: () => {} };
+const state = { run: null, here: 0, query: "", hits: [], hit: -1, failure: null, busy: 0, finish: () => {} };
+
+/** Counts what is done piece by piece. The document says when none of it is left. */
+function busy(by) {
+  state.busy += by;
+  const { dataset } = document.documentElement;
+  if (state.busy) delete dataset.ready;
+  else dataset.ready = String(state.run.rows.length);
+}
 
 function trouble(text) {
   const root = document.documentElement;
@@ -235,8 +243,10 @@ function unfold(where) {
       }
       if (open && el.classList.contains("run")) folds.push(...el.querySelectorAll("details.fold:not([open])"));
     }
-    if (folds.length) requestAnimationFrame(some);
+    if (folds.length) setTimeout(some);
+    else busy(-1);
   };
+  busy(1);
   some();
 }
 
@@ -433,18 +443,23 @@ function columns(scale) {
 }
 
 /** A list of any length: its beginning is there at once, the rest soon, or when it is needed. */
-function growingList(run, done) {
+function growingList(run) {
   const el = make("div", "list");
   let at = 0;
+  let whole = false;
   const grow = (some) => {
     if (at >= run.groups.length && at) return;
     for (const end = at + some; at < run.groups.length && at < end; at += 1) el.append(buildGroup(run.groups[at]));
-    if (at >= run.groups.length) done();
+    if (at >= run.groups.length && !whole) {
+      whole = true;
+      busy(-1);
+    }
   };
   const later = () => {
     grow(120);
     if (at < run.groups.length) setTimeout(later);
   };
+  busy(1);
   state.finish = () => grow(Infinity);
   grow(60);
   if (at < run.groups.length) setTimeout(later);
@@ -454,6 +469,7 @@ function growingList(run, done) {
 function start() {
   const run = readData(document.getElementById("data").textContent);
   state.run = run;
+  busy(1);
   zero = run.begin || 0;
   isShort = run.last - zero < 60000;
   const scale = chooseScale(run);
@@ -463,9 +479,7 @@ function start() {
   canvas.setAttribute("aria-label", "the run over time");
   sticky.append(tools(), canvas, columns(scale));
   const main = make("main");
-  main.append(growingList(run, () => {
-    document.documentElement.dataset.ready = String(run.rows.length);
-  }));
+  main.append(growingList(run));
   document.body.append(header(run), sticky, main, make("footer", "dim", `Made by delta report, ${date(run.head.now)}. Times count from the beginning of the run.`));
   startOverview(run, canvas);
   const fit = () => document.documentElement.style.setProperty("--sticky", `${sticky.offsetHeight}px`);
@@ -475,6 +489,7 @@ function start() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", forgetColours);
   followAddress();
   addEventListener("hashchange", followAddress);
+  busy(-1);
 }
 
 start();

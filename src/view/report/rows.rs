@@ -17,10 +17,11 @@ use crate::record::reader::{JournalReader, Next};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::{Family, Started, Underway};
 use crate::text::timestamp::Timestamp;
+use crate::view::shown_answers::ShownAnswers;
 use crate::view::stats::{self, Figures};
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 /// Runs within runs are shown down to this depth; no engine nests deeper by default.
@@ -49,8 +50,7 @@ struct Telling {
     invocations: VecDeque<String>,
     underway: Underway,
     attempts: Attempts,
-    /// Questions whose answers may be shown, by id.
-    harmless: HashSet<String>,
+    answers: ShownAnswers,
     /// What the model was told before the conversation, as it was shown last.
     system: String,
     /// Whether an engine has started since a request was looked at.
@@ -105,7 +105,7 @@ impl<'s> Teller<'s> {
             invocations,
             underway: Underway::default(),
             attempts: Attempts::new(),
-            harmless: HashSet::new(),
+            answers: ShownAnswers::default(),
             system: String::new(),
             has_started: false,
             ended: None,
@@ -160,9 +160,9 @@ impl<'s> Teller<'s> {
             line,
             text,
         };
-        let (harmless, attempts) = (&mut telling.harmless, &mut telling.attempts);
+        let (answers, attempts) = (&mut telling.answers, &mut telling.attempts);
         self.writer.record(name, |record| {
-            about.fill(record, harmless, attempts);
+            about.fill(record, answers, attempts);
         })?;
         telling.ended = Some(line.kind == EventKind::EngineEnd);
         Ok(())

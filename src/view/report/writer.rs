@@ -6,6 +6,7 @@ use super::{LATER_TEXT, LONGEST_TEXT, MOST_TEXT, Sink};
 use crate::engine::observation::read_ends;
 use crate::error::Result;
 use crate::text::json::Object;
+use crate::unix::terminal::printable;
 use serde::Serialize;
 use std::path::Path;
 
@@ -128,6 +129,7 @@ impl Record<'_> {
         if text.is_empty() {
             return self;
         }
+        let text = &*printable(text);
         let longest = self.longest();
         if text.len() <= longest {
             *self.texts += text.len();

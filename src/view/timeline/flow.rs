@@ -2,7 +2,8 @@
 
 use super::{COMMAND_WIDTH, Entry, OUTPUT_WIDTH};
 use crate::record::event::Line;
-use crate::unix::terminal::{Tone, in_short, time};
+use crate::text::shorten::in_short;
+use crate::unix::terminal::{Tone, time};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::time::Duration;

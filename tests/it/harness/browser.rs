@@ -31,9 +31,24 @@ fn program() -> Option<&'static str> {
 }
 
 /// Opens a file. Whatever it wants from a network, this machine included, goes to a proxy that only listens.
+/// A browser that was given too little of the machine to finish the page's script is given more time.
 #[track_caller]
 pub fn open(home: &Path, file: &Path, fragment: &str) -> Option<Opened> {
     let program = program()?;
+    let budgets = [20_000, 60_000, 180_000];
+    let mut pages = budgets
+        .into_iter()
+        .map(|budget| open_for(program, (home, file), fragment, budget));
+    let last = budgets.len() - 1;
+    let mut at = 0;
+    pages.find(|page| {
+        at += 1;
+        page.attribute("data-ready").is_some() || at > last
+    })
+}
+
+#[track_caller]
+fn open_for(program: &str, (home, file): (&Path, &Path), fragment: &str, budget: u32) -> Opened {
     let proxy = TcpListener::bind("127.0.0.1:0").expect("a port");
     let profile = home.join("browser");
     let output = Command::new("timeout")
@@ -55,7 +70,8 @@ pub fn open(home: &Path, file: &Path, fragment: &str) -> Option<Opened> {
             "--no-pings",
         ])
         .args(["--disable-extensions", "--disable-default-apps"])
-        .args(["--enable-logging=stderr", "--virtual-time-budget=20000"])
+        .arg("--enable-logging=stderr")
+        .arg(format!("--virtual-time-budget={budget}"))
         .arg(format!(
             "--proxy-server={}",
             proxy.local_addr().expect("an address")
@@ -72,7 +88,7 @@ pub fn open(home: &Path, file: &Path, fragment: &str) -> Option<Opened> {
     assert!(output.status.success(), "{program}: {stderr}");
     let requests = asked_of(&proxy);
     std::fs::remove_dir_all(profile).ok();
-    Some(Opened {
+    Opened {
         dom: String::from_utf8(output.stdout).expect("a document in UTF-8"),
         console: stderr
             .lines()
@@ -80,7 +96,7 @@ pub fn open(home: &Path, file: &Path, fragment: &str) -> Option<Opened> {
             .map(str::to_owned)
             .collect(),
         requests,
-    })
+    }
 }
 
 /// The first lines of what has been sent to a proxy.
