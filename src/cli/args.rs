@@ -7,9 +7,10 @@ use crate::error::{Error, Result};
 use crate::record::metadata::Status;
 use crate::text::manual::{self, Page};
 use crate::text::options::completion;
-use crate::text::options::format::{OutputFormat, TableFormat};
+use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
 use crate::text::options::table::CommandTable;
+use crate::view::stats_table::StatsArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -145,15 +146,6 @@ pub(crate) struct RequestArgs {
     pub diff: Option<usize>,
 }
 
-/// `delta stats`.
-#[derive(Debug)]
-pub(crate) struct StatsArgs {
-    pub work_dir: PathBuf,
-    /// None: the newest.
-    pub runs: Vec<String>,
-    pub format: TableFormat,
-}
-
 /// `delta replay`.
 #[derive(Debug)]
 pub(crate) struct ReplayArgs {
@@ -190,7 +182,7 @@ pub(crate) struct ForkArgs {
 pub(crate) struct SandboxArgs {
     pub rw: Vec<PathBuf>,
     pub ro: Vec<PathBuf>,
-    /// Paths to keep read-only in there.
+    /// Kept read-only even below `rw`.
     pub protect: Vec<PathBuf>,
     pub no_network: bool,
     /// Fail where the kernel cannot enforce it all.
@@ -258,7 +250,7 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
             run: given.operand_text(0),
         }),
         "request" => DeltaCommand::Request(request_args(given)?),
-        "stats" => DeltaCommand::Stats(stats_args(given)),
+        "stats" => DeltaCommand::Stats(StatsArgs::new(given)),
         "fork" => DeltaCommand::Fork(ForkArgs {
             run: given.operand_text(0).unwrap_or_default(),
             at: given.number("--at").unwrap_or_default(),
@@ -371,15 +363,6 @@ fn request_args(given: &ParsedCommand) -> Result<RequestArgs> {
         next: given.has("--next"),
         diff: given.number("--diff"),
     })
-}
-
-/// The same for `delta flow stats`.
-pub(crate) fn stats_args(given: &ParsedCommand) -> StatsArgs {
-    StatsArgs {
-        work_dir: given.work_dir(),
-        runs: given.operand_texts(),
-        format: given.table_format(),
-    }
 }
 
 fn replay_args(given: &ParsedCommand) -> Result<ReplayArgs> {

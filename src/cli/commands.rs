@@ -8,7 +8,6 @@ pub(crate) mod check;
 pub(crate) mod list_runs;
 pub(crate) mod log;
 pub(crate) mod request;
-pub(crate) mod stats;
 pub(crate) mod report;
 pub(crate) mod migrate;
 pub(crate) mod model;

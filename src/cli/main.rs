@@ -3,7 +3,7 @@
 use crate::cli::args::{DeltaCommand as Command, parse_args};
 use crate::cli::commands::{
     check, complete, continue_run, diff, expand, flow, fork, init, list_runs, log, migrate, model,
-    replay, report, request, run, sandbox, stats,
+    replay, report, request, run, sandbox,
 };
 use crate::cli::tables::DELTA;
 use crate::error::{Error, Exit, Result};
@@ -14,6 +14,7 @@ use crate::text::options::short_help::{command_help, overview};
 use crate::text::options::table::CommandTable;
 use crate::unix::pager::Pager;
 use crate::unix::terminal::{print, print_error};
+use crate::view::stats_table::print_stats;
 use std::ffi::OsString;
 use std::panic::catch_unwind;
 
@@ -48,7 +49,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::Log(options) => log::run(&options),
         Command::Request(options) => request::run(&options),
         Command::Report(options) => report::run(&options),
-        Command::Stats(options) => stats::run(&options),
+        Command::Stats(options) => print_stats(&options),
         Command::ToolExpand { file } => expand::run(&file),
         Command::Sandbox(wanted) => return sandbox::run(&wanted),
         Command::Flow(arguments) => flow::run(&arguments),

@@ -199,13 +199,14 @@ const COMMAND_TABLES: [CommandTable; 19] = [
     },
     CommandTable {
         text: "Run a command that reads the system and the given directories, and writes only \
-               below --rw. The command cannot undo that. Made to be the wrapper of an agent.",
+               below --rw, but not .delta, .git/config and .git/hooks there. The command cannot undo \
+               that. Made to be the wrapper of an agent.",
         operands: &[operand("COMMAND", Command), operand("ARGUMENT", Bytes).optional().repeatable()],
         options: &[&[
-            valued("", "--rw", "DIR", Directory, "allow reading, writing and running below DIR, except for changes of .delta, .git/config and .git/hooks").repeatable(),
+            valued("", "--rw", "DIR", Directory, "allow reading, writing and running below DIR").repeatable(),
             valued("", "--ro", "DIR", Directory, "allow reading and running below DIR").repeatable(),
-            valued("", "--protect", "PATH", File, "also keep PATH read-only").repeatable(),
-            flag("", "--no-network", "deny the network"),
+            valued("", "--protect", "PATH", File, "keep PATH read-only, too").repeatable(),
+            flag("", "--no-network", "deny access to the network"),
             flag("", "--strict", "fail if the kernel cannot enforce all of this"),
         ]],
         options_first: true,

@@ -4,7 +4,6 @@
 //! the command line itself is one line on standard error.
 
 use crate::error::{At, Error, Exit, Result, may_fail};
-use crate::record::event::VERSION;
 use crate::sessions::args::{SessionsArgs, SessionsCommand as Request, parse_args};
 use crate::sessions::complete;
 use crate::sessions::report::{Cut, write_text};
@@ -63,7 +62,9 @@ fn perform(args: SessionsArgs) -> Result<u8> {
     let store = || Store::open(&args.dir, args.adopt);
     let done = match args.request {
         Request::Help { command, full } => print(help_text(command, full).as_bytes()).map(Ok),
-        Request::Version => print(format!("{PROGRAM} {VERSION}\n").as_bytes()).map(Ok),
+        Request::Version => {
+            print(format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION")).as_bytes()).map(Ok)
+        }
         Request::Complete(words) => complete::print_candidates(&words).map(Ok),
         Request::List => print_list(&store()?).map(Ok),
         Request::Start(words) => started(run::start(&mut store()?, &words, &signals()?)?),

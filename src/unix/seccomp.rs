@@ -8,14 +8,14 @@ use seccompiler::{apply_filter, sock_filter};
 /// The number of `ioctl` in each system call interface, by `AUDIT_ARCH_*` of `linux/audit.h`. A 64-bit process can use
 /// the 32-bit interface, too.
 const IOCTL: [(u32, u32); 8] = [
-    (0xC000_003E, 16),                // x86-64
-    (0xC000_003E, 0x4000_0000 | 514), // x32
-    (0x4000_0003, 54),                // i386
-    (0xC000_00B7, 29),                // AArch64
-    (0x4000_0028, 54),                // ARM
-    (0xC000_00F3, 29),                // RISC-V, 64 bits
-    (0xC000_0102, 29),                // LoongArch, 64 bits
-    (0xC000_0015, 54),                // PowerPC, 64 bits, little-endian
+    (0xC000_003E, 16),          // x86-64
+    (0xC000_003E, 0x4000_0202), // x32: 514 and its bit
+    (0x4000_0003, 54),          // i386
+    (0xC000_00B7, 29),          // AArch64
+    (0x4000_0028, 54),          // ARM
+    (0xC000_00F3, 29),          // RISC-V, 64 bits
+    (0xC000_0102, 29),          // LoongArch, 64 bits
+    (0xC000_0015, 54),          // PowerPC, 64 bits, little-endian
 ];
 
 /// `TIOCSTI`, and `TIOCLINUX`, which can paste.

@@ -3,6 +3,7 @@
 pub(crate) mod request_diff;
 pub(crate) mod shown_answers;
 pub(crate) mod stats;
+pub(crate) mod stats_table;
 pub(crate) mod timeline;
 pub(crate) mod report;
 pub(crate) mod run_candidates;

@@ -89,6 +89,47 @@ fn a_format_that_is_none_is_refused() {
 }
 
 #[test]
+fn a_wrong_word_is_answered_with_the_right_ones_once() {
+    refuses(
+        &["run", "-m", "go", "--format", "yaml"],
+        &["--format: unknown value 'yaml'; it is one of text, json\n"],
+    );
+    refuses(
+        &["run", "-m", "go", "--format", "jsno"],
+        &["unknown value 'jsno'; did you mean 'json'?\n"],
+    );
+}
+
+#[test]
+fn the_format_raw_of_older_scripts_is_text() {
+    let world = World::new();
+    world.server.says([text("done")]);
+    let run = world.run("go").args(["--format", "raw"]);
+    run.end().exits(0).prints("done\n");
+}
+
+#[test]
+fn every_command_shows_its_operands_and_required_options_in_the_usage() {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    for (args, usage) in [
+        (&["migrate", "-h"][..], "usage: delta migrate -w DIR\n"),
+        (&["fork", "-h"], "usage: delta fork [OPTIONS] --at N RUN\n"),
+        (&["stats", "-h"], "usage: delta stats [OPTIONS] [RUN...]\n"),
+        (
+            &["schema", "-h"],
+            "usage: delta schema agent|context|hooks\n",
+        ),
+        (&["run", "-qh"], "usage: delta run [OPTIONS]\n"),
+    ] {
+        let help = world.delta(args.iter().copied()).end().exits(0);
+        let help = String::from_utf8(help.stdout).unwrap();
+        assert!(help.starts_with(usage), "{help}");
+        assert!(!help.contains("--task"), "{help}");
+    }
+}
+
+#[test]
 fn a_value_for_an_option_that_takes_none_is_refused() {
     refuses(
         &["run", "-a", "agent", "-w", "ws", "-m", "go", "--quiet=yes"],

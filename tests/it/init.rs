@@ -151,7 +151,7 @@ fn wrong_words_are_refused() {
     for (args, said) in [
         (
             &["init", "-t", "file-op"][..],
-            "there is no template 'file-op'; did you mean 'file-ops'?",
+            "--template: unknown value 'file-op'; did you mean 'file-ops'?",
         ),
         (
             &["init", "-t", "x"],

@@ -451,7 +451,7 @@ fn where_there_is_nothing_to_migrate_that_is_said() {
         .delta(["migrate"])
         .end()
         .exits(2)
-        .says("migrate needs the workspace: -w DIR");
+        .says("migrate needs -w DIR: delta migrate -w DIR");
     world
         .delta(["migrate", "ws"])
         .end()

@@ -452,7 +452,7 @@ fn a_directory_that_is_no_run_is_named() {
         .delta(["model", "replay"])
         .end()
         .exits(2)
-        .says("delta model replay RUN_DIR");
+        .says("model needs RUN_DIR: delta model [OPTIONS] replay RUN_DIR");
     world
         .delta(["model", "relpay", "x"])
         .end()

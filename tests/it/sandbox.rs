@@ -104,9 +104,11 @@ fn wrong_usage_and_missing_directories_run_nothing() {
         let args = ["sandbox"].iter().chain(args).copied();
         inside.world.delta(args).end().prints("").says_one_line()
     };
-    end(&[]).exits(2).says("needs a command");
-    end(&["--rw", "box"]).exits(2).says("needs a command");
-    end(&["--rw", "box", "--"]).exits(2).says("needs a command");
+    end(&[]).exits(2).says("sandbox needs COMMAND");
+    end(&["--rw", "box"]).exits(2).says("sandbox needs COMMAND");
+    end(&["--rw", "box", "--"])
+        .exits(2)
+        .says("sandbox needs COMMAND");
     end(&["--no-netwrok", "--", "true"])
         .exits(2)
         .says("--no-network");

@@ -345,13 +345,10 @@ fn another_validator_agrees() {
 fn wrong_words_are_refused() {
     let world = World::new();
     for (args, said) in [
-        (
-            &["schema"][..],
-            "schema needs a file: agent, context, hooks",
-        ),
+        (&["schema"][..], "schema needs agent|context|hooks"),
         (
             &["schema", "hook"],
-            "there is no schema 'hook'; did you mean 'hooks'?",
+            "schema: unknown word 'hook'; did you mean 'hooks'?",
         ),
         (&["schema", "agent", "hooks"], "unexpected argument 'hooks'"),
     ] {

@@ -1,13 +1,13 @@
 //! The command line of `delta-flow` as plain data. Nothing is looked up or resolved here.
 
 use super::tables::FLOW;
-use crate::cli::args::{StatsArgs, stats_args};
 use crate::error::{Error, Result};
 use crate::flow::manifest::memory::StoreName;
 use crate::flow::view::draw::Language;
 use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
 use crate::text::options::table::CommandTable;
+use crate::view::stats_table::StatsArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -152,7 +152,7 @@ fn command_of(given: &ParsedCommand) -> Result<FlowCommand> {
                 language: language.map(|(_, language)| language).unwrap_or_default(),
             })
         }
-        "stats" => FlowCommand::Stats(stats_args(given)),
+        "stats" => FlowCommand::Stats(StatsArgs::new(given)),
         "tool" => FlowCommand::Tool(ToolArgs {
             name: given.operand_text(0).unwrap_or_default(),
             parameters: given.pairs("--parameter"),

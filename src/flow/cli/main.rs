@@ -3,7 +3,6 @@
 use super::args::{FlowCommand, parse_args};
 use super::tables::FLOW;
 use super::{check, complete, graph, memory, run, show, tool};
-use crate::cli::commands::stats;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
 use crate::record::event::VERSION;
@@ -11,6 +10,7 @@ use crate::text::manual;
 use crate::text::options::short_help::{command_help, overview};
 use crate::text::options::table::CommandTable;
 use crate::unix::terminal::{print, print_error};
+use crate::view::stats_table::print_stats;
 use std::ffi::OsString;
 use std::panic::catch_unwind;
 
@@ -35,7 +35,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         FlowCommand::Tool(wanted) => return tool::run(&wanted),
         FlowCommand::Run(wanted) => run::run(&wanted).map_err(Error::of_run),
         FlowCommand::Show(wanted) => show::run(&wanted),
-        FlowCommand::Stats(wanted) => stats::run(&wanted),
+        FlowCommand::Stats(wanted) => print_stats(&wanted),
         FlowCommand::Check { dir, format } => check::run(&dir, format),
         FlowCommand::Graph(wanted) => graph::run(&wanted),
         FlowCommand::Complete(words) => complete::print_candidates(&words),

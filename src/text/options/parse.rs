@@ -203,8 +203,13 @@ fn push_operand(
             word.to_string_lossy().escape_debug()
         )));
     };
-    let name = row.value.shown();
-    operands.push(check_value(row.value.kind, word, &name)?);
+    let value = match row.value.kind {
+        ValueKind::Words(words) => {
+            check_word(words, &word, &format!("{}: unknown word", command.name))?
+        }
+        kind => check_value(kind, word, row.value.name)?,
+    };
+    operands.push(value);
     Ok(())
 }
 
@@ -342,22 +347,20 @@ fn check_value(kind: ValueKind, given: OsString, name: &str) -> Result<OsString>
             Ok(_) => Ok(given),
             Err(error) => Err(Error::usage(format!("{name}: {error}"))),
         },
-        ValueKind::Words(words) => {
-            let text = lossy(&given);
-            let alias = WORD_ALIASES.iter().find(|(alias, _)| *alias == text);
-            let meant = alias.map_or(text.as_str(), |(_, word)| *word);
-            let folded = |word: &str| word.to_lowercase().replace('_', "-");
-            match words.iter().find(|word| folded(word) == folded(meant)) {
-                Some(word) => Ok((*word).into()),
-                None => Err(unknown_word(
-                    &format!("{name}: unknown value"),
-                    &text,
-                    words,
-                )),
-            }
-        }
+        ValueKind::Words(words) => check_word(words, &given, &format!("{name}: unknown value")),
         _ => Ok(given),
     }
+}
+
+/// The word in the spelling of the table. `what` begins the message if there is none.
+fn check_word(words: &[&'static str], given: &OsStr, what: &str) -> Result<OsString> {
+    let text = lossy(given);
+    let alias = WORD_ALIASES.iter().find(|(alias, _)| *alias == text);
+    let meant = alias.map_or(text.as_str(), |(_, word)| *word);
+    let folded = |word: &str| word.to_lowercase().replace('_', "-");
+    let found = words.iter().find(|word| folded(word) == folded(meant));
+    let found = found.ok_or_else(|| unknown_word(what, &text, words))?;
+    Ok((*found).into())
 }
 
 /// The library's message, in the form of ours.

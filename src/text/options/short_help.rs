@@ -11,7 +11,8 @@ const NAMES: usize = 26;
 /// `delta log [OPTIONS] [RUN]`.
 pub(super) fn usage_line(program: &ProgramTable, command: &CommandTable) -> String {
     let mut words = vec![program.name.to_owned(), command.name.to_owned()];
-    if command.options.iter().any(|rows| !rows.is_empty()) {
+    let mut optional = command.options.iter().copied().flatten();
+    if optional.any(|row| !row.is_required && !row.about.is_empty()) {
         words.push("[OPTIONS]".to_owned());
     }
     let required = command.rows().filter(|row| row.is_required);

@@ -23,6 +23,7 @@ enum Group {
 }
 
 /// A list of commands while it is being read.
+#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own about the current word.
 struct List {
     /// Where the current word began.
     word: Option<usize>,

@@ -2,21 +2,41 @@
 
 mod flow;
 
-use crate::cli::args::StatsArgs;
 use crate::error::{Exit, Result};
 use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
 use crate::runs::{find, inspect};
 use crate::text::json;
 use crate::text::options::format::TableFormat;
+use crate::text::options::parse::ParsedCommand;
 use crate::unix::terminal::{Screen, print, printable, time};
 use crate::view::stats::{self, Figures, Tool};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// So many broken prefixes are told one by one.
+/// So many broken prefixes are listed.
 const BREAKS_SHOWN: usize = 5;
+
+/// `stats` of `delta` and of `delta flow`.
+#[derive(Debug)]
+pub(crate) struct StatsArgs {
+    pub work_dir: PathBuf,
+    /// None: the newest.
+    pub runs: Vec<String>,
+    pub format: TableFormat,
+}
+
+impl StatsArgs {
+    pub(crate) fn new(given: &ParsedCommand) -> Self {
+        Self {
+            work_dir: given.work_dir(),
+            runs: given.operand_texts(),
+            format: given.table_format(),
+        }
+    }
+}
 
 /// A run with its figures.
 #[derive(Serialize)]
@@ -28,8 +48,8 @@ struct Counted {
     figures: Figures,
 }
 
-/// Runs the command.
-pub(crate) fn run(options: &StatsArgs) -> Result<Exit> {
+/// Prints the figures of all runs.
+pub(crate) fn print_stats(options: &StatsArgs) -> Result<Exit> {
     let dirs = if options.runs.is_empty() {
         vec![find::find_run_or_newest(&options.work_dir, None)?]
     } else {
