@@ -241,12 +241,12 @@ impl Display for Problem {
 }
 
 /// Puts problems in the order in which a person works through them: by file and line.
-pub(crate) fn sort(problems: &mut [Problem]) {
+pub(crate) fn sort_problems(problems: &mut [Problem]) {
     problems.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
 }
 
 /// A text with `${AGENT_HOME}` and `${CWD}` in it, as a word without parameters.
-pub(crate) fn word(text: &str) -> Word {
+pub(crate) fn parse_word(text: &str) -> Word {
     let mut pieces = Vec::new();
     let mut fixed = String::new();
     let mut rest = text;
@@ -283,10 +283,10 @@ mod tests {
         let home = || Piece::Home;
         let text = |text: &str| Piece::Text(text.to_owned());
         assert_eq!(
-            word("${AGENT_HOME}/x${CWD}"),
+            parse_word("${AGENT_HOME}/x${CWD}"),
             Word(vec![home(), text("/x"), Piece::Cwd])
         );
-        assert_eq!(word("a ${HOME} ${"), Word(vec![text("a ${HOME} ${")]));
-        assert_eq!(word(""), Word(vec![]));
+        assert_eq!(parse_word("a ${HOME} ${"), Word(vec![text("a ${HOME} ${")]));
+        assert_eq!(parse_word(""), Word(vec![]));
     }
 }

@@ -1,8 +1,8 @@
 //! `context.yaml`: what the model sees.
 
-use super::agent::{Context, Problem, Severity, Source, word};
+use super::agent::{Context, Problem, Severity, Source, parse_word};
 use super::document::{Document, error_in};
-use crate::config::section::{Complaints, Node};
+use crate::config::section::{Diagnostics, Section};
 use crate::config::tool::definition::{Piece, Word};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
@@ -39,15 +39,15 @@ pub(crate) fn load(
         return None;
     }
     let document = Document::read(&path, shown, problems)?;
-    let node = Node::new(&document.root, vec![]);
-    let mut out = Complaints::about("");
-    node.unknown_keys(&["sources", "system_messages"], &mut out);
+    let section = Section::new(&document.root, vec![]);
+    let mut out = Diagnostics::about("");
+    section.warn_of_unknown_keys(&["sources", "system_messages"], &mut out);
     let modes = [("merged", false), ("separate", true)];
-    let separate = node
-        .choice("system_messages", &modes, &mut out)
+    let separate = section
+        .read_choice("system_messages", &modes, &mut out)
         .unwrap_or(false);
-    let listed = node.list("sources", &mut out);
-    if listed.is_none() && !out.fatal() {
+    let listed = section.read_list("sources", &mut out);
+    if listed.is_none() && !out.has_errors() {
         out.error(vec![], "sources: missing; it lists what the model sees");
     }
     let mut sources = Vec::new();
@@ -67,17 +67,17 @@ pub(crate) fn load(
                 at,
                 format!(
                     "sources: expected a mapping, found {}",
-                    crate::config::section::found(item)
+                    crate::config::section::describe_value(item)
                 ),
             ),
         }
     }
-    let fatal = out.fatal();
-    document.report(&[], out.into_list(), problems);
+    let fatal = out.has_errors();
+    document.report_all(&[], out.into_list(), problems);
     if !fatal && journals == 0 {
-        problems.push(document.problem(
+        problems.push(document.problem_at(
             Severity::Warning,
-            &node.at("sources"),
+            &section.path_to("sources"),
             "sources: no journal among them; the model will not see its task",
         ));
     }
@@ -88,26 +88,28 @@ fn source(
     map: &Map<String, Value>,
     at: Vec<Step>,
     (home, prompt): (&Path, &str),
-    out: &mut Complaints,
+    out: &mut Diagnostics,
 ) -> Option<Source> {
-    let node = Node::new(map, at.clone()).within("source");
+    let section = Section::new(map, at.clone()).within("source");
     let kinds = [("file", 0), ("computed_file", 1), ("journal", 2)];
-    let kind = node.choice("type", &kinds, out);
+    let kind = section.read_choice("type", &kinds, out);
     if !map.contains_key("type") {
         let message = "source: type: missing; it is one of file, computed_file, journal";
         out.error(at.clone(), message);
     }
     let name = kind.map_or("source", |kind| kinds[kind].0);
-    let node = Node::new(map, at).within(name);
-    let id = node.text("id", out).map(str::to_owned);
+    let section = Section::new(map, at).within(name);
+    let id = section.read_text("id", out).map(str::to_owned);
     let missing = [("error", false), ("skip", true)];
     match kind? {
         0 => {
-            node.unknown_keys(&["type", "id", "path", "on_missing"], out);
-            let path = required_path(&node, "path", out)?;
-            let optional = node.choice("on_missing", &missing, out).unwrap_or(false);
+            section.warn_of_unknown_keys(&["type", "id", "path", "on_missing"], out);
+            let path = required_path(&section, "path", out)?;
+            let optional = section
+                .read_choice("on_missing", &missing, out)
+                .unwrap_or(false);
             if !optional {
-                must_exist(&path, (home, prompt), &node, out);
+                must_exist(&path, (home, prompt), &section, out);
             }
             Some(Source::File {
                 id: id.unwrap_or_else(|| file_name(&path)),
@@ -124,17 +126,22 @@ fn source(
                 "on_missing",
                 "refresh",
             ];
-            node.unknown_keys(&keys, out);
-            let output = required_path(&node, "output_path", out);
-            let optional = node.choice("on_missing", &missing, out).unwrap_or(false);
-            let once = node.choice("refresh", &[("every", false), ("once", true)], out);
+            section.warn_of_unknown_keys(&keys, out);
+            let output = required_path(&section, "output_path", out);
+            let optional = section
+                .read_choice("on_missing", &missing, out)
+                .unwrap_or(false);
+            let once = section.read_choice("refresh", &[("every", false), ("once", true)], out);
             if !map.contains_key("generator") {
                 let message = "computed_file: generator is missing; it is {command: […]}";
-                out.error(node.at("generator"), message);
+                out.error(section.path_to("generator"), message);
             }
-            let generator = Node::new(node.mapping("generator", out)?, node.at("generator"))
-                .within("generator");
-            generator.unknown_keys(&["command", "timeout_ms"], out);
+            let generator = Section::new(
+                section.read_mapping("generator", out)?,
+                section.path_to("generator"),
+            )
+            .within("generator");
+            generator.warn_of_unknown_keys(&["command", "timeout_ms"], out);
             let command = command(&generator, out)?;
             let timeout = at_least_one(&generator, "timeout_ms", GENERATOR_TIMEOUT_MS, out);
             let output = output?;
@@ -148,11 +155,11 @@ fn source(
             })
         }
         _ => {
-            node.unknown_keys(&["type", "id", "max_iterations"], out);
-            let max = node.count("max_iterations", out);
+            section.warn_of_unknown_keys(&["type", "id", "max_iterations"], out);
+            let max = section.read_count("max_iterations", out);
             if max == Some(0) {
                 let message = "journal: max_iterations: expected at least 1, found 0";
-                out.error(node.at("max_iterations"), message);
+                out.error(section.path_to("max_iterations"), message);
             }
             Some(Source::Journal {
                 max_iterations: max.map(|max| max as usize),
@@ -162,22 +169,22 @@ fn source(
 }
 
 /// A program's argv with the engine's variables in it.
-pub(super) fn command(node: &Node<'_>, out: &mut Complaints) -> Option<Vec<Word>> {
-    let words = node.texts("command", out);
+pub(super) fn command(section: &Section<'_>, out: &mut Diagnostics) -> Option<Vec<Word>> {
+    let words = section.read_texts("command", out);
     match words {
-        Some(words) if !words.is_empty() => Some(words.into_iter().map(word).collect()),
+        Some(words) if !words.is_empty() => Some(words.into_iter().map(parse_word).collect()),
         Some(_) => {
-            let message = format!("{}: it is empty; name a program", node.name("command"));
-            out.error(node.at("command"), message);
+            let message = format!("{}: it is empty; name a program", section.name("command"));
+            out.error(section.path_to("command"), message);
             None
         }
         None => {
-            if !node.map.contains_key("command") {
+            if !section.map.contains_key("command") {
                 let message = format!(
                     "{}: missing; it is a list: the program and its arguments",
-                    node.name("command")
+                    section.name("command")
                 );
-                out.error(node.at("command"), message);
+                out.error(section.path_to("command"), message);
             }
             None
         }
@@ -185,33 +192,43 @@ pub(super) fn command(node: &Node<'_>, out: &mut Complaints) -> Option<Vec<Word>
 }
 
 /// A number that is not 0.
-pub(super) fn at_least_one(node: &Node<'_>, key: &str, default: u64, out: &mut Complaints) -> u64 {
-    let count = node.count(key, out);
+pub(super) fn at_least_one(
+    section: &Section<'_>,
+    key: &str,
+    default: u64,
+    out: &mut Diagnostics,
+) -> u64 {
+    let count = section.read_count(key, out);
     if count == Some(0) {
-        let message = format!("{}: expected at least 1, found 0", node.name(key));
-        out.error(node.at(key), message);
+        let message = format!("{}: expected at least 1, found 0", section.name(key));
+        out.error(section.path_to(key), message);
     }
     count.unwrap_or(default)
 }
 
-fn required_path(node: &Node<'_>, key: &str, out: &mut Complaints) -> Option<Word> {
-    if !node.map.contains_key(key) {
-        let message = format!("{}: missing; name the file", node.name(key));
-        out.error(node.at(key), message);
+fn required_path(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Option<Word> {
+    if !section.map.contains_key(key) {
+        let message = format!("{}: missing; name the file", section.name(key));
+        out.error(section.path_to(key), message);
     }
-    let text = node.text(key, out)?;
+    let text = section.read_text(key, out)?;
     if text.is_empty() {
-        let message = format!("{}: it is empty; name the file", node.name(key));
-        out.error(node.at(key), message);
+        let message = format!("{}: it is empty; name the file", section.name(key));
+        out.error(section.path_to(key), message);
         return None;
     }
-    Some(word(text))
+    Some(parse_word(text))
 }
 
 /// A file below the agent's directory can be looked for before there is a workspace.
 ///
 /// That the system prompt is missing has been told where it is named.
-fn must_exist(path: &Word, (home, prompt): (&Path, &str), node: &Node<'_>, out: &mut Complaints) {
+fn must_exist(
+    path: &Word,
+    (home, prompt): (&Path, &str),
+    section: &Section<'_>,
+    out: &mut Diagnostics,
+) {
     if let [Piece::Home, Piece::Text(rest)] = path.0.as_slice()
         && let shown = rest.trim_start_matches('/')
         && shown != prompt
@@ -219,9 +236,9 @@ fn must_exist(path: &Word, (home, prompt): (&Path, &str), node: &Node<'_>, out: 
     {
         let message = format!(
             "{}: {shown} is not there; create it, or say on_missing: skip",
-            node.name("path")
+            section.name("path")
         );
-        out.error(node.at("path"), message);
+        out.error(section.path_to("path"), message);
     }
 }
 

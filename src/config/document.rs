@@ -1,7 +1,7 @@
 //! A YAML file with its text at hand, so that what is wrong in it can be given its line.
 
 use super::agent::{Problem, Severity};
-use crate::config::section::Complaint;
+use crate::config::section::Diagnostic;
 use crate::error::reason;
 use crate::text::yaml::{self, Step};
 use serde_json::{Map, Value};
@@ -39,7 +39,7 @@ impl Document {
             Ok(Value::Null) => Some(Self::of(path, shown, text, Map::new())),
             Ok(Value::Object(root)) => Some(Self::of(path, shown, text, root)),
             Ok(other) => {
-                let found = crate::config::section::found(&other);
+                let found = crate::config::section::describe_value(&other);
                 let message = format!("expected keys and values at the top, found {found}");
                 problems.push(error_in(&shown, message));
                 None
@@ -65,35 +65,35 @@ impl Document {
     }
 
     /// Sets keys otherwise than the file does. A key is dotted: `llm.temperature`; null takes it away.
-    pub(crate) fn set(&mut self, set: &Map<String, Value>, problems: &mut Vec<Problem>) {
+    pub(crate) fn apply_settings(&mut self, set: &Map<String, Value>, problems: &mut Vec<Problem>) {
         for (key, value) in set {
-            if let Err(message) = put(&mut self.root, key, value) {
+            if let Err(message) = set_key(&mut self.root, key, value) {
                 problems.push(error_in(&self.shown, message));
             }
         }
     }
 
-    /// Gives complaints about a node of this document their lines.
-    pub(crate) fn report(
+    /// Gives diagnostics about a section of this document their lines.
+    pub(crate) fn report_all(
         &self,
         below: &[Step],
-        complaints: Vec<Complaint>,
+        diagnostics: Vec<Diagnostic>,
         problems: &mut Vec<Problem>,
     ) {
-        for complaint in complaints {
+        for diagnostic in diagnostics {
             let mut path = below.to_vec();
-            path.extend(complaint.at);
-            let severity = if complaint.warning {
+            path.extend(diagnostic.at);
+            let severity = if diagnostic.warning {
                 Severity::Warning
             } else {
                 Severity::Error
             };
-            problems.push(self.problem(severity, &path, complaint.message));
+            problems.push(self.problem_at(severity, &path, diagnostic.message));
         }
     }
 
-    /// A problem at a node of this document.
-    pub(crate) fn problem(
+    /// A problem at a section of this document.
+    pub(crate) fn problem_at(
         &self,
         severity: Severity,
         path: &[Step],
@@ -109,7 +109,7 @@ impl Document {
     }
 }
 
-fn put(map: &mut Map<String, Value>, key: &str, value: &Value) -> Result<(), String> {
+fn set_key(map: &mut Map<String, Value>, key: &str, value: &Value) -> Result<(), String> {
     let Some((first, rest)) = key.split_once('.') else {
         match value {
             Value::Null => map.shift_remove(key),
@@ -121,10 +121,10 @@ fn put(map: &mut Map<String, Value>, key: &str, value: &Value) -> Result<(), Str
         .entry(first)
         .or_insert_with(|| Value::Object(Map::new()));
     match below {
-        Value::Object(below) => put(below, rest, value),
+        Value::Object(below) => set_key(below, rest, value),
         other => Err(format!(
             "{first}: {} cannot have the key '{rest}'",
-            crate::config::section::found(other)
+            crate::config::section::describe_value(other)
         )),
     }
 }

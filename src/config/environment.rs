@@ -52,7 +52,7 @@ const ENDPOINT_NAMES: [&str; 4] = [
 
 /// Where a value comes from, in order of trust: the agent itself can write the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Origin {
+pub(crate) enum Trust {
     /// The workspace's `.env`.
     Workspace,
     /// The `.env` beside the nearest `.git` above the agent.
@@ -113,7 +113,7 @@ pub(crate) struct Endpoint {
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
     /// From `.env` files, each name once.
-    set: Vec<(String, String, Origin)>,
+    set: Vec<(String, String, Trust)>,
 }
 
 impl Environment {
@@ -128,9 +128,9 @@ impl Environment {
         let mut warnings = Vec::new();
         let project = agent_home.ancestors().find(|dir| dir.join(".git").exists());
         let files = [
-            (workspace, Origin::Workspace),
-            (Some(agent_home), Origin::Trusted),
-            (project, Origin::Project),
+            (workspace, Trust::Workspace),
+            (Some(agent_home), Trust::Trusted),
+            (project, Trust::Project),
         ];
         let mut seen = Vec::new();
         for (dir, origin) in files {
@@ -161,7 +161,7 @@ impl Environment {
         Ok((environment, warnings))
     }
 
-    fn add(&mut self, name: String, value: String, origin: Origin) {
+    fn add(&mut self, name: String, value: String, origin: Trust) {
         match self.set.iter_mut().find(|(known, ..)| *known == name) {
             // Within one file the last one counts; between files the first.
             Some(known) if known.2 == origin => known.1 = value,
@@ -172,13 +172,13 @@ impl Environment {
 
     /// The first of these variables that is set and not empty, and where it comes from; of sources that
     /// are trusted at least so much.
-    fn find_trusted(&self, names: &[&str], least: Origin) -> Option<(String, Origin)> {
+    fn find_trusted(&self, names: &[&str], least: Trust) -> Option<(String, Trust)> {
         names.iter().find_map(|name| {
             let in_files = self.set.iter().filter(|(known, ..)| known == name);
             let in_files = in_files.map(|(_, value, origin)| (value.clone(), *origin));
             let in_process = std::env::var(name)
                 .ok()
-                .map(|value| (value, Origin::Trusted));
+                .map(|value| (value, Trust::Trusted));
             in_files
                 .chain(in_process)
                 .map(|(value, origin)| (value.trim().to_owned(), origin))
@@ -186,12 +186,12 @@ impl Environment {
         })
     }
 
-    fn find(&self, names: &[&str]) -> Option<(String, Origin)> {
-        self.find_trusted(names, Origin::Workspace)
+    fn find(&self, names: &[&str]) -> Option<(String, Trust)> {
+        self.find_trusted(names, Trust::Workspace)
     }
 
     /// The key and where it comes from.
-    fn find_key(&self) -> Option<(String, Origin)> {
+    fn find_key(&self) -> Option<(String, Trust)> {
         given().or_else(|| self.find(&KEY_NAMES))
     }
 
@@ -212,13 +212,13 @@ impl Environment {
     /// source that is trusted less than the key's.
     pub(crate) fn endpoint(&self, from_agent: Option<&str>) -> Result<Endpoint> {
         let (base_url, url_origin) = match from_agent {
-            Some(url) => (url.to_owned(), Origin::Trusted),
+            Some(url) => (url.to_owned(), Trust::Trusted),
             None => self
                 .find(&URL_NAMES)
-                .unwrap_or_else(|| (PUBLIC_ENDPOINT.to_owned(), Origin::Trusted)),
+                .unwrap_or_else(|| (PUBLIC_ENDPOINT.to_owned(), Trust::Trusted)),
         };
         let base_url = base_url.trim_end_matches('/').to_owned();
-        if let Some(why) = unusable(&base_url) {
+        if let Some(why) = url_objection(&base_url) {
             let shown = without_secrets(&base_url);
             return Err(Error::config(format!(
                 "the base URL '{shown}' cannot be used: {why}"
@@ -226,10 +226,10 @@ impl Environment {
         }
         let key = self.find_key();
         let key_origin = key.as_ref().map(|key| key.1);
-        if url_origin == Origin::Workspace && key_origin != Some(Origin::Workspace)
+        if url_origin == Trust::Workspace && key_origin != Some(Trust::Workspace)
             || key_origin.is_some_and(|key_origin| url_origin < key_origin)
         {
-            let whose = if url_origin == Origin::Workspace {
+            let whose = if url_origin == Trust::Workspace {
                 "the workspace's .env"
             } else {
                 "the project's .env"
@@ -248,7 +248,7 @@ impl Environment {
             };
             return Err(Error::config(format!("no key for {base_url}; {way_out}")));
         }
-        let header = |key: &(String, Origin)| ureq::http::HeaderValue::from_str(&key.0).is_ok();
+        let header = |key: &(String, Trust)| ureq::http::HeaderValue::from_str(&key.0).is_ok();
         if key.as_ref().is_some_and(|key| !header(key)) {
             return Err(Error::config(
                 "the API key has characters that no key can have",
@@ -265,10 +265,10 @@ impl Environment {
     pub(crate) fn for_child(&self, pass_key: bool) -> Vec<Variable> {
         // In a child's environment a value looks trusted. A sub-agent would send its key to an endpoint that
         // is not, or take a key for its own that the agent wrote into the workspace.
-        let may_pass = |name: &str, origin: Origin| match origin {
-            Origin::Workspace => !SECRET_NAMES.contains(&name) && !ENDPOINT_NAMES.contains(&name),
-            Origin::Project => !ENDPOINT_NAMES.contains(&name),
-            Origin::Trusted => true,
+        let may_pass = |name: &str, origin: Trust| match origin {
+            Trust::Workspace => !SECRET_NAMES.contains(&name) && !ENDPOINT_NAMES.contains(&name),
+            Trust::Project => !ENDPOINT_NAMES.contains(&name),
+            Trust::Trusted => true,
         };
         let passed = self.set.iter();
         let passed = passed.filter(|(name, _, origin)| may_pass(name, *origin));
@@ -302,7 +302,7 @@ impl Environment {
     /// may be sent to.
     pub(crate) fn for_model(&self) -> Vec<Variable> {
         let mut variables = self.for_child(true);
-        let key = given().or_else(|| self.find_trusted(&KEY_NAMES, Origin::Project));
+        let key = given().or_else(|| self.find_trusted(&KEY_NAMES, Trust::Project));
         let Some((_, key_origin)) = key else {
             return variables;
         };
@@ -328,7 +328,7 @@ impl Environment {
 }
 
 /// Why a `.env` file's variable does not count; none if it does.
-fn objection(name: &str, origin: Origin, workspace_env: Option<&[String]>) -> Option<&'static str> {
+fn objection(name: &str, origin: Trust, workspace_env: Option<&[String]>) -> Option<&'static str> {
     let is_own = [KEY_NAMES[0], URL_NAMES[0]].contains(&name);
     if name.starts_with("DELTA_") && !is_own {
         return Some(
@@ -336,7 +336,7 @@ fn objection(name: &str, origin: Origin, workspace_env: Option<&[String]>) -> Op
              DELTA_BASE_URL",
         );
     }
-    if origin != Origin::Workspace {
+    if origin != Trust::Workspace {
         return None;
     }
     let is_listed = |entry: &String| match entry.strip_suffix('*') {
@@ -356,10 +356,10 @@ fn is_nested() -> bool {
     depth.is_some_and(|depth| depth.trim().parse::<u32>().is_ok_and(|depth| depth > 0))
 }
 
-fn given() -> Option<(String, Origin)> {
+fn given() -> Option<(String, Trust)> {
     let key = std::env::var(GIVEN_KEY).ok()?;
     let key = key.trim();
-    (!key.is_empty()).then(|| (key.to_owned(), Origin::Trusted))
+    (!key.is_empty()).then(|| (key.to_owned(), Trust::Trusted))
 }
 
 /// Takes variables that hold keys out of what a child inherits: those of these names, and those that
@@ -397,7 +397,7 @@ pub(crate) fn has_appended_path(url: &str) -> bool {
 }
 
 /// Why a base URL cannot be used, if it cannot.
-pub(crate) fn unusable(url: &str) -> Option<&'static str> {
+pub(crate) fn url_objection(url: &str) -> Option<&'static str> {
     let uri: ureq::http::Uri = match url.parse() {
         Ok(uri) => uri,
         Err(_) => return Some("it is not a URL"),

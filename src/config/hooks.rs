@@ -4,7 +4,7 @@ use super::agent::{Hook, HookEvent, Problem, Severity};
 use super::context::{at_least_one, command};
 use super::document::Document;
 use super::legacy;
-use crate::config::section::{Complaints, Node, found};
+use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
@@ -21,7 +21,7 @@ pub(crate) fn load(
     problems: &mut Vec<Problem>,
 ) -> Vec<Hook> {
     let mut hooks = Vec::new();
-    let mut out = Complaints::about("");
+    let mut out = Diagnostics::about("");
     for (key, value) in map {
         let at = vec![Step::Key(key.clone())];
         let name = match legacy::hook_name(key) {
@@ -29,7 +29,7 @@ pub(crate) fn load(
                 let mut path = below.to_vec();
                 path.extend(at.clone());
                 let message = format!("{key} is called {name} now");
-                problems.push(document.problem(Severity::Deprecation, &path, message));
+                problems.push(document.problem_at(Severity::Deprecation, &path, message));
                 name
             }
             None => key,
@@ -56,23 +56,26 @@ pub(crate) fn load(
             hooks.extend(hook(event, at, item, &mut out));
         }
     }
-    document.report(below, out.into_list(), problems);
+    document.report_all(below, out.into_list(), problems);
     hooks
 }
 
-fn hook(event: HookEvent, at: Vec<Step>, item: &Value, out: &mut Complaints) -> Option<Hook> {
+fn hook(event: HookEvent, at: Vec<Step>, item: &Value, out: &mut Diagnostics) -> Option<Hook> {
     let Value::Object(map) = item else {
         let name = event.name();
         out.error(
             at,
-            format!("{name}: expected {{command: […]}}, found {}", found(item)),
+            format!(
+                "{name}: expected {{command: […]}}, found {}",
+                describe_value(item)
+            ),
         );
         return None;
     };
-    let node = Node::new(map, at).within(event.name());
-    node.refuse_unknown_keys(&["command", "timeout_ms"], out);
-    let command = command(&node, out)?;
-    let timeout = at_least_one(&node, "timeout_ms", HOOK_TIMEOUT_MS, out);
+    let section = Section::new(map, at).within(event.name());
+    section.refuse_unknown_keys(&["command", "timeout_ms"], out);
+    let command = command(&section, out)?;
+    let timeout = at_least_one(&section, "timeout_ms", HOOK_TIMEOUT_MS, out);
     Some(Hook {
         event,
         command,

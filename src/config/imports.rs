@@ -3,7 +3,7 @@
 use super::agent::{Problem, Severity};
 use super::document::{Document, error_in};
 use super::load::{Loader, Place};
-use crate::config::section::{Complaints, Node, found};
+use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Tool;
 use crate::config::tool::load;
 use crate::text::yaml::Step;
@@ -60,14 +60,14 @@ impl Loader<'_> {
         chain: &mut Vec<PathBuf>,
         tools: &mut Vec<Tool>,
     ) {
-        let mut out = Complaints::about("");
-        let node = Node::new(&document.root, vec![]);
+        let mut out = Diagnostics::about("");
+        let section = Section::new(&document.root, vec![]);
         if chain.len() > 1 {
-            node.unknown_keys(&["tools", "imports"], &mut out);
+            section.warn_of_unknown_keys(&["tools", "imports"], &mut out);
         }
-        let imports = node.texts("imports", &mut out).unwrap_or_default();
-        let own = node.list("tools", &mut out);
-        document.report(&[], out.into_list(), self.problems);
+        let imports = section.read_texts("imports", &mut out).unwrap_or_default();
+        let own = section.read_list("tools", &mut out);
+        document.report_all(&[], out.into_list(), self.problems);
         for (index, import) in imports.into_iter().enumerate() {
             let at = [Step::Key("imports".to_owned()), Step::Item(index)];
             self.import(document, import, &at, chain, tools);
@@ -76,9 +76,9 @@ impl Loader<'_> {
         for (index, item) in own.into_iter().flatten().enumerate() {
             let at = [Step::Key("tools".to_owned()), Step::Item(index)];
             if !item.is_object() {
-                let message = format!("tools: expected a mapping, found {}", found(item));
+                let message = format!("tools: expected a mapping, found {}", describe_value(item));
                 self.problems
-                    .push(document.problem(Severity::Error, &at, message));
+                    .push(document.problem_at(Severity::Error, &at, message));
                 continue;
             }
             if let Some(name) = item.get("name").and_then(Value::as_str) {
@@ -87,18 +87,18 @@ impl Loader<'_> {
                         "tool \"{name}\": there are two tools of this name in this file; rename one"
                     );
                     self.problems
-                        .push(document.problem(Severity::Error, &at, message));
+                        .push(document.problem_at(Severity::Error, &at, message));
                 }
                 names.push(name);
             }
             match load::load(item) {
                 Ok((tool, warnings)) => {
-                    document.report(&at, warnings, self.problems);
+                    document.report_all(&at, warnings, self.problems);
                     if tool.name == "ask_human" && self.has_ask_human {
                         let message = "tool \"ask_human\": the engine has a tool of this name; \
                                        rename it, or say ask_human: false";
                         self.problems
-                            .push(document.problem(Severity::Error, &at, message));
+                            .push(document.problem_at(Severity::Error, &at, message));
                     }
                     tools.retain(|earlier| earlier.name != tool.name);
                     self.found.tools.retain(|place| place.name != tool.name);
@@ -110,7 +110,7 @@ impl Loader<'_> {
                     });
                     tools.push(tool);
                 }
-                Err(complaints) => document.report(&at, complaints, self.problems),
+                Err(diagnostics) => document.report_all(&at, diagnostics, self.problems),
             }
         }
     }
@@ -162,7 +162,7 @@ impl Loader<'_> {
             Ok(real) => real,
             Err(message) => {
                 self.problems
-                    .push(document.problem(Severity::Error, at, message));
+                    .push(document.problem_at(Severity::Error, at, message));
                 return;
             }
         };
@@ -172,7 +172,7 @@ impl Loader<'_> {
                 let message =
                     "a module has tools: or imports: at the top, and this one has neither";
                 self.problems
-                    .push(module.problem(Severity::Error, &[], message));
+                    .push(module.problem_at(Severity::Error, &[], message));
             }
             chain.push(real);
             self.tools_of(&module, chain, tools);

@@ -44,7 +44,7 @@ pub(crate) fn rewrite_llm(document: &mut Document, problems: &mut Vec<Problem>) 
     };
     let at = [Step::Key(OLD.to_owned())];
     let mut say = |severity, message: &str| {
-        problems.push(document.problem(severity, &at, message));
+        problems.push(document.problem_at(severity, &at, message));
     };
     if document.root.contains_key("llm") {
         let message = "llm_config is passed over, because llm is there; remove it";
@@ -78,13 +78,13 @@ pub(crate) fn take_hooks(
 ) -> Option<Map<String, Value>> {
     let hooks = document.root.shift_remove(key)?;
     let at = [Step::Key(key.to_owned())];
-    problems.push(document.problem(Severity::Deprecation, &at, message));
+    problems.push(document.problem_at(Severity::Deprecation, &at, message));
     match hooks {
         Value::Object(hooks) => Some(hooks),
         other => {
-            let found = crate::config::section::found(&other);
+            let found = crate::config::section::describe_value(&other);
             let message = format!("{key}: expected a mapping, found {found}");
-            problems.push(document.problem(Severity::Error, &at, message));
+            problems.push(document.problem_at(Severity::Error, &at, message));
             None
         }
     }

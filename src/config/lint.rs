@@ -6,13 +6,13 @@
 mod programs;
 mod commands;
 
-use super::agent::{Problem, Severity, word};
+use super::agent::{Problem, Severity, parse_word};
 use super::document::Document;
 use super::legacy::OLD_HOOKS;
 use super::load::{Found, Place};
 use crate::config::tool::definition::{Piece, Word};
 use crate::config::tool::load;
-use crate::config::tool::shell_lexer::mentions;
+use crate::config::tool::shell_lexer::find_placeholders;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::ffi::OsStr;
@@ -59,7 +59,7 @@ impl Advisor<'_> {
     }
 
     fn say(&mut self, document: &Document, at: &[Step], message: &str) {
-        let problem = document.problem(Severity::Advice, at, message);
+        let problem = document.problem_at(Severity::Advice, at, message);
         self.problems.push(problem);
     }
 
@@ -147,7 +147,7 @@ impl Advisor<'_> {
                 }
                 _ => {
                     let path = source.get("path").and_then(Value::as_str);
-                    shows_prompt |= path.is_some_and(|path| self.is_prompt(&word(path)));
+                    shows_prompt |= path.is_some_and(|path| self.is_prompt(&parse_word(path)));
                 }
             }
         }
@@ -209,7 +209,7 @@ impl Advisor<'_> {
         let list = map.get(name).and_then(Value::as_array);
         let texts = list.into_iter().flatten().filter_map(Value::as_str);
         let texts: Vec<String> = texts.map(str::to_owned).collect();
-        let words: Vec<Word> = texts.iter().map(|text| word(text)).collect();
+        let words: Vec<Word> = texts.iter().map(|text| parse_word(text)).collect();
         if let Some(message) = self.missing(&words) {
             let at = [at, &[key(name)]].concat();
             self.say(document, &at, &format!("{name}: {message}"));
@@ -225,9 +225,9 @@ impl Advisor<'_> {
 /// The placeholders of a script that have the modifier, each once.
 fn raw(script: &str) -> Vec<&str> {
     let mut names = Vec::new();
-    for mention in mentions(script) {
-        if mention.raw && !names.contains(&mention.name) {
-            names.push(mention.name);
+    for placeholder in find_placeholders(script) {
+        if placeholder.raw && !names.contains(&placeholder.name) {
+            names.push(placeholder.name);
         }
     }
     names

@@ -1,11 +1,11 @@
 //! `agent.yaml` and the files it imports.
 
-use super::agent::{Agent, Context, Hook, Llm, Pricing, Problem, Severity, word};
+use super::agent::{Agent, Context, Hook, Llm, Pricing, Problem, Severity, parse_word};
 use super::context::at_least_one;
 use super::document::{Document, error_in};
 use super::{context, hooks, legacy};
 use crate::config::environment::{APPENDED_PATH, has_appended_path};
-use crate::config::section::{Complaints, Node, found};
+use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::argv_template::is_identifier;
 use crate::config::tool::definition::Word;
 use crate::text::yaml::Step;
@@ -87,7 +87,7 @@ fn survey_with(dir: &Path, set: &Map<String, Value>) -> (Option<Agent>, Vec<Prob
         agent = loader.agent(set);
         found = loader.found;
     }
-    super::agent::sort(&mut problems);
+    super::agent::sort_problems(&mut problems);
     let fatal = problems.iter().any(|p| p.severity == Severity::Error);
     (agent.filter(|_| !fatal), problems, found)
 }
@@ -159,7 +159,7 @@ impl<'p> Loader<'p> {
             return None;
         };
         let llm_key = legacy::rewrite_llm(&mut document, self.problems);
-        document.set(set, self.problems);
+        document.apply_settings(set, self.problems);
         let hooks = self.hooks(Some(&mut document));
         self.has_ask_human = document.root.get("ask_human") != Some(&Value::Bool(false));
         let mut tools = Vec::new();
@@ -168,34 +168,38 @@ impl<'p> Loader<'p> {
         let prompt = self.found.prompt.clone();
         let context = self.context(&prompt);
 
-        let mut out = Complaints::about("");
-        let node = Node::new(&document.root, vec![]);
-        node.unknown_keys(&KEYS, &mut out);
-        let name = required_text(&node, "name", "what the agent is called", &mut out);
-        let llm = llm(&node, llm_key, &mut out);
-        let limits = Node::new(
-            node.mapping("limits", &mut out).unwrap_or(&EMPTY),
+        let mut out = Diagnostics::about("");
+        let section = Section::new(&document.root, vec![]);
+        section.warn_of_unknown_keys(&KEYS, &mut out);
+        let name = required_text(&section, "name", "what the agent is called", &mut out);
+        let llm = llm(&section, llm_key, &mut out);
+        let limits = Section::new(
+            section.read_mapping("limits", &mut out).unwrap_or(&EMPTY),
             vec![Step::Key("limits".to_owned())],
         )
         .within("limits");
-        limits.unknown_keys(&["tokens", "seconds"], &mut out);
+        limits.warn_of_unknown_keys(&["tokens", "seconds"], &mut out);
         let version = match document.root.get("version") {
             Some(Value::Number(number)) => Some(number.to_string()),
-            _ => node.text("version", &mut out).map(str::to_owned),
+            _ => section.read_text("version", &mut out).map(str::to_owned),
         };
-        let max_iterations = at_least_one(&node, "max_iterations", 30, &mut out);
-        let max_output_bytes = at_least_one(&node, "max_output_bytes", 30_000, &mut out);
-        let keep_requests = node.count("keep_requests", &mut out).unwrap_or(50) as usize;
-        let limit_tokens = limits.count("tokens", &mut out).unwrap_or(0);
-        let limit_seconds = limits.count("seconds", &mut out).unwrap_or(0);
-        let tool_timeout_ms = node.count("tool_timeout_ms", &mut out).unwrap_or(600_000);
-        let wrapper = words(&node, "wrapper", &mut out);
-        let ask_human = node.flag("ask_human", &mut out).unwrap_or(true);
-        let sync = node.flag("sync", &mut out).unwrap_or(true);
-        let workspace_env = workspace_env(&node, &mut out);
-        let pricing = pricing(&node, &mut out);
-        let description = node.text("description", &mut out).map(str::to_owned);
-        document.report(&[], out.into_list(), self.problems);
+        let max_iterations = at_least_one(&section, "max_iterations", 30, &mut out);
+        let max_output_bytes = at_least_one(&section, "max_output_bytes", 30_000, &mut out);
+        let keep_requests = section.read_count("keep_requests", &mut out).unwrap_or(50) as usize;
+        let limit_tokens = limits.read_count("tokens", &mut out).unwrap_or(0);
+        let limit_seconds = limits.read_count("seconds", &mut out).unwrap_or(0);
+        let tool_timeout_ms = section
+            .read_count("tool_timeout_ms", &mut out)
+            .unwrap_or(600_000);
+        let wrapper = words(&section, "wrapper", &mut out);
+        let ask_human = section.read_flag("ask_human", &mut out).unwrap_or(true);
+        let sync = section.read_flag("sync", &mut out).unwrap_or(true);
+        let workspace_env = workspace_env(&section, &mut out);
+        let pricing = pricing(&section, &mut out);
+        let description = section
+            .read_text("description", &mut out)
+            .map(str::to_owned);
+        document.report_all(&[], out.into_list(), self.problems);
         Some(Agent {
             home: self.found.home.clone(),
             name: name?,
@@ -264,8 +268,8 @@ impl<'p> Loader<'p> {
     fn prompt(&mut self, document: &Document) -> String {
         const DEFAULT: &str = "system_prompt.md";
         const OLD_DEFAULT: &str = "system_prompt.txt";
-        let node = Node::new(&document.root, vec![]);
-        let at = node.at("system_prompt");
+        let section = Section::new(&document.root, vec![]);
+        let at = section.path_to("system_prompt");
         let given = document.root.get("system_prompt").and_then(Value::as_str);
         let name = match given {
             Some(name) => name,
@@ -276,7 +280,7 @@ impl<'p> Loader<'p> {
                     "the prompt's file is called {DEFAULT} now; rename it, or say system_prompt: {OLD_DEFAULT}"
                 );
                 self.problems
-                    .push(document.problem(Severity::Deprecation, &at, message));
+                    .push(document.problem_at(Severity::Deprecation, &at, message));
                 OLD_DEFAULT
             }
             None => DEFAULT,
@@ -284,10 +288,10 @@ impl<'p> Loader<'p> {
         let path = self.found.home.join(name);
         let leads_out = super::imports::leads_out(name) || !self.is_inside(&path) && path.exists();
         if given.is_none() && document.root.contains_key("system_prompt") {
-            let found = found(&document.root["system_prompt"]);
+            let found = describe_value(&document.root["system_prompt"]);
             let message = format!("system_prompt: expected a string, found {found}");
             self.problems
-                .push(document.problem(Severity::Error, &at, message));
+                .push(document.problem_at(Severity::Error, &at, message));
         } else if leads_out || !path.is_file() {
             let what = match (leads_out, path.exists()) {
                 (true, _) => "lies outside the agent's directory; put it inside",
@@ -296,7 +300,7 @@ impl<'p> Loader<'p> {
             };
             let message = format!("system_prompt: {name} {what}");
             self.problems
-                .push(document.problem(Severity::Error, &at, message));
+                .push(document.problem_at(Severity::Error, &at, message));
         }
         name.to_owned()
     }
@@ -310,37 +314,37 @@ impl<'p> Loader<'p> {
 static EMPTY: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
 
 /// `key` is where it stands in the file.
-fn llm(node: &Node<'_>, key: &str, out: &mut Complaints) -> Option<Llm> {
+fn llm(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Option<Llm> {
     let at = vec![Step::Key(key.to_owned())];
-    let Some(value) = node.map.get("llm") else {
+    let Some(value) = section.map.get("llm") else {
         out.error(vec![], "llm: missing; it names the model: llm: {model: …}");
         return None;
     };
     let Value::Object(map) = value else {
-        let found = found(value);
+        let found = describe_value(value);
         out.error(at, format!("{key}: expected a mapping, found {found}"));
         return None;
     };
-    let node = Node::new(map, at.clone()).within("llm");
+    let section = Section::new(map, at.clone()).within("llm");
     let url = map.get("base_url").and_then(Value::as_str);
     if url.is_some_and(has_appended_path) {
         out.error(
-            node.at("base_url"),
+            section.path_to("base_url"),
             format!("llm: base_url: {APPENDED_PATH}"),
         );
     }
-    of_model(&node, at, out)
+    of_model(&section, at, out)
 }
 
 /// The settings of a model, wherever they stand.
-pub(crate) fn of_model(llm: &Node<'_>, at: Vec<Step>, out: &mut Complaints) -> Option<Llm> {
+pub(crate) fn of_model(llm: &Section<'_>, at: Vec<Step>, out: &mut Diagnostics) -> Option<Llm> {
     let map = llm.map;
     let command = map
         .contains_key("command")
         .then(|| context::command(llm, out));
-    let model = llm.text("model", out);
+    let model = llm.read_text("model", out);
     if model.is_some_and(|model| model.trim().is_empty()) {
-        out.error(llm.at("model"), "llm: model: it is empty; name one");
+        out.error(llm.path_to("model"), "llm: model: it is empty; name one");
     }
     if model.is_none() && command.is_none() && !map.contains_key("model") {
         out.error(
@@ -348,13 +352,13 @@ pub(crate) fn of_model(llm: &Node<'_>, at: Vec<Step>, out: &mut Complaints) -> O
             "llm: model: missing; name one, or make a program the model with command: […]",
         );
     }
-    let base_url = llm.text("base_url", out);
+    let base_url = llm.read_text("base_url", out);
     if let Some(url) = base_url
         && !url.starts_with("http://")
         && !url.starts_with("https://")
     {
         out.error(
-            llm.at("base_url"),
+            llm.path_to("base_url"),
             format!("llm: base_url: '{url}' does not begin with http:// or https://"),
         );
     }
@@ -368,12 +372,12 @@ pub(crate) fn of_model(llm: &Node<'_>, at: Vec<Step>, out: &mut Complaints) -> O
     ];
     for (key, reason) in reserved {
         if map.contains_key(key) {
-            out.error(llm.at(key), format!("llm: {key}: {reason}"));
+            out.error(llm.path_to(key), format!("llm: {key}: {reason}"));
         }
     }
     if map.get("stream") == Some(&Value::Bool(true)) {
         out.error(
-            llm.at("stream"),
+            llm.path_to("stream"),
             "llm: stream: answers are read whole; leave it out",
         );
     }
@@ -391,16 +395,16 @@ pub(crate) fn of_model(llm: &Node<'_>, at: Vec<Step>, out: &mut Complaints) -> O
             None => None,
         },
         timeout: Duration::from_millis(at_least_one(llm, "timeout_ms", 600_000, out)),
-        max_retries: llm.count("max_retries", out).unwrap_or(8).min(1000) as u32,
+        max_retries: llm.read_count("max_retries", out).unwrap_or(8).min(1000) as u32,
     })
 }
 
-fn workspace_env(node: &Node<'_>, out: &mut Complaints) -> Option<Vec<String>> {
-    let entries = node.texts("workspace_env", out)?;
+fn workspace_env(section: &Section<'_>, out: &mut Diagnostics) -> Option<Vec<String>> {
+    let entries = section.read_texts("workspace_env", out)?;
     for (index, entry) in entries.iter().enumerate() {
         let name = entry.strip_suffix('*').unwrap_or(entry);
         if !is_identifier(name) {
-            let at = [node.at("workspace_env"), vec![Step::Item(index)]].concat();
+            let at = [section.path_to("workspace_env"), vec![Step::Item(index)]].concat();
             let message = format!(
                 "workspace_env: '{entry}' is neither a variable's name nor a prefix such as APP_*"
             );
@@ -410,36 +414,41 @@ fn workspace_env(node: &Node<'_>, out: &mut Complaints) -> Option<Vec<String>> {
     Some(entries.into_iter().map(str::to_owned).collect())
 }
 
-fn pricing(node: &Node<'_>, out: &mut Complaints) -> Option<Pricing> {
-    let map = node.mapping("pricing", out)?;
-    let node = Node::new(map, vec![Step::Key("pricing".to_owned())]).of("pricing");
-    node.unknown_keys(&["input", "output", "cached"], out);
+fn pricing(section: &Section<'_>, out: &mut Diagnostics) -> Option<Pricing> {
+    let map = section.read_mapping("pricing", out)?;
+    let section = Section::new(map, vec![Step::Key("pricing".to_owned())]).of("pricing");
+    section.warn_of_unknown_keys(&["input", "output", "cached"], out);
     for key in ["input", "output"] {
         if !map.contains_key(key) {
             let message = format!("pricing: {key} is missing; prices are per million tokens");
-            out.error(node.at(key), message);
+            out.error(section.path_to(key), message);
         }
     }
     Some(Pricing {
-        input: node.amount("input", out).unwrap_or_default(),
-        output: node.amount("output", out).unwrap_or_default(),
-        cached: node.amount("cached", out),
+        input: section.read_amount("input", out).unwrap_or_default(),
+        output: section.read_amount("output", out).unwrap_or_default(),
+        cached: section.read_amount("cached", out),
     })
 }
 
-fn required_text(node: &Node<'_>, key: &str, what: &str, out: &mut Complaints) -> Option<String> {
-    if !node.map.contains_key(key) {
+fn required_text(
+    section: &Section<'_>,
+    key: &str,
+    what: &str,
+    out: &mut Diagnostics,
+) -> Option<String> {
+    if !section.map.contains_key(key) {
         out.error(vec![], format!("{key}: missing; it says {what}"));
     }
-    let text = node.text(key, out)?;
+    let text = section.read_text(key, out)?;
     if text.trim().is_empty() {
         let message = format!("{key}: it is empty; it says {what}");
-        out.error(node.at(key), message);
+        out.error(section.path_to(key), message);
     }
     Some(text.to_owned())
 }
 
-fn words(node: &Node<'_>, key: &str, out: &mut Complaints) -> Vec<Word> {
-    let texts = node.texts(key, out).unwrap_or_default();
-    texts.into_iter().map(word).collect()
+fn words(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Vec<Word> {
+    let texts = section.read_texts(key, out).unwrap_or_default();
+    texts.into_iter().map(parse_word).collect()
 }

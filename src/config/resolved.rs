@@ -8,7 +8,7 @@ use crate::text::json;
 use serde_json::{Map, Value, json};
 
 /// An agent as JSON.
-pub(crate) fn resolved(agent: &Agent, max_iterations: u64) -> Vec<u8> {
+pub(crate) fn render_resolved(agent: &Agent, max_iterations: u64) -> Vec<u8> {
     let mut llm = Map::new();
     if let Some(model) = &agent.llm.model {
         llm.insert("model".to_owned(), model.as_str().into());

@@ -1,6 +1,6 @@
 //! Reading the keys of a YAML mapping, and gathering everything that is wrong with them.
 //!
-//! Unaware of what the keys mean, and of files and lines: a complaint names its place by a path.
+//! Unaware of what the keys mean, and of files and lines: a diagnostic names its place by a path.
 
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 /// Something wrong, or doubtful, in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Complaint {
-    /// Where: the path below the node that was read.
+pub(crate) struct Diagnostic {
+    /// Where: the path below the section that was read.
     pub at: Vec<Step>,
     /// What, and the way out; lower case, no full stop.
     pub message: String,
@@ -17,14 +17,14 @@ pub(crate) struct Complaint {
     pub warning: bool,
 }
 
-/// All complaints about one thing, each message beginning with that thing's name.
+/// All diagnostics about one thing, each message beginning with that thing's name.
 #[derive(Debug)]
-pub(crate) struct Complaints {
+pub(crate) struct Diagnostics {
     subject: String,
-    list: Vec<Complaint>,
+    list: Vec<Diagnostic>,
 }
 
-impl Complaints {
+impl Diagnostics {
     /// About `subject`, which is how every message begins: `tool "x"`.
     pub(crate) fn about(subject: impl Into<String>) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Complaints {
         } else {
             format!("{}: {message}", self.subject)
         };
-        self.list.push(Complaint {
+        self.list.push(Diagnostic {
             at,
             message,
             warning,
@@ -57,29 +57,29 @@ impl Complaints {
     }
 
     /// Whether one of them is an error.
-    pub(crate) fn fatal(&self) -> bool {
-        self.list.iter().any(|complaint| !complaint.warning)
+    pub(crate) fn has_errors(&self) -> bool {
+        self.list.iter().any(|diagnostic| !diagnostic.warning)
     }
 
-    /// The complaints in the order in which they were made.
-    pub(crate) fn into_list(self) -> Vec<Complaint> {
+    /// The diagnostics in the order in which they were made.
+    pub(crate) fn into_list(self) -> Vec<Diagnostic> {
         self.list
     }
 }
 
 /// A mapping, and where it stands.
 #[derive(Debug)]
-pub(crate) struct Node<'n> {
+pub(crate) struct Section<'n> {
     /// Its keys and values.
     pub map: &'n Map<String, Value>,
     at: Vec<Step>,
-    /// Whose keys they are, where the subject of the complaints does not say it.
+    /// Whose keys they are, where the subject of the diagnostics does not say it.
     of: String,
     /// What the mapping is the value of, as messages begin with it.
     within: String,
 }
 
-impl<'n> Node<'n> {
+impl<'n> Section<'n> {
     /// The mapping at the path `at`.
     pub(crate) fn new(map: &'n Map<String, Value>, at: Vec<Step>) -> Self {
         let (of, within) = (String::new(), String::new());
@@ -109,7 +109,7 @@ impl<'n> Node<'n> {
     }
 
     /// The path of the value of `key`; of the mapping itself if it has no such key.
-    pub(crate) fn at(&self, key: &str) -> Vec<Step> {
+    pub(crate) fn path_to(&self, key: &str) -> Vec<Step> {
         let mut at = self.at.clone();
         if self.map.contains_key(key) {
             at.push(Step::Key(key.to_owned()));
@@ -118,46 +118,46 @@ impl<'n> Node<'n> {
     }
 
     /// A string.
-    pub(crate) fn text(&self, key: &str, out: &mut Complaints) -> Option<&'n str> {
+    pub(crate) fn read_text(&self, key: &str, out: &mut Diagnostics) -> Option<&'n str> {
         self.read(key, "a string", Value::as_str, out)
     }
 
     /// A whole number, 0 or more.
-    pub(crate) fn count(&self, key: &str, out: &mut Complaints) -> Option<u64> {
+    pub(crate) fn read_count(&self, key: &str, out: &mut Diagnostics) -> Option<u64> {
         self.read(key, "a whole number, 0 or more", Value::as_u64, out)
     }
 
     /// A number, 0 or more.
-    pub(crate) fn amount(&self, key: &str, out: &mut Complaints) -> Option<f64> {
+    pub(crate) fn read_amount(&self, key: &str, out: &mut Diagnostics) -> Option<f64> {
         let pick = |value: &Value| value.as_f64().filter(|n| *n >= 0.0 && n.is_finite());
         self.read(key, "a number, 0 or more", pick, out)
     }
 
     /// True or false.
-    pub(crate) fn flag(&self, key: &str, out: &mut Complaints) -> Option<bool> {
+    pub(crate) fn read_flag(&self, key: &str, out: &mut Diagnostics) -> Option<bool> {
         self.read(key, "true or false", Value::as_bool, out)
     }
 
     /// A list of anything.
-    pub(crate) fn list(&self, key: &str, out: &mut Complaints) -> Option<&'n Vec<Value>> {
+    pub(crate) fn read_list(&self, key: &str, out: &mut Diagnostics) -> Option<&'n Vec<Value>> {
         self.read(key, "a list", Value::as_array, out)
     }
 
     /// A mapping.
-    pub(crate) fn mapping(
+    pub(crate) fn read_mapping(
         &self,
         key: &str,
-        out: &mut Complaints,
+        out: &mut Diagnostics,
     ) -> Option<&'n Map<String, Value>> {
         self.read(key, "a mapping", Value::as_object, out)
     }
 
     /// One of a few words, with what it stands for.
-    pub(crate) fn choice<T: Copy>(
+    pub(crate) fn read_choice<T: Copy>(
         &self,
         key: &str,
         choices: &[(&str, T)],
-        out: &mut Complaints,
+        out: &mut Diagnostics,
     ) -> Option<T> {
         let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
         let expected = format!("one of {}", words.join(", "));
@@ -169,20 +169,20 @@ impl<'n> Node<'n> {
     }
 
     /// A list of strings without NUL bytes; none if one of them is not.
-    pub(crate) fn texts(&self, key: &str, out: &mut Complaints) -> Option<Vec<&'n str>> {
+    pub(crate) fn read_texts(&self, key: &str, out: &mut Diagnostics) -> Option<Vec<&'n str>> {
         if let Some(Value::String(_)) = self.map.get(key) {
-            let found = found(&self.map[key]);
+            let found = describe_value(&self.map[key]);
             let name = self.name(key);
             let message = format!(
                 "{name}: expected a list of strings, found {found}; make each word an item: [a, b]"
             );
-            out.error(self.at(key), message);
+            out.error(self.path_to(key), message);
             return None;
         }
         let items = self.read(key, "a list of strings", Value::as_array, out)?;
         let mut texts = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
-            let mut at = self.at(key);
+            let mut at = self.path_to(key);
             at.push(Step::Item(index));
             match item.as_str() {
                 Some(text) if text.contains('\0') => {
@@ -200,7 +200,7 @@ impl<'n> Node<'n> {
                     format!(
                         "{}: expected a list of strings, found {} in it; quote it",
                         self.name(key),
-                        found(item)
+                        describe_value(item)
                     ),
                 ),
             }
@@ -209,14 +209,14 @@ impl<'n> Node<'n> {
     }
 
     /// Warns of keys that are not among `known`.
-    pub(crate) fn unknown_keys(&self, known: &[&str], out: &mut Complaints) {
+    pub(crate) fn warn_of_unknown_keys(&self, known: &[&str], out: &mut Diagnostics) {
         for (at, message) in self.find_unknown(known) {
             out.warn(at, message);
         }
     }
 
     /// The same as errors.
-    pub(crate) fn refuse_unknown_keys(&self, known: &[&str], out: &mut Complaints) {
+    pub(crate) fn refuse_unknown_keys(&self, known: &[&str], out: &mut Diagnostics) {
         for (at, message) in self.find_unknown(known) {
             out.error(at, message);
         }
@@ -230,7 +230,7 @@ impl<'n> Node<'n> {
                 let hint =
                     meant.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
                 let message = format!("{}unknown key '{key}'{hint}", self.within);
-                (self.at(key), message)
+                (self.path_to(key), message)
             })
     }
 
@@ -239,7 +239,7 @@ impl<'n> Node<'n> {
         key: &str,
         expected: &str,
         pick: impl Fn(&'n Value) -> Option<T>,
-        out: &mut Complaints,
+        out: &mut Diagnostics,
     ) -> Option<T> {
         let value = self.map.get(key)?;
         let picked = pick(value);
@@ -247,16 +247,16 @@ impl<'n> Node<'n> {
             let message = format!(
                 "{}: expected {expected}, found {}",
                 self.name(key),
-                found(value)
+                describe_value(value)
             );
-            out.error(self.at(key), message);
+            out.error(self.path_to(key), message);
         }
         picked
     }
 }
 
 /// What a value is, for a message that says what was found.
-pub(crate) fn found(value: &Value) -> String {
+pub(crate) fn describe_value(value: &Value) -> String {
     match value {
         Value::Null => "nothing".to_owned(),
         Value::Bool(b) => b.to_string(),
@@ -276,19 +276,22 @@ mod tests {
     #[test]
     fn a_wrong_type_says_what_was_expected_and_what_was_found() {
         let value = yaml::parse("t: 3\nc: -1\nb: yes\nl: {}\nw: c\ns: [a, 2]\n").unwrap();
-        let node = Node::new(value.as_object().unwrap(), vec![]);
-        let mut out = Complaints::about("it");
-        assert_eq!(node.text("t", &mut out), None);
-        assert_eq!(node.count("c", &mut out), None);
-        assert_eq!(node.flag("b", &mut out), None);
-        assert_eq!(node.list("l", &mut out), None);
-        assert_eq!(node.choice("w", &[("a", 1), ("b", 2)], &mut out), None);
-        assert_eq!(node.texts("s", &mut out), None);
-        assert_eq!(node.text("absent", &mut out), None);
-        let node = node.of("c");
-        assert_eq!(node.text("t", &mut out), None);
-        let node = Node::new(node.map, vec![]).within("k");
-        assert_eq!(node.texts("w", &mut out), None);
+        let section = Section::new(value.as_object().unwrap(), vec![]);
+        let mut out = Diagnostics::about("it");
+        assert_eq!(section.read_text("t", &mut out), None);
+        assert_eq!(section.read_count("c", &mut out), None);
+        assert_eq!(section.read_flag("b", &mut out), None);
+        assert_eq!(section.read_list("l", &mut out), None);
+        assert_eq!(
+            section.read_choice("w", &[("a", 1), ("b", 2)], &mut out),
+            None
+        );
+        assert_eq!(section.read_texts("s", &mut out), None);
+        assert_eq!(section.read_text("absent", &mut out), None);
+        let section = section.of("c");
+        assert_eq!(section.read_text("t", &mut out), None);
+        let section = Section::new(section.map, vec![]).within("k");
+        assert_eq!(section.read_texts("w", &mut out), None);
         let said: Vec<String> = out.into_list().into_iter().map(|c| c.message).collect();
         assert_eq!(
             said,
@@ -308,10 +311,10 @@ mod tests {
     #[test]
     fn an_unknown_key_is_a_warning_with_the_nearest_known_one() {
         let value = yaml::parse("nane: 3\nzzz: 1\n").unwrap();
-        let node = Node::new(value.as_object().unwrap(), vec![]);
-        let mut out = Complaints::about("it");
-        node.unknown_keys(&["name", "exec"], &mut out);
-        assert!(!out.fatal());
+        let section = Section::new(value.as_object().unwrap(), vec![]);
+        let mut out = Diagnostics::about("it");
+        section.warn_of_unknown_keys(&["name", "exec"], &mut out);
+        assert!(!out.has_errors());
         let list = out.into_list();
         assert_eq!(
             list[0].message,

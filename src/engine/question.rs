@@ -2,7 +2,7 @@
 //!
 //! Unaware of the journal; the loop records what is asked and answered.
 
-use crate::config::tool::definition::{Inject, Kind, OnResume, Parameter, Tool, Word};
+use crate::config::tool::definition::{Inject, OnResume, Parameter, ParameterType, Tool, Word};
 use crate::error::{At, Result, may_fail};
 use crate::record::run_dir::RunDir;
 use crate::text::json::Object;
@@ -41,17 +41,17 @@ pub(crate) fn ask_human_tool() -> Tool {
         command: vec![Word::fixed("ask_human")],
         appended: Vec::new(),
         parameters: vec![
-            parameter("prompt", Kind::String, "The question.", &[], None),
+            parameter("prompt", ParameterType::String, "The question.", &[], None),
             parameter(
                 "input_type",
-                Kind::String,
+                ParameterType::String,
                 "What kind of answer is expected.",
                 &["text", "password", "confirmation"],
                 Some("text".into()),
             ),
             parameter(
                 "sensitive",
-                Kind::Boolean,
+                ParameterType::Boolean,
                 "Whether the answer is not to be shown while it is typed.",
                 &[],
                 Some(false.into()),

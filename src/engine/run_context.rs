@@ -3,7 +3,7 @@
 
 use crate::config::agent::Agent;
 use crate::config::environment::{DEPTH, Environment};
-use crate::config::tool::bind::{Places, fixed_words};
+use crate::config::tool::bind::{BaseDirs, fill_words};
 use crate::config::tool::definition::{Piece, Word};
 use crate::record::engine_log::Log;
 use crate::record::run_dir::RunDir;
@@ -56,7 +56,7 @@ impl RunContext<'_> {
     /// Words without parameters as an argv.
     pub(crate) fn argv(&self, words: &[Word]) -> Vec<String> {
         let (home, cwd) = (self.home(), self.cwd());
-        fixed_words(words, &Places { home, cwd })
+        fill_words(words, &BaseDirs { home, cwd })
     }
 
     /// A word without parameters as text.

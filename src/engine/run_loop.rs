@@ -15,7 +15,7 @@ mod think;
 pub(crate) use outcome::{Ended, Ending};
 
 use crate::config::agent::Agent;
-use crate::config::tool::bind::{Bound, Places};
+use crate::config::tool::bind::{BaseDirs, BoundCall};
 use crate::config::tool::definition::Tool;
 use crate::engine::question;
 use crate::engine::request::Builder;
@@ -331,8 +331,8 @@ impl<'a> Engine<'a> {
         self.on_error(message)
     }
 
-    fn places(&self) -> Places<'_> {
-        Places {
+    fn places(&self) -> BaseDirs<'_> {
+        BaseDirs {
             home: self.ctx.home(),
             cwd: self.ctx.cwd(),
         }
@@ -436,7 +436,7 @@ pub(crate) fn unreadable_at(error: &Unreadable, path: &std::path::Path) -> Error
 }
 
 /// What a call needs to run.
-type Ready<'t> = (&'t Tool, Bound);
+type Ready<'t> = (&'t Tool, BoundCall);
 
 /// The agent's tool of a name.
 fn tool_named<'t>(agent: &'t Agent, name: &str) -> Option<&'t Tool> {

@@ -3,7 +3,7 @@
 //! Unaware of the journal. Preparing is apart from running, so that the request can be journalled
 //! when nothing but the program itself can fail any more.
 
-use crate::config::tool::bind::{Bound, shell_quoted};
+use crate::config::tool::bind::{BoundCall, shell_quoted};
 use crate::config::tool::definition::Tool;
 use crate::engine::hooks::spawn_failure;
 use crate::engine::observation::{ends_of, observation, read_ends};
@@ -62,7 +62,7 @@ impl Done {
 }
 
 /// The whole argv of a call: the wrapper and the tool's own.
-pub(crate) fn full_argv(ctx: &RunContext<'_>, tool: &Tool, bound: &Bound) -> Vec<String> {
+pub(crate) fn full_argv(ctx: &RunContext<'_>, tool: &Tool, bound: &BoundCall) -> Vec<String> {
     let wrapper = tool.wrapper.as_ref().unwrap_or(&ctx.agent.wrapper);
     let mut argv = ctx.argv(wrapper);
     argv.extend(bound.argv.iter().cloned());
@@ -70,7 +70,7 @@ pub(crate) fn full_argv(ctx: &RunContext<'_>, tool: &Tool, bound: &Bound) -> Vec
 }
 
 /// Makes the call's directory of records.
-pub(crate) fn prepare(ctx: &RunContext<'_>, tool: &Tool, bound: &Bound) -> Result<Prepared> {
+pub(crate) fn prepare(ctx: &RunContext<'_>, tool: &Tool, bound: &BoundCall) -> Result<Prepared> {
     let argv = full_argv(ctx, tool, bound);
     let parent = ctx.run.io("tool_executions");
     let name = format!("{}_{}", Timestamp::now().compact(), tool.name);
@@ -101,7 +101,7 @@ pub(crate) fn prepare(ctx: &RunContext<'_>, tool: &Tool, bound: &Bound) -> Resul
 pub(crate) fn run(
     ctx: &RunContext<'_>,
     tool: &Tool,
-    bound: &Bound,
+    bound: &BoundCall,
     prepared: Prepared,
     call_id: &str,
 ) -> Result<Done> {
@@ -218,7 +218,7 @@ pub(crate) fn shown(
 }
 
 /// Names the argument that the system does not take, its limit and the way out.
-fn too_long(bound: &Bound) -> String {
+fn too_long(bound: &BoundCall) -> String {
     let sizes = bound
         .arguments
         .as_object()

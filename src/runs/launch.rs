@@ -49,7 +49,7 @@ impl Launch<'_> {
 
     /// Begins a new run.
     pub(crate) fn begin(&self, id: &RunId, message: &str, lock: DecisionLock) -> Result<RunResult> {
-        let config = resolved::resolved(self.agent, self.max_iterations());
+        let config = resolved::render_resolved(self.agent, self.max_iterations());
         let now = Timestamp::now().to_string();
         let metadata = Metadata {
             run_id: id.to_string(),

@@ -34,7 +34,7 @@ pub(crate) fn print_first(
     ctx: Around,
 ) -> Result<Exit> {
     let id = RunId::generate(Timestamp::now());
-    let config = resolved::resolved(agent, agent.max_iterations);
+    let config = resolved::render_resolved(agent, agent.max_iterations);
     let metadata = Metadata {
         run_id: id.to_string(),
         ..Metadata::default()

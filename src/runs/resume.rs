@@ -51,7 +51,7 @@ impl Launch<'_> {
         journal.continue_after(state.seq);
         let iteration = state.iterations;
         let metadata = self.started(metadata);
-        let config = resolved::resolved(self.agent, self.max_iterations());
+        let config = resolved::render_resolved(self.agent, self.max_iterations());
         let task = metadata.initial_message.clone().unwrap_or_default();
         journal.add(iteration, &start_event(&metadata, &task, &config, true));
         for note in journal_notes(tail, &state).into_iter().chain(leftovers) {

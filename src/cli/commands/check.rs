@@ -18,7 +18,7 @@ pub(crate) fn run(dir: &Path, format: OutputFormat) -> Result<Exit> {
     if found.home.is_dir() {
         let path = search_path(&found, &mut problems);
         problems.extend(lint::about(&found, &path));
-        agent::sort(&mut problems);
+        agent::sort_problems(&mut problems);
     }
     let agent = agent.filter(|_| problems.iter().all(|p| p.severity != Severity::Error));
     let text = match format {

@@ -155,7 +155,7 @@ fn begin(
         iteration: beginning.iterations,
     });
     let metadata = launch.started(metadata);
-    let config = resolved::resolved(launch.agent, launch.max_iterations());
+    let config = resolved::render_resolved(launch.agent, launch.max_iterations());
     let goes_on = beginning.iterations > 0;
     launch.workspace.create()?;
     let lock = launch.workspace.lock(&launch.signals)?;

@@ -149,7 +149,7 @@ fn begin(launch: &Launch<'_>, recording: &Recording) -> Result<(RunDir, Journal,
         journal: inherited,
         iterations: before.iterations,
     };
-    let config = resolved::resolved(launch.agent, launch.agent.max_iterations);
+    let config = resolved::render_resolved(launch.agent, launch.agent.max_iterations);
     let task = metadata.initial_message.as_deref().unwrap_or_default();
     let lock = launch.workspace.lock(&launch.signals)?;
     let (run, journal) = RunDir::create(launch.workspace, &id, &metadata, |journal| {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn with(pairs: &[(&str, &str, Origin)]) -> Environment {
+fn with(pairs: &[(&str, &str, Trust)]) -> Environment {
     let mut environment = Environment::default();
     for (name, value, origin) in pairs {
         environment.add((*name).to_owned(), (*value).to_owned(), *origin);
@@ -12,7 +12,7 @@ fn with(pairs: &[(&str, &str, Origin)]) -> Environment {
 
 #[test]
 fn a_key_goes_only_to_an_endpoint_trusted_as_much() {
-    use Origin::{Project, Trusted, Workspace};
+    use Trust::{Project, Trusted, Workspace};
     const REMOTE: &str = "https://evil.example/v1";
     for (key, url, allowed) in [
         (Trusted, Trusted, true),

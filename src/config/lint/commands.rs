@@ -5,7 +5,7 @@
 
 use crate::config::tool::argv_template::is_identifier;
 use crate::config::tool::definition::{Tool, is_script};
-use crate::config::tool::shell_lexer::mentions;
+use crate::config::tool::shell_lexer::find_placeholders;
 
 /// The commands of a tool as words, `script` being what it has for a shell.
 pub(super) fn commands_of(tool: &Tool, script: Option<&str>) -> Vec<Vec<String>> {
@@ -86,7 +86,7 @@ pub(super) fn searches_delta(command: &[String]) -> Option<&str> {
 /// The placeholder, if a script is nothing else.
 pub(super) fn only_placeholder(script: &str) -> Option<&str> {
     let script = script.trim().trim_matches('"');
-    match mentions(script).as_slice() {
+    match find_placeholders(script).as_slice() {
         [only] if only.range == (0..script.len()) && !only.raw => Some(only.name),
         _ => None,
     }

@@ -6,7 +6,7 @@ use crate::config::tool::definition::{AGENT_HOME, CWD, Piece, Word};
 
 /// A command line that was split.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct ArgvTemplate {
     /// Its words; the parameters in them are indices into `names`.
     pub words: Vec<Word>,
     /// The names of its placeholders, each once, in the order in which they first appear.
@@ -32,7 +32,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 ///
 /// # Errors
 /// What needs a shell, `#` at the start of a word, placeholders that are none, open quotes.
-pub(crate) fn split(line: &str) -> Result<Line, Vec<String>> {
+pub(crate) fn split_template(line: &str) -> Result<ArgvTemplate, Vec<String>> {
     let mut reader = Reader::default();
     reader.read(line);
     if !reader.problems.is_empty() {
@@ -47,14 +47,14 @@ pub(crate) fn split(line: &str) -> Result<Line, Vec<String>> {
     if words.is_empty() {
         return Err(vec!["exec: is empty; name a program".to_owned()]);
     }
-    Ok(Line {
+    Ok(ArgvTemplate {
         words: words.iter().map(|word| unmarked(word)).collect(),
         names: reader.names,
     })
 }
 
 /// The names of the placeholders in the line of an `exec:`, also where the line cannot be split.
-pub(crate) fn names(line: &str) -> Vec<String> {
+pub(crate) fn placeholder_names(line: &str) -> Vec<String> {
     let mut reader = Reader::default();
     reader.read(line);
     reader.names
@@ -283,13 +283,13 @@ mod tests {
     use super::*;
 
     fn shown(line: &str) -> Vec<String> {
-        let line = split(line).unwrap_or_else(|problems| panic!("{line}: {problems:?}"));
+        let line = split_template(line).unwrap_or_else(|problems| panic!("{line}: {problems:?}"));
         let name = |index: usize| line.names[index].as_str();
         line.words.iter().map(|word| word.written(name)).collect()
     }
 
     fn problems(line: &str) -> String {
-        split(line).unwrap_err().join("\n")
+        split_template(line).unwrap_err().join("\n")
     }
 
     #[test]
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn the_engines_variables_are_no_parameters() {
-        let line = split("ls ${AGENT_HOME}/x ${CWD}").unwrap();
+        let line = split_template("ls ${AGENT_HOME}/x ${CWD}").unwrap();
         assert!(line.names.is_empty());
         assert_eq!(line.words[1].0[0], Piece::Home);
         assert_eq!(line.words[2].0, [Piece::Cwd]);
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_name_that_occurs_twice_is_one_parameter() {
-        let line = split("cp ${b} ${a} ${b}").unwrap();
+        let line = split_template("cp ${b} ${a} ${b}").unwrap();
         assert_eq!(line.names, ["b", "a"]);
         assert_eq!(line.words[1], line.words[3]);
     }
@@ -362,9 +362,13 @@ mod tests {
     #[test]
     fn a_backslash_makes_a_placeholder_text_outside_of_single_quotes() {
         for line in [r"a \${x}", r#"a "\${x}""#] {
-            assert_eq!(split(line).unwrap().words[1], Word::fixed("${x}"), "{line}");
+            assert_eq!(
+                split_template(line).unwrap().words[1],
+                Word::fixed("${x}"),
+                "{line}"
+            );
         }
-        let line = split(r"a '\${x}'").unwrap();
+        let line = split_template(r"a '\${x}'").unwrap();
         assert_eq!(
             line.words[1].0,
             [Piece::Text("\\".to_owned()), Piece::Param(0)]
@@ -392,7 +396,7 @@ mod tests {
 
     #[test]
     fn all_problems_of_a_line_are_said_at_once() {
-        let said = split("a | b | c > d ${x:raw} ${1} #").unwrap_err();
+        let said = split_template("a | b | c > d ${x:raw} ${1} #").unwrap_err();
         assert_eq!(said.len(), 5, "{said:?}");
     }
 
@@ -480,7 +484,7 @@ mod tests {
             ("grep -c ${x}y", false),
             ("echo sh ${x}y", false),
         ] {
-            let words = split(line).unwrap().words;
+            let words = split_template(line).unwrap().words;
             assert_eq!(value_in_script(&words).is_some(), found, "{line}");
         }
     }

@@ -12,7 +12,7 @@ use std::fmt;
 
 /// What the engine's variables stand for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Places<'p> {
+pub(crate) struct BaseDirs<'p> {
     /// The agent's directory, absolute.
     pub home: &'p str,
     /// The workspace, absolute.
@@ -21,7 +21,7 @@ pub(crate) struct Places<'p> {
 
 /// A command that can be executed.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Bound {
+pub(crate) struct BoundCall {
     /// Not empty, without NUL bytes; the tool's wrapper goes before it.
     pub argv: Vec<String>,
     /// None is an empty standard input, `/dev/null`.
@@ -35,7 +35,11 @@ pub(crate) struct Bound {
 ///
 /// # Errors
 /// What is wrong with the arguments, all of it, for the model to read.
-pub(crate) fn bind(tool: &Tool, arguments: &str, places: &Places) -> Result<Bound, String> {
+pub(crate) fn bind_arguments(
+    tool: &Tool,
+    arguments: &str,
+    places: &BaseDirs,
+) -> Result<BoundCall, String> {
     let entries = parse(arguments).map_err(|cause| {
         let quote = cut(arguments, 500);
         format!(
@@ -64,7 +68,7 @@ pub(crate) fn bind(tool: &Tool, arguments: &str, places: &Places) -> Result<Boun
         .0
         .into_iter()
         .map(|(name, value)| (name, lossy(value)));
-    Ok(Bound {
+    Ok(BoundCall {
         argv,
         stdin: stdin.map(String::into_bytes),
         arguments: Value::Object(arguments.collect()),
@@ -72,7 +76,7 @@ pub(crate) fn bind(tool: &Tool, arguments: &str, places: &Places) -> Result<Boun
 }
 
 /// Words, such as a wrapper's, that hold no parameters.
-pub(crate) fn fixed_words(words: &[Word], places: &Places) -> Vec<String> {
+pub(crate) fn fill_words(words: &[Word], places: &BaseDirs) -> Vec<String> {
     words
         .iter()
         .filter_map(|word| filled(word, &[], places))
@@ -228,7 +232,7 @@ fn lossy(value: &RawValue) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-fn argv(tool: &Tool, values: &[Option<String>], places: &Places) -> Vec<String> {
+fn argv(tool: &Tool, values: &[Option<String>], places: &BaseDirs) -> Vec<String> {
     let words = tool.command.iter();
     let mut argv: Vec<String> = words
         .filter_map(|word| filled(word, values, places))
@@ -246,7 +250,7 @@ fn argv(tool: &Tool, values: &[Option<String>], places: &Places) -> Vec<String> 
 }
 
 /// A word with its values; none if one of them is absent.
-fn filled(word: &Word, values: &[Option<String>], places: &Places) -> Option<String> {
+fn filled(word: &Word, values: &[Option<String>], places: &BaseDirs) -> Option<String> {
     let piece = |piece| match piece {
         &Piece::Param(index) => values.get(index)?.as_deref(),
         Piece::Text(text) => Some(text.as_str()),

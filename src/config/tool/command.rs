@@ -4,11 +4,11 @@
 //! A template and what is declared about its parameters are checked against each other here. Unaware
 //! of the other keys of a tool.
 
-use crate::config::section::{Complaints, Node, found};
-use crate::config::tool::argv_template::{self, is_reserved, split, word};
+use crate::config::section::{Diagnostics, Section, describe_value};
+use crate::config::tool::argv_template::{self, is_reserved, split_template, word};
 use crate::config::tool::definition::{Inject, Parameter, Word, one_line};
-use crate::config::tool::parameters::{Declared, check_name};
-use crate::config::tool::shell_lexer::{Mention, Place, mentions};
+use crate::config::tool::parameters::{DeclaredParameter, check_name};
+use crate::config::tool::shell_lexer::{Placeholder, QuoteContext, find_placeholders};
 use crate::config::tool::shell_template;
 use crate::config::tool::usage::{Usage, append, settle};
 use crate::text::suggestion::nearest;
@@ -16,21 +16,25 @@ use serde_json::Value;
 
 /// What a tool says about its command, beside the command itself.
 struct Given<'g> {
-    node: &'g Node<'g>,
-    declared: &'g [Declared],
+    section: &'g Section<'g>,
+    declared: &'g [DeclaredParameter],
     /// The name of the parameter that goes to stdin.
     stdin: Option<&'g str>,
 }
 
 /// Reads the one of `exec:`, `shell:` and `command:` that a tool has, and its `stdin:`.
-pub(crate) fn read(node: &Node, declared: &[Declared], out: &mut Complaints) -> Option<Usage> {
+pub(crate) fn read(
+    section: &Section,
+    declared: &[DeclaredParameter],
+    out: &mut Diagnostics,
+) -> Option<Usage> {
     let mut forms = vec!["exec", "shell", "command"];
-    forms.retain(|form| node.map.contains_key(*form));
-    let stdin = node.text("stdin", out);
+    forms.retain(|form| section.map.contains_key(*form));
+    let stdin = section.read_text("stdin", out);
     let given = Given {
-        node,
+        section,
         declared,
-        stdin: stdin.filter(|name| check_name(name, node.at("stdin"), out)),
+        stdin: stdin.filter(|name| check_name(name, section.path_to("stdin"), out)),
     };
     match forms.as_slice() {
         ["exec"] => exec(&given, out),
@@ -38,7 +42,7 @@ pub(crate) fn read(node: &Node, declared: &[Declared], out: &mut Complaints) -> 
         ["command"] => command(&given, out),
         [] => {
             let message = "has no command; needs one of exec:, shell: and command:";
-            out.error(node.at(""), message);
+            out.error(section.path_to(""), message);
             None
         }
         [.., last] => {
@@ -46,16 +50,16 @@ pub(crate) fn read(node: &Node, declared: &[Declared], out: &mut Complaints) -> 
                 "exec:, shell: and command: are mutually exclusive, found {}:; keep one",
                 forms.join(": and ")
             );
-            out.error(node.at(last), message);
+            out.error(section.path_to(last), message);
             None
         }
     }
 }
 
-fn exec(given: &Given, out: &mut Complaints) -> Option<Usage> {
+fn exec(given: &Given, out: &mut Diagnostics) -> Option<Usage> {
     let text = given.template("exec", out)?;
-    let Some(line) = given.accepted("exec", split(text), out) else {
-        given.infer(&argv_template::names(text), None, out);
+    let Some(line) = given.accepted("exec", split_template(text), out) else {
+        given.infer(&argv_template::placeholder_names(text), None, out);
         return None;
     };
     for name in &line.names {
@@ -63,16 +67,23 @@ fn exec(given: &Given, out: &mut Complaints) -> Option<Usage> {
         given.suspect("exec", name, is_variable, out);
     }
     let parameters = given.infer(&line.names, None, out);
-    let mut usage = settle("exec", line.words, Vec::new(), parameters, given.node, out);
+    let mut usage = settle(
+        "exec",
+        line.words,
+        Vec::new(),
+        parameters,
+        given.section,
+        out,
+    );
     text.trim().clone_into(&mut usage.template);
     Some(usage)
 }
 
-fn shell(given: &Given, out: &mut Complaints) -> Option<Usage> {
+fn shell(given: &Given, out: &mut Diagnostics) -> Option<Usage> {
     let text = given.template("shell", out)?;
     if text.trim().is_empty() {
         let message = "shell: is empty; write a script";
-        out.error(given.node.at("shell"), message);
+        out.error(given.section.path_to("shell"), message);
         return None;
     }
     let Some(script) = given.accepted("shell", shell_template::expand(text), out) else {
@@ -84,13 +95,13 @@ fn shell(given: &Given, out: &mut Complaints) -> Option<Usage> {
         let is_variable = !name.contains(|c: char| c.is_ascii_lowercase()) || assigns(text, name);
         given.suspect("shell", name, is_variable, out);
     }
-    let unseen = |m: &&Mention| is_reserved(m.name) && m.place == Place::Single;
-    if let Some(Mention { name, .. }) = mentions(text).iter().find(unseen) {
+    let unseen = |m: &&Placeholder| is_reserved(m.name) && m.place == QuoteContext::Single;
+    if let Some(Placeholder { name, .. }) = find_placeholders(text).iter().find(unseen) {
         let message = format!(
             "${{{name}}} in single quotes is left as it is; use double quotes, or write ${name} if \
              that is what you want"
         );
-        out.warn(given.node.at("shell"), message);
+        out.warn(given.section.path_to("shell"), message);
     }
     let parameters = given.infer(&script.names, Some(&script.raw), out);
     Some(Usage {
@@ -101,17 +112,17 @@ fn shell(given: &Given, out: &mut Complaints) -> Option<Usage> {
     })
 }
 
-fn command(given: &Given, out: &mut Complaints) -> Option<Usage> {
-    let at = given.node.at("command");
-    if let Some(line @ Value::String(_)) = given.node.map.get("command") {
-        let found = found(line);
+fn command(given: &Given, out: &mut Diagnostics) -> Option<Usage> {
+    let at = given.section.path_to("command");
+    if let Some(line @ Value::String(_)) = given.section.map.get("command") {
+        let found = describe_value(line);
         let message = format!(
             "command: expected a list of strings, found {found}; use exec: for a command line"
         );
         out.error(at, message);
         return None;
     }
-    let texts = given.node.texts("command", out)?;
+    let texts = given.section.read_texts("command", out)?;
     if texts.is_empty() {
         out.error(at, "command: is empty; name a program");
         return None;
@@ -127,17 +138,17 @@ fn command(given: &Given, out: &mut Complaints) -> Option<Usage> {
         _ => texts.iter().map(|text| word(text, &names)).collect(),
     };
     let appended = append(given.declared, &parameters, &words, out);
-    let mut usage = settle("command", words, appended, parameters, given.node, out);
+    let mut usage = settle("command", words, appended, parameters, given.section, out);
     usage.template = one_line(&usage.command, &usage.appended, &usage.parameters);
     Some(usage)
 }
 
 impl<'g> Given<'g> {
-    fn template(&self, key: &str, out: &mut Complaints) -> Option<&'g str> {
-        let text = self.node.text(key, out)?;
+    fn template(&self, key: &str, out: &mut Diagnostics) -> Option<&'g str> {
+        let text = self.section.read_text(key, out)?;
         if text.contains('\0') {
             let message = format!("{key}: no program argument can hold a NUL byte");
-            out.error(self.node.at(key), message);
+            out.error(self.section.path_to(key), message);
             return None;
         }
         Some(text)
@@ -147,28 +158,28 @@ impl<'g> Given<'g> {
         &self,
         key: &str,
         result: Result<T, Vec<String>>,
-        out: &mut Complaints,
+        out: &mut Diagnostics,
     ) -> Option<T> {
         let complain = |problems| {
             for problem in problems {
-                out.error(self.node.at(key), problem);
+                out.error(self.section.path_to(key), problem);
             }
         };
         result.map_err(complain).ok()
     }
 
     /// Warns of a placeholder that is probably meant to be a variable.
-    fn suspect(&self, key: &str, name: &str, is_variable: bool, out: &mut Complaints) {
+    fn suspect(&self, key: &str, name: &str, is_variable: bool, out: &mut Diagnostics) {
         if is_variable && self.find(name).is_none() {
             let message = format!(
                 "${{{name}}} is a parameter that the model must give; write ${name} in shell: for \
                  a variable, or declare it in parameters:"
             );
-            out.warn(self.node.at(key), message);
+            out.warn(self.section.path_to(key), message);
         }
     }
 
-    fn find(&self, name: &str) -> Option<&Declared> {
+    fn find(&self, name: &str) -> Option<&DeclaredParameter> {
         self.declared.iter().find(|d| d.parameter.name == name)
     }
 
@@ -179,7 +190,7 @@ impl<'g> Given<'g> {
         &self,
         names: &[String],
         raw: Option<&[bool]>,
-        out: &mut Complaints,
+        out: &mut Diagnostics,
     ) -> Vec<Parameter> {
         let mut parameters = Vec::with_capacity(names.len() + 1);
         for (position, name) in names.iter().enumerate() {
@@ -200,7 +211,7 @@ impl<'g> Given<'g> {
                     "parameter '{name}' is in the template and in stdin:, and can go one way only; \
                      remove one"
                 );
-                out.error(self.node.at("stdin"), message);
+                out.error(self.section.path_to("stdin"), message);
             }
             Some(name) => parameters.push(standard_input(name, self.find(name), out)),
             None => {}
@@ -213,7 +224,7 @@ impl<'g> Given<'g> {
         parameters
     }
 
-    fn not_found(&self, declared: &Declared, known: &[Parameter], out: &mut Complaints) {
+    fn not_found(&self, declared: &DeclaredParameter, known: &[Parameter], out: &mut Diagnostics) {
         let Parameter { name, inject, .. } = &declared.parameter;
         let meant = nearest(name, known.iter().map(|p| p.name.as_str()));
         let way_out = match (inject, self.stdin, meant) {
@@ -225,11 +236,11 @@ impl<'g> Given<'g> {
             (_, _, None) => format!("write ${{{name}}} where it goes"),
         };
         let message = format!("Parameter '{name}' not found in template; {way_out}");
-        out.error(declared.at("name"), message);
+        out.error(declared.path_to("name"), message);
     }
 
     /// The parameters of a `command:` list, which are the declared ones.
-    fn own(&self, out: &mut Complaints) -> Vec<Parameter> {
+    fn own(&self, out: &mut Diagnostics) -> Vec<Parameter> {
         let mut parameters: Vec<Parameter> = Vec::with_capacity(self.declared.len() + 1);
         for declared in self.declared {
             let name = &declared.parameter.name;
@@ -251,13 +262,17 @@ impl<'g> Given<'g> {
                 "only one parameter can go to stdin, found '{}' and '{}'",
                 first.name, second.name
             );
-            out.error(self.node.at("parameters"), message);
+            out.error(self.section.path_to("parameters"), message);
         }
         parameters
     }
 }
 
-fn standard_input(name: &str, declared: Option<&Declared>, out: &mut Complaints) -> Parameter {
+fn standard_input(
+    name: &str,
+    declared: Option<&DeclaredParameter>,
+    out: &mut Diagnostics,
+) -> Parameter {
     let Some(declared) = declared else {
         return Parameter::new(name, Inject::Stdin);
     };
@@ -270,7 +285,12 @@ fn standard_input(name: &str, declared: Option<&Declared>, out: &mut Complaints)
 }
 
 /// Complains where a declaration contradicts what follows from the template.
-fn agree(declared: &Declared, inject: &Inject, position: Option<usize>, out: &mut Complaints) {
+fn agree(
+    declared: &DeclaredParameter,
+    inject: &Inject,
+    position: Option<usize>,
+    out: &mut Diagnostics,
+) {
     let name = &declared.parameter.name;
     let explicit = &declared.parameter.inject;
     if declared.injected && explicit != inject {
@@ -279,7 +299,7 @@ fn agree(declared: &Declared, inject: &Inject, position: Option<usize>, out: &mu
             inject.name(),
             explicit.name()
         );
-        out.error(declared.at("inject_as"), message);
+        out.error(declared.path_to("inject_as"), message);
     }
     if declared.position.is_some() && declared.position != position {
         let message = format!(
@@ -287,11 +307,11 @@ fn agree(declared: &Declared, inject: &Inject, position: Option<usize>, out: &mu
             position.map_or_else(|| "none".to_owned(), |at| at.to_string()),
             declared.position.unwrap_or_default()
         );
-        out.error(declared.at("position"), message);
+        out.error(declared.path_to("position"), message);
     }
 }
 
-fn agree_on_raw(declared: &Declared, template: Option<bool>, out: &mut Complaints) {
+fn agree_on_raw(declared: &DeclaredParameter, template: Option<bool>, out: &mut Diagnostics) {
     let name = &declared.parameter.name;
     let message = match (declared.raw, template) {
         (Some(true), None) => {
@@ -307,7 +327,7 @@ fn agree_on_raw(declared: &Declared, template: Option<bool>, out: &mut Complaint
         }
         _ => return,
     };
-    out.error(declared.at("raw"), message);
+    out.error(declared.path_to("raw"), message);
 }
 
 /// Whether a script has a variable of this name, as far as can be seen without running it. One that

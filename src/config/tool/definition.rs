@@ -64,7 +64,7 @@ pub(crate) struct Parameter {
     /// Matches `[A-Za-z0-9_.-]{1,64}`.
     pub name: String,
     /// What the model is told to give. What it gives is not converted.
-    pub kind: Kind,
+    pub kind: ParameterType,
     /// What the model is told.
     pub description: Option<String>,
     /// The values it can have; empty if it can have any.
@@ -81,7 +81,7 @@ pub(crate) struct Parameter {
 
 /// The type of a parameter, as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ParameterType {
     /// Text.
     String,
     /// A whole number.
@@ -113,7 +113,7 @@ pub(crate) enum OnResume {
     Retry,
 }
 
-impl Kind {
+impl ParameterType {
     /// Its JSON schema type, which is also how it is written in YAML.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -141,7 +141,7 @@ impl Parameter {
     pub(crate) fn new(name: &str, inject: Inject) -> Self {
         Self {
             name: name.to_owned(),
-            kind: Kind::String,
+            kind: ParameterType::String,
             description: None,
             choices: Vec::new(),
             required: true,
@@ -326,7 +326,7 @@ mod tests {
     fn the_keys_of_a_schema_have_one_order() {
         let mut tool = tool();
         tool.parameters.push(Parameter {
-            kind: Kind::Integer,
+            kind: ParameterType::Integer,
             description: Some("B".to_owned()),
             choices: vec![1.into(), 2.into()],
             required: false,

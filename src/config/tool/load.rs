@@ -3,9 +3,9 @@
 //! Everything that is wrong is said, not just the first. Unaware of files, and of the values that a
 //! model gives.
 
-pub(crate) use crate::config::section::Complaint;
+pub(crate) use crate::config::section::Diagnostic;
 
-use crate::config::section::{Complaints, Node, found};
+use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::argv_template::word;
 use crate::config::tool::command;
 use crate::config::tool::definition::{Inject, OnResume, Parameter, Tool, Word, one_line};
@@ -28,23 +28,23 @@ const KEYS: [&str; 13] = [
     "pass_api_key",
 ];
 
-/// Reads one item of a `tools:` list. The paths of complaints begin at that item.
+/// Reads one item of a `tools:` list. The paths of diagnostics begin at that item.
 ///
 /// # Errors
 /// All that is wrong with it, and among that what is merely doubtful.
-pub(crate) fn load(node: &Value) -> Result<(Tool, Vec<Complaint>), Vec<Complaint>> {
-    let name = node.get("name").and_then(Value::as_str);
+pub(crate) fn load(section: &Value) -> Result<(Tool, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let name = section.get("name").and_then(Value::as_str);
     let subject = name.map_or_else(|| "tool".to_owned(), |name| format!("tool \"{name}\""));
-    let mut out = Complaints::about(subject);
-    let tool = if let Some(map) = node.as_object() {
-        read(&Node::new(map, Vec::new()), &mut out)
+    let mut out = Diagnostics::about(subject);
+    let tool = if let Some(map) = section.as_object() {
+        read(&Section::new(map, Vec::new()), &mut out)
     } else {
-        let found = found(node);
+        let found = describe_value(section);
         out.error(Vec::new(), format!("expected a mapping, found {found}"));
         None
     };
     match tool {
-        Some(tool) if !out.fatal() => Ok((tool, out.into_list())),
+        Some(tool) if !out.has_errors() => Ok((tool, out.into_list())),
         _ => Err(out.into_list()),
     }
 }
@@ -54,21 +54,21 @@ pub(crate) fn render(tools: &[Tool]) -> Value {
     json!({"tools": tools.iter().map(render_tool).collect::<Vec<_>>()})
 }
 
-fn read(node: &Node, out: &mut Complaints) -> Option<Tool> {
-    node.unknown_keys(&KEYS, out);
-    let name = name(node, out);
-    let declared = parameters::read(node, out);
-    let usage = command::read(node, &declared, out);
-    let wrapper = node.texts("wrapper", out);
+fn read(section: &Section, out: &mut Diagnostics) -> Option<Tool> {
+    section.warn_of_unknown_keys(&KEYS, out);
+    let name = name(section, out);
+    let declared = parameters::read(section, out);
+    let usage = command::read(section, &declared, out);
+    let wrapper = section.read_texts("wrapper", out);
     let on_resume = [("report", OnResume::Report), ("retry", OnResume::Retry)];
-    let description = node.text("description", out).map(str::to_owned);
-    let timeout_ms = node.count("timeout_ms", out);
-    let max_output_bytes = node.count("max_output_bytes", out);
-    let env = env(node, out);
-    let on_resume = node
-        .choice("on_resume", &on_resume, out)
+    let description = section.read_text("description", out).map(str::to_owned);
+    let timeout_ms = section.read_count("timeout_ms", out);
+    let max_output_bytes = section.read_count("max_output_bytes", out);
+    let env = env(section, out);
+    let on_resume = section
+        .read_choice("on_resume", &on_resume, out)
         .unwrap_or_default();
-    let pass_api_key = node.flag("pass_api_key", out).unwrap_or(false);
+    let pass_api_key = section.read_flag("pass_api_key", out).unwrap_or(false);
     let usage = usage?;
     Some(Tool {
         name: name?,
@@ -86,36 +86,39 @@ fn read(node: &Node, out: &mut Complaints) -> Option<Tool> {
     })
 }
 
-fn name(node: &Node, out: &mut Complaints) -> Option<String> {
-    let Some(_) = node.map.get("name") else {
-        out.error(node.at("name"), "has no name; give it one");
+fn name(section: &Section, out: &mut Diagnostics) -> Option<String> {
+    let Some(_) = section.map.get("name") else {
+        out.error(section.path_to("name"), "has no name; give it one");
         return None;
     };
-    let name = node.text("name", out)?;
+    let name = section.read_text("name", out)?;
     let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || name.len() > 64 || !name.chars().all(is_good) {
         let message = "invalid name: 1 to 64 letters, digits, '_' and '-' make a name";
-        out.error(node.at("name"), message);
+        out.error(section.path_to("name"), message);
         return None;
     }
     Some(name.to_owned())
 }
 
-fn env(node: &Node, out: &mut Complaints) -> Vec<(String, String)> {
+fn env(section: &Section, out: &mut Diagnostics) -> Vec<(String, String)> {
     let mut env = Vec::new();
-    for (name, value) in node.mapping("env", out).into_iter().flatten() {
+    for (name, value) in section.read_mapping("env", out).into_iter().flatten() {
         let text = match value {
             Value::String(text) => text.clone(),
             Value::Number(_) | Value::Bool(_) => value.to_string(),
             _ => {
-                let message = format!("env: expected a string for {name}, found {}", found(value));
-                out.error(node.at("env"), message);
+                let message = format!(
+                    "env: expected a string for {name}, found {}",
+                    describe_value(value)
+                );
+                out.error(section.path_to("env"), message);
                 continue;
             }
         };
         if name.is_empty() || name.contains(['=', '\0']) || text.contains('\0') {
             let message = format!("env: no variable can be named {name:?} or hold a NUL byte");
-            out.error(node.at("env"), message);
+            out.error(section.path_to("env"), message);
         }
         env.push((name.clone(), text));
     }

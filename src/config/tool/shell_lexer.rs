@@ -7,13 +7,13 @@
 mod commands;
 
 use crate::config::tool::argv_template::{braced, is_identifier, is_reserved};
-use commands::{Document, Until};
+use commands::{HereDocument, Until};
 use std::ops::Range;
 
 /// A `${NAME}` or `${NAME:raw}` that a shell would take for an expansion, or that looks like one
-/// where a shell sees only text; or one whose name is none, such as `${a.b}`, which a shell would refuse. One behind a backslash or in a comment is no mention.
+/// where a shell sees only text; or one whose name is none, such as `${a.b}`, which a shell would refuse. One behind a backslash or in a comment is no placeholder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mention<'s> {
+pub(crate) struct Placeholder<'s> {
     /// The bytes of the script that it takes.
     pub range: Range<usize>,
     /// The name in it; mostly an identifier.
@@ -21,12 +21,12 @@ pub(crate) struct Mention<'s> {
     /// It has the modifier that leaves out the quotes.
     pub raw: bool,
     /// What is around it.
-    pub place: Place,
+    pub place: QuoteContext,
 }
 
-/// What is around a mention, which decides what can stand there.
+/// What is around a placeholder, which decides what can stand there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum QuoteContext {
     /// No quotes: the value needs its own.
     Bare,
     /// Double quotes, or a here-document that is expanded: quotes of its own would close them, or
@@ -50,13 +50,13 @@ pub(crate) enum Place {
     Backquotes,
 }
 
-/// All mentions in a script, in order.
-pub(crate) fn mentions(script: &str) -> Vec<Mention<'_>> {
+/// All placeholders in a script, in order.
+pub(crate) fn find_placeholders(script: &str) -> Vec<Placeholder<'_>> {
     let mut scanner = Scanner {
         text: script,
         at: 0,
         end: script.len(),
-        mentions: Vec::new(),
+        placeholders: Vec::new(),
         documents: Vec::new(),
         functions: 0,
         tests: 0,
@@ -64,7 +64,7 @@ pub(crate) fn mentions(script: &str) -> Vec<Mention<'_>> {
         backquotes: false,
     };
     scanner.commands(Until::End);
-    scanner.mentions
+    scanner.placeholders
 }
 
 /// Reads a script once from start to end. All significant characters are ASCII, so it goes by bytes.
@@ -73,9 +73,9 @@ struct Scanner<'s> {
     at: usize,
     /// Of the part that is being read.
     end: usize,
-    mentions: Vec<Mention<'s>>,
+    placeholders: Vec<Placeholder<'s>>,
     /// Their bodies begin behind the next newline.
-    documents: Vec<Document>,
+    documents: Vec<HereDocument>,
     /// How many function bodies are open.
     functions: usize,
     /// How many `[[` are open.
@@ -88,7 +88,7 @@ struct Scanner<'s> {
 /// Quotes and expansions.
 impl<'s> Scanner<'s> {
     /// One character, or one quoted string or expansion, that stands at `place`.
-    fn piece(&mut self, place: Place) {
+    fn piece(&mut self, place: QuoteContext) {
         match self.peek(0) {
             Some(b'\\') => self.skip(2),
             Some(b'\'') => self.single(),
@@ -102,7 +102,7 @@ impl<'s> Scanner<'s> {
     fn single(&mut self) {
         self.skip(1);
         let length = self.rest().find('\'').unwrap_or(self.rest().len());
-        self.text_only(self.at..self.at + length, Place::Single);
+        self.text_only(self.at..self.at + length, QuoteContext::Single);
         self.skip(length + 1);
     }
 
@@ -112,7 +112,7 @@ impl<'s> Scanner<'s> {
             match c {
                 b'"' => return self.skip(1),
                 b'\'' => self.skip(1),
-                _ => self.piece(Place::Quoted),
+                _ => self.piece(QuoteContext::Quoted),
             }
         }
     }
@@ -136,7 +136,7 @@ impl<'s> Scanner<'s> {
         self.skip(1);
     }
 
-    fn dollar(&mut self, place: Place) {
+    fn dollar(&mut self, place: QuoteContext) {
         match self.peek(1) {
             Some(b'{') => self.brace(place),
             Some(b'(') => {
@@ -158,12 +158,12 @@ impl<'s> Scanner<'s> {
         }
     }
 
-    /// `${…}`: a mention, or an expansion of the shell's own with a word in it.
-    fn brace(&mut self, place: Place) {
+    /// `${…}`: a placeholder, or an expansion of the shell's own with a word in it.
+    fn brace(&mut self, place: QuoteContext) {
         let found = braced(self.rest())
             .and_then(|inner| Some((inner, mentioned(inner).or_else(|| misspelt(inner))?)));
         if let Some((inner, (name, raw))) = found {
-            self.mention(
+            self.placeholder(
                 name,
                 raw,
                 place,
@@ -185,18 +185,18 @@ impl<'s> Scanner<'s> {
             self.skip(1);
         }
         let place = match (self.peek(0), self.peek(1)) {
-            _ if place == Place::Arithmetic => place,
+            _ if place == QuoteContext::Arithmetic => place,
             (Some(b':'), Some(op)) | (Some(op), _) if b"-=?+".contains(&op) => place,
             // Patterns are quoted on their own, whatever is around the braces (XCU 2.6.2).
-            (Some(b'#' | b'%' | b'/' | b'^' | b','), _) => Place::Bare,
+            (Some(b'#' | b'%' | b'/' | b'^' | b','), _) => QuoteContext::Bare,
             // Offsets and indices.
-            _ => Place::Arithmetic,
+            _ => QuoteContext::Arithmetic,
         };
         while let Some(c) = self.peek(0) {
             match c {
                 b'}' => return self.skip(1),
-                b'\'' if place != Place::Bare => self.skip(1),
-                b'"' if place == Place::Arithmetic => self.skip(1),
+                b'\'' if place != QuoteContext::Bare => self.skip(1),
+                b'"' if place == QuoteContext::Arithmetic => self.skip(1),
                 _ => self.piece(place),
             }
         }
@@ -234,20 +234,20 @@ impl<'s> Scanner<'s> {
             }
             match c {
                 b'\'' | b'"' => self.skip(1),
-                _ => self.piece(Place::Arithmetic),
+                _ => self.piece(QuoteContext::Arithmetic),
             }
         }
     }
 
     /// Mentions in what a shell takes as it is.
-    fn text_only(&mut self, range: Range<usize>, place: Place) {
+    fn text_only(&mut self, range: Range<usize>, place: QuoteContext) {
         let mut at = range.start;
         while let Some(found) = self.slice(at..range.end).find("${") {
             at += found;
             let inner = braced(self.slice(at..range.end)).unwrap_or_default();
             if let Some((name, raw)) = mentioned(inner) {
                 let range = at..at + inner.len() + "${}".len();
-                self.mentions.push(Mention {
+                self.placeholders.push(Placeholder {
                     range,
                     name,
                     raw,
@@ -258,16 +258,20 @@ impl<'s> Scanner<'s> {
         }
     }
 
-    fn mention(&mut self, name: &'s str, raw: bool, place: Place, range: Range<usize>) {
+    fn placeholder(&mut self, name: &'s str, raw: bool, place: QuoteContext, range: Range<usize>) {
         let place = match place {
-            Place::Bare | Place::Quoted if is_reserved(name) => place,
-            Place::Bare | Place::Quoted if self.backquotes => Place::Backquotes,
-            Place::Bare | Place::Quoted if self.functions > 0 => Place::Function,
-            Place::Bare | Place::Quoted if self.shifted => Place::Shifted,
-            Place::Bare | Place::Quoted if self.tests > 0 => Place::Test,
+            QuoteContext::Bare | QuoteContext::Quoted if is_reserved(name) => place,
+            QuoteContext::Bare | QuoteContext::Quoted if self.backquotes => {
+                QuoteContext::Backquotes
+            }
+            QuoteContext::Bare | QuoteContext::Quoted if self.functions > 0 => {
+                QuoteContext::Function
+            }
+            QuoteContext::Bare | QuoteContext::Quoted if self.shifted => QuoteContext::Shifted,
+            QuoteContext::Bare | QuoteContext::Quoted if self.tests > 0 => QuoteContext::Test,
             _ => place,
         };
-        self.mentions.push(Mention {
+        self.placeholders.push(Placeholder {
             range,
             name,
             raw,
@@ -297,7 +301,7 @@ impl<'s> Scanner<'s> {
     }
 }
 
-/// The name, and whether it has the modifier, if what stands between braces is a mention.
+/// The name, and whether it has the modifier, if what stands between braces is a placeholder.
 fn mentioned(inner: &str) -> Option<(&str, bool)> {
     if is_identifier(inner) {
         return Some((inner, false));
@@ -307,7 +311,7 @@ fn mentioned(inner: &str) -> Option<(&str, bool)> {
     name.chars().all(wordlike).then_some((name, true))
 }
 
-/// The name in what is neither a mention nor an expansion that a shell knows, but looks like one.
+/// The name in what is neither a placeholder nor an expansion that a shell knows, but looks like one.
 fn misspelt(inner: &str) -> Option<(&str, bool)> {
     let is_positional = !inner.is_empty() && inner.chars().all(|c| c.is_ascii_digit());
     let wordlike = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ' ');
@@ -318,16 +322,16 @@ fn misspelt(inner: &str) -> Option<(&str, bool)> {
 mod tests {
     use super::*;
 
-    fn places(script: &str) -> Vec<Place> {
-        mentions(script)
+    fn places(script: &str) -> Vec<QuoteContext> {
+        find_placeholders(script)
             .iter()
-            .map(|mention| mention.place)
+            .map(|placeholder| placeholder.place)
             .collect()
     }
 
     #[test]
     fn quotes_decide_the_place() {
-        use Place::{Bare, Document, Quoted, Single};
+        use QuoteContext::{Bare, Document, Quoted, Single};
         for (script, expected) in [
             ("echo ${x}", vec![Bare]),
             ("echo a${x}b${y:raw}", vec![Bare, Bare]),
@@ -370,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_command_substitution_begins_anew() {
-        use Place::{Bare, Quoted, Single};
+        use QuoteContext::{Bare, Quoted, Single};
         for (script, expected) in [
             (
                 "echo \"$(cat ${x} \"${x}\" '${x}') ${x}\"",
@@ -408,7 +412,7 @@ mod tests {
 
     #[test]
     fn the_words_of_the_shells_own_expansions_are_read() {
-        use Place::{Arithmetic, Bare, Quoted, Single};
+        use QuoteContext::{Arithmetic, Bare, Quoted, Single};
         for (script, expected) in [
             ("echo ${x:-y} ${#x} ${x%y} ${1} ${@} ${x?}", vec![]),
             (
@@ -441,13 +445,15 @@ mod tests {
             ("echo a;# ${x}", 0),
             ("(# ${x}\necho)", 0),
         ] {
-            assert_eq!(mentions(script).len(), count, "{script}");
+            assert_eq!(find_placeholders(script).len(), count, "{script}");
         }
     }
 
     #[test]
     fn places_without_our_positional_parameters_or_with_evaluation_are_told() {
-        use Place::{Arithmetic, Backquotes, Bare, Delimiter, Function, Quoted, Shifted, Test};
+        use QuoteContext::{
+            Arithmetic, Backquotes, Bare, Delimiter, Function, Quoted, Shifted, Test,
+        };
         for (script, expected) in [
             ("echo $((${x} + 1)) ${x}", vec![Arithmetic, Bare]),
             ("echo \"$(( (1) * ${x} ))\"", vec![Arithmetic]),
@@ -486,7 +492,7 @@ mod tests {
 
     #[test]
     fn a_name_is_read_with_its_modifier() {
-        let found = mentions("${a} ${b_2:raw} ${1:raw} ${a:-raw} ${AGENT_HOME}");
+        let found = find_placeholders("${a} ${b_2:raw} ${1:raw} ${a:-raw} ${AGENT_HOME}");
         let names: Vec<(&str, bool)> = found.iter().map(|m| (m.name, m.raw)).collect();
         assert_eq!(
             names,
@@ -539,10 +545,10 @@ mod tests {
                 .map(|_| parts[random.usize(0..parts.len())])
                 .collect();
             let mut read = 0;
-            for mention in mentions(&script) {
-                assert!(mention.range.start >= read, "{script}");
-                read = mention.range.end;
-                let text = &script[mention.range];
+            for placeholder in find_placeholders(&script) {
+                assert!(placeholder.range.start >= read, "{script}");
+                read = placeholder.range.end;
+                let text = &script[placeholder.range];
                 assert!(text.starts_with("${") && text.ends_with('}'), "{script}");
             }
         }

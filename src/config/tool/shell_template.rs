@@ -5,7 +5,7 @@
 //! Unaware of the rest of a tool.
 
 use crate::config::tool::argv_template::{is_identifier, is_reserved};
-use crate::config::tool::shell_lexer::{Mention, Place, mentions};
+use crate::config::tool::shell_lexer::{Placeholder, QuoteContext, find_placeholders};
 
 /// A script without placeholders, and what its positional parameters are.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -27,19 +27,19 @@ pub(crate) fn expand(template: &str) -> Result<Script, Vec<String>> {
     let mut script = Script::default();
     let mut problems = Vec::new();
     let mut copied = 0;
-    for mention in mentions(template) {
-        if let Some(problem) = problem(&mention) {
+    for placeholder in find_placeholders(template) {
+        if let Some(problem) = problem(&placeholder) {
             if !problems.contains(&problem) {
                 problems.push(problem);
             }
             continue;
         }
-        let before = &template[copied..mention.range.start];
-        let after = &template[mention.range.end..];
+        let before = &template[copied..placeholder.range.start];
+        let after = &template[placeholder.range.end..];
         script.text.push_str(before);
-        let instead = script.instead_of(&mention, after);
+        let instead = script.instead_of(&placeholder, after);
         script.text.push_str(&instead);
-        copied = mention.range.end;
+        copied = placeholder.range.end;
     }
     script.text.push_str(&template[copied..]);
     if script.text.starts_with(['-', '+']) {
@@ -57,16 +57,16 @@ pub(crate) fn expand(template: &str) -> Result<Script, Vec<String>> {
 /// some of them cannot stand.
 pub(crate) fn names(template: &str) -> (Vec<String>, Vec<bool>) {
     let mut script = Script::default();
-    for mention in mentions(template) {
-        if is_identifier(mention.name) && !is_reserved(mention.name) {
-            script.position(&mention);
+    for placeholder in find_placeholders(template) {
+        if is_identifier(placeholder.name) && !is_reserved(placeholder.name) {
+            script.position(&placeholder);
         }
     }
     (script.names, script.raw)
 }
 
-fn problem(mention: &Mention) -> Option<String> {
-    let Mention { name, raw, .. } = mention;
+fn problem(placeholder: &Placeholder) -> Option<String> {
+    let Placeholder { name, raw, .. } = placeholder;
     let modifier = if *raw { ":raw" } else { "" };
     if !is_identifier(name) {
         return Some(format!(
@@ -77,61 +77,63 @@ fn problem(mention: &Mention) -> Option<String> {
     if is_reserved(name) {
         return raw.then(|| format!("${{{name}}} takes no :raw; write ${name}"));
     }
-    let objection = objection(mention.place)?;
+    let objection = objection(placeholder.place)?;
     Some(format!("placeholder ${{{name}{modifier}}} {objection}"))
 }
 
 /// Why no value can stand at a place, and the way out; none if one can.
-fn objection(place: Place) -> Option<&'static str> {
+fn objection(place: QuoteContext) -> Option<&'static str> {
     Some(match place {
-        Place::Bare | Place::Quoted => return None,
-        Place::Single => {
+        QuoteContext::Bare | QuoteContext::Quoted => return None,
+        QuoteContext::Single => {
             "stands inside single quotes, where it would never be replaced; end the quotes before \
              it and begin them again behind it, or write $NAME for a shell variable"
         }
-        Place::Document => {
+        QuoteContext::Document => {
             "stands in a here-document whose delimiter is quoted, where it would never be \
              replaced; take the quotes off the delimiter"
         }
-        Place::Delimiter => {
+        QuoteContext::Delimiter => {
             "is the delimiter of a here-document, where it would never be replaced; write a word"
         }
-        Place::Arithmetic => {
+        QuoteContext::Arithmetic => {
             "stands in an arithmetic expression, where some shells would run commands found in the \
              value; use expr or awk, which take it as an argument"
         }
-        Place::Test => {
+        QuoteContext::Test => {
             "stands inside [[ ]], where some shells would evaluate the value; use [ ] or case"
         }
-        Place::Function => {
+        QuoteContext::Function => {
             "stands inside a function, which has arguments of its own; assign it to a variable \
              outside and use that"
         }
-        Place::Shifted => {
+        QuoteContext::Shifted => {
             "stands behind shift or set --, which move the values; assign it to a variable before \
              and use that"
         }
-        Place::Backquotes => {
+        QuoteContext::Backquotes => {
             "stands inside backquotes together with backslashes; use $(...) instead"
         }
     })
 }
 
 impl Script {
-    /// What a mention turns into; `after` is the template behind it.
-    fn instead_of(&mut self, mention: &Mention, after: &str) -> String {
-        let quotes = if mention.place == Place::Bare && !mention.raw {
+    /// What a placeholder turns into; `after` is the template behind it.
+    fn instead_of(&mut self, placeholder: &Placeholder, after: &str) -> String {
+        let quotes = if placeholder.place == QuoteContext::Bare && !placeholder.raw {
             "\""
         } else {
             ""
         };
-        if is_reserved(mention.name) {
-            return format!("{quotes}${{{}}}{quotes}", mention.name);
+        if is_reserved(placeholder.name) {
+            return format!("{quotes}${{{}}}{quotes}", placeholder.name);
         }
-        let position = self.position(mention);
+        let position = self.position(placeholder);
         // `$10` is `$1` and a zero, and `$1_` or `$1a` are read well by people only.
         let alone = !after.starts_with(|c: char| c == '_' || c.is_ascii_alphanumeric());
-        let parameter = if position < 10 && mention.place == Place::Bare && (alone || !mention.raw)
+        let parameter = if position < 10
+            && placeholder.place == QuoteContext::Bare
+            && (alone || !placeholder.raw)
         {
             format!("${position}")
         } else {
@@ -140,15 +142,15 @@ impl Script {
         format!("{quotes}{parameter}{quotes}")
     }
 
-    /// The position of a mention's parameter, from 1.
-    fn position(&mut self, mention: &Mention) -> usize {
-        let known = self.names.iter().position(|name| name == mention.name);
+    /// The position of a placeholder's parameter, from 1.
+    fn position(&mut self, placeholder: &Placeholder) -> usize {
+        let known = self.names.iter().position(|name| name == placeholder.name);
         let index = known.unwrap_or_else(|| {
-            self.names.push(mention.name.to_owned());
+            self.names.push(placeholder.name.to_owned());
             self.raw.push(false);
             self.names.len() - 1
         });
-        self.raw[index] |= mention.raw;
+        self.raw[index] |= placeholder.raw;
         index + 1
     }
 }

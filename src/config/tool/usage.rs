@@ -3,11 +3,11 @@
 //!
 //! Unaware of how it was written.
 
-use crate::config::section::{Complaints, Node};
+use crate::config::section::{Diagnostics, Section};
 use crate::config::tool::argv_template::{value_in_script, word};
 use crate::config::tool::definition::{Inject, Parameter, Piece, Word, is_script};
-use crate::config::tool::parameters::Declared;
-use crate::config::tool::shell_lexer::mentions;
+use crate::config::tool::parameters::DeclaredParameter;
+use crate::config::tool::shell_lexer::find_placeholders;
 
 /// A command and how it uses its parameters; see [`crate::config::tool::definition::Tool`], which has the same fields.
 #[derive(Debug)]
@@ -27,10 +27,10 @@ pub(crate) struct Usage {
 /// One that has a position takes that place, if the places before it can be filled; the others take
 /// what is left, in the order in which they are declared.
 pub(crate) fn append(
-    declared: &[Declared],
+    declared: &[DeclaredParameter],
     parameters: &[Parameter],
     words: &[Word],
-    out: &mut Complaints,
+    out: &mut Diagnostics,
 ) -> Vec<usize> {
     let mut placed: Vec<(usize, usize)> = Vec::new();
     let mut others = Vec::new();
@@ -45,19 +45,19 @@ pub(crate) fn append(
                 "parameter '{name}' has a place in command: and cannot be injected as {}; remove one",
                 inject.name()
             );
-            out.error(one.at("inject_as"), message);
+            out.error(one.path_to("inject_as"), message);
         }
         match one.position {
             Some(_) if in_words || *inject == Inject::Stdin => {
                 let message =
                     format!("parameter '{name}' does not follow the command and has no position");
-                out.error(one.at("position"), message);
+                out.error(one.path_to("position"), message);
             }
             _ if in_words || *inject == Inject::Stdin => {}
             Some(position) => {
                 if placed.iter().any(|(taken, _)| *taken == position) {
                     let message = format!("position {position} of parameter '{name}' is taken");
-                    out.error(one.at("position"), message);
+                    out.error(one.path_to("position"), message);
                 }
                 placed.push((position, index));
             }
@@ -83,8 +83,8 @@ pub(crate) fn settle(
     mut command: Vec<Word>,
     mut appended: Vec<usize>,
     parameters: Vec<Parameter>,
-    node: &Node,
-    out: &mut Complaints,
+    section: &Section,
+    out: &mut Diagnostics,
 ) -> Usage {
     let name = |index: usize| parameters[index].name.as_str();
     if let Some(index) = value_in_script(&command) {
@@ -93,11 +93,11 @@ pub(crate) fn settle(
              shell: with ${{{0}}} in the script",
             name(index)
         );
-        out.error(node.at(key), message);
+        out.error(section.path_to(key), message);
     }
     if command[0].0.is_empty() {
         let message = format!("{key}: the program's name is empty; name a program");
-        out.error(node.at(key), message);
+        out.error(section.path_to(key), message);
     }
     let is_optional = |p: &Parameter| !p.required && p.default.is_none();
     if let Some(index) = command[0]
@@ -108,7 +108,7 @@ pub(crate) fn settle(
             "parameter '{}' names the program and cannot be optional; give it a default",
             name(index)
         );
-        out.error(node.at(key), message);
+        out.error(section.path_to(key), message);
     }
     // The engine's variables in a script are left to the shell, as they are in `shell:`.
     let written: Vec<Word> = command
@@ -118,7 +118,7 @@ pub(crate) fn settle(
     if is_script(&written) && command.iter().all(|word| word.params().next().is_none()) {
         command = written;
     }
-    ambiguous(key, &command, &parameters, node, out);
+    ambiguous(key, &command, &parameters, section, out);
     // Behind a script, a value that is absent would be an empty string, which was not asked for.
     let tail = values_at_the_end(&command);
     let kept = command.len() - tail.len();
@@ -158,19 +158,22 @@ fn ambiguous(
     key: &str,
     command: &[Word],
     parameters: &[Parameter],
-    node: &Node,
-    out: &mut Complaints,
+    section: &Section,
+    out: &mut Diagnostics,
 ) {
     let names: Vec<&str> = parameters.iter().map(|p| p.name.as_str()).collect();
     if is_script(command) {
         let script = command[2].as_fixed().unwrap_or_default();
-        if let Some(mention) = mentions(script).iter().find(|m| names.contains(&m.name)) {
+        if let Some(placeholder) = find_placeholders(script)
+            .iter()
+            .find(|m| names.contains(&m.name))
+        {
             let message = format!(
                 "${{{0}}} in the script is a variable of the shell and not the parameter; use \
                  shell: for a place, or rename the parameter",
-                mention.name
+                placeholder.name
             );
-            out.error(node.at(key), message);
+            out.error(section.path_to(key), message);
         }
         return;
     }
@@ -181,7 +184,7 @@ fn ambiguous(
                 "text in '{written}' looks like one of the tool's own placeholders; rename the \
                  parameter, or use shell:"
             );
-            out.error(node.at(key), message);
+            out.error(section.path_to(key), message);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::hook_points::Verdict;
 use super::{Ending, Engine, Ready, tool_named};
 use crate::config::agent::HookEvent;
-use crate::config::tool::bind::{Bound, bind};
+use crate::config::tool::bind::{BoundCall, bind_arguments};
 use crate::config::tool::definition::{OnResume, Tool};
 use crate::engine::question::{self, Question, Reply};
 use crate::engine::run_context::RunContext;
@@ -175,8 +175,8 @@ impl Engine<'_> {
         }
     }
 
-    fn bound(&self, tool: &Tool, call: &OpenCall) -> std::result::Result<Bound, String> {
-        bind(
+    fn bound(&self, tool: &Tool, call: &OpenCall) -> std::result::Result<BoundCall, String> {
+        bind_arguments(
             tool,
             call.invalid.as_ref().unwrap_or(&call.arguments),
             &self.places(),
@@ -212,8 +212,8 @@ impl Engine<'_> {
         &mut self,
         call: &OpenCall,
         tool: Option<&Tool>,
-        bound: Bound,
-    ) -> Result<Option<Bound>> {
+        bound: BoundCall,
+    ) -> Result<Option<BoundCall>> {
         let verdict = self.before_tool(&call.name, tool, bound)?;
         if self.ctx.signals.stop().is_some() {
             return Ok(None);
@@ -366,7 +366,7 @@ impl Engine<'_> {
         if let Some(ending) = self.must_end() {
             return Ok(Some(ending));
         }
-        let Some(Bound { arguments, .. }) = bound else {
+        let Some(BoundCall { arguments, .. }) = bound else {
             return Ok(None);
         };
         let text = |name: &str| {

@@ -4,7 +4,7 @@
 
 use super::{Ending, Engine};
 use crate::config::agent::{Hook, HookEvent};
-use crate::config::tool::bind::{Bound, bind, shell_quoted};
+use crate::config::tool::bind::{BoundCall, bind_arguments, shell_quoted};
 use crate::config::tool::definition::Tool;
 use crate::engine::hooks::{self, Execution, Input};
 use crate::engine::observation::read_ends;
@@ -21,7 +21,7 @@ const LONGEST_STREAM: u64 = 32 << 10;
 /// What a guard says about a call.
 pub(super) enum Verdict {
     /// It may run, with these arguments, which need not be the model's.
-    Go(Bound),
+    Go(BoundCall),
     /// It may not, and why.
     Denied(String),
 }
@@ -211,7 +211,7 @@ impl Engine<'_> {
         &mut self,
         name: &str,
         tool: Option<&Tool>,
-        bound: Bound,
+        bound: BoundCall,
     ) -> Result<Verdict> {
         const EVENT: HookEvent = HookEvent::PreToolExecution;
         if !self.has_hook(EVENT) {
@@ -244,7 +244,7 @@ impl Engine<'_> {
                     return Ok(false);
                 }
                 let arguments = new["tool_args"].to_string();
-                match bind(tool.unwrap_or(&asking), &arguments, &engine.places()) {
+                match bind_arguments(tool.unwrap_or(&asking), &arguments, &engine.places()) {
                     Ok(bound) => {
                         given.payload = engine.call_payload(name, tool, &bound);
                         verdict = Verdict::Go(bound);
@@ -263,7 +263,7 @@ impl Engine<'_> {
     }
 
     /// A call as its guards see it.
-    fn call_payload(&self, name: &str, tool: Option<&Tool>, bound: &Bound) -> Vec<u8> {
+    fn call_payload(&self, name: &str, tool: Option<&Tool>, bound: &BoundCall) -> Vec<u8> {
         let command = match tool {
             Some(tool) => shell_quoted(&tool_call::full_argv(&self.ctx, tool, bound)),
             None => name.to_owned(),

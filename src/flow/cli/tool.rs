@@ -6,8 +6,8 @@
 use super::args::ToolArgs as Wanted;
 use super::run::grace;
 use crate::config::environment::Environment;
-use crate::config::tool::bind::{Bound, Places, bind, fixed_words, shell_quoted};
-use crate::config::tool::definition::{CWD, Kind};
+use crate::config::tool::bind::{BaseDirs, BoundCall, bind_arguments, fill_words, shell_quoted};
+use crate::config::tool::definition::{CWD, ParameterType};
 use crate::engine::run_context::{self, RunContext};
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
@@ -109,7 +109,7 @@ impl CallPlace {
         &self,
         flow: &Flow,
         tool: &FlowTool,
-        bound: Bound,
+        bound: BoundCall,
         (record, signals): (CallRecord, &Signals),
     ) -> Result<u8> {
         let argv = self.confined(tool, bound.argv)?;
@@ -183,12 +183,12 @@ impl CallPlace {
         };
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let (home, cwd) = (text(&self.home), text(&self.cwd));
-        let places = Places {
+        let places = BaseDirs {
             home: &home,
             cwd: &cwd,
         };
         let root = root.iter().cloned().collect::<Vec<_>>();
-        let root = fixed_words(&root, &places).pop();
+        let root = fill_words(&root, &places).pop();
         let root = root.map_or_else(|| self.cwd.clone(), |root| self.cwd.join(root));
         // A task's directory is new, and nobody else could make what is below it.
         std::fs::create_dir_all(&root).at("create", &root)?;
@@ -253,7 +253,7 @@ fn arguments(wanted: &Wanted, tool: Option<&FlowTool>, signals: &Signals) -> Res
     };
     let mut add = |name: &str, text: String| {
         let value = match declared(name).map(|parameter| parameter.kind) {
-            None | Some(Kind::String) => Value::String(text),
+            None | Some(ParameterType::String) => Value::String(text),
             Some(_) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
         };
         all.insert(name.to_owned(), value);
@@ -277,12 +277,12 @@ fn bound(
     tool: &FlowTool,
     arguments: &str,
     place: &CallPlace,
-) -> std::result::Result<Bound, String> {
-    let places = Places {
+) -> std::result::Result<BoundCall, String> {
+    let places = BaseDirs {
         home: &place.home.to_string_lossy(),
         cwd: &place.cwd.to_string_lossy(),
     };
-    let bound = bind(&tool.tool, arguments, &places)?;
+    let bound = bind_arguments(&tool.tool, arguments, &places)?;
     let schema = tool.schema_in.map(|ix| &flow.schemas[ix]);
     match misfit(schema, arguments, choice::FailureCode::SchemaIn) {
         Some(failure) => Err(format!("the arguments: {}", failure.message)),

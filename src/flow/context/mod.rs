@@ -12,7 +12,7 @@ pub(crate) mod recall;
 
 use super::manifest::Flow;
 use super::manifest::memory::{StoreName, StorePlace};
-use crate::config::tool::bind::{Places, fixed_words};
+use crate::config::tool::bind::{BaseDirs, fill_words};
 use std::path::Path;
 use store::StoreFile;
 
@@ -22,11 +22,11 @@ pub(crate) fn file(flow: &Flow, which: StoreName, root: &Path) -> Option<StoreFi
     let StorePlace::Jsonl(word) = &settings.place else {
         return None;
     };
-    let places = Places {
+    let places = BaseDirs {
         home: &flow.home.to_string_lossy(),
         cwd: &root.to_string_lossy(),
     };
-    let word = fixed_words(std::slice::from_ref(word), &places).pop()?;
+    let word = fill_words(std::slice::from_ref(word), &places).pop()?;
     Some(StoreFile {
         path: flow.home.join(word),
         max_items: settings.max_items.map(|max| max as usize),

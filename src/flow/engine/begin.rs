@@ -2,7 +2,7 @@
 
 use super::finish::AttemptEnd;
 use super::{ActiveProgram, FlowEngine, RunPlace, Suspension, WaitingProgram};
-use crate::config::tool::bind::{Places, fixed_words};
+use crate::config::tool::bind::{BaseDirs, fill_words};
 use crate::engine::run_context::ENGINE_PID;
 use crate::error::{At, Result};
 use crate::flow::context::select::AssembledContext;
@@ -323,11 +323,11 @@ fn cache_key(
 ) -> Result<String> {
     let (flow, node) = (place.flow, beginning.step.node);
     let schemas = [flow.schema_in(node), flow.schema_out(node)];
-    let places = Places {
+    let places = BaseDirs {
         home: &flow.home.to_string_lossy(),
         cwd: &dir.to_string_lossy(),
     };
-    let files = fixed_words(&flow.nodes[node].cache_files, &places);
+    let files = fill_words(&flow.nodes[node].cache_files, &places);
     let key = cache::CacheKey {
         argv,
         input: &beginning.input,

@@ -6,7 +6,7 @@ use super::command::{self, FLOW_HOME, NodeCommand};
 use super::items::{id, list};
 use super::problem::{FlowProblem, Manifest};
 use super::tool;
-use crate::config::section::{Complaints, Node};
+use crate::config::section::{Diagnostics, Section};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -79,22 +79,22 @@ pub(super) fn read(
     problems: &mut Vec<FlowProblem>,
 ) -> Vec<AgentDraft> {
     let root = manifest.root.clone();
-    let mut out = Complaints::about("");
-    let node = Node::new(&root, vec![]);
-    node.unknown_keys(&["agents"], &mut out);
+    let mut out = Diagnostics::about("");
+    let node = Section::new(&root, vec![]);
+    node.warn_of_unknown_keys(&["agents"], &mut out);
     let items = list(&node, "agents", &mut out);
     manifest.report(&[], out.into_list(), problems);
     let mut all: Vec<AgentDraft> = Vec::new();
     for (map, at) in items {
-        let node = Node::new(map, at.clone());
-        let mut out = Complaints::about("");
+        let node = Section::new(map, at.clone());
+        let mut out = Diagnostics::about("");
         let Some(id) = id(&node, "agent", &mut out) else {
             manifest.report(&[], out.into_list(), problems);
             continue;
         };
-        let mut out = Complaints::about(format!("agent \"{id}\""));
+        let mut out = Diagnostics::about(format!("agent \"{id}\""));
         if all.iter().any(|other| other.id == id) {
-            out.error(node.at("id"), "is defined twice; remove one");
+            out.error(node.path_to("id"), "is defined twice; remove one");
         }
         let ids = [id.clone()];
         let draft = read_one(home, id, &node, at, &mut out);
@@ -107,28 +107,31 @@ pub(super) fn read(
 fn read_one(
     home: &Path,
     id: String,
-    node: &Node,
+    node: &Section,
     at: Vec<Step>,
-    out: &mut Complaints,
+    out: &mut Diagnostics,
 ) -> AgentDraft {
     let known: Vec<&str> = KEYS.into_iter().chain(["repairs"]).collect();
-    node.unknown_keys(&known, out);
-    node.choice("kind", &[("agent", ())], out);
-    let text = |key: &str, out: &mut Complaints| node.text(key, out).map(str::to_owned);
+    node.warn_of_unknown_keys(&known, out);
+    node.read_choice("kind", &[("agent", ())], out);
+    let text = |key: &str, out: &mut Diagnostics| node.read_text(key, out).map(str::to_owned);
     text("name", out);
     text("description", out);
     let mut config = match node.map.get("config") {
         None | Some(Value::Null) => Map::new(),
-        Some(_) => node.mapping("config", out).cloned().unwrap_or_default(),
+        Some(_) => node
+            .read_mapping("config", out)
+            .cloned()
+            .unwrap_or_default(),
     };
     // The agent that is made from it lies elsewhere.
     for value in config.values_mut() {
         at_home(value, home);
     }
     if node.map.contains_key("llm") {
-        check_settings(&config, node.at("config"), out);
+        check_settings(&config, node.path_to("config"), out);
     }
-    let repairs = node.count("repairs", out);
+    let repairs = node.read_count("repairs", out);
     AgentDraft {
         body: body(home, node, &at, out),
         schema_out: text("schema_out", out),
@@ -142,23 +145,23 @@ fn read_one(
 }
 
 /// Tells what is wrong with the settings of a model now, and not when an agent has been made from them.
-fn check_settings(config: &Map<String, Value>, at: Vec<Step>, out: &mut Complaints) {
+fn check_settings(config: &Map<String, Value>, at: Vec<Step>, out: &mut Diagnostics) {
     let mut llm = config.clone();
     llm.entry("model").or_insert_with(|| "named above".into());
-    let node = Node::new(&llm, at.clone()).within("config");
+    let node = Section::new(&llm, at.clone()).within("config");
     crate::config::load::of_model(&node, at, out);
     let url = config.get("base_url").and_then(Value::as_str);
-    if let Some(why) = url.and_then(crate::config::environment::unusable) {
+    if let Some(why) = url.and_then(crate::config::environment::url_objection) {
         // Not shown: there may be a key in it.
         out.error(
-            node.at("base_url"),
+            node.path_to("base_url"),
             format!("config: base_url cannot be used: {why}"),
         );
     }
 }
 
 /// Exactly one of a directory, a model with a prompt, and a program.
-fn body(home: &Path, node: &Node, at: &[Step], out: &mut Complaints) -> Option<AgentBody> {
+fn body(home: &Path, node: &Section, at: &[Step], out: &mut Diagnostics) -> Option<AgentBody> {
     let mut given: Vec<&str> = vec!["path", "llm"];
     given.extend(command::FORMS);
     given.retain(|key| node.map.contains_key(*key));
@@ -173,39 +176,39 @@ fn body(home: &Path, node: &Node, at: &[Step], out: &mut Complaints) -> Option<A
         [_] => command::read(node.map, at, out).map(AgentBody::Command),
         [.., last] => {
             let message = format!("{}: are mutually exclusive; keep one", given.join(": and "));
-            out.error(node.at(last), message);
+            out.error(node.path_to(last), message);
             None
         }
     }
 }
 
-fn directory(home: &Path, node: &Node, out: &mut Complaints) -> Option<AgentBody> {
-    let path = node.text("path", out)?;
+fn directory(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<AgentBody> {
+    let path = node.read_text("path", out)?;
     let dir = below(home, path);
     if !dir.is_dir() {
         let message = format!("path: {path}: there is no such directory");
-        out.error(node.at("path"), message);
+        out.error(node.path_to("path"), message);
         return None;
     }
     Some(AgentBody::Directory(dir))
 }
 
-fn model(home: &Path, node: &Node, out: &mut Complaints) -> Option<AgentBody> {
-    let llm = node.text("llm", out)?;
+fn model(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<AgentBody> {
+    let llm = node.read_text("llm", out)?;
     if llm.is_empty() {
         out.error(
-            node.at("llm"),
+            node.path_to("llm"),
             "llm: is empty; name a model: PROVIDER/MODEL",
         );
     }
     if !node.map.contains_key("prompt") {
         out.error(
-            node.at("prompt"),
+            node.path_to("prompt"),
             "has no prompt; write prompt: TEXT or prompt: ./FILE",
         );
         return None;
     }
-    let prompt = node.text("prompt", out)?;
+    let prompt = node.read_text("prompt", out)?;
     let is_path = prompt.starts_with("./") || prompt.starts_with(&format!("${{{FLOW_HOME}}}/"));
     if !is_path || prompt.contains('\n') {
         return Some(AgentBody::Model {
@@ -220,7 +223,7 @@ fn model(home: &Path, node: &Node, out: &mut Complaints) -> Option<AgentBody> {
         Ok(Ok(text)) => text,
         Ok(Err(_)) => {
             out.error(
-                node.at("prompt"),
+                node.path_to("prompt"),
                 format!("prompt: {prompt}: it is not UTF-8"),
             );
             return None;
@@ -228,7 +231,7 @@ fn model(home: &Path, node: &Node, out: &mut Complaints) -> Option<AgentBody> {
         Err(e) => {
             let why = crate::error::reason(&e);
             out.error(
-                node.at("prompt"),
+                node.path_to("prompt"),
                 format!("prompt: cannot read {prompt}: {why}"),
             );
             return None;

@@ -8,7 +8,7 @@ use super::providers::{Access, Provider, ProvidersFile};
 use super::{FlowAgent, NodeSettings};
 use crate::config::agent::Llm;
 use crate::config::environment::without_secrets;
-use crate::config::section::Complaints;
+use crate::config::section::Diagnostics;
 use crate::config::tool::bind::shell_quoted;
 use crate::config::tool::definition::Word;
 use crate::text::suggestion::nearest;
@@ -129,7 +129,7 @@ fn warn_of_unknown(
         Some(near) => format!("did you mean \"{near}\"?"),
         None => "the environment says where it is asked".to_owned(),
     };
-    let mut out = Complaints::about(format!("agent \"{}\"", draft.id));
+    let mut out = Diagnostics::about(format!("agent \"{}\"", draft.id));
     let message = format!("llm: providers.yaml has no provider \"{provider}\"; {hint}");
     out.warn(draft.key("llm"), message);
     let ids = std::slice::from_ref(&draft.id);
@@ -145,7 +145,7 @@ fn check(
     problems: &mut Vec<FlowProblem>,
 ) {
     let ids = std::slice::from_ref(&draft.id);
-    let mut out = Complaints::about(format!("agent \"{}\"", draft.id));
+    let mut out = Diagnostics::about(format!("agent \"{}\"", draft.id));
     for key in ["base_url", "command"] {
         if draft.config.contains_key(key) {
             let message = format!(

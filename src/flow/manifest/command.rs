@@ -5,8 +5,8 @@
 //! `AGENT_HOME`. Here it is called `FLOW_HOME`; the names are exchanged on the way in and out.
 //! Unaware of processes.
 
-use crate::config::section::{Complaints, Node};
-use crate::config::tool::bind::{Places, fixed_words};
+use crate::config::section::{Diagnostics, Section};
+use crate::config::tool::bind::{BaseDirs, fill_words};
 use crate::config::tool::command;
 use crate::config::tool::definition::{AGENT_HOME, Piece, Word};
 use crate::text::yaml::Step;
@@ -32,7 +32,7 @@ pub(crate) struct NodeCommand {
 impl NodeCommand {
     /// The argv, with the flow's directory and the task's.
     pub(crate) fn argv(&self, home: &str, cwd: &str) -> Vec<String> {
-        fixed_words(&self.words, &Places { home, cwd })
+        fill_words(&self.words, &BaseDirs { home, cwd })
     }
 
     /// The files below the flow's directory that the command names.
@@ -81,7 +81,7 @@ fn named_in(script: &str) -> impl Iterator<Item = &str> {
 pub(crate) fn read(
     map: &Map<String, Value>,
     at: &[Step],
-    out: &mut Complaints,
+    out: &mut Diagnostics,
 ) -> Option<NodeCommand> {
     let mut given = map.clone();
     given.retain(|key, _| FORMS.contains(&key.as_str()));
@@ -89,8 +89,8 @@ pub(crate) fn read(
         return None;
     }
     let given = inward(&given, at, out);
-    let mut own = Complaints::about("");
-    let usage = command::read(&Node::new(&given, at.to_vec()), &[], &mut own);
+    let mut own = Diagnostics::about("");
+    let usage = command::read(&Section::new(&given, at.to_vec()), &[], &mut own);
     // Those of the reader that are about a model's parameters are told as errors below.
     for complaint in own.into_list() {
         let message = complaint.message.replace(AGENT_HOME, FLOW_HOME);
@@ -123,7 +123,7 @@ pub(crate) fn read(
 pub(crate) fn inward(
     map: &Map<String, Value>,
     at: &[Step],
-    out: &mut Complaints,
+    out: &mut Diagnostics,
 ) -> Map<String, Value> {
     let mut given = map.clone();
     let agents = format!("${{{AGENT_HOME}}}");
@@ -162,7 +162,7 @@ pub(crate) fn outward(text: &str) -> String {
 /// A text with `${FLOW_HOME}` and `${CWD}` in it, as a word.
 pub(crate) fn word(text: &str) -> Word {
     let known = text.replace(&format!("${{{FLOW_HOME}}}"), &format!("${{{AGENT_HOME}}}"));
-    crate::config::agent::word(&known)
+    crate::config::agent::parse_word(&known)
 }
 
 fn mentions(value: &Value, name: &str) -> bool {

@@ -5,7 +5,7 @@
 
 use super::command::FLOW_HOME;
 use crate::config::environment::Secret;
-use crate::config::section::{Complaints, Node};
+use crate::config::section::{Diagnostics, Section};
 use crate::error::reason;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
@@ -72,10 +72,10 @@ pub(super) fn read(
     home: &Path,
     map: &Map<String, Value>,
     at: Vec<Step>,
-    out: &mut Complaints,
+    out: &mut Diagnostics,
 ) -> Option<Credential> {
-    let node = Node::new(map, at).within("credential");
-    node.unknown_keys(&["source", "name"], out);
+    let node = Section::new(map, at).within("credential");
+    node.warn_of_unknown_keys(&["source", "name"], out);
     for (key, wanted) in [
         ("source", "env, file or command"),
         (
@@ -85,15 +85,15 @@ pub(super) fn read(
     ] {
         if !map.contains_key(key) {
             let message = format!("credential: has no {key}; needs {wanted}");
-            out.error(node.at(key), message);
+            out.error(node.path_to(key), message);
         }
     }
     let sources = [("env", 0), ("file", 1), ("command", 2)];
-    let source = node.choice("source", &sources, out);
-    let name = node.text("name", out)?;
+    let source = node.read_choice("source", &sources, out);
+    let name = node.read_text("name", out)?;
     // Never shown: it may be the key itself, by mistake.
-    let wrong = |why: &str, out: &mut Complaints| {
-        out.error(node.at("name"), format!("credential: name: {why}"));
+    let wrong = |why: &str, out: &mut Diagnostics| {
+        out.error(node.path_to("name"), format!("credential: name: {why}"));
         None
     };
     if name.trim().is_empty() || name.contains('\0') {

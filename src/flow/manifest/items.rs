@@ -1,6 +1,6 @@
 //! What the manifests have in common: lists of mappings with ids, and lists of strings.
 
-use crate::config::section::{Complaints, Node, found};
+use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 
@@ -11,45 +11,48 @@ pub(crate) fn is_id(id: &str) -> bool {
 }
 
 /// The id of an item of a list; complains if it has none that can be used.
-pub(crate) fn id(node: &Node, what: &str, out: &mut Complaints) -> Option<String> {
+pub(crate) fn id(node: &Section, what: &str, out: &mut Diagnostics) -> Option<String> {
     if !node.map.contains_key("id") {
-        out.error(node.at("id"), format!("this {what} has no id; give it one"));
+        out.error(
+            node.path_to("id"),
+            format!("this {what} has no id; give it one"),
+        );
         return None;
     }
-    let id = node.text("id", out)?;
+    let id = node.read_text("id", out)?;
     if !is_id(id) {
         let message =
             format!("invalid id {id:?}: 1 to 64 letters, digits, '_', '.' and '-' make an id");
-        out.error(node.at("id"), message);
+        out.error(node.path_to("id"), message);
         return None;
     }
     Some(id.to_owned())
 }
 
 /// A list of strings, with the strings as they are.
-pub(crate) fn texts(node: &Node, key: &str, out: &mut Complaints) -> Option<Vec<String>> {
-    let list = node.texts(key, out)?;
+pub(crate) fn texts(node: &Section, key: &str, out: &mut Diagnostics) -> Option<Vec<String>> {
+    let list = node.read_texts(key, out)?;
     Some(list.into_iter().map(str::to_owned).collect())
 }
 
 /// The mappings of a list, each with its place.
 pub(crate) fn list<'n>(
-    node: &Node<'n>,
+    node: &Section<'n>,
     key: &str,
-    out: &mut Complaints,
+    out: &mut Diagnostics,
 ) -> Vec<(&'n Map<String, Value>, Vec<Step>)> {
     let mut maps = Vec::new();
     if node.map.get(key).is_none_or(Value::is_null) {
         return maps;
     }
-    for (index, item) in node.list(key, out).into_iter().flatten().enumerate() {
-        let mut at = node.at(key);
+    for (index, item) in node.read_list(key, out).into_iter().flatten().enumerate() {
+        let mut at = node.path_to(key);
         at.push(Step::Item(index));
         match item.as_object() {
             Some(map) => maps.push((map, at)),
             None => out.error(
                 at,
-                format!("{key}: expected a mapping, found {}", found(item)),
+                format!("{key}: expected a mapping, found {}", describe_value(item)),
             ),
         }
     }

@@ -4,7 +4,7 @@ use super::ContextChoice;
 use super::memory::{Memory, StorePlace};
 use super::node::NodeDraft;
 use super::problem::{Code, FlowProblem, Manifest};
-use crate::config::section::Complaints;
+use crate::config::section::Diagnostics;
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use std::collections::HashMap;
@@ -128,7 +128,7 @@ pub(super) fn unseen(
     let is_global = |draft: &NodeDraft| draft.context.as_deref() == Some("global");
     let has_global = drafts.iter().any(is_global);
     for draft in drafts {
-        let mut out = Complaints::about(format!("node \"{}\"", draft.id));
+        let mut out = Diagnostics::about(format!("node \"{}\"", draft.id));
         for remember in &draft.remember {
             let which = remember.store;
             let name = which.name();

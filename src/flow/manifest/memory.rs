@@ -5,7 +5,7 @@
 use super::command::{self, NodeCommand, word};
 use super::items::{id, list, texts};
 use super::problem::{FlowProblem, Manifest};
-use crate::config::section::{Complaints, Node, found};
+use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Word;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
@@ -173,24 +173,27 @@ const KEYS: [&str; 6] = [
 /// Reads the file. The keys may stand at the top or below `memory:`.
 pub(crate) fn read(manifest: &mut Manifest, problems: &mut Vec<FlowProblem>) -> Memory {
     let root = manifest.root.clone();
-    let mut out = Complaints::about("");
+    let mut out = Diagnostics::about("");
     let (map, at) = match root.get("memory") {
         Some(Value::Object(inner)) => {
-            Node::new(&root, vec![]).unknown_keys(&["memory"], &mut out);
+            Section::new(&root, vec![]).warn_of_unknown_keys(&["memory"], &mut out);
             (inner, vec![Step::Key("memory".to_owned())])
         }
         Some(Value::Null) if root.len() == 1 => return Memory::default(),
         Some(other) if !other.is_null() => {
             let at = vec![Step::Key("memory".to_owned())];
-            let message = format!("memory: expected a mapping, found {}", found(other));
+            let message = format!(
+                "memory: expected a mapping, found {}",
+                describe_value(other)
+            );
             out.error(at, message);
             manifest.report(&[], out.into_list(), problems);
             return Memory::default();
         }
         _ => (&root, vec![]),
     };
-    let node = Node::new(map, at);
-    node.unknown_keys(&KEYS, &mut out);
+    let node = Section::new(map, at);
+    node.warn_of_unknown_keys(&KEYS, &mut out);
     let memory = Memory {
         task: store(&node, "task_store", &mut out),
         project: store(&node, "project_store", &mut out),
@@ -204,7 +207,7 @@ pub(crate) fn read(manifest: &mut Manifest, problems: &mut Vec<FlowProblem>) -> 
     manifest.report(&[], out.into_list(), problems);
     let mut all: Vec<Profile> = Vec::new();
     for (item, at) in profiles {
-        let mut out = Complaints::about("");
+        let mut out = Diagnostics::about("");
         let profile = profile(item, at, (&all, has_embedder), &mut out);
         let ids: Vec<String> = profile.iter().map(|p| p.id.clone()).collect();
         manifest.report(&ids, out.into_list(), problems);
@@ -216,21 +219,21 @@ pub(crate) fn read(manifest: &mut Manifest, problems: &mut Vec<FlowProblem>) -> 
     }
 }
 
-fn store(node: &Node, key: &str, out: &mut Complaints) -> StoreSettings {
+fn store(node: &Section, key: &str, out: &mut Diagnostics) -> StoreSettings {
     if node.map.get(key).is_none_or(Value::is_null) {
         return StoreSettings::default();
     }
-    let Some(map) = node.mapping(key, out) else {
+    let Some(map) = node.read_mapping(key, out) else {
         return StoreSettings::default();
     };
-    let node = Node::new(map, node.at(key)).within(key);
-    node.unknown_keys(&["type", "file_path", "max_items"], out);
+    let node = Section::new(map, node.path_to(key)).within(key);
+    node.warn_of_unknown_keys(&["type", "file_path", "max_items"], out);
     let types = [("jsonl", true), ("in_memory", false)];
-    let is_file = node.choice("type", &types, out);
-    let path = node.text("file_path", out);
+    let is_file = node.read_choice("type", &types, out);
+    let path = node.read_text("file_path", out);
     if !map.contains_key("type") {
         out.error(
-            node.at(""),
+            node.path_to(""),
             format!("{key}: has no type; needs jsonl or in_memory"),
         );
     }
@@ -238,28 +241,28 @@ fn store(node: &Node, key: &str, out: &mut Complaints) -> StoreSettings {
         (Some(true), Some(path)) if !path.is_empty() => StorePlace::Jsonl(word(path)),
         (Some(true), _) => {
             let message = format!("{key}: type: jsonl needs file_path");
-            out.error(node.at("file_path"), message);
+            out.error(node.path_to("file_path"), message);
             StorePlace::InMemory
         }
         (Some(false), Some(_)) => {
             let message = format!("{key}: file_path has no meaning with type: in_memory");
-            out.warn(node.at("file_path"), message);
+            out.warn(node.path_to("file_path"), message);
             StorePlace::InMemory
         }
         _ => StorePlace::InMemory,
     };
     StoreSettings {
         place,
-        max_items: node.count("max_items", out),
+        max_items: node.read_count("max_items", out),
     }
 }
 
-fn program(node: &Node, key: &str, out: &mut Complaints) -> Option<HelperProgram> {
-    let map = node.mapping(key, out)?;
-    let at = node.at(key);
-    let node = Node::new(map, at.clone()).within(key);
-    node.unknown_keys(&["command", "exec", "shell", "timeout_ms"], out);
-    let timeout = node.count("timeout_ms", out).unwrap_or(TIMEOUT_MS);
+fn program(node: &Section, key: &str, out: &mut Diagnostics) -> Option<HelperProgram> {
+    let map = node.read_mapping(key, out)?;
+    let at = node.path_to(key);
+    let node = Section::new(map, at.clone()).within(key);
+    node.warn_of_unknown_keys(&["command", "exec", "shell", "timeout_ms"], out);
+    let timeout = node.read_count("timeout_ms", out).unwrap_or(TIMEOUT_MS);
     let read = command::read(map, &at, out);
     if read.is_none() && !command::FORMS.iter().any(|form| map.contains_key(*form)) {
         out.error(
@@ -277,30 +280,33 @@ fn profile(
     map: &Map<String, Value>,
     at: Vec<Step>,
     (all, has_embedder): (&[Profile], bool),
-    out: &mut Complaints,
+    out: &mut Diagnostics,
 ) -> Option<Profile> {
-    let node = Node::new(map, at);
+    let node = Section::new(map, at);
     let id = id(&node, "profile", out)?;
     let of = format!("context profile '{id}'");
     let node = node.of(&of);
-    node.unknown_keys(&["id", "max_tokens", "retrieval_policy", "sources"], out);
+    node.warn_of_unknown_keys(&["id", "max_tokens", "retrieval_policy", "sources"], out);
     if RESERVED.contains(&id.as_str()) {
         let message = format!("{of}: '{id}' means something else; rename it");
-        out.error(node.at("id"), message);
+        out.error(node.path_to("id"), message);
     } else if all.iter().any(|other| other.id == id) {
-        out.error(node.at("id"), format!("{of} is defined twice; remove one"));
+        out.error(
+            node.path_to("id"),
+            format!("{of} is defined twice; remove one"),
+        );
     }
     let mut sources = Vec::new();
     for (map, at) in list(&node, "sources", out) {
         let missing = at.clone();
-        let node = Node::new(map, at).of(&format!("a source of {of}"));
-        node.unknown_keys(&["store", "tags"], out);
+        let node = Section::new(map, at).of(&format!("a source of {of}"));
+        node.warn_of_unknown_keys(&["store", "tags"], out);
         if !map.contains_key("store") {
             let message = format!("{of}: a source has no store; needs task, project or global");
             out.error(missing, message);
         }
         let tags = texts(&node, "tags", out).unwrap_or_default();
-        if let Some(store) = node.choice("store", &StoreName::NAMES, out) {
+        if let Some(store) = node.read_choice("store", &StoreName::NAMES, out) {
             sources.push(ProfileSource { store, tags });
         }
     }
@@ -310,13 +316,13 @@ fn profile(
             tags: Vec::new(),
         });
     }
-    let retrieval = node.choice("retrieval_policy", &Retrieval::NAMES, out);
+    let retrieval = node.read_choice("retrieval_policy", &Retrieval::NAMES, out);
     if retrieval == Some(Retrieval::Semantic) && !has_embedder {
         let message = format!("{of}: semantic needs an embedder; define one, or use hybrid");
-        out.error(node.at("retrieval_policy"), message);
+        out.error(node.path_to("retrieval_policy"), message);
     }
     Some(Profile {
-        max_tokens: node.count("max_tokens", out),
+        max_tokens: node.read_count("max_tokens", out),
         retrieval: retrieval.unwrap_or_default(),
         sources,
         id,

@@ -7,7 +7,7 @@ use super::items::{id, texts};
 use super::memory::StoreName;
 use super::problem::{Code, FlowProblem, Manifest};
 use super::{NodeKind, OutputForm, ResumePolicy};
-use crate::config::section::{Complaints, Node, found};
+use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Word;
 use crate::flow::graph::topology::{MergeFailureMode, Role};
 use crate::text::yaml::Step;
@@ -114,21 +114,21 @@ pub(super) fn read(
     at: Vec<Step>,
     problems: &mut Vec<FlowProblem>,
 ) -> Option<NodeDraft> {
-    let mut out = Complaints::about("");
+    let mut out = Diagnostics::about("");
     let Some(map) = item.as_object() else {
         out.error(
             at,
-            format!("nodes: expected a mapping, found {}", found(item)),
+            format!("nodes: expected a mapping, found {}", describe_value(item)),
         );
         manifest.report(&[], out.into_list(), problems);
         return None;
     };
-    let id = id(&Node::new(map, at.clone()), "node", &mut out);
+    let id = id(&Section::new(map, at.clone()), "node", &mut out);
     manifest.report(&[], out.into_list(), problems);
     let id = id?;
-    let mut out = Complaints::about(format!("node \"{id}\""));
-    let node = Node::new(map, at.clone());
-    node.unknown_keys(&KEYS, &mut out);
+    let mut out = Diagnostics::about(format!("node \"{id}\""));
+    let node = Section::new(map, at.clone());
+    node.warn_of_unknown_keys(&KEYS, &mut out);
     let draft = draft(id, &node, at, &mut out);
     let ids = [draft.id.clone()];
     manifest.report(&ids, out.into_list(), problems);
@@ -136,8 +136,8 @@ pub(super) fn read(
     Some(draft)
 }
 
-fn draft(id: String, node: &Node, at: Vec<Step>, out: &mut Complaints) -> NodeDraft {
-    let text = |key: &str, out: &mut Complaints| node.text(key, out).map(str::to_owned);
+fn draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) -> NodeDraft {
+    let text = |key: &str, out: &mut Diagnostics| node.read_text(key, out).map(str::to_owned);
     let retry = [("retry", ResumePolicy::Retry), ("fail", ResumePolicy::Fail)];
     let forms = [("json", OutputForm::Json), ("text", OutputForm::Text)];
     let role = Role::ALL
@@ -161,17 +161,22 @@ fn draft(id: String, node: &Node, at: Vec<Step>, out: &mut Complaints) -> NodeDr
             .into_iter()
             .find(|form| node.map.contains_key(*form)),
         command: command::read(node.map, &at, out),
-        timeout_ms: node.count("timeout_ms", out),
-        retries: node.count("retries", out).unwrap_or(0).min(u32::MAX.into()) as u32,
-        cache: node.flag("cache", out).unwrap_or(false),
+        timeout_ms: node.read_count("timeout_ms", out),
+        retries: node
+            .read_count("retries", out)
+            .unwrap_or(0)
+            .min(u32::MAX.into()) as u32,
+        cache: node.read_flag("cache", out).unwrap_or(false),
         cache_files: cache_files(node, out),
-        on_resume: node.choice("on_resume", &retry, out).unwrap_or_default(),
-        output: node.choice("output", &forms, out).unwrap_or_default(),
+        on_resume: node
+            .read_choice("on_resume", &retry, out)
+            .unwrap_or_default(),
+        output: node.read_choice("output", &forms, out).unwrap_or_default(),
         remember: remember(node, out),
-        default_start: node.flag("default_start", out).unwrap_or(false),
-        always_fail: node.flag("always_fail", out).unwrap_or(false),
+        default_start: node.read_flag("default_start", out).unwrap_or(false),
+        always_fail: node.read_flag("always_fail", out).unwrap_or(false),
         merge_failure_mode: node
-            .choice("merge_failure_mode", &FAILURE_MODES, out)
+            .read_choice("merge_failure_mode", &FAILURE_MODES, out)
             .unwrap_or_default(),
         at,
         id,
@@ -179,16 +184,16 @@ fn draft(id: String, node: &Node, at: Vec<Step>, out: &mut Complaints) -> NodeDr
 }
 
 /// YAML has a word of its own for nothing; whoever writes `context: null` means the same.
-fn context(node: &Node, out: &mut Complaints) -> Option<String> {
+fn context(node: &Section, out: &mut Diagnostics) -> Option<String> {
     match node.map.get("context") {
         Some(Value::Null) => None,
-        _ => node.text("context", out).map(str::to_owned),
+        _ => node.read_text("context", out).map(str::to_owned),
     }
 }
 
-fn continues(node: &Node, out: &mut Complaints) -> bool {
-    let goes_on = node.flag("continue_on_failure", out);
-    let fails = node.flag("fail_on_failure", out);
+fn continues(node: &Section, out: &mut Diagnostics) -> bool {
+    let goes_on = node.read_flag("continue_on_failure", out);
+    let fails = node.read_flag("fail_on_failure", out);
     if let (Some(goes_on), Some(fails)) = (goes_on, fails)
         && goes_on == fails
     {
@@ -196,39 +201,47 @@ fn continues(node: &Node, out: &mut Complaints) -> bool {
             "continue_on_failure: {goes_on} and fail_on_failure: {fails} contradict each other; \
              remove one"
         );
-        out.error(node.at("fail_on_failure"), message);
+        out.error(node.path_to("fail_on_failure"), message);
     }
     goes_on.unwrap_or_else(|| fails == Some(false))
 }
 
-fn cache_files(node: &Node, out: &mut Complaints) -> Vec<Word> {
-    let files = node.texts("cache_files", out);
+fn cache_files(node: &Section, out: &mut Diagnostics) -> Vec<Word> {
+    let files = node.read_texts("cache_files", out);
     if files.is_some() && node.map.get("cache") != Some(&Value::Bool(true)) {
         let message = "cache_files has no meaning without cache: true";
-        out.warn(node.at("cache_files"), message);
+        out.warn(node.path_to("cache_files"), message);
     }
     files.unwrap_or_default().into_iter().map(word).collect()
 }
 
-fn remember(node: &Node, out: &mut Complaints) -> Vec<Remember> {
+fn remember(node: &Section, out: &mut Diagnostics) -> Vec<Remember> {
     let mut all = Vec::new();
-    for (index, item) in node.list("remember", out).into_iter().flatten().enumerate() {
-        let mut at = node.at("remember");
+    for (index, item) in node
+        .read_list("remember", out)
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        let mut at = node.path_to("remember");
         at.push(Step::Item(index));
         let Some(map) = item.as_object() else {
             out.error(
                 at,
-                format!("remember: expected a mapping, found {}", found(item)),
+                format!(
+                    "remember: expected a mapping, found {}",
+                    describe_value(item)
+                ),
             );
             continue;
         };
-        let node = Node::new(map, at.clone()).within("remember");
-        node.unknown_keys(&["store", "tags", "pointer"], out);
+        let node = Section::new(map, at.clone()).within("remember");
+        node.warn_of_unknown_keys(&["store", "tags", "pointer"], out);
         let stores = [StoreName::NAMES[1], StoreName::NAMES[2]];
         if !map.contains_key("store") {
             out.error(at, "remember: has no store; needs project or global");
         }
-        let pointer = node.text("pointer", out).unwrap_or_default();
+        let pointer = node.read_text("pointer", out).unwrap_or_default();
         let escapes_well = pointer
             .split('~')
             .skip(1)
@@ -237,15 +250,15 @@ fn remember(node: &Node, out: &mut Complaints) -> Vec<Remember> {
             let message = format!(
                 "remember: pointer {pointer:?} is no JSON pointer; behind ~ stands 0, for ~ itself, or 1, for /"
             );
-            out.error(node.at("pointer"), message);
+            out.error(node.path_to("pointer"), message);
         }
         if !pointer.is_empty() && !pointer.starts_with('/') {
             let message =
                 format!("remember: pointer {pointer:?} is no JSON pointer; begin it with /");
-            out.error(node.at("pointer"), message);
+            out.error(node.path_to("pointer"), message);
         }
         let tags = texts(&node, "tags", out).unwrap_or_default();
-        if let Some(store) = node.choice("store", &stores, out) {
+        if let Some(store) = node.read_choice("store", &stores, out) {
             all.push(Remember {
                 store,
                 tags,
@@ -267,7 +280,7 @@ fn words_of_their_own(
         let said = map.get(key).filter(|value| !value.is_null());
         let said = said.map_or_else(
             || format!("has no {key}"),
-            |value| format!("{key} cannot be {}", found(value)),
+            |value| format!("{key} cannot be {}", describe_value(value)),
         );
         let message = format!("node \"{}\": {said}; needs {wanted}", draft.id);
         let ids = vec![draft.id.clone()];

@@ -4,7 +4,7 @@
 
 use super::items::list;
 use super::problem::{FlowProblem, Manifest};
-use crate::config::section::{Complaints, Node};
+use crate::config::section::{Diagnostics, Section};
 use crate::flow::manifest::glob::Glob;
 use crate::text::yaml::Step;
 use serde::{Deserialize, Serialize};
@@ -116,27 +116,33 @@ pub(super) fn read(
     problems: &mut Vec<FlowProblem>,
 ) -> Policies {
     let root = std::mem::take(&mut manifest.root);
-    let mut out = Complaints::about("");
-    let node = Node::new(&root, vec![]);
-    node.unknown_keys(&["policies"], &mut out);
+    let mut out = Diagnostics::about("");
+    let node = Section::new(&root, vec![]);
+    node.warn_of_unknown_keys(&["policies"], &mut out);
     let items = list(&node, "policies", &mut out);
     manifest.report(&[], out.into_list(), problems);
     let mut rules = Vec::new();
     let mut names: Vec<String> = Vec::new();
     for (map, at) in items {
-        let mut out = Complaints::about("");
-        let node = Node::new(map, at);
-        let name = node.text("name", &mut out).unwrap_or_default().to_owned();
+        let mut out = Diagnostics::about("");
+        let node = Section::new(map, at);
+        let name = node
+            .read_text("name", &mut out)
+            .unwrap_or_default()
+            .to_owned();
         if !map.contains_key("name") {
-            out.error(node.at("name"), "this policy has no name; give it one");
+            out.error(node.path_to("name"), "this policy has no name; give it one");
         } else if map["name"] == "" {
-            out.error(node.at("name"), "name: is empty; give the policy a name");
+            out.error(
+                node.path_to("name"),
+                "name: is empty; give the policy a name",
+            );
         } else if !name.is_empty() && names.contains(&name) {
             let message = format!("policy \"{name}\" is defined twice; rename one");
-            out.error(node.at("name"), message);
+            out.error(node.path_to("name"), message);
         }
         manifest.report(&[], out.into_list(), problems);
-        let mut out = Complaints::about(format!("policy \"{name}\""));
+        let mut out = Diagnostics::about(format!("policy \"{name}\""));
         rules.extend(policy(&node, &name, known, &mut out));
         let ids: Vec<String> = (!name.is_empty())
             .then(|| name.clone())
@@ -149,13 +155,13 @@ pub(super) fn read(
 }
 
 /// The rules of one policy: none if it is not enabled.
-fn policy(node: &Node, name: &str, known: &KnownIds<'_>, out: &mut Complaints) -> Vec<Rule> {
-    node.unknown_keys(&["name", "description", "enabled", "rules"], out);
-    node.text("description", out);
-    let enabled = node.flag("enabled", out).unwrap_or(true);
+fn policy(node: &Section, name: &str, known: &KnownIds<'_>, out: &mut Diagnostics) -> Vec<Rule> {
+    node.warn_of_unknown_keys(&["name", "description", "enabled", "rules"], out);
+    node.read_text("description", out);
+    let enabled = node.read_flag("enabled", out).unwrap_or(true);
     let mut rules = Vec::new();
     for (index, (map, at)) in list(node, "rules", out).into_iter().enumerate() {
-        let mut of_rule = Complaints::about(format!("rule {}", index + 1));
+        let mut of_rule = Diagnostics::about(format!("rule {}", index + 1));
         let rule = rule(map, at, (name, index + 1), known, &mut of_rule);
         for complaint in of_rule.into_list() {
             if complaint.warning {
@@ -167,7 +173,7 @@ fn policy(node: &Node, name: &str, known: &KnownIds<'_>, out: &mut Complaints) -
         rules.extend(rule.filter(|_| enabled));
     }
     if !node.map.contains_key("rules") {
-        out.warn(node.at("rules"), "has no rules, and changes nothing");
+        out.warn(node.path_to("rules"), "has no rules, and changes nothing");
     }
     rules
 }
@@ -179,24 +185,24 @@ fn rule(
     at: Vec<Step>,
     (policy, number): (&str, usize),
     known: &KnownIds<'_>,
-    out: &mut Complaints,
+    out: &mut Diagnostics,
 ) -> Option<Rule> {
-    let node = Node::new(map, at);
-    node.unknown_keys(&KEYS, out);
+    let node = Section::new(map, at);
+    node.warn_of_unknown_keys(&KEYS, out);
     for (key, wanted) in [
         ("target", "tool, context or node"),
         ("target_id", "an id, or * for all"),
         ("action", "allow or deny"),
     ] {
         if !map.contains_key(key) {
-            out.error(node.at(key), format!("has no {key}; needs {wanted}"));
+            out.error(node.path_to(key), format!("has no {key}; needs {wanted}"));
         }
     }
-    let target = node.choice("target", &Target::ALL, out);
-    let denies = node.choice("action", &[("allow", false), ("deny", true)], out);
+    let target = node.read_choice("target", &Target::ALL, out);
+    let denies = node.read_choice("action", &[("allow", false), ("deny", true)], out);
     let target_id = glob(&node, "target_id", out);
     let nodes = glob(&node, "nodes", out);
-    let reason = node.text("reason", out).map(str::to_owned);
+    let reason = node.read_text("reason", out).map(str::to_owned);
     let (target, target_id) = (target?, target_id?);
     let is_wrong = nodes.is_none() && map.contains_key("nodes");
     let rule = Rule {
@@ -212,21 +218,27 @@ fn rule(
     (!is_wrong).then_some(rule)
 }
 
-fn glob(node: &Node, key: &str, out: &mut Complaints) -> Option<Glob> {
-    let text = node.text(key, out)?;
+fn glob(node: &Section, key: &str, out: &mut Diagnostics) -> Option<Glob> {
+    let text = node.read_text(key, out)?;
     let read = Glob::parse(text);
     if let Err(why) = &read {
-        out.error(node.at(key), format!("{key}: the pattern {text:?} {why}"));
+        out.error(
+            node.path_to(key),
+            format!("{key}: the pattern {text:?} {why}"),
+        );
     }
     read.ok()
 }
 
 /// Warns of a rule that can never decide anything.
-fn doubt(rule: &Rule, node: &Node, known: &KnownIds<'_>, out: &mut Complaints) {
+fn doubt(rule: &Rule, node: &Section, known: &KnownIds<'_>, out: &mut Diagnostics) {
     let fits_node = |id: &str| rule.nodes.as_ref().is_none_or(|nodes| nodes.fits(id));
     let mut nodes = known.nodes.iter().filter(|id| fits_node(id)).peekable();
     if nodes.peek().is_none() {
-        out.warn(node.at("nodes"), "nodes: fits no node of workflow.yaml");
+        out.warn(
+            node.path_to("nodes"),
+            "nodes: fits no node of workflow.yaml",
+        );
         return;
     }
     let fits = |id: &&str| rule.target_id.fits(id);
@@ -240,6 +252,6 @@ fn doubt(rule: &Rule, node: &Node, known: &KnownIds<'_>, out: &mut Complaints) {
     };
     if !any {
         let message = format!("target_id: fits no {what}");
-        out.warn(node.at("target_id"), message);
+        out.warn(node.path_to("target_id"), message);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Unaware of what the files mean.
 
-use crate::config::section::Complaint;
+use crate::config::section::Diagnostic;
 use crate::text::yaml::{self, Step};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -177,7 +177,7 @@ impl Manifest {
             Ok(Value::Null) => {}
             Ok(Value::Object(root)) => manifest.root = root,
             Ok(other) => {
-                let found = crate::config::section::found(&other);
+                let found = crate::config::section::describe_value(&other);
                 let message = format!("expected keys and values at the top, found {found}");
                 problems.push(manifest.whole(message));
             }
@@ -228,7 +228,7 @@ impl Manifest {
     pub(crate) fn report(
         &mut self,
         ids: &[String],
-        list: Vec<Complaint>,
+        list: Vec<Diagnostic>,
         problems: &mut Vec<FlowProblem>,
     ) {
         for complaint in list {

@@ -6,8 +6,8 @@ use super::command::{FLOW_HOME, files_of, word};
 use super::credential::{self, Credential, in_place};
 use super::items::{id, list, texts};
 use super::problem::{FlowProblem, Manifest};
-use crate::config::environment::unusable;
-use crate::config::section::{Complaints, Node};
+use crate::config::environment::url_objection;
+use crate::config::section::{Diagnostics, Section};
 use crate::config::tool::definition::AGENT_HOME;
 use crate::text::yaml::Step;
 use serde_json::Value;
@@ -67,22 +67,22 @@ pub(super) fn read(
     problems: &mut Vec<FlowProblem>,
 ) -> ProvidersFile {
     let root = std::mem::take(&mut manifest.root);
-    let mut out = Complaints::about("");
-    let node = Node::new(&root, vec![]);
-    node.unknown_keys(&["providers"], &mut out);
+    let mut out = Diagnostics::about("");
+    let node = Section::new(&root, vec![]);
+    node.warn_of_unknown_keys(&["providers"], &mut out);
     let items = list(&node, "providers", &mut out);
     manifest.report(&[], out.into_list(), problems);
     let mut read = ProvidersFile::default();
     for (map, at) in items {
-        let node = Node::new(map, at.clone());
-        let mut out = Complaints::about("");
+        let node = Section::new(map, at.clone());
+        let mut out = Diagnostics::about("");
         let Some(id) = id(&node, "provider", &mut out) else {
             manifest.report(&[], out.into_list(), problems);
             continue;
         };
-        let mut out = Complaints::about(format!("provider \"{id}\""));
+        let mut out = Diagnostics::about(format!("provider \"{id}\""));
         if read.all.iter().any(|other| other.id == id) {
-            out.error(node.at("id"), "is defined twice; remove one");
+            out.error(node.path_to("id"), "is defined twice; remove one");
         }
         let provider = provider(home, &id, &node, at, &mut out);
         manifest.report(std::slice::from_ref(&id), out.into_list(), problems);
@@ -103,29 +103,29 @@ pub(super) fn read(
 fn provider(
     home: &Path,
     id: &str,
-    node: &Node,
+    node: &Section,
     at: Vec<Step>,
-    out: &mut Complaints,
+    out: &mut Diagnostics,
 ) -> Option<Provider> {
-    node.unknown_keys(&KEYS, out);
-    node.text("name", out);
-    node.text("description", out);
+    node.warn_of_unknown_keys(&KEYS, out);
+    node.read_text("name", out);
+    node.read_text("description", out);
     let models = texts(node, "models", out);
     if models.as_ref().is_some_and(Vec::is_empty) {
         let message = "models: is empty; name those that may be asked for, or remove it";
-        out.error(node.at("models"), message);
+        out.error(node.path_to("models"), message);
     }
     let credential = match node.map.get("credential") {
         None | Some(Value::Null) => None,
-        Some(Value::Object(map)) => credential::read(home, map, node.at("credential"), out),
+        Some(Value::Object(map)) => credential::read(home, map, node.path_to("credential"), out),
         Some(_) => {
             // Not shown: it may be the key itself.
             let message = "credential: expected a mapping of source and name";
-            out.error(node.at("credential"), message);
+            out.error(node.path_to("credential"), message);
             None
         }
     };
-    let version = node.text("version", out).map(str::to_owned);
+    let version = node.read_text("version", out).map(str::to_owned);
     Some(Provider {
         id: id.to_owned(),
         way: way(home, node, &at, out)?,
@@ -136,13 +136,13 @@ fn provider(
     })
 }
 
-fn way(home: &Path, node: &Node, at: &[Step], out: &mut Complaints) -> Option<Access> {
+fn way(home: &Path, node: &Section, at: &[Step], out: &mut Diagnostics) -> Option<Access> {
     match ["base_url", "command"].map(|key| node.map.contains_key(key)) {
         [true, false] => {
-            let url = node.text("base_url", out)?;
-            if let Some(why) = unusable(url) {
+            let url = node.read_text("base_url", out)?;
+            if let Some(why) = url_objection(url) {
                 // The URL itself is not shown: it may hold a key.
-                out.error(node.at("base_url"), format!("base_url: {why}"));
+                out.error(node.path_to("base_url"), format!("base_url: {why}"));
                 return None;
             }
             Some(Access::Url(url.trim_end_matches('/').to_owned()))
@@ -150,20 +150,20 @@ fn way(home: &Path, node: &Node, at: &[Step], out: &mut Complaints) -> Option<Ac
         [false, true] => {
             let words = texts(node, "command", out)?;
             if words.first().is_none_or(String::is_empty) {
-                out.error(node.at("command"), "command: has no program");
+                out.error(node.path_to("command"), "command: has no program");
                 return None;
             }
             let agents = format!("${{{AGENT_HOME}}}");
             if words.iter().any(|word| word.contains(&agents)) {
                 let message = format!("command: {agents} is an agent's; write ${{{FLOW_HOME}}}");
-                out.error(node.at("command"), message);
+                out.error(node.path_to("command"), message);
             }
             let here = |word: &String| in_place(word, home);
             Some(Access::Command(words.iter().map(here).collect()))
         }
         [true, true] => {
             let message = "base_url: and command: are mutually exclusive; keep one";
-            out.error(node.at("command"), message);
+            out.error(node.path_to("command"), message);
             None
         }
         [false, false] => {

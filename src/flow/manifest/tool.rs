@@ -5,7 +5,7 @@
 use super::command::{inward, outward, outward_word, word};
 use super::items::{list, texts};
 use super::problem::{FlowProblem, Manifest};
-use crate::config::section::{Complaints, Node};
+use crate::config::section::{Diagnostics, Section};
 use crate::config::tool::definition::{Tool, Word};
 use crate::config::tool::load;
 use crate::text::yaml::Step;
@@ -55,9 +55,9 @@ pub(super) fn read(
     problems: &mut Vec<FlowProblem>,
 ) -> (Vec<ToolDraft>, Vec<String>) {
     let root = manifest.root.clone();
-    let mut out = Complaints::about("");
-    let node = Node::new(&root, vec![]);
-    node.unknown_keys(&["tools"], &mut out);
+    let mut out = Diagnostics::about("");
+    let node = Section::new(&root, vec![]);
+    node.warn_of_unknown_keys(&["tools"], &mut out);
     let items = list(&node, "tools", &mut out);
     manifest.report(&[], out.into_list(), problems);
     let (mut all, mut wrong): (Vec<ToolDraft>, Vec<String>) = Default::default();
@@ -66,13 +66,13 @@ pub(super) fn read(
         let about = id
             .as_ref()
             .map_or("tool".to_owned(), |id| format!("tool \"{id}\""));
-        let mut out = Complaints::about(about);
+        let mut out = Diagnostics::about(about);
         let draft = read_one(map, &at, &mut out);
         if let Some(draft) = &draft
             && all.iter().any(|other| other.tool.name == draft.tool.name)
         {
-            let node = Node::new(map, at);
-            out.error(node.at("id"), "is defined twice; remove one");
+            let node = Section::new(map, at);
+            out.error(node.path_to("id"), "is defined twice; remove one");
         }
         let ids: Vec<String> = id.into_iter().collect();
         manifest.report(&ids, out.into_list(), problems);
@@ -84,10 +84,10 @@ pub(super) fn read(
     (all, wrong)
 }
 
-fn read_one(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Option<ToolDraft> {
-    let node = Node::new(map, at.to_vec());
+fn read_one(map: &Map<String, Value>, at: &[Step], out: &mut Diagnostics) -> Option<ToolDraft> {
+    let node = Section::new(map, at.to_vec());
     let known: Vec<&str> = OWN.into_iter().chain(SHARED).collect();
-    node.unknown_keys(&known, out);
+    node.warn_of_unknown_keys(&known, out);
     let tool = shared(map, at, out);
     let permissions = permissions(&node, out);
     if let Some(permissions) = &permissions
@@ -95,9 +95,9 @@ fn read_one(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Opti
         && map.contains_key("shell")
     {
         let message = "shell: needs permissions: allow_shell: true, or write it as exec:";
-        out.error(node.at("shell"), message);
+        out.error(node.path_to("shell"), message);
     }
-    let text = |key: &str, out: &mut Complaints| node.text(key, out).map(str::to_owned);
+    let text = |key: &str, out: &mut Diagnostics| node.read_text(key, out).map(str::to_owned);
     let (schema_in, schema_out) = (text("schema_in", out), text("schema_out", out));
     Some(ToolDraft {
         at: at.to_vec(),
@@ -109,7 +109,7 @@ fn read_one(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Opti
 }
 
 /// What a tool has in common with one of an agent, which calls the id a name.
-fn shared(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Option<Tool> {
+fn shared(map: &Map<String, Value>, at: &[Step], out: &mut Diagnostics) -> Option<Tool> {
     let mut given = inward(map, at, out);
     given.retain(|key, _| SHARED.contains(&key.as_str()));
     match map.get("id") {
@@ -148,19 +148,19 @@ fn shared(map: &Map<String, Value>, at: &[Step], out: &mut Complaints) -> Option
     Some(tool)
 }
 
-fn permissions(node: &Node, out: &mut Complaints) -> Option<Permissions> {
-    let map = node.mapping("permissions", out)?;
-    let node = Node::new(map, node.at("permissions")).within("permissions");
-    node.unknown_keys(&["root", "allow_network", "allow_shell"], out);
+fn permissions(node: &Section, out: &mut Diagnostics) -> Option<Permissions> {
+    let map = node.read_mapping("permissions", out)?;
+    let node = Section::new(map, node.path_to("permissions")).within("permissions");
+    node.warn_of_unknown_keys(&["root", "allow_network", "allow_shell"], out);
     Some(Permissions {
-        root: node.text("root", out).map(word),
-        allow_network: node.flag("allow_network", out).unwrap_or(false),
-        allow_shell: node.flag("allow_shell", out).unwrap_or(false),
+        root: node.read_text("root", out).map(word),
+        allow_network: node.read_flag("allow_network", out).unwrap_or(false),
+        allow_shell: node.read_flag("allow_shell", out).unwrap_or(false),
     })
 }
 
 /// The names of tools in a list, or none where the key is not there.
-pub(crate) fn names(node: &Node, out: &mut Complaints) -> Option<Vec<String>> {
+pub(crate) fn names(node: &Section, out: &mut Diagnostics) -> Option<Vec<String>> {
     match node.map.get("tools") {
         None | Some(Value::Null) => None,
         Some(_) => texts(node, "tools", out),

@@ -6,7 +6,7 @@ use super::agent::AgentBody;
 use super::command::files_of;
 use super::memory::{Memory, StoreName, StorePlace, StoreSettings};
 use super::{FlowAgent, FlowTool, NodeSettings};
-use crate::config::tool::bind::{Places, fixed_words};
+use crate::config::tool::bind::{BaseDirs, fill_words};
 use std::path::{Path, PathBuf};
 
 /// Their paths, whether there are such files or not.
@@ -50,11 +50,11 @@ fn store_file(store: &StoreSettings, home: &Path) -> Option<PathBuf> {
     let StorePlace::Jsonl(word) = &store.place else {
         return None;
     };
-    let places = Places {
+    let places = BaseDirs {
         home: &home.to_string_lossy(),
         cwd: "",
     };
-    let word = fixed_words(std::slice::from_ref(word), &places).pop()?;
+    let word = fill_words(std::slice::from_ref(word), &places).pop()?;
     Some(home.join(word))
 }
 

@@ -7,7 +7,7 @@ use super::items::list;
 use super::node::{self, NodeDraft};
 use super::problem::{Code, FlowProblem, Manifest};
 use super::shape::{self, EdgeSketch, NodeSketch};
-use crate::config::section::{Complaints, Node, found};
+use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::flow::graph::topology::{self, Graph, MergeFailureMode, Role};
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
@@ -31,16 +31,16 @@ pub(crate) fn read(
     problems: &mut Vec<FlowProblem>,
 ) -> (Vec<NodeDraft>, Vec<EdgeDraft>) {
     let root = std::mem::take(&mut manifest.root);
-    let mut out = Complaints::about("");
-    let top = Node::new(&root, vec![]);
-    top.unknown_keys(
+    let mut out = Diagnostics::about("");
+    let top = Section::new(&root, vec![]);
+    top.warn_of_unknown_keys(
         &["nodes", "edges", "name", "description", "version"],
         &mut out,
     );
     let edges = list(&top, "edges", &mut out);
     if let Some(other) = root.get("nodes").filter(|nodes| !nodes.is_array()) {
-        let message = format!("nodes: expected a list, found {}", found(other));
-        out.error(top.at("nodes"), message);
+        let message = format!("nodes: expected a list, found {}", describe_value(other));
+        out.error(top.path_to("nodes"), message);
     }
     let mut said = Vec::new();
     manifest.report(&[], out.into_list(), &mut said);
@@ -97,19 +97,19 @@ fn edges(
     let mut seen = HashSet::new();
     let mut labels = HashSet::new();
     for (map, at) in items {
-        let mut out = Complaints::about("edge");
-        let node = Node::new(map, at.clone());
-        node.unknown_keys(&["from", "to", "label"], &mut out);
+        let mut out = Diagnostics::about("edge");
+        let node = Section::new(map, at.clone());
+        node.warn_of_unknown_keys(&["from", "to", "label"], &mut out);
         let mut end = |key: &str| {
             if !map.contains_key(key) {
                 out.error(at.clone(), format!("has no {key}; name a node"));
             }
-            node.text(key, &mut out).map(str::to_owned)
+            node.read_text(key, &mut out).map(str::to_owned)
         };
         let ends = [end("from"), end("to")];
         let label = match map.get("label") {
             None | Some(Value::Null) => None,
-            Some(_) => node.text("label", &mut out).map(str::to_owned),
+            Some(_) => node.read_text("label", &mut out).map(str::to_owned),
         };
         manifest.report(&[], out.into_list(), problems);
         let [from, to] = ends.each_ref().map(|end| {
@@ -253,7 +253,7 @@ fn roles(manifest: &mut Manifest, node: &NodeDraft, problems: &mut Vec<FlowProbl
 
 /// Keys that have no meaning on such a node, or none in this version.
 fn unused(manifest: &mut Manifest, node: &NodeDraft, problems: &mut Vec<FlowProblem>) {
-    let mut out = Complaints::about(format!("node \"{}\"", node.id));
+    let mut out = Diagnostics::about(format!("node \"{}\"", node.id));
     if node.kind == Some(NodeKind::Deterministic) && node.agent_id.is_some() {
         out.warn(
             node.key("agent_id"),

@@ -8,29 +8,33 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const PLACES: Places = Places {
+const PLACES: BaseDirs = BaseDirs {
     home: "/agent's $HOME",
     cwd: "/work space",
 };
 
 fn tool(text: &str) -> Tool {
-    let node = yaml::parse(text).unwrap();
-    let loaded = load(&node);
+    let section = yaml::parse(text).unwrap();
+    let loaded = load(&section);
     loaded
         .unwrap_or_else(|errors| panic!("{text}: {errors:?}"))
         .0
 }
 
 fn argv_of(text: &str, arguments: &str) -> Vec<String> {
-    bind(&tool(text), arguments, &PLACES).unwrap().argv
+    bind_arguments(&tool(text), arguments, &PLACES)
+        .unwrap()
+        .argv
 }
 
 fn refusal(text: &str, arguments: &str) -> String {
-    bind(&tool(text), arguments, &PLACES).unwrap_err()
+    bind_arguments(&tool(text), arguments, &PLACES).unwrap_err()
 }
 
 fn bound_to(tool: &Tool, arguments: &Value) -> Vec<String> {
-    bind(tool, &arguments.to_string(), &PLACES).unwrap().argv
+    bind_arguments(tool, &arguments.to_string(), &PLACES)
+        .unwrap()
+        .argv
 }
 
 /// An empty directory that goes away.
@@ -51,7 +55,7 @@ impl Drop for Scratch {
 }
 
 /// Runs a command as the engine would; `program`, if given, under the name that it has there.
-fn run(bound: &Bound, program: Option<&str>, directory: &Path) -> (String, Option<i32>) {
+fn run(bound: &BoundCall, program: Option<&str>, directory: &Path) -> (String, Option<i32>) {
     let name = &bound.argv[0];
     let mut child = Command::new(program.unwrap_or(name))
         .arg0(name)
@@ -122,9 +126,9 @@ fn a_hostile_value_arrives_byte_for_byte_through_exec() {
     let inside = tool("{name: t, exec: 'printf %s. \"<${x}>\"'}");
     for value in hostile_values() {
         let arguments = json!({"x": value}).to_string();
-        let bound = bind(&whole, &arguments, &PLACES).unwrap();
+        let bound = bind_arguments(&whole, &arguments, &PLACES).unwrap();
         assert_eq!(run(&bound, None, &scratch.0).0, format!("{value}."));
-        let bound = bind(&inside, &arguments, &PLACES).unwrap();
+        let bound = bind_arguments(&inside, &arguments, &PLACES).unwrap();
         assert_eq!(run(&bound, None, &scratch.0).0, format!("<{value}>."));
     }
     assert!(std::fs::read_dir(&scratch.0).unwrap().next().is_none());
@@ -171,7 +175,7 @@ fn a_hostile_value_arrives_byte_for_byte_through_any_quotes_of_a_script() {
         let arguments = json!({"x": value}).to_string();
         for (tool, before, after) in &tools {
             let template = &tool.template;
-            let bound = bind(tool, &arguments, &PLACES).unwrap();
+            let bound = bind_arguments(tool, &arguments, &PLACES).unwrap();
             // Matching patterns of this size takes bash seconds.
             if value.len() > 1000 && (template.contains("case ${x}") || template.contains('#')) {
                 continue;
@@ -233,7 +237,7 @@ fn a_hostile_value_arrives_however_commands_are_nested() {
         }
         let loaded = load(&json!({"name": "t", "shell": script}));
         let (tool, _) = loaded.unwrap_or_else(|errors| panic!("{script}: {errors:?}"));
-        let bound = bind(&tool, &arguments, &PLACES).unwrap();
+        let bound = bind_arguments(&tool, &arguments, &PLACES).unwrap();
         for shell in ["dash", "bash"] {
             let (stdout, _) = run(&bound, Some(shell), &scratch.0);
             assert_eq!(stdout.trim_end(), format!("{value}."), "{shell}: {script}");
@@ -251,7 +255,7 @@ fn more_than_nine_values_keep_their_places() {
         .iter()
         .map(|name| ((*name).to_owned(), name.to_uppercase().into()))
         .collect();
-    let bound = bind(&tool, &Value::Object(arguments).to_string(), &PLACES).unwrap();
+    let bound = bind_arguments(&tool, &Value::Object(arguments).to_string(), &PLACES).unwrap();
     for shell in ["dash", "bash"] {
         let (stdout, _) = run(&bound, Some(shell), Path::new("/"));
         assert_eq!(stdout, "ABCDEFGHIJ K0 J0 ", "{shell}");
@@ -270,7 +274,7 @@ fn a_raw_value_is_split_and_globbed_and_nothing_in_it_runs() {
         ("$(touch b.log)", "$(touch.b.log)."),
         ("'a b'", "'a.b'."),
     ] {
-        let bound = bind(&tool, &json!({"x": value}).to_string(), &PLACES).unwrap();
+        let bound = bind_arguments(&tool, &json!({"x": value}).to_string(), &PLACES).unwrap();
         for shell in ["dash", "bash"] {
             assert_eq!(
                 run(&bound, Some(shell), &scratch.0).0,
@@ -366,7 +370,7 @@ fn the_commands_of_the_conformance_tests_print_what_they_should() {
         ),
     ] {
         let tool = tool(&format!("name: t\n{text}\n"));
-        let bound = bind(&tool, &arguments.to_string(), &PLACES).unwrap();
+        let bound = bind_arguments(&tool, &arguments.to_string(), &PLACES).unwrap();
         assert_eq!(
             run(&bound, None, &scratch.0),
             (stdout.to_owned(), Some(0)),
@@ -414,7 +418,7 @@ fn a_value_is_passed_as_it_was_written() {
 
 #[test]
 fn of_a_name_that_occurs_twice_the_last_value_counts() {
-    let bound = bind(
+    let bound = bind_arguments(
         &tool("{name: t, exec: 'p ${x}'}"),
         r#"{"x":1,"x":2}"#,
         &PLACES,
@@ -435,7 +439,7 @@ fn nothing_at_all_is_an_empty_object() {
 fn the_arguments_are_kept_as_the_model_gave_them() {
     let text = "{name: t, command: [p], parameters: [{name: b, default: 1}, {name: a}]}";
     let arguments = r#"{"a": 1e999, "b": null}"#;
-    let bound = bind(&tool(text), arguments, &PLACES).unwrap();
+    let bound = bind_arguments(&tool(text), arguments, &PLACES).unwrap();
     assert_eq!(bound.arguments.to_string(), r#"{"a":"1e999","b":null}"#);
     assert_eq!(bound.argv, ["p", "1", "1e999"]);
 }
@@ -461,7 +465,7 @@ fn standard_input_is_none_only_if_its_parameter_is_absent() {
         (r#"{"c": "a\u0000\n"}"#, Some("a\0\n")),
         (r#"{"c": {"a": 1}}"#, Some("{\"a\":1}")),
     ] {
-        let bound = bind(&tool(text), arguments, &PLACES).unwrap();
+        let bound = bind_arguments(&tool(text), arguments, &PLACES).unwrap();
         assert_eq!(
             bound.stdin,
             stdin.map(|s| s.as_bytes().to_vec()),
@@ -544,7 +548,7 @@ fn an_enum_admits_a_number_by_its_value_and_passes_it_as_written() {
 #[test]
 fn fixed_words_know_the_engines_variables() {
     let wrapper = tool("{name: t, exec: p, wrapper: [w, '${AGENT_HOME}/x', '${x}', '']}").wrapper;
-    let words = fixed_words(&wrapper.unwrap(), &PLACES);
+    let words = fill_words(&wrapper.unwrap(), &PLACES);
     assert_eq!(words, ["w", "/agent's $HOME/x", "${x}", ""]);
 }
 
@@ -665,7 +669,7 @@ fn stdin_can_be_named_beside_any_form() {
         "command: [tee]\nparameters: [{name: f}]",
     ] {
         let tool = tool(&format!("name: t\n{form}\nstdin: content\n"));
-        let bound = bind(&tool, r#"{"f": "x", "content": "a\u0000b"}"#, &PLACES).unwrap();
+        let bound = bind_arguments(&tool, r#"{"f": "x", "content": "a\u0000b"}"#, &PLACES).unwrap();
         assert_eq!(bound.argv.last().unwrap(), "x", "{form}");
         assert_eq!(bound.stdin.unwrap(), b"a\0b", "{form}");
     }
@@ -791,7 +795,7 @@ fn random_list<'t>(random: &mut fastrand::Rng, from: &[&'t str]) -> Vec<&'t str>
         .collect()
 }
 
-/// A YAML node of a tool that may or may not load.
+/// A YAML section of a tool that may or may not load.
 fn random_node(random: &mut fastrand::Rng) -> Value {
     let script = random_list(random, PARTS).concat();
     let (form, command) = match random.u8(0..6) {
@@ -806,17 +810,17 @@ fn random_node(random: &mut fastrand::Rng) -> Value {
             parameters.push(random_parameter(random, name, form == "command"));
         }
     }
-    let mut node = json!({"name": "t", form: command, "parameters": parameters});
+    let mut section = json!({"name": "t", form: command, "parameters": parameters});
     if random.u8(0..4) == 0 {
-        node["stdin"] = pick(random, &["c", "in"]).into();
+        section["stdin"] = pick(random, &["c", "in"]).into();
     }
     if random.u8(0..4) == 0 {
-        node["wrapper"] = json!(["w", "${a}", "${CWD}"]);
-        node["env"] = json!({"A": "1", "B": "x: y\n"});
-        node["timeout_ms"] = 0.into();
-        node["on_resume"] = "retry".into();
+        section["wrapper"] = json!(["w", "${a}", "${CWD}"]);
+        section["env"] = json!({"A": "1", "B": "x: y\n"});
+        section["timeout_ms"] = 0.into();
+        section["on_resume"] = "retry".into();
     }
-    node
+    section
 }
 
 fn random_parameter(random: &mut fastrand::Rng, name: &str, is_list: bool) -> Value {
@@ -846,28 +850,28 @@ fn the_expanded_form_loads_again_to_a_tool_that_does_the_same() {
     let mut random = fastrand::Rng::with_seed(42);
     let mut loaded = 0;
     for _ in 0..10_000 {
-        let node = random_node(&mut random);
-        let Ok((tool, _)) = load(&node) else {
+        let section = random_node(&mut random);
+        let Ok((tool, _)) = load(&section) else {
             continue;
         };
         loaded += 1;
         let text = yaml::render(&render(std::slice::from_ref(&tool)));
         let document = yaml::parse(&text).unwrap();
         let (again, warnings) = load(&document["tools"][0])
-            .unwrap_or_else(|errors| panic!("{node}\n{text}\n{errors:?}"));
-        assert!(warnings.is_empty(), "{node}\n{text}\n{warnings:?}");
+            .unwrap_or_else(|errors| panic!("{section}\n{text}\n{errors:?}"));
+        assert!(warnings.is_empty(), "{section}\n{text}\n{warnings:?}");
         assert_eq!(
             yaml::render(&render(std::slice::from_ref(&again))),
             text,
-            "{node}"
+            "{section}"
         );
-        assert_eq!(schema(&again), schema(&tool), "{node}\n{text}");
+        assert_eq!(schema(&again), schema(&tool), "{section}\n{text}");
         let same = Tool {
             description: tool.description.clone(),
             template: tool.template.clone(),
             ..again.clone()
         };
-        assert_eq!(same, tool, "{node}\n{text}");
+        assert_eq!(same, tool, "{section}\n{text}");
         for _ in 0..3 {
             let mut arguments = serde_json::Map::new();
             for parameter in &tool.parameters {
@@ -882,9 +886,9 @@ fn the_expanded_form_loads_again_to_a_tool_that_does_the_same() {
             }
             let arguments = Value::Object(arguments).to_string();
             assert_eq!(
-                bind(&again, &arguments, &PLACES),
-                bind(&tool, &arguments, &PLACES),
-                "{node}\n{text}\n{arguments}"
+                bind_arguments(&again, &arguments, &PLACES),
+                bind_arguments(&tool, &arguments, &PLACES),
+                "{section}\n{text}\n{arguments}"
             );
         }
     }

@@ -8,17 +8,17 @@ fn tool(text: &str) -> Tool {
 }
 
 fn loaded(text: &str) -> (Tool, Vec<String>) {
-    let node = yaml::parse(text).unwrap();
-    let (tool, warnings) = load(&node).unwrap_or_else(|errors| panic!("{text}: {errors:?}"));
+    let section = yaml::parse(text).unwrap();
+    let (tool, warnings) = load(&section).unwrap_or_else(|errors| panic!("{text}: {errors:?}"));
     (tool, warnings.into_iter().map(|c| c.message).collect())
 }
 
-fn errors(text: &str) -> Vec<Complaint> {
-    let complaints = load(&yaml::parse(text).unwrap()).expect_err(text);
-    complaints.into_iter().filter(|c| !c.warning).collect()
+fn errors(text: &str) -> Vec<Diagnostic> {
+    let diagnostics = load(&yaml::parse(text).unwrap()).expect_err(text);
+    diagnostics.into_iter().filter(|c| !c.warning).collect()
 }
 
-/// The tool's node in its expanded form.
+/// The tool's section in its expanded form.
 fn expanded(text: &str) -> Value {
     let rendered = render(&[tool(text)]);
     rendered["tools"][0].clone()
@@ -70,8 +70,8 @@ fn placeholders_stay_where_appending_would_change_the_words() {
             json!(["sh", "-c", "echo $1", "--", "${x}"]),
         ),
     ] {
-        let node = json!({"name": "t", "exec": line});
-        let (tool, _) = load(&node).unwrap();
+        let section = json!({"name": "t", "exec": line});
+        let (tool, _) = load(&section).unwrap();
         assert_eq!(render(&[tool])["tools"][0]["command"], command, "{line}");
     }
 }
@@ -416,16 +416,16 @@ parameters:
 - {name: CWD}
 - {name: c, type: 3}
 ";
-    let complaints = load(&yaml::parse(text).unwrap()).unwrap_err();
-    let places: Vec<Option<usize>> = complaints
+    let diagnostics = load(&yaml::parse(text).unwrap()).unwrap_err();
+    let places: Vec<Option<usize>> = diagnostics
         .iter()
         .map(|c| yaml::locate(text, &c.at))
         .collect();
-    assert_eq!(places, [5, 8, 9, 3, 3, 9, 4].map(Some), "{complaints:?}");
-    assert_eq!(complaints.iter().filter(|c| c.warning).count(), 1);
+    assert_eq!(places, [5, 8, 9, 3, 3, 9, 4].map(Some), "{diagnostics:?}");
+    assert_eq!(diagnostics.iter().filter(|c| c.warning).count(), 1);
     let expected = ["parameters", "name"].map(|key| Step::Key(key.to_owned()));
     let [first, last] = expected;
-    assert_eq!(complaints[1].at, [first, Step::Item(1), last]);
+    assert_eq!(diagnostics[1].at, [first, Step::Item(1), last]);
 }
 
 #[test]

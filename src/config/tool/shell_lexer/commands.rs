@@ -3,7 +3,7 @@
 //! Knows reserved words only as far as they decide where something ends and whose positional
 //! parameters are meant.
 
-use super::{Place, Scanner};
+use super::{QuoteContext, Scanner};
 use std::mem::take;
 
 /// Where a list of commands ends.
@@ -39,7 +39,7 @@ struct List {
 }
 
 /// A here-document whose body has not begun.
-pub(super) struct Document {
+pub(super) struct HereDocument {
     delimiter: String,
     /// `<<-`: leading tabs do not count.
     tabs: bool,
@@ -80,7 +80,7 @@ impl Scanner<'_> {
                 }
                 _ => {
                     list.word.get_or_insert(self.at);
-                    self.piece(Place::Bare);
+                    self.piece(QuoteContext::Bare);
                 }
             }
         }
@@ -227,9 +227,9 @@ impl Scanner<'_> {
             }
             self.skip(c.len_utf8());
         }
-        self.text_only(start..self.at, Place::Delimiter);
+        self.text_only(start..self.at, QuoteContext::Delimiter);
         let quoted = self.slice(start..self.at).contains(['\'', '"', '\\']);
-        self.documents.push(Document {
+        self.documents.push(HereDocument {
             delimiter,
             tabs,
             quoted,
@@ -242,13 +242,13 @@ impl Scanner<'_> {
             let start = self.at;
             let (body_end, next) = self.body_end(&document);
             if document.quoted {
-                self.text_only(start..body_end, Place::Document);
+                self.text_only(start..body_end, QuoteContext::Document);
             } else {
                 let end = std::mem::replace(&mut self.end, body_end);
                 while let Some(c) = self.peek(0) {
                     match c {
                         b'\'' | b'"' => self.skip(1),
-                        _ => self.piece(Place::Quoted),
+                        _ => self.piece(QuoteContext::Quoted),
                     }
                 }
                 self.end = end;
@@ -258,7 +258,7 @@ impl Scanner<'_> {
     }
 
     /// Where the body that begins here ends, and where the line behind its delimiter begins.
-    fn body_end(&self, document: &Document) -> (usize, usize) {
+    fn body_end(&self, document: &HereDocument) -> (usize, usize) {
         let mut line_start = self.at;
         let mut continued = false;
         while line_start < self.end {
