@@ -1,6 +1,6 @@
 //! An agent, as its files say.
 
-use crate::config::tool::definition::{Piece, Tool, Word};
+use crate::config::tool::definition::{Tool, Word};
 use crate::text::json;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -243,50 +243,4 @@ impl Display for Problem {
 /// Puts problems in the order in which a person works through them: by file and line.
 pub(crate) fn sort_problems(problems: &mut [Problem]) {
     problems.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
-}
-
-/// A text with `${AGENT_HOME}` and `${CWD}` in it, as a word without parameters.
-pub(crate) fn parse_word(text: &str) -> Word {
-    let mut pieces = Vec::new();
-    let mut fixed = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find("${") {
-        let variables = [("${AGENT_HOME}", Piece::Home), ("${CWD}", Piece::Cwd)];
-        let found = variables
-            .into_iter()
-            .find(|(name, _)| rest[at..].starts_with(name));
-        let Some((name, piece)) = found else {
-            fixed.push_str(&rest[..at + 2]);
-            rest = &rest[at + 2..];
-            continue;
-        };
-        fixed.push_str(&rest[..at]);
-        if !fixed.is_empty() {
-            pieces.push(Piece::Text(std::mem::take(&mut fixed)));
-        }
-        pieces.push(piece);
-        rest = &rest[at + name.len()..];
-    }
-    fixed.push_str(rest);
-    if !fixed.is_empty() {
-        pieces.push(Piece::Text(fixed));
-    }
-    Word(pieces)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variables_are_found_and_other_texts_are_left() {
-        let home = || Piece::Home;
-        let text = |text: &str| Piece::Text(text.to_owned());
-        assert_eq!(
-            parse_word("${AGENT_HOME}/x${CWD}"),
-            Word(vec![home(), text("/x"), Piece::Cwd])
-        );
-        assert_eq!(parse_word("a ${HOME} ${"), Word(vec![text("a ${HOME} ${")]));
-        assert_eq!(parse_word(""), Word(vec![]));
-    }
 }

@@ -1,8 +1,9 @@
 //! `context.yaml`: what the model sees.
 
-use super::agent::{Context, Problem, Severity, Source, parse_word};
+use super::agent::{Context, Problem, Severity, Source};
 use super::document::{Document, error_in};
 use crate::config::section::{Diagnostics, Section};
+use crate::config::tool::argv_template::parse_fixed_word;
 use crate::config::tool::definition::{Piece, Word};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
@@ -61,7 +62,7 @@ pub(crate) fn load(
                     let message = "journal: there are two of it among the sources; remove one";
                     out.error(at.clone(), message);
                 }
-                sources.extend(source(map, at, (home, prompt), &mut out));
+                sources.extend(read_source(map, at, (home, prompt), &mut out));
             }
             None => out.error(
                 at,
@@ -84,87 +85,92 @@ pub(crate) fn load(
     (!fatal).then_some(Context { sources, separate })
 }
 
-fn source(
+const ON_MISSING: [(&str, bool); 2] = [("error", false), ("skip", true)];
+
+fn read_source(
     map: &Map<String, Value>,
     at: Vec<Step>,
     (home, prompt): (&Path, &str),
     out: &mut Diagnostics,
 ) -> Option<Source> {
-    let section = Section::new(map, at.clone()).within("source");
     let kinds = [("file", 0), ("computed_file", 1), ("journal", 2)];
-    let kind = section.read_choice("type", &kinds, out);
+    let section = Section::new(map, at.clone()).within("source");
     if !map.contains_key("type") {
         let message = "source: type: missing; it is one of file, computed_file, journal";
         out.error(at.clone(), message);
     }
-    let name = kind.map_or("source", |kind| kinds[kind].0);
-    let section = Section::new(map, at).within(name);
+    let kind = section.read_choice("type", &kinds, out)?;
+    let section = Section::new(map, at).within(kinds[kind].0);
+    match kind {
+        0 => read_file_source(&section, (home, prompt), out),
+        1 => read_computed_source(&section, out),
+        _ => Some(read_journal_source(&section, out)),
+    }
+}
+
+fn read_file_source(
+    section: &Section<'_>,
+    (home, prompt): (&Path, &str),
+    out: &mut Diagnostics,
+) -> Option<Source> {
+    section.warn_of_unknown_keys(&["type", "id", "path", "on_missing"], out);
     let id = section.read_text("id", out).map(str::to_owned);
-    let missing = [("error", false), ("skip", true)];
-    match kind? {
-        0 => {
-            section.warn_of_unknown_keys(&["type", "id", "path", "on_missing"], out);
-            let path = required_path(&section, "path", out)?;
-            let optional = section
-                .read_choice("on_missing", &missing, out)
-                .unwrap_or(false);
-            if !optional {
-                must_exist(&path, (home, prompt), &section, out);
-            }
-            Some(Source::File {
-                id: id.unwrap_or_else(|| file_name(&path)),
-                path,
-                optional,
-            })
-        }
-        1 => {
-            let keys = [
-                "type",
-                "id",
-                "generator",
-                "output_path",
-                "on_missing",
-                "refresh",
-            ];
-            section.warn_of_unknown_keys(&keys, out);
-            let output = required_path(&section, "output_path", out);
-            let optional = section
-                .read_choice("on_missing", &missing, out)
-                .unwrap_or(false);
-            let once = section.read_choice("refresh", &[("every", false), ("once", true)], out);
-            if !map.contains_key("generator") {
-                let message = "computed_file: generator is missing; it is {command: […]}";
-                out.error(section.path_to("generator"), message);
-            }
-            let generator = Section::new(
-                section.read_mapping("generator", out)?,
-                section.path_to("generator"),
-            )
-            .within("generator");
-            generator.warn_of_unknown_keys(&["command", "timeout_ms"], out);
-            let command = command(&generator, out)?;
-            let timeout = at_least_one(&generator, "timeout_ms", GENERATOR_TIMEOUT_MS, out);
-            let output = output?;
-            Some(Source::Computed {
-                id: id.unwrap_or_else(|| file_name(&output)),
-                command,
-                timeout: Duration::from_millis(timeout),
-                output,
-                optional,
-                once: once.unwrap_or(false),
-            })
-        }
-        _ => {
-            section.warn_of_unknown_keys(&["type", "id", "max_iterations"], out);
-            let max = section.read_count("max_iterations", out);
-            if max == Some(0) {
-                let message = "journal: max_iterations: expected at least 1, found 0";
-                out.error(section.path_to("max_iterations"), message);
-            }
-            Some(Source::Journal {
-                max_iterations: max.map(|max| max as usize),
-            })
-        }
+    let path = required_path(section, "path", out)?;
+    let optional = section.read_choice("on_missing", &ON_MISSING, out);
+    let optional = optional.unwrap_or(false);
+    if !optional {
+        must_exist(&path, (home, prompt), section, out);
+    }
+    Some(Source::File {
+        id: id.unwrap_or_else(|| file_name(&path)),
+        path,
+        optional,
+    })
+}
+
+fn read_computed_source(section: &Section<'_>, out: &mut Diagnostics) -> Option<Source> {
+    const KEYS: [&str; 6] = [
+        "type",
+        "id",
+        "generator",
+        "output_path",
+        "on_missing",
+        "refresh",
+    ];
+    section.warn_of_unknown_keys(&KEYS, out);
+    let id = section.read_text("id", out).map(str::to_owned);
+    let output = required_path(section, "output_path", out);
+    let optional = section.read_choice("on_missing", &ON_MISSING, out);
+    let once = section.read_choice("refresh", &[("every", false), ("once", true)], out);
+    if !section.map.contains_key("generator") {
+        let message = "computed_file: generator is missing; it is {command: […]}";
+        out.error(section.path_to("generator"), message);
+    }
+    let generator = section.read_section("generator", out)?;
+    generator.warn_of_unknown_keys(&["command", "timeout_ms"], out);
+    let command = command(&generator, out)?;
+    let timeout = at_least_one(&generator, "timeout_ms", GENERATOR_TIMEOUT_MS, out);
+    let output = output?;
+    Some(Source::Computed {
+        id: id.unwrap_or_else(|| file_name(&output)),
+        command,
+        timeout: Duration::from_millis(timeout),
+        output,
+        optional: optional.unwrap_or(false),
+        once: once.unwrap_or(false),
+    })
+}
+
+fn read_journal_source(section: &Section<'_>, out: &mut Diagnostics) -> Source {
+    section.warn_of_unknown_keys(&["type", "id", "max_iterations"], out);
+    section.read_text("id", out);
+    let max = section.read_count("max_iterations", out);
+    if max == Some(0) {
+        let message = "journal: max_iterations: expected at least 1, found 0";
+        out.error(section.path_to("max_iterations"), message);
+    }
+    Source::Journal {
+        max_iterations: max.map(|max| max as usize),
     }
 }
 
@@ -172,7 +178,7 @@ fn source(
 pub(super) fn command(section: &Section<'_>, out: &mut Diagnostics) -> Option<Vec<Word>> {
     let words = section.read_texts("command", out);
     match words {
-        Some(words) if !words.is_empty() => Some(words.into_iter().map(parse_word).collect()),
+        Some(words) if !words.is_empty() => Some(words.into_iter().map(parse_fixed_word).collect()),
         Some(_) => {
             let message = format!("{}: it is empty; name a program", section.name("command"));
             out.error(section.path_to("command"), message);
@@ -217,7 +223,7 @@ fn required_path(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Opt
         out.error(section.path_to(key), message);
         return None;
     }
-    Some(parse_word(text))
+    Some(parse_fixed_word(text))
 }
 
 /// A file below the agent's directory can be looked for before there is a workspace.

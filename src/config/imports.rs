@@ -2,7 +2,7 @@
 
 use super::agent::{Problem, Severity};
 use super::document::{Document, error_in};
-use super::load::{Loader, Place};
+use super::sources::{AgentSources, ToolSource};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Tool;
 use crate::config::tool::load;
@@ -30,11 +30,11 @@ pub(crate) fn load_tools(file: &Path) -> (Vec<Tool>, Vec<Problem>) {
         _ => Path::new("."),
     };
     let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    if let Some(mut loader) = Loader::new(&agent_around(dir, &real), &mut problems) {
-        let path = real.join(file.file_name().unwrap_or_default());
-        if let Some(document) = Document::read(&path, shown, loader.problems) {
-            loader.tools_of(&document, &mut vec![path], &mut tools);
-        }
+    let path = real.join(file.file_name().unwrap_or_default());
+    if let Some(mut sources) = AgentSources::open(&agent_around(dir, &real), &mut problems)
+        && let Some(document) = Document::read(&path, shown, &mut problems)
+    {
+        tools = read_tools(&document, &mut sources, false, &mut problems);
     }
     (tools, problems)
 }
@@ -51,18 +51,40 @@ fn agent_around(dir: &Path, real: &Path) -> PathBuf {
     }
 }
 
-impl Loader<'_> {
-    /// Adds the tools of a file to `tools`: first those it imports, then its own. `chain` holds the
-    /// files on the way to it, and itself.
-    pub(super) fn tools_of(
-        &mut self,
-        document: &Document,
-        chain: &mut Vec<PathBuf>,
-        tools: &mut Vec<Tool>,
-    ) {
+/// The tools of a file and of those that it imports, and where they are, for `sources`.
+/// `has_ask_human`: the engine's own tool of that name is there.
+pub(super) fn read_tools(
+    document: &Document,
+    sources: &mut AgentSources,
+    has_ask_human: bool,
+    problems: &mut Vec<Problem>,
+) -> Vec<Tool> {
+    let mut reader = ToolReader {
+        sources,
+        has_ask_human,
+        problems,
+        chain: vec![document.path.clone()],
+        tools: Vec::new(),
+    };
+    reader.read_file(document);
+    reader.tools
+}
+
+struct ToolReader<'r> {
+    sources: &'r mut AgentSources,
+    has_ask_human: bool,
+    problems: &'r mut Vec<Problem>,
+    /// The files on the way to the one that is being read, and itself.
+    chain: Vec<PathBuf>,
+    tools: Vec<Tool>,
+}
+
+impl ToolReader<'_> {
+    /// Adds the tools of a file: first those it imports, then its own.
+    fn read_file(&mut self, document: &Document) {
         let mut out = Diagnostics::about("");
         let section = Section::new(&document.root, vec![]);
-        if chain.len() > 1 {
+        if self.chain.len() > 1 {
             section.warn_of_unknown_keys(&["tools", "imports"], &mut out);
         }
         let imports = section.read_texts("imports", &mut out).unwrap_or_default();
@@ -70,124 +92,123 @@ impl Loader<'_> {
         document.report_all(&[], out.into_list(), self.problems);
         for (index, import) in imports.into_iter().enumerate() {
             let at = [Step::Key("imports".to_owned()), Step::Item(index)];
-            self.import(document, import, &at, chain, tools);
+            match self.resolve(document, import) {
+                Ok(real) => self.import(real),
+                Err(why) => self.refuse(document, &at, format!("imports: {why}")),
+            }
         }
         let mut names: Vec<&str> = Vec::new();
         for (index, item) in own.into_iter().flatten().enumerate() {
-            let at = [Step::Key("tools".to_owned()), Step::Item(index)];
-            if !item.is_object() {
-                let message = format!("tools: expected a mapping, found {}", describe_value(item));
-                self.problems
-                    .push(document.problem_at(Severity::Error, &at, message));
-                continue;
-            }
             if let Some(name) = item.get("name").and_then(Value::as_str) {
                 if names.contains(&name) {
+                    let at = [Step::Key("tools".to_owned()), Step::Item(index)];
                     let message = format!(
                         "tool \"{name}\": there are two tools of this name in this file; rename one"
                     );
-                    self.problems
-                        .push(document.problem_at(Severity::Error, &at, message));
+                    self.refuse(document, &at, message);
                 }
                 names.push(name);
             }
-            match load::load(item) {
-                Ok((tool, warnings)) => {
-                    document.report_all(&at, warnings, self.problems);
-                    if tool.name == "ask_human" && self.has_ask_human {
-                        let message = "tool \"ask_human\": the engine has a tool of this name; \
-                                       rename it, or say ask_human: false";
-                        self.problems
-                            .push(document.problem_at(Severity::Error, &at, message));
-                    }
-                    tools.retain(|earlier| earlier.name != tool.name);
-                    self.found.tools.retain(|place| place.name != tool.name);
-                    self.found.tools.push(Place {
-                        name: tool.name.clone(),
-                        file: document.path.clone(),
-                        shown: document.shown.clone(),
-                        index,
-                    });
-                    tools.push(tool);
-                }
-                Err(diagnostics) => document.report_all(&at, diagnostics, self.problems),
-            }
+            self.add_tool(document, index, item);
         }
     }
 
-    fn import(
-        &mut self,
-        document: &Document,
-        import: &str,
-        at: &[Step],
-        chain: &mut Vec<PathBuf>,
-        tools: &mut Vec<Tool>,
-    ) {
-        let beside = document
-            .path
-            .parent()
-            .unwrap_or(&self.found.home)
-            .join(import);
-        let real = if import.is_empty() {
-            Err("imports: it is empty; name a file".to_owned())
-        } else if Path::new(import).is_absolute() {
+    fn refuse(&mut self, document: &Document, at: &[Step], message: impl Into<String>) {
+        let problem = document.problem_at(Severity::Error, at, message);
+        self.problems.push(problem);
+    }
+
+    fn add_tool(&mut self, document: &Document, index: usize, item: &Value) {
+        let at = [Step::Key("tools".to_owned()), Step::Item(index)];
+        if !item.is_object() {
+            let found = describe_value(item);
+            return self.refuse(
+                document,
+                &at,
+                format!("tools: expected a mapping, found {found}"),
+            );
+        }
+        let tool = match load::load(item) {
+            Ok((tool, warnings)) => {
+                document.report_all(&at, warnings, self.problems);
+                tool
+            }
+            Err(diagnostics) => return document.report_all(&at, diagnostics, self.problems),
+        };
+        if tool.name == "ask_human" && self.has_ask_human {
+            let message = "tool \"ask_human\": the engine has a tool of this name; rename it, or say \
+                           ask_human: false";
+            self.refuse(document, &at, message);
+        }
+        self.tools.retain(|earlier| earlier.name != tool.name);
+        let places = &mut self.sources.tools;
+        places.retain(|earlier| earlier.name != tool.name);
+        places.push(ToolSource {
+            name: tool.name.clone(),
+            file: document.path.clone(),
+            shown: document.shown.clone(),
+            index,
+        });
+        self.tools.push(tool);
+    }
+
+    fn import(&mut self, real: PathBuf) {
+        let shown = self.sources.shown(&self.name_of(&real));
+        let Some(module) = Document::read(&real, shown, self.problems) else {
+            return;
+        };
+        if !module.root.contains_key("tools") && !module.root.contains_key("imports") {
+            let message = "a module has tools: or imports: at the top, and this one has neither";
+            self.refuse(&module, &[], message);
+        }
+        self.chain.push(real);
+        self.read_file(&module);
+        self.chain.pop();
+    }
+
+    /// The real path of an imported file, or why it cannot be imported.
+    fn resolve(&self, document: &Document, import: &str) -> Result<PathBuf, String> {
+        let home = &self.sources.home;
+        let beside = document.path.parent().unwrap_or(home).join(import);
+        let outside = || {
             Err(format!(
-                "imports: {import} is an absolute path; a module lies below the agent's directory, \
-                 and is named from the file that imports it"
+                "{import} lies outside the agent's directory; copy it into it"
             ))
-        } else {
-            match beside.canonicalize() {
-                Ok(real) if !real.starts_with(&self.found.home) => Err(format!(
-                    "imports: {import} lies outside the agent's directory; copy it into it"
-                )),
-                Ok(real) if !real.is_file() => Err(format!("imports: {import} is not a file")),
-                Ok(real) if chain.contains(&real) => {
-                    let names = chain.iter().chain([&real]).map(|path| self.name_of(path));
-                    Err(format!(
-                        "imports: cycle: {}",
-                        names.collect::<Vec<_>>().join(" -> ")
-                    ))
-                }
-                Ok(real) => Ok(real),
-                Err(_) if self.leads_out(&beside) => Err(format!(
-                    "imports: {import} lies outside the agent's directory; copy it into it"
-                )),
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(format!(
-                    "imports: {import} is not there; create it, or remove the import"
-                )),
-                Err(e) => Err(format!("imports: {import}: {}", crate::error::reason(&e))),
-            }
         };
-        let real = match real {
-            Ok(real) => real,
-            Err(message) => {
-                self.problems
-                    .push(document.problem_at(Severity::Error, at, message));
-                return;
+        if import.is_empty() {
+            return Err("it is empty; name a file".to_owned());
+        }
+        if Path::new(import).is_absolute() {
+            return Err(format!(
+                "{import} is an absolute path; a module lies below the agent's directory, and is named \
+                 from the file that imports it"
+            ));
+        }
+        match beside.canonicalize() {
+            Ok(real) if !real.starts_with(home) => outside(),
+            Ok(real) if !real.is_file() => Err(format!("{import} is not a file")),
+            Ok(real) if self.chain.contains(&real) => {
+                let names = self.chain.iter().chain([&real]);
+                let names: Vec<String> = names.map(|path| self.name_of(path)).collect();
+                Err(format!("cycle: {}", names.join(" -> ")))
             }
-        };
-        let shown = self.found.shown(&self.name_of(&real));
-        if let Some(module) = Document::read(&real, shown, self.problems) {
-            if !module.root.contains_key("tools") && !module.root.contains_key("imports") {
-                let message =
-                    "a module has tools: or imports: at the top, and this one has neither";
-                self.problems
-                    .push(module.problem_at(Severity::Error, &[], message));
-            }
-            chain.push(real);
-            self.tools_of(&module, chain, tools);
-            chain.pop();
+            Ok(real) => Ok(real),
+            Err(_) if self.leads_out(&beside) => outside(),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(format!(
+                "{import} is not there; create it, or remove the import"
+            )),
+            Err(e) => Err(format!("{import}: {}", crate::error::reason(&e))),
         }
     }
 
     /// Whether a path that is not there leads out of the agent's directory.
     fn leads_out(&self, path: &Path) -> bool {
-        path.strip_prefix(&self.found.home)
+        path.strip_prefix(&self.sources.home)
             .is_ok_and(|below| below.to_str().is_some_and(leads_out))
     }
 
     fn name_of(&self, path: &Path) -> String {
-        path.strip_prefix(&self.found.home)
+        path.strip_prefix(&self.sources.home)
             .unwrap_or(path)
             .display()
             .to_string()

@@ -2,7 +2,7 @@
 
 use super::agent::{Problem, Severity};
 use super::document::Document;
-use super::load::Found;
+use super::sources::AgentSources;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -11,15 +11,15 @@ use std::path::PathBuf;
 pub(crate) const OLD_HOOKS: [&str; 2] = ["lifecycle_hooks", "hooks"];
 
 /// The agent's main file: `agent.yaml`, or `config.yaml` as it was called before 1.9.
-pub(crate) fn main_file(found: &Found, problems: &mut Vec<Problem>) -> PathBuf {
+pub(crate) fn main_file(sources: &AgentSources, problems: &mut Vec<Problem>) -> PathBuf {
     let (new, old) = (
-        found.home.join("agent.yaml"),
-        found.home.join("config.yaml"),
+        sources.home.join("agent.yaml"),
+        sources.home.join("config.yaml"),
     );
     let mut warn = |message: &str| {
         problems.push(Problem {
             severity: Severity::Deprecation,
-            file: found.shown("config.yaml"),
+            file: sources.shown("config.yaml"),
             line: None,
             column: None,
             message: message.to_owned(),

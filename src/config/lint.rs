@@ -6,34 +6,34 @@
 mod programs;
 mod commands;
 
-use super::agent::{Problem, Severity, parse_word};
+use super::agent::{Problem, Severity};
 use super::document::Document;
 use super::legacy::OLD_HOOKS;
-use super::load::{Found, Place};
+use super::sources::{AgentSources, ToolSource};
+use crate::config::tool::argv_template::parse_fixed_word;
 use crate::config::tool::definition::{Piece, Word};
 use crate::config::tool::load;
-use crate::config::tool::shell_lexer::find_placeholders;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::ffi::OsStr;
 
 /// Advice about what was found in an agent's directory. Programs are looked for in the directories
 /// of `path`, which is written as the variable `PATH` is.
-pub(crate) fn about(found: &Found, path: &OsStr) -> Vec<Problem> {
+pub(crate) fn about(sources: &AgentSources, path: &OsStr) -> Vec<Problem> {
     let mut advisor = Advisor {
-        found,
+        sources,
         path,
         problems: Vec::new(),
     };
-    if let Some(document) = advisor.read(&found.main_file) {
+    if let Some(document) = advisor.read(&sources.main_file) {
         if let Some(Value::Object(llm)) = document.root.get("llm") {
             advisor.command(&document, llm, &[key("llm")], "command");
         }
         advisor.command(&document, &document.root, &[], "wrapper");
         advisor.old_hooks(&document);
     }
-    for place in &found.tools {
-        advisor.tool(place);
+    for source in &sources.tools {
+        advisor.tool(source);
     }
     if let Some(document) = advisor.read("context.yaml") {
         advisor.context(&document);
@@ -46,7 +46,7 @@ pub(crate) fn about(found: &Found, path: &OsStr) -> Vec<Problem> {
 }
 
 struct Advisor<'a> {
-    found: &'a Found,
+    sources: &'a AgentSources,
     path: &'a OsStr,
     problems: Vec<Problem>,
 }
@@ -54,8 +54,8 @@ struct Advisor<'a> {
 impl Advisor<'_> {
     /// A file of the agent. What is wrong with it has been told when it was loaded.
     fn read(&self, name: &str) -> Option<Document> {
-        let shown = self.found.shown(name);
-        Document::read(&self.found.home.join(name), shown, &mut Vec::new())
+        let shown = self.sources.shown(name);
+        Document::read(&self.sources.home.join(name), shown, &mut Vec::new())
     }
 
     fn say(&mut self, document: &Document, at: &[Step], message: &str) {
@@ -63,75 +63,31 @@ impl Advisor<'_> {
         self.problems.push(problem);
     }
 
-    fn tool(&mut self, place: &Place) {
-        let shown = place.shown.clone();
-        let Some(document) = Document::read(&place.file, shown, &mut Vec::new()) else {
+    fn tool(&mut self, source: &ToolSource) {
+        let shown = source.shown.clone();
+        let Some(document) = Document::read(&source.file, shown, &mut Vec::new()) else {
             return;
         };
-        let Some(item) = document.root.get("tools").and_then(|t| t.get(place.index)) else {
+        let Some(item) = document.root.get("tools").and_then(|t| t.get(source.index)) else {
             return;
         };
         let Ok((tool, _)) = load::load(item) else {
             return;
         };
-        let at = [key("tools"), Step::Item(place.index)];
-        let below = |name: &str| [&at[..], &[key(name)]].concat();
-        let mut say = |name: &str, message: String| {
-            let message = format!("tool \"{}\": {message}", tool.name);
-            self.say(&document, &below(name), &message);
-        };
-        if tool.description.is_none() {
-            let message = "has no description; the model is shown its command instead";
-            say("description", message.to_owned());
-        }
-        let script = item.get("shell").and_then(Value::as_str);
-        if let Some(script) = script {
-            for name in raw(script) {
-                let message = format!(
-                    "${{{name}:raw}} is split into words and its patterns are expanded, and each \
-                     word can be an option; write ${{{name}}} unless that is what it is for"
-                );
-                say("shell", message);
-            }
-            if let Some(name) = commands::only_placeholder(script) {
-                let message = format!(
-                    "the script is only ${{{name}}}, so its value would be the name of a program and not a \
-                     script; write exec: 'sh -c -- ${{{name}}}'"
-                );
-                say("shell", message);
-            }
-        }
-        let form = ["exec", "shell", "command"]
-            .into_iter()
-            .find(|form| item.get(*form).is_some());
-        let form = form.unwrap_or("command");
-        for command in commands::commands_of(&tool, script) {
-            if let Some(program) = commands::searches_delta(&command) {
-                let message = format!(
-                    "{program} also reads .delta, where its own output is captured, and fails; add \
-                     --exclude-dir=.delta"
-                );
-                say(form, message);
-            }
-            if commands::runs_delta(&command) && item.get("pass_api_key").is_none() {
-                let message = "runs delta, which gets no API key; say pass_api_key: true, or false if it \
-                               needs none";
-                say(form, message.to_owned());
-            }
-        }
-        if script.is_none()
+        let mut advice = commands::advise_on(&tool, item);
+        if item.get("shell").is_none()
             && let Some(message) = self.missing(&tool.command)
         {
-            let message = format!("tool \"{}\": {message}", tool.name);
-            self.say(&document, &below(form), &message);
+            advice.push((commands::form_of(item), message));
         }
-        if let Some(message) = tool
-            .wrapper
-            .as_deref()
-            .and_then(|words| self.missing(words))
-        {
-            let message = format!("tool \"{}\": wrapper: {message}", tool.name);
-            self.say(&document, &below("wrapper"), &message);
+        let wrapper = tool.wrapper.as_deref();
+        if let Some(message) = wrapper.and_then(|words| self.missing(words)) {
+            advice.push(("wrapper", format!("wrapper: {message}")));
+        }
+        for (name, message) in advice {
+            let at = [key("tools"), Step::Item(source.index), key(name)];
+            let message = format!("tool \"{}\": {message}", tool.name);
+            self.say(&document, &at, &message);
         }
     }
 
@@ -143,15 +99,16 @@ impl Advisor<'_> {
             match source.get("generator") {
                 Some(Value::Object(generator)) => {
                     let words = self.command(document, generator, &at, "command");
-                    shows_prompt |= words.iter().any(|word| word.contains(&self.found.prompt));
+                    shows_prompt |= words.iter().any(|word| word.contains(&self.sources.prompt));
                 }
                 _ => {
                     let path = source.get("path").and_then(Value::as_str);
-                    shows_prompt |= path.is_some_and(|path| self.is_prompt(&parse_word(path)));
+                    shows_prompt |=
+                        path.is_some_and(|path| self.is_prompt(&parse_fixed_word(path)));
                 }
             }
         }
-        let prompt = &self.found.prompt;
+        let prompt = &self.sources.prompt;
         if !shows_prompt && !prompt.is_empty() {
             let message = format!(
                 "sources: none of them shows {prompt}, so the model is not told what is in it; add \
@@ -165,9 +122,9 @@ impl Advisor<'_> {
         let [Piece::Home, Piece::Text(rest)] = path.0.as_slice() else {
             return false;
         };
-        let real = |name: &str| self.found.home.join(name).canonicalize().ok();
+        let real = |name: &str| self.sources.home.join(name).canonicalize().ok();
         let shown = real(rest.trim_start_matches('/'));
-        shown.is_some() && shown == real(&self.found.prompt)
+        shown.is_some() && shown == real(&self.sources.prompt)
     }
 
     fn old_hooks(&mut self, document: &Document) {
@@ -209,7 +166,7 @@ impl Advisor<'_> {
         let list = map.get(name).and_then(Value::as_array);
         let texts = list.into_iter().flatten().filter_map(Value::as_str);
         let texts: Vec<String> = texts.map(str::to_owned).collect();
-        let words: Vec<Word> = texts.iter().map(|text| parse_word(text)).collect();
+        let words: Vec<Word> = texts.iter().map(|text| parse_fixed_word(text)).collect();
         if let Some(message) = self.missing(&words) {
             let at = [at, &[key(name)]].concat();
             self.say(document, &at, &format!("{name}: {message}"));
@@ -218,19 +175,8 @@ impl Advisor<'_> {
     }
 
     fn missing(&self, command: &[Word]) -> Option<String> {
-        programs::missing(command, &self.found.home, self.path)
+        programs::missing(command, &self.sources.home, self.path)
     }
-}
-
-/// The placeholders of a script that have the modifier, each once.
-fn raw(script: &str) -> Vec<&str> {
-    let mut names = Vec::new();
-    for placeholder in find_placeholders(script) {
-        if placeholder.raw && !names.contains(&placeholder.name) {
-            names.push(placeholder.name);
-        }
-    }
-    names
 }
 
 fn key(name: &str) -> Step {

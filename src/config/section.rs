@@ -152,6 +152,12 @@ impl<'n> Section<'n> {
         self.read(key, "a mapping", Value::as_object, out)
     }
 
+    /// A mapping to read in its turn; messages name its key.
+    pub(crate) fn read_section(&self, key: &str, out: &mut Diagnostics) -> Option<Self> {
+        let map = self.read_mapping(key, out)?;
+        Some(Self::new(map, self.path_to(key)).within(key))
+    }
+
     /// One of a few words, with what it stands for.
     pub(crate) fn read_choice<T: Copy>(
         &self,

@@ -7,7 +7,6 @@ pub(crate) mod argv_template;
 pub(crate) mod shell_lexer;
 pub(crate) mod shell_template;
 pub(crate) mod parameters;
-pub(crate) mod usage;
 pub(crate) mod command;
 pub(crate) mod load;
 pub(crate) mod bind;

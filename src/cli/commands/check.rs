@@ -3,7 +3,8 @@
 use crate::config::agent::{self, Problem, Severity};
 use crate::config::environment::Environment;
 use crate::config::lint;
-use crate::config::load::{self, Found};
+use crate::config::load;
+use crate::config::sources::AgentSources;
 use crate::error::{Exit, Result};
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
@@ -49,7 +50,7 @@ pub(crate) fn run(dir: &Path, format: OutputFormat) -> Result<Exit> {
 }
 
 /// Where the agent's programs are looked for: its `.env` may say so. What is wrong with that is told.
-fn search_path(found: &Found, problems: &mut Vec<Problem>) -> OsString {
+fn search_path(found: &AgentSources, problems: &mut Vec<Problem>) -> OsString {
     let problem = |severity, file: &str, message: &str| {
         let (file, line) = match file.rsplit_once(':') {
             Some((file, line)) => (file, line.parse().ok()),

@@ -6,9 +6,66 @@
 use crate::config::tool::argv_template::is_identifier;
 use crate::config::tool::definition::{Tool, is_script};
 use crate::config::tool::shell_lexer::find_placeholders;
+use serde_json::Value;
+
+/// Advice about a tool's command: the key that it is about, and the message. `item` is the tool as written.
+pub(super) fn advise_on(tool: &Tool, item: &Value) -> Vec<(&'static str, String)> {
+    let mut advice = Vec::new();
+    if tool.description.is_none() {
+        let message = "has no description; the model is shown its command instead";
+        advice.push(("description", message.to_owned()));
+    }
+    let script = item.get("shell").and_then(Value::as_str);
+    for name in script.map(raw_names).unwrap_or_default() {
+        let message = format!(
+            "${{{name}:raw}} is split into words and its patterns are expanded, and each word can be an \
+             option; write ${{{name}}} unless that is what it is for"
+        );
+        advice.push(("shell", message));
+    }
+    if let Some(name) = script.and_then(only_placeholder) {
+        let message = format!(
+            "the script is only ${{{name}}}, so its value would be the name of a program and not a script; \
+             write exec: 'sh -c -- ${{{name}}}'"
+        );
+        advice.push(("shell", message));
+    }
+    for command in commands_of(tool, script) {
+        if let Some(program) = searches_delta(&command) {
+            let message = format!(
+                "{program} also reads .delta, where its own output is captured, and fails; add \
+                 --exclude-dir=.delta"
+            );
+            advice.push((form_of(item), message));
+        }
+        if runs_delta(&command) && item.get("pass_api_key").is_none() {
+            let message = "runs delta, which gets no API key; say pass_api_key: true, or false if it needs none";
+            advice.push((form_of(item), message.to_owned()));
+        }
+    }
+    advice
+}
+
+/// The key of a tool's command.
+pub(super) fn form_of(item: &Value) -> &'static str {
+    let mut forms = ["exec", "shell", "command"].into_iter();
+    let form = forms.find(|form| item.get(*form).is_some());
+    form.unwrap_or("command")
+}
+
+/// The placeholders of a script that have the modifier, each once.
+fn raw_names(script: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    for placeholder in find_placeholders(script) {
+        if placeholder.raw && !names.contains(&placeholder.name) {
+            names.push(placeholder.name);
+        }
+    }
+    names
+}
 
 /// The commands of a tool as words, `script` being what it has for a shell.
-pub(super) fn commands_of(tool: &Tool, script: Option<&str>) -> Vec<Vec<String>> {
+fn commands_of(tool: &Tool, script: Option<&str>) -> Vec<Vec<String>> {
     let in_argv = || is_script(&tool.command).then(|| tool.command[2].as_fixed())?;
     match script.or_else(in_argv) {
         Some(script) => script
@@ -39,7 +96,7 @@ fn words_of(command: &str) -> Vec<String> {
 }
 
 /// Whether a command is a run of an agent or a flow, and not only shows what would be run.
-pub(super) fn runs_delta(command: &[String]) -> bool {
+fn runs_delta(command: &[String]) -> bool {
     let [program, subcommand, ..] = command else {
         return false;
     };
@@ -48,7 +105,7 @@ pub(super) fn runs_delta(command: &[String]) -> bool {
 }
 
 /// The program's name, if a command searches directories below it and reads `.delta`, too.
-pub(super) fn searches_delta(command: &[String]) -> Option<&str> {
+fn searches_delta(command: &[String]) -> Option<&str> {
     let (program, arguments) = command.split_first()?;
     let program = base_name(program);
     if !matches!(program, "grep" | "egrep" | "fgrep" | "rgrep") {
@@ -84,7 +141,7 @@ pub(super) fn searches_delta(command: &[String]) -> Option<&str> {
 }
 
 /// The placeholder, if a script is nothing else.
-pub(super) fn only_placeholder(script: &str) -> Option<&str> {
+fn only_placeholder(script: &str) -> Option<&str> {
     let script = script.trim().trim_matches('"');
     match find_placeholders(script).as_slice() {
         [only] if only.range == (0..script.len()) && !only.raw => Some(only.name),

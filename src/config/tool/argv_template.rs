@@ -62,7 +62,7 @@ pub(crate) fn placeholder_names(line: &str) -> Vec<String> {
 
 /// A word of a `command:` list: `${NAME}` is a place for the parameter or the engine's variable of
 /// that name, and anything else is text.
-pub(crate) fn word(text: &str, names: &[&str]) -> Word {
+pub(crate) fn parse_word(text: &str, names: &[&str]) -> Word {
     let mut pieces = Vec::new();
     let mut fixed = String::new();
     let mut rest = text;
@@ -79,6 +79,11 @@ pub(crate) fn word(text: &str, names: &[&str]) -> Word {
     }
     push_text(&mut pieces, &mut fixed);
     Word(pieces)
+}
+
+/// A text with the engine's variables in it, as a word without parameters.
+pub(crate) fn parse_fixed_word(text: &str) -> Word {
+    parse_word(text, &[])
 }
 
 /// The parameter, if there is one, whose value would run as code: it is part of the script that a
@@ -450,10 +455,10 @@ mod tests {
     #[test]
     fn a_word_of_a_list_has_places_for_known_names_only() {
         let names = ["a", "b-c"];
-        assert_eq!(word("", &names), Word::default());
-        assert_eq!(word("${x}${", &names), Word::fixed("${x}${"));
+        assert_eq!(parse_word("", &names), Word::default());
+        assert_eq!(parse_word("${x}${", &names), Word::fixed("${x}${"));
         assert_eq!(
-            word("$${a}${b-c}${AGENT_HOME}${CWD}}", &names).0,
+            parse_word("$${a}${b-c}${AGENT_HOME}${CWD}}", &names).0,
             [
                 Piece::Text("$".to_owned()),
                 Piece::Param(0),
@@ -463,7 +468,7 @@ mod tests {
                 Piece::Text("}".to_owned()),
             ]
         );
-        let nested = word("${${a}", &names);
+        let nested = parse_word("${${a}", &names);
         assert_eq!(nested.0, [Piece::Text("${".to_owned()), Piece::Param(0)]);
     }
 

@@ -4,18 +4,20 @@
 //! A template and what is declared about its parameters are checked against each other here. Unaware
 //! of the other keys of a tool.
 
+mod settle;
+
 use crate::config::section::{Diagnostics, Section, describe_value};
-use crate::config::tool::argv_template::{self, is_reserved, split_template, word};
+use crate::config::tool::argv_template::{self, is_reserved, parse_word, split_template};
 use crate::config::tool::definition::{Inject, Parameter, Word, one_line};
 use crate::config::tool::parameters::{DeclaredParameter, check_name};
 use crate::config::tool::shell_lexer::{Placeholder, QuoteContext, find_placeholders};
 use crate::config::tool::shell_template;
-use crate::config::tool::usage::{Usage, append, settle};
 use crate::text::suggestion::nearest;
 use serde_json::Value;
+use settle::{ParsedCommand, order_appended, settle_command};
 
 /// What a tool says about its command, beside the command itself.
-struct Given<'g> {
+struct CommandSource<'g> {
     section: &'g Section<'g>,
     declared: &'g [DeclaredParameter],
     /// The name of the parameter that goes to stdin.
@@ -27,11 +29,11 @@ pub(crate) fn read(
     section: &Section,
     declared: &[DeclaredParameter],
     out: &mut Diagnostics,
-) -> Option<Usage> {
+) -> Option<ParsedCommand> {
     let mut forms = vec!["exec", "shell", "command"];
     forms.retain(|form| section.map.contains_key(*form));
     let stdin = section.read_text("stdin", out);
-    let given = Given {
+    let given = CommandSource {
         section,
         declared,
         stdin: stdin.filter(|name| check_name(name, section.path_to("stdin"), out)),
@@ -56,7 +58,7 @@ pub(crate) fn read(
     }
 }
 
-fn exec(given: &Given, out: &mut Diagnostics) -> Option<Usage> {
+fn exec(given: &CommandSource, out: &mut Diagnostics) -> Option<ParsedCommand> {
     let text = given.template("exec", out)?;
     let Some(line) = given.accepted("exec", split_template(text), out) else {
         given.infer(&argv_template::placeholder_names(text), None, out);
@@ -67,7 +69,7 @@ fn exec(given: &Given, out: &mut Diagnostics) -> Option<Usage> {
         given.suspect("exec", name, is_variable, out);
     }
     let parameters = given.infer(&line.names, None, out);
-    let mut usage = settle(
+    let mut usage = settle_command(
         "exec",
         line.words,
         Vec::new(),
@@ -79,7 +81,7 @@ fn exec(given: &Given, out: &mut Diagnostics) -> Option<Usage> {
     Some(usage)
 }
 
-fn shell(given: &Given, out: &mut Diagnostics) -> Option<Usage> {
+fn shell(given: &CommandSource, out: &mut Diagnostics) -> Option<ParsedCommand> {
     let text = given.template("shell", out)?;
     if text.trim().is_empty() {
         let message = "shell: is empty; write a script";
@@ -104,7 +106,7 @@ fn shell(given: &Given, out: &mut Diagnostics) -> Option<Usage> {
         out.warn(given.section.path_to("shell"), message);
     }
     let parameters = given.infer(&script.names, Some(&script.raw), out);
-    Some(Usage {
+    Some(ParsedCommand {
         template: text.trim().to_owned(),
         command: ["sh", "-c", &script.text, "--"].map(Word::fixed).into(),
         appended: (0..script.names.len()).collect(),
@@ -112,7 +114,7 @@ fn shell(given: &Given, out: &mut Diagnostics) -> Option<Usage> {
     })
 }
 
-fn command(given: &Given, out: &mut Diagnostics) -> Option<Usage> {
+fn command(given: &CommandSource, out: &mut Diagnostics) -> Option<ParsedCommand> {
     let at = given.section.path_to("command");
     if let Some(line @ Value::String(_)) = given.section.map.get("command") {
         let found = describe_value(line);
@@ -135,15 +137,15 @@ fn command(given: &Given, out: &mut Diagnostics) -> Option<Usage> {
         ["sh", "-c", script, "--"] if !is_placeholder(script) => {
             texts.iter().map(|text| Word::fixed(text)).collect()
         }
-        _ => texts.iter().map(|text| word(text, &names)).collect(),
+        _ => texts.iter().map(|text| parse_word(text, &names)).collect(),
     };
-    let appended = append(given.declared, &parameters, &words, out);
-    let mut usage = settle("command", words, appended, parameters, given.section, out);
+    let appended = order_appended(given.declared, &parameters, &words, out);
+    let mut usage = settle_command("command", words, appended, parameters, given.section, out);
     usage.template = one_line(&usage.command, &usage.appended, &usage.parameters);
     Some(usage)
 }
 
-impl<'g> Given<'g> {
+impl<'g> CommandSource<'g> {
     fn template(&self, key: &str, out: &mut Diagnostics) -> Option<&'g str> {
         let text = self.section.read_text(key, out)?;
         if text.contains('\0') {

@@ -6,7 +6,7 @@
 pub(crate) use crate::config::section::Diagnostic;
 
 use crate::config::section::{Diagnostics, Section, describe_value};
-use crate::config::tool::argv_template::word;
+use crate::config::tool::argv_template::parse_fixed_word;
 use crate::config::tool::command;
 use crate::config::tool::definition::{Inject, OnResume, Parameter, Tool, Word, one_line};
 use crate::config::tool::parameters;
@@ -79,7 +79,7 @@ fn read(section: &Section, out: &mut Diagnostics) -> Option<Tool> {
         parameters: usage.parameters,
         timeout_ms,
         max_output_bytes,
-        wrapper: wrapper.map(|texts| texts.iter().map(|text| word(text, &[])).collect()),
+        wrapper: wrapper.map(|texts| texts.into_iter().map(parse_fixed_word).collect()),
         env,
         on_resume,
         pass_api_key,

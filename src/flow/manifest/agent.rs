@@ -149,7 +149,7 @@ fn check_settings(config: &Map<String, Value>, at: Vec<Step>, out: &mut Diagnost
     let mut llm = config.clone();
     llm.entry("model").or_insert_with(|| "named above".into());
     let node = Section::new(&llm, at.clone()).within("config");
-    crate::config::load::of_model(&node, at, out);
+    crate::config::llm::read_model(&node, at, out);
     let url = config.get("base_url").and_then(Value::as_str);
     if let Some(why) = url.and_then(crate::config::environment::url_objection) {
         // Not shown: there may be a key in it.

@@ -162,7 +162,7 @@ pub(crate) fn outward(text: &str) -> String {
 /// A text with `${FLOW_HOME}` and `${CWD}` in it, as a word.
 pub(crate) fn word(text: &str) -> Word {
     let known = text.replace(&format!("${{{FLOW_HOME}}}"), &format!("${{{AGENT_HOME}}}"));
-    crate::config::agent::parse_word(&known)
+    crate::config::tool::argv_template::parse_fixed_word(&known)
 }
 
 fn mentions(value: &Value, name: &str) -> bool {

@@ -1,17 +1,16 @@
-//! What a command does with its parameters, once both are known: checked as a whole, and brought
-//! into one form.
+//! Commands whose parameters are known, checked as a whole and brought into one form.
 //!
 //! Unaware of how it was written.
 
 use crate::config::section::{Diagnostics, Section};
-use crate::config::tool::argv_template::{value_in_script, word};
+use crate::config::tool::argv_template::{parse_word, value_in_script};
 use crate::config::tool::definition::{Inject, Parameter, Piece, Word, is_script};
 use crate::config::tool::parameters::DeclaredParameter;
 use crate::config::tool::shell_lexer::find_placeholders;
 
 /// A command and how it uses its parameters; see [`crate::config::tool::definition::Tool`], which has the same fields.
 #[derive(Debug)]
-pub(crate) struct Usage {
+pub(crate) struct ParsedCommand {
     /// How it was written.
     pub template: String,
     /// The program and its first arguments.
@@ -26,7 +25,7 @@ pub(crate) struct Usage {
 ///
 /// One that has a position takes that place, if the places before it can be filled; the others take
 /// what is left, in the order in which they are declared.
-pub(crate) fn append(
+pub(super) fn order_appended(
     declared: &[DeclaredParameter],
     parameters: &[Parameter],
     words: &[Word],
@@ -78,14 +77,14 @@ pub(crate) fn append(
 
 /// Checks a command as a whole, and brings it into the form that it is printed in: values that
 /// follow the command are appended and not in it. There is at least one word.
-pub(crate) fn settle(
+pub(super) fn settle_command(
     key: &str,
     mut command: Vec<Word>,
     mut appended: Vec<usize>,
     parameters: Vec<Parameter>,
     section: &Section,
     out: &mut Diagnostics,
-) -> Usage {
+) -> ParsedCommand {
     let name = |index: usize| parameters[index].name.as_str();
     if let Some(index) = value_in_script(&command) {
         let message = format!(
@@ -118,7 +117,7 @@ pub(crate) fn settle(
     if is_script(&written) && command.iter().all(|word| word.params().next().is_none()) {
         command = written;
     }
-    ambiguous(key, &command, &parameters, section, out);
+    refuse_ambiguous(key, &command, &parameters, section, out);
     // Behind a script, a value that is absent would be an empty string, which was not asked for.
     let tail = values_at_the_end(&command);
     let kept = command.len() - tail.len();
@@ -126,7 +125,7 @@ pub(crate) fn settle(
         command.truncate(kept);
         appended.splice(0..0, tail);
     }
-    Usage {
+    ParsedCommand {
         template: String::new(),
         command,
         appended,
@@ -154,7 +153,7 @@ fn values_at_the_end(command: &[Word]) -> Vec<usize> {
 }
 
 /// Complains of text that would be taken for a placeholder when the command is read as a list.
-fn ambiguous(
+fn refuse_ambiguous(
     key: &str,
     command: &[Word],
     parameters: &[Parameter],
@@ -179,7 +178,7 @@ fn ambiguous(
     }
     for one in command {
         let written = one.written(|index| names[index]);
-        if word(&written, &names) != *one {
+        if parse_word(&written, &names) != *one {
             let message = format!(
                 "text in '{written}' looks like one of the tool's own placeholders; rename the \
                  parameter, or use shell:"
