@@ -11,13 +11,10 @@ use std::time::Duration;
 /// An agent, as its files say.
 #[derive(Clone, Debug)]
 pub(crate) struct Agent {
-    /// Its directory, absolute, with symbolic links resolved. UTF-8.
+    /// Absolute, with symbolic links resolved. UTF-8.
     pub home: PathBuf,
-    /// Its name.
     pub name: String,
-    /// Its version, if it says one.
     pub version: Option<String>,
-    /// What it is for, if it says so.
     pub description: Option<String>,
     /// How its model is reached.
     pub llm: Llm,
@@ -35,27 +32,23 @@ pub(crate) struct Agent {
     pub tool_timeout: Option<Duration>,
     /// Put before the command of every tool that has no wrapper of its own.
     pub wrapper: Vec<Word>,
-    /// What the model can call, without `ask_human`.
+    /// Without `ask_human`.
     pub tools: Vec<Tool>,
-    /// Whether the model can ask a person.
     pub ask_human: bool,
-    /// Whether the journal reaches the disk before an action starts.
+    /// The journal reaches the disk before an action starts.
     pub sync: bool,
     /// Names, and prefixes that end in `*`, of the variables that a workspace's `.env` may set; none: all but
     /// those that decide which program runs.
     pub workspace_env: Option<Vec<String>>,
-    /// What its model costs.
     pub pricing: Option<Pricing>,
-    /// What the model sees.
     pub context: Context,
-    /// What is run at certain moments.
     pub hooks: Vec<Hook>,
 }
 
 /// How a model is reached.
 #[derive(Clone, Debug)]
 pub(crate) struct Llm {
-    /// Its name; none only if there is a command.
+    /// None only if there is a command.
     pub model: Option<String>,
     /// Keys that are not the engine's own, in the order written; they go into the request.
     pub parameters: Vec<(String, Value)>,
@@ -80,21 +73,19 @@ impl Llm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Pricing {
-    /// Of a request's tokens.
     pub input: f64,
-    /// Of an answer's tokens.
     pub output: f64,
-    /// Of a request's tokens that came from a cache; none: the same as of others.
+    /// None: the price of other input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached: Option<f64>,
 }
 
-/// What the model sees.
+/// The parts of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     /// In order; all there is.
     pub sources: Vec<Source>,
-    /// Whether every block before the journal is a system message of its own.
+    /// Every block before the journal is a system message of its own.
     pub separate: bool,
 }
 
@@ -107,7 +98,6 @@ pub(crate) enum Source {
         id: String,
         /// Where it is.
         path: Word,
-        /// Whether it may be missing.
         optional: bool,
     },
     /// A file that a program writes.
@@ -120,7 +110,7 @@ pub(crate) enum Source {
         timeout: Duration,
         /// The file it writes.
         output: Word,
-        /// Whether the file may be missing and the program may fail.
+        /// The file may be missing, and the program may fail.
         optional: bool,
         /// Run once for each start of the engine instead of before every request.
         once: bool,
@@ -205,7 +195,7 @@ pub(crate) struct Problem {
     pub line: Option<usize>,
     /// Column, from 1, if it is known.
     pub column: Option<usize>,
-    /// What, and the way out.
+    /// The fault and the way out.
     pub message: String,
 }
 
@@ -214,11 +204,11 @@ pub(crate) struct Problem {
 pub(crate) enum Severity {
     /// The agent cannot run.
     Error,
-    /// It can run, and something was probably not meant.
+    /// Something was probably not meant.
     Warning,
-    /// It can run, and is written in a form that will go away.
+    /// Written in a form that will go away.
     Deprecation,
-    /// It can run; of interest when somebody checks the agent.
+    /// Of interest when somebody checks the agent.
     Advice,
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// A generator's time limit, unless it says otherwise.
 const GENERATOR_TIMEOUT_MS: u64 = 30_000;
 
-/// What to put into a context.yaml that does not exist yet.
+/// Text for a context.yaml that does not exist yet.
 pub(crate) fn default_text(prompt: &str) -> String {
     format!(
         "sources:\n  - type: file\n    id: system_prompt\n    path: '${{AGENT_HOME}}/{prompt}'\n  \
@@ -228,7 +228,7 @@ fn required_path(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Opt
 
 /// A file below the agent's directory can be looked for before there is a workspace.
 ///
-/// That the system prompt is missing has been told where it is named.
+/// A missing system prompt is reported where it is named.
 fn must_exist(
     path: &Word,
     (home, prompt): (&Path, &str),

@@ -15,7 +15,6 @@ pub(crate) struct Document {
     /// How messages call it.
     pub shown: String,
     text: String,
-    /// Its top-level mapping.
     pub root: Map<String, Value>,
 }
 

@@ -260,7 +260,7 @@ impl Environment {
         })
     }
 
-    /// What a child's environment differs in from ours: the `.env` files' variables, and, unless the key is
+    /// The changes that make our environment a child's: the `.env` files' variables, and, unless the key is
     /// to be passed, no key and no vendor's endpoint.
     pub(crate) fn for_child(&self, pass_key: bool) -> Vec<Variable> {
         // In a child's environment a value looks trusted. A sub-agent would send its key to an endpoint that
@@ -350,7 +350,7 @@ fn objection(name: &str, origin: Trust, workspace_env: Option<&[String]>) -> Opt
     }
 }
 
-/// Whether a tool of another run started this process.
+/// True in a process that a tool of another run started.
 fn is_nested() -> bool {
     let depth = std::env::var(DEPTH).ok();
     depth.is_some_and(|depth| depth.trim().parse::<u32>().is_ok_and(|depth| depth > 0))
@@ -380,7 +380,7 @@ pub(crate) fn without(names: &[&str], except_own: bool) -> Vec<Variable> {
     variables.collect()
 }
 
-/// Whether a key is one, and not a word that stands in for it where a local server wants any: such a
+/// True for a key, and not for a word that stands in for one where a local server wants any: such a
 /// word may occur in every text.
 fn is_secret(key: &str) -> bool {
     let looks_random = key.starts_with("sk-") || key.bytes().any(|byte| byte.is_ascii_digit());
@@ -391,7 +391,6 @@ fn is_secret(key: &str) -> bool {
 pub(crate) const APPENDED_PATH: &str =
     "it ends in /chat/completions, which is appended to it; leave that off";
 
-/// Whether a base URL ends in what is appended to base URLs.
 pub(crate) fn has_appended_path(url: &str) -> bool {
     url.trim_end_matches('/').ends_with("/chat/completions")
 }
@@ -424,7 +423,7 @@ pub(crate) fn without_secrets(url: &str) -> String {
     }
 }
 
-/// Whether a URL's host is this machine.
+/// True if a URL's host is this machine.
 pub(crate) fn is_loopback(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or("");

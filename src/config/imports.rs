@@ -201,7 +201,7 @@ impl ToolReader<'_> {
         }
     }
 
-    /// Whether a path that is not there leads out of the agent's directory.
+    /// True if a path that is not there leads out of the agent's directory.
     fn leads_out(&self, path: &Path) -> bool {
         path.strip_prefix(&self.sources.home)
             .is_ok_and(|below| below.to_str().is_some_and(leads_out))
@@ -215,7 +215,7 @@ impl ToolReader<'_> {
     }
 }
 
-/// Whether a path goes further up than it has come down. Symbolic links are not looked at.
+/// True if a path goes further up than it has come down. Symbolic links are not looked at.
 pub(super) fn leads_out(path: &str) -> bool {
     use std::path::Component;
     let mut depth = 0;

@@ -76,7 +76,7 @@ struct Loader<'p> {
     problems: &'p mut Vec<Problem>,
 }
 
-/// What the main file says nothing about, or has been read before the rest of it.
+/// The parts of an agent that are read before the keys of the main file.
 struct Parts {
     home: PathBuf,
     /// The key that `llm` is written under.

@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 pub(crate) struct Diagnostic {
     /// Where: the path below the section that was read.
     pub at: Vec<Step>,
-    /// What, and the way out; lower case, no full stop.
+    /// The fault and the way out; lower case, no full stop.
     pub message: String,
-    /// It can be used all the same.
+    /// Usable all the same.
     pub warning: bool,
 }
 
@@ -33,12 +33,12 @@ impl Diagnostics {
         }
     }
 
-    /// What cannot be used.
+    /// A fault that makes the value unusable.
     pub(crate) fn error(&mut self, at: Vec<Step>, message: impl AsRef<str>) {
         self.push(at, message.as_ref(), false);
     }
 
-    /// What can be used, and was probably not meant.
+    /// A value that can be used, and was probably not meant.
     pub(crate) fn warn(&mut self, at: Vec<Step>, message: impl AsRef<str>) {
         self.push(at, message.as_ref(), true);
     }
@@ -56,7 +56,6 @@ impl Diagnostics {
         });
     }
 
-    /// Whether one of them is an error.
     pub(crate) fn has_errors(&self) -> bool {
         self.list.iter().any(|diagnostic| !diagnostic.warning)
     }
@@ -70,12 +69,11 @@ impl Diagnostics {
 /// A mapping, and where it stands.
 #[derive(Debug)]
 pub(crate) struct Section<'n> {
-    /// Its keys and values.
     pub map: &'n Map<String, Value>,
     at: Vec<Step>,
     /// Whose keys they are, where the subject of the diagnostics does not say it.
     of: String,
-    /// What the mapping is the value of, as messages begin with it.
+    /// The key of the mapping, as messages begin with it.
     within: String,
 }
 
@@ -261,7 +259,7 @@ impl<'n> Section<'n> {
     }
 }
 
-/// What a value is, for a message that says what was found.
+/// Words for a value in messages.
 pub(crate) fn describe_value(value: &Value) -> String {
     match value {
         Value::Null => "nothing".to_owned(),

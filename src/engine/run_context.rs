@@ -4,7 +4,7 @@
 use crate::config::agent::Agent;
 use crate::config::environment::{DEPTH, Environment};
 use crate::config::tool::bind::{BaseDirs, fill_words};
-use crate::config::tool::definition::{Piece, Word};
+use crate::config::tool::definition::Word;
 use crate::record::engine_log::Log;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
@@ -61,13 +61,7 @@ impl RunContext<'_> {
 
     /// A word without parameters as text.
     pub(crate) fn place(&self, word: &Word) -> String {
-        let shown = |piece: &Piece| match piece {
-            Piece::Text(text) => text.clone(),
-            Piece::Home => self.home().to_owned(),
-            Piece::Cwd => self.cwd().to_owned(),
-            Piece::Param(_) => String::new(),
-        };
-        word.0.iter().map(shown).collect()
+        self.argv(std::slice::from_ref(word)).concat()
     }
 
     /// The variables that a program sees beside those of this process.

@@ -181,7 +181,7 @@ fn the_schemas_know_the_keys_that_the_loader_knows() {
         keys("config/tool/parameters.rs", "const KEYS:")
     );
     let llm = properties(&agent, "/properties/llm");
-    assert!(llm.is_superset(&keys("config/load.rs", "const LLM_KEYS:")));
+    assert!(llm.is_superset(&keys("config/llm.rs", "const LLM_KEYS:")));
     let hooks: BTreeSet<String> = delta_engine::config::agent::HookEvent::ALL
         .map(|event| event.name().to_owned())
         .into();

@@ -142,7 +142,7 @@ const NAMES: &[&str] = &[
     "REQUESTS_CA_BUNDLE",
 ];
 
-/// Of variables in upper case; packagers look theirs up in any case.
+/// In upper case; packagers look variables up in any case.
 const PREFIXES: &[&str] = &[
     "LD_",
     "DYLD_",
@@ -169,7 +169,6 @@ const PREFIXES: &[&str] = &[
     "CMAKE_",
 ];
 
-/// Whether a variable is one of them.
 pub(super) fn decides_what_runs(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     // Proxies are looked up in lower case, too.

@@ -95,7 +95,7 @@ fn words_of(command: &str) -> Vec<String> {
     words.map(|word| word.replace(['"', '\''], "")).collect()
 }
 
-/// Whether a command is a run of an agent or a flow, and not only shows what would be run.
+/// True for a run of an agent or a flow that does more than show what would be run.
 fn runs_delta(command: &[String]) -> bool {
     let [program, subcommand, ..] = command else {
         return false;

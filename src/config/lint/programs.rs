@@ -11,7 +11,7 @@ pub(super) const INTERPRETERS: [&str; 14] = [
     "php", "lua", "Rscript",
 ];
 
-/// What is missing for a command to run, as far as can be known before there is a workspace.
+/// The thing that a command lacks, as far as can be known before there is a workspace.
 pub(super) fn missing(command: &[Word], home: &Path, path: &OsStr) -> Option<String> {
     let program = command.first()?;
     if let Some(file) = in_home(program) {

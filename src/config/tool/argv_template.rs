@@ -7,20 +7,19 @@ use crate::config::tool::definition::{AGENT_HOME, CWD, Piece, Word};
 /// A command line that was split.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ArgvTemplate {
-    /// Its words; the parameters in them are indices into `names`.
+    /// The parameters in them are indices into `names`.
     pub words: Vec<Word>,
     /// The names of its placeholders, each once, in the order in which they first appear.
     pub names: Vec<String>,
 }
 
-/// Whether a name can stand in a placeholder: letters, digits, `_`, not a digit first.
+/// A name that can stand in a placeholder: letters, digits, `_`, not a digit first.
 pub(crate) fn is_identifier(name: &str) -> bool {
     !name.starts_with(|c: char| c.is_ascii_digit())
         && !name.is_empty()
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Whether a name is one of the engine's own variables.
 pub(crate) fn is_reserved(name: &str) -> bool {
     name == AGENT_HOME || name == CWD
 }
@@ -31,7 +30,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 /// makes it text.
 ///
 /// # Errors
-/// What needs a shell, `#` at the start of a word, placeholders that are none, open quotes.
+/// Operators of a shell, `#` at the start of a word, placeholders that are none, open quotes.
 pub(crate) fn split_template(line: &str) -> Result<ArgvTemplate, Vec<String>> {
     let mut reader = Reader::default();
     reader.read(line);
@@ -96,7 +95,7 @@ pub(crate) fn value_in_script(words: &[Word]) -> Option<usize> {
         .find_map(|script| script.params().next())
 }
 
-/// What stands between `${` and the next `}`, if the text begins so.
+/// The text between `${` and the next `}`, if the text begins so.
 pub(crate) fn braced(text: &str) -> Option<&str> {
     let inner = text.strip_prefix("${")?;
     inner.find('}').map(|end| &inner[..end])
@@ -116,7 +115,7 @@ fn push_text(pieces: &mut Vec<Piece>, text: &mut String) {
     }
 }
 
-/// Whether a program, by its name or path, is a shell.
+/// True for the name or the path of a shell.
 pub(crate) fn is_shell(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or(program);
     [
@@ -146,7 +145,7 @@ fn script_of(arguments: &[Word]) -> Option<&Word> {
     None
 }
 
-/// What a shell would act upon outside of quotes, longest first, and what to call it.
+/// Operators that a shell would act upon outside of quotes, longest first, and their names.
 const OPERATORS: [(&str, &str); 16] = [
     ("&&", "the second command"),
     ("||", "the second command"),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// What the engine's variables stand for.
+/// The values of the engine's variables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BaseDirs<'p> {
     /// The agent's directory, absolute.
@@ -26,7 +26,7 @@ pub(crate) struct BoundCall {
     pub argv: Vec<String>,
     /// None is an empty standard input, `/dev/null`.
     pub stdin: Option<Vec<u8>>,
-    /// What the model gave, without defaults. Numbers that do not fit have become what fits best,
+    /// The arguments as the model gave them, without defaults. Numbers that do not fit have become what fits best,
     /// or strings; the argv has all their digits.
     pub arguments: Value,
 }
@@ -34,7 +34,7 @@ pub(crate) struct BoundCall {
 /// Puts the model's arguments, a JSON object in text or nothing at all, into a tool's command.
 ///
 /// # Errors
-/// What is wrong with the arguments, all of it, for the model to read.
+/// Every fault of the arguments, for the model to read.
 pub(crate) fn bind_arguments(
     tool: &Tool,
     arguments: &str,

@@ -16,7 +16,7 @@ use crate::text::suggestion::nearest;
 use serde_json::Value;
 use settle::{ParsedCommand, order_appended, settle_command};
 
-/// What a tool says about its command, beside the command itself.
+/// The keys of a tool that its command depends on.
 struct CommandSource<'g> {
     section: &'g Section<'g>,
     declared: &'g [DeclaredParameter],
@@ -332,7 +332,7 @@ fn agree_on_raw(declared: &DeclaredParameter, template: Option<bool>, out: &mut 
     out.error(declared.path_to("raw"), message);
 }
 
-/// Whether a script has a variable of this name, as far as can be seen without running it. One that
+/// True if a script sets a variable of this name, as far as can be seen without running it. One that
 /// gets the value of the placeholder does not count.
 fn assigns(script: &str, name: &str) -> bool {
     let begins = |at: usize| !script[..at].ends_with(|c: char| c == '_' || c.is_alphanumeric());

@@ -17,7 +17,7 @@ pub(crate) const CWD: &str = "CWD";
 pub(crate) struct Tool {
     /// Matches `[A-Za-z0-9_-]{1,64}`.
     pub name: String,
-    /// What the model is told; see also [`schema`].
+    /// For the model; see also [`schema`].
     pub description: Option<String>,
     /// How the command was written, which describes a tool that has no description.
     pub template: String,
@@ -31,13 +31,12 @@ pub(crate) struct Tool {
     pub timeout_ms: Option<u64>,
     /// None is the agent's.
     pub max_output_bytes: Option<u64>,
-    /// What stands before the argv, without parameters. Empty is no wrapper; none is the agent's.
+    /// Words before the argv, without parameters. Empty is no wrapper; none is the agent's.
     pub wrapper: Option<Vec<Word>>,
     /// Extra variables, names without `=` and NUL.
     pub env: Vec<(String, String)>,
-    /// What happens to a call that was running when the engine died.
     pub on_resume: OnResume,
-    /// Whether the command's environment holds the engine's API key.
+    /// The command's environment holds the engine's API key.
     pub pass_api_key: bool,
 }
 
@@ -58,20 +57,19 @@ pub(crate) enum Piece {
     Cwd,
 }
 
-/// What the model can, or must, give.
+/// A value that the model can, or must, give.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Parameter {
     /// Matches `[A-Za-z0-9_.-]{1,64}`.
     pub name: String,
-    /// What the model is told to give. What it gives is not converted.
+    /// The type that the model is asked for. The value is not converted.
     pub kind: ParameterType,
-    /// What the model is told.
     pub description: Option<String>,
     /// The values it can have; empty if it can have any.
     pub choices: Vec<Value>,
-    /// Whether a call without it is refused.
+    /// A call without it is refused.
     pub required: bool,
-    /// Its value if it is absent and not required. Not null.
+    /// The value if it is absent and not required. Not null.
     pub default: Option<Value>,
     /// How its value reaches the command.
     pub inject: Inject,
@@ -103,18 +101,17 @@ pub(crate) enum Inject {
     Stdin,
 }
 
-/// What happens to a call that was running when the engine died.
+/// The fate of a call that was running when the engine died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum OnResume {
     /// The model is told, and decides.
     #[default]
     Report,
-    /// It is run again.
     Retry,
 }
 
 impl ParameterType {
-    /// Its JSON schema type, which is also how it is written in YAML.
+    /// The JSON schema type, which is also how it is written in YAML.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::String => "string",
@@ -151,7 +148,7 @@ impl Parameter {
         }
     }
 
-    /// Whether a value, as the command would get it, is one of the choices.
+    /// True if a value, as the command would get it, is one of the choices.
     ///
     /// Types make no difference, only text, and for a number that is not written as an integer, its
     /// value: whoever writes `enum: [1, 2]` for a string means "1" and "2".
@@ -220,7 +217,7 @@ impl Word {
     }
 }
 
-/// Whether a command is what `shell:` expands to, `sh -c SCRIPT --`, whoever wrote it.
+/// True for the form that `shell:` expands to, `sh -c SCRIPT --`, also if it was written so.
 ///
 /// The script finds the appended parameters by their positions, so that one that is absent is an
 /// empty string and moves no other.

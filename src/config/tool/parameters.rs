@@ -14,11 +14,11 @@ use serde_json::{Map, Value};
 pub(crate) struct DeclaredParameter {
     /// With the way its value reaches the command as declared, or as an argument.
     pub parameter: Parameter,
-    /// Whether `inject_as` was given.
+    /// `inject_as` was given.
     pub injected: bool,
     /// Among the values that follow the command, from 0.
     pub position: Option<usize>,
-    /// What was said about the modifier that only a template can have.
+    /// The modifier that only a template can have, if it was given here.
     pub raw: Option<bool>,
     at: Vec<Step>,
     keys: Vec<String>,
@@ -88,7 +88,7 @@ pub(crate) fn read(tool: &Section, out: &mut Diagnostics) -> Vec<DeclaredParamet
     all
 }
 
-/// Whether a parameter can have this name; reports it if not.
+/// True if a parameter can have this name; reports it if not.
 pub(crate) fn check_name(name: &str, at: Vec<Step>, out: &mut Diagnostics) -> bool {
     let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if is_reserved(name) {

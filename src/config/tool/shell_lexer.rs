@@ -18,13 +18,12 @@ pub(crate) struct Placeholder<'s> {
     pub range: Range<usize>,
     /// The name in it; mostly an identifier.
     pub name: &'s str,
-    /// It has the modifier that leaves out the quotes.
+    /// With the modifier that leaves out the quotes.
     pub raw: bool,
-    /// What is around it.
     pub place: QuoteContext,
 }
 
-/// What is around a placeholder, which decides what can stand there.
+/// The quotes and constructs around a placeholder, which decide what can stand there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuoteContext {
     /// No quotes: the value needs its own.
@@ -71,7 +70,7 @@ pub(crate) fn find_placeholders(script: &str) -> Vec<Placeholder<'_>> {
 struct Scanner<'s> {
     text: &'s str,
     at: usize,
-    /// Of the part that is being read.
+    /// The end of the part that is being read.
     end: usize,
     placeholders: Vec<Placeholder<'s>>,
     /// Their bodies begin behind the next newline.
@@ -202,7 +201,7 @@ impl<'s> Scanner<'s> {
         }
     }
 
-    /// Whether the two parentheses here hold an expression: they are closed by two.
+    /// True if two parentheses here hold an expression: they are closed by two.
     fn is_arithmetic(&self) -> bool {
         let Some(inside) = self.rest().strip_prefix("((") else {
             return false;

@@ -10,7 +10,7 @@ use crate::config::tool::shell_lexer::{Placeholder, QuoteContext, find_placehold
 /// A script without placeholders, and what its positional parameters are.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Script {
-    /// What `sh -c` is given.
+    /// The operand of `sh -c`.
     pub text: String,
     /// The names of the placeholders, each once, in the order in which they first appear; the first
     /// is `$1`.
@@ -118,7 +118,7 @@ fn objection(place: QuoteContext) -> Option<&'static str> {
 }
 
 impl Script {
-    /// What a placeholder turns into; `after` is the template behind it.
+    /// The text that replaces a placeholder; `after` is the template behind it.
     fn instead_of(&mut self, placeholder: &Placeholder, after: &str) -> String {
         let quotes = if placeholder.place == QuoteContext::Bare && !placeholder.raw {
             "\""

@@ -13,7 +13,7 @@ pub(super) enum Until {
     Parenthesis,
 }
 
-/// What is open among commands, and closed by `)`, `}`, `esac` or `]]`.
+/// A construct that is open, and closed by `)`, `}`, `esac` or `]]`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Group {
     Parenthesis { function: bool },
@@ -163,7 +163,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Whether the parenthesis closes the list itself.
+    /// True if the parenthesis closes the list itself.
     fn close(&mut self, list: &mut List) -> bool {
         self.end_word(list);
         self.skip(1);
