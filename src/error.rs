@@ -100,6 +100,18 @@ impl Error {
         }
     }
 
+    /// The kind of error in one word, for scripts.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.exit {
+            Exit::Usage => "usage",
+            Exit::Config => "config",
+            _ if self.disk_full => "disk_full",
+            Exit::TempFail => "busy",
+            Exit::Interrupt | Exit::Terminate | Exit::Hangup => "interrupted",
+            _ => "failure",
+        }
+    }
+
     /// The error as a command ends with it that starts a run or goes on with one: a disk without room
     /// is no reason to start over.
     pub(crate) fn of_run(mut self) -> Self {

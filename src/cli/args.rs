@@ -20,11 +20,7 @@ pub use super::tables::COMMANDS;
 #[derive(Debug)]
 pub(crate) enum DeltaCommand {
     Run(RunArgs),
-    Continue {
-        /// Skip damage, and ignore a lock that another host may hold.
-        force: bool,
-        common: Common,
-    },
+    Continue(ContinueArgs),
     Init {
         dir: PathBuf,
         /// None: ask, or use the first one.
@@ -43,6 +39,7 @@ pub(crate) enum DeltaCommand {
     Schema(&'static Schema),
     Migrate {
         work_dir: PathBuf,
+        adopt: bool,
     },
     ModelReplay {
         run_dir: PathBuf,
@@ -93,10 +90,28 @@ pub(crate) struct Common {
 #[derive(Debug)]
 pub(crate) struct RunArgs {
     pub agent: PathBuf,
+    /// Begin a new run, whatever was interrupted.
+    pub new: bool,
+    /// Put a failed run of the same name aside.
+    pub retry_failed: bool,
+    pub adopt: bool,
     pub yes: bool,
     pub dry: bool,
     /// Dotted keys of agent.yaml, and YAML.
     pub set: Vec<(String, String)>,
+    pub common: Common,
+}
+
+/// `delta continue`.
+#[derive(Debug)]
+pub(crate) struct ContinueArgs {
+    /// None: the run's own.
+    pub agent: Option<PathBuf>,
+    /// Dotted keys of agent.yaml, and YAML.
+    pub set: Vec<(String, String)>,
+    pub adopt: bool,
+    /// Skip damage, and ignore a lock that another host may hold.
+    pub force: bool,
     pub common: Common,
 }
 
@@ -142,6 +157,11 @@ pub(crate) struct RequestArgs {
     pub number: Option<usize>,
     /// The one that continuing would send.
     pub next: bool,
+    /// None: the run's own.
+    pub agent: Option<PathBuf>,
+    /// Dotted keys of agent.yaml, and YAML.
+    pub set: Vec<(String, String)>,
+    pub adopt: bool,
     /// Compare with this one.
     pub diff: Option<usize>,
 }
@@ -158,6 +178,9 @@ pub(crate) struct ReplayArgs {
     pub from: Option<PathBuf>,
     /// None: the run's own.
     pub agent: Option<PathBuf>,
+    /// Dotted keys of agent.yaml, and YAML.
+    pub set: Vec<(String, String)>,
+    pub adopt: bool,
     /// The results of tools, hooks and generators are taken from the record.
     pub executes_nothing: bool,
     pub quiet: bool,
@@ -172,6 +195,9 @@ pub(crate) struct ForkArgs {
     pub at: u64,
     /// A new workspace for the new run; none: the same.
     pub to: Option<PathBuf>,
+    /// None: the run's own.
+    pub agent: Option<PathBuf>,
+    pub adopt: bool,
     /// Dotted keys of agent.yaml, and YAML.
     pub set: Vec<(String, String)>,
     pub common: Common,
@@ -213,17 +239,14 @@ pub(crate) fn parse_args(words: impl IntoIterator<Item = OsString>) -> Result<De
 
 fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
     Ok(match given.command.name {
-        "run" => DeltaCommand::Run(RunArgs {
-            agent: given.path("--agent").unwrap_or_else(|| ".".into()),
-            yes: given.has("--yes"),
-            dry: given.has("--dry-run"),
+        "run" => DeltaCommand::Run(run_args(given)?),
+        "continue" => DeltaCommand::Continue(ContinueArgs {
+            agent: given.path("--agent"),
             set: settings(given)?,
-            common: common(given)?,
-        }),
-        "continue" => DeltaCommand::Continue {
+            adopt: given.has("--adopt"),
             force: given.has("--force"),
             common: common(given)?,
-        },
+        }),
         "init" => {
             let template = given.text("--template");
             let all = templates::ALL.into_iter();
@@ -255,6 +278,8 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
             run: given.operand_text(0).unwrap_or_default(),
             at: given.number("--at").unwrap_or_default(),
             to: given.path("--to"),
+            agent: given.path("--agent"),
+            adopt: given.has("--adopt"),
             set: settings(given)?,
             common: common(given)?,
         }),
@@ -284,12 +309,37 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
         }),
         "migrate" => DeltaCommand::Migrate {
             work_dir: given.work_dir(),
+            adopt: given.has("--adopt"),
         },
         "model" => DeltaCommand::ModelReplay {
             run_dir: given.operand_dir(1),
             lenient: given.has("--lenient"),
         },
         _ => page(given)?,
+    })
+}
+
+fn run_args(given: &ParsedCommand) -> Result<RunArgs> {
+    let is_named = given.has("--run-id");
+    if given.has("--new") && is_named {
+        return Err(Error::usage(
+            "--new and --run-id contradict each other: a name is used once",
+        ));
+    }
+    if given.has("--retry-failed") && !is_named {
+        return Err(Error::usage(
+            "--retry-failed needs --run-id: without a name, a failed run is never in the way",
+        ));
+    }
+    Ok(RunArgs {
+        agent: given.path("--agent").unwrap_or_else(|| ".".into()),
+        new: given.has("--new"),
+        retry_failed: given.has("--retry-failed"),
+        adopt: given.has("--adopt"),
+        yes: given.has("--yes"),
+        dry: given.has("--dry-run"),
+        set: settings(given)?,
+        common: common(given)?,
     })
 }
 
@@ -361,6 +411,9 @@ fn request_args(given: &ParsedCommand) -> Result<RequestArgs> {
         run: given.operand_text(0).unwrap_or_default(),
         number: number.and_then(|number| number.parse().ok()),
         next: given.has("--next"),
+        agent: given.path("--agent"),
+        set: settings(given)?,
+        adopt: given.has("--adopt"),
         diff: given.number("--diff"),
     })
 }
@@ -373,6 +426,8 @@ fn replay_args(given: &ParsedCommand) -> Result<ReplayArgs> {
         to: given.path("--to"),
         from: given.path("--from"),
         agent: given.path("--agent"),
+        set: settings(given)?,
+        adopt: given.has("--adopt"),
         executes_nothing: given.text("--tools").as_deref() == Some("recorded"),
         quiet: given.has("--quiet"),
         verbose: given.has("--verbose"),

@@ -1,6 +1,5 @@
 //! The commands, each from its arguments to its exit code.
 
-pub(crate) mod dry_run;
 pub(crate) mod run;
 pub(crate) mod continue_run;
 pub(crate) mod init;

@@ -36,11 +36,11 @@ pub fn main(args: Vec<OsString>) -> u8 {
 fn execute(args: Vec<OsString>) -> Result<u8> {
     let exit = match parse_args(args)? {
         Command::Run(wanted) => run::run(&wanted),
-        Command::Continue { force, common } => continue_run::run(force, &common),
+        Command::Continue(wanted) => continue_run::run(&wanted),
         Command::Init { dir, template, yes } => init::run(&dir, template, yes),
         Command::Check { agent, format } => check::run(&agent, format),
         Command::Schema(schema) => said(schema.text),
-        Command::Migrate { work_dir } => migrate::run(&work_dir),
+        Command::Migrate { work_dir, adopt } => migrate::run(&work_dir, adopt),
         Command::ModelReplay { run_dir, lenient } => model::replay(&run_dir, lenient),
         Command::Replay(wanted) => replay::run(&wanted),
         Command::Fork(wanted) => fork::run(&wanted),

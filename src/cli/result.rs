@@ -7,6 +7,8 @@ use crate::engine::run_loop::Ending;
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
+use crate::record::workspace::Workspace;
+use crate::runs::overrides::{is_guarded, is_inside};
 use crate::runs::result::RunResult;
 use crate::text::json::{self, Object};
 use crate::text::options::format::OutputFormat;
@@ -14,6 +16,7 @@ use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, print, printable};
 use serde_json::json;
 use std::io::IsTerminal;
+use std::path::Path;
 
 /// The version of the JSON object.
 const SCHEMA_VERSION: &str = "2.0";
@@ -83,19 +86,11 @@ fn explain(screen: Screen, ending: &Ending, metadata: &Metadata, run: &RunDir) {
         status => format!("{} ({}): ", status.name(), ending.stop_reason),
     };
     screen.warn(&format!("{reason}{}", ending.text));
-    if screen.quiet {
+    let mut command = continue_command(metadata, run);
+    // Who must answer is not helped by silence.
+    if screen.quiet && ending.status != Status::WaitingForInput {
         return;
     }
-    let mut command: Vec<String> = [
-        "delta",
-        "continue",
-        "-w",
-        &metadata.work_dir,
-        "--run-id",
-        run.id.as_str(),
-    ]
-    .map(str::to_owned)
-    .to_vec();
     match ending.status {
         Status::WaitingForInput => {
             let line = shell_quoted(&command);
@@ -121,6 +116,30 @@ fn explain(screen: Screen, ending: &Ending, metadata: &Metadata, run: &RunDir) {
         }
         Status::Completed | Status::Running => {}
     }
+}
+
+/// The command that goes on with a run from wherever it is pasted.
+fn continue_command(metadata: &Metadata, run: &RunDir) -> Vec<String> {
+    let root = run.workspace().unwrap_or(Path::new(&metadata.work_dir));
+    let root_text = root.to_string_lossy();
+    let mut command = [
+        "delta",
+        "continue",
+        "-w",
+        &root_text,
+        "--run-id",
+        run.id.as_str(),
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let home = &metadata.agent_home;
+    if Workspace::at(root).is_ok_and(|workspace| is_inside(Path::new(home), &workspace)) {
+        command.extend(["-a".to_owned(), home.clone()]);
+    }
+    for (key, value) in metadata.set.iter().filter(|(key, _)| is_guarded(key)) {
+        command.extend(["--set".to_owned(), format!("{key}={}", json::text(value))]);
+    }
+    command
 }
 
 fn object(ending: &Ending, metadata: &Metadata, question: Option<&Question>) -> Vec<u8> {
@@ -180,21 +199,13 @@ fn object(ending: &Ending, metadata: &Metadata, question: Option<&Question>) -> 
 
 /// Prints an error as an object.
 fn error(error: &Error) -> Result<()> {
-    let kind = match error.exit {
-        Exit::Usage => "usage",
-        Exit::Config => "config",
-        _ if error.disk_full => "disk_full",
-        Exit::TempFail => "busy",
-        Exit::Interrupt | Exit::Terminate | Exit::Hangup => "interrupted",
-        _ => "failure",
-    };
     let object = json!({
         "schema_version": SCHEMA_VERSION,
         "run_id": null,
         "status": null,
         "stop_reason": null,
         "exit_code": error.exit.code(),
-        "error": {"type": kind, "message": error.message},
+        "error": {"type": error.kind(), "message": error.message},
         "metrics": null,
         "metadata": null,
     });

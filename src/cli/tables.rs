@@ -52,6 +52,20 @@ const SET: OptionRow = valued(
 )
 .repeatable();
 
+const ADOPT: OptionRow = flag(
+    "",
+    "--adopt",
+    "obey the records of a copied or cloned workspace",
+);
+
+const AGENT_OF_RUN: OptionRow = valued(
+    "-a",
+    "--agent",
+    "DIR",
+    Directory,
+    "run the agent in DIR (default: the run's own)",
+);
+
 const WORK_DIR: OptionRow = valued(
     "-w",
     "--work-dir",
@@ -69,6 +83,9 @@ const COMMAND_TABLES: [CommandTable; 19] = [
             valued("-w", "--work-dir", "DIR", Workspace, "work in DIR, which is created if it is missing"),
             valued("", "--run-id", "ID", RunId, "name the run; the same command never starts it twice"),
             flag("-y", "--yes", "use the next free workspace without asking"),
+            flag("", "--new", "start a new run, even if this command was interrupted"),
+            flag("", "--retry-failed", "put the run of that name aside if it has failed"),
+            ADOPT,
             flag("", "--dry-run", "print the first request instead of sending it"),
             SET,
             renamed("--task", "-m (--message)"),
@@ -77,9 +94,12 @@ const COMMAND_TABLES: [CommandTable; 19] = [
     },
     CommandTable {
         options: &[&[
-            valued("-w", "--work-dir", "DIR", Workspace, "the workspace").required(),
+            WORK_DIR,
+            AGENT_OF_RUN,
             valued("", "--run-id", "ID", RunId, "continue this run (default: the newest)"),
             valued("-m", "--message", "TEXT", Text, "the answer or the next message; - reads it from stdin"),
+            SET,
+            ADOPT,
             flag("", "--force", "skip damaged lines, and ignore another host's claim"),
         ], ENGINE],
         ..command("continue", "resume a run, answer its question, or send another message")
@@ -139,6 +159,9 @@ const COMMAND_TABLES: [CommandTable; 19] = [
         options: &[&[
             WORK_DIR,
             flag("", "--next", "print the request that continuing would send"),
+            AGENT_OF_RUN,
+            SET,
+            ADOPT,
             valued("", "--diff", "M", Number(1), "show where the request first differs from the M-th"),
         ]],
         ..command("request", "print the exact bytes that were sent to the model")
@@ -149,6 +172,8 @@ const COMMAND_TABLES: [CommandTable; 19] = [
         options: &[&[
             valued("", "--at", "N", Number(0), "begin with N iterations; 0: with the message alone").required(),
             WORK_DIR,
+            AGENT_OF_RUN,
+            ADOPT,
             valued("-m", "--message", "TEXT", Text, "the next message; - reads it from stdin"),
             valued("", "--to", "DIR", Directory, "copy the workspace's files to DIR, and work there"),
             SET,
@@ -163,7 +188,9 @@ const COMMAND_TABLES: [CommandTable; 19] = [
         operands: &[operand("RUN", Run)],
         options: &[&[
             WORK_DIR,
-            valued("-a", "--agent", "DIR", Directory, "run the agent in DIR (default: the run's own)"),
+            AGENT_OF_RUN,
+            SET,
+            ADOPT,
             valued("", "--tools", "", Words(&["run", "recorded"]), "execute tools, hooks and generators (default), or take their results from the record"),
             valued("", "--from", "DIR", Directory, "start with a copy of the files in DIR"),
             valued("", "--to", "DIR", Directory, "work in DIR (default: a temporary directory)"),
@@ -215,7 +242,7 @@ const COMMAND_TABLES: [CommandTable; 19] = [
     CommandTable {
         text: "Migrate a workspace of an older engine to the current layout. Nothing is lost; \
                after an interruption the same command finishes the job.",
-        options: &[&[valued("-w", "--work-dir", "DIR", Workspace, "the workspace").required()]],
+        options: &[&[valued("-w", "--work-dir", "DIR", Workspace, "the workspace").required(), ADOPT]],
         ..command("migrate", "migrate an older engine's workspace to the current layout")
     },
     CommandTable {

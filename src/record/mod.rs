@@ -13,6 +13,7 @@ pub mod stop_reason;
 pub mod messages;
 pub(crate) mod message_cache;
 pub(crate) mod workspace;
+pub(crate) mod own_workspaces;
 pub(crate) mod run_dir;
 pub(crate) mod migrate;
 pub(crate) mod subruns;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 const RESERVE_BYTES: u64 = 32 << 10;
 
 /// A run's directory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RunDir {
     /// The run's name.
     pub id: RunId,

@@ -2,15 +2,16 @@
 //!
 //! Unaware of what is in a run.
 
+use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Result};
 use crate::record::metadata;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
+use crate::unix::origin::{Origin, check_origin, make_stamped_dir};
 use crate::unix::procfs::Signals;
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -104,7 +105,9 @@ impl Workspace {
         if old.iter().any(|name| self.control.join(name).exists()) {
             let root = self.root.display();
             return Err(Error::failure(format!(
-                "workspace {root} was written by an older engine; `delta migrate -w {root}` brings it into today's layout"
+                "workspace {root} was written by an older engine; if it is yours, `delta migrate --adopt -w {}` brings \
+                 it into today's layout",
+                shell_quoted(&[root.to_string()])
             )));
         }
         match files::read_line(&self.control.join("VERSION")) {
@@ -125,17 +128,17 @@ impl Workspace {
             .recursive(true)
             .create(&self.root)
             .at("create", &self.root)?;
-        match DirBuilder::new().mode(0o700).create(&self.control) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                if self.control.join("VERSION").exists() {
-                    return Ok(());
-                }
-            }
-            Err(e) => return Err(e).at("create", &self.control),
+        const FILES: [(&str, &[u8]); 2] = [(".gitignore", b"*\n"), ("VERSION", LAYOUT.as_bytes())];
+        if check_origin(&self.control)? == Origin::Missing {
+            make_stamped_dir(&self.control, &FILES)?;
         }
-        files::replace_shared(&self.control.join(".gitignore"), b"*\n")?;
-        files::replace_shared(&self.control.join("VERSION"), LAYOUT.as_bytes())
+        // Missing from what somebody adopted or cleaned by hand.
+        let missing = FILES
+            .iter()
+            .filter(|(name, _)| !self.control.join(name).exists());
+        missing
+            .into_iter()
+            .try_for_each(|(name, bytes)| files::replace_shared(&self.control.join(name), bytes))
     }
 
     /// Waits for the lock under which runs are chosen and created.
@@ -145,6 +148,17 @@ impl Workspace {
     pub(crate) fn lock(&self, signals: &Signals) -> Result<DecisionLock> {
         let path = self.control.join("lock");
         wait_for_lock(files::append(&path)?, &path, signals)
+    }
+
+    /// The same lock, unless another process holds it.
+    pub(crate) fn try_lock(&self) -> Result<Option<DecisionLock>> {
+        let path = self.control.join("lock");
+        let file = files::append(&path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(DecisionLock { files: vec![file] })),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(cause)) => Err(cause).at("lock", &path),
+        }
     }
 
     /// The runs there are, sorted by name.
@@ -221,7 +235,7 @@ impl Workspace {
     }
 }
 
-fn wait_for_lock(file: File, path: &Path, signals: &Signals) -> Result<DecisionLock> {
+pub(crate) fn wait_for_lock(file: File, path: &Path, signals: &Signals) -> Result<DecisionLock> {
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(DecisionLock { files: vec![file] }),
@@ -234,80 +248,4 @@ fn wait_for_lock(file: File, path: &Path, signals: &Signals) -> Result<DecisionL
             Err(fs::TryLockError::Error(cause)) => return Err(cause).at("lock", path),
         }
     }
-}
-
-/// Waits for the lock on all workspaces of an agent; none if there are no workspaces and none can be
-/// made.
-pub(crate) fn lock_all(agent_home: &Path, signals: &Signals) -> Result<Option<DecisionLock>> {
-    let parent = agent_home.join("workspaces");
-    if DirBuilder::new().recursive(true).create(&parent).is_err() {
-        return Ok(None);
-    }
-    let dir = File::open(&parent).at("open", &parent)?;
-    wait_for_lock(dir, &parent, signals).map(Some)
-}
-
-/// An agent's workspaces, in the order of their numbers.
-pub(crate) fn numbered(agent_home: &Path) -> Result<Vec<String>> {
-    let names = files::names(&agent_home.join("workspaces"))?;
-    let mut found: Vec<(u64, String)> = names
-        .into_iter()
-        .filter_map(|name| Some((number(&name)?, name)))
-        .collect();
-    found.sort();
-    Ok(found.into_iter().map(|(_, name)| name).collect())
-}
-
-/// Where the next workspace of an agent would be, if nobody else makes one first.
-pub(crate) fn next(agent_home: &Path) -> Result<PathBuf> {
-    let last = numbered(agent_home)?
-        .last()
-        .and_then(|name| number(name))
-        .unwrap_or(0);
-    let name = format!("W{:03}", last + 1);
-    Ok(agent_home.join("workspaces").join(name))
-}
-
-/// Makes the next free workspace of an agent; no two processes get the same.
-pub(crate) fn claim_next(agent_home: &Path) -> Result<PathBuf> {
-    let parent = agent_home.join("workspaces");
-    DirBuilder::new()
-        .recursive(true)
-        .create(&parent)
-        .at("create", &parent)?;
-    let last = numbered(agent_home)?
-        .last()
-        .and_then(|name| number(name))
-        .unwrap_or(0);
-    for n in last + 1.. {
-        let path = parent.join(format!("W{n:03}"));
-        match DirBuilder::new().create(&path) {
-            Ok(()) => return Ok(path),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(e).at("create", &path),
-        }
-    }
-    unreachable!("more workspaces than numbers")
-}
-
-fn number(name: &str) -> Option<u64> {
-    let digits = name.strip_prefix('W')?;
-    (digits.len() >= 3 && digits.bytes().all(|b| b.is_ascii_digit()))
-        .then(|| digits.parse().ok())?
-}
-
-/// The workspace that was used last, if it is still there.
-pub(crate) fn last_used(agent_home: &Path) -> Option<String> {
-    let parent = agent_home.join("workspaces");
-    let name = files::read_line(&parent.join("LAST_USED"))?;
-    (number(&name).is_some() && parent.join(&name).is_dir()).then_some(name)
-}
-
-/// Remembers one of an agent's own workspaces as the one used last.
-pub(crate) fn remember(agent_home: &Path, workspace: &Workspace) -> Result<()> {
-    let parent = agent_home.join("workspaces");
-    files::replace_shared(
-        &parent.join("LAST_USED"),
-        format!("{}\n", workspace.id()).as_bytes(),
-    )
 }

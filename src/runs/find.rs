@@ -1,10 +1,14 @@
 //! Which run a person names.
 
+use super::inspect::{RunSnapshot, inspect_run, read_recorded, read_summary};
+use crate::config::tool::bind::shell_quoted;
 use crate::error::{Error, Result};
-use crate::record::metadata;
+use crate::record::metadata::{self, Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
+use crate::text::shorten::in_short;
+use crate::text::timestamp::Timestamp;
 use std::path::Path;
 
 /// The run that a person names: an id, a beginning of one that only one has, or LATEST.
@@ -86,6 +90,76 @@ pub(crate) fn with_parents(workspace: &Workspace, run: Option<RunId>) -> Vec<Run
         line.push(parent);
     }
     line
+}
+
+/// The newest run of a workspace that is meant, by its summary and, if that agrees, as it stands.
+pub(crate) fn newest_where(
+    workspace: &Workspace,
+    is_meant: impl Fn(&RunDir, &Metadata) -> Result<bool>,
+) -> Result<Option<RunSnapshot>> {
+    let Some(newest) = workspace.newest()? else {
+        return Ok(None);
+    };
+    let found = inspect_run(&RunDir::of(workspace, &newest))?;
+    if is_meant(&found.run, &found.metadata)? {
+        return Ok(Some(found));
+    }
+    let mut runs = Vec::new();
+    for id in workspace.runs()? {
+        let run = RunDir::of(workspace, &id);
+        if let Some(metadata) = read_recorded(&run)
+            && is_meant(&run, &metadata)?
+        {
+            runs.push(((Timestamp::parse(&metadata.created_at), id), run));
+        }
+    }
+    runs.sort();
+    for (_, run) in runs.into_iter().rev() {
+        let found = inspect_run(&run)?;
+        if is_meant(&found.run, &found.metadata)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// How many of the newest runs are looked at for what a new run leaves behind.
+const LOOKED_BACK: usize = 100;
+
+/// Remarks on what a new run leaves behind in its workspace: runs that have not ended, and answers that
+/// nobody has read.
+pub(crate) fn left_behind(workspace: &Workspace) -> Result<Vec<String>> {
+    const SHOWN: usize = 3;
+    let (mut notes, mut more) = (Vec::new(), 0);
+    for id in workspace.runs()?.into_iter().rev().take(LOOKED_BACK) {
+        let run = RunDir::of(workspace, &id);
+        let response = run.interaction().join("response.txt");
+        if response.exists() {
+            let path = response.display();
+            notes.push(format!("the answer in {path} has not been read"));
+        }
+        let (metadata, _) = read_summary(&run);
+        let has_ended = matches!(metadata.status, Status::Completed | Status::Failed);
+        if has_ended || metadata.parent_run_id.is_some() {
+            continue;
+        }
+        if notes.len() >= SHOWN {
+            more += 1;
+            continue;
+        }
+        let first = in_short(metadata.initial_message.as_deref().unwrap_or_default(), 60);
+        let status = metadata.status.name();
+        notes.push(format!(
+            "starting a new run; run {id} ('{first}') is {status}"
+        ));
+    }
+    if more > 0 {
+        let root = shell_quoted(&[workspace.root.to_string_lossy().into_owned()]);
+        notes.push(format!(
+            "{more} more have not ended: `delta list-runs --resumable -w {root}`"
+        ));
+    }
+    Ok(notes)
 }
 
 /// The error for a workspace without runs.

@@ -1,5 +1,6 @@
 //! A run as it lies in its workspace: its state, without owning it.
 
+use super::decide::Standing;
 use crate::config::agent::Agent;
 use crate::engine::question::{self, Question};
 use crate::error::{At, Error, Result};
@@ -43,6 +44,16 @@ pub(crate) fn inspect_run(run: &RunDir) -> Result<RunSnapshot> {
     // It says so until the end of a run has been told: whoever should have told it has died.
     let untold = metadata.status == Status::Running;
     let live = is_owned(&run, &metadata);
+    if live && metadata.initial_message.is_some() {
+        metadata.status = Status::Running;
+        return Ok(RunSnapshot {
+            run,
+            is_flow: metadata.flow.is_some(),
+            metadata,
+            question: None,
+            is_answered: false,
+        });
+    }
     let path = run.journal();
     let bytes = match crate::unix::files::read_regular(&path) {
         Ok(bytes) => bytes,
@@ -118,19 +129,27 @@ fn name_in_journal(run: &RunDir) -> Option<String> {
     config.get("name")?.as_str().map(str::to_owned)
 }
 
+/// Whether a summary is of a run of this agent that began with this text.
+pub(crate) fn is_run_of(metadata: &Metadata, agent: &Agent, text: Option<&str>) -> bool {
+    let of_agent =
+        metadata.agent_name == agent.name || metadata.agent_home == agent.home.to_string_lossy();
+    of_agent && (text.is_none() || metadata.initial_message.as_deref() == text)
+}
+
 impl RunSnapshot {
-    /// Whether the run is one of this agent's.
-    pub(crate) fn is_of(&self, agent: &Agent) -> bool {
-        let metadata = &self.metadata;
-        metadata.agent_name == agent.name || metadata.agent_home == agent.home.to_string_lossy()
+    /// The facts that a command decides by. A live run's journal has not been read.
+    pub(crate) fn standing(&self, is_same: bool) -> Standing {
+        Standing {
+            status: self.metadata.status,
+            is_same,
+            is_unanswered: self.question.is_some() && !self.is_answered,
+            is_flow: self.is_flow,
+        }
     }
 
-    /// Whether the run can be taken up where it was left.
-    pub(crate) fn is_resumable(&self) -> bool {
-        matches!(
-            self.metadata.status,
-            Status::Interrupted | Status::WaitingForInput
-        )
+    /// Whether it ended with a result or for good.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.metadata.status, Status::Completed | Status::Failed)
     }
 
     /// Writes the summary anew if it is lost or disagrees with the journal.
@@ -184,6 +203,20 @@ pub(crate) fn read_summary(run: &RunDir) -> (Metadata, Option<Error>) {
             }
             (metadata, Some(error))
         }
+    }
+}
+
+/// A run's summary without regard to who works on it: the recorded one, unless the journal is newer.
+/// None if the journal cannot be read.
+pub(crate) fn read_recorded(run: &RunDir) -> Option<Metadata> {
+    let recorded = metadata::read(&run.path).filter(|found| found.run_id == run.id.as_str());
+    let is_current = |metadata: &Metadata| {
+        metadata.status == Status::Running
+            || is_newer(&run.path.join("metadata.json"), &run.journal())
+    };
+    match recorded.filter(is_current) {
+        Some(metadata) => Some(metadata),
+        None => inspect_run(run).ok().map(|found| found.metadata),
     }
 }
 

@@ -4,14 +4,101 @@ use super::preflight::load_agent;
 use crate::config::agent::{Agent, Severity};
 use crate::config::load;
 use crate::error::{Error, Result};
+use crate::record::workspace::Workspace;
 use crate::text::yaml;
 use crate::unix::terminal::Screen;
 use serde_json::{Map, Value};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The agent with the settings that a run has and those that are given now, and all of them together.
-/// Whatever a given one gives rise to is wrong usage, also what would be a warning in the file: a
-/// mistyped key must not stay in force unnoticed.
+/// Keys of agent.yaml, with all that stands below them, that decide where a program, a key or an answer
+/// goes. A record's word for them is never taken. The last two are older names of `llm` and `hooks`.
+const GUARDED: [&str; 14] = [
+    "llm.command",
+    "llm.base_url",
+    "llm.api",
+    "llm.headers",
+    "wrapper",
+    "tools",
+    "imports",
+    "hooks",
+    "confirm",
+    "accept",
+    "system_prompt",
+    "workspace_env",
+    "llm_config",
+    "lifecycle_hooks",
+];
+
+/// Whether a record cannot set this key. One that holds a guarded key, as `llm` does, is guarded, too.
+pub(crate) fn is_guarded(key: &str) -> bool {
+    let is_below = |inner: &str, outer: &str| {
+        let rest = inner.strip_prefix(outer);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    GUARDED
+        .iter()
+        .any(|guarded| is_below(key, guarded) || is_below(guarded, key))
+}
+
+/// The agent of a run that is resumed or repeated: with the overrides that the run was begun with, and
+/// those that are given now on top.
+///
+/// # Errors
+/// The run was begun with a guarded override that is not given again.
+pub(crate) fn load_recorded(
+    home: &Path,
+    (id, recorded): (&str, &Map<String, Value>),
+    given: &[(String, String)],
+    screen: Screen,
+) -> Result<(Agent, Map<String, Value>)> {
+    for (key, value) in recorded.iter().filter(|(key, _)| is_guarded(key)) {
+        let now = given.iter().rfind(|(name, _)| name == key);
+        let now = now.and_then(|(_, text)| yaml::parse(text).ok());
+        if now.as_ref() != Some(value) {
+            return Err(Error::config(format!(
+                "run {id} was begun with --set {key}=..., which decides where programs or keys go and is not \
+                 taken from a record: give the same --set {key} again (its value is in the run's metadata.json)"
+            )));
+        }
+    }
+    load_with_overrides(home, recorded.clone(), given, screen)
+}
+
+/// Whether an agent lies inside the workspace, where its own tools may have changed it.
+pub(crate) fn is_inside(home: &Path, workspace: &Workspace) -> bool {
+    let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+    home.starts_with(&workspace.root)
+}
+
+/// The directory of a run's agent: the one that is given, or else the recorded one.
+///
+/// # Errors
+/// None is recorded, or it lies inside the workspace.
+pub(crate) fn agent_dir(
+    given: Option<&Path>,
+    (id, recorded): (&str, &str),
+    workspace: &Workspace,
+) -> Result<PathBuf> {
+    if let Some(given) = given {
+        return Ok(given.to_owned());
+    }
+    if recorded.is_empty() {
+        return Err(Error::failure(format!(
+            "the record of run {id} does not name its agent: give it with -a DIR"
+        )));
+    }
+    if is_inside(Path::new(recorded), workspace) {
+        return Err(Error::config(format!(
+            "run {id} names an agent inside its own workspace, {recorded}, which a run may have put there: \
+             if it is the one, give it with -a DIR"
+        )));
+    }
+    Ok(recorded.into())
+}
+
+/// The agent with these overrides and those that are given, and all of them together. Whatever a given one
+/// gives rise to is wrong usage, also what would be a warning in the file: a mistyped key must not stay
+/// in force unnoticed.
 pub(crate) fn load_with_overrides(
     home: &Path,
     mut set: Map<String, Value>,
@@ -36,4 +123,30 @@ pub(crate) fn load_with_overrides(
         agent = loaded.ok_or_else(|| wrong("the agent cannot be loaded with it"))?;
     }
     Ok((agent, set))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_guarded;
+
+    #[test]
+    fn a_key_is_guarded_with_all_below_it_and_all_around_it() {
+        let guarded = [
+            "llm.command",
+            "llm.command.0",
+            "llm",
+            "tools.ls.exec",
+            "llm.headers.x",
+            "hooks",
+        ];
+        let free = [
+            "llm.temperature",
+            "llm.commands",
+            "max_iterations",
+            "toolset",
+            "name",
+        ];
+        assert_eq!(guarded.map(is_guarded), [true; 6]);
+        assert_eq!(free.map(is_guarded), [false; 5]);
+    }
 }

@@ -9,7 +9,7 @@ use crate::config::resolved;
 use crate::engine::request::Builder;
 use crate::engine::run_context::{RunContext, depth};
 use crate::engine::run_loop::{builder, unreadable_at};
-use crate::error::{At, Error, Exit, Result};
+use crate::error::{At, Error, Result};
 use crate::record::engine_log::{Level, Log};
 use crate::record::event::{Event, Line};
 use crate::record::messages;
@@ -20,19 +20,19 @@ use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::Signals;
-use crate::unix::terminal::{Screen, print};
+use crate::unix::terminal::Screen;
 use std::sync::Arc;
 
 /// The process's signals, and where remarks are told.
 type Around = (Arc<Signals>, Screen);
 
-/// Prints the first request that a new run would send.
-pub(crate) fn print_first(
+/// The first request that a new run would send.
+pub(crate) fn first_request(
     agent: &Agent,
     workspace: &Workspace,
     message: &str,
     ctx: Around,
-) -> Result<Exit> {
+) -> Result<Vec<u8>> {
     let id = RunId::generate(Timestamp::now());
     let config = resolved::render_resolved(agent, agent.max_iterations);
     let metadata = Metadata {
@@ -44,24 +44,11 @@ pub(crate) fn print_first(
     start.write(&mut journal, 1, Timestamp::now(), 0);
     Event::UserMessage { content: message }.write(&mut journal, 2, Timestamp::now(), 0);
     let run = RunDir::of(workspace, &id);
-    let request = build(agent, workspace, run, &journal, ctx)?;
-    print(&request)?;
-    Ok(Exit::Success)
+    build(agent, workspace, run, &journal, ctx)
 }
 
-/// Prints the request that going on with a run would send.
-pub(crate) fn print_next(
-    agent: &Agent,
-    workspace: &Workspace,
-    found: RunSnapshot,
-    ctx: Around,
-) -> Result<Exit> {
-    print(&next(agent, workspace, found, ctx)?)?;
-    Ok(Exit::Success)
-}
-
-/// The request that going on with a run would send.
-pub(crate) fn next(
+/// The request that resuming a run would send.
+pub(crate) fn next_request(
     agent: &Agent,
     workspace: &Workspace,
     found: RunSnapshot,

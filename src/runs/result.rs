@@ -1,9 +1,10 @@
 //! How a run stands when a command has done with it, to be printed.
 
 use super::inspect::{RunSnapshot, open_question};
+use super::own_search::OpenMark;
 use crate::engine::question::Question;
 use crate::engine::run_loop::{Ended, Ending};
-use crate::error::{At, Exit, Result};
+use crate::error::{At, Exit, Result, may_fail};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
@@ -16,6 +17,8 @@ pub(crate) struct RunResult {
     /// The question that is open.
     pub question: Option<Question>,
     ended: Option<Ended>,
+    /// On one of the agent's own workspaces.
+    open_mark: Option<OpenMark>,
 }
 
 impl RunResult {
@@ -31,6 +34,7 @@ impl RunResult {
             run: ended.run.clone(),
             question,
             ended: Some(ended),
+            open_mark: None,
         })
     }
 
@@ -42,7 +46,14 @@ impl RunResult {
             run: found.run,
             question: found.question,
             ended: None,
+            open_mark: None,
         }
+    }
+
+    /// The same run in one of the agent's own workspaces, which is marked.
+    pub(crate) fn in_own_workspace(mut self, mark: Option<OpenMark>) -> Self {
+        self.open_mark = mark;
+        self
     }
 
     /// Writes the end into the summary. Until the result has been printed the run counts as one that
@@ -50,6 +61,12 @@ impl RunResult {
     pub(crate) fn seal(self) {
         if let Some(ended) = self.ended {
             ended.seal();
+        }
+        if let Some(mark) = self.open_mark
+            && matches!(self.ending.status, Status::Completed | Status::Failed)
+        {
+            // A mark that stays is harmless.
+            may_fail(mark.clear());
         }
     }
 }

@@ -9,10 +9,11 @@ use std::fmt::{self, Display};
 pub(crate) struct RunId(String);
 
 /// The files of a control plane that are not runs.
-const TAKEN: [&str; 7] = [
+const TAKEN: [&str; 8] = [
     "VERSION",
     "LATEST",
     "lock",
+    "origin",
     "context_artifacts",
     "cache",
     // In the layout of older engines.
@@ -94,6 +95,7 @@ mod tests {
             "LATEST",
             "VERSION",
             "lock",
+            "origin",
             "é",
             &"a".repeat(65),
         ] {

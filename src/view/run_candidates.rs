@@ -4,7 +4,8 @@
 
 use crate::record::journal::Journal;
 use crate::record::metadata::{self, Status};
-use crate::record::workspace::{self, Workspace};
+use crate::record::own_workspaces;
+use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::text::options::completion::{Candidate, TypedLine, TypedValue};
 use crate::text::shorten::in_short;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// cursor is.
 pub(crate) fn workspace_candidates(value: &TypedValue, line: &TypedLine) -> Vec<Candidate> {
     let agent = Path::new(line.value("--agent").unwrap_or("."));
-    let names = workspace::numbered(agent).unwrap_or_default();
+    let names = own_workspaces::numbered(agent).unwrap_or_default();
     let own = names
         .iter()
         .rev()

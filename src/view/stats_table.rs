@@ -5,6 +5,7 @@ mod flow;
 use crate::error::{Exit, Result};
 use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
+use crate::runs::origin::warn_if_foreign_run;
 use crate::runs::{find, inspect};
 use crate::text::json;
 use crate::text::options::format::TableFormat;
@@ -61,6 +62,7 @@ pub(crate) fn print_stats(options: &StatsArgs) -> Result<Exit> {
     };
     let mut runs = Vec::new();
     for run in dirs {
+        warn_if_foreign_run(&run)?;
         let (metadata, _) = inspect::read_summary(&run);
         runs.push(counted(&run, metadata)?);
     }

@@ -312,7 +312,10 @@ fn fish_offers_words_runs_directories_and_values() {
     assert_eq!(of("delta log -w ws al"), "alpha");
     assert_eq!(of("delta log -w a"), "a b/,agent/");
     let of_agent = of("delta log -w agent/workspaces/");
-    assert_eq!(of_agent, "agent/workspaces/W001/,agent/workspaces/W002/");
+    assert_eq!(
+        of_agent,
+        "agent/workspaces/W001/,agent/workspaces/open/,agent/workspaces/W002/"
+    );
     assert_eq!(of("delta run --format=j"), "--format=json");
     assert_eq!(of("delta log --work-dir=w"), "--work-dir=ws/");
     assert_eq!(of("delta log --work-dir=ws "), "beta,alpha,LATEST");

@@ -84,6 +84,7 @@ fn from_every_prefix_of_the_journal_the_same_result_comes_and_nothing_that_ended
     for kept in 2..lines.len() {
         let world = world();
         copy(&whole.path("ws/.delta"), &world.path("ws/.delta"));
+        world.adopt("ws");
         let mut prefix = lines[..kept].concat();
         let whole_lines = prefix.clone();
         if kept % 3 == 0 {

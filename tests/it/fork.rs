@@ -389,6 +389,6 @@ fn a_run_that_tells_no_agent_is_not_forked() {
     fork.end()
         .exits(1)
         .prints("")
-        .says("which agent")
+        .says("name its agent")
         .says_one_line();
 }

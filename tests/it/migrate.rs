@@ -100,7 +100,7 @@ impl World {
 
     #[track_caller]
     fn migrated(&self) -> Outcome {
-        self.delta(["migrate", "-w", "ws"])
+        self.delta(["migrate", "--adopt", "-w", "ws"])
             .end()
             .exits(0)
             .prints("")
@@ -130,7 +130,7 @@ fn an_old_run_is_migrated_and_continued_where_it_was() {
         &["request", "-w", "ws", "LATEST"],
     ] {
         let outcome = world.delta(args.iter().copied()).end().exits(1);
-        outcome.says("delta migrate -w ").says_one_line();
+        outcome.says("delta migrate --adopt -w ").says_one_line();
     }
     world.migrated().says("migrated ").says("with 1 run");
     let run = world.latest();
@@ -281,6 +281,7 @@ fn flat_events_without_ids_or_calls_are_read_too() {
     );
     world.write("ws/.delta/LATEST", format!("{run}\n"));
     world.write("ws/.delta/VERSION", "1.2\n");
+    world.adopt("ws");
     world.server.says([text("done")]);
     world.go_on().end().exits(0).prints("done\n");
     let said = messages(&world.server.last());
@@ -350,7 +351,7 @@ fn two_at_once_come_to_one_end() {
     let world = World::new();
     world.old_workspace(&world.old_events(), None);
     let both: Vec<Running> = (0..8)
-        .map(|_| world.delta(["migrate", "-w", "ws"]).spawn())
+        .map(|_| world.delta(["migrate", "--adopt", "-w", "ws"]).spawn())
         .collect();
     for one in both {
         one.wait().exits(0);
@@ -363,7 +364,10 @@ fn two_at_once_come_to_one_end() {
 #[track_caller]
 fn refuses(world: &World, code: i32, words: &str) {
     let before = files_below(&world.path("ws"));
-    let outcome = world.delta(["migrate", "-w", "ws"]).end().exits(code);
+    let outcome = world
+        .delta(["migrate", "--adopt", "-w", "ws"])
+        .end()
+        .exits(code);
     outcome.prints("").says(words).says_one_line();
     assert_eq!(files_below(&world.path("ws")), before);
 }
@@ -439,7 +443,7 @@ fn a_layout_that_is_not_known_is_refused() {
 fn where_there_is_nothing_to_migrate_that_is_said() {
     let world = World::new();
     world
-        .delta(["migrate", "-w", "ws"])
+        .delta(["migrate", "--adopt", "-w", "ws"])
         .end()
         .exits(1)
         .says("there is nothing to migrate in");
@@ -451,7 +455,7 @@ fn where_there_is_nothing_to_migrate_that_is_said() {
         .delta(["migrate"])
         .end()
         .exits(2)
-        .says("migrate needs -w DIR: delta migrate -w DIR");
+        .says("migrate needs -w DIR: delta migrate [OPTIONS] -w DIR");
     world
         .delta(["migrate", "ws"])
         .end()

@@ -498,6 +498,7 @@ fn an_old_journal_and_unknown_events_are_told() {
         {\"type\":\"USER_MESSAGE\",\"payload\":{\"content\":\"go\"}}\n\
         {\"type\":\"WEATHER\",\"sky\":\"clear\"}\n";
     fs::write(dir.join("journal.jsonl"), journal).unwrap();
+    world.adopt("ws");
     let records = records(&page(&world, "ws"));
     assert_eq!(of_kind(&records, "user")[0]["text"], "go");
     let other = of_kind(&records, "other")[0];

@@ -716,7 +716,7 @@ fn copied_while_it_runs(options: &str) -> (World, Running, Fifo, Fifo, u32) {
 fn a_copy_of_a_live_run_goes_on_and_leaves_the_originals_tool_alone() {
     let (world, delta, _ready, mut go, tool) = copied_while_it_runs("");
     world.server.says([text("copied")]);
-    let copy = world.delta(["run", "-a", "agent", "-w", "copy", "-m", "go"]);
+    let copy = world.delta(["run", "--adopt", "-a", "agent", "-w", "copy", "-m", "go"]);
     copy.end().exits(0).prints("copied\n");
     assert!(alive(tool), "the original's tool lives");
     world.server.says([text("done")]);
@@ -750,7 +750,7 @@ fn a_copy_under_another_name_leaves_the_originals_tool_alone() {
 fn a_copy_repeats_a_tool_under_an_id_of_its_own() {
     let (world, delta, mut ready, mut go, tool) = copied_while_it_runs(" on_resume: retry,");
     world.server.says([text("done"), text("done")]);
-    let copy = world.delta(["run", "-a", "agent", "-w", "copy", "-m", "go"]);
+    let copy = world.delta(["run", "--adopt", "-a", "agent", "-w", "copy", "-m", "go"]);
     let copy = copy.spawn();
     let again = ready.pid();
     assert!(alive(tool) && alive(again));

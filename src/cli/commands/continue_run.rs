@@ -1,33 +1,35 @@
 //! `delta continue`: goes on with a run, by the state that it is in.
 
-use crate::cli::args::Common;
+use crate::cli::args::ContinueArgs;
 use crate::cli::result;
 use crate::error::{Error, Exit, Result};
-use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
+use crate::runs::decide::{Decision, Naming, Refusal, Wanted, decide};
 use crate::runs::find::{find_named, no_runs};
-use crate::runs::inspect::inspect_run;
+use crate::runs::inspect::{RunSnapshot, inspect_run};
 use crate::runs::launch::Launch;
-use crate::runs::preflight;
+use crate::runs::origin::require_own;
+use crate::runs::overrides::{agent_dir, load_recorded};
+use crate::runs::preflight::{check_depth, install_signals, read_environment, read_message};
 use crate::runs::result::RunResult;
 use crate::unix::terminal::Screen;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Runs the command.
-pub(crate) fn run(force: bool, common: &Common) -> Result<Exit> {
-    result::print_outcome(try_run(force, common), common)
+pub(crate) fn run(wanted: &ContinueArgs) -> Result<Exit> {
+    result::print_outcome(try_run(wanted), &wanted.common)
 }
 
-fn try_run(force: bool, common: &Common) -> Result<RunResult> {
-    preflight::check_depth()?;
-    let signals = preflight::install_signals()?;
+fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
+    let common = &wanted.common;
+    check_depth()?;
+    let signals = install_signals()?;
     let screen = Screen::new(common.quiet, common.verbose);
-    let message = preflight::read_message(common.message.as_deref(), &signals)?;
-    let dir = common.work_dir.as_deref().unwrap_or(Path::new("."));
-    let workspace = Workspace::at(dir)?;
+    let message = read_message(common.message.as_deref(), &signals)?;
+    let workspace = Workspace::at(common.work_dir.as_deref().unwrap_or(Path::new(".")))?;
     workspace.check_layout()?;
+    require_own(&workspace, wanted.adopt)?;
     if !workspace.control.is_dir() {
         return Err(no_runs(&workspace.root));
     }
@@ -43,51 +45,50 @@ fn try_run(force: bool, common: &Common) -> Result<RunResult> {
         }
     };
     let found = inspect_run(&RunDir::of(&workspace, &id))?;
-    let status = found.metadata.status;
-    if status == Status::Running {
-        return Err(found.busy());
+    let asked = Wanted {
+        naming: Naming::Continue,
+        has_text: message.is_some(),
+        new: false,
+        retry_failed: false,
+        interactive: common.interactive,
+    };
+    match decide(asked, Some(found.standing(true))) {
+        Decision::Busy => return Err(found.busy()),
+        Decision::Retell => return Ok(RunResult::recorded(found)),
+        Decision::Refuse(refusal) => return Err(refused(refusal, &found)),
+        Decision::Begin | Decision::BeginInPlace | Decision::Resume => {}
     }
-    if found.is_flow {
-        return Err(Error::usage(format!(
-            "run {id} is a flow's: `delta flow run`, as it was started, goes on with it"
-        )));
-    }
-    if matches!(status, Status::Completed | Status::Failed) && message.is_none() {
-        return Err(Error::usage(format!(
-            "run {id} is {}: to go on with it, say something: -m MESSAGE",
-            status.name()
-        )));
-    }
-    if found.metadata.agent_home.is_empty() {
-        return Err(Error::failure(format!(
-            "run {id} does not tell its agent any more: its journal is empty and its metadata is lost; \
-             `delta run -m` starts a new run"
-        )));
-    }
-    let agent = preflight::load_agent(
-        Path::new(&found.metadata.agent_home),
-        &found.metadata.set,
-        screen,
-    )?;
-    let environment = preflight::read_environment(&agent, Some(&workspace), screen)?;
+    let recorded = (id.as_str(), found.metadata.agent_home.as_str());
+    let home = agent_dir(wanted.agent.as_deref(), recorded, &workspace)?;
+    let recorded = (id.as_str(), &found.metadata.set);
+    let (agent, set) = load_recorded(&home, recorded, &wanted.set, screen)?;
+    let environment = read_environment(&agent, Some(&workspace), screen)?;
     let launch = Launch {
         agent: &agent,
         workspace: &workspace,
         environment: &environment,
-        signals: Arc::clone(&signals),
+        signals,
         screen,
-        set: &found.metadata.set.clone(),
+        set: &set,
         interactive: common.interactive,
         max_iterations: common.max_iterations,
-        force,
+        force: wanted.force,
     };
-    if found.question.is_some() && status != Status::Completed && status != Status::Failed {
-        let nobody_answers = message.is_none() && !found.is_answered && !common.interactive;
-        if nobody_answers && status == Status::WaitingForInput {
-            drop(lock);
-            return Ok(RunResult::recorded(found));
-        }
+    if found.question.is_some() && !found.has_ended() {
         return launch.resume(found, None, message, lock);
     }
     launch.resume(found, message.as_deref(), None, lock)
+}
+
+fn refused(refusal: Refusal, found: &RunSnapshot) -> Error {
+    let id = &found.run.id;
+    Error::usage(match refusal {
+        Refusal::OfFlow => {
+            format!("run {id} is a flow's: `delta flow run`, as it was started, goes on with it")
+        }
+        _ => {
+            let status = found.metadata.status.name();
+            format!("run {id} is {status}: to go on with it, say something: -m MESSAGE")
+        }
+    })
 }

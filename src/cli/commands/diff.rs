@@ -4,6 +4,7 @@ use crate::error::{At, Exit, Result};
 use crate::record::recording::unreadable;
 use crate::record::state::{self, Question, Reading, Run, Thought, Turn, decoded};
 use crate::runs::find::find_run;
+use crate::runs::origin::warn_if_foreign_run;
 use crate::text::shorten::{columns_of, in_short};
 use crate::unix::terminal::{Screen, counted, print, printable};
 use crate::view::shown_answers::NOT_SHOWN;
@@ -87,6 +88,7 @@ struct Side {
 impl Side {
     fn read(work_dir: &Path, name: &str) -> Result<Self> {
         let run = find_run(work_dir, name)?;
+        warn_if_foreign_run(&run)?;
         let path = run.journal();
         let bytes = crate::unix::files::read_regular(&path).at("read", &path)?;
         let lenient = Reading {

@@ -12,7 +12,8 @@ use crate::record::state::{self, Reading, Run};
 use crate::record::workspace::Workspace;
 use crate::runs::find::find_run;
 use crate::runs::launch::{Launch, start_event};
-use crate::runs::overrides::load_with_overrides;
+use crate::runs::origin::require_own;
+use crate::runs::overrides::{agent_dir, load_recorded};
 use crate::runs::preflight;
 use crate::runs::result::RunResult;
 use crate::runs::workspace_copy::{copy_files, refuse_unless_empty};
@@ -44,16 +45,14 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     };
     let here = Workspace::at(root)?;
     here.check_layout()?;
+    require_own(&here, fork.adopt)?;
     let recording = Recording::read(&parent)?;
     let whole = recording.state()?;
     let beginning = beginning(&recording, fork, message.is_some())?;
-    let Some(home) = whole.agent_home.as_deref() else {
-        let id = &parent.id;
-        return Err(Error::failure(format!(
-            "run {id} cannot be forked: its journal does not say which agent it is of"
-        )));
-    };
-    let (agent, set) = load_with_overrides(Path::new(home), whole.set.clone(), &fork.set, screen)?;
+    let id = parent.id.as_str();
+    let recorded = (id, whole.agent_home.as_deref().unwrap_or_default());
+    let home = agent_dir(fork.agent.as_deref(), recorded, &here)?;
+    let (agent, set) = load_recorded(&home, (id, &whole.set), &fork.set, screen)?;
     // What the environment lacks is told before anything is created.
     let mut environment = preflight::read_environment(&agent, Some(&here), screen)?;
     let workspace = match &fork.to {

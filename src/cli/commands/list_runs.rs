@@ -5,10 +5,12 @@ mod tree;
 use crate::cli::args::ListRunsArgs;
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::{Metadata, Status};
+use crate::record::own_workspaces;
 use crate::record::run_dir::RunDir;
-use crate::record::workspace::{self, Workspace};
+use crate::record::workspace::Workspace;
 use crate::runs::find::{self, no_runs};
 use crate::runs::inspect;
+use crate::runs::origin::warn_if_foreign;
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
 use crate::text::shorten::in_short;
@@ -47,6 +49,7 @@ pub(crate) fn run(options: &ListRunsArgs) -> Result<Exit> {
     let mut entries = Vec::new();
     let mut there = 0;
     for workspace in &workspaces {
+        warn_if_foreign(workspace)?;
         for id in workspace.runs()? {
             there += 1;
             let run = RunDir::of(workspace, &id);
@@ -115,7 +118,7 @@ fn workspaces_of(agent: &Path) -> Result<Vec<Workspace>> {
         let agent = agent.display();
         return Err(Error::failure(format!("there is no agent {agent}")));
     }
-    workspace::numbered(agent)?
+    own_workspaces::numbered(agent)?
         .into_iter()
         .map(|name| find::open_workspace(&agent.join("workspaces").join(name)))
         .collect()

@@ -8,6 +8,7 @@ use crate::record::reader::{Change, Damage, JournalReader, Next};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::{Family, Started, Underway};
 use crate::runs::find;
+use crate::runs::origin::warn_if_foreign_run;
 use crate::text::timestamp::Timestamp;
 use crate::unix::pager::Pager;
 use crate::unix::terminal::{Screen, stdout_has_colour};
@@ -27,6 +28,7 @@ const DEEPEST: usize = 8;
 /// Runs the command.
 pub(crate) fn run(options: &LogArgs) -> Result<Exit> {
     let run = find::find_run_or_newest(&options.work_dir, options.run.as_deref())?;
+    warn_if_foreign_run(&run)?;
     let path = run.journal();
     let mut lines = match options.last {
         Some(count) => JournalReader::open_at_last(&path, count)?,

@@ -3,12 +3,13 @@
 use crate::error::{Error, Exit, Result};
 use crate::record::migrate::{perform, plan};
 use crate::record::workspace::Workspace;
+use crate::runs::origin::require_own;
 use crate::runs::preflight::install_signals;
 use crate::unix::terminal::{Screen, Tone};
 use std::path::Path;
 
 /// Runs the command.
-pub(crate) fn run(dir: &Path) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, adopt: bool) -> Result<Exit> {
     let signals = install_signals()?;
     let workspace = Workspace::at(dir)?;
     let root = workspace.root.display();
@@ -17,8 +18,12 @@ pub(crate) fn run(dir: &Path) -> Result<Exit> {
             "there is nothing to migrate in {root}: no agent has worked there"
         )));
     }
+    if !adopt {
+        require_own(&workspace, false)?;
+    }
     let screen = Screen::new(false, false);
     let nothing_to_do = || {
+        require_own(&workspace, adopt)?;
         screen.progress(&[(Tone::Dim, &format!("{root} is in today's layout"))]);
         Ok(Exit::Success)
     };
@@ -34,6 +39,8 @@ pub(crate) fn run(dir: &Path) -> Result<Exit> {
     if plan.steps.is_empty() {
         return nothing_to_do();
     }
+    // Whatever refuses the workspace has been found by now.
+    require_own(&workspace, adopt)?;
     for step in &plan.steps {
         if let Some(stop) = signals.stop() {
             let message = format!("{}; the same command goes on", stop.name());

@@ -18,6 +18,8 @@ use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
 use crate::runs::find::find_run;
 use crate::runs::launch::{Launch, start_event};
+use crate::runs::origin::require_own_run;
+use crate::runs::overrides::{agent_dir, load_recorded};
 use crate::runs::preflight;
 use crate::runs::workspace_copy::ReplayDir;
 use crate::text::ids::RunId;
@@ -25,6 +27,7 @@ use crate::text::json;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, counted, print};
 use crate::view::request_diff::first;
+use serde_json::{Map, Value};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -41,6 +44,7 @@ pub(crate) fn run(wanted: &ReplayArgs) -> Result<Exit> {
             format!("run {id} is live: it can be replayed when it has ended"),
         ));
     }
+    require_own_run(&run, wanted.adopt)?;
     let recording = Recording::read(&run)?;
     if recording.steps.is_empty() {
         let id = &run.id;
@@ -48,8 +52,7 @@ pub(crate) fn run(wanted: &ReplayArgs) -> Result<Exit> {
             "run {id} has no answer of a model: there is nothing to replay"
         )));
     }
-    let set = recording.state()?.set;
-    let agent = agent(wanted, &recording, screen)?;
+    let (agent, set) = agent_and_overrides(wanted, &recording, screen)?;
     let place = ReplayDir::make(wanted.to.as_deref(), wanted.from.as_deref(), screen)?;
     let (environment, _) = Environment::read(
         &agent.home,
@@ -75,24 +78,30 @@ pub(crate) fn run(wanted: &ReplayArgs) -> Result<Exit> {
 }
 
 /// The agent that the run had, or another one, without what would end a repetition early.
-fn agent(wanted: &ReplayArgs, recording: &Recording, screen: Screen) -> Result<Agent> {
+fn agent_and_overrides(
+    wanted: &ReplayArgs,
+    recording: &Recording,
+    screen: Screen,
+) -> Result<(Agent, Map<String, Value>)> {
     let state = recording.state()?;
+    let id = recording.run.id.as_str();
     let recorded = state.agent_home.as_deref().unwrap_or_default();
-    let dir = match &wanted.agent {
-        Some(dir) => dir.as_path(),
-        None if !Path::new(recorded).is_dir() => {
+    let dir = match (&wanted.agent, recording.run.workspace()) {
+        (Some(dir), _) => dir.clone(),
+        (None, _) if !Path::new(recorded).is_dir() => {
             return Err(Error::config(format!(
                 "the run's agent is not there any more: {recorded}; name one with --agent DIR"
             )));
         }
-        None => Path::new(recorded),
+        (None, Some(root)) => agent_dir(None, (id, recorded), &Workspace::at(root)?)?,
+        (None, None) => recorded.into(),
     };
-    let mut agent = preflight::load_agent(dir, &state.set, screen)?;
+    let (mut agent, set) = load_recorded(&dir, (id, &state.set), &wanted.set, screen)?;
     (agent.limit_tokens, agent.limit_seconds) = (0, 0);
     agent.llm.max_retries = 0;
     // What can be repeated need not be durable.
     agent.sync = false;
-    Ok(agent)
+    Ok((agent, set))
 }
 
 /// Lets the engine run with the recorded answers until none is left. Returns how it ended if it
@@ -142,7 +151,6 @@ fn begin(launch: &Launch<'_>, recording: &Recording) -> Result<(RunDir, Journal,
     metadata.created_at = Timestamp::now().to_string();
     metadata.initial_message = recorded.first_message.as_deref().map(str::to_owned);
     metadata.forked_from.clone_from(&recorded.forked_from);
-    metadata.set.clone_from(&recorded.set);
     let metadata = launch.started(metadata);
     launch.workspace.create()?;
     let beginning = Beginning {

@@ -7,19 +7,22 @@ use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::find::find_run;
 use crate::runs::inspect::inspect_run;
+use crate::runs::origin::{require_own, warn_if_foreign_run};
+use crate::runs::overrides::{agent_dir, load_recorded};
 use crate::runs::{preflight, preview};
 use crate::text::ids::RunId;
 use crate::unix::terminal::{Screen, print, printable};
 use crate::view::request_diff;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Runs the command.
 pub(crate) fn run(options: &RequestArgs) -> Result<Exit> {
     let run = find_run(&options.work_dir, &options.run)?;
     let sent = Sent::of(&run)?;
     let (request, name) = if options.next {
-        (next(&run)?, "the next".to_owned())
+        (next_request(&run, options)?, "the next".to_owned())
     } else {
+        warn_if_foreign_run(&run)?;
         let number = options.number.unwrap_or(sent.names.len());
         (sent.request(number)?, number.to_string())
     };
@@ -38,7 +41,7 @@ pub(crate) fn run(options: &RequestArgs) -> Result<Exit> {
 }
 
 /// The request that going on with a run would send.
-fn next(run: &RunDir) -> Result<Vec<u8>> {
+fn next_request(run: &RunDir, options: &RequestArgs) -> Result<Vec<u8>> {
     let Some(root) = run.workspace() else {
         let path = run.path.display();
         return Err(Error::failure(format!(
@@ -46,11 +49,15 @@ fn next(run: &RunDir) -> Result<Vec<u8>> {
         )));
     };
     let workspace = Workspace::at(root)?;
+    require_own(&workspace, options.adopt)?;
     let found = inspect_run(run)?;
     let screen = Screen::new(false, false);
-    let home = Path::new(&found.metadata.agent_home);
-    let agent = preflight::load_agent(home, &found.metadata.set, screen)?;
-    preview::next(
+    let id = run.id.as_str();
+    let recorded = (id, found.metadata.agent_home.as_str());
+    let home = agent_dir(options.agent.as_deref(), recorded, &workspace)?;
+    let recorded = (id, &found.metadata.set);
+    let (agent, _) = load_recorded(&home, recorded, &options.set, screen)?;
+    preview::next_request(
         &agent,
         &workspace,
         found,

@@ -58,6 +58,7 @@ pub(crate) struct FlowRunArgs {
     /// Words that are put before every program.
     pub launch: Vec<String>,
     pub keep_going: bool,
+    pub adopt: bool,
     /// Resume although files of the flow have changed.
     pub changed_ok: bool,
     pub quiet: bool,
@@ -186,6 +187,7 @@ fn run_args(given: &ParsedCommand) -> Result<FlowRunArgs> {
         pause_before: given.texts("--pause-before"),
         launch,
         keep_going: given.has("--keep-going"),
+        adopt: given.has("--adopt"),
         changed_ok: given.has("--changed"),
         quiet: given.has("--quiet"),
     })

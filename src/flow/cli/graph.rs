@@ -11,6 +11,7 @@ use crate::flow::view::draw::{Mark, Picture};
 use crate::record::metadata::{self, Status};
 use crate::record::run_dir::RunDir;
 use crate::runs::find;
+use crate::runs::origin::warn_if_foreign_run;
 use crate::text::options::format::OutputFormat;
 use crate::unix::terminal::{Screen, print};
 use std::collections::HashMap;
@@ -24,6 +25,7 @@ pub(crate) fn run(wanted: &GraphArgs) -> Result<Exit> {
         Some(dir) if dir.is_dir() && !dir.join("journal.jsonl").exists() => draw(dir, wanted, None),
         Some(_) => {
             let run = find::find_run(&wanted.work_dir, what.unwrap_or_default())?;
+            warn_if_foreign_run(&run)?;
             let Some(past) = basis::recorded(&run)? else {
                 let id = &run.id;
                 return Err(Error::failure(format!(

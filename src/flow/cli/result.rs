@@ -8,10 +8,11 @@ use crate::flow::engine::EngineStop;
 use crate::flow::graph::router::FlowStatus as Came;
 use crate::flow::record::tally::{SCHEMA_VERSION, Tally};
 use crate::record::metadata::{Metadata, Status};
-use crate::text::json::Object;
+use crate::text::json::{self, Object};
 use crate::text::options::format::OutputFormat;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, print};
+use serde_json::json;
 
 /// How a start of the engine ended.
 #[derive(Clone, Debug)]
@@ -112,6 +113,19 @@ pub(crate) fn tell(
         OutputFormat::Text if resumable => Ok(()),
         OutputFormat::Text => print(&tally.outputs(many)),
     }
+}
+
+/// Prints an error of a command that has no run as an object.
+pub(crate) fn print_error(error: &Error) -> Result<()> {
+    let object = json!({
+        "schema_version": SCHEMA_VERSION,
+        "run_id": null,
+        "status": null,
+        "stop_reason": null,
+        "exit_code": error.exit.code(),
+        "error": {"type": error.kind(), "message": error.message},
+    });
+    print(format!("{}\n", json::text(&object)).as_bytes())
 }
 
 fn object(ending: &RunEnding, tally: &Tally, metadata: &Metadata, many: bool) -> Vec<u8> {

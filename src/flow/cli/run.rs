@@ -2,10 +2,10 @@
 //!
 //! Unaware of nodes. The same command line resumes what it began.
 
-use super::args::FlowRunArgs as Wanted;
+use super::args::FlowRunArgs;
 use super::basis::{self, RecordedBasis, RunBasis, RunInput};
 use super::check;
-use super::result::{RunEnding, tell};
+use super::result::{RunEnding, print_error, tell};
 use crate::engine::run_context::{self, RunContext};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
@@ -21,9 +21,11 @@ use crate::record::reader::{self, Tail};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::{DecisionLock, Workspace};
+use crate::runs::decide::{Decision, Naming, Refusal, Wanted, decide};
 use crate::runs::find;
 use crate::runs::inspect::{RunSnapshot, inspect_run};
 use crate::runs::launch::start_event;
+use crate::runs::origin::require_own;
 use crate::runs::preflight::{check_depth, install_signals, parent_call, parent_run};
 use crate::runs::resume::{check_host, end_leftovers, journal_notes};
 use crate::text::ids::RunId;
@@ -37,8 +39,18 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
-/// Runs the command.
-pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {
+/// Runs the command. An error is printed as an object, if one was asked for.
+pub(crate) fn run(wanted: &FlowRunArgs) -> Result<Exit> {
+    let done = try_run(wanted).map_err(Error::of_run);
+    if let Err(error) = &done
+        && wanted.format == OutputFormat::Json
+    {
+        print_error(error)?;
+    }
+    done
+}
+
+fn try_run(wanted: &FlowRunArgs) -> Result<Exit> {
     check_depth()?;
     let loaded = manifest::load_to_run(&wanted.dir);
     check::tell(&loaded.problems, wanted.format);
@@ -73,7 +85,7 @@ pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {
 
 /// All is known but the run.
 struct RunCommand<'c> {
-    wanted: &'c Wanted,
+    wanted: &'c FlowRunArgs,
     flow: &'c Flow,
     plan: &'c RoutePlan<'c>,
     workspace: &'c Workspace,
@@ -84,57 +96,76 @@ struct RunCommand<'c> {
 }
 
 impl RunCommand<'_> {
-    /// Finds out, under the workspace's lock, which run to start or take up.
+    /// Decides, under the workspace's lock, which run to begin or resume.
     fn decide(self) -> Result<Exit> {
+        require_own(self.workspace, self.wanted.adopt)?;
         self.workspace.create()?;
+        require_own(self.workspace, self.wanted.adopt)?;
         let lock = self.workspace.lock(self.signals)?;
         self.workspace.clear_unborn()?;
+        let (naming, found) = self.find()?;
+        let past = found.as_ref().map(|found| self.past(&found.run));
+        let past = past.transpose()?.flatten();
+        let wanted = Wanted {
+            naming,
+            has_text: true,
+            new: false,
+            retry_failed: false,
+            // Whether a question has been answered is for the node's own run to find out.
+            interactive: true,
+        };
+        let standing = found.as_ref().map(|found| found.standing(past.is_some()));
+        match (decide(wanted, standing), found, past) {
+            (Decision::Busy, Some(found), _) => Err(found.busy()),
+            (Decision::Resume, Some(found), Some(past)) => self.resume(found, &past, lock),
+            (Decision::Retell | Decision::Refuse(Refusal::Failed), Some(found), Some(past)) => {
+                self.again(found, &past, lock)
+            }
+            (Decision::Refuse(_), Some(found), _) => Err(Error::failure(format!(
+                "run {} is there with another flow or input; choose another --run-id",
+                found.run.id
+            ))),
+            _ => {
+                if !self.screen.quiet {
+                    for note in find::left_behind(self.workspace)? {
+                        self.screen.warn_as(PROGRAM, &note);
+                    }
+                }
+                let name = self.wanted.run_id.as_deref().map(RunId::parse).transpose();
+                let id = name.map_err(Error::usage)?;
+                self.begin(
+                    &id.unwrap_or_else(|| RunId::generate(Timestamp::now())),
+                    lock,
+                )
+            }
+        }
+    }
+
+    /// The run that the command line means: the one that it names, or the newest one of this flow with
+    /// this input.
+    fn find(&self) -> Result<(Naming, Option<RunSnapshot>)> {
         if let Some(name) = &self.wanted.run_id {
             let id = RunId::parse(name).map_err(Error::usage)?;
-            if !self.workspace.run_path(&id).is_dir() {
-                return self.begin(&id, lock);
-            }
-            let found = inspect_run(&RunDir::of(self.workspace, &id))?;
-            let Some(past) = self.past(&found)? else {
-                return Err(Error::failure(format!(
-                    "run {id} is there with another flow or input; choose another --run-id"
-                )));
-            };
-            return match found.metadata.status {
-                Status::Running => Err(found.busy()),
-                Status::Completed | Status::Failed => self.again(found, &past, lock),
-                Status::Interrupted | Status::WaitingForInput => self.take_up(found, &past, lock),
-            };
+            let is_there = self.workspace.run_path(&id).is_dir();
+            let found = is_there.then(|| inspect_run(&RunDir::of(self.workspace, &id)));
+            return Ok((Naming::ById, found.transpose()?));
         }
-        let newest = self.workspace.newest()?;
-        if let Some(id) = &newest {
-            self.workspace.mend_latest(id)?;
+        if let Some(newest) = self.workspace.newest()? {
+            self.workspace.mend_latest(&newest)?;
         }
-        let mut left_behind = None;
-        for id in find::with_parents(self.workspace, newest) {
-            let found = inspect_run(&RunDir::of(self.workspace, &id))?;
-            match (self.past(&found)?, found.metadata.status) {
-                (Some(_), Status::Running) => return Err(found.busy()),
-                (Some(past), Status::Interrupted | Status::WaitingForInput) => {
-                    return self.take_up(found, &past, lock);
-                }
-                (Some(_), Status::Completed | Status::Failed) => break,
-                (None, Status::Interrupted | Status::WaitingForInput) if found.is_flow => {
-                    let status = found.metadata.status.name();
-                    left_behind = Some(format!("starting a new run; run {id} is {status}"));
-                }
-                (None, _) => {}
-            }
-        }
-        if let Some(message) = left_behind.filter(|_| !self.screen.quiet) {
-            self.screen.warn_as(PROGRAM, &message);
-        }
-        self.begin(&RunId::generate(Timestamp::now()), lock)
+        let home = self.flow.home.to_string_lossy();
+        let is_meant = |run: &RunDir, metadata: &Metadata| {
+            Ok(metadata.agent_home == home && self.past(run)?.is_some())
+        };
+        Ok((
+            Naming::ByText,
+            find::newest_where(self.workspace, is_meant)?,
+        ))
     }
 
     /// What a run was made from, if it is one of this flow with this input.
-    fn past(&self, found: &RunSnapshot) -> Result<Option<RecordedBasis>> {
-        let past = basis::recorded(&found.run)?;
+    fn past(&self, run: &RunDir) -> Result<Option<RecordedBasis>> {
+        let past = basis::recorded(run)?;
         Ok(past.filter(|past| past.is_same(&self.basis, self.flow)))
     }
 
@@ -168,8 +199,8 @@ impl RunCommand<'_> {
         self.engine(run, journal, metadata, (inputs, true, true))
     }
 
-    /// Takes up a run that is there.
-    fn take_up(
+    /// Resumes a run.
+    fn resume(
         mut self,
         found: RunSnapshot,
         past: &RecordedBasis,
@@ -378,7 +409,7 @@ impl RunCommand<'_> {
 }
 
 /// The nodes before which the run is to stop.
-fn pauses(flow: &Flow, wanted: &Wanted) -> Result<HashSet<usize>> {
+fn pauses(flow: &Flow, wanted: &FlowRunArgs) -> Result<HashSet<usize>> {
     let graph = &flow.graph;
     let find = |id: &String| {
         graph.find(id).ok_or_else(|| {

@@ -14,6 +14,7 @@ use crate::flow::record::replay::{Replay, Roots};
 use crate::flow::record::tool_calls::{self, NodeToolCall};
 use crate::record::event::EventKind;
 use crate::record::run_dir::RunDir;
+use crate::runs::origin::warn_if_foreign_run;
 use crate::runs::{find, inspect};
 use crate::text::ids::RunId;
 use crate::text::shorten::in_short;
@@ -26,6 +27,7 @@ use std::time::Duration;
 /// Runs the command.
 pub(crate) fn run(wanted: &ShowArgs) -> Result<Exit> {
     let (run, rest) = which(&wanted.work_dir, &wanted.names)?;
+    warn_if_foreign_run(&run)?;
     let id = &run.id;
     if basis::recorded(&run)?.is_none() {
         return Err(Error::failure(format!(

@@ -53,6 +53,7 @@ const COMMAND_TABLES: [CommandTable; 8] = [
             valued("", "--pause-before", "NODE", Other, "pause before this node; may be repeated").repeatable(),
             valued("", "--launch", "COMMAND", Text, "put COMMAND before every program, as in 'srun -n1'"),
             flag("-k", "--keep-going", "continue with other inputs after a failure"),
+            flag("", "--adopt", "obey the records of a copied or cloned workspace"),
             valued("", "--changed", "", Words(&["ok"]), "resume although files of the flow have changed"),
             flag("-q", "--quiet", "print nothing but results and errors"),
         ]],

@@ -63,7 +63,7 @@ fn named_by_options(words: &[String], dir: &Path) -> Vec<PathBuf> {
         Some(workspace) => vec![dir.join(workspace)],
         None => {
             let home = dir.join(agent.unwrap_or("."));
-            let numbered = crate::record::workspace::numbered(&home).unwrap_or_default();
+            let numbered = crate::record::own_workspaces::numbered(&home).unwrap_or_default();
             let below = |name| home.join("workspaces").join(name);
             numbered.into_iter().map(below).collect()
         }

@@ -36,6 +36,7 @@ impl Recorded {
         copy(&kept.join("run"), &world.path("old/.delta").join(&id));
         world.write("old/.delta/LATEST", format!("{id}\n"));
         world.write("old/.delta/VERSION", "1.2\n");
+        world.adopt("old");
         Self { world, id }
     }
 

@@ -163,6 +163,14 @@ impl World {
         self.delta(["continue", "-w", "ws"])
     }
 
+    /// Takes the records of a workspace for one's own, as those that a test has put there.
+    #[track_caller]
+    pub fn adopt(&self, workspace: &str) {
+        self.delta(["migrate", "--adopt", "-w", workspace])
+            .end()
+            .exits(0);
+    }
+
     /// The newest run in the workspace.
     #[track_caller]
     pub fn latest(&self) -> Run {

@@ -1,0 +1,187 @@
+//! What a command does with a run, as a pure function of what was asked and of how the run stands.
+//!
+//! Unaware of files: `run`, its `--dry-run`, `continue` and flows all decide here.
+
+use crate::record::metadata::Status;
+
+/// How a command names the run that it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// `run`: the newest run of this agent that began with this text.
+    ByText,
+    /// `run --run-id`.
+    ById,
+    /// `continue`.
+    Continue,
+}
+
+/// What a command asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub naming: Naming,
+    /// There is a message: the task, the answer or the next thing to do.
+    pub has_text: bool,
+    /// `--new`.
+    pub new: bool,
+    /// `--retry-failed`.
+    pub retry_failed: bool,
+    /// Somebody at the terminal answers questions.
+    pub interactive: bool,
+}
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub status: Status,
+    /// Of the same agent, begun with the same text, as far as the command says one.
+    pub is_same: bool,
+    /// A question is open and nobody has answered it.
+    pub is_unanswered: bool,
+    /// It cannot be continued by `continue`.
+    pub is_flow: bool,
+}
+
+/// What a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Begin,
+    /// Begin anew under the name of a run that failed, which is put aside.
+    BeginInPlace,
+    Resume,
+    /// Print once more how it ended, or what it waits for.
+    Retell,
+    /// Another process works on it.
+    Busy,
+    Refuse(Refusal),
+}
+
+/// Why a command does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There is no such run, and no text to begin one with.
+    NoRun,
+    /// It has ended, and there is no text to begin another one with.
+    Ended,
+    /// The name belongs to a run of another agent or text.
+    OtherRun,
+    /// The run of this name has failed.
+    Failed,
+    /// It has ended, and going on takes a message.
+    NeedsMessage,
+    /// The run is a flow's.
+    OfFlow,
+}
+
+/// Decides what a command does with the run that it means, if there is one.
+pub(crate) fn decide(wanted: Wanted, found: Option<Standing>) -> Decision {
+    let begin_or = |refusal| match wanted.has_text {
+        true => Decision::Begin,
+        false => Decision::Refuse(refusal),
+    };
+    let found = match (wanted.naming, found) {
+        (Naming::ByText, _) if wanted.new => return begin_or(Refusal::NoRun),
+        (Naming::Continue, None) => return Decision::Refuse(Refusal::NoRun),
+        (_, None) => return begin_or(Refusal::NoRun),
+        (Naming::ByText, Some(found)) if !found.is_same => return begin_or(Refusal::NoRun),
+        (Naming::ById, Some(found)) if !found.is_same => {
+            return Decision::Refuse(Refusal::OtherRun);
+        }
+        (_, Some(found)) => found,
+    };
+    let is_continue = wanted.naming == Naming::Continue;
+    let answered = wanted.interactive || (is_continue && wanted.has_text);
+    match (found.status, wanted.naming) {
+        (Status::Running, _) => Decision::Busy,
+        (_, Naming::Continue) if found.is_flow => Decision::Refuse(Refusal::OfFlow),
+        (Status::WaitingForInput, _) if found.is_unanswered && !answered => Decision::Retell,
+        (Status::Interrupted | Status::WaitingForInput, _) => Decision::Resume,
+        (Status::Completed | Status::Failed, Naming::ByText) => begin_or(Refusal::Ended),
+        (Status::Completed | Status::Failed, Naming::Continue) if wanted.has_text => {
+            Decision::Resume
+        }
+        (Status::Completed | Status::Failed, Naming::Continue) => {
+            Decision::Refuse(Refusal::NeedsMessage)
+        }
+        (Status::Completed, Naming::ById) => Decision::Retell,
+        (Status::Failed, Naming::ById) if wanted.retry_failed => Decision::BeginInPlace,
+        (Status::Failed, Naming::ById) => Decision::Refuse(Refusal::Failed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Decision::{Begin, BeginInPlace, Busy, Refuse, Resume, Retell};
+    use super::Refusal::{Ended, Failed, NeedsMessage, NoRun, OfFlow, OtherRun};
+    use super::*;
+
+    /// How a run can stand: none, of another text, then each status of the one that is meant, then a flow's.
+    const STANDINGS: [&str; 9] = [
+        "none",
+        "other",
+        "running",
+        "interrupted",
+        "waiting",
+        "answered",
+        "completed",
+        "failed",
+        "flow",
+    ];
+
+    fn standing(name: &str) -> Option<Standing> {
+        let status = match name {
+            "none" => return None,
+            "running" => Status::Running,
+            "waiting" | "answered" => Status::WaitingForInput,
+            "completed" => Status::Completed,
+            "failed" => Status::Failed,
+            _ => Status::Interrupted,
+        };
+        Some(Standing {
+            status,
+            is_same: name != "other",
+            is_unanswered: name == "waiting",
+            is_flow: name == "flow",
+        })
+    }
+
+    /// `run`, `run --run-id` or `continue`, with letters for what else is given: (m)essage, --(n)ew,
+    /// --(r)etry-failed, (i)nteractive.
+    fn wanted(naming: Naming, given: &str) -> Wanted {
+        Wanted {
+            naming,
+            has_text: given.contains('m'),
+            new: given.contains('n'),
+            retry_failed: given.contains('r'),
+            interactive: given.contains('i'),
+        }
+    }
+
+    #[test]
+    fn every_standing_and_every_way_to_ask_have_one_decision() {
+        use Naming::{ById, ByText, Continue};
+        #[rustfmt::skip]
+        let table: [(Naming, &[&str], [Decision; 9]); 12] = [
+            //                        none           other             running  interrupted waiting answered completed              failed                 flow
+            (ByText, &["m"],         [Begin,         Begin,            Busy,    Resume,     Retell, Resume,  Begin,                 Begin,                 Resume]),
+            (ByText, &["mi"],        [Begin,         Begin,            Busy,    Resume,     Resume, Resume,  Begin,                 Begin,                 Resume]),
+            (ByText, &["mn", "mni"], [Begin,         Begin,            Begin,   Begin,      Begin,  Begin,   Begin,                 Begin,                 Begin]),
+            (ByText, &[""],          [Refuse(NoRun), Refuse(NoRun),    Busy,    Resume,     Retell, Resume,  Refuse(Ended),         Refuse(Ended),         Resume]),
+            (ByText, &["i"],         [Refuse(NoRun), Refuse(NoRun),    Busy,    Resume,     Resume, Resume,  Refuse(Ended),         Refuse(Ended),         Resume]),
+            (ByText, &["n"],         [Refuse(NoRun); 9]),
+            (ById, &["m"],           [Begin,         Refuse(OtherRun), Busy,    Resume,     Retell, Resume,  Retell,                Refuse(Failed),        Resume]),
+            (ById, &["mr"],          [Begin,         Refuse(OtherRun), Busy,    Resume,     Retell, Resume,  Retell,                BeginInPlace,          Resume]),
+            (ById, &["r"],           [Refuse(NoRun), Refuse(OtherRun), Busy,    Resume,     Retell, Resume,  Retell,                BeginInPlace,          Resume]),
+            (ById, &["i"],           [Refuse(NoRun), Refuse(OtherRun), Busy,    Resume,     Resume, Resume,  Retell,                Refuse(Failed),        Resume]),
+            (Continue, &[""],        [Refuse(NoRun), Resume,           Busy,    Resume,     Retell, Resume,  Refuse(NeedsMessage),  Refuse(NeedsMessage),  Refuse(OfFlow)]),
+            (Continue, &["m", "mi"], [Refuse(NoRun), Resume,           Busy,    Resume,     Resume, Resume,  Resume,                Resume,                Refuse(OfFlow)]),
+        ];
+        for (naming, ways, decisions) in table {
+            for given in ways {
+                for (name, decision) in STANDINGS.into_iter().zip(decisions) {
+                    let decided = decide(wanted(naming, given), standing(name));
+                    assert_eq!(decided, decision, "{naming:?} with {given:?}, {name}");
+                }
+            }
+        }
+    }
+}

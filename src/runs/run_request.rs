@@ -1,0 +1,403 @@
+//! `run`: where it works, which run it means, and what becomes of that run.
+
+use super::decide::{Decision, Naming, Refusal, Standing, Wanted, decide};
+use super::find::{left_behind, newest_where};
+use super::inspect::{RunSnapshot, inspect_run, is_run_of};
+use super::launch::Launch;
+use super::origin::require_own;
+use super::overrides::load_recorded;
+use super::own_search::{OpenMark, find_resumable};
+use super::preflight::{check_reach, read_environment};
+use super::result::RunResult;
+use crate::config::agent::Agent;
+use crate::config::environment::Environment;
+use crate::error::{At, Error, Result};
+use crate::record::journal::Journal;
+use crate::record::metadata::Metadata;
+use crate::record::own_workspaces::{self, workspaces_dir};
+use crate::record::run_dir::RunDir;
+use crate::record::workspace::{DecisionLock, Workspace};
+use crate::text::ids::RunId;
+use crate::text::shorten::in_short;
+use crate::text::timestamp::Timestamp;
+use crate::unix::procfs::Signals;
+use crate::unix::terminal::Screen;
+use serde_json::{Map, Value};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What `run` was asked for, with the agent loaded.
+pub(crate) struct RunRequest<'a> {
+    pub agent: &'a Agent,
+    /// What the command line overrides of agent.yaml; the agent has it already.
+    pub set: &'a Map<String, Value>,
+    /// The same as it was given.
+    pub given: &'a [(String, String)],
+    pub text: Option<&'a str>,
+    pub work_dir: Option<&'a Path>,
+    pub run_id: Option<RunId>,
+    pub new: bool,
+    pub retry_failed: bool,
+    pub adopt: bool,
+    /// Take the next workspace without asking.
+    pub yes: bool,
+    pub interactive: bool,
+    pub max_iterations: Option<u64>,
+    pub signals: Arc<Signals>,
+    pub screen: Screen,
+}
+
+/// Where a run works.
+pub(crate) enum Site {
+    At(Workspace),
+    /// In the next free workspace of the agent.
+    Next,
+}
+
+/// Asks which of the agent's workspaces is meant.
+pub(crate) type Choose<'c> = &'c dyn Fn() -> Result<Site>;
+
+/// A run and what is decided about it.
+struct Decided {
+    found: Option<RunSnapshot>,
+    decision: Decision,
+}
+
+impl RunRequest<'_> {
+    /// Begins or resumes the run that is meant, and works on it until it ends.
+    pub(crate) fn execute(&self, choose: Choose<'_>) -> Result<RunResult> {
+        for workspace in self.resumable()? {
+            if let Some(result) = self.resume_in(&workspace)? {
+                return Ok(result);
+            }
+        }
+        let (site, claim) = self.site(choose)?;
+        let workspace = match &site {
+            Site::At(workspace) => {
+                workspace.check_layout()?;
+                workspace.check_writable()?;
+                require_own(workspace, self.adopt)?;
+                Some(workspace)
+            }
+            Site::Next => {
+                Workspace::at(&workspaces_dir(&self.agent.home))?.check_writable()?;
+                None
+            }
+        };
+        let environment = read_environment(self.agent, workspace, self.screen)?;
+        let workspace = match site {
+            Site::At(workspace) => workspace,
+            Site::Next => Workspace::at(&own_workspaces::claim_next(&self.agent.home)?)?,
+        };
+        self.decide_in(&workspace, &environment, claim)
+    }
+
+    /// What the command would do, and in which workspace, with the run that it means. Nothing is created,
+    /// nobody is asked and no lock is taken.
+    pub(crate) fn decide_only(&self) -> Result<(Workspace, Option<RunSnapshot>, Decision)> {
+        let workspace = match self.resumable()?.into_iter().next() {
+            Some(workspace) => workspace,
+            None => match self.site_by_name()? {
+                Some(workspace) => workspace,
+                None => match self.own_site(&|| Ok(Site::Next))? {
+                    Site::At(workspace) => workspace,
+                    Site::Next => Workspace::at(&own_workspaces::next(&self.agent.home)?)?,
+                },
+            },
+        };
+        workspace.check_layout()?;
+        require_own(&workspace, false)?;
+        let Decided { found, decision } = self.decide(&workspace)?;
+        match (decision, &found) {
+            (Decision::Refuse(Refusal::Failed), _) => Ok((workspace, found, Decision::Retell)),
+            (Decision::Refuse(refusal), found) => {
+                Err(self.refusal(refusal, &workspace, found.as_ref()))
+            }
+            _ => Ok((workspace, found, decision)),
+        }
+    }
+
+    /// The agent with the overrides that a run was begun with.
+    pub(crate) fn agent_of(&self, found: &RunSnapshot) -> Result<(Agent, Map<String, Value>)> {
+        let id = found.run.id.as_str();
+        let recorded = (id, &found.metadata.set);
+        load_recorded(&self.agent.home, recorded, self.given, self.screen)
+    }
+
+    /// The agent's own workspaces that hold what this command was interrupted in.
+    fn resumable(&self) -> Result<Vec<Workspace>> {
+        match self.text {
+            Some(text) if self.work_dir.is_none() && self.run_id.is_none() && !self.new => {
+                find_resumable(self.agent, text, self.adopt, self.screen)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Resumes the run in a workspace of the agent, unless another process has been faster.
+    fn resume_in(&self, workspace: &Workspace) -> Result<Option<RunResult>> {
+        workspace.check_writable()?;
+        require_own(workspace, self.adopt)?;
+        let lock = workspace.lock(&self.signals)?;
+        match self.decide(workspace)? {
+            Decided {
+                found: Some(found),
+                decision: decision @ (Decision::Resume | Decision::Retell),
+            } => {
+                let environment = read_environment(self.agent, Some(workspace), self.screen)?;
+                own_workspaces::remember(&self.agent.home, workspace)?;
+                let decided = Decided {
+                    found: Some(found),
+                    decision,
+                };
+                self.carry_out(decided, workspace, &environment, lock)
+                    .map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The workspace to work in; and, for a run that is named, the lock under which it is looked for.
+    fn site(&self, choose: Choose<'_>) -> Result<(Site, Option<DecisionLock>)> {
+        let claim = match (self.work_dir, &self.run_id) {
+            // The name makes the command idempotent: the workspace that has the run is meant, and nobody
+            // else may look for it until it is there.
+            (None, Some(_)) => own_workspaces::lock_all(&self.agent.home, &self.signals)?,
+            _ => None,
+        };
+        if let Some(workspace) = self.site_by_name()? {
+            return Ok((Site::At(workspace), claim));
+        }
+        Ok((self.own_site(choose)?, claim))
+    }
+
+    /// The workspace that is named, or that has the run that is named.
+    fn site_by_name(&self) -> Result<Option<Workspace>> {
+        if let Some(dir) = self.work_dir {
+            return Workspace::at(dir).map(Some);
+        }
+        let Some(id) = &self.run_id else {
+            return Ok(None);
+        };
+        for name in own_workspaces::numbered(&self.agent.home)? {
+            let root = workspaces_dir(&self.agent.home).join(&name);
+            if root.join(".delta").join(id.as_str()).is_dir() {
+                return Workspace::at(&root).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// One of the agent's own workspaces.
+    fn own_site(&self, choose: Choose<'_>) -> Result<Site> {
+        let home = &self.agent.home;
+        match (self.text, own_workspaces::last_used(home)) {
+            (None, Some(name)) => Workspace::at(&workspaces_dir(home).join(name)).map(Site::At),
+            (None, None) => Err(Error::usage(
+                "nothing to resume: no workspace has been used yet; say what to do with -m MESSAGE",
+            )),
+            (Some(_), _) if self.yes || self.run_id.is_some() => Ok(Site::Next),
+            (Some(_), _) => choose(),
+        }
+    }
+
+    /// Decides, under the workspace's lock, and does it.
+    fn decide_in(
+        &self,
+        workspace: &Workspace,
+        environment: &Environment,
+        claim: Option<DecisionLock>,
+    ) -> Result<RunResult> {
+        if self.text.is_none() && !workspace.control.exists() {
+            return Err(self.refusal(Refusal::NoRun, workspace, None));
+        }
+        workspace.create()?;
+        require_own(workspace, self.adopt)?;
+        if self.work_dir.is_none() {
+            own_workspaces::remember(&self.agent.home, workspace)?;
+        }
+        let lock = workspace.lock(&self.signals)?.and(claim);
+        workspace.clear_unborn()?;
+        if self.run_id.is_none()
+            && let Some(newest) = workspace.newest()?
+        {
+            workspace.mend_latest(&newest)?;
+        }
+        let decided = self.decide(workspace)?;
+        self.carry_out(decided, workspace, environment, lock)
+    }
+
+    fn decide(&self, workspace: &Workspace) -> Result<Decided> {
+        let is_meant =
+            |_: &RunDir, metadata: &Metadata| Ok(is_run_of(metadata, self.agent, self.text));
+        let (naming, found) = match &self.run_id {
+            Some(id) if !workspace.run_path(id).is_dir() => (Naming::ById, None),
+            Some(id) => {
+                let found = inspect_run(&RunDir::of(workspace, id))?;
+                (Naming::ById, Some(found))
+            }
+            None if self.new => (Naming::ByText, None),
+            None => (Naming::ByText, newest_where(workspace, is_meant)?),
+        };
+        let wanted = Wanted {
+            naming,
+            has_text: self.text.is_some(),
+            new: self.new,
+            retry_failed: self.retry_failed,
+            interactive: self.interactive,
+        };
+        let standing = found.as_ref().map(|found| self.standing(found));
+        Ok(Decided {
+            decision: decide(wanted, standing),
+            found,
+        })
+    }
+
+    fn standing(&self, found: &RunSnapshot) -> Standing {
+        let began_so = found.metadata.initial_message.as_deref() == self.text;
+        found.standing(self.text.is_none() || began_so)
+    }
+
+    fn carry_out(
+        &self,
+        decided: Decided,
+        workspace: &Workspace,
+        environment: &Environment,
+        lock: DecisionLock,
+    ) -> Result<RunResult> {
+        let launch = self.launch(self.agent, self.set, workspace, environment);
+        let mark = || {
+            let is_own = self.work_dir.is_none();
+            let mark = is_own.then(|| OpenMark::set(self.agent, workspace));
+            mark.transpose()
+        };
+        match (decided.decision, decided.found) {
+            (Decision::Begin, _) => {
+                if !self.screen.quiet {
+                    for note in left_behind(workspace)? {
+                        self.screen.warn(&note);
+                    }
+                }
+                let generated = || RunId::generate(Timestamp::now());
+                let id = self.run_id.clone().unwrap_or_else(generated);
+                let mark = mark()?;
+                let result = launch.begin(&id, self.text.unwrap_or_default(), lock)?;
+                Ok(result.in_own_workspace(mark))
+            }
+            (Decision::BeginInPlace, Some(found)) => {
+                let first = found.metadata.initial_message.clone().unwrap_or_default();
+                let id = found.run.id.clone();
+                let aside = put_aside(workspace, found)?;
+                self.screen
+                    .warn(&format!("run {id} has failed and is called {aside} now"));
+                let mark = mark()?;
+                Ok(launch.begin(&id, &first, lock)?.in_own_workspace(mark))
+            }
+            (Decision::Resume, Some(found)) => {
+                let mark = mark()?;
+                if found.metadata.set == *self.set {
+                    let result = launch.resume(found, None, None, lock)?;
+                    return Ok(result.in_own_workspace(mark));
+                }
+                // A run keeps the overrides that it was begun with; those that are given now come on top.
+                let (agent, set) = self.agent_of(&found)?;
+                check_reach(&agent, environment, Some(workspace))?;
+                let launch = self.launch(&agent, &set, workspace, environment);
+                Ok(launch
+                    .resume(found, None, None, lock)?
+                    .in_own_workspace(mark))
+            }
+            (Decision::Retell, Some(found)) => {
+                drop(lock);
+                found.mend_metadata()?;
+                Ok(RunResult::recorded(found))
+            }
+            (Decision::Refuse(Refusal::Failed), Some(found)) => {
+                drop(lock);
+                let id = found.run.id.clone();
+                let mut result = RunResult::recorded(found);
+                result.ending.text = format!(
+                    "run {id} has failed before, and its name is taken (--retry-failed puts it aside): {}",
+                    result.ending.text
+                );
+                Ok(result)
+            }
+            (Decision::Refuse(refusal), found) => {
+                Err(self.refusal(refusal, workspace, found.as_ref()))
+            }
+            (_, Some(found)) => Err(found.busy()),
+            (_, None) => Err(self.refusal(Refusal::NoRun, workspace, None)),
+        }
+    }
+
+    fn launch<'l>(
+        &self,
+        agent: &'l Agent,
+        set: &'l Map<String, Value>,
+        workspace: &'l Workspace,
+        environment: &'l Environment,
+    ) -> Launch<'l> {
+        Launch {
+            agent,
+            workspace,
+            environment,
+            signals: Arc::clone(&self.signals),
+            screen: self.screen,
+            set,
+            interactive: self.interactive,
+            max_iterations: self.max_iterations,
+            force: false,
+        }
+    }
+
+    fn refusal(
+        &self,
+        refusal: Refusal,
+        workspace: &Workspace,
+        found: Option<&RunSnapshot>,
+    ) -> Error {
+        let root = workspace.root.display();
+        match (refusal, &self.run_id, found) {
+            (Refusal::OtherRun, Some(id), Some(found)) => {
+                let first = found
+                    .metadata
+                    .initial_message
+                    .as_deref()
+                    .unwrap_or_default();
+                Error::failure(format!(
+                    "run {id} is there with another message ('{}'); choose another --run-id, or use `delta continue`",
+                    in_short(first, 60)
+                ))
+            }
+            (Refusal::Ended, _, Some(found)) => Error::usage(format!(
+                "nothing to resume: run {} is {}; say what to do with -m MESSAGE",
+                found.run.id,
+                found.metadata.status.name()
+            )),
+            (_, Some(id), _) => Error::usage(format!(
+                "there is no run {id} here; say what to do with -m MESSAGE"
+            )),
+            (_, None, _) => Error::usage(format!(
+                "nothing to resume in {root}; say what to do with -m MESSAGE"
+            )),
+        }
+    }
+}
+
+/// Renames a run that failed, so that its name is free, and returns the new name.
+fn put_aside(workspace: &Workspace, found: RunSnapshot) -> Result<String> {
+    let Some(_ours) = Journal::open(&found.run.journal())? else {
+        return Err(found.busy());
+    };
+    let name = |n: u32| format!("{}.failed.{n}", found.run.id);
+    let taken = |name: &String| workspace.control.join(name).exists();
+    let Some(name) = (1..).map(name).find(|name| !taken(name)) else {
+        unreachable!("more failed runs than numbers");
+    };
+    let aside = workspace.control.join(&name);
+    std::fs::rename(&found.run.path, &aside).at("rename", &found.run.path)?;
+    let mut metadata = found.metadata;
+    metadata.run_id.clone_from(&name);
+    metadata.write(&aside)?;
+    Ok(name)
+}
