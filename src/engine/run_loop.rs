@@ -26,7 +26,7 @@ use crate::record::engine_log::Level;
 use crate::record::event::{Event, VERSION};
 use crate::record::invocations::Invocations;
 use crate::record::journal::Journal;
-use crate::record::message_cache::Transcript;
+use crate::record::message_cache::MessageCache;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::state::{self, Call, Reading, Turn, Unreadable};
 use crate::record::stop_reason::StopReason;
@@ -73,7 +73,7 @@ pub(crate) struct Engine<'a> {
     iterations_here: u64,
     tokens_here: u64,
     begun: Instant,
-    transcript: Transcript,
+    transcript: MessageCache,
     entries_synced: bool,
     stop_wanted: Option<String>,
 }
@@ -97,7 +97,7 @@ impl<'a> Engine<'a> {
             lenient: options.lenient,
             window: Builder::window(&agent.context),
         };
-        let transcript = Transcript::new(agent.llm.model_json(), reading);
+        let transcript = MessageCache::new(agent.llm.model_json(), reading);
         journal.set_sync(agent.sync);
         ctx.run.reserve();
         Ok(Self {

@@ -49,17 +49,17 @@ struct Written {
     extends: Option<Extends>,
     /// How many leading bytes it shares with the newest request, at least.
     shared: usize,
-    stamp: Stamp,
+    stamp: RequestStamp,
 }
 
 /// Changes whenever the file is written to.
 #[derive(Debug, PartialEq, Eq)]
-struct Stamp {
+struct RequestStamp {
     len: u64,
     modified: (i64, i64),
 }
 
-impl Stamp {
+impl RequestStamp {
     fn of(meta: &std::fs::Metadata) -> Self {
         Self {
             len: meta.len(),
@@ -82,7 +82,7 @@ pub(crate) struct Begun {
 /// What is kept of an invocation beside its bytes. Every field may be missing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Metadata {
+pub(crate) struct InvocationMetadata {
     /// `SUCCESS`, `FAILED` or `TIMEOUT`.
     pub status: Option<String>,
     /// From the first attempt to the last, with the waits between them.
@@ -113,7 +113,7 @@ pub(crate) struct Extends {
 }
 
 /// What is known of an invocation; none while it is under way, or when its engine died.
-pub(crate) fn metadata(dir: &Path) -> Option<Metadata> {
+pub(crate) fn metadata(dir: &Path) -> Option<InvocationMetadata> {
     let text = files::read_regular(&dir.join("metadata.json")).ok()?;
     serde_json::from_slice(&text).ok()
 }
@@ -189,7 +189,7 @@ impl Invocations {
 
     /// Writes a request into the directory of its invocation. The file of the oldest whole one is used
     /// for it if it can be: of that, only the end differs.
-    fn write(&self, oldest: Option<Whole>, dir: &Path, request: &[u8]) -> Result<Stamp> {
+    fn write(&self, oldest: Option<Whole>, dir: &Path, request: &[u8]) -> Result<RequestStamp> {
         if let Some(Whole {
             name,
             written: Some(written),
@@ -206,7 +206,7 @@ impl Invocations {
         let path = dir.join("request.json");
         let mut file = files::create(&path)?;
         file.write_all(request).at("write", &path)?;
-        Ok(Stamp::of(&file.metadata().at("read", &path)?))
+        Ok(RequestStamp::of(&file.metadata().at("read", &path)?))
     }
 
     /// The request that was recorded last.
@@ -281,7 +281,12 @@ fn tail(file: &File, len: usize, extends: &Extends) -> io::Result<Option<Vec<u8>
 /// Shortens the request in `old` and turns its file into that of a new one, by writing what differs:
 /// as long as a conversation grows, that is its end. None if the file is not to be had: somebody has
 /// touched it or made a link to it, or it must stay whole.
-fn recycle(old: &Path, written: &Written, dir: &Path, request: &[u8]) -> Result<Option<Stamp>> {
+fn recycle(
+    old: &Path,
+    written: &Written,
+    dir: &Path,
+    request: &[u8],
+) -> Result<Option<RequestStamp>> {
     let path = old.join("request.json");
     let opened = OpenOptions::new()
         .read(true)
@@ -292,7 +297,7 @@ fn recycle(old: &Path, written: &Written, dir: &Path, request: &[u8]) -> Result<
         return Ok(None);
     };
     let meta = file.metadata().at("read", &path)?;
-    if Stamp::of(&meta) != written.stamp || meta.nlink() != 1 {
+    if RequestStamp::of(&meta) != written.stamp || meta.nlink() != 1 {
         return Ok(None);
     }
     let Some(tail) = tail(&file, meta.len() as usize, extends).at("read", &path)? else {
@@ -308,7 +313,7 @@ fn recycle(old: &Path, written: &Written, dir: &Path, request: &[u8]) -> Result<
     if meta.len() > request.len() as u64 {
         file.set_len(request.len() as u64).at("cut", &path)?;
     }
-    let stamp = Stamp::of(&file.metadata().at("read", &path)?);
+    let stamp = RequestStamp::of(&file.metadata().at("read", &path)?);
     std::fs::rename(&temporary, &path).at("rename", &path)?;
     Ok(Some(stamp))
 }

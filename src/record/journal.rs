@@ -31,19 +31,19 @@ pub(crate) struct Journal {
     /// Device and inode.
     identity: (u64, u64),
     /// How the file was left by us.
-    left: Stamp,
+    left: JournalStamp,
     /// Somebody else has written the file since it was opened.
     changed: bool,
 }
 
 /// Changes whenever somebody writes to a file, as finely as the kernel's clock for files tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct JournalStamp {
     len: u64,
     changed: (i64, i64),
 }
 
-impl Stamp {
+impl JournalStamp {
     fn of(meta: &Metadata) -> Self {
         Self {
             len: meta.len(),
@@ -103,7 +103,7 @@ impl Journal {
             path: path.to_owned(),
             len: meta.len(),
             identity: identity(meta),
-            left: Stamp::of(meta),
+            left: JournalStamp::of(meta),
             changed: false,
             seq: 0,
             pending: Vec::new(),
@@ -189,14 +189,14 @@ impl Journal {
 
     fn remember_stamp(&mut self) -> Result<()> {
         let meta = self.file.metadata().at("read", &self.path)?;
-        self.left = Stamp::of(&meta);
+        self.left = JournalStamp::of(&meta);
         Ok(())
     }
 
     /// Notices what somebody else has done to the file. A line of theirs that lacks its newline gets one
     /// before ours.
     fn look_for_changes(&mut self, there: &Metadata) -> Result<()> {
-        if self.left == Stamp::of(there) {
+        if self.left == JournalStamp::of(there) {
             return Ok(());
         }
         self.changed = true;
@@ -238,7 +238,7 @@ impl Journal {
     /// began to read.
     pub(crate) fn read_new(&mut self, start: u64, buffer: &mut Vec<u8>) -> Result<u64> {
         let meta = self.file.metadata().at("read", &self.path)?;
-        if self.left != Stamp::of(&meta) {
+        if self.left != JournalStamp::of(&meta) {
             self.changed = true;
             self.len = meta.len();
         }

@@ -51,7 +51,7 @@ pub(crate) fn flat(line: Line<'_>) -> Result<Line<'_>, serde_json::Error> {
 }
 
 /// A call that an old thought must have asked for, since its action was started.
-pub(crate) struct Call<'a> {
+pub(crate) struct LegacyCall<'a> {
     /// The action's id, or one made of the event's number.
     pub id: Cow<'a, str>,
     /// Which tool.
@@ -64,7 +64,7 @@ pub(crate) struct Call<'a> {
 
 /// The call behind an `ACTION_REQUEST` or `HUMAN_INPUT_REQUEST`; none if this engine wrote it, and
 /// the call it belongs to has been taken out of the journal.
-pub(crate) fn call<'a>(line: &Line<'a>, seq: u64) -> Option<Call<'a>> {
+pub(crate) fn call<'a>(line: &Line<'a>, seq: u64) -> Option<LegacyCall<'a>> {
     let is_question = line.kind == EventKind::HumanInputRequest;
     let is_todays = line.call_id.is_some() || is_question && line.action_id.is_some();
     if is_todays {
@@ -81,7 +81,7 @@ pub(crate) fn call<'a>(line: &Line<'a>, seq: u64) -> Option<Call<'a>> {
         let given = line.tool_args.map(RawValue::get);
         Cow::Borrowed(given.filter(|json| json.starts_with('{')).unwrap_or("{}"))
     };
-    Some(Call {
+    Some(LegacyCall {
         execution_ref: id
             .as_ref()
             .filter(|id| !id.contains('/') && !is_question)
@@ -97,7 +97,7 @@ pub(crate) fn call<'a>(line: &Line<'a>, seq: u64) -> Option<Call<'a>> {
 }
 
 /// The `tool_calls` of a thought with one call more.
-pub(crate) fn with_call(tool_calls: Option<&str>, call: &Call<'_>) -> String {
+pub(crate) fn with_call(tool_calls: Option<&str>, call: &LegacyCall<'_>) -> String {
     let mut function = Vec::new();
     let mut object = Object::begin(&mut function);
     object

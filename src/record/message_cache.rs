@@ -10,14 +10,14 @@ use std::collections::HashSet;
 
 /// The messages of a journal's beginning.
 #[derive(Debug)]
-pub(crate) struct Transcript {
+pub(crate) struct MessageCache {
     /// The model that will be asked, as JSON.
     model: Option<String>,
     reading: Reading,
     /// `[`, and the messages with commas between them; one may stand before the first.
     messages: Vec<u8>,
     /// With a window: what each turn takes of `messages`, in order.
-    parts: Vec<Part>,
+    parts: Vec<CachedTurn>,
     /// The ids of all calls, as JSON.
     ids: HashSet<Vec<u8>>,
     /// How far the journal has been read, in bytes, and what the rest builds on.
@@ -26,12 +26,12 @@ pub(crate) struct Transcript {
 }
 
 #[derive(Debug)]
-struct Part {
+struct CachedTurn {
     len: usize,
     is_thought: bool,
 }
 
-impl Transcript {
+impl MessageCache {
     /// One of nothing. `model` is as in [`messages::write()`].
     pub(crate) fn new(model: Option<String>, reading: Reading) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Transcript {
         let start = self.messages.len();
         messages::turn(&mut self.messages, turn, self.model.as_deref());
         if self.reading.window.is_some() {
-            self.parts.push(Part {
+            self.parts.push(CachedTurn {
                 len: self.messages.len() - start,
                 is_thought: matches!(turn, Turn::Thought(_)),
             });
@@ -204,7 +204,7 @@ mod tests {
                 window,
             };
             let model = Some("\"m1\"".to_owned());
-            let mut kept = Transcript::new(model.clone(), reading);
+            let mut kept = MessageCache::new(model.clone(), reading);
             let (mut journal, mut seq, mut read) = (String::new(), 0, 0);
             for _ in 0..30 {
                 for _ in 0..random.u8(0..4) {
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn ids_are_known_as_the_journal_writes_them() {
-        let mut transcript = Transcript::new(None, Reading::default());
+        let mut transcript = MessageCache::new(None, Reading::default());
         let line = r#"{"seq":1,"type":"THOUGHT","content":"\"id\":\"no\"","tool_calls":[{"id":"a\\\"b","function":{"name":"f","arguments":"{\"id\":\"no\"}"}}]}"#;
         transcript.add(format!("{line}\n").as_bytes()).unwrap();
         assert!(transcript.has_id("a\\\"b"));
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn ids_are_known_as_other_programs_write_them() {
-        let mut transcript = Transcript::new(None, Reading::default());
+        let mut transcript = MessageCache::new(None, Reading::default());
         let line = r#"{"seq": 1, "type": "THOUGHT", "content": "", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]}"#;
         transcript.add(format!("{line}\n").as_bytes()).unwrap();
         assert!(transcript.has_id("a"));
@@ -262,7 +262,7 @@ mod tests {
                 lenient: true,
                 window: Some(2),
             };
-            let mut kept = Transcript::new(None, reading);
+            let mut kept = MessageCache::new(None, reading);
             for seq in 5..9 {
                 let start = kept.read_to() as usize;
                 if start == 0 {
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_an_old_engine_wrote_is_read_from_the_beginning_each_time() {
-        let mut transcript = Transcript::new(None, Reading::default());
+        let mut transcript = MessageCache::new(None, Reading::default());
         let line = "{\"type\":\"RUN_START\",\"payload\":{\"task\":\"go\"}}\n";
         transcript.add(line.as_bytes()).unwrap();
         assert_eq!(transcript.read_to(), 0);

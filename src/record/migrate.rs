@@ -38,7 +38,7 @@ const PARTS: [&str; 6] = [
 
 /// One change that happens at once or not at all.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum MigrationStep {
     /// Makes a directory that only its owner may read.
     Make(PathBuf),
     /// Renames a file or directory; nothing is at the new place.
@@ -57,7 +57,7 @@ pub(crate) enum Step {
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     /// In this order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<MigrationStep>,
     /// The runs that are brought into today's layout.
     pub runs: Vec<RunId>,
 }
@@ -78,7 +78,7 @@ pub(crate) fn plan(workspace: &Workspace) -> Result<Plan> {
     if let Some((pid, file)) = procfs::writer_below(&runs_dir) {
         return Err(busy(format!("process {pid} writes {}", file.display())));
     }
-    plan.steps.push(Step::Hide(control.clone()));
+    plan.steps.push(MigrationStep::Hide(control.clone()));
     for name in files::names(&runs_dir)? {
         if name == "LATEST" {
             continue;
@@ -89,46 +89,49 @@ pub(crate) fn plan(workspace: &Workspace) -> Result<Plan> {
             return Err(twice(&old, &new));
         }
         flatten(&mut plan.steps, workspace, &run, &old)?;
-        plan.steps.push(Step::Move(old, new));
+        plan.steps.push(MigrationStep::Move(old, new));
         plan.runs.push(run);
     }
     latest(&mut plan, workspace, &runs_dir);
     if runs_dir.exists() {
-        plan.steps.push(Step::RemoveDir(runs_dir));
+        plan.steps.push(MigrationStep::RemoveDir(runs_dir));
     }
     let ignore = control.join(".gitignore");
     if !ignore.exists() {
-        plan.steps.push(Step::Write(ignore, b"*\n".to_vec()));
+        plan.steps
+            .push(MigrationStep::Write(ignore, b"*\n".to_vec()));
     }
     let version = crate::record::workspace::LAYOUT.as_bytes().to_vec();
     plan.steps
-        .push(Step::Write(control.join("VERSION"), version));
+        .push(MigrationStep::Write(control.join("VERSION"), version));
     if has_schema {
-        plan.steps.push(Step::Remove(schema));
+        plan.steps.push(MigrationStep::Remove(schema));
     }
     Ok(plan)
 }
 
 /// Takes one step.
-pub(crate) fn perform(step: &Step) -> Result<()> {
+pub(crate) fn perform(step: &MigrationStep) -> Result<()> {
     match step {
-        Step::Make(dir) => files::make_dir(dir),
-        Step::Move(from, to) => {
+        MigrationStep::Make(dir) => files::make_dir(dir),
+        MigrationStep::Move(from, to) => {
             if from.is_dir() {
                 // What is done inside is on the disk before it is seen in its new place.
                 files::sync_dir(from)?;
             }
             fs::rename(from, to).at("move", from)
         }
-        Step::Write(path, bytes) => files::replace(path, bytes),
-        Step::Remove(path) => {
+        MigrationStep::Write(path, bytes) => files::replace(path, bytes),
+        MigrationStep::Remove(path) => {
             if let Some(parent) = path.parent() {
                 files::sync_dir(parent)?;
             }
             files::remove(path)
         }
-        Step::RemoveDir(dir) => fs::remove_dir(dir).at("remove", dir),
-        Step::Hide(dir) => fs::set_permissions(dir, Permissions::from_mode(0o700)).at("hide", dir),
+        MigrationStep::RemoveDir(dir) => fs::remove_dir(dir).at("remove", dir),
+        MigrationStep::Hide(dir) => {
+            fs::set_permissions(dir, Permissions::from_mode(0o700)).at("hide", dir)
+        }
     }
 }
 
@@ -173,7 +176,12 @@ fn run_id(runs_dir: &Path, name: &str) -> Result<RunId> {
 }
 
 /// The steps that bring a run's directory into today's form, where it stands.
-fn flatten(steps: &mut Vec<Step>, workspace: &Workspace, id: &RunId, dir: &Path) -> Result<()> {
+fn flatten(
+    steps: &mut Vec<MigrationStep>,
+    workspace: &Workspace,
+    id: &RunId,
+    dir: &Path,
+) -> Result<()> {
     let execution = dir.join("execution");
     // Before or after a move that was interrupted.
     let place = |name: &str| {
@@ -188,20 +196,20 @@ fn flatten(steps: &mut Vec<Step>, workspace: &Workspace, id: &RunId, dir: &Path)
             if to.exists() {
                 return Err(twice(&from, &to));
             }
-            steps.push(Step::Move(from, to));
+            steps.push(MigrationStep::Move(from, to));
         }
-        steps.push(Step::RemoveDir(execution.clone()));
+        steps.push(MigrationStep::RemoveDir(execution.clone()));
     }
     let (old_io, io) = (dir.join("runtime_io"), dir.join("io"));
     match (old_io.exists(), io.exists()) {
         (true, true) => return Err(twice(&old_io, &io)),
-        (true, false) => steps.push(Step::Move(old_io.clone(), io.clone())),
-        (false, false) => steps.push(Step::Make(io.clone())),
+        (true, false) => steps.push(MigrationStep::Move(old_io.clone(), io.clone())),
+        (false, false) => steps.push(MigrationStep::Make(io.clone())),
         (false, true) => {}
     }
     for kind in ["invocations", "tool_executions", "hooks"] {
         if !old_io.join(kind).exists() && !io.join(kind).exists() {
-            steps.push(Step::Make(io.join(kind)));
+            steps.push(MigrationStep::Make(io.join(kind)));
         }
     }
     let old_metadata = place("metadata.json");
@@ -219,12 +227,12 @@ fn flatten(steps: &mut Vec<Step>, workspace: &Workspace, id: &RunId, dir: &Path)
         if aside.exists() {
             return Err(twice(&old_metadata, &aside));
         }
-        steps.push(Step::Move(metadata.clone(), aside));
+        steps.push(MigrationStep::Move(metadata.clone(), aside));
     }
     if complete != known {
         let mut bytes = serde_json::to_vec_pretty(&complete).unwrap_or_default();
         bytes.push(b'\n');
-        steps.push(Step::Write(metadata, bytes));
+        steps.push(MigrationStep::Write(metadata, bytes));
     }
     Ok(())
 }
@@ -322,9 +330,9 @@ fn latest(plan: &mut Plan, workspace: &Workspace, runs_dir: &Path) {
     {
         let path = workspace.control.join("LATEST");
         plan.steps
-            .push(Step::Write(path, format!("{id}\n").into_bytes()));
+            .push(MigrationStep::Write(path, format!("{id}\n").into_bytes()));
     }
-    plan.steps.push(Step::Remove(old));
+    plan.steps.push(MigrationStep::Remove(old));
 }
 
 fn twice(one: &Path, other: &Path) -> Error {

@@ -25,8 +25,8 @@ const MOST: usize = 20_000;
 
 /// Runs that have a parent.
 #[derive(Debug)]
-struct Children {
-    list: Vec<Child>,
+struct Subruns {
+    list: Vec<Subrun>,
     /// Places in the list, by the parent.
     by_parent: HashMap<String, Vec<usize>>,
     /// Places in the list, by the call and by each call around it.
@@ -38,7 +38,7 @@ struct Children {
 }
 
 #[derive(Debug)]
-struct Child {
+struct Subrun {
     run: RunDir,
     parent: String,
     /// Of the parent, or below one of its calls.
@@ -46,7 +46,7 @@ struct Child {
     created_at: Timestamp,
 }
 
-impl Children {
+impl Subruns {
     /// Those in a workspace and in the directories below it.
     fn below(workspace: &Path) -> Self {
         let looked_at = Timestamp::now();
@@ -133,7 +133,7 @@ impl Children {
     }
 }
 
-impl Child {
+impl Subrun {
     fn is_of(&self, parent: &RunDir) -> bool {
         self.parent == parent.id.as_str() && self.run.path != parent.path
     }
@@ -141,15 +141,15 @@ impl Child {
 
 /// What a run has under way that may have started other runs.
 #[derive(Debug, Default)]
-pub(crate) struct Underway {
-    action: Option<Action>,
+pub(crate) struct OpenActions {
+    action: Option<OpenAction>,
     /// Of a workflow: steps that have not ended, by task and node.
-    steps: BTreeMap<(String, String), Step>,
+    steps: BTreeMap<(String, String), StepAttempts>,
 }
 
 /// An action without a result.
 #[derive(Debug)]
-struct Action {
+struct OpenAction {
     id: String,
     since: Option<Timestamp>,
     /// Where else than in the workspace it may have started runs.
@@ -158,7 +158,7 @@ struct Action {
 
 /// A run that another one has started.
 #[derive(Clone, Debug)]
-pub(crate) struct Started {
+pub(crate) struct StartedRun {
     /// The run.
     pub run: RunDir,
     /// The node of a workflow that started it; none if it was an action.
@@ -167,19 +167,19 @@ pub(crate) struct Started {
 
 /// The attempts at a node.
 #[derive(Debug, Default)]
-struct Step {
+struct StepAttempts {
     node: String,
     calls: Vec<String>,
     elsewhere: Vec<PathBuf>,
 }
 
-impl Underway {
+impl OpenActions {
     fn begins(&mut self, run: &RunDir, line: &Line<'_>) {
         let command = line.resolved_command.as_deref().unwrap_or_default();
         let root = run.workspace().unwrap_or(&run.path);
         match line.kind {
             EventKind::ActionRequest => {
-                self.action = Some(Action {
+                self.action = Some(OpenAction {
                     id: line.action_id.as_deref().unwrap_or_default().to_owned(),
                     since: line.time(),
                     elsewhere: named_in(command, root),
@@ -201,7 +201,7 @@ impl Underway {
     }
 
     /// The steps that end with an event.
-    fn ending(&mut self, line: &Line<'_>) -> Vec<Step> {
+    fn ending(&mut self, line: &Line<'_>) -> Vec<StepAttempts> {
         match line.kind {
             // Of attempts that follow an error, each has runs of its own.
             EventKind::NodeEnd | EventKind::Error => {
@@ -222,7 +222,7 @@ impl Underway {
     }
 
     /// Takes out all steps that have not ended.
-    fn open(&mut self) -> Vec<Step> {
+    fn open(&mut self) -> Vec<StepAttempts> {
         std::mem::take(&mut self.steps).into_values().collect()
     }
 }
@@ -230,12 +230,12 @@ impl Underway {
 /// The runs in a workspace that others have started. They are looked for when one is asked for, and again
 /// for what ended later.
 #[derive(Debug)]
-pub(crate) struct Family {
+pub(crate) struct RunTree {
     root: PathBuf,
-    found: Option<Children>,
+    found: Option<Subruns>,
 }
 
-impl Family {
+impl RunTree {
     /// That of a workspace.
     pub(crate) fn below(workspace: &Path) -> Self {
         Self {
@@ -247,10 +247,10 @@ impl Family {
     /// Takes note of an event, and returns the runs that have been started by what ends with it.
     pub(crate) fn of_event(
         &mut self,
-        underway: &mut Underway,
+        underway: &mut OpenActions,
         run: &RunDir,
         line: &Line<'_>,
-    ) -> Vec<Started> {
+    ) -> Vec<StartedRun> {
         underway.begins(run, line);
         if line.kind == EventKind::ActionResult {
             return self.of_result(underway, run, line);
@@ -263,7 +263,7 @@ impl Family {
     pub(crate) fn of_run(&mut self, run: &RunDir) -> Vec<RunDir> {
         let root = run.workspace().unwrap_or(&run.path).to_owned();
         let found = self.found.take();
-        let found = found.unwrap_or_else(|| Children::below(&self.root));
+        let found = found.unwrap_or_else(|| Subruns::below(&self.root));
         let children = self.found.insert(found);
         let of_parent = children.by_parent.get(run.id.as_str());
         let found = of_parent
@@ -278,7 +278,7 @@ impl Family {
     }
 
     /// The runs that have been started by what has not ended.
-    pub(crate) fn of_open(&mut self, underway: &mut Underway, run: &RunDir) -> Vec<Started> {
+    pub(crate) fn of_open(&mut self, underway: &mut OpenActions, run: &RunDir) -> Vec<StartedRun> {
         let now = Timestamp::now();
         let mut runs = self.of_steps(underway.open(), run, Some(now));
         if let Some(action) = underway.action.take()
@@ -292,10 +292,10 @@ impl Family {
 
     fn of_result(
         &mut self,
-        underway: &mut Underway,
+        underway: &mut OpenActions,
         run: &RunDir,
         line: &Line<'_>,
-    ) -> Vec<Started> {
+    ) -> Vec<StartedRun> {
         let id = line.action_id.as_deref();
         let action = underway.action.take_if(|it| Some(it.id.as_str()) == id);
         let (Some(to), true) = (line.time(), line.execution_ref.is_some()) else {
@@ -311,13 +311,18 @@ impl Family {
         found.into_iter().map(by_action).collect()
     }
 
-    fn of_steps(&mut self, steps: Vec<Step>, run: &RunDir, to: Option<Timestamp>) -> Vec<Started> {
+    fn of_steps(
+        &mut self,
+        steps: Vec<StepAttempts>,
+        run: &RunDir,
+        to: Option<Timestamp>,
+    ) -> Vec<StartedRun> {
         let mut runs = Vec::new();
         for step in steps {
             let to = to.unwrap_or_else(Timestamp::now);
             let children = self.children(to, &step.elsewhere);
             let found = children.of_calls(run, &step.calls).into_iter();
-            runs.extend(found.map(|run| Started {
+            runs.extend(found.map(|run| StartedRun {
                 run,
                 node: Some(step.node.clone()),
             }));
@@ -326,9 +331,9 @@ impl Family {
     }
 
     /// All that had been started by a time.
-    fn children(&mut self, by: Timestamp, elsewhere: &[PathBuf]) -> &Children {
+    fn children(&mut self, by: Timestamp, elsewhere: &[PathBuf]) -> &Subruns {
         let found = self.found.take().filter(|found| by < found.looked_at);
-        let mut found = found.unwrap_or_else(|| Children::below(&self.root));
+        let mut found = found.unwrap_or_else(|| Subruns::below(&self.root));
         for place in elsewhere {
             found.add(place);
         }
@@ -336,8 +341,8 @@ impl Family {
     }
 }
 
-fn by_action(run: RunDir) -> Started {
-    Started { run, node: None }
+fn by_action(run: RunDir) -> StartedRun {
+    StartedRun { run, node: None }
 }
 
 /// The directories in a directory: no links, and none whose name begins with a dot.
@@ -349,7 +354,7 @@ fn directories(dir: &Path) -> impl Iterator<Item = PathBuf> {
         .map(|entry| entry.path())
 }
 
-fn children_in(control: &Path, list: &mut Vec<Child>) {
+fn children_in(control: &Path, list: &mut Vec<Subrun>) {
     for path in directories(control) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let Ok(id) = RunId::parse(&name) else {
@@ -362,7 +367,7 @@ fn children_in(control: &Path, list: &mut Vec<Child>) {
         if let (Some(parent), Some(created_at)) = (metadata.parent_run_id, created_at) {
             let run = RunDir { id, path };
             let call = metadata.parent_call_id;
-            list.push(Child {
+            list.push(Subrun {
                 run,
                 parent,
                 call,

@@ -20,7 +20,7 @@ use crate::record::event::VERSION;
 use crate::record::metadata::Metadata;
 use crate::record::reader::Damage;
 use crate::record::run_dir::RunDir;
-use rows::Teller;
+use rows::Renderer;
 use std::path::{Path, PathBuf};
 use writer::Writer;
 
@@ -67,9 +67,9 @@ pub(crate) fn write(
     summary: &Metadata,
     sink: &mut Sink<'_>,
 ) -> Result<Vec<Damaged>> {
-    let mut teller = Teller::new(Writer::new(sink), root);
+    let mut teller = Renderer::new(Writer::new(sink), root);
     // What is wrong with the run is known before anything has been printed.
-    let told = Teller::open(run)?;
+    let told = Renderer::open(run)?;
     teller.writer.raw(&head(run))?;
     teller.run(told, run, summary)?;
     teller.writer.raw(&tail())?;

@@ -11,9 +11,9 @@ use crate::record::event::{EventKind, Line, Tokens};
 use crate::record::invocations;
 use crate::record::reader::{Damage, JournalReader, Next};
 use crate::record::run_dir::RunDir;
-use crate::record::subruns::{Family, Started, Underway};
+use crate::record::subruns::{OpenActions, RunTree, StartedRun};
 use crate::text::timestamp::Timestamp;
-use flow::Flow;
+use flow::FlowFigures;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,7 +41,7 @@ pub(crate) struct Times {
 
 /// What a tool did in a run.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Tool {
+pub(crate) struct ToolFigures {
     /// How often it was called.
     pub calls: u64,
     /// How many of the calls were no success.
@@ -93,21 +93,21 @@ pub(crate) struct Figures {
     /// Requests that did not begin like the one before.
     pub prefix_breaks: Vec<Break>,
     /// By name.
-    pub tools: BTreeMap<String, Tool>,
+    pub tools: BTreeMap<String, ToolFigures>,
     /// What only a flow has.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub flow: Option<Flow>,
+    pub flow: Option<FlowFigures>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Config {
+struct PricedConfig {
     pricing: Option<Pricing>,
 }
 
 /// What is remembered from one event to the next.
 #[derive(Default)]
-struct Reading {
+struct StartProgress {
     pricing: Option<Pricing>,
     started_at: Option<Timestamp>,
     asked_at: Option<Timestamp>,
@@ -116,15 +116,15 @@ struct Reading {
 
 /// The figures of a run, and where its journal is damaged: they count up to there.
 pub(crate) fn of(run: &RunDir) -> Result<(Figures, Option<Damage>)> {
-    let mut family = Family::below(run.workspace().unwrap_or(&run.path));
+    let mut family = RunTree::below(run.workspace().unwrap_or(&run.path));
     of_one(run, &mut family, 0)
 }
 
 /// The figures of a run that is nested so deep.
-fn of_one(run: &RunDir, family: &mut Family, depth: usize) -> Result<(Figures, Option<Damage>)> {
+fn of_one(run: &RunDir, family: &mut RunTree, depth: usize) -> Result<(Figures, Option<Damage>)> {
     let mut figures = Figures::default();
-    let mut underway = Underway::default();
-    let mut reading = Reading::default();
+    let mut underway = OpenActions::default();
+    let mut reading = StartProgress::default();
     let mut lines = JournalReader::open(&run.journal())?;
     let damage = loop {
         match lines.read_next()? {
@@ -162,7 +162,7 @@ fn of_one(run: &RunDir, family: &mut Family, depth: usize) -> Result<(Figures, O
 }
 
 impl Figures {
-    fn event(&mut self, line: &Line<'_>, run: &RunDir, reading: &mut Reading) {
+    fn event(&mut self, line: &Line<'_>, run: &RunDir, reading: &mut StartProgress) {
         let at = line.time();
         self.iterations = self.iterations.max(line.iteration.unwrap_or(0));
         match line.kind {
@@ -171,7 +171,7 @@ impl Figures {
                 self.starts += 1;
                 reading.started_at = at;
                 let config = line.config.and_then(|c| serde_json::from_str(c.get()).ok());
-                let config: Config = config.unwrap_or_default();
+                let config: PricedConfig = config.unwrap_or_default();
                 reading.pricing = config.pricing.or(reading.pricing);
             }
             EventKind::Thought => self.thought(line, run, reading, at),
@@ -206,7 +206,7 @@ impl Figures {
     }
 
     /// Counts the time of a start that has ended, or whose engine died behind the last event.
-    fn end_of_start(&mut self, reading: &mut Reading) {
+    fn end_of_start(&mut self, reading: &mut StartProgress) {
         if let (Some(flow), Some(end)) = (&mut self.flow, reading.last_at) {
             flow.end_of_start(end);
             self.times_ms.tools = flow.busy_ms;
@@ -221,7 +221,13 @@ impl Figures {
         reading.asked_at = None;
     }
 
-    fn thought(&mut self, line: &Line<'_>, run: &RunDir, reading: &Reading, at: Option<Timestamp>) {
+    fn thought(
+        &mut self,
+        line: &Line<'_>,
+        run: &RunDir,
+        reading: &StartProgress,
+        at: Option<Timestamp>,
+    ) {
         let reference = line.llm_invocation_ref.as_deref();
         let record = reference.and_then(|name| invocations::metadata(&run.path.join(name)));
         let usage = line.usage.unwrap_or_default();
@@ -285,10 +291,10 @@ impl Figures {
     }
 
     /// Adds what runs have used that this one has started.
-    fn spent_in(&mut self, runs: &[Started], family: &mut Family, depth: usize) {
+    fn spent_in(&mut self, runs: &[StartedRun], family: &mut RunTree, depth: usize) {
         /// No engine nests deeper by default.
         const DEEPEST: usize = 8;
-        for Started { run, node } in runs.iter().filter(|_| depth < DEEPEST) {
+        for StartedRun { run, node } in runs.iter().filter(|_| depth < DEEPEST) {
             let Ok((spent, _)) = of_one(run, family, depth + 1) else {
                 continue;
             };

@@ -11,7 +11,7 @@ use crate::text::json;
 use crate::text::options::format::TableFormat;
 use crate::text::options::parse::ParsedCommand;
 use crate::unix::terminal::{Screen, print, printable, time};
-use crate::view::stats::{self, Figures, Tool};
+use crate::view::stats::{self, Figures, ToolFigures};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -341,7 +341,7 @@ impl Counted {
     }
 }
 
-fn csv_cells_of(tool: &Tool) -> [String; 5] {
+fn csv_cells_of(tool: &ToolFigures) -> [String; 5] {
     [
         tool.calls,
         tool.failures,

@@ -55,14 +55,14 @@ pub(crate) struct Timeline {
 
 /// One event as it is told.
 #[derive(Default)]
-struct Entry {
+struct TimelineEntry {
     who: String,
     said: Vec<(Tone, String)>,
     /// In lines of their own.
     below: Vec<(Tone, String)>,
 }
 
-impl Entry {
+impl TimelineEntry {
     fn new(who: impl Into<String>) -> Self {
         Self {
             who: who.into(),
@@ -83,11 +83,11 @@ impl Entry {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Config<'c> {
+struct StartConfig<'c> {
     #[serde(borrow)]
     name: Option<Cow<'c, str>>,
     #[serde(borrow)]
-    llm: Llm<'c>,
+    llm: StartLlm<'c>,
     /// Of a workflow: the node where it begins.
     #[serde(borrow)]
     start: Option<Cow<'c, str>>,
@@ -95,7 +95,7 @@ struct Config<'c> {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Llm<'c> {
+struct StartLlm<'c> {
     #[serde(borrow)]
     model: Option<Cow<'c, str>>,
     #[serde(borrow)]
@@ -138,7 +138,7 @@ impl Timeline {
         entry.map_or_else(String::new, |entry| self.written(&entry, at))
     }
 
-    fn entry(&mut self, line: &Line<'_>, at: Option<Timestamp>) -> Option<Entry> {
+    fn entry(&mut self, line: &Line<'_>, at: Option<Timestamp>) -> Option<TimelineEntry> {
         let text = |from: &Option<Cow<'_, str>>| from.as_deref().unwrap_or_default().to_owned();
         let number = || format!("[{}]", line.iteration.unwrap_or(0));
         self.is_flow |= line.task_id.is_some();
@@ -148,22 +148,24 @@ impl Timeline {
                 self.tokens = Tokens::default();
                 start(line)
             }
-            EventKind::UserMessage => Entry::new("user").say(Tone::Said, content(line.content)),
+            EventKind::UserMessage => {
+                TimelineEntry::new("user").say(Tone::Said, content(line.content))
+            }
             EventKind::Thought => self.thought(line, at),
             EventKind::ActionRequest => {
                 self.running = Some(text(&line.action_id));
                 let command = in_short(&text(&line.resolved_command), COMMAND_WIDTH);
-                Entry::new(number())
+                TimelineEntry::new(number())
                     .say(Tone::Dim, "$ ")
                     .say(Tone::Command, command)
             }
             EventKind::ActionResult => return self.result(line),
             EventKind::HumanInputRequest => {
                 self.answers.note_question(line);
-                Entry::new("asks").say(Tone::Said, text(&line.prompt))
+                TimelineEntry::new("asks").say(Tone::Said, text(&line.prompt))
             }
             EventKind::HumanInputReceived => {
-                let entry = Entry::new("person");
+                let entry = TimelineEntry::new("person");
                 if self.answers.has_answer(line) {
                     entry.say(Tone::Said, text(&line.response))
                 } else {
@@ -175,11 +177,13 @@ impl Timeline {
                     Some("WARN" | "ERROR") => Tone::Bad,
                     _ => Tone::Dim,
                 };
-                Entry::new("note").say(tone, content(line.content))
+                TimelineEntry::new("note").say(tone, content(line.content))
             }
             EventKind::HookAudit => self.hook(line),
             EventKind::Error if line.node_id.is_some() => flow::retry(line),
-            EventKind::Error => Entry::new("error").say(Tone::Bad, text(&line.error_message)),
+            EventKind::Error => {
+                TimelineEntry::new("error").say(Tone::Bad, text(&line.error_message))
+            }
             EventKind::EngineEnd => self.end(line, at),
             EventKind::TaskCreated => flow::created(line),
             EventKind::NodeStart => return flow::start(line),
@@ -190,12 +194,12 @@ impl Timeline {
             EventKind::TaskEnd => flow::task_end(line),
             // They follow from the start of the run, the ends of nodes and the calls of tools.
             EventKind::FlowStart | EventKind::Policy | EventKind::Memory => return None,
-            EventKind::Unknown(ref name) => Entry::new("?").say(Tone::Dim, &**name),
+            EventKind::Unknown(ref name) => TimelineEntry::new("?").say(Tone::Dim, &**name),
         })
     }
 
-    fn thought(&mut self, line: &Line<'_>, at: Option<Timestamp>) -> Entry {
-        let mut entry = Entry::new(format!("[{}]", line.iteration.unwrap_or(0)));
+    fn thought(&mut self, line: &Line<'_>, at: Option<Timestamp>) -> TimelineEntry {
+        let mut entry = TimelineEntry::new(format!("[{}]", line.iteration.unwrap_or(0)));
         let said = line.content.map_or("null", RawValue::get);
         let calls = calls(line);
         if matches!(said, "null" | "\"\"") {
@@ -230,7 +234,7 @@ impl Timeline {
         }
     }
 
-    fn result(&mut self, line: &Line<'_>) -> Option<Entry> {
+    fn result(&mut self, line: &Line<'_>) -> Option<TimelineEntry> {
         let id = line.action_id.as_deref().unwrap_or_default();
         let began = self.running.take_if(|running| running == id);
         let good = line.is_success();
@@ -250,7 +254,7 @@ impl Timeline {
         {
             outcome.push_str(&format!(", {}", time(Duration::from_millis(took))));
         }
-        let mut entry = Entry::new(format!("[{}]", line.iteration.unwrap_or(0)));
+        let mut entry = TimelineEntry::new(format!("[{}]", line.iteration.unwrap_or(0)));
         if began.is_none() {
             let name = line.tool_name.as_deref().unwrap_or("?");
             entry = entry.say(Tone::Command, format!("{name} "));
@@ -268,7 +272,7 @@ impl Timeline {
         Some(entry)
     }
 
-    fn hook(&self, line: &Line<'_>) -> Entry {
+    fn hook(&self, line: &Line<'_>) -> TimelineEntry {
         let name = line.hook_name.as_deref().unwrap_or("?");
         let good = line.status.as_deref() == Some("SUCCESS");
         let took = line
@@ -278,12 +282,12 @@ impl Timeline {
             .map_or_else(String::new, |took| format!(", {}", time(took)));
         let outcome = if good { "ok" } else { "failed" };
         let tone = if good { Tone::Good } else { Tone::Bad };
-        Entry::new("hook")
+        TimelineEntry::new("hook")
             .say(Tone::Command, name)
             .say(tone, format!("  {outcome}{took}"))
     }
 
-    fn end(&self, line: &Line<'_>, at: Option<Timestamp>) -> Entry {
+    fn end(&self, line: &Line<'_>, at: Option<Timestamp>) -> TimelineEntry {
         let status = line.status.as_deref().unwrap_or("FAILED");
         let tone = if status == "COMPLETED" {
             Tone::Good
@@ -299,7 +303,7 @@ impl Timeline {
                 figures.push(format!("{asked} + {answered} tokens"));
             }
         }
-        let entry = Entry::new("end")
+        let entry = TimelineEntry::new("end")
             .say(tone, status)
             .say(Tone::Dim, format!("  ({})", figures.join(", ")));
         match &line.error {
@@ -309,7 +313,7 @@ impl Timeline {
         }
     }
 
-    fn written(&self, entry: &Entry, at: Option<Timestamp>) -> String {
+    fn written(&self, entry: &TimelineEntry, at: Option<Timestamp>) -> String {
         let clock = match (at, self.zero) {
             (Some(at), Some(zero)) => clock(at.since(zero)),
             _ => String::new(),
@@ -352,8 +356,8 @@ impl Timeline {
     }
 }
 
-fn start(line: &Line<'_>) -> Entry {
-    let config: Config<'_> = line
+fn start(line: &Line<'_>) -> TimelineEntry {
+    let config: StartConfig<'_> = line
         .config
         .and_then(|config| serde_json::from_str(config.get()).ok())
         .unwrap_or_default();
@@ -380,7 +384,7 @@ fn start(line: &Line<'_>) -> Entry {
             from.run_id, from.iteration
         )
     });
-    Entry::new("run")
+    TimelineEntry::new("run")
         .say(Tone::Said, format!("{run} {verb}{fork}"))
         .say(Tone::Dim, format!("  {date} UTC"))
         .below(
@@ -392,14 +396,14 @@ fn start(line: &Line<'_>) -> Entry {
 /// The names of the tools that a thought calls.
 fn calls(line: &Line<'_>) -> Vec<String> {
     #[derive(Deserialize)]
-    struct Call {
-        function: Function,
+    struct NamedCall {
+        function: NamedFunction,
     }
     #[derive(Deserialize)]
-    struct Function {
+    struct NamedFunction {
         name: String,
     }
-    let calls: Vec<Call> = line
+    let calls: Vec<NamedCall> = line
         .tool_calls
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
         .unwrap_or_default();

@@ -6,7 +6,7 @@ use crate::record::event::EventKind;
 use crate::record::journal::Journal;
 use crate::record::reader::{Change, Damage, JournalReader, Next};
 use crate::record::run_dir::RunDir;
-use crate::record::subruns::{Family, Started, Underway};
+use crate::record::subruns::{OpenActions, RunTree, StartedRun};
 use crate::runs::find;
 use crate::runs::origin::warn_if_foreign_run;
 use crate::text::timestamp::Timestamp;
@@ -38,7 +38,7 @@ pub(crate) fn run(options: &LogArgs) -> Result<Exit> {
         Some(_) => first_time(&path)?,
         None => None,
     };
-    let mut log = Teller {
+    let mut log = LogPrinter {
         timeline: Timeline::new(&run.path, zero, stdout_has_colour()),
         pager: if options.follow {
             Pager::Straight
@@ -46,8 +46,8 @@ pub(crate) fn run(options: &LogArgs) -> Result<Exit> {
             Pager::new()
         },
         raw: options.json,
-        family: Family::below(run.workspace().unwrap_or(&run.path)),
-        underway: Underway::default(),
+        family: RunTree::below(run.workspace().unwrap_or(&run.path)),
+        underway: OpenActions::default(),
         ended: None,
         run,
     };
@@ -67,14 +67,14 @@ fn first_time(path: &Path) -> Result<Option<Timestamp>> {
 }
 
 /// Tells a run.
-struct Teller {
+struct LogPrinter {
     run: RunDir,
     timeline: Timeline,
     pager: Pager,
     /// Lines as they are.
     raw: bool,
-    family: Family,
-    underway: Underway,
+    family: RunTree,
+    underway: OpenActions,
     /// Whether the last event is the end of an engine, once one has been told.
     ended: Option<bool>,
 }
@@ -89,7 +89,7 @@ enum Stopped {
     Unread,
 }
 
-impl Teller {
+impl LogPrinter {
     fn tell(&mut self, lines: &mut JournalReader, follow: bool) -> Result<()> {
         loop {
             // Asked before reading: what a writer wrote before it ended is read after this.
@@ -142,7 +142,7 @@ impl Teller {
     }
 
     /// Shows runs that others have started, before the end of what started them.
-    fn children(&mut self, runs: &[Started]) -> Result<()> {
+    fn children(&mut self, runs: &[StartedRun]) -> Result<()> {
         let (family, pager) = (&mut self.family, &mut self.pager);
         all_nested(runs, family, &self.timeline, pager, 1)
     }
@@ -177,13 +177,13 @@ impl Teller {
 
 /// Shows runs that another one has started, unless they are too deep.
 fn all_nested(
-    runs: &[Started],
-    family: &mut Family,
+    runs: &[StartedRun],
+    family: &mut RunTree,
     timeline: &Timeline,
     pager: &mut Pager,
     depth: usize,
 ) -> Result<()> {
-    for Started { run, .. } in runs.iter().filter(|_| depth <= DEEPEST) {
+    for StartedRun { run, .. } in runs.iter().filter(|_| depth <= DEEPEST) {
         let mut timeline = timeline.nested(&run.path);
         nested(run, family, &mut timeline, pager, depth)?;
     }
@@ -193,7 +193,7 @@ fn all_nested(
 /// Shows a run that another one has started, and those that it has started itself.
 fn nested(
     run: &RunDir,
-    family: &mut Family,
+    family: &mut RunTree,
     timeline: &mut Timeline,
     pager: &mut Pager,
     depth: usize,
@@ -202,7 +202,7 @@ fn nested(
     let Ok(mut lines) = JournalReader::open(&path) else {
         return Ok(());
     };
-    let mut underway = Underway::default();
+    let mut underway = OpenActions::default();
     loop {
         match lines.read_next()? {
             Next::Event(_, line) => {

@@ -68,8 +68,8 @@ impl Default for EventKind<'_> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for EventKind<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Names;
-        impl<'de> Visitor<'de> for Names {
+        struct KindNames;
+        impl<'de> Visitor<'de> for KindNames {
             type Value = EventKind<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -84,6 +84,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for EventKind<'a> {
                 Ok(EventKind::known(name).unwrap_or_else(unknown))
             }
         }
-        from.deserialize_str(Names)
+        from.deserialize_str(KindNames)
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 #[derive(Deserialize)]
-struct Tail {
+struct RequestTail {
     extends: String,
     bytes: usize,
     #[serde(rename = "tail")]
@@ -56,7 +56,7 @@ impl Requests {
             }
             let path = entry.join("request.tail.json");
             let text = files::read_regular(&path).at("read", &path)?;
-            let tail: Tail = serde_json::from_slice(&text)
+            let tail: RequestTail = serde_json::from_slice(&text)
                 .map_err(|e| Error::failure(format!("{}: {e}", path.display())))?;
             at.clone_from(&tail.extends);
             tails.push(tail);
@@ -85,7 +85,7 @@ pub(crate) fn request_len(dir: &Path) -> Option<usize> {
         return Some(whole.len() as usize);
     }
     let text = files::read_regular(&dir.join("request.tail.json")).ok()?;
-    let tail: Tail = serde_json::from_slice(&text).ok()?;
+    let tail: RequestTail = serde_json::from_slice(&text).ok()?;
     Some(tail.bytes.saturating_add(tail.text.len()))
 }
 

@@ -13,14 +13,14 @@ use std::collections::BTreeMap;
 /// What of a configuration matters to reading.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Config<'j> {
+struct RecordedConfig<'j> {
     #[serde(borrow)]
-    llm: Option<Llm<'j>>,
+    llm: Option<RecordedLlm<'j>>,
     max_iterations: Option<u64>,
 }
 
 #[derive(Deserialize)]
-struct Llm<'j> {
+struct RecordedLlm<'j> {
     #[serde(borrow)]
     model: Option<&'j RawValue>,
 }
@@ -165,7 +165,7 @@ impl<'j> Run<'j> {
         self.engine_call = line.call_id;
         self.hostname = line.hostname;
         self.started_at = line.timestamp;
-        let config: Config<'j> = line
+        let config: RecordedConfig<'j> = line
             .config
             .and_then(|config| serde_json::from_str(config.get()).ok())
             .unwrap_or_default();

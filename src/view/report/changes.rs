@@ -18,7 +18,7 @@ const MOST_STEPS: usize = 4 << 20;
 
 /// What came of the comparison.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum PayloadChange {
     /// The hook wrote nothing, or what it was given.
     None,
     /// It wrote something else: lines that begin with ` `, `-` or `+`, and `@` between the places.
@@ -28,7 +28,7 @@ pub(super) enum Change {
 }
 
 /// What the execution in a directory changed.
-pub(super) fn of(dir: &Path, event: &str) -> Change {
+pub(super) fn of(dir: &Path, event: &str) -> PayloadChange {
     let output = ["final_payload.json", "payload_override.dat"]
         .map(|name| dir.join("output").join(name))
         .into_iter()
@@ -38,11 +38,11 @@ pub(super) fn of(dir: &Path, event: &str) -> Change {
         _ => "input/payload.json",
     };
     let (Some(output), input) = (output, dir.join(input)) else {
-        return Change::None;
+        return PayloadChange::None;
     };
     let is_large = |path: &Path| path.metadata().is_ok_and(|meta| meta.len() > MOST_BYTES);
     if is_large(&input) || is_large(&output) {
-        return Change::TooLarge;
+        return PayloadChange::TooLarge;
     }
     let read = |path: &Path| -> Option<Value> {
         let value: Value = serde_json::from_slice(&read_regular(path).ok()?).ok()?;
@@ -54,12 +54,12 @@ pub(super) fn of(dir: &Path, event: &str) -> Change {
         }
     };
     let (Some(before), Some(after)) = (read(&input), read(&output)) else {
-        return Change::None;
+        return PayloadChange::None;
     };
     if before == after {
-        return Change::None;
+        return PayloadChange::None;
     }
-    Change::Lines(told(&lines(&before), &lines(&after)))
+    PayloadChange::Lines(told(&lines(&before), &lines(&after)))
 }
 
 /// A value as lines.

@@ -3,10 +3,10 @@
 //!
 //! Unaware of other events, but for the questions that came before an answer.
 
-use super::changes::{self, Change};
+use super::changes::{self, PayloadChange};
 use super::source::{SourceEvent, record_dir};
 use super::steps::Attempts;
-use super::writer::Record;
+use super::writer::PageRecord;
 use crate::engine::observation::read_ends;
 use crate::record::event::{EventKind, Line};
 use crate::record::invocations;
@@ -23,14 +23,14 @@ use serde_json::value::RawValue;
 const HOOK_OUTPUT: u64 = 4 << 10;
 
 #[derive(Deserialize)]
-struct Call {
+struct SentCall {
     #[serde(default)]
     id: String,
-    function: Function,
+    function: SentFunction,
 }
 
 #[derive(Deserialize)]
-struct Function {
+struct SentFunction {
     name: String,
     arguments: Value,
 }
@@ -39,7 +39,7 @@ impl SourceEvent<'_> {
     /// Fills a record.
     pub(super) fn fill(
         &self,
-        record: &mut Record<'_>,
+        record: &mut PageRecord<'_>,
         answers: &mut ShownAnswers,
         attempts: &mut Attempts,
     ) {
@@ -118,7 +118,7 @@ impl SourceEvent<'_> {
         }
     }
 
-    fn fill_error(&self, record: &mut Record<'_>, place: &str) {
+    fn fill_error(&self, record: &mut PageRecord<'_>, place: &str) {
         let whole: Value = serde_json::from_str(self.text).unwrap_or_default();
         let details = whole.get("error_details").filter(|value| !value.is_null());
         let message = self.line.error_message.as_deref().unwrap_or_default();
@@ -129,7 +129,7 @@ impl SourceEvent<'_> {
     }
 }
 
-fn question(record: &mut Record<'_>, line: &Line<'_>, answers: &mut ShownAnswers, place: &str) {
+fn question(record: &mut PageRecord<'_>, line: &Line<'_>, answers: &mut ShownAnswers, place: &str) {
     answers.note_question(line);
     let asked = line.prompt.as_deref().unwrap_or_default();
     record
@@ -137,7 +137,7 @@ fn question(record: &mut Record<'_>, line: &Line<'_>, answers: &mut ShownAnswers
         .text("text", asked, place);
 }
 
-fn answer(record: &mut Record<'_>, line: &Line<'_>, answers: &ShownAnswers, place: &str) {
+fn answer(record: &mut PageRecord<'_>, line: &Line<'_>, answers: &ShownAnswers, place: &str) {
     if answers.has_answer(line) {
         record.text("text", line.response.as_deref().unwrap_or_default(), place);
     } else {
@@ -200,7 +200,7 @@ pub(super) fn began(name: &str) -> Option<Timestamp> {
     Timestamp::parse_compact(name.split('_').next()?)
 }
 
-fn start(record: &mut Record<'_>, line: &Line<'_>, place: &str) {
+fn start(record: &mut PageRecord<'_>, line: &Line<'_>, place: &str) {
     let config: Value = line
         .config
         .and_then(|config| serde_json::from_str(config.get()).ok())
@@ -223,7 +223,7 @@ fn start(record: &mut Record<'_>, line: &Line<'_>, place: &str) {
     }
 }
 
-fn thought(record: &mut Record<'_>, line: &Line<'_>, run: &RunDir, place: &str) {
+fn thought(record: &mut PageRecord<'_>, line: &Line<'_>, run: &RunDir, place: &str) {
     let dir = record_dir(run, line.llm_invocation_ref.as_deref());
     let known = dir.as_deref().and_then(invocations::metadata);
     let cached = known
@@ -249,7 +249,7 @@ fn thought(record: &mut Record<'_>, line: &Line<'_>, run: &RunDir, place: &str) 
         })
         .collect();
     record.text("reasoning", &reasoning.join("\n\n"), place);
-    let calls: Vec<Call> = line
+    let calls: Vec<SentCall> = line
         .tool_calls
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
         .unwrap_or_default();
@@ -275,7 +275,7 @@ fn thought(record: &mut Record<'_>, line: &Line<'_>, run: &RunDir, place: &str) 
 }
 
 fn result(
-    record: &mut Record<'_>,
+    record: &mut PageRecord<'_>,
     line: &Line<'_>,
     run: &RunDir,
     answers: &ShownAnswers,
@@ -299,7 +299,7 @@ fn result(
     }
 }
 
-fn hook(record: &mut Record<'_>, line: &Line<'_>, run: &RunDir) {
+fn hook(record: &mut PageRecord<'_>, line: &Line<'_>, run: &RunDir) {
     let name = line.hook_name.as_deref().unwrap_or("?");
     let reference = line.io_path_ref.as_deref().filter(|name| !name.is_empty());
     record
@@ -328,11 +328,11 @@ fn hook(record: &mut Record<'_>, line: &Line<'_>, run: &RunDir) {
         reference,
     );
     match changes::of(&dir, name) {
-        Change::None => {}
-        Change::Lines(lines) => {
+        PayloadChange::None => {}
+        PayloadChange::Lines(lines) => {
             record.text("diff", &lines, reference);
         }
-        Change::TooLarge => {
+        PayloadChange::TooLarge => {
             record.put("large", &true);
         }
     }

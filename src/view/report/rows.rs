@@ -15,7 +15,7 @@ use crate::record::journal::Journal;
 use crate::record::metadata::{self, Metadata, Status};
 use crate::record::reader::{JournalReader, Next};
 use crate::record::run_dir::RunDir;
-use crate::record::subruns::{Family, Started, Underway};
+use crate::record::subruns::{OpenActions, RunTree, StartedRun};
 use crate::text::timestamp::Timestamp;
 use crate::view::shown_answers::ShownAnswers;
 use crate::view::stats::{self, Figures};
@@ -28,10 +28,10 @@ use std::path::{Path, PathBuf};
 const DEEPEST: usize = 8;
 
 /// Tells a run, and those that it has started.
-pub(super) struct Teller<'s> {
+pub(super) struct Renderer<'s> {
     pub(super) writer: Writer<'s>,
     pub(super) damaged: Vec<Damaged>,
-    family: Family,
+    family: RunTree,
     /// The directories of the runs that are being told: a run is not told within itself.
     within: Vec<PathBuf>,
 }
@@ -45,10 +45,10 @@ pub(super) struct Opened {
 }
 
 /// What is remembered from one event of a run to the next.
-struct Telling {
+struct RenderedRun {
     run: RunDir,
     invocations: VecDeque<String>,
-    underway: Underway,
+    underway: OpenActions,
     attempts: Attempts,
     answers: ShownAnswers,
     /// What the model was told before the conversation, as it was shown last.
@@ -59,13 +59,13 @@ struct Telling {
     ended: Option<bool>,
 }
 
-impl<'s> Teller<'s> {
+impl<'s> Renderer<'s> {
     /// `root` is the workspace in which runs are looked for that the run has started.
     pub(super) fn new(writer: Writer<'s>, root: &Path) -> Self {
         Self {
             writer,
             damaged: Vec::new(),
-            family: Family::below(root),
+            family: RunTree::below(root),
             within: Vec::new(),
         }
     }
@@ -100,10 +100,10 @@ impl<'s> Teller<'s> {
                 .maybe("parent", summary.parent_run_id.as_ref())
                 .maybe("call", summary.parent_call_id.as_ref());
         })?;
-        let mut telling = Telling {
+        let mut telling = RenderedRun {
             run: run.clone(),
             invocations,
-            underway: Underway::default(),
+            underway: OpenActions::default(),
             attempts: Attempts::new(),
             answers: ShownAnswers::default(),
             system: String::new(),
@@ -135,7 +135,7 @@ impl<'s> Teller<'s> {
         self.writer.record("end of run", |_| {})
     }
 
-    fn event(&mut self, telling: &mut Telling, text: &str, line: &Line<'_>) -> Result<()> {
+    fn event(&mut self, telling: &mut RenderedRun, text: &str, line: &Line<'_>) -> Result<()> {
         let at = line.time();
         match line.kind {
             EventKind::EngineStart => telling.has_started = true,
@@ -172,7 +172,7 @@ impl<'s> Teller<'s> {
     /// before the conversation.
     fn requests_before(
         &mut self,
-        telling: &mut Telling,
+        telling: &mut RenderedRun,
         line: &Line<'_>,
         at: Option<Timestamp>,
     ) -> Result<()> {
@@ -215,7 +215,7 @@ impl<'s> Teller<'s> {
     }
 
     /// Tells what stands before the conversation in a request, unless it has been told.
-    fn system(&mut self, telling: &mut Telling, name: &str) -> Result<()> {
+    fn system(&mut self, telling: &mut RenderedRun, name: &str) -> Result<()> {
         let dir = telling.run.io("invocations");
         let Ok(text) = Requests::of(&dir).read(name).map(system_of) else {
             return Ok(());
@@ -234,11 +234,11 @@ impl<'s> Teller<'s> {
     }
 
     /// Tells runs that the one at hand has started, before the end of what started them.
-    fn children(&mut self, runs: Vec<Started>) -> Result<()> {
+    fn children(&mut self, runs: Vec<StartedRun>) -> Result<()> {
         if self.within.len() > DEEPEST {
             return Ok(());
         }
-        for Started { run: child, .. } in runs {
+        for StartedRun { run: child, .. } in runs {
             if self.within.contains(&child.path) {
                 continue;
             }
@@ -255,7 +255,7 @@ impl<'s> Teller<'s> {
     }
 
     /// Tells what an attempt at a step has said that has no end.
-    fn so_far(&mut self, telling: &Telling, key: &(String, String)) -> Result<()> {
+    fn so_far(&mut self, telling: &RenderedRun, key: &(String, String)) -> Result<()> {
         let Some(reference) = telling.attempts.get(key) else {
             return Ok(());
         };
@@ -269,7 +269,7 @@ impl<'s> Teller<'s> {
     }
 
     /// Tells what is missing at the end of a journal.
-    fn end(&mut self, telling: &mut Telling, torn: bool) -> Result<()> {
+    fn end(&mut self, telling: &mut RenderedRun, torn: bool) -> Result<()> {
         let live = Journal::is_owned(&telling.run.journal());
         let runs = self.family.of_open(&mut telling.underway, &telling.run);
         self.children(runs)?;
@@ -287,7 +287,7 @@ impl<'s> Teller<'s> {
     }
 }
 
-impl Telling {
+impl RenderedRun {
     /// Whether a request that has not been told has this name.
     fn has(&self, name: &str) -> bool {
         self.invocations.iter().any(|other| other == name)
@@ -301,10 +301,10 @@ fn iteration_of(name: &str) -> Option<u64> {
 /// The text of a request's system messages.
 fn system_of(request: &[u8]) -> String {
     #[derive(Deserialize)]
-    struct Request {
+    struct SentRequest {
         messages: Vec<Value>,
     }
-    let Ok(request) = serde_json::from_slice::<Request>(request) else {
+    let Ok(request) = serde_json::from_slice::<SentRequest>(request) else {
         return String::new();
     };
     let texts: Vec<String> = request

@@ -4,7 +4,7 @@
 //! made of it at its end, from the records that the attempt's directory has.
 
 use super::source::{SourceEvent, record_dir};
-use super::writer::Record;
+use super::writer::PageRecord;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub(super) type Attempts = BTreeMap<(String, String), String>;
 
 impl SourceEvent<'_> {
-    pub(super) fn fill_task(&self, record: &mut Record<'_>, place: &str) {
+    pub(super) fn fill_task(&self, record: &mut PageRecord<'_>, place: &str) {
         let line = self.line;
         record
             .maybe("parent", line.parent_id.as_deref())
@@ -21,7 +21,7 @@ impl SourceEvent<'_> {
         self.value(record, "input", line.input, line.input_ref.as_ref(), place);
     }
 
-    pub(super) fn fill_task_end(&self, record: &mut Record<'_>, place: &str) {
+    pub(super) fn fill_task_end(&self, record: &mut PageRecord<'_>, place: &str) {
         let line = self.line;
         record
             .maybe("node", line.node_id.as_deref())
@@ -34,7 +34,7 @@ impl SourceEvent<'_> {
     /// What an attempt without an end has said so far.
     pub(super) fn fill_so_far(
         &self,
-        record: &mut Record<'_>,
+        record: &mut PageRecord<'_>,
         key: &(String, String),
         reference: &str,
     ) {
@@ -44,7 +44,7 @@ impl SourceEvent<'_> {
 
     pub(super) fn fill_node_start(
         &self,
-        record: &mut Record<'_>,
+        record: &mut PageRecord<'_>,
         attempts: &mut Attempts,
         place: &str,
     ) {
@@ -70,7 +70,7 @@ impl SourceEvent<'_> {
     /// The end of an attempt at a node, whether another one follows or not.
     pub(super) fn fill_node_end(
         &self,
-        record: &mut Record<'_>,
+        record: &mut PageRecord<'_>,
         attempts: &mut Attempts,
         place: &str,
     ) {
@@ -94,7 +94,7 @@ impl SourceEvent<'_> {
         self.said(record, reference.as_deref());
     }
 
-    pub(super) fn fill_tool(&self, record: &mut Record<'_>, place: &str) {
+    pub(super) fn fill_tool(&self, record: &mut PageRecord<'_>, place: &str) {
         let line = self.line;
         let reference = line.execution_ref.as_deref();
         record
@@ -116,7 +116,7 @@ impl SourceEvent<'_> {
     }
 
     /// Why something is no success.
-    fn why(&self, record: &mut Record<'_>, place: &str) {
+    fn why(&self, record: &mut PageRecord<'_>, place: &str) {
         let message = self.line.message.as_deref().unwrap_or_default();
         record
             .maybe("why", self.line.code.as_deref())
@@ -124,14 +124,14 @@ impl SourceEvent<'_> {
     }
 
     /// What the program of an attempt has said.
-    fn said(&self, record: &mut Record<'_>, reference: Option<&str>) {
+    fn said(&self, record: &mut PageRecord<'_>, reference: Option<&str>) {
         self.file(record, "stderr", reference, "stderr.log");
         let printed = record_dir(self.run, reference).map(|dir| dir.join("stdout.log"));
         let printed = printed.and_then(|path| Some(path.metadata().ok()?.len()));
         record.maybe("stdout", printed);
     }
 
-    fn file(&self, record: &mut Record<'_>, key: &str, reference: Option<&str>, name: &str) {
+    fn file(&self, record: &mut PageRecord<'_>, key: &str, reference: Option<&str>, name: &str) {
         if let Some(dir) = record_dir(self.run, reference) {
             record.file(key, &dir.join(name));
         }
@@ -140,7 +140,7 @@ impl SourceEvent<'_> {
     /// A JSON value that stands in the journal, or in a file that it names.
     fn value(
         &self,
-        record: &mut Record<'_>,
+        record: &mut PageRecord<'_>,
         key: &str,
         json: Option<&RawValue>,
         file: Option<&Cow<'_, str>>,

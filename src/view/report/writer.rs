@@ -24,14 +24,14 @@ pub(super) struct Writer<'s> {
 }
 
 /// A line of the page's data.
-pub(super) struct Record<'r> {
+pub(super) struct PageRecord<'r> {
     object: Object<'r>,
     texts: &'r mut usize,
 }
 
 /// A text that was too long: its beginning, how much is missing, its end, and where all of it is.
 #[derive(Serialize)]
-struct Cut<'t>(&'t str, usize, &'t str, &'t str);
+struct CutText<'t>(&'t str, usize, &'t str, &'t str);
 
 impl<'s> Writer<'s> {
     pub(super) fn new(sink: &'s mut Sink<'s>) -> Self {
@@ -50,9 +50,13 @@ impl<'s> Writer<'s> {
     }
 
     /// Writes one line of data.
-    pub(super) fn record(&mut self, kind: &str, fill: impl FnOnce(&mut Record<'_>)) -> Result<()> {
+    pub(super) fn record(
+        &mut self,
+        kind: &str,
+        fill: impl FnOnce(&mut PageRecord<'_>),
+    ) -> Result<()> {
         let mut line = Vec::new();
-        let mut record = Record {
+        let mut record = PageRecord {
             object: Object::begin(&mut line),
             texts: &mut self.texts,
         };
@@ -89,7 +93,7 @@ impl<'s> Writer<'s> {
     }
 }
 
-impl Record<'_> {
+impl PageRecord<'_> {
     /// A member; none if there is no value.
     pub(super) fn put(&mut self, key: &str, value: &(impl Serialize + ?Sized)) -> &mut Self {
         self.object.put(key, value);
@@ -138,7 +142,7 @@ impl Record<'_> {
         let (head, tail) = ends(text, longest);
         *self.texts += head.len() + tail.len();
         let missing = text.len() - head.len() - tail.len();
-        self.put(key, &Cut(head, missing, tail, place))
+        self.put(key, &CutText(head, missing, tail, place))
     }
 }
 
@@ -173,7 +177,7 @@ mod tests {
     #[test]
     fn no_tag_can_begin_in_a_record() {
         let line = written(|writer| {
-            let fill = |record: &mut Record<'_>| {
+            let fill = |record: &mut PageRecord<'_>| {
                 record.text("text", "</script><!--<script>", "nowhere");
             };
             writer.record("x", fill).unwrap();
@@ -187,7 +191,7 @@ mod tests {
     fn a_long_text_keeps_its_ends_and_says_what_is_missing() {
         let long = "é".repeat(LONGEST_TEXT);
         let line = written(|writer| {
-            let fill = |record: &mut Record<'_>| {
+            let fill = |record: &mut PageRecord<'_>| {
                 record.text("text", &long, "journal.jsonl");
             };
             writer.record("x", fill).unwrap();
@@ -205,7 +209,7 @@ mod tests {
         let long = "x".repeat(LONGEST_TEXT);
         let lines = written(|writer| {
             for _ in 0..=MOST_TEXT / LONGEST_TEXT {
-                let fill = |record: &mut Record<'_>| {
+                let fill = |record: &mut PageRecord<'_>| {
                     record.text("text", &long, "there");
                 };
                 writer.record("x", fill).unwrap();

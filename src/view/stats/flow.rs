@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// What a node did in a run.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Node {
+pub(crate) struct NodeFigures {
     /// How often a task was at it and came to an end there.
     pub count: u64,
     /// How many of these ends were failures.
@@ -43,13 +43,13 @@ pub(crate) struct Node {
 
 /// The figures that only a flow has.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Flow {
+pub(crate) struct FlowFigures {
     /// Tasks that have come to be.
     pub tasks: u64,
     /// Tasks that have failed.
     pub failed_tasks: u64,
     /// By id.
-    pub nodes: BTreeMap<String, Node>,
+    pub nodes: BTreeMap<String, NodeFigures>,
     #[serde(skip)]
     failed: HashSet<String>,
     /// How long at least one program of a node was running.
@@ -59,7 +59,7 @@ pub(crate) struct Flow {
     busy_since: Option<Timestamp>,
     /// Programs that are running, by task and node.
     #[serde(skip)]
-    running: BTreeMap<(String, String), Attempt>,
+    running: BTreeMap<(String, String), RunningAttempt>,
     /// Since when tasks could have gone on.
     #[serde(skip)]
     ready: HashMap<String, Timestamp>,
@@ -67,7 +67,7 @@ pub(crate) struct Flow {
 
 /// An attempt that has not ended.
 #[derive(Clone, Debug)]
-struct Attempt {
+struct RunningAttempt {
     /// Its records, from the run's directory.
     reference: String,
     /// When the task could have gone on, and when it did, if this is the first attempt.
@@ -77,11 +77,11 @@ struct Attempt {
 
 /// What the kernel says that an attempt has used.
 #[derive(Deserialize)]
-struct Usage {
+struct ProcessorUsage {
     cpu_ms: f64,
 }
 
-impl Flow {
+impl FlowFigures {
     /// Counts of all nodes: ends, failures, attempts that were followed by others, known outputs.
     pub(crate) fn all_nodes(&self) -> [u64; 4] {
         let mut sums = [0; 4];
@@ -139,7 +139,7 @@ impl Flow {
         };
         let before = self.running.remove(&key);
         let ready = self.ready.get(&key.0).copied();
-        let attempt = Attempt {
+        let attempt = RunningAttempt {
             reference: reference.to_owned(),
             waited: match &before {
                 Some(before) => before.waited,
@@ -231,7 +231,9 @@ impl Flow {
 
 fn cpu_of(run: &RunDir, reference: &str) -> u64 {
     let path = run.path.join(Path::new(reference)).join("usage.json");
-    let read =
-        || serde_json::from_slice::<Usage>(&crate::unix::files::read_regular(&path).ok()?).ok();
+    let read = || {
+        serde_json::from_slice::<ProcessorUsage>(&crate::unix::files::read_regular(&path).ok()?)
+            .ok()
+    };
     read().map_or(0, |usage| usage.cpu_ms as u64)
 }

@@ -2,7 +2,7 @@
 
 use super::{Counted, shown};
 use crate::unix::terminal::printable;
-use crate::view::stats::flow::{Flow, Node};
+use crate::view::stats::flow::{FlowFigures, NodeFigures};
 use std::collections::BTreeSet;
 
 /// Columns of a node in a line of CSV.
@@ -22,7 +22,7 @@ const OF_NODE: [&str; 12] = [
 ];
 
 /// What is told of a flow, but for its nodes; of another run, that there is nothing to tell.
-pub(super) fn rows(flow: Option<&Flow>) -> Vec<(&'static str, String)> {
+pub(super) fn rows(flow: Option<&FlowFigures>) -> Vec<(&'static str, String)> {
     const NAMES: [&str; 7] = [
         "tasks",
         "  failed",
@@ -47,7 +47,10 @@ pub(super) fn rows(flow: Option<&Flow>) -> Vec<(&'static str, String)> {
 }
 
 /// The rows of a run that is a flow, alone: without those that only an agent's run has.
-pub(super) fn of_one(all: Vec<(&'static str, String)>, flow: &Flow) -> Vec<(&'static str, String)> {
+pub(super) fn of_one(
+    all: Vec<(&'static str, String)>,
+    flow: &FlowFigures,
+) -> Vec<(&'static str, String)> {
     const OF_AGENT: [&str; 5] = [
         "iterations",
         "  model",
@@ -70,7 +73,7 @@ pub(super) fn of_one(all: Vec<(&'static str, String)>, flow: &Flow) -> Vec<(&'st
 }
 
 /// A row for each node, below a row of names.
-pub(super) fn table(flow: &Flow) -> Vec<Vec<String>> {
+pub(super) fn table(flow: &FlowFigures) -> Vec<Vec<String>> {
     let header = [
         "node", "count", "failed", "median", "longest", "waited", "cpu", "memory", "context", "in",
         "out",
@@ -103,7 +106,7 @@ pub(super) fn nodes(runs: &[Counted]) -> BTreeSet<&str> {
         .collect()
 }
 
-fn node<'r>(run: &'r Counted, id: &str) -> Option<&'r Node> {
+fn node<'r>(run: &'r Counted, id: &str) -> Option<&'r NodeFigures> {
     run.figures.flow.as_ref()?.nodes.get(id)
 }
 
@@ -153,7 +156,7 @@ pub(super) fn csv_cells(run: &Counted, nodes: &BTreeSet<&str>) -> Vec<String> {
     cells
 }
 
-fn numbers_of(node: &Node) -> [u64; 12] {
+fn numbers_of(node: &NodeFigures) -> [u64; 12] {
     [
         node.count,
         node.failures,

@@ -1,6 +1,6 @@
 //! The events that only a workflow's run has, as they are told: a line for each.
 
-use super::{COMMAND_WIDTH, Entry, OUTPUT_WIDTH};
+use super::{COMMAND_WIDTH, OUTPUT_WIDTH, TimelineEntry};
 use crate::record::event::Line;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::{Tone, time};
@@ -9,12 +9,12 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 /// The entry of the task that an event is about.
-fn of_task(line: &Line<'_>) -> Entry {
-    Entry::new(text(line.task_id.as_ref()))
+fn of_task(line: &Line<'_>) -> TimelineEntry {
+    TimelineEntry::new(text(line.task_id.as_ref()))
 }
 
 /// The entry of the task and the node that an event is about.
-fn at_node(line: &Line<'_>) -> Entry {
+fn at_node(line: &Line<'_>) -> TimelineEntry {
     of_task(line).say(Tone::Said, format!("{} ", text(line.node_id.as_ref())))
 }
 
@@ -23,7 +23,7 @@ fn is_failure(line: &Line<'_>) -> bool {
 }
 
 /// The beginning of a node; none if it runs nothing: then its end says enough.
-pub(super) fn start(line: &Line<'_>) -> Option<Entry> {
+pub(super) fn start(line: &Line<'_>) -> Option<TimelineEntry> {
     let command = line.resolved_command.as_deref()?;
     let again = match line.attempt.unwrap_or(1) {
         0 | 1 => String::new(),
@@ -34,11 +34,11 @@ pub(super) fn start(line: &Line<'_>) -> Option<Entry> {
 }
 
 /// An attempt at a node that another one follows.
-pub(super) fn retry(line: &Line<'_>) -> Entry {
+pub(super) fn retry(line: &Line<'_>) -> TimelineEntry {
     at_node(line).say(Tone::Bad, format!("{}, and is tried again", why(line)))
 }
 
-pub(super) fn tool(line: &Line<'_>) -> Entry {
+pub(super) fn tool(line: &Line<'_>) -> TimelineEntry {
     let name = text(line.tool_name.as_ref());
     let entry = at_node(line)
         .say(Tone::Dim, "calls ")
@@ -51,7 +51,7 @@ pub(super) fn tool(line: &Line<'_>) -> Entry {
 }
 
 /// The nodes to which a task goes on.
-pub(super) fn route(line: &Line<'_>) -> Entry {
+pub(super) fn route(line: &Line<'_>) -> TimelineEntry {
     let nodes: Vec<String> = line
         .to
         .and_then(|to| serde_json::from_str(to.get()).ok())
@@ -60,12 +60,12 @@ pub(super) fn route(line: &Line<'_>) -> Entry {
     at_node(line).say(Tone::Dim, format!("→ {nodes}"))
 }
 
-pub(super) fn merge(line: &Line<'_>) -> Entry {
+pub(super) fn merge(line: &Line<'_>) -> TimelineEntry {
     let (arrived, failed) = (line.arrived.unwrap_or(0), line.failed.unwrap_or(0));
     at_node(line).say(Tone::Dim, format!("merges {arrived}, {failed} failed"))
 }
 
-pub(super) fn task_end(line: &Line<'_>) -> Entry {
+pub(super) fn task_end(line: &Line<'_>) -> TimelineEntry {
     if is_failure(line) {
         return of_task(line).say(Tone::Bad, format!("failure: {}", why(line)));
     }
@@ -101,7 +101,7 @@ fn took(line: &Line<'_>) -> String {
     time(Duration::from_millis(line.duration_ms.unwrap_or(0)))
 }
 
-pub(super) fn created(line: &Line<'_>) -> Entry {
+pub(super) fn created(line: &Line<'_>) -> TimelineEntry {
     let entry = of_task(line);
     match &line.parent_id {
         Some(parent) => {
@@ -114,7 +114,7 @@ pub(super) fn created(line: &Line<'_>) -> Entry {
     }
 }
 
-pub(super) fn end(line: &Line<'_>) -> Entry {
+pub(super) fn end(line: &Line<'_>) -> TimelineEntry {
     let entry = at_node(line);
     if is_failure(line) {
         return entry.say(Tone::Bad, why(line));

@@ -7,7 +7,7 @@ use super::{Entry, Row};
 use crate::cli::args::ListRunsArgs;
 use crate::record::metadata::{self, Metadata};
 use crate::record::run_dir::RunDir;
-use crate::record::subruns::Family;
+use crate::record::subruns::RunTree;
 use crate::record::workspace::Workspace;
 use crate::runs::inspect;
 use crate::text::timestamp::Timestamp;
@@ -28,7 +28,7 @@ pub(super) fn rows(entries: &[Entry], options: &ListRunsArgs) -> Vec<Row> {
         let place = places.entry(root).or_default();
         place.since.insert(entry.run.id.as_str(), entry.created_at);
         if entry.metadata.flow.is_some() && place.tasks.is_none() {
-            place.tasks = Some(Family::below(&root.join("tasks")));
+            place.tasks = Some(RunTree::below(&root.join("tasks")));
         }
     }
     let mut outermost = Vec::new();
@@ -67,7 +67,7 @@ struct Place<'t> {
     /// Those that others have started.
     by_parent: HashMap<&'t str, Vec<&'t Entry>>,
     /// Runs in the directories of tasks, if there are flows.
-    tasks: Option<Family>,
+    tasks: Option<RunTree>,
 }
 
 struct Tree<'t, 'p> {
