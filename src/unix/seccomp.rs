@@ -1,34 +1,122 @@
-//! A seccomp filter that keeps a process from injecting input into terminals, also through inherited descriptors, which
-//! Landlock does not check.
+//! A seccomp filter against what Landlock and namespaces do not cover: input injected into terminals, also through
+//! inherited descriptors, limits set on other processes, and sockets that belong to no network namespace.
 //!
 //! Unaware of other restrictions.
 
 use seccompiler::{apply_filter, sock_filter};
 
-/// The number of `ioctl` in each system call interface, by `AUDIT_ARCH_*` of `linux/audit.h`. A 64-bit process can use
-/// the 32-bit interface, too.
-const IOCTL: [(u32, u32); 8] = [
-    (0xC000_003E, 16),          // x86-64
-    (0xC000_003E, 0x4000_0202), // x32: 514 and its bit
-    (0x4000_0003, 54),          // i386
-    (0xC000_00B7, 29),          // AArch64
-    (0x4000_0028, 54),          // ARM
-    (0xC000_00F3, 29),          // RISC-V, 64 bits
-    (0xC000_0102, 29),          // LoongArch, 64 bits
-    (0xC000_0015, 54),          // PowerPC, 64 bits, little-endian
+/// `AUDIT_ARCH_*` of `linux/audit.h`. A 64-bit process can use its machine's 32-bit interface, too.
+const X86_64: u32 = 0xC000_003E;
+const I386: u32 = 0x4000_0003;
+const AARCH64: u32 = 0xC000_00B7;
+const ARM: u32 = 0x4000_0028;
+const RISCV64: u32 = 0xC000_00F3;
+const LOONGARCH64: u32 = 0xC000_0102;
+const PPC64LE: u32 = 0xC000_0015;
+/// Marks the numbers of the third interface of x86-64.
+const X32: u32 = 0x4000_0000;
+
+/// A system call that is refused depending on one of its arguments.
+struct Rule {
+    /// Its interfaces and its number in each.
+    numbers: &'static [(u32, u32)],
+    argument: u32,
+    values: &'static [u32],
+    /// Whether the values are the ones refused, or the only ones allowed.
+    refuses_values: bool,
+    /// Whether it applies only to a process without a network.
+    is_for_network: bool,
+}
+
+const RULES: [Rule; 5] = [
+    // ioctl: TIOCSTI, and TIOCLINUX, which can paste. The kernel ignores the upper half of the request.
+    Rule {
+        numbers: &[
+            (X86_64, 16),
+            (X86_64, X32 | 514),
+            (I386, 54),
+            (AARCH64, 29),
+            (ARM, 54),
+            (RISCV64, 29),
+            (LOONGARCH64, 29),
+            (PPC64LE, 54),
+        ],
+        argument: 1,
+        values: &[0x5412, 0x541C],
+        refuses_values: true,
+        is_for_network: false,
+    },
+    // prlimit64 of another process, which could be killed by a limit.
+    Rule {
+        numbers: &[
+            (X86_64, 302),
+            (X86_64, X32 | 302),
+            (I386, 340),
+            (AARCH64, 261),
+            (ARM, 369),
+            (RISCV64, 261),
+            (LOONGARCH64, 261),
+            (PPC64LE, 325),
+        ],
+        argument: 0,
+        values: &[0],
+        refuses_values: false,
+        is_for_network: false,
+    },
+    // socket: all but AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK, such as AF_VSOCK, which reaches the host of a virtual
+    // machine.
+    Rule {
+        numbers: &[
+            (X86_64, 41),
+            (X86_64, X32 | 41),
+            (I386, 359),
+            (AARCH64, 198),
+            (ARM, 281),
+            (RISCV64, 198),
+            (LOONGARCH64, 198),
+            (PPC64LE, 326),
+        ],
+        argument: 0,
+        values: &[1, 2, 10, 16],
+        refuses_values: false,
+        is_for_network: true,
+    },
+    // socketcall(SYS_SOCKET), an older way to the same, whose arguments are in memory.
+    Rule {
+        numbers: &[(I386, 102), (PPC64LE, 102)],
+        argument: 0,
+        values: &[1],
+        refuses_values: true,
+        is_for_network: true,
+    },
+    // io_uring_setup: a ring makes sockets without system calls.
+    Rule {
+        numbers: &[
+            (X86_64, 425),
+            (X86_64, X32 | 425),
+            (I386, 425),
+            (AARCH64, 425),
+            (ARM, 425),
+            (RISCV64, 425),
+            (LOONGARCH64, 425),
+            (PPC64LE, 425),
+        ],
+        argument: 0,
+        values: &[],
+        refuses_values: false,
+        is_for_network: true,
+    },
 ];
 
-/// `TIOCSTI`, and `TIOCLINUX`, which can paste.
-const TYPING: [u32; 2] = [0x5412, 0x541C];
-
-/// Offsets in `struct seccomp_data` of `linux/seccomp.h`: the call's number, its interface, and the lower half of its
-/// second argument. The request of `ioctl` has 32 bits, and the kernel ignores the upper half.
+/// Offsets in `struct seccomp_data` of `linux/seccomp.h`: the number, the interface, and the lower half of the first
+/// argument.
 const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
-const REQUEST: u32 = 24;
+const ARGUMENTS: u32 = 16;
 
 /// Instructions of `linux/bpf_common.h` and results of `linux/seccomp.h`.
 const LOAD: u16 = 0x20;
+const JUMP: u16 = 0x05;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
 const ALLOW: u32 = 0x7FFF_0000;
@@ -36,39 +124,60 @@ const REFUSE: u32 = 0x0005_0000 | EPERM;
 const EPERM: u32 = 1;
 
 /// Irrevocably installs the filter for this process and its children. False if the kernel has no seccomp.
-pub(crate) fn forbid_typing() -> bool {
-    apply_filter(&program()).is_ok()
+pub(crate) fn apply(has_network: bool) -> bool {
+    apply_filter(&program(has_network)).is_ok()
 }
 
-fn program() -> Vec<sock_filter> {
-    let instruction = |code, jt, jf, k| sock_filter { code, jt, jf, k };
-    let load = |offset| instruction(LOAD, 0, 0, offset);
-    let mut all = Vec::new();
-    for (at, (arch, number)) in IOCTL.iter().enumerate() {
-        // The request is checked after the remaining pairs and an ALLOW.
-        let left = 4 * (IOCTL.len() - at - 1) as u8;
-        all.push(load(ARCH));
-        all.push(instruction(JUMP_IF_EQUAL, 0, 2, *arch));
-        all.push(load(NUMBER));
-        all.push(instruction(JUMP_IF_EQUAL, left + 1, 0, *number));
+fn program(has_network: bool) -> Vec<sock_filter> {
+    let mut program = Vec::new();
+    for rule in RULES
+        .iter()
+        .filter(|rule| !rule.is_for_network || !has_network)
+    {
+        for (arch, number) in rule.numbers {
+            program.extend(check(rule, *arch, *number));
+        }
     }
-    all.push(instruction(RETURN, 0, 0, ALLOW));
-    all.push(load(REQUEST));
-    for (request, behind) in TYPING.iter().zip([2, 1]) {
-        all.push(instruction(JUMP_IF_EQUAL, behind, 0, *request));
+    program.push(instruction(RETURN, 0, 0, ALLOW));
+    program
+}
+
+/// The instructions that refuse a system call, or go on behind themselves.
+fn check(rule: &Rule, arch: u32, number: u32) -> Vec<sock_filter> {
+    let count = rule.values.len() as u8;
+    let (refuse, skip) = (instruction(RETURN, 0, 0, REFUSE), |by| {
+        instruction(JUMP, 0, 0, by)
+    });
+    let mut all = vec![
+        instruction(LOAD, 0, 0, ARCH),
+        instruction(JUMP_IF_EQUAL, 0, count + 5, arch),
+        instruction(LOAD, 0, 0, NUMBER),
+        instruction(JUMP_IF_EQUAL, 0, count + 3, number),
+        instruction(LOAD, 0, 0, ARGUMENTS + 8 * rule.argument),
+    ];
+    for (value, left) in rule.values.iter().zip((1..=count).rev()) {
+        all.push(instruction(JUMP_IF_EQUAL, left, 0, *value));
     }
-    all.push(instruction(RETURN, 0, 0, ALLOW));
-    all.push(instruction(RETURN, 0, 0, REFUSE));
+    // What to do with other values, then with these.
+    all.extend(if rule.refuses_values {
+        [skip(1), refuse]
+    } else {
+        [refuse, skip(0)]
+    });
     all
+}
+
+fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code, jt, jf, k }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The filter's result for a system call with this second argument.
-    fn verdict(arch: u32, number: u32, request: u64) -> u32 {
-        let program = program();
+    /// Whether the filter refuses a system call.
+    fn refuses(has_network: bool, arch: u32, number: u32, arguments: [u64; 2]) -> bool {
+        let program = program(has_network);
         let (mut at, mut loaded) = (0, 0);
         loop {
             let instruction = &program[at];
@@ -76,37 +185,69 @@ mod tests {
             match (instruction.code, instruction.k) {
                 (LOAD, NUMBER) => loaded = number,
                 (LOAD, ARCH) => loaded = arch,
-                (LOAD, REQUEST) => loaded = request as u32,
+                (LOAD, 16) => loaded = arguments[0] as u32,
+                (LOAD, 24) => loaded = arguments[1] as u32,
+                (JUMP, by) => at += by as usize,
                 (JUMP_IF_EQUAL, k) if k == loaded => at += usize::from(instruction.jt),
                 (JUMP_IF_EQUAL, _) => at += usize::from(instruction.jf),
-                (RETURN, verdict) => return verdict,
+                (RETURN, REFUSE) => return true,
+                (RETURN, ALLOW) => return false,
                 other => panic!("{other:?}"),
             }
         }
     }
 
     #[test]
-    fn typing_is_refused_through_every_interface() {
-        for (arch, number) in IOCTL {
+    fn typing_into_a_terminal_is_refused_through_every_interface() {
+        for (arch, number) in RULES[0].numbers {
             for request in [0x5412, 0x541C, 0x7_0000_5412, u64::MAX << 32 | 0x541C] {
-                assert_eq!(
-                    verdict(arch, number, request),
-                    REFUSE,
+                assert!(
+                    refuses(true, *arch, *number, [0, request]),
                     "{arch:x} {request:x}"
                 );
             }
             // TCGETS, TIOCSCTTY, TIOCSTI in the upper half.
             for request in [0x5401, 0x540E, 0x5412 << 32, 0] {
-                assert_eq!(
-                    verdict(arch, number, request),
-                    ALLOW,
+                assert!(
+                    !refuses(false, *arch, *number, [0, request]),
                     "{arch:x} {request:x}"
                 );
             }
-            for other in [number + 1, number - 1, 1000] {
-                assert_eq!(verdict(arch, other, 0x5412), ALLOW, "{arch:x} {other}");
+        }
+        assert!(!refuses(false, 0, 16, [0, 0x5412]));
+    }
+
+    #[test]
+    fn only_a_process_itself_can_be_limited() {
+        for (arch, number) in RULES[1].numbers {
+            assert!(!refuses(false, *arch, *number, [0, 7]));
+            assert!(
+                refuses(true, *arch, *number, [1, 7]) && refuses(true, *arch, *number, [77, 0])
+            );
+        }
+    }
+
+    #[test]
+    fn without_a_network_there_are_no_sockets_outside_its_namespace() {
+        let (unix, inet, inet6, netlink, vsock) = (1, 2, 10, 16, 40);
+        for (arch, number) in RULES[2].numbers {
+            for family in [unix, inet, inet6, netlink] {
+                assert!(!refuses(false, *arch, *number, [family, 1]));
+            }
+            for family in [0, vsock, 31, 38, u64::MAX] {
+                assert!(refuses(false, *arch, *number, [family, 1]));
+                assert!(!refuses(true, *arch, *number, [family, 1]));
             }
         }
-        assert_eq!(verdict(0, 16, 0x5412), ALLOW);
+        for (arch, number) in RULES[3].numbers {
+            assert!(
+                refuses(false, *arch, *number, [1, 0]) && !refuses(false, *arch, *number, [3, 0])
+            );
+        }
+        for (arch, number) in RULES[4].numbers {
+            assert!(
+                refuses(false, *arch, *number, [4, 0]) && !refuses(true, *arch, *number, [4, 0])
+            );
+        }
     }
 }

@@ -35,9 +35,10 @@ pub(crate) fn run_in_session(
     execute: impl FnOnce(UnixStream) -> Error,
 ) -> Result<u8> {
     let front = process::getpid();
+    let ignored = ignored_signals();
     let (front_end, mut keeper_end) = UnixStream::pair().map_err(not_started)?;
     if let Some(keeper) = fork_child().map_err(not_started)? {
-        let mut signals = catch_signals().map_err(not_started)?;
+        let mut signals = catch_signals(ignored).map_err(not_started)?;
         drop((front_end, keeper_end));
         release_stdio();
         return wait_for(&Ward::Keeper(keeper), &mut signals);
@@ -49,7 +50,7 @@ pub(crate) fn run_in_session(
     let (ours, theirs) = UnixStream::pair().map_err(not_started)?;
     if let Some(command) = fork_child().map_err(not_started)? {
         drop(theirs);
-        let mut signals = catch_signals().map_err(not_started)?;
+        let mut signals = catch_signals(ignored).map_err(not_started)?;
         release_stdio();
         attend(command, &ours);
         await_end(&mut keeper_end);
@@ -154,8 +155,7 @@ impl Ward {
 }
 
 /// Starts to catch the signals to forward. Ignored ones stay ignored, also in the command.
-fn catch_signals() -> io::Result<Signals> {
-    let ignored = ignored_signals();
+fn catch_signals(ignored: u64) -> io::Result<Signals> {
     let is_heeded = |signal: &i32| ignored >> (signal - 1) & 1 == 0;
     let caught = FORWARDED.into_iter().filter(is_heeded);
     Signals::new(caught.chain([SIGCHLD]))

@@ -55,6 +55,19 @@ fn a_command_cannot_type_into_the_terminal_that_it_was_given() {
 }
 
 #[test]
+fn a_command_cannot_limit_other_processes() {
+    if !installed(&["prlimit"]) {
+        return;
+    }
+    let world = world();
+    let limit = |pid: &str| sandbox(&world, &format!("prlimit --core=0 --pid {pid}")).end();
+    let other = std::process::id().to_string();
+    limit(&other).exits(1).says("not permitted");
+    // Of itself it can.
+    sandbox(&world, "ulimit -c 0").end().exits(0);
+}
+
+#[test]
 fn a_command_can_open_no_terminal_but_its_own() {
     let world = world();
     let (own, other) = (Terminal::new(), Terminal::new());

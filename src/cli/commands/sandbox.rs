@@ -80,8 +80,10 @@ fn prepare(wanted: &SandboxArgs, view: &View, keeper: &UnixStream) -> Result<Com
         strict: wanted.strict,
     })?;
     open.extend(lacking.into_iter().map(str::to_owned));
-    if !seccomp::forbid_typing() {
-        open.push("typing into the terminal (the kernel has no seccomp)".to_owned());
+    if !seccomp::apply(!wanted.no_network) {
+        open.push(
+            "terminal input and limits of other processes (the kernel has no seccomp)".to_owned(),
+        );
     }
     if wanted.strict && !open.is_empty() {
         let open = open.join(", ");
