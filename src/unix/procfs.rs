@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::FsWord;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -264,7 +264,9 @@ fn is_ignored(signal: i32) -> bool {
 /// A bit for each signal that this process ignores, from the lowest for signal 1; none where `/proc` does
 /// not tell.
 pub(crate) fn ignored_signals() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut status = [0; 4096];
+    let read = fs::File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
+    let status = String::from_utf8_lossy(&status[..read.unwrap_or(0)]);
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
         .unwrap_or(0)
@@ -274,8 +276,9 @@ pub(crate) fn ignored_signals() -> u64 {
 /// value of a nested call begins with that of the call around it and a dot.
 pub(crate) const CALL_ID: &str = "DELTA_CALL_ID";
 
-/// The living processes of each process group, and those that carry its call's id in their environment.
-/// All processes are looked at once. Without `/proc`, only whether a group still has any, as its leader.
+/// The living processes of each process group, those that carry its call's id in their environment, and the
+/// descendants of both, such as a session behind `delta sandbox`. All processes are looked at once. Without
+/// `/proc`, only whether a group still has any, as its leader.
 pub(crate) fn find_processes<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<Vec<Pid>> {
     let Ok(entries) = fs::read_dir("/proc") else {
         let is_there = |group: &Pid| rustix::process::test_kill_process_group(*group).is_ok();
@@ -293,15 +296,19 @@ pub(crate) fn find_processes<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<
     }
     let own = std::process::id().cast_signed();
     let mut found = vec![Vec::new(); wanted.len()];
+    let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for entry in entries.flatten() {
         let name = entry.file_name();
         let Some(number) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;
         };
-        let Some(group) = group_of_living(&entry.path()).filter(|_| number != own) else {
+        let Some((parent, group)) = relations(&entry.path()).filter(|_| number != own) else {
             continue;
         };
         let pid = Pid::from_raw(number);
+        if let Some(parent) = Pid::from_raw(parent) {
+            children.entry(parent).or_default().extend(pid);
+        }
         let in_group = by_group.get(&group).copied();
         if let Some(at) = in_group {
             found[at].extend(pid);
@@ -327,19 +334,39 @@ pub(crate) fn find_processes<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<
             found[at].extend(pid);
         }
     }
+    for members in &mut found {
+        add_descendants(members, &children);
+    }
     found
 }
 
-/// The process group of a process, by its directory in `/proc`. None if it has ended.
-fn group_of_living(path: &Path) -> Option<i32> {
+fn add_descendants(members: &mut Vec<Pid>, children: &HashMap<Pid, Vec<Pid>>) {
+    let mut known: HashSet<Pid> = members.iter().copied().collect();
+    let mut at = 0;
+    while let Some(member) = members.get(at) {
+        let new = children.get(member).into_iter().flatten();
+        let new: Vec<Pid> = new.copied().filter(|pid| known.insert(*pid)).collect();
+        members.extend(new);
+        at += 1;
+    }
+}
+
+/// The parent and the process group of a process, by its directory in `/proc`. None if it has ended.
+fn relations(path: &Path) -> Option<(i32, i32)> {
     let stat = fs::read_to_string(path.join("stat")).ok()?;
     // The command's name, in parentheses, may hold anything; the fields follow the last one.
     let mut fields = stat.rsplit(')').next()?.split_whitespace();
     let alive = fields
         .next()
         .is_some_and(|state| state != "Z" && state != "X");
-    let group = fields.nth(1).and_then(|group| group.parse().ok());
-    alive.then(|| group.unwrap_or(0))
+    let mut number = || {
+        fields
+            .next()
+            .and_then(|field| field.parse().ok())
+            .unwrap_or(0)
+    };
+    let (parent, group) = (number(), number());
+    alive.then_some((parent, group))
 }
 
 /// A call's id, and those of the calls around it.

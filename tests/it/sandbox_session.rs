@@ -219,3 +219,20 @@ fn a_sandbox_that_is_killed_leaves_nothing_of_its_commands_group_behind() {
     assert_eq!(outcome.killed_by(), Some(9));
     eventually("all end", || !pids.iter().any(|pid| alive(*pid)));
 }
+
+#[test]
+fn a_tool_ends_with_its_time_even_if_it_ignores_sigterm_and_hides_its_environment() {
+    let delta = env!("CARGO_BIN_EXE_delta");
+    let world = World::with_tools("- {name: sh, exec: 'sh -c ${script}', timeout_ms: 500}").top(
+        &format!("wrapper: ['{delta}', sandbox, --rw, '${{CWD}}', '--']"),
+    );
+    fs::create_dir(world.workspace()).unwrap();
+    let mut ready = world.fifo("ws/ready");
+    let inner = "trap \"\" TERM; echo $$ > ready; while :; do sleep 600; done";
+    let script = format!("trap '' TERM; env -i sh -c '{inner}'; :");
+    let script = serde_json::json!({"script": script});
+    let told = world.observe("sh", &script);
+    assert!(told.contains("timed out"), "{told}");
+    let pid = ready.pid();
+    assert!(!alive(pid));
+}
