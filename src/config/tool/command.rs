@@ -14,7 +14,7 @@ use crate::config::tool::shell_lexer::{Placeholder, QuoteContext, find_placehold
 use crate::config::tool::shell_template;
 use crate::text::suggestion::nearest;
 use serde_json::Value;
-use settle::{ParsedCommand, order_appended, settle_command};
+use settle::{SettledCommand, order_appended, settle_command};
 
 /// The keys of a tool that its command depends on.
 struct CommandSource<'g> {
@@ -29,7 +29,7 @@ pub(crate) fn read(
     section: &Section,
     declared: &[DeclaredParameter],
     out: &mut Diagnostics,
-) -> Option<ParsedCommand> {
+) -> Option<SettledCommand> {
     let mut forms = vec!["exec", "shell", "command"];
     forms.retain(|form| section.map.contains_key(*form));
     let stdin = section.read_text("stdin", out);
@@ -58,7 +58,7 @@ pub(crate) fn read(
     }
 }
 
-fn exec(given: &CommandSource, out: &mut Diagnostics) -> Option<ParsedCommand> {
+fn exec(given: &CommandSource, out: &mut Diagnostics) -> Option<SettledCommand> {
     let text = given.template("exec", out)?;
     let Some(line) = given.accepted("exec", split_template(text), out) else {
         given.infer(&argv_template::placeholder_names(text), None, out);
@@ -81,7 +81,7 @@ fn exec(given: &CommandSource, out: &mut Diagnostics) -> Option<ParsedCommand> {
     Some(usage)
 }
 
-fn shell(given: &CommandSource, out: &mut Diagnostics) -> Option<ParsedCommand> {
+fn shell(given: &CommandSource, out: &mut Diagnostics) -> Option<SettledCommand> {
     let text = given.template("shell", out)?;
     if text.trim().is_empty() {
         let message = "shell: is empty; write a script";
@@ -106,7 +106,7 @@ fn shell(given: &CommandSource, out: &mut Diagnostics) -> Option<ParsedCommand> 
         out.warn(given.section.path_to("shell"), message);
     }
     let parameters = given.infer(&script.names, Some(&script.raw), out);
-    Some(ParsedCommand {
+    Some(SettledCommand {
         template: text.trim().to_owned(),
         command: ["sh", "-c", &script.text, "--"].map(Word::fixed).into(),
         appended: (0..script.names.len()).collect(),
@@ -114,7 +114,7 @@ fn shell(given: &CommandSource, out: &mut Diagnostics) -> Option<ParsedCommand> 
     })
 }
 
-fn command(given: &CommandSource, out: &mut Diagnostics) -> Option<ParsedCommand> {
+fn command(given: &CommandSource, out: &mut Diagnostics) -> Option<SettledCommand> {
     let at = given.section.path_to("command");
     if let Some(line @ Value::String(_)) = given.section.map.get("command") {
         let found = describe_value(line);

@@ -10,7 +10,7 @@ use crate::config::tool::shell_lexer::find_placeholders;
 
 /// A command and how it uses its parameters; see [`crate::config::tool::definition::Tool`], which has the same fields.
 #[derive(Debug)]
-pub(crate) struct ParsedCommand {
+pub(crate) struct SettledCommand {
     /// How it was written.
     pub template: String,
     /// The program and its first arguments.
@@ -84,7 +84,7 @@ pub(super) fn settle_command(
     parameters: Vec<Parameter>,
     section: &Section,
     out: &mut Diagnostics,
-) -> ParsedCommand {
+) -> SettledCommand {
     let name = |index: usize| parameters[index].name.as_str();
     if let Some(index) = value_in_script(&command) {
         let message = format!(
@@ -125,7 +125,7 @@ pub(super) fn settle_command(
         command.truncate(kept);
         appended.splice(0..0, tail);
     }
-    ParsedCommand {
+    SettledCommand {
         template: String::new(),
         command,
         appended,
