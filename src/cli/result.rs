@@ -110,7 +110,7 @@ fn explain(screen: Screen, ending: &Ending, metadata: &Metadata, run: &RunDir) {
         Status::Failed => {
             command.push("-m".to_owned());
             screen.warn(&format!(
-                "to go on with another message: {} MESSAGE",
+                "to send another message: {} MESSAGE",
                 shell_quoted(&command)
             ));
         }

@@ -243,8 +243,7 @@ impl Environment {
             let way_out = if is_nested() {
                 "say pass_api_key: true of the tool that starts this run, so that it gets the key"
             } else {
-                "there are three ways out: set DELTA_API_KEY; name a server on this machine with \
-                 DELTA_BASE_URL or llm.base_url; or make a program the model with llm.command"
+                "set DELTA_API_KEY, or DELTA_BASE_URL for a local server, or llm.command"
             };
             return Err(Error::config(format!("no key for {base_url}; {way_out}")));
         }

@@ -313,7 +313,7 @@ fn a_model_that_is_down_leaves_the_flow_to_be_resumed() {
     command(&world)
         .end()
         .exits(75)
-        .says("the same command goes on");
+        .says("the same command resumes the run");
     command(&world).end().exits(0).prints("1\n");
 }
 

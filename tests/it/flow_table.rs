@@ -166,7 +166,7 @@ fn a_signal_leaves_no_table_behind() {
         assert!(
             lines
                 .iter()
-                .any(|line| line.contains("the same command goes on"))
+                .any(|line| line.contains("the same command resumes the run"))
         );
     }
 }

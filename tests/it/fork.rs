@@ -283,7 +283,7 @@ fn what_cannot_be_forked_is_refused_with_the_reason() {
         (["--at", "9"].as_slice(), "it has 4 iterations"),
         (
             &["--at", "4"],
-            "is a final answer: to go on from it, say something",
+            "is a final answer; give the next message with -m MESSAGE",
         ),
         (&["--at", "x"], "--at: 'x'"),
         (&[], "--at N"),

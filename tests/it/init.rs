@@ -155,7 +155,7 @@ fn wrong_words_are_refused() {
         ),
         (
             &["init", "-t", "x"],
-            "there are minimal, hello-world, file-ops, api-tester",
+            "it is one of minimal, hello-world, file-ops, api-tester",
         ),
         (&["init", "-t"], "-t"),
         (&["init", "a", "b"], "unexpected argument 'b'"),

@@ -340,7 +340,7 @@ fn migrating_again_changes_nothing() {
     world.migrated();
     let before = files_below(&world.workspace());
     let metadata = world.latest().text("metadata.json");
-    world.migrated().says("is in today's layout");
+    world.migrated().says("has the current layout");
     assert_eq!(files_below(&world.workspace()), before);
     assert_eq!(world.latest().text("metadata.json"), metadata);
     assert_eq!(world.read("ws/data.csv"), "1,2\n");
@@ -446,11 +446,11 @@ fn where_there_is_nothing_to_migrate_that_is_said() {
         .delta(["migrate", "--adopt", "-w", "ws"])
         .end()
         .exits(1)
-        .says("there is nothing to migrate in");
+        .says("nothing to migrate in");
     assert!(!world.exists("ws"));
     world.server.says([text("done")]);
     world.run("go").end().exits(0);
-    world.migrated().says("is in today's layout");
+    world.migrated().says("has the current layout");
     world
         .delta(["migrate"])
         .end()

@@ -13,8 +13,7 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Runs the command.
-pub(crate) fn run(dir: &Path, format: OutputFormat) -> Result<Exit> {
+pub(crate) fn check_agent(dir: &Path, format: OutputFormat) -> Result<Exit> {
     let (agent, mut problems, found) = load::survey(dir);
     if found.home.is_dir() {
         let path = search_path(&found, &mut problems);

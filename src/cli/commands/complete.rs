@@ -26,7 +26,7 @@ pub(crate) fn print_candidates(raw: &[OsString]) -> Result<Exit> {
     {
         // A program of its own, which knows itself what could stand next.
         let before = [COMMAND.into(), "--".into()];
-        return flow::run(&[&before, rest].concat());
+        return flow::execute_flow(&[&before, rest].concat());
     }
     let home = env::var("HOME").ok();
     print(complete_line(&DELTA, raw, home.as_deref(), offer).as_bytes())?;

@@ -16,8 +16,7 @@ use crate::runs::result::RunResult;
 use crate::unix::terminal::Screen;
 use std::path::Path;
 
-/// Runs the command.
-pub(crate) fn run(wanted: &ContinueArgs) -> Result<Exit> {
+pub(crate) fn continue_run(wanted: &ContinueArgs) -> Result<Exit> {
     result::print_outcome(try_run(wanted), &wanted.common)
 }
 
@@ -84,11 +83,11 @@ fn refused(refusal: Refusal, found: &RunSnapshot) -> Error {
     let id = &found.run.id;
     Error::usage(match refusal {
         Refusal::OfFlow => {
-            format!("run {id} is a flow's: `delta flow run`, as it was started, goes on with it")
+            format!("run {id} is a flow's: resume it with the `delta flow run` that started it")
         }
         _ => {
             let status = found.metadata.status.name();
-            format!("run {id} is {status}: to go on with it, say something: -m MESSAGE")
+            format!("run {id} is {status}: continue it with a message: -m MESSAGE")
         }
     })
 }

@@ -19,8 +19,7 @@ struct Iteration {
     rows: Vec<String>,
 }
 
-/// Runs the command.
-pub(crate) fn run(work_dir: &Path, runs: &[String; 2]) -> Result<Exit> {
+pub(crate) fn print_diff(work_dir: &Path, runs: &[String; 2]) -> Result<Exit> {
     let [a, b] = [&runs[0], &runs[1]].map(|name| Side::read(work_dir, name));
     let (a, b) = (a?, b?);
     let same = a

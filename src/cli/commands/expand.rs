@@ -8,8 +8,7 @@ use crate::text::yaml;
 use crate::unix::terminal::{Screen, print};
 use std::path::Path;
 
-/// Runs the command.
-pub(crate) fn run(file: &Path) -> Result<Exit> {
+pub(crate) fn print_expanded(file: &Path) -> Result<Exit> {
     let (tools, problems) = imports::load_tools(file);
     let (errors, warnings): (Vec<&Problem>, Vec<&Problem>) = problems
         .iter()

@@ -12,7 +12,7 @@ use std::process::Command;
 const PROGRAM: &str = "delta-flow";
 
 /// Runs the command. Returns only if the program cannot be run.
-pub(crate) fn run(arguments: &[OsString]) -> Result<Exit> {
+pub(crate) fn execute_flow(arguments: &[OsString]) -> Result<Exit> {
     let program = beside().unwrap_or_else(|| PathBuf::from(PROGRAM));
     let error = Command::new(&program).args(arguments).exec();
     if error.kind() == ErrorKind::NotFound {

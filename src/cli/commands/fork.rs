@@ -23,8 +23,7 @@ use crate::unix::terminal::Screen;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Runs the command.
-pub(crate) fn run(fork: &ForkArgs) -> Result<Exit> {
+pub(crate) fn fork_run(fork: &ForkArgs) -> Result<Exit> {
     result::print_outcome(try_run(fork), &fork.common)
 }
 
@@ -105,7 +104,7 @@ fn beginning<'r>(
     let is_done = read(beginning.journal, recording)?.has_final_answer();
     if is_done && !something_is_said {
         return Err(Error::usage(format!(
-            "--at {at}: iteration {at} of run {id} is a final answer: to go on from it, say something: -m MESSAGE"
+            "--at {at}: iteration {at} of run {id} is a final answer; give the next message with -m MESSAGE"
         )));
     }
     Ok(beginning)

@@ -10,8 +10,11 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Runs the command.
-pub(crate) fn run(dir: &Path, template: Option<&'static Template>, yes: bool) -> Result<Exit> {
+pub(crate) fn create_agent(
+    dir: &Path,
+    template: Option<&'static Template>,
+    yes: bool,
+) -> Result<Exit> {
     // Before anybody is asked anything.
     let name = name_of(dir)?;
     check_empty(dir)?;

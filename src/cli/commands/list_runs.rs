@@ -38,8 +38,7 @@ struct Row {
     run: Option<Metadata>,
 }
 
-/// Runs the command.
-pub(crate) fn run(options: &ListRunsArgs) -> Result<Exit> {
+pub(crate) fn print_runs(options: &ListRunsArgs) -> Result<Exit> {
     let workspaces = match &options.agent {
         Some(agent) => workspaces_of(agent)?,
         None => vec![find::open_workspace(

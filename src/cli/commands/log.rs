@@ -25,8 +25,7 @@ const PERIOD: Timespec = Timespec {
 /// Runs within runs are shown down to this depth; no engine nests deeper by default.
 const DEEPEST: usize = 8;
 
-/// Runs the command.
-pub(crate) fn run(options: &LogArgs) -> Result<Exit> {
+pub(crate) fn print_log(options: &LogArgs) -> Result<Exit> {
     let run = find::find_run_or_newest(&options.work_dir, options.run.as_deref())?;
     warn_if_foreign_run(&run)?;
     let path = run.journal();

@@ -8,14 +8,13 @@ use crate::runs::preflight::install_signals;
 use crate::unix::terminal::{Screen, Tone};
 use std::path::Path;
 
-/// Runs the command.
-pub(crate) fn run(dir: &Path, adopt: bool) -> Result<Exit> {
+pub(crate) fn migrate_workspace(dir: &Path, adopt: bool) -> Result<Exit> {
     let signals = install_signals()?;
     let workspace = Workspace::at(dir)?;
     let root = workspace.root.display();
     if !workspace.control.is_dir() {
         return Err(Error::failure(format!(
-            "there is nothing to migrate in {root}: no agent has worked there"
+            "nothing to migrate in {root}: no agent has worked there"
         )));
     }
     if !adopt {
@@ -24,7 +23,7 @@ pub(crate) fn run(dir: &Path, adopt: bool) -> Result<Exit> {
     let screen = Screen::new(false, false);
     let nothing_to_do = || {
         require_own(&workspace, adopt)?;
-        screen.progress(&[(Tone::Dim, &format!("{root} is in today's layout"))]);
+        screen.progress(&[(Tone::Dim, &format!("{root} has the current layout"))]);
         Ok(Exit::Success)
     };
     match plan(&workspace) {
@@ -43,7 +42,7 @@ pub(crate) fn run(dir: &Path, adopt: bool) -> Result<Exit> {
     require_own(&workspace, adopt)?;
     for step in &plan.steps {
         if let Some(stop) = signals.stop() {
-            let message = format!("{}; the same command goes on", stop.name());
+            let message = format!("{}; the same command resumes the migration", stop.name());
             return Err(Error::new(stop.into(), message));
         }
         perform(step)?;

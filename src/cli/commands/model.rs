@@ -8,8 +8,7 @@ use crate::view::request_diff::{answers_in, first};
 use std::io::Read;
 use std::path::Path;
 
-/// Runs the command.
-pub(crate) fn replay(run_dir: &Path, lenient: bool) -> Result<Exit> {
+pub(crate) fn serve_answer(run_dir: &Path, lenient: bool) -> Result<Exit> {
     let recording = Recording::read(&at_path(run_dir)?)?;
     let mut request = Vec::new();
     std::io::stdin().read_to_end(&mut request).map_err(|e| {

@@ -31,8 +31,7 @@ use serde_json::{Map, Value};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Runs the command.
-pub(crate) fn run(wanted: &ReplayArgs) -> Result<Exit> {
+pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
     preflight::check_depth()?;
     let signals = preflight::install_signals()?;
     let screen = Screen::new(wanted.quiet, wanted.verbose);

@@ -8,8 +8,7 @@ use crate::runs::{find, inspect};
 use crate::unix::terminal::print_while_read;
 use crate::view::report;
 
-/// Runs the command.
-pub(crate) fn run(options: &ReportArgs) -> Result<Exit> {
+pub(crate) fn print_report(options: &ReportArgs) -> Result<Exit> {
     let run = find::find_run_or_newest(&options.work_dir, options.run.as_deref())?;
     warn_if_foreign_run(&run)?;
     let (summary, _) = inspect::read_summary(&run);

@@ -15,8 +15,7 @@ use crate::unix::terminal::{Screen, print, printable};
 use crate::view::request_diff;
 use std::path::PathBuf;
 
-/// Runs the command.
-pub(crate) fn run(options: &RequestArgs) -> Result<Exit> {
+pub(crate) fn print_request(options: &RequestArgs) -> Result<Exit> {
     let run = find_run(&options.work_dir, &options.run)?;
     let sent = Sent::of(&run)?;
     let (request, name) = if options.next {
@@ -45,7 +44,7 @@ fn next_request(run: &RunDir, options: &RequestArgs) -> Result<Vec<u8>> {
     let Some(root) = run.workspace() else {
         let path = run.path.display();
         return Err(Error::failure(format!(
-            "{path} is in no workspace: it cannot go on there"
+            "{path} is in no workspace, so it cannot be continued there"
         )));
     };
     let workspace = Workspace::at(root)?;

@@ -19,8 +19,7 @@ use serde_json::Map;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
-/// Runs the command.
-pub(crate) fn run(wanted: &RunArgs) -> Result<Exit> {
+pub(crate) fn run_agent(wanted: &RunArgs) -> Result<Exit> {
     let common = &wanted.common;
     if wanted.dry {
         return with_request(wanted, |request| print_preview(&request));

@@ -31,7 +31,7 @@ const NEVER_RESTRICTED: &str = "mode, owner, times and extended attributes of th
     Unix sockets with a path";
 
 /// Runs the command and returns its exit code.
-pub(crate) fn run(wanted: &SandboxArgs) -> Result<u8> {
+pub(crate) fn run_sandboxed(wanted: &SandboxArgs) -> Result<u8> {
     let view = plan_view(wanted);
     supervisor::run_in_session(map_ids, |keeper| match prepare(wanted, &view, &keeper) {
         Ok(command) => {

@@ -106,7 +106,7 @@ pub(crate) fn tell(
     }
     let resumable = matches!(ending.status, Status::Interrupted | Status::WaitingForInput);
     if resumable && !screen.quiet {
-        screen.warn_as(PROGRAM, "the same command goes on from here");
+        screen.warn_as(PROGRAM, "the same command resumes the run");
     }
     match format {
         OutputFormat::Json => print(&object(ending, tally, metadata, many)),
