@@ -602,7 +602,7 @@ fn is_replaced_by(script: &str) {
         format!("cd \"$DELTA_RUN_DIR\" && {script} && cp journal.jsonl \"$HOME/replaced\"\n");
     world.write("agent/edit.sh", script);
     world.server.says([call("a", "edit", &json!({}))]);
-    let outcome = world.run("go").end().exits(75).prints("");
+    let outcome = world.run("go").end().exits(4).prints("");
     outcome.says("journal.jsonl");
     let run = world.latest();
     assert_eq!(run.text("journal.jsonl"), world.read("replaced"));
@@ -628,7 +628,7 @@ fn a_journal_that_is_replaced_while_its_run_is_live_ends_the_run() {
 fn a_journal_that_is_removed_while_its_run_is_live_ends_the_run() {
     let world = World::with_tools("- {name: lose, shell: 'rm \"$DELTA_RUN_DIR/journal.jsonl\"'}");
     world.server.says([call("a", "lose", &json!({}))]);
-    let outcome = world.run("go").end().exits(75).prints("");
+    let outcome = world.run("go").end().exits(4).prints("");
     outcome.says("journal.jsonl");
     assert!(!world.latest().path("journal.jsonl").exists());
 }

@@ -190,7 +190,7 @@ fn a_setting_holds_for_the_fork_and_stays_when_it_is_resumed() {
     )
     .args(["--max-iterations", "1"])
     .end()
-    .exits(75);
+    .exits(4);
     let is_set = |world: &World| {
         let request = world.server.last().json();
         assert_eq!(
@@ -204,14 +204,10 @@ fn a_setting_holds_for_the_fork_and_stays_when_it_is_resumed() {
         .go_on()
         .args(["--run-id", "child", "--max-iterations", "1"])
         .end()
-        .exits(75);
+        .exits(4);
     is_set(&world);
     world.server.says([note(9)]);
-    world
-        .rerun()
-        .args(["--max-iterations", "1"])
-        .end()
-        .exits(75);
+    world.rerun().args(["--max-iterations", "1"]).end().exits(4);
     is_set(&world);
     fs::remove_file(world.path("ws/.delta/child/metadata.json")).unwrap();
     world.server.says([text("done")]);

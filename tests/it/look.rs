@@ -492,7 +492,7 @@ fn the_next_request_is_the_one_that_going_on_sends() {
         .run("go")
         .args(["--max-iterations", "1"])
         .end()
-        .exits(75);
+        .exits(4);
     let before = snapshot(world.home());
     let next = world
         .delta(["request", "-w", "ws", "LATEST", "--next"])
@@ -654,7 +654,7 @@ fn a_dry_run_of_what_would_be_resumed_is_its_next_request() {
         .run("go")
         .args(["--max-iterations", "1"])
         .end()
-        .exits(75);
+        .exits(4);
     let next = world
         .delta(["request", "-w", "ws", "LATEST", "--next"])
         .end()

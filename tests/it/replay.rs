@@ -313,7 +313,7 @@ fn a_run_that_was_stopped_and_spoken_to_replays_as_one() {
         .run("go")
         .args(["--max-iterations", "2"])
         .end()
-        .exits(75);
+        .exits(4);
     world.server.says([say(3), text("done")]);
     world.go_on().args(["-m", "hurry"]).end().exits(0);
     world.server.says([text("you are welcome")]);
@@ -435,7 +435,7 @@ fn a_recorded_model_takes_the_place_of_a_server() {
     world
         .delta(["run", "-a", "agent", "-w", "third", "-m", "something else"])
         .end()
-        .exits(1)
+        .exits(4)
         .says("messages[1] (user)");
     assert_eq!(world.server.requests().len(), asked);
 }

@@ -298,7 +298,7 @@ fn a_run_whose_engine_died_says_so() {
 fn a_request_without_an_answer_is_told() {
     let world = World::new();
     world.server.says([Reply::error(400, "no such model")]);
-    world.run("go").end().exits(1);
+    world.run("go").end().exits(4);
     let records = records(&page(&world, "ws"));
     let asked = of_kind(&records, "asked");
     assert_eq!(asked.len(), 1, "{records:?}");
