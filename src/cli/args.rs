@@ -274,15 +274,7 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
         }),
         "request" => DeltaCommand::Request(request_args(given)?),
         "stats" => DeltaCommand::Stats(StatsArgs::new(given)),
-        "fork" => DeltaCommand::Fork(ForkArgs {
-            run: given.operand_text(0).unwrap_or_default(),
-            at: given.number("--at").unwrap_or_default(),
-            to: given.path("--to"),
-            agent: given.path("--agent"),
-            adopt: given.has("--adopt"),
-            set: settings(given)?,
-            common: common(given)?,
-        }),
+        "fork" => DeltaCommand::Fork(fork_args(given)?),
         "replay" => DeltaCommand::Replay(replay_args(given)?),
         "diff" => {
             let run = |at| given.operand_text(at).unwrap_or_default();
@@ -299,14 +291,7 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
         "tool" => DeltaCommand::ToolExpand {
             file: given.operand_dir(1),
         },
-        "sandbox" => DeltaCommand::Sandbox(SandboxArgs {
-            rw: given.paths("--rw"),
-            ro: given.paths("--ro"),
-            protect: given.paths("--protect"),
-            no_network: given.has("--no-network"),
-            strict: given.has("--strict"),
-            command: given.operands.clone(),
-        }),
+        "sandbox" => DeltaCommand::Sandbox(sandbox_args(given)),
         "migrate" => DeltaCommand::Migrate {
             work_dir: given.work_dir(),
             adopt: given.has("--adopt"),
@@ -317,6 +302,29 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
         },
         _ => page(given)?,
     })
+}
+
+fn fork_args(given: &ParsedCommand) -> Result<ForkArgs> {
+    Ok(ForkArgs {
+        run: given.operand_text(0).unwrap_or_default(),
+        at: given.number("--at").unwrap_or_default(),
+        to: given.path("--to"),
+        agent: given.path("--agent"),
+        adopt: given.has("--adopt"),
+        set: settings(given)?,
+        common: common(given)?,
+    })
+}
+
+fn sandbox_args(given: &ParsedCommand) -> SandboxArgs {
+    SandboxArgs {
+        rw: given.paths("--rw"),
+        ro: given.paths("--ro"),
+        protect: given.paths("--protect"),
+        no_network: given.has("--no-network"),
+        strict: given.has("--strict"),
+        command: given.operands.clone(),
+    }
 }
 
 fn run_args(given: &ParsedCommand) -> Result<RunArgs> {

@@ -233,7 +233,7 @@ fn no_key_for_a_remote_endpoint_is_an_error_with_three_ways_out() {
         .end()
         .exits(78)
         .says("DELTA_API_KEY")
-        .says("llm.base_url")
+        .says("DELTA_BASE_URL")
         .says("llm.command");
     assert!(!world.exists("ws/.delta"));
 }
