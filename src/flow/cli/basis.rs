@@ -253,7 +253,6 @@ pub(crate) fn dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) -> Res
     let mut out = String::new();
     for node in order {
         let (name, settings) = (&graph.nodes[node], &flow.nodes[node]);
-        let role = Role::ALL.iter().find(|(_, role)| *role == name.role);
         let runs = match (&settings.command, settings.kind, settings.agent) {
             (Some(command), ..) => {
                 let mut argv = wanted.launch.clone();
@@ -271,8 +270,8 @@ pub(crate) fn dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) -> Res
             [] => String::new(),
             targets => format!("  > {}", targets.join(", ")),
         };
-        let role = role.map_or("", |(role, _)| role);
-        out.push_str(format!("{:<8}  {}{way}  {runs}", role, name.id).trim_end());
+        let (role, id) = (name.role.word(), &name.id);
+        out.push_str(format!("{role:<8}  {id}{way}  {runs}").trim_end());
         out.push('\n');
     }
     print(out.as_bytes())?;

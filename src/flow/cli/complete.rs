@@ -62,8 +62,7 @@ fn nodes(line: &TypedLine, is_wanted: impl Fn(Role) -> bool) -> Vec<Candidate> {
     let nodes = flow.graph.nodes.iter().zip(&flow.nodes);
     let wanted = nodes.filter(|(node, _)| is_wanted(node.role));
     let candidate = |(node, settings): (&Node, &NodeSettings)| {
-        let role = Role::ALL.into_iter().find(|(_, role)| *role == node.role);
-        let role = role.map_or("", |(word, _)| word);
+        let role = node.role.word();
         let about = match settings.name.as_str() {
             name if name == node.id => role.to_owned(),
             name => format!("{role}: {name}"),

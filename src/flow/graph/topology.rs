@@ -41,6 +41,11 @@ impl Role {
         ("merge", Self::Merge),
         ("exit", Self::Exit),
     ];
+
+    /// As manifests have it.
+    pub(crate) fn word(self) -> &'static str {
+        Self::ALL[self as usize].0
+    }
 }
 
 /// What a merge makes of tasks that failed on their way to it.

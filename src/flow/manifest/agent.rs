@@ -3,8 +3,8 @@
 //! Unaware of how an agent is run.
 
 use super::command::{self, FLOW_HOME, NodeCommand};
-use super::items::{id, list};
-use super::problem::{FlowProblem, Manifest};
+use super::items::{begin_item, items};
+use super::problem::Manifest;
 use super::tool;
 use crate::config::section::{Diagnostics, Section};
 use crate::text::yaml::Step;
@@ -43,15 +43,6 @@ pub(super) struct AgentDraft {
     pub repairs: u32,
 }
 
-impl AgentDraft {
-    /// The path of one of its keys.
-    pub(crate) fn key(&self, key: &str) -> Vec<Step> {
-        let mut at = self.at.clone();
-        at.push(Step::Key(key.to_owned()));
-        at
-    }
-}
-
 const KEYS: [&str; 14] = [
     "id",
     "kind",
@@ -73,33 +64,16 @@ const KEYS: [&str; 14] = [
 const REPAIRS: u32 = 1;
 
 /// Reads the file.
-pub(super) fn read(
-    home: &Path,
-    manifest: &mut Manifest,
-    problems: &mut Vec<FlowProblem>,
-) -> Vec<AgentDraft> {
-    let root = manifest.root.clone();
-    let mut out = Diagnostics::about("");
-    let node = Section::new(&root, vec![]);
-    node.warn_of_unknown_keys(&["agents"], &mut out);
-    let items = list(&node, "agents", &mut out);
-    manifest.report(&[], out.into_list(), problems);
+pub(super) fn read(home: &Path, manifest: &mut Manifest) -> Vec<AgentDraft> {
     let mut all: Vec<AgentDraft> = Vec::new();
-    for (map, at) in items {
-        let node = Section::new(map, at.clone());
-        let mut out = Diagnostics::about("");
-        let Some(id) = id(&node, "agent", &mut out) else {
-            manifest.report(&[], out.into_list(), problems);
-            continue;
-        };
-        let mut out = Diagnostics::about(format!("agent \"{id}\""));
-        if all.iter().any(|other| other.id == id) {
-            out.error(node.path_to("id"), "is defined twice; remove one");
+    for (map, at) in items(manifest, "agents") {
+        let node = Section::new(&map, at.clone());
+        let known = all.iter().map(|other| &*other.id);
+        if let Some((id, mut out)) = begin_item(manifest, "agent", &node, known) {
+            let draft = read_one(home, id, &node, at, &mut out);
+            manifest.report(std::slice::from_ref(&draft.id), out);
+            all.push(draft);
         }
-        let ids = [id.clone()];
-        let draft = read_one(home, id, &node, at, &mut out);
-        manifest.report(&ids, out.into_list(), problems);
-        all.push(draft);
     }
     all
 }

@@ -3,7 +3,8 @@
 //! Unaware of runs.
 
 use super::agent::{AgentBody, AgentDraft};
-use super::problem::{Code, FlowProblem, Manifest};
+use super::items::below;
+use super::problem::{Code, Manifest};
 use super::providers::{Access, Provider, ProvidersFile};
 use super::{FlowAgent, NodeSettings};
 use crate::config::agent::Llm;
@@ -12,7 +13,6 @@ use crate::config::section::Diagnostics;
 use crate::config::tool::bind::shell_quoted;
 use crate::config::tool::definition::Word;
 use crate::text::suggestion::nearest;
-use crate::text::yaml::Step;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -60,7 +60,6 @@ impl AskedModel {
         providers: &ProvidersFile,
         there: bool,
         file: &mut Manifest,
-        problems: &mut Vec<FlowProblem>,
     ) -> Self {
         let llm = match &draft.body {
             Some(AgentBody::Model { llm, .. }) => llm,
@@ -91,12 +90,12 @@ impl AskedModel {
         let Some(index) = all.position(|it| Some(&*it.id) == provider) else {
             let is_wrong = providers.wrong.iter().any(|id| Some(&**id) == provider);
             if let Some(provider) = provider.filter(|_| there && !is_wrong) {
-                warn_of_unknown(draft, provider, providers, file, problems);
+                warn_of_unknown(draft, provider, providers, file);
             }
             return asked;
         };
         let provider = &providers.all[index];
-        check(draft, provider, model, file, problems);
+        check(draft, provider, model, file);
         let (base_url, command) = match &provider.way {
             Access::Url(url) => (Some(url.clone()), None),
             Access::Command(words) => (None, Some(shell_quoted(words))),
@@ -122,7 +121,6 @@ fn warn_of_unknown(
     provider: &str,
     providers: &ProvidersFile,
     file: &mut Manifest,
-    problems: &mut Vec<FlowProblem>,
 ) {
     let ids = providers.all.iter().map(|it| &*it.id);
     let hint = match nearest(provider, ids) {
@@ -131,19 +129,13 @@ fn warn_of_unknown(
     };
     let mut out = Diagnostics::about(format!("agent \"{}\"", draft.id));
     let message = format!("llm: providers.yaml has no provider \"{provider}\"; {hint}");
-    out.warn(draft.key("llm"), message);
+    out.warn(below(&draft.at, "llm"), message);
     let ids = std::slice::from_ref(&draft.id);
-    file.report(ids, out.into_list(), problems);
+    file.report(ids, out);
 }
 
 /// Whether an agent goes with its provider.
-fn check(
-    draft: &AgentDraft,
-    provider: &Provider,
-    model: &str,
-    file: &mut Manifest,
-    problems: &mut Vec<FlowProblem>,
-) {
+fn check(draft: &AgentDraft, provider: &Provider, model: &str, file: &mut Manifest) {
     let ids = std::slice::from_ref(&draft.id);
     let mut out = Diagnostics::about(format!("agent \"{}\"", draft.id));
     for key in ["base_url", "command"] {
@@ -152,10 +144,10 @@ fn check(
                 "config: {key}: contradicts provider \"{}\"; remove it, or name another provider",
                 provider.id
             );
-            out.error(draft.key("config"), message);
+            out.error(below(&draft.at, "config"), message);
         }
     }
-    file.report(ids, out.into_list(), problems);
+    file.report(ids, out);
     let Some(models) = &provider.models else {
         return;
     };
@@ -168,8 +160,8 @@ fn check(
             "agent \"{}\": provider \"{}\" has no model \"{model}\"; {hint}",
             draft.id, provider.id
         );
-        let at = draft.key("llm");
-        problems.push(file.problem(Code::UnknownModel, ids.to_vec(), &at, message));
+        let at = below(&draft.at, "llm");
+        file.add(Code::UnknownModel, ids.to_vec(), &at, message);
     }
 }
 
@@ -179,7 +171,6 @@ pub(super) fn missing(
     agents: &[Option<FlowAgent>],
     nodes: &[(&str, Option<&NodeSettings>)],
     file: &mut Manifest,
-    problems: &mut Vec<FlowProblem>,
 ) {
     for (index, provider) in providers.iter().enumerate() {
         let asks = |agent: usize| {
@@ -205,9 +196,8 @@ pub(super) fn missing(
         );
         let mut ids = vec![provider.id.clone()];
         ids.extend(needs.iter().map(|(node, _)| (*node).to_owned()));
-        let mut at = provider.at.clone();
-        at.push(Step::Key("credential".to_owned()));
-        problems.push(file.problem(Code::CredentialMissing, ids, &at, message));
+        let at = below(&provider.at, "credential");
+        file.add(Code::CredentialMissing, ids, &at, message);
     }
 }
 

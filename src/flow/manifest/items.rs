@@ -1,5 +1,6 @@
 //! What the manifests have in common: lists of mappings with ids, and lists of strings.
 
+use super::problem::Manifest;
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
@@ -57,4 +58,41 @@ pub(crate) fn list<'n>(
         }
     }
     maps
+}
+
+/// The mappings of the one list that a manifest has, which is emptied by this.
+pub(super) fn items(manifest: &mut Manifest, key: &str) -> Vec<(Map<String, Value>, Vec<Step>)> {
+    let root = std::mem::take(&mut manifest.root);
+    let mut out = Diagnostics::about("");
+    let node = Section::new(&root, vec![]);
+    node.warn_of_unknown_keys(&[key], &mut out);
+    let items = list(&node, key, &mut out);
+    manifest.report(&[], out);
+    let items = items.into_iter();
+    items.map(|(map, at)| (map.clone(), at)).collect()
+}
+
+/// The id of an item, and complaints about it; none if it has no id. `known` has the ids before it.
+pub(super) fn begin_item<'k>(
+    manifest: &mut Manifest,
+    what: &str,
+    node: &Section,
+    mut known: impl Iterator<Item = &'k str>,
+) -> Option<(String, Diagnostics)> {
+    let mut out = Diagnostics::about("");
+    let id = id(node, what, &mut out);
+    manifest.report(&[], out);
+    let id = id?;
+    let mut out = Diagnostics::about(format!("{what} \"{id}\""));
+    if known.any(|other| other == id) {
+        out.error(node.path_to("id"), "is defined twice; remove one");
+    }
+    Some((id, out))
+}
+
+/// The path of a key of the mapping at a path.
+pub(super) fn below(at: &[Step], key: &str) -> Vec<Step> {
+    let mut at = at.to_vec();
+    at.push(Step::Key(key.to_owned()));
+    at
 }

@@ -1,24 +1,22 @@
 //! From the files of a directory to a [`Flow`]: reads all of them, and looks up every name.
 
-use super::agent::{self, AgentBody};
+use super::agent::{self, AgentBody, AgentDraft};
 use super::asked::{self, AskedModel};
 use super::directory;
-use super::lookup::{Known, NameLookup, Names, names, unseen};
+use super::lookup::{Finder, KnownNames, NameLookup, names, warn_of_unseen};
 use super::memory;
 use super::node::NodeDraft;
-use super::policy::{self, Policies};
+use super::policy;
 use super::problem::{Code, FlowProblem, Manifest, sha256, sort};
 use super::providers::{self, ProvidersFile};
-use super::{Flow, FlowAgent, FlowTool, NamedSchema, NodeSettings, UsedFile, tool, used, workflow};
+use super::tool::{self, ToolDraft};
+use super::{
+    Flow, FlowAgent, FlowTool, NamedSchema, NodeKind, NodeSettings, UsedFile, used, workflow,
+};
 use crate::error::reason;
 use crate::flow::schema::JsonSchema;
-use crate::text::yaml::Step;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// How long a node may take unless it says otherwise.
-const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Files that belong to a flow and that this version makes no use of.
 const UNUSED: [&str; 4] = [
@@ -42,7 +40,7 @@ pub(crate) fn load(dir: &Path) -> Loaded {
     read(dir, false)
 }
 
-/// The same for whoever is about to run it: credentials that are missing are errors.
+/// The same before a run: credentials that are missing are errors.
 pub(crate) fn load_to_run(dir: &Path) -> Loaded {
     read(dir, true)
 }
@@ -57,12 +55,11 @@ fn read(dir: &Path, to_run: bool) -> Loaded {
         schemas: Vec::new(),
     };
     let flow = loader.flow();
-    sort(&mut loader.problems);
-    let fatal = loader.problems.iter().any(|problem| problem.code.is_some());
-    Loaded {
-        flow: flow.filter(|_| !fatal),
-        problems: loader.problems,
-    }
+    let mut problems = loader.problems;
+    sort(&mut problems);
+    let fatal = problems.iter().any(|problem| problem.code.is_some());
+    let flow = flow.filter(|_| !fatal);
+    Loaded { flow, problems }
 }
 
 struct FlowLoader<'l> {
@@ -78,23 +75,42 @@ struct FlowLoader<'l> {
 impl FlowLoader<'_> {
     fn flow(&mut self) -> Option<Flow> {
         if let Err(why) = self.find_home() {
-            self.missing(&why);
+            self.add_missing(&why);
             return None;
         }
-        let mut main = self.read("workflow.yaml");
-        let known = self.problems.len();
-        let (drafts, edges) = if main.exists() || known > 0 {
-            workflow::read(&mut main, &mut self.problems)
+        let manifests = [
+            "workflow.yaml",
+            "agents.yaml",
+            "tools.yaml",
+            "memory.yaml",
+            "providers.yaml",
+            "policy.yaml",
+        ];
+        let mut manifests = manifests.map(|file| self.read(file));
+        let flow = self.read_manifests(&mut manifests);
+        self.problems
+            .extend(manifests.into_iter().flat_map(|it| it.problems));
+        flow
+    }
+
+    fn read_manifests(&mut self, manifests: &mut [Manifest; 6]) -> Option<Flow> {
+        let [
+            main,
+            agents_file,
+            tools_file,
+            memory_file,
+            providers_file,
+            policy_file,
+        ] = manifests;
+        let (drafts, edges) = if main.exists() || !main.problems.is_empty() {
+            workflow::read(main)
         } else {
-            self.missing("there is no such file; a flow's directory needs it");
+            self.add_missing("there is no such file; a flow's directory needs it");
             (Vec::new(), Vec::new())
         };
-        let mut agents_file = self.read("agents.yaml");
-        let mut tools_file = self.read("tools.yaml");
-        let mut memory_file = self.read("memory.yaml");
-        let memory = memory::read(&mut memory_file, &mut self.problems);
-        let (tools, wrong_tools) = tool::read(&mut tools_file, &mut self.problems);
-        let agents = agent::read(&self.home, &mut agents_file, &mut self.problems);
+        let memory = memory::read(memory_file);
+        let (tools, wrong_tools) = tool::read(tools_file);
+        let agents = agent::read(&self.home, agents_file);
         let mut tool_names = names(tools.iter().map(|tool| tool.tool.name.as_str()));
         for id in wrong_tools {
             tool_names.entry(id).or_insert(None);
@@ -105,31 +121,40 @@ impl FlowLoader<'_> {
             names(agents.iter().map(|agent| agent.id.as_str())),
             self.schemas(),
         );
-        self.unused();
-        let mut providers_file = self.read("providers.yaml");
-        let providers = providers::read(&self.home, &mut providers_file, &mut self.problems);
+        self.warn_of_unused();
+        let providers = providers::read(&self.home, providers_file);
+        warn_of_unseen(main, &drafts, &memory);
+        let tools: Vec<FlowTool> = tools
+            .into_iter()
+            .map(|draft| tool_of(tools_file, draft, &lookup))
+            .collect();
         let there = providers_file.exists();
-        unseen(&mut main, &drafts, &memory, &mut self.problems);
-        let tools = self.tools(&mut tools_file, tools, &lookup.schemas);
-        let agents = self.agents(&mut agents_file, agents, &lookup, (&providers, there));
-        let mut nodes = Vec::with_capacity(drafts.len());
-        for draft in &drafts {
-            nodes.push(self.settings(&mut main, draft, &lookup));
-        }
-        self.used(used::paths(&self.home, &nodes, &agents, &tools, &memory));
-        self.used(providers.files);
+        let agents: Vec<Option<FlowAgent>> = agents
+            .into_iter()
+            .map(|draft| self.agent_of(agents_file, draft, &lookup, (&providers, there)))
+            .collect();
+        let nodes: Vec<Option<NodeSettings>> = drafts
+            .iter()
+            .map(|draft| settings_of(main, draft, &lookup))
+            .collect();
+        self.add_used(used::paths(&self.home, &nodes, &agents, &tools, &memory));
+        self.add_used(providers.files);
         let providers = providers.all;
         if self.to_run {
             let ids = drafts.iter().map(|draft| &*draft.id);
             let nodes: Vec<_> = ids.zip(nodes.iter().map(Option::as_ref)).collect();
-            let file = &mut providers_file;
-            asked::missing(&providers, &agents, &nodes, file, &mut self.problems);
+            asked::missing(&providers, &agents, &nodes, providers_file);
         }
-        let policies = self.policies(&drafts, &tools, &memory);
-        let graph = workflow::graph(&drafts, edges)?;
+        let known = policy::KnownIds {
+            nodes: drafts.iter().map(|node| &*node.id).collect(),
+            tools: tools.iter().map(|tool| &*tool.tool.name).collect(),
+            profiles: memory.profiles.iter().map(|it| &*it.id).collect(),
+        };
+        let policies = policy::read(policy_file, &known);
+        let files = std::mem::take(&mut self.files).into_iter();
         Some(Flow {
             home: std::mem::take(&mut self.home),
-            graph,
+            graph: workflow::graph(&drafts, edges)?,
             nodes: nodes.into_iter().collect::<Option<_>>()?,
             agents: agents.into_iter().collect::<Option<_>>()?,
             tools,
@@ -137,8 +162,7 @@ impl FlowLoader<'_> {
             policies,
             providers,
             schemas: std::mem::take(&mut self.schemas),
-            files: std::mem::take(&mut self.files)
-                .into_iter()
+            files: files
                 .map(|(path, sha256)| UsedFile { path, sha256 })
                 .collect(),
         })
@@ -158,9 +182,9 @@ impl FlowLoader<'_> {
         Ok(())
     }
 
-    fn missing(&mut self, message: &str) {
+    fn add_missing(&mut self, message: &str) {
         let code = Some(Code::ManifestMissing);
-        self.problem(code, "", "workflow.yaml", message.to_owned());
+        self.add_problem(code, None, "workflow.yaml", message.to_owned());
     }
 
     /// How messages call a file of the directory.
@@ -173,20 +197,17 @@ impl FlowLoader<'_> {
     }
 
     fn read(&mut self, file: &str) -> Manifest {
-        let manifest = Manifest::read(&self.home, self.shown(file), file, &mut self.problems);
+        let manifest = Manifest::read(&self.home, self.shown(file), file);
         if let Some(sha256) = &manifest.sha256 {
             self.files.insert(file.to_owned(), sha256.clone());
         }
         manifest
     }
 
-    fn problem(&mut self, code: Option<Code>, id: &str, file: &str, message: String) {
+    fn add_problem(&mut self, code: Option<Code>, id: Option<&str>, file: &str, message: String) {
         self.problems.push(FlowProblem {
             code,
-            ids: (!id.is_empty())
-                .then(|| id.to_owned())
-                .into_iter()
-                .collect(),
+            ids: id.map(str::to_owned).into_iter().collect(),
             file: file.to_owned(),
             shown: self.shown(file),
             line: None,
@@ -196,7 +217,7 @@ impl FlowLoader<'_> {
     }
 
     /// Adds files that were not read here.
-    fn used(&mut self, paths: Vec<PathBuf>) {
+    fn add_used(&mut self, paths: Vec<PathBuf>) {
         for path in paths {
             let name = path.strip_prefix(&self.home).unwrap_or(&path);
             let name = name.display().to_string();
@@ -208,34 +229,18 @@ impl FlowLoader<'_> {
         }
     }
 
-    fn unused(&mut self) {
+    fn warn_of_unused(&mut self) {
         for file in UNUSED {
             if self.home.join(file).exists() {
                 let message = "this version of delta-flow makes no use of it";
-                self.problem(None, "", file, message.to_owned());
+                self.add_problem(None, None, file, message.to_owned());
             }
         }
     }
 
-    /// Without the file there are no rules.
-    fn policies(
-        &mut self,
-        nodes: &[NodeDraft],
-        tools: &[FlowTool],
-        memory: &memory::Memory,
-    ) -> Policies {
-        let mut file = self.read("policy.yaml");
-        let known = policy::KnownIds {
-            nodes: nodes.iter().map(|node| &*node.id).collect(),
-            tools: tools.iter().map(|tool| &*tool.tool.name).collect(),
-            profiles: memory.profiles.iter().map(|it| &*it.id).collect(),
-        };
-        policy::read(&mut file, &known, &mut self.problems)
-    }
-
     /// Compiles `schemas/*.json`. A name that is wrong is none.
-    fn schemas(&mut self) -> Known {
-        let mut known = Known::new();
+    fn schemas(&mut self) -> KnownNames {
+        let mut known = KnownNames::new();
         let names = crate::unix::files::names(&self.home.join("schemas")).unwrap_or_default();
         for name in names {
             let Some(id) = name.strip_suffix(".json").filter(|id| !id.is_empty()) else {
@@ -257,139 +262,94 @@ impl FlowLoader<'_> {
                 Err(why) => {
                     known.insert(id.to_owned(), None);
                     let message = format!("schema \"{id}\": {why}");
-                    self.problem(Some(Code::InvalidSchema), id, &file, message);
+                    self.add_problem(Some(Code::InvalidSchema), Some(id), &file, message);
                 }
             }
         }
         known
     }
 
-    fn tools(
+    fn agent_of(
         &mut self,
         file: &mut Manifest,
-        drafts: Vec<tool::ToolDraft>,
-        schemas: &Names,
-    ) -> Vec<FlowTool> {
-        let mut tools = Vec::with_capacity(drafts.len());
-        for draft in drafts {
-            let whose = ("tool", draft.tool.name.as_str());
-            let mut find = |key: &str, name: &Option<String>| {
-                let at = below(&draft.at, key);
-                let wanted = name.as_deref()?;
-                schemas.find(wanted, whose, file, &at, &mut self.problems)
-            };
-            let schema_in = find("schema_in", &draft.schema_in);
-            let schema_out = find("schema_out", &draft.schema_out);
-            tools.push(FlowTool {
-                tool: draft.tool,
-                schema_in,
-                schema_out,
-                permissions: draft.permissions,
-            });
-        }
-        tools
-    }
-
-    fn agents(
-        &mut self,
-        file: &mut Manifest,
-        drafts: Vec<agent::AgentDraft>,
+        draft: AgentDraft,
         lookup: &NameLookup,
         (providers, there): (&ProvidersFile, bool),
-    ) -> Vec<Option<FlowAgent>> {
-        let mut agents = Vec::with_capacity(drafts.len());
-        for draft in drafts {
-            let asked = match &draft.body {
-                Some(AgentBody::Directory(dir)) => {
-                    let shown = |file: &str| self.shown(file);
-                    let (asked, found) = directory::read(&draft.id, dir, &self.home, shown);
-                    self.problems.extend(found);
-                    asked
-                }
-                _ => AskedModel::by(&draft, providers, there, file, &mut self.problems),
-            };
-            let whose = ("agent", draft.id.as_str());
-            let problems = &mut self.problems;
-            let schema_out = draft.schema_out.as_deref().and_then(|name| {
-                let at = draft.key("schema_out");
-                lookup.schemas.find(name, whose, file, &at, problems)
-            });
-            // Every node names its context; an agent's is only checked.
-            if let Some(name) = &draft.context {
-                lookup.context(name, whose, file, &draft.key("context"), problems);
+    ) -> Option<FlowAgent> {
+        let asked = match &draft.body {
+            Some(AgentBody::Directory(dir)) => {
+                let shown = |file: &str| self.shown(file);
+                let (asked, found) = directory::read(&draft.id, dir, &self.home, shown);
+                self.problems.extend(found);
+                asked
             }
-            let tools = draft
-                .tools
-                .as_deref()
-                .map(|names| lookup.tools(names, whose, file, &draft.key("tools"), problems));
-            agents.push(draft.body.map(|body| FlowAgent {
-                id: draft.id,
-                body,
-                schema_out,
-                tools,
-                config: draft.config,
-                asked,
-                repairs: draft.repairs,
-            }));
-        }
-        agents
-    }
-
-    fn settings(
-        &mut self,
-        file: &mut Manifest,
-        draft: &NodeDraft,
-        lookup: &NameLookup,
-    ) -> Option<NodeSettings> {
-        let whose = ("node", draft.id.as_str());
-        let problems = &mut self.problems;
-        let mut schema = |key: &str, name: &Option<String>| {
-            let at = draft.key(key);
-            lookup
-                .schemas
-                .find(name.as_deref()?, whose, file, &at, problems)
+            _ => AskedModel::by(&draft, providers, there, file),
         };
-        let schema_in = schema("schema_in", &draft.schema_in);
-        let schema_out = schema("schema_out", &draft.schema_out);
-        let context = draft
-            .context
-            .as_deref()
-            .and_then(|name| lookup.context(name, whose, file, &draft.key("context"), problems));
-        let tools = draft
-            .tools
-            .as_deref()
-            .map(|names| lookup.tools(names, whose, file, &draft.key("tools"), problems));
-        let agent = draft.agent_id.as_deref().and_then(|name| {
-            let at = draft.key("agent_id");
-            lookup.agents.find(name, whose, file, &at, problems)
-        });
-        let kind = draft.kind?;
-        Some(NodeSettings {
-            name: draft.name.clone().unwrap_or_else(|| draft.id.clone()),
-            kind,
-            context: context?,
-            schema_in,
+        let mut finder = Finder {
+            file,
+            kind: "agent",
+            id: &draft.id,
+            at: &draft.at,
+        };
+        let schema_out = draft.schema_out.as_deref();
+        let schema_out = finder.find(&lookup.schemas, "schema_out", schema_out);
+        finder.context(lookup, draft.context.as_deref());
+        let tools = finder.tools(lookup, draft.tools.as_deref());
+        Some(FlowAgent {
+            body: draft.body?,
+            id: draft.id,
             schema_out,
             tools,
-            agent: agent.filter(|_| kind == super::NodeKind::Agent),
-            command: draft.command.clone(),
-            timeout: match draft.timeout_ms {
-                None => Some(TIMEOUT),
-                Some(0) => None,
-                Some(ms) => Some(Duration::from_millis(ms)),
-            },
-            retries: draft.retries,
-            cache: draft.cache,
-            cache_files: draft.cache_files.clone(),
-            on_resume: draft.on_resume,
-            output: draft.output,
-            remember: draft.remember.clone(),
+            config: draft.config,
+            asked,
+            repairs: draft.repairs,
         })
     }
 }
 
-fn below(at: &[Step], key: &str) -> Vec<Step> {
-    let mut at = at.to_vec();
-    at.push(Step::Key(key.to_owned()));
-    at
+fn tool_of(file: &mut Manifest, draft: ToolDraft, lookup: &NameLookup) -> FlowTool {
+    let mut finder = Finder {
+        file,
+        kind: "tool",
+        id: &draft.tool.name,
+        at: &draft.at,
+    };
+    let mut find =
+        |key: &str, name: &Option<String>| finder.find(&lookup.schemas, key, name.as_deref());
+    let schema_in = find("schema_in", &draft.schema_in);
+    let schema_out = find("schema_out", &draft.schema_out);
+    FlowTool {
+        tool: draft.tool,
+        schema_in,
+        schema_out,
+        permissions: draft.permissions,
+    }
+}
+
+fn settings_of(
+    file: &mut Manifest,
+    draft: &NodeDraft,
+    lookup: &NameLookup,
+) -> Option<NodeSettings> {
+    let mut finder = Finder {
+        file,
+        kind: "node",
+        id: &draft.id,
+        at: &draft.at,
+    };
+    let schema_in = finder.find(&lookup.schemas, "schema_in", draft.schema_in.as_deref());
+    let schema_out = finder.find(&lookup.schemas, "schema_out", draft.schema_out.as_deref());
+    let context = finder.context(lookup, draft.context.as_deref());
+    let tools = finder.tools(lookup, draft.tools.as_deref());
+    let agent = finder.find(&lookup.agents, "agent_id", draft.agent_id.as_deref());
+    let kind = draft.kind?;
+    Some(NodeSettings {
+        kind,
+        context: context?,
+        schema_in,
+        schema_out,
+        tools,
+        agent: agent.filter(|_| kind == NodeKind::Agent),
+        ..draft.settings.clone()
+    })
 }

@@ -1,9 +1,10 @@
 //! Names in one manifest of what is defined in another.
 
 use super::ContextChoice;
+use super::items::below;
 use super::memory::{Memory, StorePlace};
 use super::node::NodeDraft;
-use super::problem::{Code, FlowProblem, Manifest};
+use super::problem::{Code, Manifest};
 use crate::config::section::Diagnostics;
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
@@ -17,14 +18,16 @@ pub(super) struct NameLookup {
     pub(super) schemas: Names,
 }
 
-/// What kind of thing names something, and its id.
-pub(super) type Whose<'w> = (&'w str, &'w str);
-
 /// The names that count, each with its index, and those that are defined but wrong.
-pub(super) type Known = HashMap<String, Option<usize>>;
+pub(super) type KnownNames = HashMap<String, Option<usize>>;
 
 impl NameLookup {
-    pub(super) fn new(profiles: Known, tools: Known, agents: Known, schemas: Known) -> Self {
+    pub(super) fn new(
+        profiles: KnownNames,
+        tools: KnownNames,
+        agents: KnownNames,
+        schemas: KnownNames,
+    ) -> Self {
         let names = |code, what, of, known| Names {
             code,
             what,
@@ -43,36 +46,6 @@ impl NameLookup {
             schemas: names(Code::UnknownSchema, "schema", "schemas/", schemas),
         }
     }
-
-    pub(super) fn context(
-        &self,
-        name: &str,
-        whose: Whose,
-        file: &mut Manifest,
-        at: &[Step],
-        problems: &mut Vec<FlowProblem>,
-    ) -> Option<ContextChoice> {
-        match name {
-            "none" => Some(ContextChoice::None),
-            "global" => Some(ContextChoice::Global),
-            name => {
-                let profile = self.profiles.find(name, whose, file, at, problems);
-                profile.map(ContextChoice::Profile)
-            }
-        }
-    }
-
-    pub(super) fn tools(
-        &self,
-        names: &[String],
-        whose: Whose,
-        file: &mut Manifest,
-        at: &[Step],
-        problems: &mut Vec<FlowProblem>,
-    ) -> Vec<usize> {
-        let find = |name: &String| self.tools.find(name, whose, file, at, problems);
-        names.iter().filter_map(find).collect()
-    }
 }
 
 /// Something that names are looked up in.
@@ -81,55 +54,79 @@ pub(super) struct Names {
     /// What it is, and where it is defined.
     what: &'static str,
     of: &'static str,
-    known: Known,
+    known: KnownNames,
 }
 
-impl Names {
+/// Looks up what one item of a manifest names.
+pub(super) struct Finder<'f> {
+    pub file: &'f mut Manifest,
+    /// The kind of the item and its id.
+    pub kind: &'static str,
+    pub id: &'f str,
+    /// Where the item stands.
+    pub at: &'f [Step],
+}
+
+impl Finder<'_> {
     /// The index of a name; a problem if there is no such thing. One that is there and wrong has been
     /// complained about.
-    pub(super) fn find(
-        &self,
-        name: &str,
-        (kind, id): Whose,
-        file: &mut Manifest,
-        at: &[Step],
-        problems: &mut Vec<FlowProblem>,
-    ) -> Option<usize> {
-        if let Some(known) = self.known.get(name) {
+    pub(super) fn find(&mut self, names: &Names, key: &str, name: Option<&str>) -> Option<usize> {
+        let name = name?;
+        if let Some(known) = names.known.get(name) {
             return *known;
         }
         let mut candidates: Vec<&str> = Vec::new();
         // Looking for what was meant takes a while in a long list.
-        if self.known.len() <= 1000 {
-            candidates.extend(self.known.keys().map(String::as_str));
+        if names.known.len() <= 1000 {
+            candidates.extend(names.known.keys().map(String::as_str));
             candidates.sort_unstable();
         }
-        let meant = nearest(name, candidates);
-        let hint = match meant {
+        let hint = match nearest(name, candidates) {
             Some(near) => format!("; did you mean \"{near}\"?"),
-            None => format!("; define it in {}", self.of),
+            None => format!("; define it in {}", names.of),
         };
+        let Self { kind, id, .. } = self;
         let message = format!(
             "{kind} \"{id}\": there is no {} \"{name}\"{hint}",
-            self.what
+            names.what
         );
-        problems.push(file.problem(self.code, vec![id.to_owned()], at, message));
+        let at = below(self.at, key);
+        self.file
+            .add(names.code, vec![self.id.to_owned()], &at, message);
         None
+    }
+
+    pub(super) fn context(
+        &mut self,
+        lookup: &NameLookup,
+        name: Option<&str>,
+    ) -> Option<ContextChoice> {
+        match name? {
+            "none" => Some(ContextChoice::None),
+            "global" => Some(ContextChoice::Global),
+            name => self
+                .find(&lookup.profiles, "context", Some(name))
+                .map(ContextChoice::Profile),
+        }
+    }
+
+    pub(super) fn tools(
+        &mut self,
+        lookup: &NameLookup,
+        names: Option<&[String]>,
+    ) -> Option<Vec<usize>> {
+        let find = |name: &String| self.find(&lookup.tools, "tools", Some(name));
+        Some(names?.iter().filter_map(find).collect())
     }
 }
 
 /// Warns of what nodes remember where nobody finds it: in the run only, and in no context.
-pub(super) fn unseen(
-    file: &mut Manifest,
-    drafts: &[NodeDraft],
-    memory: &Memory,
-    problems: &mut Vec<FlowProblem>,
-) {
+pub(super) fn warn_of_unseen(file: &mut Manifest, drafts: &[NodeDraft], memory: &Memory) {
     let is_global = |draft: &NodeDraft| draft.context.as_deref() == Some("global");
     let has_global = drafts.iter().any(is_global);
     for draft in drafts {
         let mut out = Diagnostics::about(format!("node \"{}\"", draft.id));
-        for remember in &draft.remember {
+        for remember in &draft.settings.remember {
             let which = remember.store;
             let name = which.name();
             let mut sources = memory.profiles.iter().flat_map(|it| &it.sources);
@@ -141,16 +138,16 @@ pub(super) fn unseen(
                     "nobody finds what the {name} store remembers: it lives in the run only, and no \
                      profile has it; give it type: jsonl in memory.yaml"
                 );
-                out.warn(draft.key("remember"), message);
+                out.warn(below(&draft.at, "remember"), message);
             }
         }
-        file.report(std::slice::from_ref(&draft.id), out.into_list(), problems);
+        file.report(std::slice::from_ref(&draft.id), out);
     }
 }
 
 /// Names with their indices; of two that are the same, the first counts.
-pub(super) fn names<'n>(list: impl Iterator<Item = &'n str>) -> Known {
-    let mut known = Known::new();
+pub(super) fn names<'n>(list: impl Iterator<Item = &'n str>) -> KnownNames {
+    let mut known = KnownNames::new();
     for (index, name) in list.enumerate() {
         known.entry(name.to_owned()).or_insert(Some(index));
     }

@@ -4,7 +4,7 @@
 
 use super::command::{self, NodeCommand, word};
 use super::items::{id, list, texts};
-use super::problem::{FlowProblem, Manifest};
+use super::problem::Manifest;
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Word;
 use crate::text::yaml::Step;
@@ -171,7 +171,7 @@ const KEYS: [&str; 6] = [
 ];
 
 /// Reads the file. The keys may stand at the top or below `memory:`.
-pub(crate) fn read(manifest: &mut Manifest, problems: &mut Vec<FlowProblem>) -> Memory {
+pub(super) fn read(manifest: &mut Manifest) -> Memory {
     let root = manifest.root.clone();
     let mut out = Diagnostics::about("");
     let (map, at) = match root.get("memory") {
@@ -187,7 +187,7 @@ pub(crate) fn read(manifest: &mut Manifest, problems: &mut Vec<FlowProblem>) -> 
                 describe_value(other)
             );
             out.error(at, message);
-            manifest.report(&[], out.into_list(), problems);
+            manifest.report(&[], out);
             return Memory::default();
         }
         _ => (&root, vec![]),
@@ -204,13 +204,13 @@ pub(crate) fn read(manifest: &mut Manifest, problems: &mut Vec<FlowProblem>) -> 
     };
     let profiles = list(&node, "context_profiles", &mut out);
     let has_embedder = map.get("embedder").is_some_and(|given| !given.is_null());
-    manifest.report(&[], out.into_list(), problems);
+    manifest.report(&[], out);
     let mut all: Vec<Profile> = Vec::new();
     for (item, at) in profiles {
         let mut out = Diagnostics::about("");
         let profile = profile(item, at, (&all, has_embedder), &mut out);
         let ids: Vec<String> = profile.iter().map(|p| p.id.clone()).collect();
-        manifest.report(&ids, out.into_list(), problems);
+        manifest.report(&ids, out);
         all.extend(profile);
     }
     Memory {

@@ -65,7 +65,7 @@ pub(crate) struct Flow {
 }
 
 /// What a node is, beside its place in the graph.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct NodeSettings {
     /// How people call it; its id unless it says otherwise.
     pub name: String,

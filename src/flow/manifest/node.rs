@@ -2,16 +2,17 @@
 //!
 //! Unaware of the edges and of the other files: names are looked up later.
 
-use super::command::{self, NodeCommand, word};
-use super::items::{id, texts};
+use super::command::{self, word};
+use super::items::{begin_item, below, texts};
 use super::memory::StoreName;
-use super::problem::{Code, FlowProblem, Manifest};
-use super::{NodeKind, OutputForm, ResumePolicy};
+use super::problem::{Code, Manifest};
+use super::{ContextChoice, NodeKind, NodeSettings, OutputForm, ResumePolicy};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Word;
 use crate::flow::graph::topology::{MergeFailureMode, Role};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
+use std::time::Duration;
 
 /// The keys of a node.
 pub const KEYS: [&str; 25] = [
@@ -41,6 +42,9 @@ pub const KEYS: [&str; 25] = [
     "merge_failure_mode",
     "description",
 ];
+
+/// How long a node may take unless it says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 const KINDS: [(&str, NodeKind); 2] = [
     ("agent", NodeKind::Agent),
@@ -74,72 +78,45 @@ pub(super) struct NodeDraft {
     /// Where it stands in the document.
     pub at: Vec<Step>,
     pub id: String,
-    pub name: Option<String>,
     pub role: Option<Role>,
     pub kind: Option<NodeKind>,
     pub context: Option<String>,
     pub schema_in: Option<String>,
     pub schema_out: Option<String>,
     pub tools: Option<Vec<String>>,
-    pub continue_on_failure: bool,
     pub agent_id: Option<String>,
     /// Which of `command:`, `exec:` and `shell:` it has, right or wrong.
     pub form: Option<&'static str>,
-    pub command: Option<NodeCommand>,
-    pub timeout_ms: Option<u64>,
-    pub retries: u32,
-    pub cache: bool,
-    pub cache_files: Vec<Word>,
-    pub on_resume: ResumePolicy,
-    pub output: OutputForm,
-    pub remember: Vec<Remember>,
+    /// What needs no other file; kind, names and what they mean come later.
+    pub settings: NodeSettings,
+    pub continue_on_failure: bool,
     pub default_start: bool,
     pub always_fail: bool,
     pub merge_failure_mode: MergeFailureMode,
 }
 
-impl NodeDraft {
-    /// The path of one of its keys.
-    pub(crate) fn key(&self, key: &str) -> Vec<Step> {
-        let mut at = self.at.clone();
-        at.push(Step::Key(key.to_owned()));
-        at
-    }
-}
-
 /// Reads an item of `nodes:`. None if it has no id that it could be known by.
-pub(super) fn read(
-    manifest: &mut Manifest,
-    item: &Value,
-    at: Vec<Step>,
-    problems: &mut Vec<FlowProblem>,
-) -> Option<NodeDraft> {
+pub(super) fn read(manifest: &mut Manifest, item: &Value, at: Vec<Step>) -> Option<NodeDraft> {
     let mut out = Diagnostics::about("");
     let Some(map) = item.as_object() else {
         out.error(
             at,
             format!("nodes: expected a mapping, found {}", describe_value(item)),
         );
-        manifest.report(&[], out.into_list(), problems);
+        manifest.report(&[], out);
         return None;
     };
-    let id = id(&Section::new(map, at.clone()), "node", &mut out);
-    manifest.report(&[], out.into_list(), problems);
-    let id = id?;
-    let mut out = Diagnostics::about(format!("node \"{id}\""));
     let node = Section::new(map, at.clone());
+    let (id, mut out) = begin_item(manifest, "node", &node, std::iter::empty())?;
     node.warn_of_unknown_keys(&KEYS, &mut out);
     let draft = draft(id, &node, at, &mut out);
-    let ids = [draft.id.clone()];
-    manifest.report(&ids, out.into_list(), problems);
-    words_of_their_own(manifest, &draft, map, problems);
+    manifest.report(std::slice::from_ref(&draft.id), out);
+    check_required(manifest, &draft, map);
     Some(draft)
 }
 
 fn draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) -> NodeDraft {
     let text = |key: &str, out: &mut Diagnostics| node.read_text(key, out).map(str::to_owned);
-    let retry = [("retry", ResumePolicy::Retry), ("fail", ResumePolicy::Fail)];
-    let forms = [("json", OutputForm::Json), ("text", OutputForm::Text)];
     let role = Role::ALL
         .into_iter()
         .find(|(word, _)| node.map.get("role").is_some_and(|role| role == word));
@@ -150,18 +127,43 @@ fn draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) -> No
     NodeDraft {
         role: role.map(|(_, role)| role),
         kind: kind.map(|(_, kind)| kind),
-        name: text("name", out),
         context: context(node, out),
         schema_in: text("schema_in", out),
         schema_out: text("schema_out", out),
         tools: texts(node, "tools", out),
-        continue_on_failure: continues(node, out),
         agent_id: text("agent_id", out),
         form: command::FORMS
             .into_iter()
             .find(|form| node.map.contains_key(*form)),
-        command: command::read(node.map, &at, out),
-        timeout_ms: node.read_count("timeout_ms", out),
+        settings: settings(&id, node, &at, out),
+        continue_on_failure: continues(node, out),
+        default_start: node.read_flag("default_start", out).unwrap_or(false),
+        always_fail: node.read_flag("always_fail", out).unwrap_or(false),
+        merge_failure_mode: node
+            .read_choice("merge_failure_mode", &FAILURE_MODES, out)
+            .unwrap_or_default(),
+        at,
+        id,
+    }
+}
+
+fn settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -> NodeSettings {
+    let retry = [("retry", ResumePolicy::Retry), ("fail", ResumePolicy::Fail)];
+    let forms = [("json", OutputForm::Json), ("text", OutputForm::Text)];
+    NodeSettings {
+        name: node.read_text("name", out).unwrap_or(id).to_owned(),
+        kind: NodeKind::Deterministic,
+        context: ContextChoice::None,
+        schema_in: None,
+        schema_out: None,
+        tools: None,
+        agent: None,
+        command: command::read(node.map, at, out),
+        timeout: match node.read_count("timeout_ms", out) {
+            None => Some(TIMEOUT),
+            Some(0) => None,
+            Some(ms) => Some(Duration::from_millis(ms)),
+        },
         retries: node
             .read_count("retries", out)
             .unwrap_or(0)
@@ -173,13 +175,6 @@ fn draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) -> No
             .unwrap_or_default(),
         output: node.read_choice("output", &forms, out).unwrap_or_default(),
         remember: remember(node, out),
-        default_start: node.read_flag("default_start", out).unwrap_or(false),
-        always_fail: node.read_flag("always_fail", out).unwrap_or(false),
-        merge_failure_mode: node
-            .read_choice("merge_failure_mode", &FAILURE_MODES, out)
-            .unwrap_or_default(),
-        at,
-        id,
     }
 }
 
@@ -269,35 +264,39 @@ fn remember(node: &Section, out: &mut Diagnostics) -> Vec<Remember> {
     all
 }
 
-/// What has a code of its own: role, kind and context.
-fn words_of_their_own(
-    manifest: &mut Manifest,
-    draft: &NodeDraft,
-    map: &Map<String, Value>,
-    problems: &mut Vec<FlowProblem>,
-) {
-    let mut say = |code, key: &str, wanted: &str| {
-        let said = map.get(key).filter(|value| !value.is_null());
-        let said = said.map_or_else(
-            || format!("has no {key}"),
-            |value| format!("{key} cannot be {}", describe_value(value)),
-        );
+/// Role, kind and context, which have codes of their own.
+fn check_required(manifest: &mut Manifest, draft: &NodeDraft, map: &Map<String, Value>) {
+    let roles = Role::ALL.map(|(word, _)| word).join(", ");
+    let has_context = map.get("context").is_some_and(|value| !value.is_null());
+    let profiles = "none, global, or a profile of memory.yaml";
+    for (has, code, key, wanted) in [
+        (
+            draft.role.is_some(),
+            Code::BadRole,
+            "role",
+            &*format!("one of {roles}"),
+        ),
+        (
+            draft.kind.is_some(),
+            Code::BadKind,
+            "kind",
+            "agent or deterministic",
+        ),
+        (has_context, Code::ContextMissing, "context", profiles),
+    ] {
+        if has {
+            continue;
+        }
+        let said = match map.get(key).filter(|value| !value.is_null()) {
+            None => format!("has no {key}"),
+            Some(value) => format!("{key} cannot be {}", describe_value(value)),
+        };
         let message = format!("node \"{}\": {said}; needs {wanted}", draft.id);
-        let ids = vec![draft.id.clone()];
-        problems.push(manifest.problem(code, ids, &draft.key(key), message));
-    };
-    if draft.role.is_none() {
-        let roles = Role::ALL.map(|(word, _)| word).join(", ");
-        say(Code::BadRole, "role", &format!("one of {roles}"));
-    }
-    if draft.kind.is_none() {
-        say(Code::BadKind, "kind", "agent or deterministic");
-    }
-    if map.get("context").is_none_or(Value::is_null) {
-        say(
-            Code::ContextMissing,
-            "context",
-            "none, global, or a profile of memory.yaml",
+        manifest.add(
+            code,
+            vec![draft.id.clone()],
+            &below(&draft.at, key),
+            message,
         );
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Unaware of what is denied by it: whoever is about to do something asks.
 
-use super::items::list;
-use super::problem::{FlowProblem, Manifest};
+use super::items::{items, list};
+use super::problem::Manifest;
 use crate::config::section::{Diagnostics, Section};
 use crate::flow::manifest::glob::Glob;
 use crate::text::yaml::Step;
@@ -110,22 +110,12 @@ pub(super) struct KnownIds<'k> {
 }
 
 /// Reads the file.
-pub(super) fn read(
-    manifest: &mut Manifest,
-    known: &KnownIds<'_>,
-    problems: &mut Vec<FlowProblem>,
-) -> Policies {
-    let root = std::mem::take(&mut manifest.root);
-    let mut out = Diagnostics::about("");
-    let node = Section::new(&root, vec![]);
-    node.warn_of_unknown_keys(&["policies"], &mut out);
-    let items = list(&node, "policies", &mut out);
-    manifest.report(&[], out.into_list(), problems);
+pub(super) fn read(manifest: &mut Manifest, known: &KnownIds<'_>) -> Policies {
     let mut rules = Vec::new();
     let mut names: Vec<String> = Vec::new();
-    for (map, at) in items {
+    for (map, at) in items(manifest, "policies") {
         let mut out = Diagnostics::about("");
-        let node = Section::new(map, at);
+        let node = Section::new(&map, at);
         let name = node
             .read_text("name", &mut out)
             .unwrap_or_default()
@@ -141,14 +131,11 @@ pub(super) fn read(
             let message = format!("policy \"{name}\" is defined twice; rename one");
             out.error(node.path_to("name"), message);
         }
-        manifest.report(&[], out.into_list(), problems);
+        manifest.report(&[], out);
         let mut out = Diagnostics::about(format!("policy \"{name}\""));
         rules.extend(policy(&node, &name, known, &mut out));
-        let ids: Vec<String> = (!name.is_empty())
-            .then(|| name.clone())
-            .into_iter()
-            .collect();
-        manifest.report(&ids, out.into_list(), problems);
+        let ids = (!name.is_empty()).then(|| name.clone());
+        manifest.report(ids.as_slice(), out);
         names.push(name);
     }
     Policies { rules }

@@ -2,7 +2,7 @@
 //!
 //! Unaware of what the files mean.
 
-use crate::config::section::Diagnostic;
+use crate::config::section::Diagnostics;
 use crate::text::yaml::{self, Step};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -137,6 +137,8 @@ pub(crate) struct Manifest {
     pub sha256: Option<String>,
     /// Its keys and values.
     pub root: Map<String, Value>,
+    /// What is wrong with it, in the order in which it was found.
+    pub problems: Vec<FlowProblem>,
     shown: String,
     text: String,
     read_again: usize,
@@ -144,16 +146,12 @@ pub(crate) struct Manifest {
 
 impl Manifest {
     /// Reads a YAML file below `home`. No file is an empty one, for whoever does not need it.
-    pub(crate) fn read(
-        home: &Path,
-        shown: String,
-        file: &str,
-        problems: &mut Vec<FlowProblem>,
-    ) -> Self {
+    pub(crate) fn read(home: &Path, shown: String, file: &str) -> Self {
         let mut manifest = Self {
             file: file.to_owned(),
             sha256: None,
             root: Map::new(),
+            problems: Vec::new(),
             shown,
             text: String::new(),
             read_again: 0,
@@ -162,14 +160,13 @@ impl Manifest {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return manifest,
             Err(e) => {
-                let message = format!("cannot read it: {}", crate::error::reason(&e));
-                problems.push(manifest.whole(message));
+                manifest.add_whole(format!("cannot read it: {}", crate::error::reason(&e)));
                 return manifest;
             }
         };
         manifest.sha256 = Some(sha256(&bytes));
         let Ok(text) = String::from_utf8(bytes) else {
-            problems.push(manifest.whole("cannot read it: it is not UTF-8"));
+            manifest.add_whole("cannot read it: it is not UTF-8");
             return manifest;
         };
         manifest.text = text;
@@ -178,25 +175,29 @@ impl Manifest {
             Ok(Value::Object(root)) => manifest.root = root,
             Ok(other) => {
                 let found = crate::config::section::describe_value(&other);
-                let message = format!("expected keys and values at the top, found {found}");
-                problems.push(manifest.whole(message));
+                manifest.add_whole(format!(
+                    "expected keys and values at the top, found {found}"
+                ));
             }
-            Err(error) => problems.push(FlowProblem {
-                line: error.place.map(|place| place.0),
-                column: error.place.and_then(|place| place.1),
-                ..manifest.whole(error.message)
-            }),
+            Err(error) => {
+                let problem = manifest.whole(error.message);
+                manifest.problems.push(FlowProblem {
+                    line: error.place.map(|place| place.0),
+                    column: error.place.and_then(|place| place.1),
+                    ..problem
+                });
+            }
         }
         manifest
     }
 
-    /// Whether there is such a file.
+    /// There is such a file.
     pub(crate) fn exists(&self) -> bool {
         self.sha256.is_some()
     }
 
     /// `manifest_invalid`, about the file as a whole.
-    pub(crate) fn whole(&self, message: impl Into<String>) -> FlowProblem {
+    fn whole(&self, message: impl Into<String>) -> FlowProblem {
         FlowProblem {
             code: Some(Code::ManifestInvalid),
             ids: Vec::new(),
@@ -208,37 +209,38 @@ impl Manifest {
         }
     }
 
-    /// A problem at a node of this document.
-    pub(crate) fn problem(
+    fn add_whole(&mut self, message: impl Into<String>) {
+        let problem = self.whole(message);
+        self.problems.push(problem);
+    }
+
+    /// Adds a problem at a place of this document.
+    pub(crate) fn add(
         &mut self,
         code: Code,
         ids: Vec<String>,
         at: &[Step],
         message: impl Into<String>,
-    ) -> FlowProblem {
-        FlowProblem {
+    ) {
+        let problem = FlowProblem {
             code: Some(code),
             ids,
             line: self.line(at),
             ..self.whole(message)
-        }
+        };
+        self.problems.push(problem);
     }
 
-    /// Gives complaints of a reader their lines. Those that are errors are `manifest_invalid`.
-    pub(crate) fn report(
-        &mut self,
-        ids: &[String],
-        list: Vec<Diagnostic>,
-        problems: &mut Vec<FlowProblem>,
-    ) {
-        for complaint in list {
-            let code = (!complaint.warning).then_some(Code::ManifestInvalid);
-            problems.push(FlowProblem {
-                code,
+    /// Adds the complaints of a reader. Those that are errors are `manifest_invalid`.
+    pub(crate) fn report(&mut self, ids: &[String], complaints: Diagnostics) {
+        for complaint in complaints.into_list() {
+            let problem = FlowProblem {
+                code: (!complaint.warning).then_some(Code::ManifestInvalid),
                 ids: ids.to_vec(),
                 line: self.line(&complaint.at),
                 ..self.whole(complaint.message)
-            });
+            };
+            self.problems.push(problem);
         }
     }
 

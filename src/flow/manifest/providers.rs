@@ -4,8 +4,8 @@
 
 use super::command::{FLOW_HOME, files_of, word};
 use super::credential::{self, Credential, in_place};
-use super::items::{id, list, texts};
-use super::problem::{FlowProblem, Manifest};
+use super::items::{begin_item, items, texts};
+use super::problem::Manifest;
 use crate::config::environment::url_objection;
 use crate::config::section::{Diagnostics, Section};
 use crate::config::tool::definition::AGENT_HOME;
@@ -61,34 +61,19 @@ pub(super) struct ProvidersFile {
 }
 
 /// Reads the file.
-pub(super) fn read(
-    home: &Path,
-    manifest: &mut Manifest,
-    problems: &mut Vec<FlowProblem>,
-) -> ProvidersFile {
-    let root = std::mem::take(&mut manifest.root);
-    let mut out = Diagnostics::about("");
-    let node = Section::new(&root, vec![]);
-    node.warn_of_unknown_keys(&["providers"], &mut out);
-    let items = list(&node, "providers", &mut out);
-    manifest.report(&[], out.into_list(), problems);
+pub(super) fn read(home: &Path, manifest: &mut Manifest) -> ProvidersFile {
     let mut read = ProvidersFile::default();
-    for (map, at) in items {
-        let node = Section::new(map, at.clone());
-        let mut out = Diagnostics::about("");
-        let Some(id) = id(&node, "provider", &mut out) else {
-            manifest.report(&[], out.into_list(), problems);
+    for (map, at) in items(manifest, "providers") {
+        let node = Section::new(&map, at.clone());
+        let known = read.all.iter().map(|other| &*other.id);
+        let Some((id, mut out)) = begin_item(manifest, "provider", &node, known) else {
             continue;
         };
-        let mut out = Diagnostics::about(format!("provider \"{id}\""));
-        if read.all.iter().any(|other| other.id == id) {
-            out.error(node.path_to("id"), "is defined twice; remove one");
-        }
         let provider = provider(home, &id, &node, at, &mut out);
-        manifest.report(std::slice::from_ref(&id), out.into_list(), problems);
+        manifest.report(std::slice::from_ref(&id), out);
         match provider {
             Some(provider) => {
-                let words = node.map.get("command").and_then(Value::as_array);
+                let words = map.get("command").and_then(Value::as_array);
                 let words = words.into_iter().flatten().filter_map(Value::as_str);
                 let words: Vec<_> = words.map(word).collect();
                 read.files.extend(files_of(&words, home));

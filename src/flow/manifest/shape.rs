@@ -5,6 +5,7 @@
 
 use super::problem::Code;
 use crate::flow::graph::topology::Role;
+use std::ops::RangeInclusive;
 
 /// A node, as far as it is known.
 #[derive(Clone, Copy, Debug)]
@@ -17,14 +18,8 @@ pub(crate) struct NodeSketch<'k> {
     pub default_start: bool,
 }
 
-/// An edge whose ends may be unknown.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EdgeSketch {
-    /// Where it begins.
-    pub from: Option<usize>,
-    /// Where it ends.
-    pub to: Option<usize>,
-}
+/// The ends of an edge, as far as they are known.
+pub(super) type EdgeSketch = (Option<usize>, Option<usize>);
 
 /// Something that must not be so.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,8 +35,31 @@ pub(crate) struct Finding {
 /// How many ids of a long list are named in a message.
 const MOST_NAMED: usize = 20;
 
+const MANY: usize = usize::MAX;
+
+/// How many edges end and begin at a node. A merge also does with one in behind a split.
+type Arity = (
+    Role,
+    Code,
+    RangeInclusive<usize>,
+    RangeInclusive<usize>,
+    &'static str,
+);
+
+#[rustfmt::skip]
+const ARITIES: [Arity; 7] = [
+    (Role::Start, Code::StartArity, 0..=0, 1..=1, "none in and one out"),
+    (Role::Linear, Code::LinearArity, 1..=1, 1..=1, "one in and one out"),
+    (Role::Decision, Code::DecisionArity, 1..=1, 2..=MANY, "one in and two or more out"),
+    (Role::Branch, Code::BranchArity, 1..=1, 2..=MANY, "one in and two or more out"),
+    (Role::Split, Code::SplitArity, 1..=1, 1..=MANY, "one in and one or more out"),
+    (Role::Merge, Code::MergeArity, 2..=MANY, 1..=1,
+     "two or more in (one, if every way to it leads through a split) and one out"),
+    (Role::Exit, Code::ExitArity, 1..=MANY, 0..=0, "one or more in and none out"),
+];
+
 struct Shape<'s> {
-    knots: &'s [NodeSketch<'s>],
+    nodes: &'s [NodeSketch<'s>],
     /// The nodes behind and before each node.
     next: Vec<Vec<usize>>,
     previous: Vec<Vec<usize>>,
@@ -52,24 +70,24 @@ struct Shape<'s> {
 }
 
 /// Everything that is wrong with a graph.
-pub(crate) fn check(knots: &[NodeSketch], ways: &[EdgeSketch]) -> Vec<Finding> {
-    let none = || vec![Vec::new(); knots.len()];
+pub(crate) fn check(nodes: &[NodeSketch], edges: &[EdgeSketch]) -> Vec<Finding> {
+    let none = || vec![Vec::new(); nodes.len()];
     let mut shape = Shape {
-        knots,
+        nodes,
         next: none(),
         previous: none(),
-        out: vec![0; knots.len()],
-        into: vec![0; knots.len()],
+        out: vec![0; nodes.len()],
+        into: vec![0; nodes.len()],
         found: Vec::new(),
     };
-    for way in ways {
-        if let Some(from) = way.from {
+    for (from, to) in edges.iter().copied() {
+        if let Some(from) = from {
             shape.out[from] += 1;
         }
-        if let Some(to) = way.to {
+        if let Some(to) = to {
             shape.into[to] += 1;
         }
-        if let (Some(from), Some(to)) = (way.from, way.to) {
+        if let (Some(from), Some(to)) = (from, to) {
             shape.next[from].push(to);
             shape.previous[to].push(from);
         }
@@ -83,11 +101,11 @@ pub(crate) fn check(knots: &[NodeSketch], ways: &[EdgeSketch]) -> Vec<Finding> {
 
 impl Shape<'_> {
     fn of_role(&self, role: Role) -> Vec<usize> {
-        let is_so = |ix: &usize| self.knots[*ix].role == Some(role);
-        (0..self.knots.len()).filter(is_so).collect()
+        let is_so = |ix: &usize| self.nodes[*ix].role == Some(role);
+        (0..self.nodes.len()).filter(is_so).collect()
     }
 
-    fn say(&mut self, code: Code, nodes: Vec<usize>, message: impl Into<String>) {
+    fn add(&mut self, code: Code, nodes: Vec<usize>, message: impl Into<String>) {
         self.found.push(Finding {
             code,
             nodes,
@@ -96,7 +114,7 @@ impl Shape<'_> {
     }
 
     fn names(&self, nodes: &[usize]) -> String {
-        let quoted = |ix: &usize| format!("\"{}\"", self.knots[*ix].id);
+        let quoted = |ix: &usize| format!("\"{}\"", self.nodes[*ix].id);
         let mut names: Vec<String> = nodes.iter().take(MOST_NAMED).map(quoted).collect();
         if nodes.len() > MOST_NAMED {
             names.push(format!("and {} more", nodes.len() - MOST_NAMED));
@@ -107,7 +125,7 @@ impl Shape<'_> {
     fn starts(&mut self) {
         let starts = self.of_role(Role::Start);
         if self.of_role(Role::Exit).is_empty() {
-            self.say(
+            self.add(
                 Code::NoExit,
                 vec![],
                 "no node has role: exit; a task could not end",
@@ -115,10 +133,10 @@ impl Shape<'_> {
         }
         if starts.is_empty() {
             let message = "no node has role: start; a task could not begin";
-            return self.say(Code::NoStart, vec![], message);
+            return self.add(Code::NoStart, vec![], message);
         }
         let mut marked = starts.clone();
-        marked.retain(|ix| self.knots[*ix].default_start);
+        marked.retain(|ix| self.nodes[*ix].default_start);
         match marked.as_slice() {
             [_] => {}
             [] if starts.len() == 1 => {}
@@ -126,12 +144,12 @@ impl Shape<'_> {
                 let names = self.names(&starts);
                 let message =
                     format!("no start has default_start: true; give it to one of {names}");
-                self.say(Code::NoDefaultStart, starts, message);
+                self.add(Code::NoDefaultStart, starts, message);
             }
             _ => {
                 let names = self.names(&marked);
                 let message = format!("default_start: true on {names}; keep it on one");
-                self.say(Code::MultipleDefaultStart, marked, message);
+                self.add(Code::MultipleDefaultStart, marked, message);
             }
         }
     }
@@ -143,7 +161,7 @@ impl Shape<'_> {
         along: &[Vec<usize>],
         stops: impl Fn(usize) -> bool,
     ) -> Vec<bool> {
-        let mut seen = vec![false; self.knots.len()];
+        let mut seen = vec![false; self.nodes.len()];
         let mut open = from.to_vec();
         for ix in from {
             seen[*ix] = true;
@@ -173,7 +191,7 @@ impl Shape<'_> {
             let names = self.names(&lost);
             let message =
                 format!("no start leads to {names}; add an edge, or remove what is unused");
-            self.say(Code::UnreachableNode, lost, message);
+            self.add(Code::UnreachableNode, lost, message);
         }
         let exits = self.of_role(Role::Exit);
         if exits.is_empty() {
@@ -183,75 +201,39 @@ impl Shape<'_> {
         for start in starts {
             if !ending[start] {
                 let message = format!("no exit can be reached from {}", self.names(&[start]));
-                self.say(Code::StartCannotReachExit, vec![start], message);
+                self.add(Code::StartCannotReachExit, vec![start], message);
             }
         }
     }
 
     fn arities(&mut self) {
         let starts = self.of_role(Role::Start);
-        let is_split = |ix: usize| self.knots[ix].role == Some(Role::Split);
+        let is_split = |ix: usize| self.nodes[ix].role == Some(Role::Split);
         let unsplit = self.reached(&starts, &self.next, is_split);
         for (ix, unsplit) in unsplit.into_iter().enumerate() {
             let (into, out) = (self.into[ix], self.out[ix]);
-            let Some(role) = self.knots[ix].role else {
+            let arity = ARITIES.iter().find(|it| self.nodes[ix].role == Some(it.0));
+            let Some((role, code, ins, outs, law)) = arity else {
                 continue;
             };
-            let (code, good, law) = match role {
-                Role::Start => (
-                    Code::StartArity,
-                    into == 0 && out == 1,
-                    "none in and one out",
-                ),
-                Role::Linear => (
-                    Code::LinearArity,
-                    into == 1 && out == 1,
-                    "one in and one out",
-                ),
-                Role::Decision => (
-                    Code::DecisionArity,
-                    into == 1 && out >= 2,
-                    "one in and two or more out",
-                ),
-                Role::Branch => (
-                    Code::BranchArity,
-                    into == 1 && out >= 2,
-                    "one in and two or more out",
-                ),
-                Role::Split => (
-                    Code::SplitArity,
-                    into == 1 && out >= 1,
-                    "one in and one or more out",
-                ),
-                Role::Merge => (
-                    Code::MergeArity,
-                    (into >= 2 || into == 1 && !unsplit) && out == 1,
-                    "two or more in (one, if every way to it leads through a split) and one out",
-                ),
-                Role::Exit => (
-                    Code::ExitArity,
-                    into >= 1 && out == 0,
-                    "one or more in and none out",
-                ),
-            };
-            if !good {
-                let word = Role::ALL.iter().find(|(_, other)| *other == role);
-                let word = word.map_or("", |(word, _)| word);
-                let id = self.knots[ix].id;
-                let message =
-                    format!("node \"{id}\" has {into} in and {out} out; role {word} needs {law}");
-                self.say(code, vec![ix], message);
+            let gathers = *role == Role::Merge && into == 1 && !unsplit;
+            if (ins.contains(&into) || gathers) && outs.contains(&out) {
+                continue;
             }
+            let (id, word) = (self.nodes[ix].id, role.word());
+            let message =
+                format!("node \"{id}\" has {into} in and {out} out; role {word} needs {law}");
+            self.add(*code, vec![ix], message);
         }
     }
 
-    /// One finding for every knot of nodes that can reach each other: the shortest way round from
+    /// One finding for every group of nodes that can reach each other: the shortest way round from
     /// the first of them.
     fn cycles(&mut self) {
         let mut parts = self.parts();
         parts.retain(|part| part.len() > 1 || self.next[part[0]].contains(&part[0]));
         parts.sort_by_key(|part| part.iter().min().copied());
-        let mut part_of = vec![usize::MAX; self.knots.len()];
+        let mut part_of = vec![usize::MAX; self.nodes.len()];
         for (number, part) in parts.iter().enumerate() {
             for ix in part {
                 part_of[*ix] = number;
@@ -275,14 +257,14 @@ impl Shape<'_> {
             };
             let message = format!(
                 "{named} > {} is a cycle; a task could go round for ever: remove one of the edges",
-                self.knots[first].id
+                self.nodes[first].id
             );
-            self.say(Code::Cycle, path, message);
+            self.add(Code::Cycle, path, message);
         }
     }
 
     fn way(&self, path: &[usize]) -> String {
-        let ids: Vec<&str> = path.iter().map(|ix| self.knots[*ix].id).collect();
+        let ids: Vec<&str> = path.iter().map(|ix| self.nodes[*ix].id).collect();
         ids.join(" > ")
     }
 
@@ -313,7 +295,7 @@ impl Shape<'_> {
     /// of its own.
     fn parts(&self) -> Vec<Vec<usize>> {
         const UNSEEN: usize = usize::MAX;
-        let count = self.knots.len();
+        let count = self.nodes.len();
         let (mut order, mut low) = (vec![UNSEEN; count], vec![0; count]);
         let mut pending = vec![false; count];
         let (mut stack, mut parts, mut seen) = (Vec::new(), Vec::new(), 0);

@@ -3,8 +3,8 @@
 //! A tool is one as `agent.yaml` has them, called by an id, with schemas and permissions beside it.
 
 use super::command::{inward, outward, outward_word, word};
-use super::items::{list, texts};
-use super::problem::{FlowProblem, Manifest};
+use super::items::{below, items, texts};
+use super::problem::Manifest;
 use crate::config::section::{Diagnostics, Section};
 use crate::config::tool::definition::{Tool, Word};
 use crate::config::tool::load;
@@ -50,32 +50,19 @@ const SHARED: [&str; 9] = [
 const OWN: [&str; 4] = ["id", "schema_in", "schema_out", "permissions"];
 
 /// Reads the file: the tools, and the ids of those that cannot be used.
-pub(super) fn read(
-    manifest: &mut Manifest,
-    problems: &mut Vec<FlowProblem>,
-) -> (Vec<ToolDraft>, Vec<String>) {
-    let root = manifest.root.clone();
-    let mut out = Diagnostics::about("");
-    let node = Section::new(&root, vec![]);
-    node.warn_of_unknown_keys(&["tools"], &mut out);
-    let items = list(&node, "tools", &mut out);
-    manifest.report(&[], out.into_list(), problems);
+pub(super) fn read(manifest: &mut Manifest) -> (Vec<ToolDraft>, Vec<String>) {
     let (mut all, mut wrong): (Vec<ToolDraft>, Vec<String>) = Default::default();
-    for (map, at) in items {
-        let id = map.get("id").and_then(Value::as_str).map(str::to_owned);
-        let about = id
-            .as_ref()
-            .map_or("tool".to_owned(), |id| format!("tool \"{id}\""));
+    for (map, at) in items(manifest, "tools") {
+        let id = map.get("id").and_then(Value::as_str);
+        let about = id.map_or("tool".to_owned(), |id| format!("tool \"{id}\""));
         let mut out = Diagnostics::about(about);
-        let draft = read_one(map, &at, &mut out);
-        if let Some(draft) = &draft
-            && all.iter().any(|other| other.tool.name == draft.tool.name)
-        {
-            let node = Section::new(map, at);
-            out.error(node.path_to("id"), "is defined twice; remove one");
+        let draft = read_one(&map, &at, &mut out);
+        let is_same = |other: &ToolDraft| Some(&*other.tool.name) == id;
+        if draft.is_some() && all.iter().any(is_same) {
+            out.error(below(&at, "id"), "is defined twice; remove one");
         }
-        let ids: Vec<String> = id.into_iter().collect();
-        manifest.report(&ids, out.into_list(), problems);
+        let ids: Vec<String> = id.map(str::to_owned).into_iter().collect();
+        manifest.report(&ids, out);
         match draft {
             Some(draft) => all.push(draft),
             None => wrong.extend(ids),

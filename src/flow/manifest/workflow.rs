@@ -3,9 +3,9 @@
 //! Unaware of the other files.
 
 use super::NodeKind;
-use super::items::list;
+use super::items::{below, list};
 use super::node::{self, NodeDraft};
-use super::problem::{Code, FlowProblem, Manifest};
+use super::problem::{Code, Manifest};
 use super::shape::{self, EdgeSketch, NodeSketch};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::flow::graph::topology::{self, Graph, MergeFailureMode, Role};
@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 
 /// An edge as it was written. An end is none where no node has the id.
 #[derive(Debug)]
-pub(crate) struct EdgeDraft {
+pub(super) struct EdgeDraft {
     /// Where it begins.
     pub from: Option<usize>,
     /// Where it ends.
@@ -26,10 +26,7 @@ pub(crate) struct EdgeDraft {
 }
 
 /// Reads the file. Of nodes with one id there is only the first.
-pub(crate) fn read(
-    manifest: &mut Manifest,
-    problems: &mut Vec<FlowProblem>,
-) -> (Vec<NodeDraft>, Vec<EdgeDraft>) {
+pub(super) fn read(manifest: &mut Manifest) -> (Vec<NodeDraft>, Vec<EdgeDraft>) {
     let root = std::mem::take(&mut manifest.root);
     let mut out = Diagnostics::about("");
     let top = Section::new(&root, vec![]);
@@ -42,56 +39,46 @@ pub(crate) fn read(
         let message = format!("nodes: expected a list, found {}", describe_value(other));
         out.error(top.path_to("nodes"), message);
     }
-    let mut said = Vec::new();
-    manifest.report(&[], out.into_list(), &mut said);
-    let broken = !problems.is_empty() || !said.is_empty();
-    problems.extend(said);
-    let nodes = nodes(manifest, &root, problems);
-    let by_id: HashMap<&str, usize> = nodes
-        .iter()
-        .enumerate()
-        .map(|(ix, node)| (node.id.as_str(), ix))
-        .collect();
-    let edges = self::edges(manifest, edges, &nodes, &by_id, problems);
+    manifest.report(&[], out);
+    let broken = !manifest.problems.is_empty();
+    let nodes = read_nodes(manifest, &root);
+    let ids = nodes.iter().enumerate();
+    let by_id: HashMap<&str, usize> = ids.map(|(ix, node)| (node.id.as_str(), ix)).collect();
+    let edges = read_edges(manifest, edges, &nodes, &by_id);
     if root.contains_key("nodes") || !broken {
-        shape(manifest, &nodes, &edges, problems);
+        check_shape(manifest, &nodes, &edges);
     }
     for node in &nodes {
-        roles(manifest, node, problems);
+        check_role(manifest, node);
+        warn_of_unused(manifest, node);
     }
     (nodes, edges)
 }
 
-fn nodes(
-    manifest: &mut Manifest,
-    root: &Map<String, Value>,
-    problems: &mut Vec<FlowProblem>,
-) -> Vec<NodeDraft> {
+fn read_nodes(manifest: &mut Manifest, root: &Map<String, Value>) -> Vec<NodeDraft> {
     let mut nodes: Vec<NodeDraft> = Vec::new();
     let mut ids = HashSet::new();
     let items = root.get("nodes").and_then(Value::as_array);
     for (index, item) in items.into_iter().flatten().enumerate() {
         let at = vec![Step::Key("nodes".to_owned()), Step::Item(index)];
-        let Some(draft) = node::read(manifest, item, at, problems) else {
+        let Some(draft) = node::read(manifest, item, at) else {
             continue;
         };
         if ids.insert(draft.id.clone()) {
             nodes.push(draft);
         } else {
             let message = format!("a second node has the id \"{}\"; rename one", draft.id);
-            let ids = vec![draft.id.clone()];
-            problems.push(manifest.problem(Code::DuplicateNodeId, ids, &draft.at, message));
+            manifest.add(Code::DuplicateNodeId, vec![draft.id], &draft.at, message);
         }
     }
     nodes
 }
 
-fn edges(
+fn read_edges(
     manifest: &mut Manifest,
     items: Vec<(&Map<String, Value>, Vec<Step>)>,
     nodes: &[NodeDraft],
     by_id: &HashMap<&str, usize>,
-    problems: &mut Vec<FlowProblem>,
 ) -> Vec<EdgeDraft> {
     let mut edges = Vec::new();
     let mut seen = HashSet::new();
@@ -111,11 +98,11 @@ fn edges(
             None | Some(Value::Null) => None,
             Some(_) => node.read_text("label", &mut out).map(str::to_owned),
         };
-        manifest.report(&[], out.into_list(), problems);
+        manifest.report(&[], out);
         let [from, to] = ends.each_ref().map(|end| {
             let found = by_id.get(end.as_ref()?.as_str()).copied();
             if let (None, Some(id)) = (found, end) {
-                problems.push(unknown_node(manifest, id, by_id, nodes, &at));
+                add_unknown_node(manifest, id, nodes, &at);
             }
             found
         });
@@ -126,8 +113,7 @@ fn edges(
         if !seen.insert((from_id.clone(), to_id.clone(), label.clone())) {
             let message =
                 format!("a second edge goes from \"{from_id}\" to \"{to_id}\"; remove one");
-            let ids = vec![from_id, to_id];
-            problems.push(manifest.problem(Code::DuplicateEdge, ids, &at, message));
+            manifest.add(Code::DuplicateEdge, vec![from_id, to_id], &at, message);
             continue;
         }
         let decides = from.is_some_and(|ix| nodes[ix].role == Some(Role::Decision));
@@ -137,135 +123,85 @@ fn edges(
             let message = format!(
                 "a second edge of decision \"{from_id}\" has the label \"{label}\"; rename one"
             );
-            problems.push(manifest.problem(Code::DuplicateLabel, vec![from_id], &at, message));
+            manifest.add(Code::DuplicateLabel, vec![from_id], &at, message);
         }
         edges.push(EdgeDraft { from, to, label });
     }
     edges
 }
 
-fn unknown_node(
-    manifest: &mut Manifest,
-    id: &str,
-    by_id: &HashMap<&str, usize>,
-    nodes: &[NodeDraft],
-    at: &[Step],
-) -> FlowProblem {
+fn add_unknown_node(manifest: &mut Manifest, id: &str, nodes: &[NodeDraft], at: &[Step]) {
     // Looking for what was meant takes a while in a long list.
-    let meant = (by_id.len() <= 1000)
+    let meant = (nodes.len() <= 1000)
         .then(|| nearest(id, nodes.iter().map(|node| node.id.as_str())))
         .flatten();
     let hint = meant.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
     let message = format!("edge: there is no node \"{id}\"{hint}");
-    manifest.problem(Code::UnknownNode, vec![id.to_owned()], at, message)
+    manifest.add(Code::UnknownNode, vec![id.to_owned()], at, message);
 }
 
-fn shape(
-    manifest: &mut Manifest,
-    nodes: &[NodeDraft],
-    edges: &[EdgeDraft],
-    problems: &mut Vec<FlowProblem>,
-) {
-    let knots: Vec<NodeSketch> = nodes
-        .iter()
-        .map(|node| NodeSketch {
-            id: &node.id,
-            role: node.role,
-            default_start: node.default_start,
-        })
-        .collect();
-    let ways: Vec<EdgeSketch> = edges
-        .iter()
-        .map(|edge| EdgeSketch {
-            from: edge.from,
-            to: edge.to,
-        })
-        .collect();
-    for finding in shape::check(&knots, &ways) {
+fn check_shape(manifest: &mut Manifest, nodes: &[NodeDraft], edges: &[EdgeDraft]) {
+    let sketches = nodes.iter().map(|node| NodeSketch {
+        id: &node.id,
+        role: node.role,
+        default_start: node.default_start,
+    });
+    let sketches: Vec<NodeSketch> = sketches.collect();
+    let ends: Vec<EdgeSketch> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
+    for finding in shape::check(&sketches, &ends) {
         let at = finding.nodes.first().map_or(&[][..], |ix| &nodes[*ix].at);
         let ids = finding.nodes.iter().map(|ix| nodes[*ix].id.clone());
-        let ids = ids.collect();
-        problems.push(manifest.problem(finding.code, ids, at, finding.message));
+        manifest.add(finding.code, ids.collect(), at, finding.message);
     }
 }
 
-/// What a node says that does not go with its role or its kind.
-fn roles(manifest: &mut Manifest, node: &NodeDraft, problems: &mut Vec<FlowProblem>) {
-    let about = format!("node \"{}\"", node.id);
-    let mut say = |code, key: &str, message: &str| {
-        let ids = vec![node.id.clone()];
-        let message = format!("{about}: {message}");
-        problems.push(manifest.problem(code, ids, &node.key(key), message));
-    };
+/// Adds what does not go with the role or the kind of a node.
+#[rustfmt::skip]
+fn check_role(manifest: &mut Manifest, node: &NodeDraft) {
     let is_agent = node.kind == Some(NodeKind::Agent);
-    let has_role = |role| node.role == Some(role);
-    if has_role(Role::Start) && is_agent {
-        let message = "a start is deterministic; let a linear node behind it be the agent";
-        say(Code::StartNotDeterministic, "kind", message);
+    let is_start = node.role == Some(Role::Start);
+    let is_exit = node.role == Some(Role::Exit);
+    let has_tools = node.tools.as_ref().is_some_and(|tools| !tools.is_empty());
+    let (has_role, has_form) = (node.role.is_some(), node.form.is_some());
+    let form = node.form.unwrap_or("command");
+    for (is_wrong, code, key, message) in [
+        (is_start && is_agent, Code::StartNotDeterministic, "kind",
+         "a start is deterministic; let a linear node behind it be the agent"),
+        (is_exit && is_agent, Code::ExitNotDeterministic, "kind",
+         "an exit is deterministic; let a linear node before it be the agent"),
+        (is_exit && has_tools, Code::ExitHasTools, "tools",
+         "an exit has no tools: it runs nothing"),
+        (is_exit && has_form, Code::ExitHasCommand, form,
+         "an exit has no command; let a linear node before it do the work"),
+        (has_role && !is_exit && node.always_fail, Code::AlwaysFailOnNonExit, "always_fail",
+         "only an exit has always_fail"),
+        (has_role && !is_start && node.default_start, Code::DefaultStartOnNonStart, "default_start",
+         "only a start has default_start"),
+        (is_agent && node.agent_id.is_none(), Code::AgentIdMissing, "agent_id",
+         "an agent needs agent_id: which of agents.yaml it is"),
+        (is_agent && has_form && !is_exit, Code::ManifestInvalid, form,
+         "an agent has no command of its own; write kind: deterministic, or remove it"),
+    ] {
+        if is_wrong {
+            let message = format!("node \"{}\": {message}", node.id);
+            manifest.add(code, vec![node.id.clone()], &below(&node.at, key), message);
+        }
     }
-    if has_role(Role::Exit) && is_agent {
-        let message = "an exit is deterministic; let a linear node before it be the agent";
-        say(Code::ExitNotDeterministic, "kind", message);
-    }
-    if has_role(Role::Exit) && node.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
-        say(
-            Code::ExitHasTools,
-            "tools",
-            "an exit has no tools: it runs nothing",
-        );
-    }
-    if has_role(Role::Exit) && node.form.is_some() {
-        let message = "an exit has no command; let a linear node before it do the work";
-        say(
-            Code::ExitHasCommand,
-            node.form.unwrap_or("command"),
-            message,
-        );
-    }
-    if node.role.is_some() && !has_role(Role::Exit) && node.always_fail {
-        say(
-            Code::AlwaysFailOnNonExit,
-            "always_fail",
-            "only an exit has always_fail",
-        );
-    }
-    if node.role.is_some() && !has_role(Role::Start) && node.default_start {
-        let message = "only a start has default_start";
-        say(Code::DefaultStartOnNonStart, "default_start", message);
-    }
-    if is_agent && node.agent_id.is_none() {
-        say(
-            Code::AgentIdMissing,
-            "agent_id",
-            "an agent needs agent_id: which of agents.yaml it is",
-        );
-    }
-    if is_agent && node.form.is_some() && !has_role(Role::Exit) {
-        let message = "an agent has no command of its own; write kind: deterministic, or remove it";
-        say(
-            Code::ManifestInvalid,
-            node.form.unwrap_or("command"),
-            message,
-        );
-    }
-    unused(manifest, node, problems);
 }
 
-/// Keys that have no meaning on such a node, or none in this version.
-fn unused(manifest: &mut Manifest, node: &NodeDraft, problems: &mut Vec<FlowProblem>) {
+/// Warns of keys that have no meaning on such a node.
+fn warn_of_unused(manifest: &mut Manifest, node: &NodeDraft) {
     let mut out = Diagnostics::about(format!("node \"{}\"", node.id));
     if node.kind == Some(NodeKind::Deterministic) && node.agent_id.is_some() {
-        out.warn(
-            node.key("agent_id"),
-            "agent_id has no meaning with kind: deterministic",
-        );
+        let message = "agent_id has no meaning with kind: deterministic";
+        out.warn(below(&node.at, "agent_id"), message);
     }
     let is_merge = node.role.is_none_or(|role| role == Role::Merge);
     if !is_merge && node.merge_failure_mode != MergeFailureMode::default() {
         let message = "merge_failure_mode has no meaning on a node that is no merge";
-        out.warn(node.key("merge_failure_mode"), message);
+        out.warn(below(&node.at, "merge_failure_mode"), message);
     }
-    manifest.report(std::slice::from_ref(&node.id), out.into_list(), problems);
+    manifest.report(std::slice::from_ref(&node.id), out);
 }
 
 /// The graph, if nothing is wrong with its nodes and edges.

@@ -6,7 +6,7 @@ mod layers;
 mod svg;
 mod text;
 
-use crate::flow::graph::topology::{Graph, NodeIx, Role};
+use crate::flow::graph::topology::{Graph, NodeIx};
 use crate::flow::manifest::{Flow, NodeKind};
 
 /// In which language.
@@ -79,7 +79,7 @@ impl<'p> Picture<'p> {
     /// The picture of a flow. `mark` tells what became of a node, if anything did.
     pub(crate) fn of(flow: &'p Flow, mark: impl Fn(NodeIx) -> Option<Mark>) -> Self {
         let boxes = flow.nodes.iter().enumerate().map(|(ix, node)| {
-            let role = word(flow.graph.nodes[ix].role);
+            let role = flow.graph.nodes[ix].role.word();
             let agent = node.agent.map(|agent| flow.agents[agent].id.as_str());
             Box {
                 name: &node.name,
@@ -102,12 +102,6 @@ impl<'p> Picture<'p> {
             Language::Svg => svg::drawn(self),
         }
     }
-}
-
-/// How the manifest calls a role.
-fn word(role: Role) -> &'static str {
-    let found = Role::ALL.iter().find(|(_, other)| *other == role);
-    found.map_or("", |(word, _)| word)
 }
 
 /// A text on one line, without control characters.

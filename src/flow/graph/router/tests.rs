@@ -502,11 +502,7 @@ fn random_graph(rng: &mut Rng) -> Graph {
     let mut ends: Vec<(NodeIx, bool)> = Vec::new();
     let node = |nodes: &mut Vec<Node>, rng: &mut Rng, role: Role| {
         nodes.push(Node {
-            id: format!(
-                "{}{}",
-                Role::ALL.iter().find(|(_, r)| *r == role).unwrap().0,
-                nodes.len()
-            ),
+            id: format!("{}{}", role.word(), nodes.len()),
             role,
             default_start: role == Role::Start,
             always_fail: role == Role::Exit && rng.u8(..6) == 0,
