@@ -5,6 +5,7 @@
 
 use crate::config::environment::Secret;
 use crate::error::may_fail;
+use crate::text::disguise::disguises;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::{Ended, Outcome};
@@ -71,7 +72,7 @@ impl Log {
         if level < self.level {
             return;
         }
-        let text = text.replace(|c: char| c.is_control(), " ");
+        let text = text.replace(disguises, " ");
         let line = format!("{} {} {text}\n", Timestamp::now(), level.name());
         let mut bytes = line.into_bytes();
         if let Some(secret) = &self.secret {

@@ -6,6 +6,7 @@ pub(crate) mod ids;
 pub mod yaml;
 pub(crate) mod suggestion;
 pub(crate) mod shorten;
+pub(crate) mod disguise;
 pub mod manual;
 pub(crate) mod options;
 pub(crate) mod redaction;

@@ -3,6 +3,7 @@
 //! Unaware of what happens. A reader that has gone away is no error.
 
 use crate::error::{Error, Result, may_fail};
+use crate::text::disguise::disguises;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
@@ -170,10 +171,11 @@ pub(crate) fn print_while_read(bytes: &[u8]) -> Result<bool> {
     }
 }
 
-/// Text without control characters, which could move the cursor or change the terminal.
+/// Text without control characters, which could move the cursor or change the terminal, and without those that
+/// change its direction.
 pub(crate) fn printable(text: &str) -> String {
     let shown = |c: char| {
-        if c.is_control() && c != '\n' && c != '\t' {
+        if disguises(c) && c != '\n' && c != '\t' {
             '\u{FFFD}'
         } else {
             c
@@ -218,5 +220,13 @@ mod tests {
     #[test]
     fn control_characters_do_not_reach_a_terminal() {
         assert_eq!(printable("a\x1b[2Jb\r"), "a\u{FFFD}[2Jb\u{FFFD}");
+        for c in ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}') {
+            assert_eq!(printable(&format!("a{c}b")), "a\u{FFFD}b", "{c:?}");
+        }
+        assert_eq!(
+            printable("\u{200e}\u{200f}\u{61c}"),
+            "\u{FFFD}\u{FFFD}\u{FFFD}"
+        );
+        assert_eq!(printable("a\tשלום \u{200d}👩\n"), "a\tשלום \u{200d}👩\n");
     }
 }

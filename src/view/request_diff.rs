@@ -3,6 +3,7 @@
 //! Pure; unaware of runs. Requests are the same only if all their bytes are: nothing is normalised
 //! to find out, only to say where.
 
+use crate::text::disguise::disguises;
 use crate::unix::terminal::printable;
 use serde_json::Value;
 
@@ -141,7 +142,7 @@ fn excerpt(text: &str, from: usize) -> String {
         match c {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
-            c if c.is_control() => out.extend(c.escape_default()),
+            c if disguises(c) => out.extend(c.escape_default()),
             c => out.push(c),
         }
     }

@@ -245,6 +245,26 @@ fn nothing_that_a_tool_prints_can_control_the_terminal() {
 }
 
 #[test]
+fn nothing_that_a_tool_prints_changes_the_direction_of_text() {
+    let marks: String = ('\u{202a}'..='\u{202e}')
+        .chain('\u{2066}'..='\u{2069}')
+        .chain(['\u{200e}', '\u{200f}', '\u{61c}'])
+        .collect();
+    let world = World::with_tools(ECHO);
+    let words = format!("said {marks} here");
+    let first = call("call_1", "echo", &json!({"words": words}));
+    world.server.says([first, text("done")]);
+    let run = world.run(&words).arg("-v").end().exits(0);
+    let log = world.delta(["log", "-w", "ws"]).end().exits(0);
+    let absent = world.delta(["run", "-a", &words, "-m", "go"]).end();
+    let shown = "\u{FFFD}".repeat(marks.chars().count());
+    for text in [run.stderr.clone(), printed(&log), absent.stderr.clone()] {
+        assert!(text.contains(&format!("said {shown} here")), "{text}");
+        assert!(!text.contains(|c| marks.contains(c)), "{text:?}");
+    }
+}
+
+#[test]
 fn a_followed_log_ends_with_the_run() {
     let (world, delta) = held();
     let log = world.delta(["log", "-w", "ws", "-f"]).spawn();

@@ -3,6 +3,7 @@
 use crate::cli::templates::{self, Template};
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result, may_fail};
+use crate::text::disguise::disguises;
 use crate::unix::terminal::{Screen, Tone, print};
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
@@ -59,7 +60,7 @@ fn name_of(dir: &Path) -> Result<String> {
         }
     };
     match name.to_str() {
-        Some(name) if !name.contains(char::is_control) => Ok(name.to_owned()),
+        Some(name) if !name.contains(disguises) => Ok(name.to_owned()),
         _ => Err(Error::failure(format!(
             "'{}' cannot name an agent: only printable text in UTF-8 can",
             name.to_string_lossy().escape_debug()

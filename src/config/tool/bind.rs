@@ -4,6 +4,7 @@
 //! Unaware of how the argv is executed.
 
 use crate::config::tool::definition::{Inject, Parameter, Piece, Tool, Word, is_script, text_of};
+use crate::text::disguise::disguises;
 use crate::text::suggestion::nearest;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
@@ -280,14 +281,6 @@ fn quoted(word: &str, is_program: bool) -> String {
     } else {
         word.to_owned()
     }
-}
-
-/// Control characters, and those that break a line or change the direction in which it is shown.
-fn disguises(c: char) -> bool {
-    let marks = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}'];
-    c.is_control()
-        || marks.contains(&c)
-        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn is_keyword(word: &str) -> bool {

@@ -8,6 +8,7 @@ mod text;
 
 use crate::flow::graph::topology::{Graph, NodeIx};
 use crate::flow::manifest::{Flow, NodeKind};
+use crate::text::disguise::disguises;
 
 /// In which language.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,6 +108,6 @@ impl<'p> Picture<'p> {
 /// A text on one line, without control characters.
 fn plain(text: &str) -> String {
     text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
+        .map(|c| if disguises(c) { ' ' } else { c })
         .collect()
 }

@@ -1,6 +1,7 @@
 //! What is passed between a program and a shell's completion script.
 
 use super::completion::Candidate;
+use crate::text::disguise::disguises;
 use std::ffi::OsString;
 
 /// The words that a shell's script hands over, as the program would get them.
@@ -16,8 +17,8 @@ pub(super) fn print(own: &str, choices: &[Candidate]) -> String {
     let mut out = format!("{own}\n");
     for Candidate { word, about } in choices {
         // Such a word could not be told from two.
-        if !word.contains(char::is_control) {
-            let about = about.replace(char::is_control, " ");
+        if !word.contains(disguises) {
+            let about = about.replace(disguises, " ");
             out.push_str(&format!("{word}\t{}\n", about.trim()));
         }
     }
