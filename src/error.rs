@@ -63,7 +63,7 @@ pub(crate) struct Error {
     pub disk_full: bool,
 }
 
-/// What every fallible function of the crate returns.
+/// The result of every fallible function of the crate.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -158,7 +158,7 @@ pub(crate) fn reason(cause: &io::Error) -> String {
     }
 }
 
-/// Whether the system refused because no room is left: a full disk, a quota, a file-size limit.
+/// True if the system refused because no room is left: a full disk, a quota, a file-size limit.
 pub(crate) fn is_disk_full(cause: &io::Error) -> bool {
     matches!(
         cause.kind(),

@@ -107,6 +107,8 @@ pub(crate) struct Endpoint {
     pub base_url: String,
     /// The key to send, if there is one.
     pub key: Option<Secret>,
+    /// The variable that holds the key, and where it is set, for messages.
+    pub key_source: Option<String>,
 }
 
 /// The variables of a run.
@@ -195,6 +197,25 @@ impl Environment {
         given().or_else(|| self.find(&KEY_NAMES))
     }
 
+    /// The variable that the key comes from, and where it is set.
+    fn key_source(&self) -> String {
+        if given().is_some() {
+            return "the key of the flow's provider".to_owned();
+        }
+        let name = KEY_NAMES
+            .into_iter()
+            .find(|name| self.find(&[name]).is_some());
+        let name = name.unwrap_or(KEY_NAMES[0]);
+        let in_file = self.set.iter().find(|(known, ..)| known == name);
+        let place = match in_file.map(|(.., origin)| origin) {
+            Some(Trust::Workspace) => "the workspace's .env",
+            Some(Trust::Project) => "the project's .env",
+            Some(Trust::Trusted) => "the agent's .env",
+            None => "the environment",
+        };
+        format!("{name} in {place}")
+    }
+
     /// A variable as programs see it, if it is set and not empty.
     pub(crate) fn get(&self, name: &str) -> Option<String> {
         self.find(&[name]).map(|(value, _)| value)
@@ -255,6 +276,7 @@ impl Environment {
         }
         Ok(Endpoint {
             base_url,
+            key_source: key.is_some().then(|| self.key_source()),
             key: key.map(|key| Secret(key.0)),
         })
     }

@@ -29,11 +29,11 @@ const LONGEST_VARIABLE: usize = 32 << 10;
 pub(crate) struct Execution {
     /// Why it failed, if it did. Its output counts for nothing then.
     pub failure: Option<String>,
-    /// What it wants to be used instead, in the form that belongs to its moment.
+    /// The replacement that the hook wants, in the form that belongs to its event.
     pub payload: Option<Vec<u8>>,
-    /// What it says should happen.
+    /// The hook's instruction.
     pub control: Control,
-    /// Its directory, from the run's directory.
+    /// The directory, relative to the run's.
     pub reference: String,
 }
 
@@ -95,11 +95,10 @@ impl Control {
     }
 }
 
-/// What a hook is given.
+/// A hook's input.
 pub(crate) struct Input<'a> {
     /// The payload: its file names in `input/`, the first of which is also the hook's stdin.
     pub names: &'a [&'a str],
-    /// Its bytes.
     pub payload: &'a [u8],
     /// Variables beside those of every hook.
     pub variables: &'a [(&'a str, String)],
@@ -117,8 +116,8 @@ pub(crate) fn next_number(dir: &Path) -> Result<u64> {
 /// Runs one hook.
 ///
 /// # Errors
-/// Those of the disk. A hook that fails is no error here.
-pub(crate) fn run(
+/// Disk errors. A hook that fails is no error here.
+pub(crate) fn run_hook(
     ctx: &RunContext<'_>,
     hook: &Hook,
     number: u64,
@@ -135,11 +134,11 @@ pub(crate) fn run(
     }
     files::write(
         &dir.join("input/context.json"),
-        &context(ctx, event, number, input.iteration),
+        &context_json(ctx, event, number, input.iteration),
     )?;
     let argv = ctx.argv(&hook.command);
     let meta = dir.join("execution_meta");
-    let how = execute(ctx, hook, &argv, &dir, input)?;
+    let how = execute_hook(ctx, hook, &argv, &dir, input)?;
     let code = match &how {
         Ok(outcome) => match outcome.how {
             Ended::Exited(code) | Ended::Interrupted(code) => code,
@@ -168,7 +167,7 @@ pub(crate) fn run(
     };
     let (mut payload, mut control) = (None, Control::default());
     if failure.is_none() {
-        match output(&dir.join("output"), hook.event) {
+        match read_output(&dir.join("output"), hook.event) {
             Ok((new, said)) => (payload, control) = (new, said),
             Err(why) => failure = Some(why),
         }
@@ -185,11 +184,11 @@ pub(crate) fn run(
     })
 }
 
-/// What came of a hook in a recorded run, read from its directory.
-pub(crate) fn recorded(dir: &Path, event: HookEvent) -> Execution {
+/// The outcome of a hook in a recorded run, read from its directory.
+pub(crate) fn read_recorded(dir: &Path, event: HookEvent) -> Execution {
     let code = files::read_line(&dir.join("execution_meta/exit_code.txt"));
     let told = match code.as_deref() {
-        Some("0") => output(&dir.join("output"), event),
+        Some("0") => read_output(&dir.join("output"), event),
         Some(code) => Err(format!("exit code {code} in the recorded run")),
         None => Err(format!("no record of it in {}", dir.display())),
     };
@@ -205,7 +204,7 @@ pub(crate) fn recorded(dir: &Path, event: HookEvent) -> Execution {
     }
 }
 
-fn execute(
+fn execute_hook(
     ctx: &RunContext<'_>,
     hook: &Hook,
     argv: &[String],
@@ -221,7 +220,7 @@ fn execute(
     let path = dir.to_string_lossy().into_owned();
     env.push(("DELTA_HOOK_IO_PATH".to_owned(), Some(path)));
     for (name, value) in input.variables {
-        env.push(((*name).to_owned(), Some(shortened(value))));
+        env.push(((*name).to_owned(), Some(shorten_variable(value))));
     }
     let stdin: PathBuf = dir.join("input").join(input.names[0]);
     // What is left is shared: the hooks that are still to come have their part, too.
@@ -261,7 +260,7 @@ pub(crate) fn spawn_failure(program: &str, error: &SpawnError) -> String {
     }
 }
 
-fn context(ctx: &RunContext<'_>, event: &str, number: u64, iteration: u64) -> Vec<u8> {
+fn context_json(ctx: &RunContext<'_>, event: &str, number: u64, iteration: u64) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::begin(&mut out);
     object
@@ -278,8 +277,11 @@ fn context(ctx: &RunContext<'_>, event: &str, number: u64, iteration: u64) -> Ve
     out
 }
 
-/// What a hook wrote. A file that cannot be understood makes it a failure.
-fn output(dir: &Path, event: HookEvent) -> std::result::Result<(Option<Vec<u8>>, Control), String> {
+/// A hook's output. A file that cannot be understood makes the hook a failure.
+fn read_output(
+    dir: &Path,
+    event: HookEvent,
+) -> std::result::Result<(Option<Vec<u8>>, Control), String> {
     let read = |name: &str| match files::read_regular(&dir.join(name)) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(e) if e.kind() == io::ErrorKind::NotFound && !dir.join(name).is_symlink() => Ok(None),
@@ -303,7 +305,7 @@ fn output(dir: &Path, event: HookEvent) -> std::result::Result<(Option<Vec<u8>>,
     Ok((payload, control))
 }
 
-/// Whether a payload has the form that belongs to its moment.
+/// Checks that a payload has the form that belongs to its event.
 fn check(payload: &[u8], event: HookEvent) -> std::result::Result<(), String> {
     let value: Value = serde_json::from_slice(payload).map_err(|e| e.to_string())?;
     match event {
@@ -320,7 +322,7 @@ fn check(payload: &[u8], event: HookEvent) -> std::result::Result<(), String> {
 }
 
 /// A value as the environment can hold it: without NUL, and not too long.
-fn shortened(value: &str) -> String {
+fn shorten_variable(value: &str) -> String {
     let value = value.replace('\0', "\u{FFFD}");
     let mut end = value.len().min(LONGEST_VARIABLE);
     while !value.is_char_boundary(end) {
@@ -364,10 +366,10 @@ mod tests {
     #[test]
     fn a_long_value_is_cut_between_two_characters() {
         let long = "é".repeat(LONGEST_VARIABLE);
-        assert_eq!(shortened(&long).len(), LONGEST_VARIABLE);
+        assert_eq!(shorten_variable(&long).len(), LONGEST_VARIABLE);
         let odd = format!("a{long}");
-        assert_eq!(shortened(&odd).len(), LONGEST_VARIABLE - 1);
-        assert_eq!(shortened("a\0b"), "a\u{FFFD}b");
-        assert!(shortened(&"\0".repeat(LONGEST_VARIABLE)).len() <= LONGEST_VARIABLE);
+        assert_eq!(shorten_variable(&odd).len(), LONGEST_VARIABLE - 1);
+        assert_eq!(shorten_variable("a\0b"), "a\u{FFFD}b");
+        assert!(shorten_variable(&"\0".repeat(LONGEST_VARIABLE)).len() <= LONGEST_VARIABLE);
     }
 }

@@ -41,7 +41,6 @@ pub(crate) fn ends_of(file: &File, max: u64) -> io::Result<Ends> {
 }
 
 impl Ends {
-    /// Whether there was no output.
     pub(crate) fn is_empty(&self) -> bool {
         self.total == 0
     }
@@ -73,7 +72,7 @@ impl Ends {
     }
 }
 
-/// What a program said last, from `start` in a file on: its end on one line, behind a colon; empty if
+/// A program's last words, from `start` in a file on: the end on one line, behind a colon; empty if
 /// there is nothing. Whoever reports a failure names the cause at the end.
 pub(crate) fn last_words(path: &Path, start: u64) -> Result<String> {
     const LONGEST: u64 = 2000;
@@ -110,7 +109,7 @@ fn cut_character(bytes: &[u8]) -> usize {
     0
 }
 
-/// What the model is told of a tool that has run.
+/// The observation of a tool that has run.
 pub(crate) fn observation(stdout: &Ends, stderr: &Ends, notes: &[String]) -> String {
     let mut text = stdout.text();
     if !stderr.is_empty() {

@@ -66,16 +66,15 @@ pub(crate) fn ask_human_tool() -> Tool {
     }
 }
 
-/// What is asked.
+/// A question to a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
-    /// Its id.
     pub request_id: String,
     /// The words.
     pub prompt: String,
     /// `text`, `password` or `confirmation`.
     pub input_type: String,
-    /// Whether the answer is not to be shown.
+    /// The answer is not to be shown.
     pub sensitive: bool,
 }
 
@@ -85,7 +84,7 @@ impl Question {
     }
 }
 
-/// What came of asking at the terminal.
+/// The outcome of asking at the terminal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// The answer, without its newline.

@@ -29,7 +29,7 @@ pub(crate) struct Builder {
     computed: Vec<(usize, bool)>,
     /// Nothing is run: computed files are taken as they are.
     only_looks: bool,
-    /// What a request lacks because nothing is run.
+    /// The parts that a request lacks because nothing is run.
     lacking: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl Builder {
         self
     }
 
-    /// What the last request lacks, or may have wrong, because nothing was run for it.
+    /// The parts of the last request that are missing or stale because nothing was run for it.
     pub(crate) fn lacking(&self) -> &[String] {
         &self.lacking
     }
@@ -85,7 +85,7 @@ impl Builder {
     /// generators wrote is taken from there, and none is run.
     ///
     /// # Errors
-    /// Those of the disk; and, inside, a required source that is not to be had.
+    /// Disk errors; and, inside, a required source that is not available.
     pub(crate) fn request(
         &mut self,
         ctx: &RunContext<'_>,
@@ -122,36 +122,7 @@ impl Builder {
                     ));
                     block
                 }
-                Source::Computed {
-                    id,
-                    command,
-                    timeout,
-                    output,
-                    optional,
-                    once,
-                } => {
-                    let earlier = self.computed.iter().find(|(at, _)| *at == index);
-                    let there = match earlier {
-                        Some((_, there)) => Ok(*there),
-                        None => match generate(ctx, id, command, *timeout, output, iteration)? {
-                            Ok(()) => Ok(true),
-                            Err(why) if *optional => {
-                                let text = format!("context source {id} is skipped: {why}");
-                                ctx.log.line(Level::Warn, &text);
-                                Ok(false)
-                            }
-                            Err(why) => Err(Unavailable(format!("context source {id}: {why}"))),
-                        },
-                    };
-                    if let (Ok(there), true, None) = (&there, *once, earlier) {
-                        self.computed.push((index, *there));
-                    }
-                    match there {
-                        Ok(true) => file_block(ctx, id, output, *optional)?,
-                        Ok(false) => Ok(None),
-                        Err(unavailable) => Err(unavailable),
-                    }
-                }
+                Source::Computed { .. } => self.computed_block(ctx, index, source, iteration)?,
             };
             match block {
                 Ok(Some(block)) => blocks.push(block),
@@ -168,6 +139,47 @@ impl Builder {
         }
         out.extend_from_slice(b"]}");
         Ok(Ok(out))
+    }
+    /// The block of a computed file, which its generator brings up to date first.
+    fn computed_block(
+        &mut self,
+        ctx: &RunContext<'_>,
+        index: usize,
+        source: &Source,
+        iteration: u64,
+    ) -> Result<std::result::Result<Option<String>, Unavailable>> {
+        let Source::Computed {
+            id,
+            command,
+            timeout,
+            output,
+            optional,
+            once,
+        } = source
+        else {
+            return Ok(Ok(None));
+        };
+        let earlier = self.computed.iter().find(|(at, _)| *at == index);
+        let is_there = match earlier {
+            Some((_, is_there)) => *is_there,
+            None => match generate(ctx, id, command, *timeout, output, iteration)? {
+                Ok(()) => true,
+                Err(why) if *optional => {
+                    let text = format!("context source {id} is skipped: {why}");
+                    ctx.log.line(Level::Warn, &text);
+                    false
+                }
+                Err(why) => return Ok(Err(Unavailable(format!("context source {id}: {why}")))),
+            },
+        };
+        if *once && earlier.is_none() {
+            self.computed.push((index, is_there));
+        }
+        if is_there {
+            file_block(ctx, id, output, *optional)
+        } else {
+            Ok(Ok(None))
+        }
     }
 }
 
@@ -244,7 +256,7 @@ fn block_in<'s>(request: &[u8], id: &str, later: impl Iterator<Item = &'s str>) 
     Some(block[..end].to_owned())
 }
 
-/// Whether the system lacked something for the moment that has nothing to do with the file.
+/// True if the system lacked something for the moment that has nothing to do with the file.
 fn is_passing(error: &io::Error) -> bool {
     let number = error.raw_os_error().map(Errno::from_raw_os_error);
     number.is_some_and(|number| {

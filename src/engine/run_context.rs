@@ -109,7 +109,7 @@ impl RunContext<'_> {
         variables
     }
 
-    /// What the ids of all calls of this run begin with: the call that this run is part of.
+    /// The common prefix of the ids of all calls of this run: the call that this run is part of.
     pub(crate) fn call_prefix() -> String {
         std::env::var(CALL_ID).map_or_else(|_| String::new(), |parent| format!("{parent}."))
     }

@@ -10,6 +10,7 @@
 mod outcome;
 mod hook_points;
 mod calls;
+mod questions;
 mod think;
 
 pub(crate) use outcome::{Ended, Ending};
@@ -129,7 +130,7 @@ impl<'a> Engine<'a> {
             self.ctx.run.id
         );
         self.ctx.log.line(Level::Info, &text);
-        let ending = self.drive().unwrap_or_else(|error| {
+        let ending = self.run_loop().unwrap_or_else(|error| {
             self.ctx.run.release_reserve();
             let reason = if !self.journal.is_in_place() {
                 StopReason::JournalChanged
@@ -162,12 +163,12 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn drive(&mut self) -> Result<Ending> {
+    fn run_loop(&mut self) -> Result<Ending> {
         let (open, ending) = self.recover()?;
         if let Some(ending) = ending {
             return Ok(ending);
         }
-        if let Some(ending) = self.act(open)? {
+        if let Some(ending) = self.run_calls(open)? {
             return Ok(ending);
         }
         loop {
@@ -175,16 +176,16 @@ impl<'a> Engine<'a> {
                 return Ok(ending);
             }
             let calls = match self.think()? {
-                think::Thought::Calls(calls) => calls,
-                think::Thought::End(ending) => return Ok(ending),
+                think::ThoughtOutcome::Calls(calls) => calls,
+                think::ThoughtOutcome::End(ending) => return Ok(ending),
             };
-            if let Some(ending) = self.act(calls)? {
+            if let Some(ending) = self.run_calls(calls)? {
                 return Ok(ending);
             }
         }
     }
 
-    /// What an earlier process left open, or how the run had ended when it died.
+    /// The calls that an earlier process left open, or how the run had ended when that process died.
     fn recover(&mut self) -> Result<(Vec<OpenCall>, Option<Ending>)> {
         let mut journal = Vec::new();
         self.journal.read_into(&mut journal)?;
@@ -226,7 +227,7 @@ impl<'a> Engine<'a> {
             .is_some_and(|ending| ending.status == Status::Failed)
         {
             // None of its calls may ever run; say so in the journal.
-            self.act(open)?;
+            self.run_calls(open)?;
             return Ok((Vec::new(), ending));
         }
         Ok((open, ending))
@@ -243,7 +244,7 @@ impl<'a> Engine<'a> {
         added.map_err(|e| unreadable(&e, &self.journal))
     }
 
-    /// Whether somebody wants the run to end.
+    /// The end that a signal, a hook or a changed journal demands.
     fn must_end(&self) -> Option<Ending> {
         if let Some(stop) = self.ctx.signals.stop() {
             return Some(Ending::stopped(stop));
@@ -298,7 +299,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Makes everything durable that has been recorded, and the directories that lead to it.
-    fn sync(&mut self) -> Result<()> {
+    fn make_durable(&mut self) -> Result<()> {
         self.journal.sync()?;
         if !self.entries_synced && self.ctx.agent.sync {
             self.ctx.run.sync_entries()?;
@@ -307,7 +308,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    fn note(&mut self, level: &str, content: &str) -> Result<()> {
+    fn record_note(&mut self, level: &str, content: &str) -> Result<()> {
         self.journal
             .add(self.iteration, &Event::SystemMessage { level, content });
         self.journal.flush()?;
@@ -319,7 +320,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Records an error, and tells the hook.
-    fn error(&mut self, message: &str, details: &[u8]) -> Result<()> {
+    fn record_error(&mut self, message: &str, details: &[u8]) -> Result<()> {
         self.journal.add(
             self.iteration,
             &Event::Error {
@@ -348,7 +349,7 @@ impl<'a> Engine<'a> {
     /// room must not keep the rest from being recorded.
     fn finish(&mut self, ending: &Ending) {
         if ending.is_error() {
-            may_fail(self.error(&ending.text, b"{}"));
+            may_fail(self.record_error(&ending.text, b"{}"));
         }
         if ending.status != Status::WaitingForInput {
             may_fail(self.on_run_end(ending));
@@ -365,7 +366,7 @@ impl<'a> Engine<'a> {
                 text: &ending.text,
             },
         );
-        if let Err(error) = self.sync() {
+        if let Err(error) = self.make_durable() {
             let text = format!("warning: the end of the run may not be on disk: {error}");
             self.options.screen.warn(&text);
             self.ctx.log.line(Level::Warn, &text);
@@ -384,7 +385,7 @@ impl<'a> Engine<'a> {
         metadata.iterations = self.iteration;
     }
 
-    fn say(&self, pieces: &[(Tone, &str)]) {
+    fn print_progress(&self, pieces: &[(Tone, &str)]) {
         let number = format!("[{}] ", self.iteration);
         let mut line = vec![(Tone::Dim, number.as_str())];
         line.extend_from_slice(pieces);
@@ -392,9 +393,9 @@ impl<'a> Engine<'a> {
     }
 
     /// Tells how a call ended; what it printed only if more is wanted.
-    fn say_done(&self, good: bool, outcome: &str, observation: &str) {
+    fn print_outcome(&self, good: bool, outcome: &str, observation: &str) {
         let tone = if good { Tone::Good } else { Tone::Bad };
-        self.say(&[(Tone::Dim, "  "), (tone, outcome)]);
+        self.print_progress(&[(Tone::Dim, "  "), (tone, outcome)]);
         if self.options.screen.verbose {
             for line in observation.lines().take(20) {
                 self.options
@@ -405,7 +406,7 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// What builds an agent's requests.
+/// The builder of an agent's requests.
 pub(crate) fn builder(agent: &Agent) -> Builder {
     let ask_human = agent.ask_human.then(question::ask_human_tool);
     Builder::new(agent, agent.tools.iter().chain(&ask_human))
@@ -435,7 +436,7 @@ pub(crate) fn unreadable_at(error: &Unreadable, path: &std::path::Path) -> Error
     }
 }
 
-/// What a call needs to run.
+/// A tool and its arguments, ready to run.
 type Ready<'t> = (&'t Tool, BoundCall);
 
 /// The agent's tool of a name.

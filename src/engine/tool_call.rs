@@ -6,7 +6,7 @@
 use crate::config::tool::bind::{BoundCall, shell_quoted};
 use crate::config::tool::definition::Tool;
 use crate::engine::hooks::spawn_failure;
-use crate::engine::observation::{ends_of, observation, read_ends};
+use crate::engine::observation::{Ends, ends_of, observation, read_ends};
 use crate::engine::run_context::RunContext;
 use crate::error::{At, Result};
 use crate::record::event::ActionStatus;
@@ -20,7 +20,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What Linux takes in one argument (`MAX_ARG_STRLEN`, 32 pages).
+/// The longest single argument that Linux accepts, with its NUL (`MAX_ARG_STRLEN`, 32 pages).
 const LONGEST_ARGUMENT: usize = 131_072;
 
 /// A call that is ready to run.
@@ -30,20 +30,20 @@ pub(crate) struct Prepared {
     stdin: Option<File>,
     stdout: File,
     stderr: File,
-    /// Its directory, from the run's directory.
+    /// The directory, relative to the run's.
     pub reference: String,
     /// The command on one line.
     pub command: String,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(crate) struct Done {
     /// How it ended.
     pub status: ActionStatus,
     /// The exit code, if one is known.
     pub exit_code: Option<i32>,
-    /// What the model is shown.
+    /// The text for the model.
     pub observation: String,
     /// From start to end.
     pub duration: Duration,
@@ -70,7 +70,11 @@ pub(crate) fn full_argv(ctx: &RunContext<'_>, tool: &Tool, bound: &BoundCall) ->
 }
 
 /// Makes the call's directory of records.
-pub(crate) fn prepare(ctx: &RunContext<'_>, tool: &Tool, bound: &BoundCall) -> Result<Prepared> {
+pub(crate) fn prepare_call(
+    ctx: &RunContext<'_>,
+    tool: &Tool,
+    bound: &BoundCall,
+) -> Result<Prepared> {
     let argv = full_argv(ctx, tool, bound);
     let parent = ctx.run.io("tool_executions");
     let name = format!("{}_{}", Timestamp::now().compact(), tool.name);
@@ -98,7 +102,7 @@ pub(crate) fn prepare(ctx: &RunContext<'_>, tool: &Tool, bound: &BoundCall) -> R
 }
 
 /// Runs a call to its end.
-pub(crate) fn run(
+pub(crate) fn run_tool(
     ctx: &RunContext<'_>,
     tool: &Tool,
     bound: &BoundCall,
@@ -138,7 +142,7 @@ pub(crate) fn run(
         }
         Err(error) => {
             let message = match &error {
-                SpawnError::TooLong => too_long(bound),
+                SpawnError::TooLong => explain_too_long(bound),
                 other => spawn_failure(&prepared.argv[0], other),
             };
             stderr
@@ -161,6 +165,25 @@ pub(crate) fn run(
     };
     record("exit_code.txt", exit_code.to_string())?;
     record("duration_ms.txt", duration.as_millis().to_string())?;
+    let max = shown_bytes(ctx, tool);
+    let stdout = ends_of(&stdout, max).at("read", &prepared.dir)?;
+    let stderr = ends_of(&stderr, max).at("read", &prepared.dir)?;
+    let notes = notes_of(how, exit_code, timeout, &stderr);
+    let status = if how == Ended::Exited(0) {
+        ActionStatus::Success
+    } else {
+        ActionStatus::Failed
+    };
+    Ok(Done {
+        status,
+        exit_code: Some(exit_code),
+        observation: observation(&stdout, &stderr, &notes),
+        duration,
+    })
+}
+
+/// The lines of an observation that the tool did not print.
+fn notes_of(how: Ended, exit_code: i32, timeout: Option<Duration>, stderr: &Ends) -> Vec<String> {
     let mut notes = Vec::new();
     if exit_code != 0 {
         notes.push(format!("[exit code: {exit_code}]"));
@@ -173,8 +196,6 @@ pub(crate) fn run(
         Ended::Interrupted(_) => notes.push("[interrupted]".to_owned()),
         Ended::Exited(_) => {}
     }
-    let max = longest(ctx, tool);
-    let stderr = ends_of(&stderr, max).at("read", &prepared.dir)?;
     if exit_code != 0 && stderr.text().contains("input file is also the output") {
         notes.push(
             "[the search came to the file that its own output goes into, below .delta; exclude that \
@@ -182,43 +203,29 @@ pub(crate) fn run(
                 .to_owned(),
         );
     }
-    let status = if how == Ended::Exited(0) {
-        ActionStatus::Success
-    } else {
-        ActionStatus::Failed
-    };
-    Ok(Done {
-        status,
-        exit_code: Some(exit_code),
-        observation: observation(
-            &ends_of(&stdout, max).at("read", &prepared.dir)?,
-            &stderr,
-            &notes,
-        ),
-        duration,
-    })
+    notes
 }
 
 /// How much of each of a tool's streams the model is shown.
-fn longest(ctx: &RunContext<'_>, tool: &Tool) -> u64 {
+fn shown_bytes(ctx: &RunContext<'_>, tool: &Tool) -> u64 {
     tool.max_output_bytes.unwrap_or(ctx.agent.max_output_bytes)
 }
 
-/// What the model is shown of the output in a call's directory.
-pub(crate) fn shown(
+/// The observation of the output in a call's directory.
+pub(crate) fn show_output(
     ctx: &RunContext<'_>,
     tool: &Tool,
     dir: &std::path::Path,
     notes: &[String],
 ) -> Result<String> {
-    let max = longest(ctx, tool);
+    let max = shown_bytes(ctx, tool);
     let stdout = read_ends(&dir.join("stdout.log"), max)?;
     let stderr = read_ends(&dir.join("stderr.log"), max)?;
     Ok(observation(&stdout, &stderr, notes))
 }
 
 /// Names the argument that the system does not take, its limit and the way out.
-fn too_long(bound: &BoundCall) -> String {
+fn explain_too_long(bound: &BoundCall) -> String {
     let sizes = bound
         .arguments
         .as_object()

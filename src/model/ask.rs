@@ -39,7 +39,7 @@ pub(crate) struct Patience {
     pub deadline: Option<Instant>,
 }
 
-/// What asking came to.
+/// The outcome of asking, over all attempts.
 #[derive(Debug)]
 pub(crate) enum Asked {
     /// An answer.
@@ -64,7 +64,7 @@ struct AttemptRecord {
 }
 
 #[derive(Default, Serialize)]
-struct TokenUsage {
+struct TokenCounts {
     prompt: u64,
     completion: u64,
     total: u64,
@@ -72,19 +72,19 @@ struct TokenUsage {
     cached: Option<u64>,
 }
 
-/// What is kept of an invocation beside the bytes.
+/// The facts about an invocation for its metadata.json.
 #[derive(Default)]
-struct Record {
+struct InvocationRecord {
     attempts: Vec<AttemptRecord>,
     http_status: Option<u16>,
     timed_out: bool,
     model: Option<String>,
-    usage: Option<TokenUsage>,
+    usage: Option<TokenCounts>,
 }
 
 /// An invocation's directory and what is known of it beforehand.
 pub(crate) struct Invocation<'a> {
-    /// Its directory, with `request.json` in it.
+    /// The invocation's directory, with `request.json` in it.
     pub dir: &'a Path,
     /// The bytes of `request.json`.
     pub request: &'a [u8],
@@ -96,8 +96,8 @@ pub(crate) struct Invocation<'a> {
 /// `response.json` and `metadata.json` beside the request.
 ///
 /// # Errors
-/// Those of the disk.
-pub(crate) fn ask(
+/// Disk errors.
+pub(crate) fn ask_model(
     model: &mut Model<'_>,
     invocation: &Invocation<'_>,
     patience: Patience,
@@ -105,7 +105,7 @@ pub(crate) fn ask(
     mut notify: impl FnMut(&str),
 ) -> Result<Asked> {
     let started = Instant::now();
-    let mut record = Record::default();
+    let mut record = InvocationRecord::default();
     let mut retries = 0;
     let asked = loop {
         if !record.attempts.is_empty() {
@@ -117,15 +117,15 @@ pub(crate) fn ask(
             .deadline
             .map(|until| until.saturating_duration_since(began));
         let attempt = model.attempt(invocation, signals, left)?;
-        let (step, outcome) = judge(attempt, invocation.dir, &mut record);
+        let (step, outcome) = judge_attempt(attempt, invocation.dir, &mut record);
         record.attempts.push(AttemptRecord {
             started_at: clock.to_string(),
             duration_ms: began.elapsed().as_millis() as u64,
             outcome,
         });
         let (why, after) = match step {
-            Step::End(asked) => break asked,
-            Step::Again(why, after) => (why, after),
+            NextStep::End(asked) => break asked,
+            NextStep::Again(why, after) => (why, after),
         };
         if patience
             .deadline
@@ -142,7 +142,7 @@ pub(crate) fn ask(
             let times = if tries == 1 { "attempt" } else { "attempts" };
             break Asked::Unavailable(format!("{why} (after {tries} {times})"));
         }
-        let wait = after.unwrap_or_else(|| backoff(retries));
+        let wait = after.unwrap_or_else(|| backoff_time(retries));
         retries += 1;
         if patience
             .deadline
@@ -163,15 +163,19 @@ pub(crate) fn ask(
     Ok(asked)
 }
 
-enum Step {
+enum NextStep {
     End(Asked),
     Again(String, Option<Duration>),
 }
 
-/// What an attempt means, and how it is recorded.
-fn judge(attempt: Attempt, dir: &Path, record: &mut Record) -> (Step, String) {
+/// The step that follows an attempt, and the attempt's outcome for the record.
+fn judge_attempt(
+    attempt: Attempt,
+    dir: &Path,
+    record: &mut InvocationRecord,
+) -> (NextStep, String) {
     match attempt {
-        Attempt::Stopped(stop) => (Step::End(Asked::Stopped(stop)), stop.name().to_owned()),
+        Attempt::Stopped(stop) => (NextStep::End(Asked::Stopped(stop)), stop.name().to_owned()),
         Attempt::Refused {
             why,
             is_too_long,
@@ -184,7 +188,7 @@ fn judge(attempt: Attempt, dir: &Path, record: &mut Record) -> (Step, String) {
             } else {
                 Asked::Refused(why)
             };
-            (Step::End(asked), outcome)
+            (NextStep::End(asked), outcome)
         }
         Attempt::Again {
             why,
@@ -197,9 +201,9 @@ fn judge(attempt: Attempt, dir: &Path, record: &mut Record) -> (Step, String) {
             record.timed_out = timed_out;
             let step = if is_last {
                 let why = format!("{why}; the server says not to try again now");
-                Step::End(Asked::Unavailable(why))
+                NextStep::End(Asked::Unavailable(why))
             } else {
-                Step::Again(why.clone(), after)
+                NextStep::Again(why.clone(), after)
             };
             (step, why)
         }
@@ -209,21 +213,21 @@ fn judge(attempt: Attempt, dir: &Path, record: &mut Record) -> (Step, String) {
             match parse(&body) {
                 Ok(answer) => {
                     record.model.clone_from(&answer.model);
-                    record.usage = answer.usage.map(|usage| TokenUsage {
+                    record.usage = answer.usage.map(|usage| TokenCounts {
                         prompt: usage.prompt_tokens,
                         completion: usage.completion_tokens,
                         total: usage.total_tokens,
                         cached: answer.cached_tokens,
                     });
                     (
-                        Step::End(Asked::Answered(Box::new(answer))),
+                        NextStep::End(Asked::Answered(Box::new(answer))),
                         "answered".to_owned(),
                     )
                 }
                 Err(why) => {
                     let kept = dir.join("response.json");
                     let why = format!("{why}; the response is kept in {}", kept.display());
-                    (Step::Again(why.clone(), None), why)
+                    (NextStep::Again(why.clone(), None), why)
                 }
             }
         }
@@ -231,12 +235,12 @@ fn judge(attempt: Attempt, dir: &Path, record: &mut Record) -> (Step, String) {
 }
 
 /// Half a second, doubled each time up to thirty, give or take a fifth.
-fn backoff(retries: u32) -> Duration {
+fn backoff_time(retries: u32) -> Duration {
     let seconds = (0.5 * f64::from(1u32 << retries.min(6))).min(30.0);
     Duration::from_secs_f64(seconds * (0.8 + 0.4 * fastrand::f64()))
 }
 
-impl Record {
+impl InvocationRecord {
     fn write(self, invocation: &Invocation<'_>, asked: &Asked, took: Duration) -> Result<()> {
         let status = match asked {
             Asked::Answered(_) => "SUCCESS",

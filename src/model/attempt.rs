@@ -4,21 +4,20 @@ use crate::error::Error;
 use crate::unix::procfs::Stop;
 use std::time::Duration;
 
-/// What one attempt came to.
+/// The outcome of one attempt.
 #[derive(Debug)]
 pub(crate) enum Attempt {
     /// Something came back that may be an answer.
     Body {
-        /// What came back.
         body: Vec<u8>,
         /// The server's status, if there was one.
         http_status: Option<u16>,
     },
-    /// It may work another time.
+    /// Another attempt may succeed.
     Again {
         /// Why it did not work.
         why: String,
-        /// What the server asked to wait.
+        /// The wait that the server asked for.
         after: Option<Duration>,
         /// The time was over.
         timed_out: bool,
@@ -27,7 +26,7 @@ pub(crate) enum Attempt {
         /// The server's status, if there was one.
         http_status: Option<u16>,
     },
-    /// It will not work another time either.
+    /// Another attempt would fail, too.
     Refused {
         /// Why, in the server's own words.
         why: String,

@@ -38,9 +38,37 @@ pub(crate) struct Http {
     agent: Agent,
     url: String,
     endpoint: Endpoint,
-    /// Of one attempt.
+    /// The limit of one attempt.
     timeout: Duration,
     wire: Arc<Wire>,
+}
+
+/// The parts of a response's head that decide what follows.
+struct ResponseHead {
+    status: u16,
+    /// The wait that the server asks for.
+    after: Option<Duration>,
+    /// The server's own word on whether another attempt is of use.
+    should_retry: Option<bool>,
+    location: Option<String>,
+}
+
+impl ResponseHead {
+    fn read<B>(response: &ureq::http::Response<B>) -> Self {
+        let header = |name: &str| {
+            let value = response.headers().get(name)?.to_str().ok()?;
+            Some(value.trim().to_owned())
+        };
+        let in_ms = header("retry-after-ms").and_then(|text| text.parse::<f64>().ok());
+        Self {
+            status: response.status().as_u16(),
+            after: in_ms
+                .and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok())
+                .or_else(|| retry_after(&header("retry-after")?, Timestamp::now())),
+            should_retry: header("x-should-retry").and_then(|word| word.parse().ok()),
+            location: header("location"),
+        }
+    }
 }
 
 impl Http {
@@ -128,68 +156,66 @@ impl Http {
             .timeout_global(Some(timeout))
             .build()
             .send(request)?;
-        let status = response.status().as_u16();
-        let header = |name: &str| {
-            let value = response.headers().get(name)?.to_str().ok()?;
-            Some(value.trim().to_owned())
-        };
-        let in_ms = header("retry-after-ms").and_then(|text| text.parse::<f64>().ok());
-        let after = in_ms
-            .and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok())
-            .or_else(|| retry_after(&header("retry-after")?, Timestamp::now()));
-        let should_retry = header("x-should-retry").and_then(|word| word.parse::<bool>().ok());
-        let location = header("location");
+        let head = ResponseHead::read(&response);
         let mut body = Vec::new();
         let mut reader = response.into_body().into_reader().take(LARGEST_ANSWER + 1);
-        reader.read_to_end(&mut body).map_err(|e| {
-            // The library wraps its own errors; unwrap the one that tells a timeout.
-            ureq::Error::from(e)
-        })?;
+        // The library wraps its own errors; unwrap the one that says that the time is over.
+        reader.read_to_end(&mut body).map_err(ureq::Error::from)?;
         if body.len() as u64 > LARGEST_ANSWER {
             body.truncate(1024);
-            return Ok((
-                self.again(status, "an answer of more than 64 MiB", None),
-                Some(body),
-            ));
+            let why = "an answer of more than 64 MiB";
+            return Ok((self.again(head.status, why, None), Some(body)));
         }
         if let Some(key) = &self.endpoint.key {
             key.redact(&mut body);
         }
-        let said = their_words(&body);
-        let codes = error_codes(&body);
+        Ok((self.judge_status(&head, &body), Some(body)))
+    }
+
+    /// The outcome that a response's status means.
+    fn judge_status(&self, head: &ResponseHead, body: &[u8]) -> Attempt {
+        let status = head.status;
+        let said = their_words(body);
+        let codes = error_codes(body);
         let has_code = |known: &[&str]| codes.iter().any(|code| known.contains(&code.as_str()));
         let is_passing = matches!(status, 408 | 409 | 425 | 429 | 500..=599);
-        let attempt = match status {
+        match status {
             200..=299 => Attempt::Body {
                 body: Vec::new(),
                 http_status: Some(status),
             },
             300..=399 => {
-                let to = location.unwrap_or_else(|| "elsewhere".to_owned());
-                let why = format!("redirects to {to}, which is not followed with a key; correct the base URL");
+                let to = head.location.as_deref().unwrap_or("elsewhere");
+                let why = format!(
+                    "redirects to {to}, which is not followed with a key; correct the base URL"
+                );
                 self.refused(status, &why)
             }
             429 if has_code(&QUOTA_CODES) => self.refused(status, &said),
-            _ if should_retry.unwrap_or(is_passing) => self.again(status, &said, after),
+            _ if head.should_retry.unwrap_or(is_passing) => self.again(status, &said, head.after),
             _ if is_passing => Attempt::Again {
                 why: self.status_line(status, &said),
-                after,
+                after: head.after,
                 timed_out: false,
                 is_last: true,
                 http_status: Some(status),
             },
-            404 => self.refused(
-                status,
-                &format!("{said}; choose another model with --set llm.model=NAME, or correct the base URL"),
-            ),
+            401 | 403 if self.endpoint.key_source.is_some() => {
+                let source = self.endpoint.key_source.as_deref().unwrap_or_default();
+                self.refused(status, &format!("{said}; the key is from {source}"))
+            }
+            404 => {
+                let way_out =
+                    "choose another model with --set llm.model=NAME, or correct the base URL";
+                self.refused(status, &format!("{said}; {way_out}"))
+            }
             400 | 413 if status == 413 || has_code(&TOO_LONG_CODES) => Attempt::Refused {
                 why: self.status_line(status, &said),
                 is_too_long: true,
                 http_status: Some(status),
             },
             _ => self.refused(status, &said),
-        };
-        Ok((attempt, Some(body)))
+        }
     }
 
     fn again(&self, status: u16, said: &str, after: Option<Duration>) -> Attempt {

@@ -22,15 +22,13 @@ const ENDED_BY_A_SIGNAL: [i32; 3] = [129, 130, 143];
 
 /// A program that is the model.
 pub(crate) struct Program<'a> {
-    /// Its argv.
     pub argv: Vec<String>,
-    /// Its working directory: the workspace.
+    /// The working directory: the workspace.
     pub dir: &'a Path,
-    /// Its environment.
     pub env: Vec<Variable>,
     /// How long it may take.
     pub timeout: Duration,
-    /// What the ids of its processes are part of.
+    /// The id that the program's call ids begin with.
     pub engine_call: &'a str,
     /// Where it writes its messages.
     pub log: PathBuf,
@@ -62,12 +60,40 @@ impl Program<'_> {
             stderr: log,
             timeout: Some(timeout),
         };
+        match process::run(signals, command, self.grace) {
+            Ok(outcome) => {
+                let timeout = timeout.as_millis();
+                self.judge_end(outcome.how, response, signals, timeout, said_before)
+            }
+            Err(error) => self.judge_failed_start(error),
+        }
+    }
+
+    fn judge_failed_start(&self, error: SpawnError) -> Result<Attempt> {
         let program = &self.argv[0];
-        let refused = |why: String| Attempt::Refused {
-            why,
-            is_too_long: false,
-            http_status: None,
+        let why = match error {
+            SpawnError::NotFound => format!("{program} is not there"),
+            SpawnError::NotExecutable(e) => {
+                let reason = crate::error::reason(&e);
+                format!("{program} cannot be executed: {reason}")
+            }
+            SpawnError::TooLong => format!("the arguments of {program} are too long"),
+            SpawnError::Other(e) => {
+                return Err(broken(&format!("llm.command: cannot run {program}"), &e));
+            }
         };
+        Ok(refused(format!("llm.command: {why}")))
+    }
+
+    /// The outcome that the program's end means. `timeout` is in milliseconds.
+    fn judge_end(
+        &self,
+        how: Ended,
+        response: &Path,
+        signals: &Signals,
+        timeout: u128,
+        said_before: u64,
+    ) -> Result<Attempt> {
         let again = |why: String, timed_out| Attempt::Again {
             why,
             after: None,
@@ -75,27 +101,8 @@ impl Program<'_> {
             is_last: false,
             http_status: None,
         };
-        let outcome = match process::run(signals, command, self.grace) {
-            Ok(outcome) => outcome,
-            Err(SpawnError::NotFound) => {
-                return Ok(refused(format!("llm.command: {program} is not there")));
-            }
-            Err(SpawnError::NotExecutable(e)) => {
-                let reason = crate::error::reason(&e);
-                return Ok(refused(format!(
-                    "llm.command: {program} cannot be executed: {reason}"
-                )));
-            }
-            Err(SpawnError::TooLong) => {
-                return Ok(refused(format!(
-                    "llm.command: the arguments of {program} are too long"
-                )));
-            }
-            Err(SpawnError::Other(e)) => {
-                return Err(broken(&format!("llm.command: cannot run {program}"), &e));
-            }
-        };
-        Ok(match outcome.how {
+        let program = &self.argv[0];
+        Ok(match how {
             Ended::Exited(0) => Attempt::Body {
                 body: files::read_regular(response).at("read", response)?,
                 http_status: None,
@@ -104,10 +111,10 @@ impl Program<'_> {
                 Some(stop) => Attempt::Stopped(stop),
                 None => again("interrupted".to_owned(), false),
             },
-            Ended::TimedOut => {
-                let ms = timeout.as_millis();
-                again(format!("{program} gave no answer within {ms} ms"), true)
-            }
+            Ended::TimedOut => again(
+                format!("{program} gave no answer within {timeout} ms"),
+                true,
+            ),
             Ended::Exited(code) => {
                 let said = self.said_since(said_before)?;
                 let why = format!("{program} ended with exit code {code}{said}");
@@ -120,7 +127,7 @@ impl Program<'_> {
         })
     }
 
-    /// What the program wrote to stderr, from a place in the log on.
+    /// The program's words on stderr, from a place in the log on.
     fn said_since(&self, start: u64) -> Result<String> {
         let log = File::open(&self.log).at("open", &self.log)?;
         let bytes = files::read_part(&log, start, 4096).at("read", &self.log)?;
@@ -130,5 +137,13 @@ impl Program<'_> {
         } else {
             format!(": {said}")
         })
+    }
+}
+
+fn refused(why: String) -> Attempt {
+    Attempt::Refused {
+        why,
+        is_too_long: false,
+        http_status: None,
     }
 }

@@ -45,7 +45,6 @@ impl Playback {
         }
     }
 
-    /// What is played back.
     pub(crate) fn recording(&self) -> &Recording {
         &self.recording
     }

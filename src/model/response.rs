@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
 
-/// What the model said.
+/// The model's answer.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     /// The text: a JSON string or null.
@@ -27,7 +27,7 @@ pub(crate) struct Answer {
     pub finish_reason: Option<String>,
     /// Which model answered.
     pub model: Option<String>,
-    /// What it cost.
+    /// The tokens of the request and the answer.
     pub usage: Option<Tokens>,
     /// How many of the request's tokens came from a cache, if the server tells.
     pub cached_tokens: Option<u64>,
@@ -42,9 +42,9 @@ pub(crate) struct NewCall {
     pub name: String,
     /// A JSON object in a text; `{}` if the model gave none.
     pub arguments: String,
-    /// What stood there instead of a JSON object.
+    /// The raw arguments, if they are no JSON object.
     pub invalid: Option<String>,
-    /// What some servers insist on having back with the call: JSON.
+    /// JSON that some servers insist on having back with the call.
     pub extra_content: Option<String>,
 }
 
@@ -105,7 +105,7 @@ struct WireFunction {
 /// Reads a response.
 ///
 /// # Errors
-/// What makes it worth asking again: it is not JSON, has no message, or one with neither text nor
+/// The reason to ask again: the body is not JSON, has no message, or one with neither text nor
 /// calls.
 pub(crate) fn parse(body: &[u8]) -> Result<Answer, String> {
     let has_halves = |mark: &[u8]| memchr::memmem::find(body, mark).is_some();
@@ -123,66 +123,69 @@ pub(crate) fn parse(body: &[u8]) -> Result<Answer, String> {
             super::attempt::their_words(body)
         ));
     }
-    let choice = choices.swap_remove(0);
-    let message = choice.message.unwrap_or_default();
-    let finish_reason = choice
-        .finish_reason
-        .and_then(|reason| reason.as_str().map(str::to_owned));
-    let refusal = message
-        .refusal
-        .as_ref()
-        .and_then(Value::as_str)
-        .map(str::to_owned);
-    let text = message.content.as_ref().map(text_of).unwrap_or_default();
-    let text = if text.is_empty() {
-        refusal.unwrap_or(text)
-    } else {
-        text
-    };
-    let calls: Vec<NewCall> = message
-        .tool_calls
-        .into_iter()
-        .flatten()
-        .map(WireCall::understood)
-        .collect();
-    let cut_off = matches!(finish_reason.as_deref(), Some("length" | "content_filter"));
-    if text.trim().is_empty() && calls.is_empty() && !cut_off {
-        return Err("the answer has neither text nor tool calls".to_owned());
-    }
-    let reasoning = [
-        message.reasoning_content,
-        message.reasoning,
-        message.reasoning_details,
-        message.thinking,
-        message.thinking_blocks,
-    ];
-    let usage = response.usage.as_ref();
-    let content_json = if text.is_empty() && !matches!(message.content, Some(Value::String(_))) {
-        b"null".to_vec()
-    } else {
-        json::text(&text).into_bytes()
-    };
-    Ok(Answer {
-        content_json,
-        text,
-        calls,
-        reasoning: REASONING
+    let model = response.model.as_ref().and_then(Value::as_str);
+    let model = model.map(str::to_owned);
+    choices
+        .swap_remove(0)
+        .into_answer(model, response.usage.as_ref())
+}
+
+impl Choice<'_> {
+    /// The answer that is in a choice, if it has text or calls or was cut off.
+    fn into_answer(self, model: Option<String>, usage: Option<&Value>) -> Result<Answer, String> {
+        let message = self.message.unwrap_or_default();
+        let finish_reason = self.finish_reason.as_ref().and_then(Value::as_str);
+        let finish_reason = finish_reason.map(str::to_owned);
+        let refusal = message.refusal.as_ref().and_then(Value::as_str);
+        let text = message.content.as_ref().map(text_of).unwrap_or_default();
+        let text = if text.is_empty() {
+            refusal.unwrap_or_default().to_owned()
+        } else {
+            text
+        };
+        let calls: Vec<NewCall> = message
+            .tool_calls
             .into_iter()
-            .zip(reasoning)
-            .filter_map(|(name, raw)| Some((name, one_line(raw?.get()))))
-            .collect(),
-        finish_reason,
-        model: response
-            .model
-            .and_then(|model| model.as_str().map(str::to_owned)),
-        usage: usage.filter(|usage| usage.is_object()).map(tokens),
-        cached_tokens: usage.and_then(|usage| {
-            let details = usage.pointer("/prompt_tokens_details/cached_tokens");
-            details
-                .or_else(|| usage.get("prompt_cache_hit_tokens"))
-                .and_then(Value::as_u64)
-        }),
-    })
+            .flatten()
+            .map(WireCall::understood)
+            .collect();
+        let cut_off = matches!(finish_reason.as_deref(), Some("length" | "content_filter"));
+        if text.trim().is_empty() && calls.is_empty() && !cut_off {
+            return Err("the answer has neither text nor tool calls".to_owned());
+        }
+        let reasoning = [
+            message.reasoning_content,
+            message.reasoning,
+            message.reasoning_details,
+            message.thinking,
+            message.thinking_blocks,
+        ];
+        let has_text = !text.is_empty() || matches!(message.content, Some(Value::String(_)));
+        let content_json = if has_text {
+            json::text(&text).into_bytes()
+        } else {
+            b"null".to_vec()
+        };
+        Ok(Answer {
+            content_json,
+            text,
+            calls,
+            reasoning: REASONING
+                .into_iter()
+                .zip(reasoning)
+                .filter_map(|(name, raw)| Some((name, one_line(raw?.get()))))
+                .collect(),
+            finish_reason,
+            model,
+            usage: usage.filter(|usage| usage.is_object()).map(tokens),
+            cached_tokens: usage.and_then(|usage| {
+                let details = usage.pointer("/prompt_tokens_details/cached_tokens");
+                details
+                    .or_else(|| usage.get("prompt_cache_hit_tokens"))
+                    .and_then(Value::as_u64)
+            }),
+        })
+    }
 }
 
 /// JSON in which every `\uD800` that is not half of a pair has become U+FFFD. Some servers cut a text in
@@ -284,7 +287,7 @@ impl WireCall {
     }
 }
 
-/// Whether servers take it for a function's name.
+/// True if servers accept the name for a function.
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     (1..=64).contains(&name.len()) && name.chars().all(allowed)

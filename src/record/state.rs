@@ -381,7 +381,8 @@ mod tests {
         };
         let run = read(text.as_bytes(), lenient).unwrap();
         assert_eq!(run.damaged.len(), 1);
-        assert_eq!(run.turns.len(), 1);
+        // The first message is the task of ENGINE_START then.
+        assert_eq!(run.turns.len(), 2);
     }
 
     #[test]

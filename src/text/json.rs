@@ -7,7 +7,7 @@ use serde::de::{Error, IgnoredAny};
 
 /// Writes the members of an object one after another.
 ///
-/// What is given as raw must be JSON.
+/// Raw values must be JSON.
 pub(crate) struct Object<'b> {
     out: &'b mut Vec<u8>,
     empty: bool,
@@ -97,11 +97,11 @@ pub(crate) fn text(value: &(impl Serialize + ?Sized)) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Whether a text is one JSON value that every program can read: half of a character outside the basic
+/// True if a text is one JSON value that every program can read: half of a character outside the basic
 /// plane, as in `"\ud800"`, is let pass by the grammar alone (RFC 8259 section 8.2).
 ///
 /// # Errors
-/// What is wrong, and where.
+/// The error and its place.
 pub(crate) fn check(text: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<IgnoredAny>(text)?;
     match half_a_character(text.as_bytes()) {

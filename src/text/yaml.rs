@@ -20,7 +20,7 @@ pub(crate) enum Step {
 pub struct SyntaxError {
     /// Line and column from 1, as far as they are known.
     pub place: Option<(usize, Option<usize>)>,
-    /// What is wrong, without the place.
+    /// The error without its place.
     pub message: String,
 }
 

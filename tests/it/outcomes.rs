@@ -34,8 +34,14 @@ fn a_refused_request_is_resumed_by_the_same_command() {
 fn a_named_run_that_was_refused_is_resumed_under_its_name() {
     let world = World::new();
     world.server.says([Reply::error(401, "bad key")]);
-    let start = || world.run("go").args(["--run-id", "nightly"]);
-    start().end().exits(4);
+    let start = || {
+        let delta = world.run("go").args(["--run-id", "nightly"]);
+        delta.env("DELTA_API_KEY", "sk-SECRET1234567890")
+    };
+    start()
+        .end()
+        .exits(4)
+        .says("the key is from DELTA_API_KEY in the environment");
     world.server.says([text("done")]);
     start().end().exits(0).prints("done\n");
 }

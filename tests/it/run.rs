@@ -228,7 +228,7 @@ fn stdout_is_empty_in_text_format_unless_the_run_completed() {
         .run("go")
         .args(["--max-iterations", "1"])
         .end()
-        .exits(75)
+        .exits(4)
         .prints("");
 
     let asking = World::new();
@@ -342,11 +342,11 @@ fn a_setting_holds_for_the_run_and_stays_when_it_is_resumed() {
     world.server.says([tool(), tool(), tool(), text("done")]);
     world.run("go").args(set).args(stop).end().exits(4);
     assert_eq!(seen(&world), (json!(0), Value::Null));
-    world.run("go").args(stop).end().exits(75);
+    world.run("go").args(stop).end().exits(4);
     assert_eq!(seen(&world), (json!(0), Value::Null));
     // Given later, on top.
     let more = ["--set", "llm.seed=7"];
-    world.rerun().args(more).args(stop).end().exits(75);
+    world.rerun().args(more).args(stop).end().exits(4);
     assert_eq!(seen(&world), (json!(0), json!(7)));
     world.go_on().end().exits(0);
     assert_eq!(seen(&world), (json!(0), json!(7)));

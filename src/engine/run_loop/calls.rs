@@ -5,21 +5,19 @@ use super::{Ending, Engine, Ready, tool_named};
 use crate::config::agent::HookEvent;
 use crate::config::tool::bind::{BoundCall, bind_arguments};
 use crate::config::tool::definition::{OnResume, Tool};
-use crate::engine::question::{self, Question, Reply};
+use crate::engine::question::Question;
 use crate::engine::run_context::RunContext;
 use crate::engine::tool_call::{self, Done};
-use crate::error::{Result, reason};
+use crate::error::Result;
 use crate::model::response::NewCall;
 use crate::record::engine_log::Level;
 use crate::record::event::{ActionStatus, Event};
 use crate::record::recording::Outcome;
 use crate::record::state::Call;
-use crate::text::ids::hex;
 use crate::text::json;
 use crate::text::shorten::in_short;
 use crate::unix::process;
 use crate::unix::terminal::{Tone, counted, time};
-use serde_json::Value;
 use std::path::Path;
 
 /// The most calls of one message that are run.
@@ -28,14 +26,14 @@ const MOST_CALLS: usize = 512;
 /// A call without a result.
 #[derive(Debug)]
 pub(super) struct OpenCall {
-    id: String,
+    pub(super) id: String,
     name: String,
     arguments: String,
     invalid: Option<String>,
     /// Why it must never run, whatever it is.
     barred: Option<Barred>,
     /// An earlier process started it.
-    started: Option<Started>,
+    started: Option<StartedCall>,
     /// A person has been asked.
     asked: Option<(Question, Option<String>)>,
 }
@@ -50,7 +48,7 @@ pub(super) enum Barred {
 }
 
 impl Barred {
-    /// Whether a call is barred by its message: one that was `cut_off`, or one with this many calls before it.
+    /// The bar on a call whose message was `cut_off` or has this many calls before it.
     fn by_message(cut_off: bool, before: usize) -> Option<Self> {
         match (cut_off, before) {
             (true, _) => Some(Self::CutOff),
@@ -61,7 +59,7 @@ impl Barred {
 }
 
 #[derive(Debug)]
-struct Started {
+struct StartedCall {
     call_id: Option<String>,
     execution_ref: Option<String>,
 }
@@ -89,7 +87,7 @@ impl OpenCall {
             invalid: call.invalid_arguments.clone(),
             barred: Barred::by_message(cut_off, before)
                 .filter(|barred| *barred == Barred::CutOff || call.request.is_none()),
-            started: call.request.as_ref().map(|request| Started {
+            started: call.request.as_ref().map(|request| StartedCall {
                 call_id: text(&request.call_id).filter(|id| !id.is_empty()),
                 execution_ref: text(&request.execution_ref),
             }),
@@ -108,7 +106,7 @@ impl OpenCall {
 
 impl Engine<'_> {
     /// Brings every call to its result, in order. Stops early if the run must end or wait.
-    pub(super) fn act(&mut self, calls: Vec<OpenCall>) -> Result<Option<Ending>> {
+    pub(super) fn run_calls(&mut self, calls: Vec<OpenCall>) -> Result<Option<Ending>> {
         if calls.is_empty() {
             return Ok(None);
         }
@@ -119,7 +117,7 @@ impl Engine<'_> {
                 self.journal.flush()?;
                 return Ok(Some(ending));
             }
-            if let Some(ending) = self.call(&call)? {
+            if let Some(ending) = self.run_call(&call)? {
                 return Ok(Some(ending));
             }
         }
@@ -127,7 +125,7 @@ impl Engine<'_> {
         Ok(None)
     }
 
-    fn call(&mut self, call: &OpenCall) -> Result<Option<Ending>> {
+    fn run_call(&mut self, call: &OpenCall) -> Result<Option<Ending>> {
         if let Some(barred) = call.barred {
             let text = match barred {
                 Barred::CutOff => "not run: the message with this call was cut off".to_owned(),
@@ -135,19 +133,19 @@ impl Engine<'_> {
                     "not run: only the first {MOST_CALLS} calls of a message are run; ask for fewer at a time"
                 ),
             };
-            return self.refuse(call, &text).map(|()| None);
+            return self.record_refusal(call, &text).map(|()| None);
         }
         let asks_a_person = call.name == "ask_human" && self.ask_human.is_some();
         if let Some(playback) = self.model.playback()
             && let Some(outcome) = playback.result(&call.id, asks_a_person)
         {
-            return self.recorded(call, outcome).map(|()| None);
+            return self.replay_result(call, outcome).map(|()| None);
         }
         if let Some((question, response)) = &call.asked {
             return self.ask(call, question, response.clone());
         }
         if let Some(started) = &call.started {
-            return self.take_up(call, started).map(|()| None);
+            return self.recover_call(call, started).map(|()| None);
         }
         if asks_a_person {
             return self.ask_first(call);
@@ -165,17 +163,21 @@ impl Engine<'_> {
                 call.name,
                 names.join(", ")
             );
-            return self.refuse(call, &text).map(|()| None);
+            return self.record_refusal(call, &text).map(|()| None);
         };
-        match self.bound(tool, call) {
+        match self.bind_call(tool, call) {
             Ok(bound) => self
-                .guarded(call, (tool, bound), RunContext::new_call_id())
+                .run_guarded(call, (tool, bound), RunContext::new_call_id())
                 .map(|()| None),
-            Err(text) => self.refuse(call, &text).map(|()| None),
+            Err(text) => self.record_refusal(call, &text).map(|()| None),
         }
     }
 
-    fn bound(&self, tool: &Tool, call: &OpenCall) -> std::result::Result<BoundCall, String> {
+    pub(super) fn bind_call(
+        &self,
+        tool: &Tool,
+        call: &OpenCall,
+    ) -> std::result::Result<BoundCall, String> {
         bind_arguments(
             tool,
             call.invalid.as_ref().unwrap_or(&call.arguments),
@@ -184,31 +186,31 @@ impl Engine<'_> {
     }
 
     /// Records a call that cannot be run, and why.
-    fn refuse(&mut self, call: &OpenCall, text: &str) -> Result<()> {
-        self.say(&[
+    pub(super) fn record_refusal(&mut self, call: &OpenCall, text: &str) -> Result<()> {
+        self.print_progress(&[
             (Tone::Command, &call.name),
             (Tone::Bad, " refused: "),
             (Tone::Dim, &in_short(text, 100)),
         ]);
-        self.result(call, Done::not_run(text.to_owned()), None)
+        self.record_result(call, Done::not_run(text.to_owned()), None)
     }
 
     /// Lets the guard look at a call, then runs it.
-    fn guarded(
+    fn run_guarded(
         &mut self,
         call: &OpenCall,
         (tool, bound): Ready<'_>,
         call_id: String,
     ) -> Result<()> {
         match self.past_guard(call, Some(tool), bound)? {
-            Some(bound) => self.execute(call, (tool, bound), call_id),
+            Some(bound) => self.execute_call(call, (tool, bound), call_id),
             None => Ok(()),
         }
     }
 
     /// The call as the guard lets it through. None if it has been refused, or if the run must end:
     /// then it has not been started, and whoever resumes the run starts it.
-    fn past_guard(
+    pub(super) fn past_guard(
         &mut self,
         call: &OpenCall,
         tool: Option<&Tool>,
@@ -221,20 +223,20 @@ impl Engine<'_> {
         match verdict {
             Verdict::Go(bound) => Ok(Some(bound)),
             Verdict::Denied(why) => {
-                self.refuse(call, &format!("denied: {why}"))?;
+                self.record_refusal(call, &format!("denied: {why}"))?;
                 Ok(None)
             }
         }
     }
 
-    fn execute(
+    fn execute_call(
         &mut self,
         call: &OpenCall,
         (tool, bound): Ready<'_>,
         call_id: String,
     ) -> Result<()> {
-        let prepared = tool_call::prepare(&self.ctx, tool, &bound)?;
-        self.say(&[
+        let prepared = tool_call::prepare_call(&self.ctx, tool, &bound)?;
+        self.print_progress(&[
             (Tone::Dim, "$ "),
             (Tone::Command, &in_short(&prepared.command, 160)),
         ]);
@@ -249,14 +251,19 @@ impl Engine<'_> {
                 execution_ref: Some(&prepared.reference),
             },
         );
-        self.sync()?;
+        self.make_durable()?;
         let reference = prepared.reference.clone();
-        let done = tool_call::run(&self.ctx, tool, &bound, prepared, &call_id)?;
-        self.observed(call, done, &reference)
+        let done = tool_call::run_tool(&self.ctx, tool, &bound, prepared, &call_id)?;
+        self.record_observation(call, done, &reference)
     }
 
     /// Lets the hook look at what came of a call, then records it.
-    fn observed(&mut self, call: &OpenCall, mut done: Done, reference: &str) -> Result<()> {
+    fn record_observation(
+        &mut self,
+        call: &OpenCall,
+        mut done: Done,
+        reference: &str,
+    ) -> Result<()> {
         if let Some(observation) = self.after_tool(&call.name, &done, reference)? {
             done.observation = observation;
         }
@@ -265,27 +272,32 @@ impl Engine<'_> {
             Some(code) => format!("exit code {code}, {}", time(done.duration)),
             None => "not run".to_owned(),
         };
-        self.say_done(done.exit_code == Some(0), &outcome, &done.observation);
-        self.result(call, done, Some(reference))
+        self.print_outcome(done.exit_code == Some(0), &outcome, &done.observation);
+        self.record_result(call, done, Some(reference))
     }
 
     /// Gives a call the result that it had in the recorded run. Nothing is executed.
-    fn recorded(&mut self, call: &OpenCall, outcome: Outcome) -> Result<()> {
+    fn replay_result(&mut self, call: &OpenCall, outcome: Outcome) -> Result<()> {
         let done = Done {
             status: outcome.status,
             exit_code: outcome.exit_code,
             observation: outcome.observation,
             duration: std::time::Duration::from_millis(outcome.duration_ms),
         };
-        self.say(&[
+        self.print_progress(&[
             (Tone::Dim, "= "),
             (Tone::Command, &call.name),
             (Tone::Dim, ", as recorded"),
         ]);
-        self.result(call, done, None)
+        self.record_result(call, done, None)
     }
 
-    fn result(&mut self, call: &OpenCall, done: Done, execution_ref: Option<&str>) -> Result<()> {
+    pub(super) fn record_result(
+        &mut self,
+        call: &OpenCall,
+        done: Done,
+        execution_ref: Option<&str>,
+    ) -> Result<()> {
         self.journal.add(
             self.iteration,
             &Event::ActionResult {
@@ -306,7 +318,7 @@ impl Engine<'_> {
     }
 
     /// A call that was running when an earlier engine died.
-    fn take_up(&mut self, call: &OpenCall, started: &Started) -> Result<()> {
+    fn recover_call(&mut self, call: &OpenCall, started: &StartedCall) -> Result<()> {
         if let Some(call_id) = &started.call_id
             && self.options.is_ours
         {
@@ -316,20 +328,20 @@ impl Engine<'_> {
                 let name = &call.name;
                 let text = format!("{name}: killed {of_it} left of it");
                 self.ctx.log.line(Level::Warn, &text);
-                self.note("INFO", &format!("{name}: ended {of_it} left of it"))?;
+                self.record_note("INFO", &format!("{name}: ended {of_it} left of it"))?;
             }
         }
         let tool = tool_named(self.ctx.agent, &call.name);
         if let (Some(tool), Some(call_id)) = (tool, &started.call_id)
             && tool.on_resume == OnResume::Retry
-            && let Ok(bound) = self.bound(tool, call)
+            && let Ok(bound) = self.bind_call(tool, call)
         {
             let call_id = if self.options.is_ours {
                 call_id.clone()
             } else {
                 RunContext::new_call_id()
             };
-            return self.guarded(call, (tool, bound), call_id);
+            return self.run_guarded(call, (tool, bound), call_id);
         }
         let dir = started
             .execution_ref
@@ -338,149 +350,25 @@ impl Engine<'_> {
         let note = interruption(dir.as_deref());
         let shown = match (tool, &dir) {
             (Some(tool), Some(dir)) => {
-                tool_call::shown(&self.ctx, tool, dir, std::slice::from_ref(&note))
+                tool_call::show_output(&self.ctx, tool, dir, std::slice::from_ref(&note))
             }
             _ => Ok(note.clone()),
         };
         let observation = shown.unwrap_or_else(|error| format!("{note}\n({error})"));
-        self.say(&[
+        self.print_progress(&[
             (Tone::Command, &call.name),
             (Tone::Bad, " was interrupted; the model is told"),
         ]);
         let done = Done::not_run(observation);
         match &started.execution_ref {
             // What it had printed is for the hook's eyes, too.
-            Some(reference) => self.observed(call, done, reference),
-            None => self.result(call, done, None),
+            Some(reference) => self.record_observation(call, done, reference),
+            None => self.record_result(call, done, None),
         }
-    }
-
-    /// Asks a person for the first time.
-    fn ask_first(&mut self, call: &OpenCall) -> Result<Option<Ending>> {
-        let tool = question::ask_human_tool();
-        let bound = match self.bound(&tool, call) {
-            Ok(bound) => bound,
-            Err(text) => return self.refuse(call, &text).map(|()| None),
-        };
-        let bound = self.past_guard(call, None, bound)?;
-        if let Some(ending) = self.must_end() {
-            return Ok(Some(ending));
-        }
-        let Some(BoundCall { arguments, .. }) = bound else {
-            return Ok(None);
-        };
-        let text = |name: &str| {
-            arguments
-                .get(name)
-                .and_then(Value::as_str)
-                .map(str::to_owned)
-        };
-        let sensitive = match arguments.get("sensitive") {
-            Some(Value::Bool(sensitive)) => *sensitive,
-            Some(Value::String(word)) => word == "true",
-            _ => false,
-        };
-        let question = Question {
-            request_id: hex(16),
-            prompt: text("prompt").unwrap_or_default(),
-            input_type: text("input_type").unwrap_or_else(|| "text".to_owned()),
-            sensitive,
-        };
-        self.put_answer_aside()?;
-        question::clear(&self.ctx.run)?;
-        self.journal.add(
-            self.iteration,
-            &Event::HumanInputRequest {
-                action_id: &call.id,
-                request_id: &question.request_id,
-                prompt: &question.prompt,
-                input_type: &question.input_type,
-                sensitive: question.sensitive,
-            },
-        );
-        self.sync()?;
-        self.ask(call, &question, None)
-    }
-
-    /// Gets the answer to a question that is in the journal, or waits for it.
-    fn ask(
-        &mut self,
-        call: &OpenCall,
-        question: &Question,
-        recorded: Option<String>,
-    ) -> Result<Option<Ending>> {
-        let (answer, is_new) = match recorded {
-            Some(answer) => (answer, false),
-            None => match self.answer(question)? {
-                Ok(answer) => (answer, true),
-                Err(ending) => return Ok(Some(ending)),
-            },
-        };
-        if is_new {
-            self.journal.add(
-                self.iteration,
-                &Event::HumanInputReceived {
-                    request_id: &question.request_id,
-                    response: &answer,
-                },
-            );
-        }
-        self.result(
-            call,
-            Done {
-                status: ActionStatus::Success,
-                exit_code: Some(0),
-                observation: answer,
-                duration: std::time::Duration::ZERO,
-            },
-            None,
-        )?;
-        self.sync()?;
-        question::clear(&self.ctx.run)?;
-        Ok(None)
-    }
-
-    /// Keeps an answer that lies there and answers nothing that is asked.
-    fn put_answer_aside(&mut self) -> Result<()> {
-        let Some(name) = question::put_answer_aside(&self.ctx.run)? else {
-            return Ok(());
-        };
-        let path = self.ctx.run.interaction().join(name);
-        let note = format!(
-            "an answer that nobody has read is now in {}",
-            path.display()
-        );
-        self.note("WARN", &note)
-    }
-
-    fn answer(&mut self, question: &Question) -> Result<std::result::Result<String, Ending>> {
-        if let Some(answer) = self.options.answer.take() {
-            self.put_answer_aside()?;
-            return Ok(Ok(answer));
-        }
-        if let Some(answer) = question::left_answer(&self.ctx.run, &question.request_id)? {
-            return Ok(Ok(answer));
-        }
-        if self.options.interactive {
-            match question::ask_here(&self.ctx.signals, question) {
-                Ok(Reply::Answer(answer)) => return Ok(Ok(answer)),
-                Ok(Reply::Stopped(stop)) => return Ok(Err(Ending::stopped(stop))),
-                Ok(Reply::NobodyThere) => {}
-                Err(e) => self.note(
-                    "WARN",
-                    &format!("cannot ask at the terminal: {}", reason(&e)),
-                )?,
-            }
-        }
-        if !question::is_left(&self.ctx.run, &question.request_id) {
-            self.put_answer_aside()?;
-            question::leave_question(&self.ctx.run, question)?;
-        }
-        Ok(Err(Ending::waiting(&question.prompt)))
     }
 }
 
-/// What the model is told of a call that was running when the engine died.
+/// The observation of a call that was running when the engine died.
 fn interruption(dir: Option<&Path>) -> String {
     let recorded =
         dir.and_then(|dir| crate::unix::files::read_text(&dir.join("exit_code.txt")).ok());

@@ -18,21 +18,21 @@ use serde_json::Value;
 /// The most bytes of a tool's stream that stand in a hook's payload.
 const LONGEST_STREAM: u64 = 32 << 10;
 
-/// What a guard says about a call.
+/// A guard's verdict on a call.
 pub(super) enum Verdict {
-    /// It may run, with these arguments, which need not be the model's.
+    /// The call may run, with these arguments, which need not be the model's.
     Go(BoundCall),
-    /// It may not, and why.
+    /// The call may not run, and why.
     Denied(String),
 }
 
-/// What the hooks of one moment are given, each as the one before it left it.
-struct Given<'a> {
+/// The input of the hooks of one event, each seeing what the one before it left.
+struct HookInput<'a> {
     payload: Vec<u8>,
     variables: Vec<(&'a str, String)>,
 }
 
-impl<'a> Given<'a> {
+impl<'a> HookInput<'a> {
     fn new(payload: Vec<u8>, variables: &[(&'a str, &str)]) -> Self {
         let owned = |(name, value): &(&'a str, &str)| (*name, (*value).to_owned());
         Self {
@@ -61,8 +61,8 @@ impl Engine<'_> {
         &mut self,
         event: HookEvent,
         names: &[&str],
-        mut given: Given<'_>,
-        mut look: impl FnMut(&mut Self, &Execution, &mut Given<'_>) -> Result<bool>,
+        mut given: HookInput<'_>,
+        mut look: impl FnMut(&mut Self, &Execution, &mut HookInput<'_>) -> Result<bool>,
     ) -> Result<()> {
         let agent = self.ctx.agent;
         let begins = matches!(
@@ -89,7 +89,7 @@ impl Engine<'_> {
             });
             let execution = match recorded {
                 Some(None) => continue,
-                Some(Some(dir)) => hooks::recorded(&dir, event),
+                Some(Some(dir)) => hooks::read_recorded(&dir, event),
                 None => self.execute_hook(hook, names, &given)?,
             };
             let may_stop = !matches!(event, HookEvent::OnError | HookEvent::OnRunEnd);
@@ -107,7 +107,7 @@ impl Engine<'_> {
         &mut self,
         hook: &Hook,
         names: &[&str],
-        given: &Given<'_>,
+        given: &HookInput<'_>,
     ) -> Result<Execution> {
         self.journal.flush()?;
         let input = Input {
@@ -118,7 +118,7 @@ impl Engine<'_> {
         };
         let number = self.next_hook;
         self.next_hook += 1;
-        let execution = hooks::run(&self.ctx, hook, number, &input)?;
+        let execution = hooks::run_hook(&self.ctx, hook, number, &input)?;
         let status = if execution.failure.is_some() {
             "FAILED"
         } else {
@@ -137,7 +137,7 @@ impl Engine<'_> {
     }
 
     pub(super) fn warn_of(&mut self, event: HookEvent, failure: &str) -> Result<()> {
-        self.note(
+        self.record_note(
             "WARN",
             &format!(
                 "hook {} failed: {failure}; going on without it",
@@ -163,7 +163,7 @@ impl Engine<'_> {
         self.run_each(
             event,
             &["payload.json"],
-            Given::new(payload.to_vec(), variables),
+            HookInput::new(payload.to_vec(), variables),
             |engine, execution, _| {
                 if let Some(failure) = &execution.failure {
                     engine.warn_of(event, failure)?;
@@ -174,14 +174,14 @@ impl Engine<'_> {
     }
 
     /// A moment at which hooks may replace the payload. `None` if none did.
-    pub(super) fn transform(
+    pub(super) fn transform_payload(
         &mut self,
         event: HookEvent,
         names: &[&str],
         payload: Vec<u8>,
     ) -> Result<Option<Vec<u8>>> {
         let mut changed = None;
-        let given = Given::new(payload, &[]);
+        let given = HookInput::new(payload, &[]);
         self.run_each(event, names, given, |engine, execution, given| {
             if let Some(failure) = &execution.failure {
                 engine.warn_of(event, failure)?;
@@ -201,11 +201,11 @@ impl Engine<'_> {
             return Ok(request);
         }
         let names = ["proposed_payload.json", "payload.dat"];
-        let changed = self.transform(EVENT, &names, request.clone())?;
+        let changed = self.transform_payload(EVENT, &names, request.clone())?;
         Ok(changed.unwrap_or(request))
     }
 
-    /// Whether a call may run. A guard that fails lets nothing through. `tool` is one of the agent's;
+    /// Asks the guards about a call. A guard that fails lets nothing through. `tool` is one of the agent's;
     /// none stands for `ask_human`, which is no program.
     pub(super) fn before_tool(
         &mut self,
@@ -223,7 +223,7 @@ impl Engine<'_> {
         self.run_each(
             EVENT,
             &["payload.json"],
-            Given::new(payload, &[("TOOL_NAME", name)]),
+            HookInput::new(payload, &[("TOOL_NAME", name)]),
             |engine, execution, given| {
                 if let Some(failure) = &execution.failure {
                     verdict = Verdict::Denied(format!("the guard failed ({failure})"));
@@ -278,7 +278,7 @@ impl Engine<'_> {
         out
     }
 
-    /// What the model is to be shown instead of the observation, if a hook says so.
+    /// The observation that a hook puts in the place of the tool's.
     pub(super) fn after_tool(
         &mut self,
         name: &str,
@@ -318,7 +318,7 @@ impl Engine<'_> {
         self.run_each(
             EVENT,
             &["payload.json"],
-            Given::new(payload, &variables),
+            HookInput::new(payload, &variables),
             |engine, execution, given| {
                 if let Some(failure) = &execution.failure {
                     engine.warn_of(EVENT, failure)?;

@@ -48,7 +48,7 @@ impl Ending {
         )
     }
 
-    /// Whether something went wrong, rather than having been wished or foreseen.
+    /// True if something went wrong, rather than having been wished or foreseen.
     pub(super) fn is_error(&self) -> bool {
         let reason = StopReason::ALL
             .into_iter()

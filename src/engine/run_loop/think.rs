@@ -24,15 +24,15 @@ struct Answered {
     began: Instant,
 }
 
-/// What a thought leads to.
-pub(super) enum Thought {
+/// The step that follows a thought.
+pub(super) enum ThoughtOutcome {
     /// Calls to be run.
     Calls(Vec<OpenCall>),
     /// The end of this start.
     End(Ending),
 }
 
-/// Whether the model did not say all that it wanted to say.
+/// True if the model was kept from finishing its answer.
 pub(super) fn is_cut_off(finish_reason: Option<&str>) -> bool {
     matches!(finish_reason, Some("length" | "content_filter"))
 }
@@ -50,14 +50,14 @@ pub(super) fn cut_off(reason: &str) -> Ending {
 }
 
 impl Engine<'_> {
-    pub(super) fn think(&mut self) -> Result<Thought> {
+    pub(super) fn think(&mut self) -> Result<ThoughtOutcome> {
         self.iteration += 1;
         match self.ask_model()? {
-            Ok(answered) => self.record(answered),
+            Ok(answered) => self.record_answer(answered),
             Err(ending) => {
                 // Only an iteration with an answer counts.
                 self.iteration -= 1;
-                Ok(Thought::End(ending))
+                Ok(ThoughtOutcome::End(ending))
             }
         }
     }
@@ -68,7 +68,7 @@ impl Engine<'_> {
         if let Some(ending) = self.must_end() {
             return Ok(Err(ending));
         }
-        let request = match self.request()? {
+        let request = match self.build_request()? {
             Ok(request) => request,
             Err(unavailable) => {
                 let ending = self.must_end();
@@ -131,7 +131,7 @@ impl Engine<'_> {
             screen.progress(&[(Tone::Bad, text)]);
         };
         let signals = &self.ctx.signals;
-        ask::ask(&mut self.model, &invocation, patience, signals, notify)
+        ask::ask_model(&mut self.model, &invocation, patience, signals, notify)
     }
 
     fn log_invocation(&self, name: &str, asked: &Asked, began: Instant) {
@@ -149,7 +149,7 @@ impl Engine<'_> {
     }
 
     /// The next request, from the journal as it is now.
-    fn request(&mut self) -> Result<std::result::Result<Vec<u8>, String>> {
+    fn build_request(&mut self) -> Result<std::result::Result<Vec<u8>, String>> {
         self.catch_up()?;
         let recorded = match self.model.playback() {
             Some(playback) => playback.upcoming()?,
@@ -182,7 +182,8 @@ impl Engine<'_> {
             return Ok(answer);
         }
         let raw = crate::unix::files::read_regular(response).at("read", response)?;
-        let Some(changed) = self.transform(HookEvent::PostLlmResponse, &["payload.json"], raw)?
+        let Some(changed) =
+            self.transform_payload(HookEvent::PostLlmResponse, &["payload.json"], raw)?
         else {
             return Ok(answer);
         };
@@ -200,7 +201,7 @@ impl Engine<'_> {
     }
 
     /// Puts an answer into the journal. It is durable before its first action is.
-    fn record(&mut self, answered: Answered) -> Result<Thought> {
+    fn record_answer(&mut self, answered: Answered) -> Result<ThoughtOutcome> {
         let Answered {
             mut answer,
             invocation,
@@ -236,7 +237,7 @@ impl Engine<'_> {
         self.tokens_here = self.tokens_here.saturating_add(usage.total_tokens);
         self.metadata.usage.tokens.add(usage);
         self.metadata.usage.llm_calls += 1;
-        self.say_thought(&answer, usage, began);
+        self.print_thought(&answer, usage, began);
         let cut_off_at = answer
             .finish_reason
             .as_deref()
@@ -253,24 +254,24 @@ impl Engine<'_> {
             if open.is_empty() {
                 self.run_hooks(HookEvent::OnIterationEnd, b"{}")?;
             } else {
-                self.act(open)?;
+                self.run_calls(open)?;
             }
-            return Ok(Thought::End(ending));
+            return Ok(ThoughtOutcome::End(ending));
         }
         if open.is_empty() {
             self.journal.flush()?;
             self.run_hooks(HookEvent::OnIterationEnd, b"{}")?;
             // A hook that ends the run has not agreed with the answer.
             let ending = self.stopped_by_hook();
-            return Ok(Thought::End(
+            return Ok(ThoughtOutcome::End(
                 ending.unwrap_or_else(|| Ending::completed(answer.text)),
             ));
         }
         self.update_metadata()?;
-        Ok(Thought::Calls(open))
+        Ok(ThoughtOutcome::Calls(open))
     }
 
-    fn say_thought(&self, answer: &Answer, usage: Tokens, began: Instant) {
+    fn print_thought(&self, answer: &Answer, usage: Tokens, began: Instant) {
         let took = time(began.elapsed());
         let figures = match usage.total_tokens {
             0 => format!(" ({took})"),
@@ -286,6 +287,6 @@ impl Engine<'_> {
         } else {
             in_short(&answer.text, 100)
         };
-        self.say(&[(Tone::Said, &text), (Tone::Dim, &figures)]);
+        self.print_progress(&[(Tone::Said, &text), (Tone::Dim, &figures)]);
     }
 }

@@ -14,12 +14,12 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, Transport,
 };
 
-/// What the sockets tell.
+/// State shared by the sockets and their owner.
 pub(super) struct Wire {
     pub(super) signals: Arc<Signals>,
     /// Connections opened so far.
     pub(super) opened: AtomicUsize,
-    /// Whether anything has come back since the request was begun.
+    /// Something has come back since the request was begun.
     pub(super) heard: AtomicBool,
 }
 
