@@ -134,7 +134,7 @@ impl RunContext<'_> {
     /// How long a program has after SIGTERM when this engine is asked to end. An engine that is nested
     /// gives less than the one around it, which would kill it before it could write its last events.
     pub(crate) fn grace(&self) -> Duration {
-        (GRACE * 9 / 10) / 2u32.pow(self.depth.min(8))
+        grace(self.depth)
     }
 
     /// How much time is left for hooks once this engine has been asked to end; never nothing at all,
@@ -144,6 +144,11 @@ impl RunContext<'_> {
         let left = self.signals.left_to_end(all)?;
         Some(left.max(Duration::from_millis(40)))
     }
+}
+
+/// How long a program has between SIGTERM and SIGKILL, so deep in nested runs.
+pub(crate) fn grace(depth: u32) -> Duration {
+    (GRACE * 9 / 10) / 2u32.pow(depth.min(8))
 }
 
 /// How deep this process is nested, and how deep it may be.

@@ -372,16 +372,8 @@ impl<'a> Engine<'a> {
             self.ctx.log.line(Level::Warn, &text);
         }
         let metadata = &mut self.metadata;
-        metadata.status = ending.status;
-        metadata.stop_reason = Some(ending.stop_reason.clone());
-        metadata.exit_code = Some(ending.exit.code());
-        metadata.updated_at = crate::text::timestamp::Timestamp::now().to_string();
-        metadata.end_time = Some(metadata.updated_at.clone());
-        let text = Some(ending.text.clone());
-        (metadata.result, metadata.error) = match ending.status {
-            Status::Completed => (text, None),
-            _ => (None, text),
-        };
+        let reason = ending.stop_reason.clone();
+        metadata.end(ending.status, &reason, ending.exit, ending.text.clone());
         metadata.iterations = self.iteration;
     }
 

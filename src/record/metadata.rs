@@ -3,9 +3,10 @@
 //! Unaware of how runs go on. It is a cache: everything in it can be rebuilt from the journal, and
 //! where the two disagree the journal is right.
 
-use crate::error::Result;
+use crate::error::{Exit, Result};
 use crate::record::event::{ForkedFrom, Tokens};
 use crate::record::state::Run;
+use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -120,6 +121,19 @@ impl Metadata {
     /// Replaces the file in a run's directory.
     pub(crate) fn write(&self, run_dir: &Path) -> Result<()> {
         files::replace(&run_dir.join(FILE), &self.bytes())
+    }
+
+    /// Describes the end of this start.
+    pub(crate) fn end(&mut self, status: Status, reason: &str, exit: Exit, text: String) {
+        self.status = status;
+        self.stop_reason = Some(reason.to_owned());
+        self.exit_code = Some(exit.code());
+        self.updated_at = Timestamp::now().to_string();
+        self.end_time = Some(self.updated_at.clone());
+        (self.result, self.error) = match status {
+            Status::Completed => (Some(text), None),
+            _ => (None, Some(text)),
+        };
     }
 
     /// Corrects what a journal knows better. A run that is not at its end has been interrupted.

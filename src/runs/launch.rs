@@ -22,6 +22,7 @@ use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::{self, Signals};
 use crate::unix::terminal::{Screen, Tone};
 use serde_json::{Map, Value};
+use std::path::Path;
 use std::sync::Arc;
 
 /// What an engine is started with.
@@ -73,20 +74,9 @@ impl Launch<'_> {
 
     /// Metadata of a run that this process works on from now on.
     pub(crate) fn started(&self, mut metadata: Metadata) -> Metadata {
-        let now = Timestamp::now().to_string();
-        metadata.status = Status::Running;
-        metadata.agent_name.clone_from(&self.agent.name);
-        metadata.start_time.clone_from(&now);
-        metadata.updated_at = now;
-        metadata.end_time = None;
+        let name = &self.agent.name;
+        start_metadata(&mut metadata, name, &self.agent.home, self.workspace);
         metadata.max_iterations = self.max_iterations();
-        (metadata.error, metadata.result) = (None, None);
-        (metadata.stop_reason, metadata.exit_code) = (None, None);
-        metadata.agent_home = self.agent.home.to_string_lossy().into_owned();
-        metadata.work_dir = self.workspace.root.to_string_lossy().into_owned();
-        metadata.pid = std::process::id();
-        metadata.hostname = procfs::hostname();
-        VERSION.clone_into(&mut metadata.delta_version);
         metadata.set.clone_from(self.set);
         metadata
     }
@@ -172,6 +162,27 @@ impl Launch<'_> {
         let http = Http::new(endpoint, llm.timeout, &self.signals);
         Ok((Model::Http(http), format!("model {model}{at}")))
     }
+}
+
+/// Describes a start of an engine, of an agent or of a flow, in this process.
+pub(crate) fn start_metadata(
+    metadata: &mut Metadata,
+    name: &str,
+    home: &Path,
+    workspace: &Workspace,
+) {
+    let now = Timestamp::now().to_string();
+    metadata.status = Status::Running;
+    name.clone_into(&mut metadata.agent_name);
+    metadata.start_time.clone_from(&now);
+    metadata.updated_at = now;
+    (metadata.end_time, metadata.error, metadata.result) = (None, None, None);
+    (metadata.stop_reason, metadata.exit_code) = (None, None);
+    metadata.agent_home = home.to_string_lossy().into_owned();
+    metadata.work_dir = workspace.root.to_string_lossy().into_owned();
+    metadata.pid = std::process::id();
+    metadata.hostname = procfs::hostname();
+    VERSION.clone_into(&mut metadata.delta_version);
 }
 
 /// The event of the start that metadata describes.

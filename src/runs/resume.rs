@@ -4,13 +4,16 @@ use super::inspect::RunSnapshot;
 use super::launch::{Launch, start_event};
 use super::result::RunResult;
 use crate::config::resolved;
+use crate::engine::run_context::RunContext;
 use crate::engine::run_loop::unreadable;
 use crate::error::{Error, Exit, Result};
 use crate::record::event::Event;
 use crate::record::journal::Journal;
+use crate::record::metadata::Metadata;
 use crate::record::reader::{self, Tail};
+use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
-use crate::record::workspace::DecisionLock;
+use crate::record::workspace::{DecisionLock, Workspace};
 use crate::unix::process;
 use crate::unix::procfs;
 
@@ -23,48 +26,24 @@ impl Launch<'_> {
         answer: Option<String>,
         lock: DecisionLock,
     ) -> Result<RunResult> {
-        let Some(mut journal) = Journal::open(&found.run.journal())? else {
-            return Err(found.busy());
-        };
-        check_host(&found, self.force)?;
-        let mut bytes = Vec::new();
-        journal.read_into(&mut bytes)?;
-        let tail = reader::tail(&bytes);
-        if let Tail::Torn(torn) = tail {
-            bytes.truncate(bytes.len() - torn as usize);
-        }
-        let reading = Reading {
-            lenient: self.force,
-            window: None,
-        };
-        // Nothing is changed unless all of it can be read.
-        let state = state::read(&bytes, reading).map_err(|e| unreadable(&e, &journal))?;
-        journal.mend(&tail)?;
-        // A directory that has been copied has processes of the original in its journal.
-        let is_ours = state.work_dir.as_deref() == self.workspace.root.to_str()
-            && state.run_id.as_deref() == Some(found.run.id.as_str());
-        let mut metadata = found.metadata;
-        if !bytes.is_empty() {
-            metadata.correct(&state);
-        }
-        let leftovers = if is_ours { end_leftovers(&state) } else { None };
-        journal.continue_after(state.seq);
-        let iteration = state.iterations;
+        let Reopened {
+            run,
+            mut journal,
+            metadata,
+            iteration,
+            has_turns,
+            is_ours,
+            notes,
+        } = reopen(found, self.workspace, self.force)?;
         let metadata = self.started(metadata);
         let config = resolved::render_resolved(self.agent, self.max_iterations());
         let task = metadata.initial_message.clone().unwrap_or_default();
         journal.add(iteration, &start_event(&metadata, &task, &config, true));
-        for note in journal_notes(tail, &state).into_iter().chain(leftovers) {
-            journal.add(
-                iteration,
-                &Event::SystemMessage {
-                    level: "WARN",
-                    content: &note,
-                },
-            );
-            self.screen.warn(&note);
+        for note in &notes {
+            journal.add(iteration, &warning(note));
+            self.screen.warn(note);
         }
-        if state.turns.is_empty() && !task.is_empty() {
+        if !has_turns && !task.is_empty() {
             // The engine died before the first message was in the journal.
             journal.add(iteration, &Event::UserMessage { content: &task });
         }
@@ -72,9 +51,74 @@ impl Launch<'_> {
             journal.add(iteration, &Event::UserMessage { content: message });
         }
         journal.flush()?;
-        metadata.write(&found.run.path)?;
+        metadata.write(&run.path)?;
         drop(lock);
-        self.run_engine(found.run, journal, metadata, (answer, is_ours))
+        self.run_engine(run, journal, metadata, (answer, is_ours))
+    }
+}
+
+/// A run that this process owns now. Its journal ends with a whole line, and what a dead engine had left
+/// running has been ended.
+pub(crate) struct Reopened {
+    pub run: RunDir,
+    pub journal: Journal,
+    pub metadata: Metadata,
+    /// The last one.
+    pub iteration: u64,
+    /// Something has been said in it.
+    pub has_turns: bool,
+    /// It was made here, and is no copy of a directory whose processes may live.
+    pub is_ours: bool,
+    /// Remarks on the state in which it was found.
+    pub notes: Vec<String>,
+}
+
+/// Takes possession of a run, unless it is live.
+pub(crate) fn reopen(found: RunSnapshot, workspace: &Workspace, force: bool) -> Result<Reopened> {
+    let Some(mut journal) = Journal::open(&found.run.journal())? else {
+        return Err(found.busy());
+    };
+    check_host(&found, force)?;
+    let mut bytes = Vec::new();
+    journal.read_into(&mut bytes)?;
+    let tail = reader::tail(&bytes);
+    if let Tail::Torn(torn) = tail {
+        bytes.truncate(bytes.len() - torn as usize);
+    }
+    let reading = Reading {
+        lenient: force,
+        window: None,
+    };
+    // Nothing is changed unless all of it can be read.
+    let state = state::read(&bytes, reading).map_err(|e| unreadable(&e, &journal))?;
+    journal.mend(&tail)?;
+    let is_ours = state.work_dir.as_deref() == workspace.root.to_str()
+        && state.run_id.as_deref() == Some(found.run.id.as_str());
+    let mut metadata = found.metadata;
+    if !bytes.is_empty() {
+        metadata.correct(&state);
+    }
+    let leftovers = if is_ours { end_leftovers(&state) } else { None };
+    journal.continue_after(state.seq);
+    Ok(Reopened {
+        run: found.run,
+        journal,
+        metadata,
+        iteration: state.iterations,
+        has_turns: !state.turns.is_empty(),
+        is_ours,
+        notes: journal_notes(tail, &state)
+            .into_iter()
+            .chain(leftovers)
+            .collect(),
+    })
+}
+
+/// The event for a remark.
+pub(crate) fn warning(note: &str) -> Event<'_> {
+    Event::SystemMessage {
+        level: "WARN",
+        content: note,
     }
 }
 
@@ -82,7 +126,7 @@ impl Launch<'_> {
 ///
 /// # Errors
 /// The run may still be live on another host.
-pub(crate) fn check_host(found: &RunSnapshot, force: bool) -> Result<()> {
+fn check_host(found: &RunSnapshot, force: bool) -> Result<()> {
     let theirs = &found.metadata.hostname;
     if force || theirs.is_empty() || *theirs == procfs::hostname() {
         return Ok(());
@@ -102,7 +146,7 @@ pub(crate) fn check_host(found: &RunSnapshot, force: bool) -> Result<()> {
 }
 
 /// Remarks on the state in which a journal was found.
-pub(crate) fn journal_notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
+fn journal_notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     match tail {
         Tail::Torn(bytes) => notes.push(format!(
@@ -120,11 +164,16 @@ pub(crate) fn journal_notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
 }
 
 /// Ends what a killed engine has left of the programs that it ran for itself, and says so.
-pub(crate) fn end_leftovers(state: &state::Run<'_>) -> Option<String> {
+fn end_leftovers(state: &state::Run<'_>) -> Option<String> {
     if state.end.is_some() {
         return None;
     }
-    let left = process::end_leftovers(state.engine_call.as_deref()?);
+    let call = state.engine_call.as_deref()?;
+    // Nobody's engine made this process: a record that says so would have its relatives killed.
+    if RunContext::call_prefix().starts_with(&format!("{call}.")) {
+        return None;
+    }
+    let left = process::end_leftovers(call);
     let left = match left {
         0 => return None,
         1 => "1 process that was".to_owned(),

@@ -501,3 +501,24 @@ fn a_name_that_the_control_plane_uses_itself_names_no_run() {
     }
     assert!(!Path::new(&world.path("ws")).exists());
 }
+
+#[test]
+fn a_record_that_names_the_call_of_this_very_process_has_nobody_killed() {
+    let world = World::new();
+    let root = fs::canonicalize(world.home()).unwrap().join("ws");
+    forge(&world, "ws", "x", |_, journal| {
+        journal[0]["work_dir"] = json!(root);
+        journal[0]["call_id"] = json!("feed");
+    });
+    world.server.says([text("done")]);
+    let command = world
+        .run("go")
+        .arg("--adopt")
+        .env("DELTA_CALL_ID", "feed.1");
+    // The shell is not replaced: it carries the variable, too.
+    let outcome = command
+        .under(&["sh", "-c", "\"$0\" \"$@\"; code=$?; exit $code"])
+        .end();
+    assert_eq!(outcome.killed_by(), None, "{}", outcome.describe());
+    outcome.exits(0).prints("done\n");
+}

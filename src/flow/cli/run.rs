@@ -14,30 +14,27 @@ use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
 use crate::flow::graph::plan::RoutePlan;
 use crate::flow::manifest::{self, Flow};
 use crate::flow::record::tally::Tally;
-use crate::record::event::{Event, VERSION};
+use crate::record::event::Event;
 use crate::record::journal::Journal;
-use crate::record::metadata::{Metadata, Status};
-use crate::record::reader::{self, Tail};
+use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
-use crate::record::state::{self, Reading};
 use crate::record::workspace::{DecisionLock, Workspace};
 use crate::runs::decide::{Decision, Naming, Refusal, Wanted, decide};
 use crate::runs::find;
 use crate::runs::inspect::{RunSnapshot, inspect_run};
-use crate::runs::launch::start_event;
+use crate::runs::launch::{start_event, start_metadata};
 use crate::runs::origin::require_own;
 use crate::runs::preflight::{check_depth, install_signals, parent_call, parent_run};
-use crate::runs::resume::{check_host, end_leftovers, journal_notes};
+use crate::runs::resume::{Reopened, reopen, warning};
 use crate::text::ids::RunId;
 use crate::text::options::format::OutputFormat;
 use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::procfs::{self, Signals};
+use crate::unix::procfs::Signals;
 use crate::unix::terminal::{Screen, Tone};
 use std::collections::HashSet;
 use std::path::Path;
-use std::time::Duration;
 
 /// Runs the command. An error is printed as an object, if one was asked for.
 pub(crate) fn run(wanted: &FlowRunArgs) -> Result<Exit> {
@@ -207,55 +204,34 @@ impl RunCommand<'_> {
         lock: DecisionLock,
     ) -> Result<Exit> {
         self.with_input_of(past);
-        let Some(mut journal) = Journal::open(&found.run.journal())? else {
-            return Err(found.busy());
-        };
-        check_host(&found, false)?;
         let changed = self.changes(&found, past)?;
-        let mut bytes = Vec::new();
-        journal.read_into(&mut bytes)?;
-        let tail = reader::tail(&bytes);
-        if let Tail::Torn(torn) = tail {
-            bytes.truncate(bytes.len() - torn as usize);
-        }
-        // Nothing is changed unless all of it can be read.
-        let state = state::read(&bytes, Reading::default())
-            .map_err(|e| crate::record::recording::unreadable(&e, journal.path()))?;
-        journal.mend(&tail)?;
-        let is_ours = state.work_dir.as_deref() == self.workspace.root.to_str()
-            && state.run_id.as_deref() == Some(found.run.id.as_str());
-        let leftovers = if is_ours { end_leftovers(&state) } else { None };
-        let mut metadata = found.metadata;
-        metadata.correct(&state);
-        journal.continue_after(state.seq);
+        let Reopened {
+            run,
+            mut journal,
+            metadata,
+            is_ours,
+            mut notes,
+            ..
+        } = reopen(found, self.workspace, false)?;
         let metadata = self.started(metadata);
         let task = metadata.initial_message.clone().unwrap_or_default();
         journal.add(0, &start_event(&metadata, &task, &self.config(), true));
-        let mut told = journal_notes(tail, &state);
-        told.extend(leftovers);
         if !changed.is_empty() {
-            told.push(format!(
+            notes.push(format!(
                 "goes on with changed files: {}",
                 changed.join(", ")
             ));
             basis::write(&mut journal, &self.basis, self.flow)?;
         }
-        for note in told {
-            let level = "WARN";
-            journal.add(
-                0,
-                &Event::SystemMessage {
-                    level,
-                    content: &note,
-                },
-            );
-            self.screen.warn_as(PROGRAM, &note);
+        for note in &notes {
+            journal.add(0, &warning(note));
+            self.screen.warn_as(PROGRAM, note);
         }
         journal.flush()?;
-        metadata.write(&found.run.path)?;
-        drop((lock, bytes));
+        metadata.write(&run.path)?;
+        drop(lock);
         let inputs = self.inputs()?;
-        self.engine(found.run, journal, metadata, (inputs, is_ours, true))
+        self.engine(run, journal, metadata, (inputs, is_ours, true))
     }
 
     /// Tells a run that has ended once more.
@@ -330,18 +306,7 @@ impl RunCommand<'_> {
 
     /// Metadata of a run that this process works on from now on.
     fn started(&self, mut metadata: Metadata) -> Metadata {
-        let now = Timestamp::now().to_string();
-        metadata.status = Status::Running;
-        metadata.agent_name = self.name();
-        metadata.start_time.clone_from(&now);
-        metadata.updated_at = now;
-        (metadata.end_time, metadata.error, metadata.result) = (None, None, None);
-        (metadata.stop_reason, metadata.exit_code) = (None, None);
-        metadata.agent_home = self.flow.home.to_string_lossy().into_owned();
-        metadata.work_dir = self.workspace.root.to_string_lossy().into_owned();
-        metadata.pid = std::process::id();
-        metadata.hostname = procfs::hostname();
-        VERSION.clone_into(&mut metadata.delta_version);
+        start_metadata(&mut metadata, &self.name(), &self.flow.home, self.workspace);
         metadata.flow = Some(basis::described(&self.basis, self.flow));
         metadata
     }
@@ -369,7 +334,7 @@ impl RunCommand<'_> {
             pause_before: self.pause_before.clone(),
             screen: Screen::new(self.wanted.quiet || !is_live, false),
             with_tasks: self.wanted.format == OutputFormat::Json,
-            grace: grace(depth),
+            grace: run_context::grace(depth),
             is_ours,
             is_live,
         };
@@ -420,11 +385,6 @@ fn pauses(flow: &Flow, wanted: &FlowRunArgs) -> Result<HashSet<usize>> {
     wanted.pause_before.iter().map(find).collect()
 }
 
-/// How long programs have before SIGKILL: less than the engine around this one gives this one.
-pub(super) fn grace(depth: u32) -> Duration {
-    (crate::unix::process::GRACE * 9 / 10) / 2u32.pow(depth.min(8))
-}
-
 fn ending(stopped: Result<EngineStop>, tally: &Tally, run: &RunDir) -> RunEnding {
     match stopped {
         Ok(stopped) => RunEnding::of(stopped, tally),
@@ -450,13 +410,5 @@ fn finish(journal: &mut Journal, metadata: &mut Metadata, ending: &RunEnding, ta
         },
     );
     may_fail(journal.sync());
-    metadata.status = ending.status;
-    metadata.stop_reason = Some(ending.reason.clone());
-    metadata.exit_code = Some(ending.exit.code());
-    metadata.updated_at = Timestamp::now().to_string();
-    metadata.end_time = Some(metadata.updated_at.clone());
-    (metadata.result, metadata.error) = match ending.status {
-        Status::Completed => (Some(text), None),
-        _ => (None, Some(text)),
-    };
+    metadata.end(ending.status, &ending.reason, ending.exit, text);
 }

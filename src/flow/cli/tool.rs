@@ -4,7 +4,6 @@
 //! makes of the result.
 
 use super::args::ToolArgs as Wanted;
-use super::run::grace;
 use crate::config::environment::Environment;
 use crate::config::tool::bind::{BaseDirs, BoundCall, bind_arguments, fill_words, shell_quoted};
 use crate::config::tool::definition::{CWD, ParameterType};
@@ -138,7 +137,7 @@ impl CallPlace {
                 stderr: stderr.try_clone().at("open", &record.dir)?,
                 timeout,
             },
-            grace(run_context::depth().0),
+            run_context::grace(run_context::depth().0),
         );
         let (mut exit_code, duration, failure) = match ran {
             Ok(outcome) => {
