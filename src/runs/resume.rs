@@ -11,6 +11,7 @@ use crate::record::event::Event;
 use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
 use crate::record::reader::{self, Tail};
+use crate::record::recording;
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::{DecisionLock, Workspace};
@@ -90,7 +91,11 @@ pub(crate) fn reopen(found: RunSnapshot, workspace: &Workspace, force: bool) -> 
         window: None,
     };
     // Nothing is changed unless all of it can be read.
-    let state = state::read(&bytes, reading).map_err(|e| unreadable(&e, &journal))?;
+    let state = state::read(&bytes, reading).map_err(|e| match found.is_flow {
+        // `delta continue --force` does not help a flow.
+        true => recording::unreadable(&e, journal.path()),
+        false => unreadable(&e, &journal),
+    })?;
     journal.mend(&tail)?;
     let is_ours = state.work_dir.as_deref() == workspace.root.to_str()
         && state.run_id.as_deref() == Some(found.run.id.as_str());
