@@ -41,7 +41,6 @@ pub(crate) struct JsonSchema {
 pub(crate) struct Mismatch {
     /// JSON pointer into the value; empty: the value itself.
     pub path: String,
-    /// What is wrong there.
     pub message: String,
 }
 
@@ -93,12 +92,11 @@ impl JsonSchema {
         }
     }
 
-    /// Whether a value fits.
     pub(crate) fn admits(&self, value: &Value) -> bool {
         self.validator.is_valid(value)
     }
 
-    /// What does not fit in a value; nothing if it does.
+    /// Everything that does not fit in a value, at most so much.
     pub(crate) fn mismatches(&self, value: &Value) -> Vec<Mismatch> {
         if self.is_recursive && is_deeper(value, MOST_LEVELS) {
             if self.admits(value) {
@@ -120,7 +118,7 @@ impl JsonSchema {
     }
 }
 
-/// Whether there are more levels of lists and objects in a value.
+/// The value has more levels of lists and objects than that.
 fn is_deeper(value: &Value, levels: usize) -> bool {
     let mut below: Box<dyn Iterator<Item = &Value>> = match value {
         Value::Array(items) => Box::new(items.iter()),

@@ -13,7 +13,6 @@ use std::path::PathBuf;
 
 pub use super::tables::COMMANDS;
 
-/// What `delta-flow` is to do.
 #[derive(Debug)]
 pub(crate) enum FlowCommand {
     Check {
@@ -105,7 +104,7 @@ pub(crate) struct MemoryArgs {
     pub store: StoreName,
     pub dir: PathBuf,
     pub work_dir: PathBuf,
-    /// Of an item that is added, or of which one is enough to be listed.
+    /// Given to an item that is added; one of them is enough to be listed.
     pub tags: Vec<String>,
     pub what: MemoryAction,
 }

@@ -26,7 +26,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// What root tasks begin with.
 #[derive(Clone, Debug)]
 pub(crate) enum RunInput {
     /// One input.
@@ -35,14 +34,14 @@ pub(crate) enum RunInput {
     Lines(PathBuf),
 }
 
-/// What makes a run the same as another one.
+/// The identity of a run: two with the same basis are one.
 #[derive(Debug)]
 pub(crate) struct RunBasis {
     /// Where root tasks begin.
     pub start: NodeIx,
     /// With what.
     pub given: RunInput,
-    /// Whether the command line says so, rather than leaving it open.
+    /// The command line says the input, rather than leaving it open.
     pub is_said: bool,
 }
 
@@ -111,7 +110,7 @@ pub(crate) fn unknown<'n>(option: &str, name: &str, known: impl Iterator<Item = 
     Error::usage(format!("{option}: there is no '{name}'; {hint}"))
 }
 
-/// What metadata and journal say of a run's basis.
+/// The basis as metadata and journal have it.
 pub(crate) fn described(basis: &RunBasis, flow: &Flow) -> Value {
     let files = flow
         .files
@@ -209,7 +208,7 @@ impl RecordedBasis {
         &self.start
     }
 
-    /// What its root tasks began with, as far as it is known.
+    /// The input, as far as it is known.
     pub(crate) fn given(&self) -> Option<RunInput> {
         match (&self.inputs, &self.input) {
             (Some(path), _) => Some(RunInput::Lines(path.into())),
@@ -217,7 +216,7 @@ impl RecordedBasis {
         }
     }
 
-    /// Whether a run with this basis is what is meant.
+    /// A run with this basis is the one that is meant.
     pub(crate) fn is_same(&self, basis: &RunBasis, flow: &Flow) -> bool {
         let is_home = flow.home.to_str() == Some(&self.home);
         let is_input = match &basis.given {

@@ -72,7 +72,7 @@ fn nodes(line: &TypedLine, is_wanted: impl Fn(Role) -> bool) -> Vec<Candidate> {
     wanted.map(candidate).collect()
 }
 
-/// What `show` could be given behind its operands: tasks of the run, or nodes of the task.
+/// Candidates behind the operands of `show`: tasks of the run, or nodes of the task.
 fn behind(line: &TypedLine) -> Vec<Candidate> {
     let dir = line.value("--work-dir").unwrap_or(".");
     let Ok((run, rest)) = show::which(Path::new(dir), &line.operands) else {

@@ -70,7 +70,7 @@ struct NodeEnds {
     open: usize,
 }
 
-/// What became of each node of a run, by its id.
+/// The mark of each node of a run, by its id.
 fn marks_of(run: &RunDir) -> Result<HashMap<String, Mark>> {
     let mut all: HashMap<String, NodeEnds> = HashMap::new();
     for task in Lineage::read(run)?.tasks.into_values() {

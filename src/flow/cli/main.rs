@@ -51,7 +51,7 @@ fn said(text: &str) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// What `-h` prints, or the manual page, which is one for all commands.
+/// The short help, or the manual page, which is one for all commands.
 fn help_text(command: Option<&CommandTable>, full: bool) -> String {
     match (full.then(|| manual::find(PROGRAM)).flatten(), command) {
         (Some(page), _) => page.text.to_owned(),

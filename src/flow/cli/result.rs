@@ -23,7 +23,7 @@ pub(crate) struct RunEnding {
     pub reason: String,
     /// The exit code.
     pub exit: Exit,
-    /// What is told of it beside its result.
+    /// Printed beside the result.
     said: Vec<String>,
 }
 

@@ -160,7 +160,7 @@ impl RunCommand<'_> {
         ))
     }
 
-    /// What a run was made from, if it is one of this flow with this input.
+    /// The basis of a run, if it is one of this flow with this input.
     fn past(&self, run: &RunDir) -> Result<Option<RecordedBasis>> {
         let past = basis::recorded(run)?;
         Ok(past.filter(|past| past.is_same(&self.basis, self.flow)))
@@ -281,7 +281,7 @@ impl RunCommand<'_> {
         }
     }
 
-    /// What stands for the message of the run.
+    /// The text that stands for the message of the run.
     fn task(&self) -> String {
         match &self.basis.given {
             RunInput::One(input) => in_short(input, 2000),

@@ -289,7 +289,7 @@ fn bound(
     }
 }
 
-/// What a tool sees beside the environment of the node's program: no key of a model.
+/// The environment of a tool beside that of the node's program: no key of a model.
 fn variables(tool: &FlowTool) -> Vec<Variable> {
     let mut variables = Environment::default().for_child(tool.tool.pass_api_key);
     let own = tool.tool.env.iter();

@@ -50,7 +50,7 @@ impl HelperKind {
     }
 }
 
-/// What is not known and must be asked.
+/// A question to a program about texts.
 #[derive(Debug)]
 pub(crate) struct HelperQuestion {
     /// Which program.
@@ -60,25 +60,22 @@ pub(crate) struct HelperQuestion {
 }
 
 impl HelperQuestion {
-    /// What the program is given.
     pub(crate) fn input(&self) -> String {
         json::text(&self.texts)
     }
 }
 
-/// What is known of texts.
+/// Answers about texts that are known in a workspace.
 pub(crate) struct HelperAnswers<'k> {
     flow: &'k Flow,
     workspace: &'k Workspace,
 }
 
 impl<'k> HelperAnswers<'k> {
-    /// What is known in a workspace.
     pub(crate) fn new(flow: &'k Flow, workspace: &'k Workspace) -> Self {
         Self { flow, workspace }
     }
 
-    /// Whether there is such a program.
     pub(crate) fn has(&self, kind: HelperKind) -> bool {
         kind.of(self.flow).is_some()
     }

@@ -16,9 +16,7 @@ pub(crate) struct MemoryItem {
     pub id: String,
     /// When it came to be.
     pub timestamp: Timestamp,
-    /// What it is found by.
     pub tags: Vec<String>,
-    /// What it is.
     pub content: Payload,
     /// The task that it came from, if it came from one.
     pub task_id: Option<String>,
@@ -45,7 +43,7 @@ impl MemoryItem {
     /// Reads a line of a store.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the line.
     pub(crate) fn parse(line: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
         if text.trim_start().starts_with('[') {

@@ -83,7 +83,7 @@ pub(crate) fn cosine(a: &[f64], b: &[f64]) -> f64 {
     }
 }
 
-/// What has a score, the best first. Of those that are alike, the first stays first.
+/// The indices of scores, the best first. Of those that are alike, the first stays first.
 pub(crate) fn best_first(scores: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));

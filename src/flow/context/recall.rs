@@ -29,22 +29,22 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-/// What is remembered, and where.
+/// An item and its store.
 pub(crate) type Kept = (StoreName, MemoryItem);
 
 /// The memory of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Recall {
-    /// What the ids of its items begin with.
+    /// The beginning of the ids of its items.
     key: String,
     /// Which stores any node sees.
     seen: [bool; 3],
     files: [Option<StoreFile>; 3],
-    /// What was there when the run began, the newest first.
+    /// Items that were there when the run began, the newest first.
     before: Vec<Kept>,
     /// Why it cannot be known.
     unreadable: [Option<String>; 3],
-    /// What steps brought, by their root and their note.
+    /// Items that steps brought, by their root and their note.
     brought: HashMap<usize, Vec<Vec<Kept>>>,
     owed: Vec<Kept>,
 }
@@ -76,12 +76,12 @@ impl Recall {
         Ok(new)
     }
 
-    /// What its ids begin with; nothing if it has nothing to remember.
+    /// Empty if there is nothing to remember.
     pub(crate) fn key(&self) -> &str {
         &self.key
     }
 
-    /// Whether programs may be asked what contexts need.
+    /// Programs may be asked what contexts need.
     pub(crate) fn asks(&self, flow: &Flow) -> bool {
         let memory = &flow.memory;
         self.seen.contains(&true) && (memory.embedder.is_some() || memory.tokenizer.is_some())
@@ -184,7 +184,7 @@ impl Recall {
         self.brought.remove(&root);
     }
 
-    /// What a step with these notes may be given, the newest first.
+    /// The items that a step with these notes may be given, the newest first.
     ///
     /// # Errors
     /// A store cannot be read.
@@ -220,7 +220,7 @@ impl Recall {
         Ok(wanted.map(|(which, item)| (*which, item)).collect())
     }
 
-    /// What the files of stores lack.
+    /// Items that the files of stores lack.
     pub(crate) fn owed(&self) -> &[Kept] {
         &self.owed
     }
@@ -246,7 +246,7 @@ impl Recall {
     }
 }
 
-/// What names a run wherever its items come to: its name may be another's, too.
+/// A name of a run wherever its items come to: its own name may be another's, too.
 fn key(journal: &Path) -> Result<String> {
     let file = File::open(journal).at("read", journal)?;
     let mut line = Vec::new();
@@ -265,7 +265,7 @@ fn key(journal: &Path) -> Result<String> {
     Ok(sha256(&name)[..16].to_owned())
 }
 
-/// What a store held when the run began.
+/// The items that a store held when the run began.
 fn copied(store: &StoreFile, copy: &Path, signals: &Signals) -> Result<Vec<MemoryItem>> {
     let copied = StoreFile {
         path: copy.to_owned(),
@@ -289,7 +289,7 @@ pub(crate) fn profile(flow: &Flow, context: ContextChoice) -> Option<Cow<'_, Pro
     }
 }
 
-/// What is to be remembered of an output, if it has that, as it was written. `null` stands for nothing.
+/// The part of an output that is to be remembered, if there is one, as it was written. `null` stands for nothing.
 fn pointed(remember: &Remember, output: &Payload) -> Option<Payload> {
     let mut json: &str = output;
     for token in remember.pointer.split('/').skip(1) {

@@ -27,7 +27,6 @@ pub(crate) struct AssembledContext {
     pub told: String,
 }
 
-/// What came of choosing.
 pub(crate) enum Selection {
     /// The context.
     Context(AssembledContext),
@@ -44,7 +43,7 @@ struct TakenItem<'i> {
 }
 
 impl AssembledContext {
-    /// That of a node that asks for none.
+    /// For a node that asks for none.
     pub(crate) fn none() -> Self {
         let text = "{\"profile\":\"none\",\"items\":[]}".to_owned();
         Self {
@@ -244,7 +243,7 @@ fn by_meaning(
     })
 }
 
-/// What the tokenizer counts of the items, in order; none if the flow has none.
+/// The tokenizer's counts of the items, in order; none if the flow has none.
 fn counted(
     ranked: &Ranked,
     candidates: &[Candidate<'_>],

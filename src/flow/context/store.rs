@@ -201,7 +201,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<MemoryItem>> {
     Ok(items)
 }
 
-/// What the line of an item begins with.
+/// The beginning of an item's line.
 const BEGINNING: &[u8] = br#"{"id":"#;
 
 /// How much of a last line is there that was torn while it was written: the beginning of an item, or what

@@ -66,7 +66,7 @@ struct AgentMessage {
     context: String,
 }
 
-/// Whether a node is an agent that is talked to, and not a program.
+/// An agent that is talked to, and not a program.
 pub(super) fn is_conversation(flow: &Flow, node: NodeIx) -> bool {
     let settings = &flow.nodes[node];
     let agent = settings.agent.filter(|_| settings.command.is_none());
@@ -332,7 +332,7 @@ fn count_sent_back(work_dir: &Path, run_id: &str) -> Result<u32> {
     Ok(count)
 }
 
-/// What stands in the first fenced block of an answer, or all of it.
+/// The text in the first fenced block of an answer, or all of it.
 fn unfenced(answer: &str) -> &str {
     let text = answer.trim();
     if json::check(text).is_ok() {

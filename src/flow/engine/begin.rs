@@ -265,7 +265,7 @@ impl FlowEngine<'_> {
     }
 }
 
-/// What a program sees of its step and its run.
+/// The variables by which a program knows its step and its run.
 fn environment(place: &RunPlace<'_>, waiting: &WaitingProgram) -> Vec<Variable> {
     let step = &waiting.active.step;
     let context = waiting.active.io.join("context.json");

@@ -28,18 +28,18 @@ const KEPT: Duration = Duration::from_secs(60);
 /// More than this is no key. A pipe holds as much, whoever reads it.
 const LONGEST: u64 = 32 << 10;
 
-/// What the programs of nodes see of keys.
+/// Keys, as the programs of nodes see them.
 #[derive(Debug, Default)]
 pub(crate) struct Credentials {
     /// Taken out of the environment of programs, and of runs of agents.
     hidden: Vec<Variable>,
     hidden_from_agents: Vec<Variable>,
-    /// What programs printed, or why they did not.
+    /// By provider: what a program printed, or why it did not.
     printed: HashMap<usize, (Result<Secret, String>, Instant)>,
 }
 
 impl Credentials {
-    /// Those of a flow. None is read yet.
+    /// None is read yet.
     pub(crate) fn new(flow: &Flow) -> Self {
         let credentials = flow
             .providers
@@ -61,7 +61,7 @@ impl Credentials {
         }
     }
 
-    /// Whether a program must be asked before a node's program can be started.
+    /// A program must be asked before the node's program can be started.
     pub(crate) fn must_ask(&self, flow: &Flow, node: NodeIx) -> bool {
         let of = |provider: usize| flow.providers[provider].credential.as_ref();
         flow.provider(node)

@@ -21,7 +21,7 @@ use std::time::Duration;
 pub(super) struct AttemptEnd {
     pub duration: Duration,
     pub used: Option<Used>,
-    /// Its directory of records; none of a step that ran nothing.
+    /// The directory of records; none of a step that ran nothing.
     pub io: Option<PathBuf>,
     pub cached: bool,
     /// The output is what the step was given.

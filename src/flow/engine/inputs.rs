@@ -24,7 +24,7 @@ enum InputSource {
         reader: BufReader<File>,
         path: PathBuf,
         line: usize,
-        /// What has been taken need not be what it was.
+        /// Lines that have been taken may have changed since.
         may_differ: bool,
     },
 }

@@ -55,14 +55,14 @@ pub(crate) struct FlowOptions {
     pub pause_before: HashSet<NodeIx>,
     /// Where progress is told.
     pub screen: Screen,
-    /// Whether what is told of each task is to be kept.
+    /// The report of each task is to be kept.
     pub with_tasks: bool,
     /// How long programs have between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// Whether processes that carry this run's calls are this run's, and not those of a directory that
+    /// Processes that carry this run's calls are this run's, and not those of a directory that
     /// it is a copy of.
     pub is_ours: bool,
-    /// Whether the run goes on, rather than being told again.
+    /// The run goes on; otherwise its result is printed again.
     pub is_live: bool,
 }
 
@@ -70,13 +70,13 @@ pub(crate) struct FlowOptions {
 pub(crate) struct RunPlace<'e> {
     /// The flow.
     pub flow: &'e Flow,
-    /// Its graph, prepared for the start.
+    /// Prepared for the start.
     pub plan: &'e RoutePlan<'e>,
     /// Where root tasks work.
     pub workspace: &'e Workspace,
     /// The run.
     pub run: RunDir,
-    /// What the ids of its calls begin with.
+    /// The beginning of the ids of its calls.
     pub call_prefix: String,
     /// How deep the run is nested.
     pub depth: u32,
@@ -98,7 +98,7 @@ pub(crate) enum EngineStop {
 /// A program that runs.
 struct ActiveProgram {
     step: StepRef,
-    /// Its directory of records.
+    /// The directory of records.
     io: PathBuf,
     since: Instant,
     /// Why it is being ended.
@@ -115,7 +115,7 @@ struct WaitingProgram {
     prepared: PreparedAttempt,
     call_id: String,
     attempt: u32,
-    /// Its beginning is on disk.
+    /// The beginning is on disk.
     is_recorded: bool,
 }
 

@@ -101,7 +101,7 @@ impl FlowEngine<'_> {
         ask.kind.of(self.place.flow)?.timeout
     }
 
-    /// What the ids of calls begin with that the journal does not have.
+    /// The beginning of the ids of calls that the journal does not have.
     pub(super) fn calls_of_helpers(&self) -> String {
         format!("{}{}", self.place.call_prefix, self.recall.key())
     }

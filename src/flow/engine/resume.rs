@@ -129,7 +129,7 @@ impl FlowEngine<'_> {
     }
 }
 
-/// What an input can be recognised by within one process.
+/// A mark to recognise an input by within one process.
 fn mark(input: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     input.hash(&mut hasher);

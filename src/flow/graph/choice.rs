@@ -16,15 +16,12 @@ pub(crate) type Payload = Rc<str>;
 pub(crate) enum FailureCode {
     /// A policy denied it.
     PolicyDenied,
-    /// Its context could not be assembled.
+    /// The context could not be assembled.
     Context,
-    /// Its input is not as declared.
     SchemaIn,
-    /// Its program failed, or printed no JSON.
+    /// The program failed, or printed no JSON.
     Operation,
-    /// It took too long.
     Timeout,
-    /// Its output is not as declared.
     SchemaOut,
     /// A decision selected no edge of its own.
     InvalidEdge,

@@ -197,7 +197,7 @@ impl<'g> RoutePlan<'g> {
         Rc::clone(&self.waits[node])
     }
 
-    /// Whether the clones of a branch run for the first success: none of them can come to a merge, so
+    /// The clones of a branch run for the first success: none of them can come to a merge, so
     /// that nobody waits for those that lose.
     pub(crate) fn races(&self, branch: NodeIx) -> bool {
         self.races[branch]

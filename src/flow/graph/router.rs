@@ -99,7 +99,7 @@ pub(crate) enum StepOutcome {
 struct OpenStep {
     task: TaskIx,
     node: NodeIx,
-    /// Of a merge, see [`Router::input`].
+    /// A merge's is made by [`Router::input`].
     payload: Payload,
     /// The innermost frame around it.
     frame: Option<FrameIx>,
@@ -165,7 +165,7 @@ struct RoutedTask {
     ended: Option<TaskEnding>,
 }
 
-/// What a node has opened when a task ran it: merges, children, or both.
+/// The merges and children that a node has opened when a task ran it.
 #[derive(Debug)]
 struct Frame {
     node: NodeIx,
@@ -181,7 +181,7 @@ struct Frame {
 #[derive(Debug)]
 struct TaskFork {
     children: Vec<TaskIx>,
-    /// Of a race: so many of the first children have not won.
+    /// In a race, so many of the first children have not won.
     lost: usize,
     winner: Option<usize>,
     races: bool,
@@ -191,7 +191,7 @@ struct TaskFork {
 #[derive(Debug)]
 pub(crate) struct Router<'p> {
     plan: &'p RoutePlan<'p>,
-    /// Of the root task, from 1.
+    /// The root task's, from 1.
     number: usize,
     tasks: Vec<RoutedTask>,
     frames: Vec<Frame>,

@@ -11,14 +11,14 @@ pub(crate) type NodeIx = usize;
 /// An edge's index in [`Graph::edges`].
 pub(crate) type EdgeIx = usize;
 
-/// What a node does to the task that arrives.
+/// The effect of a node on the task that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Begins a task; its input is normalised.
     Start,
     /// One way in, one way out.
     Linear,
-    /// Its output selects the edge.
+    /// The output selects the edge.
     Decision,
     /// A clone of the task goes along every edge.
     Branch,
@@ -48,7 +48,7 @@ impl Role {
     }
 }
 
-/// What a merge makes of tasks that failed on their way to it.
+/// A merge's verdict on tasks that failed on their way to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum MergeFailureMode {
     /// One failure fails the merge (`upstream_failure`).
@@ -65,13 +65,12 @@ pub(crate) enum MergeFailureMode {
 pub(crate) struct Node {
     /// Unique in the graph.
     pub id: String,
-    /// What it does to the task that arrives.
     pub role: Role,
     /// A start that is taken where none is named.
     pub default_start: bool,
     /// An exit that makes the status failure.
     pub always_fail: bool,
-    /// Its failure lets the payload go on unchanged.
+    /// A failure lets the payload go on unchanged.
     pub continue_on_failure: bool,
     /// For a merge.
     pub merge_failure_mode: MergeFailureMode,
@@ -84,7 +83,6 @@ pub(crate) struct Edge {
     pub from: NodeIx,
     /// Where it ends.
     pub to: NodeIx,
-    /// What a decision calls it.
     pub label: Option<String>,
 }
 

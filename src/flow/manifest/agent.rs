@@ -11,7 +11,6 @@ use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
-/// What an agent is.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum AgentBody {
     /// An agent's directory, absolute.

@@ -22,10 +22,9 @@ pub(crate) struct AskedModel {
     /// An index in the flow's providers.
     #[serde(skip)]
     pub index: Option<usize>,
-    /// What stands before the slash in `llm:`, if anything does.
+    /// The part before the slash in `llm:`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// What the provider says of itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The model.
@@ -134,7 +133,7 @@ fn warn_of_unknown(
     file.report(ids, out);
 }
 
-/// Whether an agent goes with its provider.
+/// Adds what contradicts the provider of an agent.
 fn check(draft: &AgentDraft, provider: &Provider, model: &str, file: &mut Manifest) {
     let ids = std::slice::from_ref(&draft.id);
     let mut out = Diagnostics::about(format!("agent \"{}\"", draft.id));

@@ -62,7 +62,7 @@ pub(crate) fn files_of(words: &[Word], home: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What stands behind `$FLOW_HOME/` and `${FLOW_HOME}/` in a script, up to where a shell ends the word.
+/// The paths behind `$FLOW_HOME/` and `${FLOW_HOME}/` in a script, up to where a shell ends the word.
 fn named_in(script: &str) -> impl Iterator<Item = &str> {
     const ENDS: &[char] = &[
         '\'', '"', '`', '$', ';', '&', '|', '<', '>', '(', ')', '*', '?',

@@ -35,7 +35,7 @@ impl Glob {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the pattern.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut rest = text.chars();
@@ -62,7 +62,6 @@ impl Glob {
         Ok(Self { text, pieces })
     }
 
-    /// Whether it fits a text.
     pub(crate) fn fits(&self, text: &str) -> bool {
         let (mut piece, mut rest) = (0, text);
         // Where to go on if what follows the last star does not fit: it takes one more character.
@@ -96,7 +95,7 @@ impl Glob {
     }
 }
 
-/// What stands between brackets. A `]` that comes first is one of the characters.
+/// The characters between brackets. A `]` that comes first is one of them.
 fn class(rest: &mut std::str::Chars<'_>) -> Result<Class, String> {
     let unclosed = || "has a [ without a ]; [[] fits a bracket itself".to_owned();
     let body = rest.as_str();

@@ -5,7 +5,7 @@ use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 
-/// Whether a word can be an id: of a node, an agent, a profile.
+/// An id of a node, an agent or a profile.
 pub(crate) fn is_id(id: &str) -> bool {
     let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     (1..=64).contains(&id.len()) && id.chars().all(is_good)

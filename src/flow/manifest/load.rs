@@ -26,7 +26,6 @@ const UNUSED: [&str; 4] = [
     "cli_profiles.yaml",
 ];
 
-/// What came of loading.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     /// There if none of the problems is an error.

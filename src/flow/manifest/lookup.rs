@@ -51,7 +51,7 @@ impl NameLookup {
 /// Something that names are looked up in.
 pub(super) struct Names {
     code: Code,
-    /// What it is, and where it is defined.
+    /// How messages call one, and the file that defines it.
     what: &'static str,
     of: &'static str,
     known: KnownNames,

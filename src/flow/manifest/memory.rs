@@ -14,11 +14,8 @@ use std::time::Duration;
 /// One of the three stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum StoreName {
-    /// Of the task alone.
     Task,
-    /// Of the project.
     Project,
-    /// Of all projects.
     Global,
 }
 
@@ -93,7 +90,6 @@ pub(crate) struct ProfileSource {
 /// How a context is chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Profile {
-    /// Its name.
     pub id: String,
     /// How much is taken; none: everything.
     pub max_tokens: Option<u64>,
@@ -121,7 +117,6 @@ impl Profile {
 /// A program that is asked about texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HelperProgram {
-    /// What is run.
     pub command: NodeCommand,
     /// How long it may take; none: as long as it likes.
     pub timeout: Option<Duration>,
@@ -133,11 +128,8 @@ const TIMEOUT_MS: u64 = 60_000;
 /// All of `memory.yaml`. Without the file: three stores in memory, no profiles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// Of the task.
     pub task: StoreSettings,
-    /// Of the project.
     pub project: StoreSettings,
-    /// Of all projects.
     pub global: StoreSettings,
     /// In the order of the file.
     pub profiles: Vec<Profile>,

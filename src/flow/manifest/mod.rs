@@ -44,7 +44,6 @@ pub use problem::Code;
 pub(crate) struct Flow {
     /// `$FLOW_HOME`: its directory, absolute, with symbolic links resolved. UTF-8.
     pub home: PathBuf,
-    /// What routing needs.
     pub graph: Graph,
     /// The rest of each node, by its index in the graph.
     pub nodes: Vec<NodeSettings>,
@@ -64,49 +63,45 @@ pub(crate) struct Flow {
     pub files: Vec<UsedFile>,
 }
 
-/// What a node is, beside its place in the graph.
+/// The part of a node that routing does not need.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeSettings {
     /// How people call it; its id unless it says otherwise.
     pub name: String,
-    /// What runs it.
     pub kind: NodeKind,
-    /// What it is given beside its payload.
     pub context: ContextChoice,
-    /// What its payload must fit, as an index in [`Flow::schemas`].
+    /// An index in [`Flow::schemas`].
     pub schema_in: Option<usize>,
-    /// What its output must fit; see also [`Flow::schema_out`].
+    /// An index in [`Flow::schemas`]; see also [`Flow::schema_out`].
     pub schema_out: Option<usize>,
     /// Indices in [`Flow::tools`]; none: it does not say. See also [`Flow::tools_of`].
     pub tools: Option<Vec<usize>>,
     /// An index in [`Flow::agents`]; there if, and only if, the kind is [`NodeKind::Agent`].
     pub agent: Option<usize>,
-    /// What it runs; none on a deterministic node: its role's default operation.
+    /// None on a deterministic node: its role's default operation.
     pub command: Option<NodeCommand>,
     /// How long one attempt may take; none: as long as it likes.
     pub timeout: Option<Duration>,
     /// How often a failure is tried again inside the node.
     pub retries: u32,
-    /// Whether its output is kept and replayed.
+    /// The output is kept and replayed.
     pub cache: bool,
     /// Files whose content belongs to the key of the cache.
     pub cache_files: Vec<Word>,
-    /// What happens if the engine died while it ran. For an agent it does not count.
+    /// An agent is always resumed.
     pub on_resume: ResumePolicy,
     /// How a command's standard output is read.
     pub output: OutputForm,
-    /// What of its output goes into other stores.
     pub remember: Vec<Remember>,
 }
 
 impl NodeSettings {
-    /// Whether it runs a program. Otherwise its role's default operation is all that happens.
+    /// Otherwise the role's default operation is all that happens.
     pub(crate) fn runs(&self) -> bool {
         self.command.is_some() || self.agent.is_some()
     }
 }
 
-/// What runs a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeKind {
     /// One of `agents.yaml`.
@@ -115,7 +110,7 @@ pub(crate) enum NodeKind {
     Deterministic,
 }
 
-/// What a node is given beside its payload.
+/// The context that a node is given beside its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContextChoice {
     /// Nothing.
@@ -126,13 +121,11 @@ pub(crate) enum ContextChoice {
     Profile(usize),
 }
 
-/// What happens to a node that was running when the engine died.
+/// The fate of a node that was running when the engine died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ResumePolicy {
-    /// It is run again.
     #[default]
     Retry,
-    /// It has failed.
     Fail,
 }
 
@@ -149,15 +142,13 @@ pub(crate) enum OutputForm {
 /// An agent of `agents.yaml`.
 #[derive(Debug)]
 pub(crate) struct FlowAgent {
-    /// What nodes call it.
     pub id: String,
-    /// What it is.
     pub body: agent::AgentBody,
-    /// What its answers must fit, unless the node says otherwise.
+    /// For nodes that do not say.
     pub schema_out: Option<usize>,
     /// Indices in [`Flow::tools`], for nodes that do not say.
     pub tools: Option<Vec<usize>>,
-    /// What goes into `llm:` of an agent that is made from a model.
+    /// For `llm:` of an agent that is made from a model.
     pub config: Map<String, Value>,
     /// Whom it asks.
     pub asked: AskedModel,
@@ -168,13 +159,12 @@ pub(crate) struct FlowAgent {
 /// A tool of `tools.yaml`.
 #[derive(Debug)]
 pub(crate) struct FlowTool {
-    /// Its command and parameters; the id is its name.
+    /// The id is its name.
     pub tool: crate::config::tool::definition::Tool,
-    /// What its arguments must fit, as an index in [`Flow::schemas`].
+    /// For the arguments: an index in [`Flow::schemas`].
     pub schema_in: Option<usize>,
-    /// What its output must fit.
     pub schema_out: Option<usize>,
-    /// What it may do; none: nothing keeps it from anything.
+    /// None: nothing is denied.
     pub permissions: Option<tool::Permissions>,
 }
 
@@ -192,19 +182,18 @@ pub(crate) struct NamedSchema {
 pub(crate) struct UsedFile {
     /// Below the flow's directory, or absolute.
     pub path: String,
-    /// Of its bytes, in hexadecimal digits.
+    /// In hexadecimal digits.
     pub sha256: String,
 }
 
 impl Flow {
-    /// What the output of a node must fit: the node's own schema, or else its agent's.
+    /// The node's own schema, or else its agent's.
     pub(crate) fn schema_out(&self, node: NodeIx) -> Option<&NamedSchema> {
         let settings = &self.nodes[node];
         let of_agent = settings.agent.and_then(|ix| self.agents[ix].schema_out);
         Some(&self.schemas[settings.schema_out.or(of_agent)?])
     }
 
-    /// What the payload of a node must fit.
     pub(crate) fn schema_in(&self, node: NodeIx) -> Option<&NamedSchema> {
         Some(&self.schemas[self.nodes[node].schema_in?])
     }

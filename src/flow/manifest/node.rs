@@ -62,7 +62,6 @@ const FAILURE_MODES: [(&str, MergeFailureMode); 3] = [
 pub(crate) struct Remember {
     /// Which store.
     pub store: StoreName,
-    /// What the item is found by.
     pub tags: Vec<String>,
     /// JSON pointer to the part of the output; empty: all of it.
     pub pointer: String,
@@ -87,7 +86,7 @@ pub(super) struct NodeDraft {
     pub agent_id: Option<String>,
     /// Which of `command:`, `exec:` and `shell:` it has, right or wrong.
     pub form: Option<&'static str>,
-    /// What needs no other file; kind, names and what they mean come later.
+    /// Without the kind and what is looked up in other files.
     pub settings: NodeSettings,
     pub continue_on_failure: bool,
     pub default_start: bool,

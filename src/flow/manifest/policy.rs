@@ -10,7 +10,6 @@ use crate::text::yaml::Step;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Target {
@@ -41,7 +40,7 @@ impl Target {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     policy: String,
-    /// Its place in the policy, from 1.
+    /// In the policy, from 1.
     number: usize,
     reason: Option<String>,
     target: Target,
@@ -51,16 +50,14 @@ struct Rule {
     denies: bool,
 }
 
-/// What a node must not have, and by which rule.
+/// A thing that a node must not have, and the rule that says so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Denied {
     /// The policy's name.
     pub policy: String,
     /// The rule's place in the policy, from 1.
     pub rule: usize,
-    /// What kind of thing it is.
     pub target: Target,
-    /// Its id.
     pub target_id: String,
     /// Why, in the words of whoever wrote the rule.
     pub reason: Option<String>,
@@ -84,7 +81,7 @@ pub(crate) struct Policies {
 }
 
 impl Policies {
-    /// What a node asks for, if a rule denies it.
+    /// The denial of a thing that a node asks for, if a rule denies it.
     pub(crate) fn denial(&self, target: Target, id: &str, node: &str) -> Option<Denied> {
         let fits = |rule: &&Rule| {
             rule.target == target

@@ -83,7 +83,7 @@ pub(crate) struct FlowProblem {
     pub line: Option<usize>,
     /// Column, from 1, if it is known.
     pub column: Option<usize>,
-    /// What, and the way out; lower case, no full stop.
+    /// With the way out; lower case, no full stop.
     pub message: String,
 }
 
@@ -131,13 +131,12 @@ const MOST_READING: usize = 4 << 20;
 /// A manifest that has been read and parsed, and what was found wrong in it.
 #[derive(Debug)]
 pub(crate) struct Manifest {
-    /// Its name below the flow's directory.
+    /// Below the flow's directory.
     pub file: String,
     /// The SHA-256 of its bytes; none if there is no such file.
     pub sha256: Option<String>,
-    /// Its keys and values.
     pub root: Map<String, Value>,
-    /// What is wrong with it, in the order in which it was found.
+    /// In the order in which they were found.
     pub problems: Vec<FlowProblem>,
     shown: String,
     text: String,

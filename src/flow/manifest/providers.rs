@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Who answers for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Provider {
-    /// What stands before the slash in `llm:` of an agent.
+    /// The part before the slash in `llm:` of an agent.
     pub id: String,
     /// How it is reached.
     pub way: Access,
@@ -50,7 +50,6 @@ const KEYS: [&str; 8] = [
     "version",
 ];
 
-/// What came of reading the file.
 #[derive(Default)]
 pub(super) struct ProvidersFile {
     pub all: Vec<Provider>,

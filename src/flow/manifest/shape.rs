@@ -10,9 +10,7 @@ use std::ops::RangeInclusive;
 /// A node, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeSketch<'k> {
-    /// Its id.
     pub id: &'k str,
-    /// Its role, if it has one.
     pub role: Option<Role>,
     /// A start that is taken where none is named.
     pub default_start: bool,
@@ -24,7 +22,6 @@ pub(super) type EdgeSketch = (Option<usize>, Option<usize>);
 /// Something that must not be so.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// What it is called.
     pub code: Code,
     /// The nodes concerned.
     pub nodes: Vec<usize>,
@@ -154,7 +151,7 @@ impl Shape<'_> {
         }
     }
 
-    /// What can be reached from some nodes, not going on from those that `stops` names.
+    /// The nodes that can be reached from some, not going on from those that `stops` names.
     fn reached(
         &self,
         from: &[usize],

@@ -11,14 +11,12 @@ use crate::config::tool::load;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 
-/// What a tool may do beside running its program.
+/// Rights of a tool beside running its program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Permissions {
     /// Where it may write; none: in the task's directory.
     pub root: Option<Word>,
-    /// Whether it may reach the network.
     pub allow_network: bool,
-    /// Whether it may be a shell's script.
     pub allow_shell: bool,
 }
 
@@ -95,7 +93,7 @@ fn read_one(map: &Map<String, Value>, at: &[Step], out: &mut Diagnostics) -> Opt
     })
 }
 
-/// What a tool has in common with one of an agent, which calls the id a name.
+/// The keys that a tool shares with one of an agent, which calls the id a name.
 fn shared(map: &Map<String, Value>, at: &[Step], out: &mut Diagnostics) -> Option<Tool> {
     let mut given = inward(map, at, out);
     given.retain(|key, _| SHARED.contains(&key.as_str()));

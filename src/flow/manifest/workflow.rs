@@ -21,7 +21,6 @@ pub(super) struct EdgeDraft {
     pub from: Option<usize>,
     /// Where it ends.
     pub to: Option<usize>,
-    /// What a decision calls it.
     pub label: Option<String>,
 }
 

@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// What a node may print, in bytes: more is a failure of the node, not a growth of the engine.
+/// Bytes that a node may print: more is a failure of the node, not a growth of the engine.
 pub(crate) const MOST_OUTPUT: u64 = 256 << 20;
 
 /// As much of what a program said on stderr is told of its failure.
@@ -31,13 +31,10 @@ pub(crate) struct PreparedAttempt {
     pub argv: Vec<String>,
     /// Where it works.
     pub dir: PathBuf,
-    /// Its input.
     pub stdin: Option<File>,
-    /// What it prints.
     pub stdout: File,
-    /// What it says.
     pub stderr: File,
-    /// Its directory of records.
+    /// The directory of records.
     pub io: PathBuf,
     /// The same from the run's directory.
     pub reference: String,
@@ -45,17 +42,15 @@ pub(crate) struct PreparedAttempt {
     pub command: String,
 }
 
-/// What a program is given.
 pub(crate) struct ProgramInput<'g> {
     /// The program and its arguments.
     pub argv: Vec<String>,
     /// Where it works.
     pub dir: PathBuf,
-    /// Its payload.
     pub input: &'g str,
     /// The assembled context, if it has one.
     pub context: Option<&'g str>,
-    /// Its standard input; its payload, unless it is something else.
+    /// None: the payload.
     pub stdin: Option<&'g [u8]>,
 }
 
@@ -218,7 +213,7 @@ fn last_words(path: &Path) -> Result<String> {
     Ok(lines.into_iter().rev().collect::<Vec<_>>().join("\n"))
 }
 
-/// What a program printed, as JSON on one line.
+/// The output that a program printed, as JSON on one line.
 pub(crate) fn output(io: &Path, form: OutputForm) -> Result<std::result::Result<Payload, Failure>> {
     let wrong = |message: String| Ok(Err(Failure::new(FailureCode::Operation, message)));
     let path = io.join("stdout.log");

@@ -10,17 +10,16 @@ use crate::unix::files;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What an output may depend on.
+/// Everything that an output may depend on.
 pub(crate) struct CacheKey<'k> {
     /// The command as it is run.
     pub argv: &'k [String],
-    /// What it is given.
     pub input: &'k str,
     /// And what context.
     pub context: &'k str,
     /// How its output is read.
     pub form: &'k str,
-    /// What the output must fit, and the input.
+    /// For the input and the output.
     pub schemas: Vec<String>,
     /// Files that it reads.
     pub files: Vec<PathBuf>,

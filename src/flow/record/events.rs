@@ -36,7 +36,7 @@ pub(crate) struct NodeStart<'e> {
     pub attempt: u32,
     /// `DELTA_CALL_ID` of its processes; none if it has none.
     pub call_id: Option<&'e str>,
-    /// Its directory, from the run's directory.
+    /// The directory of records, from the run's directory.
     pub execution_ref: Option<&'e str>,
     /// On one line.
     pub command: Option<&'e str>,
@@ -358,7 +358,7 @@ pub(crate) fn failure_of(line: &Line<'_>) -> Failure {
 /// Calls something with each line of a journal, until it has enough.
 ///
 /// # Errors
-/// Of the journal: a line is damaged, unless these are to be skipped.
+/// A line is damaged, unless these are to be skipped.
 pub(crate) fn each_line(
     journal: &Path,
     skip_damaged: bool,

@@ -82,7 +82,7 @@ impl StepName {
     }
 }
 
-/// What stands for the denial of a call among the records of calls.
+/// The name of a denied call among the records of calls.
 pub(crate) fn denial_name(execution_ref: &str) -> String {
     format!("denied {execution_ref}")
 }
@@ -178,7 +178,7 @@ impl Lineage {
     }
 }
 
-/// Whether two names of edges may mean the same.
+/// An edge that is not known fits any.
 fn fits(a: Option<&str>, b: Option<&str>) -> bool {
     a.is_none() || b.is_none() || a == b
 }

@@ -28,13 +28,13 @@ pub(crate) struct Replay<'p> {
     /// The run's directory.
     run: PathBuf,
     open: HashMap<StepName, StepRef>,
-    /// What routers have reported and the journal does not have yet, in this order.
+    /// Reports of routers that the journal does not have yet, in their order.
     unrecorded: BTreeMap<usize, (usize, Effect)>,
     by_key: HashMap<String, usize>,
     counter: usize,
 }
 
-/// What a line of the journal meant.
+/// The meaning of a line of the journal.
 pub(crate) enum Replayed {
     /// A root task with this number began with this input.
     Root(usize, Payload),
@@ -194,7 +194,7 @@ impl<'p> Replay<'p> {
         }
     }
 
-    /// What the wanted step of a task was given, if it is open now.
+    /// The input of a step, if it is open now.
     pub(crate) fn input_of(&self, roots: &Roots<'p>, task: &str, node: &str) -> Option<Payload> {
         let node = self.plan.graph.find(node)?;
         let is_it = |step: &&StepRef| *step.task == *task && step.node == node;
@@ -202,7 +202,7 @@ impl<'p> Replay<'p> {
         roots.get(&step.key.root)?.input(step.key.step)
     }
 
-    /// What routers reported and the journal lacks, each with the number of its root.
+    /// Reports of routers that the journal lacks, each with the number of its root.
     pub(crate) fn unrecorded(&self) -> impl Iterator<Item = &(usize, Effect)> {
         self.unrecorded.values()
     }
@@ -221,7 +221,7 @@ fn root_number(id: &str) -> Option<usize> {
     number.filter(|number| *number > 0)
 }
 
-/// What names a thing that a router reports, and the event that has it.
+/// The name of a report, which is that of the event that has it, too.
 fn report_key(graph: &Graph, router: &Router<'_>, effect: &Effect) -> String {
     let id = |node: NodeIx| &graph.nodes[node].id;
     match effect {

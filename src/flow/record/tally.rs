@@ -22,7 +22,7 @@ pub(crate) struct FinishedRoot {
     exit: Option<String>,
     /// The node that failed, and how.
     error: Option<(String, Failure)>,
-    /// What is told of it and of all that came of it: objects, separated by commas.
+    /// The reports of the root and of all that came of it: objects, separated by commas.
     tasks: Vec<u8>,
     counts: TaskCounts,
 }
@@ -38,7 +38,6 @@ struct TaskCounts {
 }
 
 impl FinishedRoot {
-    /// What a root task that is over came to.
     pub(crate) fn of(
         plan: &RoutePlan<'_>,
         number: usize,
@@ -85,7 +84,6 @@ impl FinishedRoot {
         }
     }
 
-    /// Whether it failed.
     pub(crate) fn failed(&self) -> bool {
         self.status == FlowStatus::Failure
     }
@@ -129,7 +127,7 @@ fn write_error(object: &mut Object<'_>, error: Option<(&str, &Failure)>) {
     error.end();
 }
 
-/// What all root tasks came to.
+/// The results of all root tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     finished: BTreeMap<usize, FinishedRoot>,
@@ -144,7 +142,7 @@ impl Tally {
         }
     }
 
-    /// What came behind this root does not count.
+    /// Roots behind this one do not count.
     pub(crate) fn cut_after(&mut self, number: usize) {
         self.cut = Some(number);
         self.finished.split_off(&(number + 1));

@@ -26,7 +26,7 @@ pub(crate) const DIR: &str = "tools";
 /// The file of a record that is read back.
 const RESULT: &str = "result.json";
 
-/// What came of a call.
+/// A call and its result.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct NodeToolCall {
     /// The tool's id.
@@ -37,7 +37,7 @@ pub(crate) struct NodeToolCall {
     pub code: Option<CallCode>,
     /// The same in words.
     pub message: Option<String>,
-    /// What the caller got.
+    /// As the caller got it.
     pub exit_code: i32,
     /// From start to end; 0 if it was not run.
     pub duration_ms: u64,
@@ -58,14 +58,12 @@ pub(crate) enum CallCode {
     PolicyDenied,
     /// The program failed.
     Operation,
-    /// It took too long.
     Timeout,
-    /// Its output is not as declared.
     SchemaOut,
 }
 
 impl CallCode {
-    /// Whether it should not have been called like this.
+    /// The tool should not have been called like this.
     pub(crate) fn is_misuse(self) -> bool {
         matches!(self, Self::Misuse | Self::PolicyDenied)
     }
@@ -97,7 +95,7 @@ impl NodeToolCall {
 #[derive(Debug)]
 pub(crate) struct CallRecord {
     number: u32,
-    /// Its directory, until it is complete.
+    /// The directory, until the record is complete.
     pub dir: PathBuf,
 }
 
@@ -181,7 +179,7 @@ pub(crate) fn beside(program: &str) -> String {
     )
 }
 
-/// What policies deny of the tools that a node allows.
+/// The denials of tools that a node allows.
 pub(crate) fn denied(flow: &Flow, node: NodeIx) -> Vec<Denied> {
     let allowed = flow.tools_of(node).iter();
     let names = allowed.map(|ix| &*flow.tools[*ix].tool.name);

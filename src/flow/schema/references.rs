@@ -52,7 +52,7 @@ struct Follower<'s> {
     root: &'s Value,
     /// By the address of what is referred to.
     known: HashMap<*const Value, Expansion>,
-    /// What is being expanded, from the document inwards.
+    /// Parts that are being expanded, from the document inwards.
     open: Vec<&'s Value>,
     is_recursive: bool,
 }

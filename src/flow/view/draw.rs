@@ -31,18 +31,15 @@ impl Language {
     ];
 }
 
-/// What became of a node in a run.
+/// The fate of a node in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// It succeeded.
     Success,
-    /// It failed.
     Failure,
     /// Some of it failed.
     Partial,
-    /// It has begun and not ended.
+    /// Begun, and not ended.
     Running,
-    /// It waits for an answer.
     Waiting,
 }
 
@@ -66,11 +63,11 @@ pub(crate) struct Picture<'p> {
     boxes: Vec<Box<'p>>,
 }
 
-/// What is written on a node.
+/// The text and the look of a node.
 #[derive(Debug)]
 struct Box<'p> {
     name: &'p str,
-    /// Its role, and the agent if it is one.
+    /// The role, and the agent if there is one.
     about: String,
     is_agent: bool,
     mark: Option<Mark>,

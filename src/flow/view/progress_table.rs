@@ -21,9 +21,7 @@ const LOW: usize = 6;
 /// A program that runs.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningProgram {
-    /// Its task.
     pub task: String,
-    /// Its node.
     pub node: String,
     /// Which attempt it is, from 1.
     pub attempt: u32,
@@ -64,7 +62,6 @@ impl ProgressTable {
         }
     }
 
-    /// Whether there is one.
     pub(crate) fn is_on(&self) -> bool {
         self.is_on
     }

@@ -12,11 +12,9 @@ type Item = (Order, TaskEnding);
 /// The status of tasks and of what they bring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlowStatus {
-    /// It did what it was to do.
     Success,
     /// Something failed, and it went on.
     Partial,
-    /// It failed.
     Failure,
 }
 
@@ -201,7 +199,7 @@ impl Router<'_> {
         }
     }
 
-    /// What a task in which nothing lives any more came to.
+    /// The ending of a task in which nothing lives any more.
     fn ending(&mut self, task: TaskIx) -> TaskEnding {
         let mut endings = std::mem::take(&mut self.tasks[task].endings);
         if let [(None, _, _)] = endings.as_slice()
@@ -259,7 +257,7 @@ impl Router<'_> {
         fork.children[..last].iter().filter_map(ended).collect()
     }
 
-    /// What the items of a fork, in order of place, come to. None if there are none.
+    /// The ending that the items of a fork, in order of place, make. None if there are none.
     fn combined(&self, frame: FrameIx, items: Vec<Item>, loose: bool) -> Option<TaskEnding> {
         let frame = &self.frames[frame];
         let node = &self.plan.graph.nodes[frame.node];
@@ -293,7 +291,7 @@ impl Router<'_> {
     }
 }
 
-/// Of clones: the first that succeeded, or else the first that is partial.
+/// For clones: the first that succeeded, or else the first that is partial.
 fn first_success<'e>(items: impl Iterator<Item = &'e Item> + Clone) -> Option<TaskEnding> {
     let with = |status| {
         let mut items = items.clone();
@@ -316,7 +314,7 @@ fn first_success<'e>(items: impl Iterator<Item = &'e Item> + Clone) -> Option<Ta
     })
 }
 
-/// Of subtasks: all must have succeeded.
+/// For subtasks: all must have succeeded.
 fn all_success(items: &[&Item], continues: bool) -> TaskEnding {
     let count = |status| items.iter().filter(|(_, it)| it.status == status).count();
     let failed = count(FlowStatus::Failure);
@@ -336,7 +334,7 @@ fn all_success(items: &[&Item], continues: bool) -> TaskEnding {
     )
 }
 
-/// What a task comes to of which merges have everything.
+/// The ending of a task of which merges have everything.
 fn taken(items: &[Item]) -> Option<TaskEnding> {
     let (_, first) = items.first()?;
     if items.len() == 1 {

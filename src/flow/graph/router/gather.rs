@@ -11,7 +11,7 @@ use crate::text::json::Object;
 pub(super) struct Instance {
     /// So many can still come.
     pub expected: usize,
-    /// It has begun, or never will.
+    /// The merge has begun, or never will.
     pub is_over: bool,
     arrivals: Vec<Traveller>,
     failures: Vec<Missing>,
@@ -31,7 +31,7 @@ struct Missing {
     order: Order,
 }
 
-/// What a merge has gathered, in order of place.
+/// Gathered by a merge, in order of place.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     arrivals: Vec<Traveller>,
@@ -96,7 +96,7 @@ impl Router<'_> {
         (own, others)
     }
 
-    /// Whether there is a fork from a frame up to another one, both included.
+    /// Looks from a frame up to another one, both included.
     fn has_fork_between(&self, from: Option<FrameIx>, to: FrameIx) -> bool {
         let mut at = from;
         while let Some(ix) = at {
@@ -184,7 +184,7 @@ impl Router<'_> {
         Some(Failure::new(FailureCode::UpstreamFailure, message))
     }
 
-    /// What a step works on.
+    /// The payload that a step works on.
     pub(crate) fn input(&self, ix: StepIx) -> Option<Payload> {
         self.steps.get(&ix).map(|step| self.input_of(step))
     }
@@ -196,7 +196,7 @@ impl Router<'_> {
         }
     }
 
-    /// What a step makes of its input if its node has no operation.
+    /// The output of a step whose node has no operation.
     pub(crate) fn identity(&self, ix: StepIx) -> Option<Payload> {
         let step = self.steps.get(&ix)?;
         Some(match &step.gathered {
@@ -212,7 +212,7 @@ impl Gathered {
         (self.arrivals.len(), self.failures.len())
     }
 
-    /// What the merge is given.
+    /// The input of the merge.
     pub(super) fn input(&self, graph: &Graph, tasks: &[RoutedTask]) -> Payload {
         let mut out = Vec::new();
         let mut object = Object::begin(&mut out);

@@ -8,11 +8,9 @@ use crate::flow::graph::topology::{EdgeIx, NodeIx};
 /// A task's status as it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskStatus {
-    /// It has not ended.
     Open,
-    /// It ended like this.
     Ended(FlowStatus),
-    /// It lost a race. How far it came depends on time and is not told.
+    /// A race is lost. How far the task came depends on time and is not reported.
     Cancelled,
 }
 
@@ -27,10 +25,9 @@ impl TaskStatus {
     }
 }
 
-/// What is told of a task.
+/// A task as it is reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TaskView<'r> {
-    /// Its id.
     pub id: &'r str,
     /// The id of the task that it came from.
     pub parent: Option<&'r str>,
@@ -48,7 +45,6 @@ pub(crate) struct TaskView<'r> {
     pub exit: Option<NodeIx>,
     /// The merge that took it.
     pub merged_at: Option<NodeIx>,
-    /// What it brought.
     pub output: Option<Payload>,
     /// The nodes of its path that failed.
     pub failed: Vec<NodeIx>,
@@ -86,7 +82,6 @@ impl Router<'_> {
             .is_some_and(|winner| winner < self.tasks[task].index)
     }
 
-    /// What is to be told of a task.
     pub(crate) fn view(&self, ix: TaskIx) -> TaskView<'_> {
         let task = &self.tasks[ix];
         let mut view = TaskView {
@@ -125,7 +120,7 @@ impl Router<'_> {
         view
     }
 
-    /// That of the first child that failed, as a failure of the node where it came to be.
+    /// The first child's that failed, as a failure of the node where the child came to be.
     fn children_error(&self, ix: TaskIx) -> Option<(NodeIx, Failure)> {
         let mut forks = self.tasks[ix].forks.clone();
         forks.sort_by_key(|fork| self.plan.rank(self.frames[*fork].node));

@@ -7,7 +7,7 @@ use crate::flow::graph::topology::{Edge, Graph, MergeFailureMode, Node};
 use fastrand::Rng;
 use std::collections::{BTreeMap, HashSet};
 
-/// What a node makes of its input in a task: an output, or a failure.
+/// A node's output for its input in a task; none: it fails.
 type Operation<'o> = &'o dyn Fn(&str, &str, &str) -> Option<String>;
 
 /// How a step is named in a history.
@@ -26,10 +26,10 @@ struct Executor<'e> {
     history: Vec<(Name, StepOutcome)>,
     started: HashSet<Name>,
     cancelled: usize,
-    /// What the notes stand for, and which each step was behind.
+    /// The steps that left the notes, and which each step was behind.
     noted: Vec<Name>,
     behind: BTreeMap<Name, Vec<Name>>,
-    /// What arrived at a merge of another task, by its own task.
+    /// Arrivals at merges of other tasks, by their own task.
     merged: BTreeMap<String, Vec<Arrived>>,
 }
 
@@ -300,7 +300,7 @@ fn subtasks_without_a_merge_make_a_list() {
     assert_eq!(none, "T1 failure s,p upstream_failure@p");
 }
 
-/// What each step is behind, the last first: `node:task/node,...`.
+/// The steps that each step is behind, the last first: `node:task/node,...`.
 fn pasts(text: &str, input: &str, bad: &str) -> Vec<String> {
     let graph = graph(text);
     let operation = |_: &str, node: &str, _: &str| (node != bad).then(|| "=".to_owned());

@@ -22,7 +22,7 @@ pub(super) const NOTHING: TrailIx = 0;
 pub(super) enum Trail {
     /// A note, behind what was before it.
     Note(TrailIx, Note),
-    /// What was before the ways parted, and the ways in order, each from there on.
+    /// The trail before the ways parted, and the ways in order, each from there on.
     Joined(TrailIx, Box<[TrailIx]>),
 }
 
@@ -35,7 +35,7 @@ impl Router<'_> {
         }
     }
 
-    /// What is behind those who come together, who all had the same trail once.
+    /// The trail behind a merge of ways that all had the same trail once.
     pub(super) fn joined(
         &mut self,
         before: TrailIx,

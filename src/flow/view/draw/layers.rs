@@ -5,7 +5,6 @@
 
 use crate::flow::graph::topology::{EdgeIx, Graph, NodeIx};
 
-/// What stands at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LayoutItem {
     /// A node.
@@ -19,7 +18,7 @@ pub(super) enum LayoutItem {
 pub(super) struct Layout {
     /// The items of each row, from left to right, as indices in `items`.
     pub rows: Vec<Vec<usize>>,
-    /// What each item is. The first are the nodes, in their order.
+    /// The first are the nodes, in their order.
     pub items: Vec<LayoutItem>,
     /// The items that each edge passes, both ends among them.
     pub ways: Vec<Vec<usize>>,
