@@ -88,7 +88,7 @@ impl JsonSchema {
                 validator,
                 is_recursive,
             }),
-            Err(error) => Err(refusal(&error)),
+            Err(error) => Err(describe_error(&error)),
         }
     }
 
@@ -112,7 +112,7 @@ impl JsonSchema {
         let errors = self.validator.iter_errors(value).take(MOST_MISMATCHES);
         let told = errors.map(|error| Mismatch {
             path: error.instance_path().to_string(),
-            message: cut(&error),
+            message: cut_message(&error),
         });
         told.collect()
     }
@@ -129,7 +129,7 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
 }
 
 /// Why a schema is none, with the place in it.
-fn refusal(error: &ValidationError) -> String {
+fn describe_error(error: &ValidationError) -> String {
     let elsewhere = match error.kind() {
         ValidationErrorKind::Referencing(
             ReferencingError::Unretrievable { uri, .. }
@@ -140,16 +140,16 @@ fn refusal(error: &ValidationError) -> String {
         _ => None,
     };
     if let Some(uri) = elsewhere {
-        let uri = cut(uri);
+        let uri = cut_message(uri);
         return format!("refers to {uri}, and nothing is fetched; copy it into $defs of this file");
     }
     let path = error.instance_path().to_string();
-    let message = cut(error);
+    let message = cut_message(error);
     Mismatch { path, message }.to_string()
 }
 
 /// The beginning of what something says of itself. What comes behind is never made.
-fn cut(said: &impl fmt::Display) -> String {
+fn cut_message(said: &impl fmt::Display) -> String {
     struct Short(String);
     impl Write for Short {
         fn write_str(&mut self, text: &str) -> fmt::Result {

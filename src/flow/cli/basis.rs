@@ -46,7 +46,7 @@ pub(crate) struct RunBasis {
 }
 
 /// Reads start and input as a command line has them.
-pub(crate) fn basis(flow: &Flow, wanted: &Wanted, signals: &Signals) -> Result<RunBasis> {
+pub(crate) fn read_basis(flow: &Flow, wanted: &Wanted, signals: &Signals) -> Result<RunBasis> {
     let (given, is_said) = match (&wanted.inputs, &wanted.input, &wanted.message) {
         (Some(path), _, _) => {
             let path = files::absolute(path)?;
@@ -61,7 +61,7 @@ pub(crate) fn basis(flow: &Flow, wanted: &Wanted, signals: &Signals) -> Result<R
         (None, None, None) => (RunInput::One("null".into()), false),
     };
     Ok(RunBasis {
-        start: start(flow, wanted.start.as_deref())?,
+        start: find_start(flow, wanted.start.as_deref())?,
         given,
         is_said,
     })
@@ -86,13 +86,13 @@ pub(super) fn read_input(path: &str, signals: &Signals) -> Result<Payload> {
 }
 
 /// The start that is named, or else the default.
-fn start(flow: &Flow, named: Option<&str>) -> Result<NodeIx> {
+fn find_start(flow: &Flow, named: Option<&str>) -> Result<NodeIx> {
     let nodes = &flow.graph.nodes;
     let mut starts = (0..nodes.len()).filter(|ix| nodes[*ix].role == Role::Start);
     if let Some(id) = named {
         let found = starts.clone().find(|ix| nodes[*ix].id == id);
         let known = starts.map(|ix| nodes[ix].id.as_str());
-        return found.ok_or_else(|| unknown("--start", id, known));
+        return found.ok_or_else(|| unknown_name("--start", id, known));
     }
     let default = starts.clone().find(|ix| nodes[*ix].default_start);
     default
@@ -101,7 +101,11 @@ fn start(flow: &Flow, named: Option<&str>) -> Result<NodeIx> {
 }
 
 /// The error for a name that an option gives and nobody has.
-pub(crate) fn unknown<'n>(option: &str, name: &str, known: impl Iterator<Item = &'n str>) -> Error {
+pub(crate) fn unknown_name<'n>(
+    option: &str,
+    name: &str,
+    known: impl Iterator<Item = &'n str>,
+) -> Error {
     let known: Vec<&str> = known.collect();
     let hint = match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean '{near}'?"),
@@ -111,7 +115,7 @@ pub(crate) fn unknown<'n>(option: &str, name: &str, known: impl Iterator<Item = 
 }
 
 /// The basis as metadata and journal have it.
-pub(crate) fn described(basis: &RunBasis, flow: &Flow) -> Value {
+pub(crate) fn describe_basis(basis: &RunBasis, flow: &Flow) -> Value {
     let files = flow
         .files
         .iter()
@@ -137,7 +141,7 @@ pub(crate) fn described(basis: &RunBasis, flow: &Flow) -> Value {
 }
 
 /// Puts it into the journal, with the input, so that nobody has to give it again.
-pub(crate) fn write(journal: &mut Journal, basis: &RunBasis, flow: &Flow) -> Result<()> {
+pub(crate) fn record_basis(journal: &mut Journal, basis: &RunBasis, flow: &Flow) -> Result<()> {
     let kept = match &basis.given {
         RunInput::One(input) => {
             let run = journal.path().parent().unwrap_or(Path::new("."));
@@ -148,7 +152,7 @@ pub(crate) fn write(journal: &mut Journal, basis: &RunBasis, flow: &Flow) -> Res
         RunInput::Lines(_) => None,
     };
     journal.add_line(&EventKind::FlowStart, |line| {
-        line.put("flow", &described(basis, flow));
+        line.put("flow", &describe_basis(basis, flow));
         if let Some(kept) = &kept {
             events::put_input(line, kept);
         }
@@ -177,7 +181,7 @@ struct File {
 }
 
 /// The newest basis in a journal; none if the run is not a flow's.
-pub(crate) fn recorded(run: &RunDir) -> Result<Option<RecordedBasis>> {
+pub(crate) fn read_recorded_basis(run: &RunDir) -> Result<Option<RecordedBasis>> {
     let mut found = None;
     each_line(&run.journal(), true, |line| {
         if line.kind != EventKind::FlowStart {
@@ -242,7 +246,7 @@ impl RecordedBasis {
 }
 
 /// Prints what would run, and runs nothing.
-pub(crate) fn dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) -> Result<Exit> {
+pub(crate) fn print_dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) -> Result<Exit> {
     let graph = &flow.graph;
     let mut order: Vec<NodeIx> = (0..graph.nodes.len())
         .filter(|node| plan.rank(*node) != usize::MAX)

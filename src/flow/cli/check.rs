@@ -14,9 +14,9 @@ use std::path::Path;
 pub(crate) const SCHEMA_VERSION: &str = "1.0";
 
 /// Runs the command.
-pub(crate) fn run(dir: &Path, format: OutputFormat) -> Result<Exit> {
+pub(crate) fn check_flow(dir: &Path, format: OutputFormat) -> Result<Exit> {
     let loaded = manifest::load_to_run(dir);
-    tell(&loaded.problems, format);
+    print_problems(&loaded.problems, format);
     match (&loaded.flow, format) {
         (Some(flow), OutputFormat::Text) => print(summary(dir, flow).as_bytes())?,
         (None, OutputFormat::Text) => {}
@@ -29,7 +29,7 @@ pub(crate) fn run(dir: &Path, format: OutputFormat) -> Result<Exit> {
 }
 
 /// Prints problems on stderr, a line each; where the errors are printed as an object, only the others.
-pub(crate) fn tell(problems: &[FlowProblem], format: OutputFormat) {
+pub(crate) fn print_problems(problems: &[FlowProblem], format: OutputFormat) {
     for problem in problems {
         if problem.code.is_none() || format == OutputFormat::Text {
             Screen::new(false, false).warn_as(PROGRAM, &problem.to_string());
@@ -39,11 +39,11 @@ pub(crate) fn tell(problems: &[FlowProblem], format: OutputFormat) {
 
 /// Prints the object for a flow that cannot be loaded.
 pub(crate) fn print_errors(problems: &[FlowProblem]) -> Result<()> {
-    print(format!("{}\n", json::text(&errors(problems))).as_bytes())
+    print(format!("{}\n", json::text(&error_object(problems))).as_bytes())
 }
 
 /// The object that `--format json` prints about a flow that cannot be loaded.
-pub(crate) fn errors(problems: &[FlowProblem]) -> Value {
+pub(crate) fn error_object(problems: &[FlowProblem]) -> Value {
     let errors = problems.iter().filter(|problem| problem.code.is_some());
     let errors: Vec<Value> = errors.map(FlowProblem::object).collect();
     json!({"schema_version": SCHEMA_VERSION, "errors": errors})

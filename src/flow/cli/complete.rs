@@ -34,10 +34,14 @@ fn offer(value: &TypedValue, line: &TypedLine) -> Option<Offer> {
         ("RUN" | "DIR|RUN", _) if is_path => return None,
         ("DIR|RUN", _) => return Some(("dirs", run_candidates(line, true, is_flows))),
         // The run may be left out, so that its first task stands in its place.
-        ("RUN", _) => [run_candidates(line, true, is_flows), behind(line)].concat(),
-        ("TASK", _) | ("NODE", None) => behind(line),
-        ("NODE", Some("--start")) => nodes(line, |role| role == Role::Start),
-        ("NODE", Some(_)) => nodes(line, |_| true),
+        ("RUN", _) => [
+            run_candidates(line, true, is_flows),
+            operand_candidates(line),
+        ]
+        .concat(),
+        ("TASK", _) | ("NODE", None) => operand_candidates(line),
+        ("NODE", Some("--start")) => node_candidates(line, |role| role == Role::Start),
+        ("NODE", Some(_)) => node_candidates(line, |_| true),
         ("STORE", _) => {
             let is_add = line.operands.first().is_some_and(|word| word == "add");
             Candidate::plain(stores(is_add).iter().map(|(word, _)| *word))
@@ -54,9 +58,9 @@ fn is_flows(run: &Path) -> bool {
 }
 
 /// The nodes of the flow whose roles are wanted, in the order of the manifest.
-fn nodes(line: &TypedLine, is_wanted: impl Fn(Role) -> bool) -> Vec<Candidate> {
+fn node_candidates(line: &TypedLine, is_wanted: impl Fn(Role) -> bool) -> Vec<Candidate> {
     let dir = line.operands.first().map_or(".", String::as_str);
-    let Some(flow) = manifest::load(Path::new(dir)).flow else {
+    let Some(flow) = manifest::load_flow(Path::new(dir)).flow else {
         return Vec::new();
     };
     let nodes = flow.graph.nodes.iter().zip(&flow.nodes);
@@ -73,9 +77,9 @@ fn nodes(line: &TypedLine, is_wanted: impl Fn(Role) -> bool) -> Vec<Candidate> {
 }
 
 /// Candidates behind the operands of `show`: tasks of the run, or nodes of the task.
-fn behind(line: &TypedLine) -> Vec<Candidate> {
+fn operand_candidates(line: &TypedLine) -> Vec<Candidate> {
     let dir = line.value("--work-dir").unwrap_or(".");
-    let Ok((run, rest)) = show::which(Path::new(dir), &line.operands) else {
+    let Ok((run, rest)) = show::find_run(Path::new(dir), &line.operands) else {
         return Vec::new();
     };
     let Ok(lineage) = Lineage::read(&run) else {

@@ -18,32 +18,34 @@ use std::collections::HashMap;
 use std::path::Path;
 
 /// Runs the command.
-pub(crate) fn run(wanted: &GraphArgs) -> Result<Exit> {
+pub(crate) fn draw_graph(wanted: &GraphArgs) -> Result<Exit> {
     let what = wanted.what.as_deref();
     match what.map(Path::new) {
-        None => draw(Path::new("."), wanted, None),
-        Some(dir) if dir.is_dir() && !dir.join("journal.jsonl").exists() => draw(dir, wanted, None),
+        None => print_picture(Path::new("."), wanted, None),
+        Some(dir) if dir.is_dir() && !dir.join("journal.jsonl").exists() => {
+            print_picture(dir, wanted, None)
+        }
         Some(_) => {
             let run = find::find_run(&wanted.work_dir, what.unwrap_or_default())?;
             warn_if_foreign_run(&run)?;
-            let Some(past) = basis::recorded(&run)? else {
+            let Some(past) = basis::read_recorded_basis(&run)? else {
                 let id = &run.id;
                 return Err(Error::failure(format!(
                     "run {id} is not a flow's; `delta log {id}` shows it"
                 )));
             };
-            draw(past.home(), wanted, Some((&run, &past)))
+            print_picture(past.home(), wanted, Some((&run, &past)))
         }
     }
 }
 
-fn draw(
+fn print_picture(
     dir: &Path,
     wanted: &GraphArgs,
     run: Option<(&RunDir, &basis::RecordedBasis)>,
 ) -> Result<Exit> {
-    let loaded = manifest::load(dir);
-    check::tell(&loaded.problems, OutputFormat::Text);
+    let loaded = manifest::load_flow(dir);
+    check::print_problems(&loaded.problems, OutputFormat::Text);
     let Some(flow) = loaded.flow else {
         return Ok(Exit::Config);
     };

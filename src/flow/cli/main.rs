@@ -32,21 +32,21 @@ pub fn main(args: Vec<OsString>) -> u8 {
 fn execute(args: Vec<OsString>) -> Result<u8> {
     let exit = match parse_args(args)? {
         // A tool's exit code may be any.
-        FlowCommand::Tool(wanted) => return tool::run(&wanted),
-        FlowCommand::Run(wanted) => run::run(&wanted).map_err(Error::of_run),
-        FlowCommand::Show(wanted) => show::run(&wanted),
+        FlowCommand::Tool(wanted) => return tool::run_tool(&wanted),
+        FlowCommand::Run(wanted) => run::run_flow(&wanted).map_err(Error::of_run),
+        FlowCommand::Show(wanted) => show::show_run(&wanted),
         FlowCommand::Stats(wanted) => print_stats(&wanted),
-        FlowCommand::Check { dir, format } => check::run(&dir, format),
-        FlowCommand::Graph(wanted) => graph::run(&wanted),
+        FlowCommand::Check { dir, format } => check::check_flow(&dir, format),
+        FlowCommand::Graph(wanted) => graph::draw_graph(&wanted),
         FlowCommand::Complete(words) => complete::print_candidates(&words),
-        FlowCommand::Memory(wanted) => memory::run(&wanted),
-        FlowCommand::Version => said(&format!("{PROGRAM} {VERSION}\n")),
-        FlowCommand::Help { command, full } => said(&help_text(command, full)),
+        FlowCommand::Memory(wanted) => memory::run_memory_command(&wanted),
+        FlowCommand::Version => print_text(&format!("{PROGRAM} {VERSION}\n")),
+        FlowCommand::Help { command, full } => print_text(&help_text(command, full)),
     };
     exit.map(Exit::code)
 }
 
-fn said(text: &str) -> Result<Exit> {
+fn print_text(text: &str) -> Result<Exit> {
     print(text.as_bytes())?;
     Ok(Exit::Success)
 }

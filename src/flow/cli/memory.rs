@@ -21,14 +21,14 @@ use crate::unix::files;
 use crate::unix::terminal::{print, printable};
 
 /// Runs the command.
-pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {
-    let loaded = manifest::load(&wanted.dir);
-    check::tell(&loaded.problems, OutputFormat::Text);
+pub(crate) fn run_memory_command(wanted: &Wanted) -> Result<Exit> {
+    let loaded = manifest::load_flow(&wanted.dir);
+    check::print_problems(&loaded.problems, OutputFormat::Text);
     let Some(flow) = loaded.flow else {
         return Ok(Exit::Config);
     };
     let root = files::absolute(&wanted.work_dir)?;
-    let store = crate::flow::context::file(&flow, wanted.store, &root).ok_or_else(|| {
+    let store = crate::flow::context::store_file(&flow, wanted.store, &root).ok_or_else(|| {
         let name = wanted.store.name();
         Error::config(format!(
             "the {name} store lives in runs only; give it a file: {name}_store: {{type: jsonl, file_path: …}}"
@@ -41,7 +41,7 @@ pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {
         MemoryAction::List(format) => {
             let mut items = store.items(&signals)?;
             items.retain(|item| is_wanted(item, &wanted.tags));
-            return listed(&items, wanted.store, *format);
+            return print_items(&items, wanted.store, *format);
         }
     };
     let item = MemoryItem {
@@ -52,10 +52,10 @@ pub(crate) fn run(wanted: &Wanted) -> Result<Exit> {
         task_id: None,
         node_id: None,
     };
-    add(&store, &item, &signals)
+    add_item(&store, &item, &signals)
 }
 
-fn add(
+fn add_item(
     store: &StoreFile,
     item: &MemoryItem,
     signals: &crate::unix::procfs::Signals,
@@ -70,7 +70,7 @@ fn is_wanted(item: &MemoryItem, tags: &[String]) -> bool {
     tags.is_empty() || tags.iter().any(|tag| item.tags.contains(tag))
 }
 
-fn listed(items: &[MemoryItem], store: StoreName, format: OutputFormat) -> Result<Exit> {
+fn print_items(items: &[MemoryItem], store: StoreName, format: OutputFormat) -> Result<Exit> {
     /// So much of a content is shown.
     const WIDTH: usize = 200;
     let mut out = Vec::new();

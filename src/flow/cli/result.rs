@@ -90,7 +90,7 @@ impl RunEnding {
 }
 
 /// Tells how it ended: the result on stdout, what went wrong and the way on on stderr.
-pub(crate) fn tell(
+pub(crate) fn print_result(
     format: OutputFormat,
     screen: Screen,
     ending: &RunEnding,
@@ -109,7 +109,7 @@ pub(crate) fn tell(
         screen.warn_as(PROGRAM, "the same command resumes the run");
     }
     match format {
-        OutputFormat::Json => print(&object(ending, tally, metadata, many)),
+        OutputFormat::Json => print(&result_object(ending, tally, metadata, many)),
         OutputFormat::Text if resumable => Ok(()),
         OutputFormat::Text => print(&tally.outputs(many)),
     }
@@ -128,7 +128,7 @@ pub(crate) fn print_error(error: &Error) -> Result<()> {
     print(format!("{}\n", json::text(&object)).as_bytes())
 }
 
-fn object(ending: &RunEnding, tally: &Tally, metadata: &Metadata, many: bool) -> Vec<u8> {
+fn result_object(ending: &RunEnding, tally: &Tally, metadata: &Metadata, many: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::begin(&mut out);
     object

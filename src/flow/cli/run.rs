@@ -5,7 +5,7 @@
 use super::args::FlowRunArgs;
 use super::basis::{self, RecordedBasis, RunBasis, RunInput};
 use super::check;
-use super::result::{RunEnding, print_error, tell};
+use super::result::{RunEnding, print_error, print_result};
 use crate::engine::run_context::{self, RunContext};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
@@ -37,7 +37,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 /// Runs the command. An error is printed as an object, if one was asked for.
-pub(crate) fn run(wanted: &FlowRunArgs) -> Result<Exit> {
+pub(crate) fn run_flow(wanted: &FlowRunArgs) -> Result<Exit> {
     let done = try_run(wanted).map_err(Error::of_run);
     if let Err(error) = &done
         && wanted.format == OutputFormat::Json
@@ -50,7 +50,7 @@ pub(crate) fn run(wanted: &FlowRunArgs) -> Result<Exit> {
 fn try_run(wanted: &FlowRunArgs) -> Result<Exit> {
     check_depth()?;
     let loaded = manifest::load_to_run(&wanted.dir);
-    check::tell(&loaded.problems, wanted.format);
+    check::print_problems(&loaded.problems, wanted.format);
     let Some(flow) = loaded.flow else {
         if wanted.format == OutputFormat::Json {
             check::print_errors(&loaded.problems)?;
@@ -58,11 +58,11 @@ fn try_run(wanted: &FlowRunArgs) -> Result<Exit> {
         return Ok(Exit::Config);
     };
     let signals = install_signals()?;
-    let basis = basis::basis(&flow, wanted, &signals)?;
+    let basis = basis::read_basis(&flow, wanted, &signals)?;
     let pause_before = pauses(&flow, wanted)?;
     let plan = RoutePlan::new(&flow.graph, basis.start);
     if wanted.dry_run {
-        return basis::dry_run(&flow, &plan, wanted);
+        return basis::print_dry_run(&flow, &plan, wanted);
     }
     let workspace = Workspace::at(wanted.work_dir.as_deref().unwrap_or(Path::new(".")))?;
     workspace.check_layout()?;
@@ -162,7 +162,7 @@ impl RunCommand<'_> {
 
     /// The basis of a run, if it is one of this flow with this input.
     fn past(&self, run: &RunDir) -> Result<Option<RecordedBasis>> {
-        let past = basis::recorded(run)?;
+        let past = basis::read_recorded_basis(run)?;
         Ok(past.filter(|past| past.is_same(&self.basis, self.flow)))
     }
 
@@ -189,7 +189,7 @@ impl RunCommand<'_> {
         });
         let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
             journal.add(0, &start_event(&metadata, &task, &self.config(), false));
-            basis::write(journal, &self.basis, self.flow)
+            basis::record_basis(journal, &self.basis, self.flow)
         })?;
         drop(lock);
         let inputs = self.inputs()?;
@@ -221,7 +221,7 @@ impl RunCommand<'_> {
                 "goes on with changed files: {}",
                 changed.join(", ")
             ));
-            basis::write(&mut journal, &self.basis, self.flow)?;
+            basis::record_basis(&mut journal, &self.basis, self.flow)?;
         }
         for note in &notes {
             journal.add(0, &warning(note));
@@ -307,7 +307,7 @@ impl RunCommand<'_> {
     /// Metadata of a run that this process works on from now on.
     fn started(&self, mut metadata: Metadata) -> Metadata {
         start_metadata(&mut metadata, &self.name(), &self.flow.home, self.workspace);
-        metadata.flow = Some(basis::described(&self.basis, self.flow));
+        metadata.flow = Some(basis::describe_basis(&self.basis, self.flow));
         metadata
     }
 
@@ -355,7 +355,7 @@ impl RunCommand<'_> {
         if is_live {
             finish(&mut journal, &mut metadata, &ending, &tally);
         }
-        tell(
+        print_result(
             self.wanted.format,
             self.screen,
             &ending,
@@ -379,7 +379,7 @@ fn pauses(flow: &Flow, wanted: &FlowRunArgs) -> Result<HashSet<usize>> {
     let find = |id: &String| {
         graph.find(id).ok_or_else(|| {
             let known = graph.nodes.iter().map(|node| node.id.as_str());
-            basis::unknown("--pause-before", id, known)
+            basis::unknown_name("--pause-before", id, known)
         })
     };
     wanted.pause_before.iter().map(find).collect()

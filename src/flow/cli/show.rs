@@ -25,11 +25,11 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Runs the command.
-pub(crate) fn run(wanted: &ShowArgs) -> Result<Exit> {
-    let (run, rest) = which(&wanted.work_dir, &wanted.names)?;
+pub(crate) fn show_run(wanted: &ShowArgs) -> Result<Exit> {
+    let (run, rest) = find_run(&wanted.work_dir, &wanted.names)?;
     warn_if_foreign_run(&run)?;
     let id = &run.id;
-    if basis::recorded(&run)?.is_none() {
+    if basis::read_recorded_basis(&run)?.is_none() {
         return Err(Error::failure(format!(
             "run {id} is not a flow's; `delta log {id}` shows it"
         )));
@@ -49,7 +49,7 @@ pub(crate) fn run(wanted: &ShowArgs) -> Result<Exit> {
 }
 
 /// The run that is meant, and the names behind it. A run need not be named.
-pub(super) fn which<'n>(work_dir: &Path, names: &'n [String]) -> Result<(RunDir, &'n [String])> {
+pub(super) fn find_run<'n>(work_dir: &Path, names: &'n [String]) -> Result<(RunDir, &'n [String])> {
     let is_task = |name: &str| {
         let digits = name.strip_prefix('T').unwrap_or_default();
         digits.starts_with(|c: char| c.is_ascii_digit())
@@ -135,14 +135,14 @@ fn step_text(run: &RunDir, id: &str, task: &TaskRecord, node: &str) -> Result<St
         ("output", "output.json"),
         ("usage", "usage.json"),
     ] {
-        part(name, &lossy(&dir.join(file)));
+        part(name, &read_lossy(&dir.join(file)));
     }
-    part("tools", &called(&dir)?);
+    part("tools", &tool_lines(&dir)?);
     Ok(out)
 }
 
 /// The tools that an attempt has called, a line each.
-fn called(io: &Path) -> Result<String> {
+fn tool_lines(io: &Path) -> Result<String> {
     let line = |(name, call): (String, NodeToolCall)| match &call.message {
         Some(why) => format!("{name}  {}: {}\n", call.code_name(), in_short(why, 200)),
         None => {
@@ -150,10 +150,10 @@ fn called(io: &Path) -> Result<String> {
             format!("{name}  ok, {took}\n")
         }
     };
-    Ok(tool_calls::calls(io)?.into_iter().map(line).collect())
+    Ok(tool_calls::read_calls(io)?.into_iter().map(line).collect())
 }
 
-fn lossy(path: &Path) -> String {
+fn read_lossy(path: &Path) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -187,9 +187,9 @@ fn end_text(task: &TaskRecord, step: &StepRecord) -> String {
 /// The input and the output of a node that keeps no records. The input is found by routing again, if the
 /// flow is still there as it was.
 fn payloads_of(run: &RunDir, task: &str, node: &str) -> Result<(Option<Payload>, Option<Payload>)> {
-    let past = basis::recorded(run)?;
+    let past = basis::read_recorded_basis(run)?;
     let flow = past.as_ref().and_then(|past| {
-        let flow = manifest::load(past.home()).flow;
+        let flow = manifest::load_flow(past.home()).flow;
         flow.filter(|flow| past.changes(flow).is_empty())
     });
     let start = flow.as_ref().zip(past.as_ref());

@@ -14,8 +14,8 @@ use crate::flow::graph::choice::{self, Failure};
 use crate::flow::manifest::policy::Denied;
 use crate::flow::manifest::tool::Permissions;
 use crate::flow::manifest::{self, Flow, FlowTool, OutputForm};
-use crate::flow::record::attempt::{self, misfit, not_started};
-use crate::flow::record::tool_calls::{CallCode, CallRecord, NodeToolCall, beside};
+use crate::flow::record::attempt::{self, check_schema, not_started};
+use crate::flow::record::tool_calls::{CallCode, CallRecord, NodeToolCall, program_beside};
 use crate::runs::preflight::{install_signals, read_stdin};
 use crate::text::json;
 use crate::text::suggestion::nearest;
@@ -45,18 +45,18 @@ struct CallPlace {
 }
 
 /// Runs the command. The exit code is the tool's.
-pub(crate) fn run(wanted: &Wanted) -> Result<u8> {
+pub(crate) fn run_tool(wanted: &Wanted) -> Result<u8> {
     let place = CallPlace::from_environment()?;
     let signals = install_signals()?;
-    let flow = load(&place.home)?;
-    let found = found(&flow, &place.node, &wanted.name);
-    let arguments = arguments(wanted, found.as_ref().ok().copied(), &signals)?;
+    let flow = load_flow_of(&place.home)?;
+    let found = find_tool(&flow, &place.node, &wanted.name);
+    let arguments = read_arguments(wanted, found.as_ref().ok().copied(), &signals)?;
     let record = CallRecord::begin(&place.io)?;
     record.write("input.json", &arguments)?;
-    let ready = found.and_then(|tool| Ok((tool, bound(&flow, tool, &arguments, &place)?)));
+    let ready = found.and_then(|tool| Ok((tool, bind_call(&flow, tool, &arguments, &place)?)));
     match ready {
         Ok((tool, bound)) => place.execute(&flow, tool, bound, (record, &signals)),
-        Err(refusal) => refuse(&wanted.name, record, refusal),
+        Err(refusal) => refuse_call(&wanted.name, record, refusal),
     }
 }
 
@@ -130,7 +130,7 @@ impl CallPlace {
             Command {
                 argv: &argv,
                 dir: &self.cwd,
-                env: &variables(tool),
+                env: &tool_variables(tool),
                 call_id: &call_id,
                 stdin: stdin.transpose()?,
                 stdout: stdout.try_clone().at("open", &record.dir)?,
@@ -141,7 +141,7 @@ impl CallPlace {
         );
         let (mut exit_code, duration, failure) = match ran {
             Ok(outcome) => {
-                let failure = judge(flow, tool, &record.dir, (&outcome, timeout))?;
+                let failure = find_tool_failure(flow, tool, &record.dir, (&outcome, timeout))?;
                 (attempt::exit_code(&outcome), outcome.duration, failure)
             }
             Err(error) => {
@@ -166,7 +166,7 @@ impl CallPlace {
             denied: None,
         };
         record.finish(&call)?;
-        tell(&mut stdout, &mut stderr, &call)?;
+        pass_on_output(&mut stdout, &mut stderr, &call)?;
         Ok(u8::try_from(exit_code).unwrap_or(Exit::Failure.code()))
     }
 
@@ -191,7 +191,7 @@ impl CallPlace {
         let root = root.map_or_else(|| self.cwd.clone(), |root| self.cwd.join(root));
         // A task's directory is new, and nobody else could make what is below it.
         std::fs::create_dir_all(&root).at("create", &root)?;
-        let mut all = vec![beside("delta"), "sandbox".to_owned()];
+        let mut all = vec![program_beside("delta"), "sandbox".to_owned()];
         all.extend(["--rw".to_owned(), text(&root)]);
         for readable in [home, text(&self.root), cwd] {
             all.extend(["--ro".to_owned(), readable]);
@@ -205,8 +205,8 @@ impl CallPlace {
     }
 }
 
-fn load(home: &Path) -> Result<Flow> {
-    let loaded = manifest::load(home);
+fn load_flow_of(home: &Path) -> Result<Flow> {
+    let loaded = manifest::load_flow(home);
     loaded.flow.ok_or_else(|| {
         let home = home.display();
         Error::config(format!(
@@ -216,7 +216,11 @@ fn load(home: &Path) -> Result<Flow> {
 }
 
 /// The tool that is meant, if the node allows it.
-fn found<'f>(flow: &'f Flow, node: &str, name: &str) -> std::result::Result<&'f FlowTool, Refusal> {
+fn find_tool<'f>(
+    flow: &'f Flow,
+    node: &str,
+    name: &str,
+) -> std::result::Result<&'f FlowTool, Refusal> {
     let ix = flow.graph.find(node);
     let ix = ix.ok_or_else(|| format!("the flow has no node {node}"))?;
     let allowed = flow.tools_of(ix).iter().map(|ix| &flow.tools[*ix]);
@@ -239,7 +243,7 @@ fn found<'f>(flow: &'f Flow, node: &str, name: &str) -> std::result::Result<&'f 
 }
 
 /// The arguments as JSON text: what stands on the standard input, or what the command line gives.
-fn arguments(wanted: &Wanted, tool: Option<&FlowTool>, signals: &Signals) -> Result<String> {
+fn read_arguments(wanted: &Wanted, tool: Option<&FlowTool>, signals: &Signals) -> Result<String> {
     if wanted.parameters.is_empty() && wanted.stdin.is_none() {
         let given = String::from_utf8_lossy(&read_stdin("input", signals)?).into_owned();
         let is_nothing = given.trim().is_empty();
@@ -271,7 +275,7 @@ fn arguments(wanted: &Wanted, tool: Option<&FlowTool>, signals: &Signals) -> Res
 }
 
 /// The command with its arguments, if these will do.
-fn bound(
+fn bind_call(
     flow: &Flow,
     tool: &FlowTool,
     arguments: &str,
@@ -283,14 +287,14 @@ fn bound(
     };
     let bound = bind_arguments(&tool.tool, arguments, &places)?;
     let schema = tool.schema_in.map(|ix| &flow.schemas[ix]);
-    match misfit(schema, arguments, choice::FailureCode::SchemaIn) {
+    match check_schema(schema, arguments, choice::FailureCode::SchemaIn) {
         Some(failure) => Err(format!("the arguments: {}", failure.message)),
         None => Ok(bound),
     }
 }
 
 /// The environment of a tool beside that of the node's program: no key of a model.
-fn variables(tool: &FlowTool) -> Vec<Variable> {
+fn tool_variables(tool: &FlowTool) -> Vec<Variable> {
     let mut variables = Environment::default().for_child(tool.tool.pass_api_key);
     let own = tool.tool.env.iter();
     variables.extend(own.map(|(name, value)| (name.clone(), Some(value.clone()))));
@@ -298,13 +302,13 @@ fn variables(tool: &FlowTool) -> Vec<Variable> {
 }
 
 /// Why a tool that ended like this has failed, if it has.
-fn judge(
+fn find_tool_failure(
     flow: &Flow,
     tool: &FlowTool,
     dir: &Path,
     (outcome, timeout): (&Outcome, Option<Duration>),
 ) -> Result<Option<(CallCode, Failure)>> {
-    if let Some(failure) = attempt::fault(dir, outcome, timeout)? {
+    if let Some(failure) = attempt::find_failure(dir, outcome, timeout)? {
         let code = match outcome.how {
             Ended::TimedOut => CallCode::Timeout,
             Ended::Exited(_) | Ended::Interrupted(_) => CallCode::Operation,
@@ -314,15 +318,15 @@ fn judge(
     let Some(schema) = tool.schema_out.map(|ix| &flow.schemas[ix]) else {
         return Ok(None);
     };
-    let failure = match attempt::output(dir, OutputForm::Json)? {
-        Ok(output) => misfit(Some(schema), &output, choice::FailureCode::SchemaOut),
+    let failure = match attempt::read_output(dir, OutputForm::Json)? {
+        Ok(output) => check_schema(Some(schema), &output, choice::FailureCode::SchemaOut),
         Err(failure) => Some(failure),
     };
     Ok(failure.map(|failure| (CallCode::SchemaOut, failure)))
 }
 
 /// Records a call that is not run, and says why.
-fn refuse(name: &str, record: CallRecord, Refusal { why, denied }: Refusal) -> Result<u8> {
+fn refuse_call(name: &str, record: CallRecord, Refusal { why, denied }: Refusal) -> Result<u8> {
     let error = Error::new(Exit::Misuse, format!("tool {name}: {why}"));
     let code = match denied {
         Some(_) => CallCode::PolicyDenied,
@@ -344,7 +348,7 @@ fn refuse(name: &str, record: CallRecord, Refusal { why, denied }: Refusal) -> R
 }
 
 /// Passes on what a tool printed and said. An output that is not as declared is not passed on.
-fn tell(stdout: &mut File, stderr: &mut File, call: &NodeToolCall) -> Result<()> {
+fn pass_on_output(stdout: &mut File, stderr: &mut File, call: &NodeToolCall) -> Result<()> {
     may_fail(
         stderr
             .rewind()

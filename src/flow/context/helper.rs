@@ -82,7 +82,7 @@ impl<'k> HelperAnswers<'k> {
 
     /// The answer about a text.
     pub(crate) fn answer(&self, kind: HelperKind, text: &str) -> Option<Vec<f64>> {
-        kind.read(&cache::read(self.workspace, &self.entry(kind, text))?)
+        kind.read(&cache::read_entry(self.workspace, &self.entry(kind, text))?)
     }
 
     /// Keeps what a program printed.
@@ -123,7 +123,7 @@ impl<'k> HelperAnswers<'k> {
             }
         }
         for (text, answer) in ask.texts.iter().zip(answers) {
-            cache::write(self.workspace, &self.entry(ask.kind, text), answer.get())?;
+            cache::write_entry(self.workspace, &self.entry(ask.kind, text), answer.get())?;
         }
         Ok(Ok(()))
     }

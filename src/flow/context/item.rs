@@ -90,7 +90,7 @@ impl MemoryItem {
 }
 
 /// The lines of items.
-pub(crate) fn lines(items: &[MemoryItem]) -> Vec<u8> {
+pub(crate) fn item_lines(items: &[MemoryItem]) -> Vec<u8> {
     let mut out = Vec::new();
     for item in items {
         item.write(&mut out);

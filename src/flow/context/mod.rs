@@ -17,7 +17,7 @@ use std::path::Path;
 use store::StoreFile;
 
 /// The file of a store; none if it lives in runs only. `root` is the workspace.
-pub(crate) fn file(flow: &Flow, which: StoreName, root: &Path) -> Option<StoreFile> {
+pub(crate) fn store_file(flow: &Flow, which: StoreName, root: &Path) -> Option<StoreFile> {
     let settings = flow.memory.store(which);
     let StorePlace::Jsonl(word) = &settings.place else {
         return None;

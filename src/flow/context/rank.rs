@@ -14,7 +14,7 @@ const B: f64 = 0.75;
 const K: f64 = 60.0;
 
 /// The words of a text: what stands between what is neither letter nor digit, in lower case.
-pub(crate) fn words(text: &str) -> impl Iterator<Item = String> {
+pub(crate) fn split_words(text: &str) -> impl Iterator<Item = String> {
     let parts = text.split(|c: char| !c.is_alphanumeric());
     parts.filter(|part| !part.is_empty()).map(str::to_lowercase)
 }
@@ -22,7 +22,7 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = String> {
 /// How well each text answers a query; 0 if they have no word in common.
 pub(crate) fn bm25(query: &str, texts: &[String]) -> Vec<f64> {
     let mut asked: HashMap<String, usize> = HashMap::new();
-    for word in words(query) {
+    for word in split_words(query) {
         let next = asked.len();
         asked.entry(word).or_insert(next);
     }
@@ -33,7 +33,7 @@ pub(crate) fn bm25(query: &str, texts: &[String]) -> Vec<f64> {
     for text in texts {
         let mut of_text = vec![0usize; asked.len()];
         let mut len = 0usize;
-        for word in words(text) {
+        for word in split_words(text) {
             len += 1;
             if let Some(at) = asked.get(&word) {
                 of_text[*at] += 1;
@@ -61,7 +61,7 @@ pub(crate) fn bm25(query: &str, texts: &[String]) -> Vec<f64> {
 }
 
 /// The sum of the reciprocal ranks that each of `count` things has in some orders, each the best first.
-pub(crate) fn fused(orders: &[&[usize]], count: usize) -> Vec<f64> {
+pub(crate) fn fuse_ranks(orders: &[&[usize]], count: usize) -> Vec<f64> {
     let mut scores = vec![0.0; count];
     for order in orders {
         for (rank, at) in order.iter().enumerate() {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn words_are_letters_and_digits_in_lower_case() {
-        let all: Vec<String> = words("Größe_4, don't! {\"K\":[1]}\n").collect();
+        let all: Vec<String> = split_words("Größe_4, don't! {\"K\":[1]}\n").collect();
         assert_eq!(all, ["größe", "4", "don", "t", "k", "1"]);
     }
 
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn fusion_sums_reciprocal_ranks() {
-        let scores = fused(&[&[0, 1, 2], &[2, 1]], 3);
+        let scores = fuse_ranks(&[&[0, 1, 2], &[2, 1]], 3);
         close(&scores, &[1.0 / 61.0, 2.0 / 62.0, 1.0 / 63.0 + 1.0 / 61.0]);
         assert_eq!(best_first(&scores), [2, 1, 0]);
         assert_eq!(best_first(&[1.0, 2.0, 1.0]), [1, 0, 2]);

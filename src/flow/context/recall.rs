@@ -55,7 +55,7 @@ impl Recall {
         let mut seen = [false; 3];
         for node in &flow.nodes {
             if node.runs() {
-                let profile = profile(flow, node.context);
+                let profile = profile_of(flow, node.context);
                 let sources = profile.iter().flat_map(|it| it.sources.iter());
                 sources.for_each(|source| seen[source.store as usize] = true);
             }
@@ -64,14 +64,14 @@ impl Recall {
             let mut all = flow.nodes.iter().flat_map(|node| &node.remember);
             which == StoreName::Task || all.any(|it| it.store == which)
         };
-        let file = |(_, which)| super::file(flow, which, root).filter(|_| writes(which));
+        let file = |(_, which)| super::store_file(flow, which, root).filter(|_| writes(which));
         let mut new = Self {
             seen,
             files: StoreName::NAMES.map(file),
             ..Self::default()
         };
         if new.is_needed() {
-            new.key = key(&run.journal())?;
+            new.key = run_key(&run.journal())?;
         }
         Ok(new)
     }
@@ -103,7 +103,8 @@ impl Recall {
         }
         let mut before: Vec<Kept> = Vec::new();
         for which in [StoreName::Project, StoreName::Global] {
-            let Some(store) = super::file(flow, which, root).filter(|_| self.seen[which as usize])
+            let Some(store) =
+                super::store_file(flow, which, root).filter(|_| self.seen[which as usize])
             else {
                 continue;
             };
@@ -111,7 +112,7 @@ impl Recall {
                 .path
                 .join("memory")
                 .join(format!("{}.jsonl", which.name()));
-            match copied(&store, &copy, signals) {
+            match read_copy(&store, &copy, signals) {
                 Ok(items) => before.extend(items.into_iter().map(|item| (which, item))),
                 Err(error) if error.disk_full || signals.stop().is_some() => return Err(error),
                 Err(error) => self.unreadable[which as usize] = Some(error.message),
@@ -151,7 +152,7 @@ impl Recall {
         let own = item(id.clone(), vec![node.clone()], output.clone());
         let mut all = vec![(StoreName::Task, own)];
         for (number, remember) in flow.nodes[step.node].remember.iter().enumerate() {
-            if let Some(content) = pointed(remember, output).filter(|it| &**it != "null") {
+            if let Some(content) = select_part(remember, output).filter(|it| &**it != "null") {
                 let id = format!("{id}#{number}");
                 all.push((remember.store, item(id, remember.tags.clone(), content)));
             }
@@ -247,7 +248,7 @@ impl Recall {
 }
 
 /// A name of a run wherever its items come to: its own name may be another's, too.
-fn key(journal: &Path) -> Result<String> {
+fn run_key(journal: &Path) -> Result<String> {
     let file = File::open(journal).at("read", journal)?;
     let mut line = Vec::new();
     BufReader::new(file)
@@ -266,7 +267,7 @@ fn key(journal: &Path) -> Result<String> {
 }
 
 /// The items that a store held when the run began.
-fn copied(store: &StoreFile, copy: &Path, signals: &Signals) -> Result<Vec<MemoryItem>> {
+fn read_copy(store: &StoreFile, copy: &Path, signals: &Signals) -> Result<Vec<MemoryItem>> {
     let copied = StoreFile {
         path: copy.to_owned(),
         max_items: None,
@@ -276,12 +277,12 @@ fn copied(store: &StoreFile, copy: &Path, signals: &Signals) -> Result<Vec<Memor
     }
     let items = store.items(signals)?;
     files::make_dirs(copy.parent().unwrap_or(Path::new(".")))?;
-    files::replace(copy, &item::lines(&items))?;
+    files::replace(copy, &item::item_lines(&items))?;
     Ok(items)
 }
 
 /// The profile of a node; none if it is given nothing.
-pub(crate) fn profile(flow: &Flow, context: ContextChoice) -> Option<Cow<'_, Profile>> {
+pub(crate) fn profile_of(flow: &Flow, context: ContextChoice) -> Option<Cow<'_, Profile>> {
     match context {
         ContextChoice::None => None,
         ContextChoice::Global => Some(Cow::Owned(Profile::global())),
@@ -290,7 +291,7 @@ pub(crate) fn profile(flow: &Flow, context: ContextChoice) -> Option<Cow<'_, Pro
 }
 
 /// The part of an output that is to be remembered, if there is one, as it was written. `null` stands for nothing.
-fn pointed(remember: &Remember, output: &Payload) -> Option<Payload> {
+fn select_part(remember: &Remember, output: &Payload) -> Option<Payload> {
     let mut json: &str = output;
     for token in remember.pointer.split('/').skip(1) {
         // RFC 6901.
@@ -310,8 +311,10 @@ fn pointed(remember: &Remember, output: &Payload) -> Option<Payload> {
 }
 
 /// Why an output will not do, if something is to be remembered that it does not have.
-pub(crate) fn lacking(remember: &[Remember], output: &Payload) -> Option<Failure> {
-    let lacking = remember.iter().find(|it| pointed(it, output).is_none())?;
+pub(crate) fn find_lacking(remember: &[Remember], output: &Payload) -> Option<Failure> {
+    let lacking = remember
+        .iter()
+        .find(|it| select_part(it, output).is_none())?;
     let (store, pointer) = (lacking.store.name(), &lacking.pointer);
     let message = format!("it has no {pointer}, which the {store} store is to remember");
     Some(Failure::new(FailureCode::SchemaOut, message))

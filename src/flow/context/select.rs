@@ -5,7 +5,7 @@
 
 use super::helper::{HelperAnswers, HelperKind, HelperQuestion};
 use super::item::{MemoryItem, text_of};
-use super::rank::{best_first, bm25, cosine, fused};
+use super::rank::{best_first, bm25, cosine, fuse_ranks};
 use crate::flow::manifest::memory::{Profile, Retrieval, StoreName};
 use crate::text::json::{self, Object};
 use serde_json::Value;
@@ -72,14 +72,14 @@ impl AssembledContext {
             );
         }
         Self {
-            text: written(profile, taken, true),
-            essence: written(profile, taken, false),
+            text: context_object(profile, taken, true),
+            essence: context_object(profile, taken, false),
             told,
         }
     }
 }
 
-fn written(profile: &Profile, taken: &[TakenItem<'_>], in_full: bool) -> String {
+fn context_object(profile: &Profile, taken: &[TakenItem<'_>], in_full: bool) -> String {
     let mut out = Vec::new();
     let mut object = Object::begin(&mut out);
     let tokens: u64 = taken.iter().map(|it| it.tokens).sum();
@@ -116,21 +116,21 @@ fn written(profile: &Profile, taken: &[TakenItem<'_>], in_full: bool) -> String 
 ///
 /// # Errors
 /// Why there can be no context.
-pub(crate) fn select(
+pub(crate) fn select_items(
     profile: &Profile,
     query: &str,
     candidates: &[Candidate<'_>],
     known: &HelperAnswers<'_>,
 ) -> Result<Selection, String> {
     let ranked = match profile.retrieval {
-        Retrieval::Recency => by_age(candidates.len()),
-        Retrieval::Hybrid => by_words_and_age(query, candidates),
-        Retrieval::Semantic => match by_meaning(query, candidates, known)? {
+        Retrieval::Recency => rank_by_age(candidates.len()),
+        Retrieval::Hybrid => rank_by_words_and_age(query, candidates),
+        Retrieval::Semantic => match rank_by_meaning(query, candidates, known)? {
             Ok(ranked) => ranked,
             Err(ask) => return Ok(Selection::Ask(ask)),
         },
     };
-    let counts = match counted(&ranked, candidates, known) {
+    let counts = match count_tokens(&ranked, candidates, known) {
         Ok(counts) => counts,
         Err(ask) => return Ok(Selection::Ask(ask)),
     };
@@ -159,28 +159,28 @@ pub(crate) fn select(
 /// Candidates by their indices, with their scores.
 type Ranked = Vec<(usize, f64)>;
 
-fn by_age(count: usize) -> Ranked {
+fn rank_by_age(count: usize) -> Ranked {
     let score = |at: usize| 1.0 / (at as f64 + 1.0);
     (0..count).map(|at| (at, score(at))).collect()
 }
 
-fn by_words_and_age(query: &str, candidates: &[Candidate<'_>]) -> Ranked {
+fn rank_by_words_and_age(query: &str, candidates: &[Candidate<'_>]) -> Ranked {
     let texts: Vec<String> = candidates
         .iter()
-        .map(|(_, item)| plain(&item.content))
+        .map(|(_, item)| plain_text(&item.content))
         .collect();
-    let scores = bm25(&plain(query), &texts);
+    let scores = bm25(&plain_text(query), &texts);
     let mut by_words = best_first(&scores);
     // What has no word of the query has no place among what has.
     by_words.retain(|at| scores[*at] > 0.0);
     let by_age: Vec<usize> = (0..candidates.len()).collect();
-    let scores = fused(&[&by_words, &by_age], candidates.len());
+    let scores = fuse_ranks(&[&by_words, &by_age], candidates.len());
     let order = best_first(&scores).into_iter();
     order.map(|at| (at, scores[at])).collect()
 }
 
 /// All that a JSON value says, without the marks that JSON makes.
-fn plain(json: &str) -> String {
+fn plain_text(json: &str) -> String {
     fn collect(value: &Value, out: &mut String) {
         match value {
             Value::String(text) => out.push_str(text),
@@ -206,7 +206,7 @@ fn plain(json: &str) -> String {
     out
 }
 
-fn by_meaning(
+fn rank_by_meaning(
     query: &str,
     candidates: &[Candidate<'_>],
     known: &HelperAnswers<'_>,
@@ -239,12 +239,12 @@ fn by_meaning(
         let order = best_first(&scores).into_iter();
         Ok(order.map(|at| (at, scores[at])).collect())
     } else {
-        Err(ask(HelperKind::Embedder, missing))
+        Err(ask_once(HelperKind::Embedder, missing))
     })
 }
 
 /// The tokenizer's counts of the items, in order; none if the flow has none.
-fn counted(
+fn count_tokens(
     ranked: &Ranked,
     candidates: &[Candidate<'_>],
     known: &HelperAnswers<'_>,
@@ -263,12 +263,12 @@ fn counted(
     if missing.is_empty() {
         Ok(Some(counts))
     } else {
-        Err(ask(HelperKind::Tokenizer, missing))
+        Err(ask_once(HelperKind::Tokenizer, missing))
     }
 }
 
 /// Each text is asked about once.
-fn ask(kind: HelperKind, mut texts: Vec<String>) -> HelperQuestion {
+fn ask_once(kind: HelperKind, mut texts: Vec<String>) -> HelperQuestion {
     let mut seen = std::collections::HashSet::new();
     texts.retain(|text| seen.insert(text.clone()));
     HelperQuestion { kind, texts }

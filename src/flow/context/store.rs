@@ -45,7 +45,7 @@ impl StoreFile {
         };
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).at("read", &self.path)?;
-        let mut items = parse(&bytes, &self.path)?;
+        let mut items = parse_items(&bytes, &self.path)?;
         self.forget_oldest(&mut items);
         Ok(items)
     }
@@ -70,20 +70,20 @@ impl StoreFile {
         if once || self.max_items.is_some() || ends != b"\n" {
             file.read_to_end(&mut bytes).at("read", &self.path)?;
         }
-        let mut known = parse(&bytes, &self.path)?;
+        let mut known = parse_items(&bytes, &self.path)?;
         let there: HashSet<&str> = known.iter().map(|item| item.id.as_str()).collect();
         let is_new = |item: &&MemoryItem| !once || !there.contains(item.id.as_str());
         let new: Vec<MemoryItem> = items.iter().filter(is_new).cloned().collect();
         if new.is_empty() {
             return Ok(());
         }
-        let mut lines = item::lines(&new);
+        let mut lines = item::item_lines(&new);
         known.extend(new);
         if self.forget_oldest(&mut known) {
             return self.replace(&file, &known);
         }
         let mut whole = len;
-        match torn(&bytes) {
+        match torn_length(&bytes) {
             Some(torn) => whole -= torn as u64,
             // The last line lacks only its end.
             None if !bytes.is_empty() && !bytes.ends_with(b"\n") => lines.insert(0, b'\n'),
@@ -105,7 +105,7 @@ impl StoreFile {
         // A link stays one.
         let path = fs::canonicalize(&self.path).at("resolve", &self.path)?;
         let permissions = old.metadata().at("read", &path)?.permissions();
-        files::replace(&path, &item::lines(items))?;
+        files::replace(&path, &item::item_lines(items))?;
         fs::set_permissions(&path, permissions).at("write", &path)?;
         let new = File::open(&path).at("open", &path)?;
         new.sync_all().at("sync", &path)
@@ -133,13 +133,13 @@ impl StoreFile {
     fn lock(&self, how: LockMode, signals: &Signals) -> Result<Option<File>> {
         let path = &self.path;
         loop {
-            let file = match open(path, how) {
+            let file = match open_file(path, how) {
                 Err(e) if how == LockMode::Shared && e.kind() == ErrorKind::NotFound => {
                     return Ok(None);
                 }
                 file => file.at("open", path)?,
             };
-            wait_for(&file, how, path, signals)?;
+            wait_for_lock(&file, how, path, signals)?;
             let inode = |meta: &fs::Metadata| (meta.dev(), meta.ino());
             let ours = file.metadata().at("read", path)?;
             match path.metadata() {
@@ -152,7 +152,7 @@ impl StoreFile {
     }
 }
 
-fn open(path: &Path, how: LockMode) -> io::Result<File> {
+fn open_file(path: &Path, how: LockMode) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
         .append(how == LockMode::Exclusive)
@@ -166,7 +166,7 @@ fn open(path: &Path, how: LockMode) -> io::Result<File> {
     Ok(file)
 }
 
-fn wait_for(file: &File, how: LockMode, path: &Path, signals: &Signals) -> Result<()> {
+fn wait_for_lock(file: &File, how: LockMode, path: &Path, signals: &Signals) -> Result<()> {
     loop {
         let locked = match how {
             LockMode::Shared => file.try_lock_shared(),
@@ -185,8 +185,8 @@ fn wait_for(file: &File, how: LockMode, path: &Path, signals: &Signals) -> Resul
 }
 
 /// The items of a file, without a last line that was torn.
-fn parse(bytes: &[u8], path: &Path) -> Result<Vec<MemoryItem>> {
-    let end = bytes.len() - torn(bytes).unwrap_or(0);
+fn parse_items(bytes: &[u8], path: &Path) -> Result<Vec<MemoryItem>> {
+    let end = bytes.len() - torn_length(bytes).unwrap_or(0);
     let mut items = Vec::new();
     for (number, line) in bytes[..end].split(|byte| *byte == b'\n').enumerate() {
         if line.trim_ascii().is_empty() {
@@ -206,7 +206,7 @@ const BEGINNING: &[u8] = br#"{"id":"#;
 
 /// How much of a last line is there that was torn while it was written: the beginning of an item, or what
 /// a file system leaves of it that lost its power. Anything else is somebody's and no item.
-fn torn(bytes: &[u8]) -> Option<usize> {
+fn torn_length(bytes: &[u8]) -> Option<usize> {
     if bytes.is_empty() || bytes.ends_with(b"\n") {
         return None;
     }

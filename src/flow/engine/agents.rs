@@ -10,18 +10,18 @@ use super::finish::{AttemptEnd, add_tool_calls};
 use super::{ActiveProgram, FlowEngine, RunPlace, Suspension};
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Result};
-use crate::flow::context::recall::lacking;
+use crate::flow::context::recall::find_lacking;
 use crate::flow::context::select::AssembledContext;
-use crate::flow::graph::choice::{Failure, FailureCode, Payload, choose, named};
+use crate::flow::graph::choice::{Failure, FailureCode, Payload, choose_route, edge_words};
 use crate::flow::graph::router::StepRef;
 use crate::flow::graph::topology::{NodeIx, Role};
 use crate::flow::manifest::agent::AgentBody;
 use crate::flow::manifest::asked;
 use crate::flow::manifest::problem::sha256;
 use crate::flow::manifest::{Flow, FlowAgent, OutputForm};
-use crate::flow::record::attempt::{ProgramInput, fault, misfit, one_value};
+use crate::flow::record::attempt::{ProgramInput, check_schema, find_failure, one_value};
 use crate::flow::record::events::each_line;
-use crate::flow::record::tool_calls::{beside, denied, set_of_agent};
+use crate::flow::record::tool_calls::{denied_tools, program_beside, tools_option};
 use crate::record::event::EventKind;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
@@ -90,7 +90,7 @@ impl FlowEngine<'_> {
         let (agent_dir, work_dir) = (home.to_string_lossy(), dir.to_string_lossy());
         let words = ["run", "-a", &agent_dir, "-m", "-", "-w", &work_dir];
         let mut words = words.map(str::to_owned).to_vec();
-        words.extend(set_of_agent(flow, step.node, &home));
+        words.extend(tools_option(flow, step.node, &home));
         let message = AgentMessage {
             words,
             run_id: self.agent_run(step),
@@ -98,7 +98,7 @@ impl FlowEngine<'_> {
             context: context.text.clone(),
         };
         self.converse(beginning, dir, &message)?;
-        for denied in denied(flow, step.node) {
+        for denied in denied_tools(flow, step.node) {
             self.events.add_denial(step, &denied, None);
         }
         Ok(())
@@ -111,7 +111,7 @@ impl FlowEngine<'_> {
         message: &AgentMessage,
     ) -> Result<()> {
         let mut argv = self.options.launch.clone();
-        argv.push(beside("delta"));
+        argv.push(program_beside("delta"));
         argv.extend_from_slice(&message.words);
         let rest = ["--run-id", &message.run_id, "--format", "json", "-q"];
         argv.extend(rest.map(str::to_owned));
@@ -169,7 +169,7 @@ impl FlowEngine<'_> {
         let flow = self.place.flow;
         let fault = match active.failure {
             Some(failure) => Some(failure),
-            None => fault(&active.io, outcome, flow.nodes[step.node].timeout)?,
+            None => find_failure(&active.io, outcome, flow.nodes[step.node].timeout)?,
         };
         if let Some(mut failure) = fault {
             if let Some(error) = printed
@@ -255,7 +255,7 @@ fn first_message(flow: &Flow, beginning: &BeginningStep, context: &str) -> Strin
     let node = beginning.step.node;
     let mut text = format!("Input:\n```json\n{}\n```\n{context}", beginning.input);
     if flow.graph.nodes[node].role == Role::Decision {
-        let ways = named(&flow.graph, node);
+        let ways = edge_words(&flow.graph, node);
         text.push_str(&format!(
             "\nThe answer decides how it goes on: it is one of these strings, or an object that has \
              one of them as \"selected_edge\": {ways}\n"
@@ -287,7 +287,7 @@ fn agent_home(place: &RunPlace<'_>, agent: &FlowAgent) -> Result<PathBuf> {
     let mut settings = Map::new();
     settings.insert("model".to_owned(), model.into());
     if let Some(provider) = agent.asked.index {
-        let (key, value) = asked::settings(&place.flow.providers[provider]);
+        let (key, value) = asked::provider_setting(&place.flow.providers[provider]);
         settings.insert(key.to_owned(), value);
     }
     settings.extend(agent.config.clone());
@@ -303,14 +303,14 @@ fn agent_home(place: &RunPlace<'_>, agent: &FlowAgent) -> Result<PathBuf> {
 
 /// An answer as the node's output, if it will do.
 fn understand(flow: &Flow, node: NodeIx, answer: String) -> std::result::Result<Payload, Failure> {
-    let leads_on = |output: Payload| choose(&flow.graph, node, &output).map(|_| output);
+    let leads_on = |output: Payload| choose_route(&flow.graph, node, &output).map(|_| output);
     if flow.nodes[node].output == OutputForm::Text {
         return leads_on(json::text(&answer).into());
     }
     let output = one_value(unfenced(&answer).to_owned())
         .map_err(|_| Failure::new(FailureCode::SchemaOut, "the answer is not one JSON value"))?;
-    let misfit = misfit(flow.schema_out(node), &output, FailureCode::SchemaOut);
-    match misfit.or_else(|| lacking(&flow.nodes[node].remember, &output)) {
+    let misfit = check_schema(flow.schema_out(node), &output, FailureCode::SchemaOut);
+    match misfit.or_else(|| find_lacking(&flow.nodes[node].remember, &output)) {
         Some(failure) => Err(failure),
         None => leads_on(output),
     }

@@ -11,7 +11,7 @@ use crate::flow::graph::router::StepRef;
 use crate::flow::manifest::OutputForm;
 use crate::flow::manifest::agent::AgentBody;
 use crate::flow::manifest::policy::Denied;
-use crate::flow::record::attempt::{self, ProgramInput, dir_name, misfit, not_started};
+use crate::flow::record::attempt::{self, ProgramInput, check_schema, dir_name, not_started};
 use crate::flow::record::cache;
 use crate::flow::record::events::NodeStart;
 use crate::text::ids::hex;
@@ -55,7 +55,7 @@ impl FlowEngine<'_> {
         let Some(assembled) = self.assemble(&beginning)? else {
             return Ok(());
         };
-        let misfit = misfit(
+        let misfit = check_schema(
             flow.schema_in(node),
             &beginning.input,
             FailureCode::SchemaIn,
@@ -123,7 +123,7 @@ impl FlowEngine<'_> {
         if settings.cache {
             let found = cache_key(&self.place, beginning, &own, &context.essence, &dir);
             let known = match found {
-                Ok(key) => match cache::read(self.place.workspace, &key) {
+                Ok(key) => match cache::read_entry(self.place.workspace, &key) {
                     Some(output) => Some(Ok(output)),
                     None => {
                         self.cache_keys.insert(step.key, key);
@@ -160,7 +160,8 @@ impl FlowEngine<'_> {
         let step = &beginning.step;
         let node = self.node_id(step);
         let place = (&*step.task, node);
-        let prepared = attempt::prepare(&self.place.run.path, place, given, &mut self.linked)?;
+        let prepared =
+            attempt::prepare_attempt(&self.place.run.path, place, given, &mut self.linked)?;
         let call_id = format!("{}{}", self.place.call_prefix, hex(12));
         let start = NodeStart {
             attempt: beginning.attempt,

@@ -9,7 +9,7 @@ use crate::error::{may_fail, reason};
 use crate::flow::graph::topology::NodeIx;
 use crate::flow::manifest::Flow;
 use crate::flow::manifest::agent::AgentBody;
-use crate::flow::manifest::credential::{Credential, key_of};
+use crate::flow::manifest::credential::{Credential, parse_key};
 use crate::unix::process::{self, Command, Ended, Variable};
 use crate::unix::procfs::Signals;
 use std::collections::HashMap;
@@ -119,7 +119,7 @@ impl Credentials {
         match (credential.key()?, credential) {
             (Some(key), _) => Ok(key),
             (None, Credential::Command(argv)) => {
-                let key = printed(argv, ctx);
+                let key = ask_program(argv, ctx);
                 let entry = (key.clone(), Instant::now());
                 self.printed.insert(provider, entry);
                 key
@@ -131,7 +131,7 @@ impl Credentials {
 
 /// The key that a program prints: into a pipe, because what is in a file may stay there. What it says
 /// goes where our own messages go.
-fn printed(argv: &[String], (flow, signals): (&Flow, &Signals)) -> Result<Secret, String> {
+fn ask_program(argv: &[String], (flow, signals): (&Flow, &Signals)) -> Result<Secret, String> {
     let system = |e: io::Error| format!("cannot run {}: {}", argv[0], reason(&e));
     let (mut output, input) = io::pipe().map_err(system)?;
     let stderr = io::stderr().as_fd().try_clone_to_owned().map_err(system)?;
@@ -164,5 +164,5 @@ fn printed(argv: &[String], (flow, signals): (&Flow, &Signals)) -> Result<Secret
     let mut bytes = Vec::new();
     may_fail((&mut output).take(LONGEST).read_to_end(&mut bytes));
     let text = String::from_utf8_lossy(&bytes);
-    key_of(&text, &format!("what {} prints", argv[0]))
+    parse_key(&text, &format!("what {} prints", argv[0]))
 }

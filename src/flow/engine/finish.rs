@@ -3,10 +3,10 @@
 use super::agents::is_conversation;
 use super::{ActiveProgram, FlowEngine, RunPlace};
 use crate::error::{Result, may_fail};
-use crate::flow::context::recall::lacking;
-use crate::flow::graph::choice::{Failure, FailureCode, Payload, Route, choose};
+use crate::flow::context::recall::find_lacking;
+use crate::flow::graph::choice::{Failure, FailureCode, Payload, Route, choose_route};
 use crate::flow::graph::router::{StepOutcome, StepRef};
-use crate::flow::record::attempt::{self, dir_name, misfit};
+use crate::flow::record::attempt::{self, check_schema, dir_name};
 use crate::flow::record::events::{self, EventWriter, NodeEnd, Output};
 use crate::flow::record::lineage::denial_name;
 use crate::flow::record::{cache, tool_calls};
@@ -62,11 +62,11 @@ impl FlowEngine<'_> {
         let settings = &self.place.flow.nodes[active.step.node];
         let failure = match active.failure {
             Some(failure) => Some(failure),
-            None => attempt::fault(&active.io, outcome, settings.timeout)?,
+            None => attempt::find_failure(&active.io, outcome, settings.timeout)?,
         };
         let result = match failure {
-            Some(failure) => Err(because(failure, misuse)),
-            None => attempt::output(&active.io, settings.output)?,
+            Some(failure) => Err(with_misuse(failure, misuse)),
+            None => attempt::read_output(&active.io, settings.output)?,
         };
         self.judge(&active.step, result, ended)
     }
@@ -84,12 +84,12 @@ impl FlowEngine<'_> {
         }
         let settings = &flow.nodes[step.node];
         let fault = |output: &Payload| {
-            let misfit = misfit(flow.schema_out(step.node), output, FailureCode::SchemaOut);
-            misfit.or_else(|| lacking(&settings.remember, output))
+            let misfit = check_schema(flow.schema_out(step.node), output, FailureCode::SchemaOut);
+            misfit.or_else(|| find_lacking(&settings.remember, output))
         };
         let result = result.and_then(|output| match fault(&output) {
             Some(failure) => Err(failure),
-            None => choose(&flow.graph, step.node, &output).map(|route| (output, route)),
+            None => choose_route(&flow.graph, step.node, &output).map(|route| (output, route)),
         });
         if let Err(failure) = &result {
             let attempts = self.attempts.entry(step.key).or_default();
@@ -126,7 +126,7 @@ impl FlowEngine<'_> {
             Ok((output, _)) => {
                 if let Some(key) = cache_key {
                     // Without room for it the run goes on.
-                    may_fail(cache::write(self.place.workspace, &key, output));
+                    may_fail(cache::write_entry(self.place.workspace, &key, output));
                 }
                 let how = match (ended.cached, &ended.io) {
                     (true, _) => "ok, cached".to_owned(),
@@ -201,7 +201,7 @@ impl FlowEngine<'_> {
 }
 
 /// A failure, with the misuse of a tool that its program ended with, unless its message has that.
-fn because(failure: Failure, misuse: Option<String>) -> Failure {
+fn with_misuse(failure: Failure, misuse: Option<String>) -> Failure {
     match misuse {
         Some(why) if failure.code == FailureCode::Operation && !failure.message.contains(&why) => {
             Failure::new(failure.code, format!("{}: {why}", failure.message))
@@ -219,7 +219,7 @@ pub(super) fn add_tool_calls(
     (io, known): (&Path, &[String]),
 ) -> Result<Option<String>> {
     let mut misuse = None;
-    for (name, call) in tool_calls::calls(io)? {
+    for (name, call) in tool_calls::read_calls(io)? {
         let path = io.join(tool_calls::DIR).join(name);
         let path = path.strip_prefix(&place.run.path).unwrap_or(&path);
         let reference = path.to_string_lossy();

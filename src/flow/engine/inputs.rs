@@ -101,7 +101,7 @@ impl Inputs {
             InputSource::One(input) => input.take(),
             InputSource::Lines {
                 reader, path, line, ..
-            } => next_line(reader, path, line)?,
+            } => read_input_line(reader, path, line)?,
         };
         let number = self.next;
         Ok(input.map(|input| {
@@ -111,7 +111,7 @@ impl Inputs {
     }
 }
 
-fn next_line(
+fn read_input_line(
     reader: &mut BufReader<File>,
     path: &Path,
     number: &mut usize,

@@ -9,7 +9,7 @@ use super::{ActiveProgram, FlowEngine, WaitingProgram};
 use crate::error::Result;
 use crate::flow::context::helper::{HelperAnswers, HelperQuestion};
 use crate::flow::context::recall::{self, Recall};
-use crate::flow::context::select::{AssembledContext, Selection, select};
+use crate::flow::context::select::{AssembledContext, Selection, select_items};
 use crate::flow::graph::choice::{Failure, FailureCode};
 use crate::flow::manifest::OutputForm;
 use crate::flow::record::attempt::{self, ProgramInput};
@@ -43,7 +43,7 @@ impl FlowEngine<'_> {
         let flow = self.place.flow;
         let key = beginning.step.key;
         let settings = &flow.nodes[beginning.step.node];
-        let profile = recall::profile(flow, settings.context).filter(|_| settings.runs());
+        let profile = recall::profile_of(flow, settings.context).filter(|_| settings.runs());
         let (Some(profile), Some(router)) = (profile, self.router(key)) else {
             return Ok(Some(Ok(AssembledContext::none())));
         };
@@ -52,7 +52,7 @@ impl FlowEngine<'_> {
         let selected = self
             .recall
             .candidates(flow, &profile, (key.root, &notes))
-            .and_then(|candidates| select(&profile, &beginning.input, &candidates, &known));
+            .and_then(|candidates| select_items(&profile, &beginning.input, &candidates, &known));
         match selected {
             Ok(Selection::Context(context)) => Ok(Some(Ok(context))),
             Ok(Selection::Ask(ask)) => self.ask_helper(beginning, ask).map(|()| None),
@@ -78,7 +78,8 @@ impl FlowEngine<'_> {
             stdin: None,
         };
         let place = (&*step.task, name.as_str());
-        let prepared = attempt::prepare(&self.place.run.path, place, given, &mut self.linked)?;
+        let prepared =
+            attempt::prepare_attempt(&self.place.run.path, place, given, &mut self.linked)?;
         self.prepared.push_back(WaitingProgram {
             active: ActiveProgram {
                 step: step.clone(),
@@ -113,11 +114,11 @@ impl FlowEngine<'_> {
         };
         let fault = match &active.failure {
             Some(failure) => Some(failure.clone()),
-            None => attempt::fault(&active.io, outcome, self.time_for(ask))?,
+            None => attempt::find_failure(&active.io, outcome, self.time_for(ask))?,
         };
         let printed = match fault {
             Some(failure) => Err(failure),
-            None => attempt::output(&active.io, OutputForm::Json)?,
+            None => attempt::read_output(&active.io, OutputForm::Json)?,
         };
         let learned = match printed {
             Ok(printed) => {

@@ -39,7 +39,7 @@ impl FlowEngine<'_> {
             })?;
             match replayed {
                 Replayed::Root(number, input) => {
-                    inputs.insert(number, mark(&input));
+                    inputs.insert(number, input_mark(&input));
                 }
                 Replayed::RootEnd(number) => {
                     self.harvest(number);
@@ -57,7 +57,7 @@ impl FlowEngine<'_> {
         let roots = inputs.keys().max().copied().unwrap_or(0);
         self.inputs.pass_over(roots, |number, input| {
             let was = inputs.get(&number);
-            was.is_none_or(|was| *was == mark(input))
+            was.is_none_or(|was| *was == input_mark(input))
         })?;
         for (number, report) in replay.unrecorded() {
             if let Some(router) = self.roots.get(number) {
@@ -130,7 +130,7 @@ impl FlowEngine<'_> {
 }
 
 /// A mark to recognise an input by within one process.
-fn mark(input: &str) -> u64 {
+fn input_mark(input: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     input.hash(&mut hasher);
     hasher.finish()

@@ -94,13 +94,13 @@ pub(crate) enum Route {
 ///
 /// # Errors
 /// The output of a decision or a split chooses none.
-pub(crate) fn choose(graph: &Graph, node: NodeIx, output: &str) -> Result<Route, Failure> {
+pub(crate) fn choose_route(graph: &Graph, node: NodeIx, output: &str) -> Result<Route, Failure> {
     match graph.nodes[node].role {
         Role::Exit => Ok(Route::End),
         Role::Start | Role::Linear | Role::Merge => Ok(Route::Along(graph.outgoing(node)[0])),
         Role::Branch => Ok(Route::Everywhere),
-        Role::Decision => decide(graph, node, output).map(Route::Along),
-        Role::Split => divide(output),
+        Role::Decision => find_edge(graph, node, output).map(Route::Along),
+        Role::Split => split_items(output),
     }
 }
 
@@ -116,7 +116,7 @@ struct Divided<'j> {
     subtask_inputs: Option<&'j RawValue>,
 }
 
-fn decide(graph: &Graph, node: NodeIx, output: &str) -> Result<EdgeIx, Failure> {
+fn find_edge(graph: &Graph, node: NodeIx, output: &str) -> Result<EdgeIx, Failure> {
     let invalid = |message: String| Failure::new(FailureCode::InvalidEdge, message);
     let raw = if output.trim_start().starts_with('{') {
         let selected = serde_json::from_str::<SelectedEdge<'_>>(output).ok();
@@ -135,7 +135,7 @@ fn decide(graph: &Graph, node: NodeIx, output: &str) -> Result<EdgeIx, Failure> 
         return Err(invalid(format!(
             "the output selects no edge: it is neither a string nor an object with a string \
              \"selected_edge\"; the edges are {}",
-            named(graph, node)
+            edge_words(graph, node)
         )));
     };
     let by_label = edges.iter().find(|edge| label(edge) == Some(&*word));
@@ -143,13 +143,13 @@ fn decide(graph: &Graph, node: NodeIx, output: &str) -> Result<EdgeIx, Failure> 
     found.copied().ok_or_else(|| {
         invalid(format!(
             "there is no edge {word:?}; the edges are {}",
-            named(graph, node)
+            edge_words(graph, node)
         ))
     })
 }
 
 /// The edges of a node as a decision names them: JSON strings, separated by commas.
-pub(crate) fn named(graph: &Graph, node: NodeIx) -> String {
+pub(crate) fn edge_words(graph: &Graph, node: NodeIx) -> String {
     let name = |edge: &EdgeIx| {
         let edge = &graph.edges[*edge];
         let target = &graph.nodes[edge.to].id;
@@ -159,7 +159,7 @@ pub(crate) fn named(graph: &Graph, node: NodeIx) -> String {
     names.join(", ")
 }
 
-fn divide(output: &str) -> Result<Route, Failure> {
+fn split_items(output: &str) -> Result<Route, Failure> {
     let invalid = |message: &str| Failure::new(FailureCode::InvalidSplit, message);
     let text = output.trim_start();
     let list = if text.starts_with('[') {
@@ -196,7 +196,7 @@ mod tests {
     fn a_decision_takes_a_label_or_else_a_target_and_guesses_nothing() {
         // `k` has the label `l`, which is also the name of the other target.
         let graph = graph("s:start>d d:decision>l,k=l l>x k>x x:exit");
-        let edge = |output: &str| match choose(&graph, 1, output) {
+        let edge = |output: &str| match choose_route(&graph, 1, output) {
             Ok(Route::Along(edge)) => graph.nodes[graph.edges[edge].to].id.clone(),
             Ok(other) => panic!("{other:?}"),
             Err(failure) => failure.code.name().to_owned(),
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_split_takes_a_list_or_an_object_with_one_and_else_the_whole() {
         let graph = graph("s:start>p p:split>l l>x x:exit");
-        let items = |output: &str| match choose(&graph, 1, output) {
+        let items = |output: &str| match choose_route(&graph, 1, output) {
             Ok(Route::Items(items)) => items.join("|"),
             Ok(Route::Everywhere) => "whole".to_owned(),
             Ok(other) => panic!("{other:?}"),

@@ -3,7 +3,7 @@
 //! Unaware of how an agent is run.
 
 use super::command::{self, FLOW_HOME, NodeCommand};
-use super::items::{begin_item, items};
+use super::items::{begin_item, read_items};
 use super::problem::Manifest;
 use super::tool;
 use crate::config::section::{Diagnostics, Section};
@@ -63,13 +63,13 @@ const KEYS: [&str; 14] = [
 const REPAIRS: u32 = 1;
 
 /// Reads the file.
-pub(super) fn read(home: &Path, manifest: &mut Manifest) -> Vec<AgentDraft> {
+pub(super) fn read_agents(home: &Path, manifest: &mut Manifest) -> Vec<AgentDraft> {
     let mut all: Vec<AgentDraft> = Vec::new();
-    for (map, at) in items(manifest, "agents") {
+    for (map, at) in read_items(manifest, "agents") {
         let node = Section::new(&map, at.clone());
         let known = all.iter().map(|other| &*other.id);
         if let Some((id, mut out)) = begin_item(manifest, "agent", &node, known) {
-            let draft = read_one(home, id, &node, at, &mut out);
+            let draft = read_agent(home, id, &node, at, &mut out);
             manifest.report(std::slice::from_ref(&draft.id), out);
             all.push(draft);
         }
@@ -77,7 +77,7 @@ pub(super) fn read(home: &Path, manifest: &mut Manifest) -> Vec<AgentDraft> {
     all
 }
 
-fn read_one(
+fn read_agent(
     home: &Path,
     id: String,
     node: &Section,
@@ -99,17 +99,17 @@ fn read_one(
     };
     // The agent that is made from it lies elsewhere.
     for value in config.values_mut() {
-        at_home(value, home);
+        fill_home(value, home);
     }
     if node.map.contains_key("llm") {
         check_settings(&config, node.path_to("config"), out);
     }
     let repairs = node.read_count("repairs", out);
     AgentDraft {
-        body: body(home, node, &at, out),
+        body: read_body(home, node, &at, out),
         schema_out: text("schema_out", out),
         context: text("context", out),
-        tools: tool::names(node, out),
+        tools: tool::read_tool_names(node, out),
         config,
         repairs: repairs.map_or(REPAIRS, |n| n.min(u32::MAX.into()) as u32),
         at,
@@ -134,7 +134,7 @@ fn check_settings(config: &Map<String, Value>, at: Vec<Step>, out: &mut Diagnost
 }
 
 /// Exactly one of a directory, a model with a prompt, and a program.
-fn body(home: &Path, node: &Section, at: &[Step], out: &mut Diagnostics) -> Option<AgentBody> {
+fn read_body(home: &Path, node: &Section, at: &[Step], out: &mut Diagnostics) -> Option<AgentBody> {
     let mut given: Vec<&str> = vec!["path", "llm"];
     given.extend(command::FORMS);
     given.retain(|key| node.map.contains_key(*key));
@@ -144,9 +144,9 @@ fn body(home: &Path, node: &Section, at: &[Step], out: &mut Diagnostics) -> Opti
             out.error(at.to_vec(), message);
             None
         }
-        ["path"] => directory(home, node, out),
-        ["llm"] => model(home, node, out),
-        [_] => command::read(node.map, at, out).map(AgentBody::Command),
+        ["path"] => read_directory(home, node, out),
+        ["llm"] => read_model(home, node, out),
+        [_] => command::read_command(node.map, at, out).map(AgentBody::Command),
         [.., last] => {
             let message = format!("{}: are mutually exclusive; keep one", given.join(": and "));
             out.error(node.path_to(last), message);
@@ -155,9 +155,9 @@ fn body(home: &Path, node: &Section, at: &[Step], out: &mut Diagnostics) -> Opti
     }
 }
 
-fn directory(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<AgentBody> {
+fn read_directory(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<AgentBody> {
     let path = node.read_text("path", out)?;
-    let dir = below(home, path);
+    let dir = path_below(home, path);
     if !dir.is_dir() {
         let message = format!("path: {path}: there is no such directory");
         out.error(node.path_to("path"), message);
@@ -166,7 +166,7 @@ fn directory(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<Agent
     Some(AgentBody::Directory(dir))
 }
 
-fn model(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<AgentBody> {
+fn read_model(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<AgentBody> {
     let llm = node.read_text("llm", out)?;
     if llm.is_empty() {
         out.error(
@@ -190,7 +190,7 @@ fn model(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<AgentBody
             prompt_file: None,
         });
     }
-    let path = below(home, prompt);
+    let path = path_below(home, prompt);
     let read = crate::unix::files::read_regular(&path);
     let text = match read.map(String::from_utf8) {
         Ok(Ok(text)) => text,
@@ -219,19 +219,19 @@ fn model(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<AgentBody
 }
 
 /// Puts the flow's directory in its place in every text of a value.
-fn at_home(value: &mut Value, home: &Path) {
+fn fill_home(value: &mut Value, home: &Path) {
     match value {
         Value::String(text) => {
             *text = text.replace(&format!("${{{FLOW_HOME}}}"), &home.to_string_lossy());
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| at_home(item, home)),
-        Value::Object(map) => map.values_mut().for_each(|item| at_home(item, home)),
+        Value::Array(items) => items.iter_mut().for_each(|item| fill_home(item, home)),
+        Value::Object(map) => map.values_mut().for_each(|item| fill_home(item, home)),
         _ => {}
     }
 }
 
 /// A path of a manifest: relative ones are below the flow's directory.
-fn below(home: &Path, path: &str) -> PathBuf {
+fn path_below(home: &Path, path: &str) -> PathBuf {
     let rest = path.strip_prefix(&format!("${{{FLOW_HOME}}}/"));
     let rest = Path::new(rest.unwrap_or(path));
     home.join(rest.strip_prefix("./").unwrap_or(rest))

@@ -3,7 +3,7 @@
 //! Unaware of runs.
 
 use super::agent::{AgentBody, AgentDraft};
-use super::items::below;
+use super::items::key_path;
 use super::problem::{Code, Manifest};
 use super::providers::{Access, Provider, ProvidersFile};
 use super::{FlowAgent, NodeSettings};
@@ -82,7 +82,7 @@ impl AskedModel {
             base_url: config("base_url")
                 .and_then(Value::as_str)
                 .map(without_secrets),
-            command: config("command").map(shown),
+            command: config("command").map(quote_command),
             ..Self::default()
         };
         let mut all = providers.all.iter();
@@ -94,7 +94,7 @@ impl AskedModel {
             return asked;
         };
         let provider = &providers.all[index];
-        check(draft, provider, model, file);
+        check_provider(draft, provider, model, file);
         let (base_url, command) = match &provider.way {
             Access::Url(url) => (Some(url.clone()), None),
             Access::Command(words) => (None, Some(shell_quoted(words))),
@@ -109,7 +109,7 @@ impl AskedModel {
     }
 }
 
-fn shown(value: &Value) -> String {
+fn quote_command(value: &Value) -> String {
     let words = value.as_array().into_iter().flatten();
     let words = words.filter_map(Value::as_str).map(str::to_owned);
     shell_quoted(&words.collect::<Vec<_>>())
@@ -128,13 +128,13 @@ fn warn_of_unknown(
     };
     let mut out = Diagnostics::about(format!("agent \"{}\"", draft.id));
     let message = format!("llm: providers.yaml has no provider \"{provider}\"; {hint}");
-    out.warn(below(&draft.at, "llm"), message);
+    out.warn(key_path(&draft.at, "llm"), message);
     let ids = std::slice::from_ref(&draft.id);
     file.report(ids, out);
 }
 
 /// Adds what contradicts the provider of an agent.
-fn check(draft: &AgentDraft, provider: &Provider, model: &str, file: &mut Manifest) {
+fn check_provider(draft: &AgentDraft, provider: &Provider, model: &str, file: &mut Manifest) {
     let ids = std::slice::from_ref(&draft.id);
     let mut out = Diagnostics::about(format!("agent \"{}\"", draft.id));
     for key in ["base_url", "command"] {
@@ -143,7 +143,7 @@ fn check(draft: &AgentDraft, provider: &Provider, model: &str, file: &mut Manife
                 "config: {key}: contradicts provider \"{}\"; remove it, or name another provider",
                 provider.id
             );
-            out.error(below(&draft.at, "config"), message);
+            out.error(key_path(&draft.at, "config"), message);
         }
     }
     file.report(ids, out);
@@ -159,13 +159,13 @@ fn check(draft: &AgentDraft, provider: &Provider, model: &str, file: &mut Manife
             "agent \"{}\": provider \"{}\" has no model \"{model}\"; {hint}",
             draft.id, provider.id
         );
-        let at = below(&draft.at, "llm");
+        let at = key_path(&draft.at, "llm");
         file.add(Code::UnknownModel, ids.to_vec(), &at, message);
     }
 }
 
 /// Tells of credentials that are not there and that nodes need.
-pub(super) fn missing(
+pub(super) fn add_missing_credentials(
     providers: &[Provider],
     agents: &[Option<FlowAgent>],
     nodes: &[(&str, Option<&NodeSettings>)],
@@ -195,13 +195,13 @@ pub(super) fn missing(
         );
         let mut ids = vec![provider.id.clone()];
         ids.extend(needs.iter().map(|(node, _)| (*node).to_owned()));
-        let at = below(&provider.at, "credential");
+        let at = key_path(&provider.at, "credential");
         file.add(Code::CredentialMissing, ids, &at, message);
     }
 }
 
 /// The settings below `llm:` by which an agent that is made reaches its provider.
-pub(crate) fn settings(provider: &Provider) -> (&'static str, Value) {
+pub(crate) fn provider_setting(provider: &Provider) -> (&'static str, Value) {
     match &provider.way {
         Access::Url(url) => ("base_url", url.as_str().into()),
         Access::Command(words) => ("command", words.clone().into()),

@@ -78,7 +78,7 @@ fn named_in(script: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Reads the form that a mapping has, if it has one.
-pub(crate) fn read(
+pub(crate) fn read_command(
     map: &Map<String, Value>,
     at: &[Step],
     out: &mut Diagnostics,
@@ -160,7 +160,7 @@ pub(crate) fn outward(text: &str) -> String {
 }
 
 /// A text with `${FLOW_HOME}` and `${CWD}` in it, as a word.
-pub(crate) fn word(text: &str) -> Word {
+pub(crate) fn parse_word(text: &str) -> Word {
     let known = text.replace(&format!("${{{FLOW_HOME}}}"), &format!("${{{AGENT_HOME}}}"));
     crate::config::tool::argv_template::parse_fixed_word(&known)
 }

@@ -51,7 +51,7 @@ impl Credential {
                 return Ok(None);
             }
         };
-        key_of(&text, &what).map(Some)
+        parse_key(&text, &what).map(Some)
     }
 }
 
@@ -59,7 +59,7 @@ impl Credential {
 ///
 /// # Errors
 /// There is none in it.
-pub(crate) fn key_of(text: &str, what: &str) -> Result<Secret, String> {
+pub(crate) fn parse_key(text: &str, what: &str) -> Result<Secret, String> {
     match (text.trim().is_empty(), Secret::new(text)) {
         (true, _) => Err(format!("{what} is empty")),
         (_, None) => Err(format!("{what} holds what can be no key")),
@@ -68,7 +68,7 @@ pub(crate) fn key_of(text: &str, what: &str) -> Result<Secret, String> {
 }
 
 /// Reads the mapping.
-pub(super) fn read(
+pub(super) fn read_credential(
     home: &Path,
     map: &Map<String, Value>,
     at: Vec<Step>,
@@ -103,10 +103,10 @@ pub(super) fn read(
     match source? {
         0 if !name.chars().all(is_name) => wrong("is no name of a variable", out),
         0 => Some(Credential::Env(name.to_owned())),
-        1 => Some(Credential::File(home.join(in_place(name, home)))),
+        1 => Some(Credential::File(home.join(fill_home(name, home)))),
         _ => match shlex::split(name).filter(|words| !words.is_empty()) {
             Some(words) => {
-                let words = words.iter().map(|word| in_place(word, home));
+                let words = words.iter().map(|word| fill_home(word, home));
                 let mut words: Vec<String> = words.collect();
                 if words[0].contains('/') {
                     words[0] = home.join(&words[0]).to_string_lossy().into_owned();
@@ -119,6 +119,6 @@ pub(super) fn read(
 }
 
 /// A text with the flow's directory in its place.
-pub(super) fn in_place(text: &str, home: &Path) -> String {
+pub(super) fn fill_home(text: &str, home: &Path) -> String {
     text.replace(&format!("${{{FLOW_HOME}}}"), &home.to_string_lossy())
 }

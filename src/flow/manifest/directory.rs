@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Reads one: whom it asks, and what is wrong with its files, which is wrong with the flow, too. `shown`
 /// says how messages call a file of the flow.
-pub(super) fn read(
+pub(super) fn read_agent_directory(
     id: &str,
     dir: &Path,
     home: &Path,

@@ -12,7 +12,7 @@ pub(crate) fn is_id(id: &str) -> bool {
 }
 
 /// The id of an item of a list; complains if it has none that can be used.
-pub(crate) fn id(node: &Section, what: &str, out: &mut Diagnostics) -> Option<String> {
+pub(crate) fn read_id(node: &Section, what: &str, out: &mut Diagnostics) -> Option<String> {
     if !node.map.contains_key("id") {
         out.error(
             node.path_to("id"),
@@ -31,13 +31,13 @@ pub(crate) fn id(node: &Section, what: &str, out: &mut Diagnostics) -> Option<St
 }
 
 /// A list of strings, with the strings as they are.
-pub(crate) fn texts(node: &Section, key: &str, out: &mut Diagnostics) -> Option<Vec<String>> {
+pub(crate) fn read_texts(node: &Section, key: &str, out: &mut Diagnostics) -> Option<Vec<String>> {
     let list = node.read_texts(key, out)?;
     Some(list.into_iter().map(str::to_owned).collect())
 }
 
 /// The mappings of a list, each with its place.
-pub(crate) fn list<'n>(
+pub(crate) fn read_mappings<'n>(
     node: &Section<'n>,
     key: &str,
     out: &mut Diagnostics,
@@ -61,12 +61,15 @@ pub(crate) fn list<'n>(
 }
 
 /// The mappings of the one list that a manifest has, which is emptied by this.
-pub(super) fn items(manifest: &mut Manifest, key: &str) -> Vec<(Map<String, Value>, Vec<Step>)> {
+pub(super) fn read_items(
+    manifest: &mut Manifest,
+    key: &str,
+) -> Vec<(Map<String, Value>, Vec<Step>)> {
     let root = std::mem::take(&mut manifest.root);
     let mut out = Diagnostics::about("");
     let node = Section::new(&root, vec![]);
     node.warn_of_unknown_keys(&[key], &mut out);
-    let items = list(&node, key, &mut out);
+    let items = read_mappings(&node, key, &mut out);
     manifest.report(&[], out);
     let items = items.into_iter();
     items.map(|(map, at)| (map.clone(), at)).collect()
@@ -80,7 +83,7 @@ pub(super) fn begin_item<'k>(
     mut known: impl Iterator<Item = &'k str>,
 ) -> Option<(String, Diagnostics)> {
     let mut out = Diagnostics::about("");
-    let id = id(node, what, &mut out);
+    let id = read_id(node, what, &mut out);
     manifest.report(&[], out);
     let id = id?;
     let mut out = Diagnostics::about(format!("{what} \"{id}\""));
@@ -91,7 +94,7 @@ pub(super) fn begin_item<'k>(
 }
 
 /// The path of a key of the mapping at a path.
-pub(super) fn below(at: &[Step], key: &str) -> Vec<Step> {
+pub(super) fn key_path(at: &[Step], key: &str) -> Vec<Step> {
     let mut at = at.to_vec();
     at.push(Step::Key(key.to_owned()));
     at

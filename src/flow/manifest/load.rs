@@ -3,11 +3,11 @@
 use super::agent::{self, AgentBody, AgentDraft};
 use super::asked::{self, AskedModel};
 use super::directory;
-use super::lookup::{Finder, KnownNames, NameLookup, names, warn_of_unseen};
+use super::lookup::{Finder, KnownNames, NameLookup, index_names, warn_of_unseen};
 use super::memory;
 use super::node::NodeDraft;
 use super::policy;
-use super::problem::{Code, FlowProblem, Manifest, sha256, sort};
+use super::problem::{Code, FlowProblem, Manifest, sha256, sort_problems};
 use super::providers::{self, ProvidersFile};
 use super::tool::{self, ToolDraft};
 use super::{
@@ -35,7 +35,7 @@ pub(crate) struct Loaded {
 }
 
 /// Reads a flow's directory.
-pub(crate) fn load(dir: &Path) -> Loaded {
+pub(crate) fn load_flow(dir: &Path) -> Loaded {
     read(dir, false)
 }
 
@@ -55,7 +55,7 @@ fn read(dir: &Path, to_run: bool) -> Loaded {
     };
     let flow = loader.flow();
     let mut problems = loader.problems;
-    sort(&mut problems);
+    sort_problems(&mut problems);
     let fatal = problems.iter().any(|problem| problem.code.is_some());
     let flow = flow.filter(|_| !fatal);
     Loaded { flow, problems }
@@ -102,26 +102,26 @@ impl FlowLoader<'_> {
             policy_file,
         ] = manifests;
         let (drafts, edges) = if main.exists() || !main.problems.is_empty() {
-            workflow::read(main)
+            workflow::read_workflow(main)
         } else {
             self.add_missing("there is no such file; a flow's directory needs it");
             (Vec::new(), Vec::new())
         };
-        let memory = memory::read(memory_file);
-        let (tools, wrong_tools) = tool::read(tools_file);
-        let agents = agent::read(&self.home, agents_file);
-        let mut tool_names = names(tools.iter().map(|tool| tool.tool.name.as_str()));
+        let memory = memory::read_memory(memory_file);
+        let (tools, wrong_tools) = tool::read_tools(tools_file);
+        let agents = agent::read_agents(&self.home, agents_file);
+        let mut tool_names = index_names(tools.iter().map(|tool| tool.tool.name.as_str()));
         for id in wrong_tools {
             tool_names.entry(id).or_insert(None);
         }
         let lookup = NameLookup::new(
-            names(memory.profiles.iter().map(|profile| profile.id.as_str())),
+            index_names(memory.profiles.iter().map(|profile| profile.id.as_str())),
             tool_names,
-            names(agents.iter().map(|agent| agent.id.as_str())),
+            index_names(agents.iter().map(|agent| agent.id.as_str())),
             self.schemas(),
         );
         self.warn_of_unused();
-        let providers = providers::read(&self.home, providers_file);
+        let providers = providers::read_providers(&self.home, providers_file);
         warn_of_unseen(main, &drafts, &memory);
         let tools: Vec<FlowTool> = tools
             .into_iter()
@@ -136,24 +136,26 @@ impl FlowLoader<'_> {
             .iter()
             .map(|draft| settings_of(main, draft, &lookup))
             .collect();
-        self.add_used(used::paths(&self.home, &nodes, &agents, &tools, &memory));
+        self.add_used(used::used_paths(
+            &self.home, &nodes, &agents, &tools, &memory,
+        ));
         self.add_used(providers.files);
         let providers = providers.all;
         if self.to_run {
             let ids = drafts.iter().map(|draft| &*draft.id);
             let nodes: Vec<_> = ids.zip(nodes.iter().map(Option::as_ref)).collect();
-            asked::missing(&providers, &agents, &nodes, providers_file);
+            asked::add_missing_credentials(&providers, &agents, &nodes, providers_file);
         }
         let known = policy::KnownIds {
             nodes: drafts.iter().map(|node| &*node.id).collect(),
             tools: tools.iter().map(|tool| &*tool.tool.name).collect(),
             profiles: memory.profiles.iter().map(|it| &*it.id).collect(),
         };
-        let policies = policy::read(policy_file, &known);
+        let policies = policy::read_policies(policy_file, &known);
         let files = std::mem::take(&mut self.files).into_iter();
         Some(Flow {
             home: std::mem::take(&mut self.home),
-            graph: workflow::graph(&drafts, edges)?,
+            graph: workflow::build_graph(&drafts, edges)?,
             nodes: nodes.into_iter().collect::<Option<_>>()?,
             agents: agents.into_iter().collect::<Option<_>>()?,
             tools,
@@ -278,7 +280,8 @@ impl FlowLoader<'_> {
         let asked = match &draft.body {
             Some(AgentBody::Directory(dir)) => {
                 let shown = |file: &str| self.shown(file);
-                let (asked, found) = directory::read(&draft.id, dir, &self.home, shown);
+                let (asked, found) =
+                    directory::read_agent_directory(&draft.id, dir, &self.home, shown);
                 self.problems.extend(found);
                 asked
             }

@@ -1,7 +1,7 @@
 //! Names in one manifest of what is defined in another.
 
 use super::ContextChoice;
-use super::items::below;
+use super::items::key_path;
 use super::memory::{Memory, StorePlace};
 use super::node::NodeDraft;
 use super::problem::{Code, Manifest};
@@ -90,7 +90,7 @@ impl Finder<'_> {
             "{kind} \"{id}\": there is no {} \"{name}\"{hint}",
             names.what
         );
-        let at = below(self.at, key);
+        let at = key_path(self.at, key);
         self.file
             .add(names.code, vec![self.id.to_owned()], &at, message);
         None
@@ -138,7 +138,7 @@ pub(super) fn warn_of_unseen(file: &mut Manifest, drafts: &[NodeDraft], memory: 
                     "nobody finds what the {name} store remembers: it lives in the run only, and no \
                      profile has it; give it type: jsonl in memory.yaml"
                 );
-                out.warn(below(&draft.at, "remember"), message);
+                out.warn(key_path(&draft.at, "remember"), message);
             }
         }
         file.report(std::slice::from_ref(&draft.id), out);
@@ -146,7 +146,7 @@ pub(super) fn warn_of_unseen(file: &mut Manifest, drafts: &[NodeDraft], memory: 
 }
 
 /// Names with their indices; of two that are the same, the first counts.
-pub(super) fn names<'n>(list: impl Iterator<Item = &'n str>) -> KnownNames {
+pub(super) fn index_names<'n>(list: impl Iterator<Item = &'n str>) -> KnownNames {
     let mut known = KnownNames::new();
     for (index, name) in list.enumerate() {
         known.entry(name.to_owned()).or_insert(Some(index));

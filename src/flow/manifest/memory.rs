@@ -2,8 +2,8 @@
 //!
 //! Unaware of items: nothing is read from a store here.
 
-use super::command::{self, NodeCommand, word};
-use super::items::{id, list, texts};
+use super::command::{self, NodeCommand, parse_word};
+use super::items::{read_id, read_mappings, read_texts};
 use super::problem::Manifest;
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Word;
@@ -163,7 +163,7 @@ const KEYS: [&str; 6] = [
 ];
 
 /// Reads the file. The keys may stand at the top or below `memory:`.
-pub(super) fn read(manifest: &mut Manifest) -> Memory {
+pub(super) fn read_memory(manifest: &mut Manifest) -> Memory {
     let root = manifest.root.clone();
     let mut out = Diagnostics::about("");
     let (map, at) = match root.get("memory") {
@@ -187,20 +187,20 @@ pub(super) fn read(manifest: &mut Manifest) -> Memory {
     let node = Section::new(map, at);
     node.warn_of_unknown_keys(&KEYS, &mut out);
     let memory = Memory {
-        task: store(&node, "task_store", &mut out),
-        project: store(&node, "project_store", &mut out),
-        global: store(&node, "global_store", &mut out),
-        embedder: program(&node, "embedder", &mut out),
-        tokenizer: program(&node, "tokenizer", &mut out),
+        task: read_store(&node, "task_store", &mut out),
+        project: read_store(&node, "project_store", &mut out),
+        global: read_store(&node, "global_store", &mut out),
+        embedder: read_program(&node, "embedder", &mut out),
+        tokenizer: read_program(&node, "tokenizer", &mut out),
         profiles: Vec::new(),
     };
-    let profiles = list(&node, "context_profiles", &mut out);
+    let profiles = read_mappings(&node, "context_profiles", &mut out);
     let has_embedder = map.get("embedder").is_some_and(|given| !given.is_null());
     manifest.report(&[], out);
     let mut all: Vec<Profile> = Vec::new();
     for (item, at) in profiles {
         let mut out = Diagnostics::about("");
-        let profile = profile(item, at, (&all, has_embedder), &mut out);
+        let profile = read_profile(item, at, (&all, has_embedder), &mut out);
         let ids: Vec<String> = profile.iter().map(|p| p.id.clone()).collect();
         manifest.report(&ids, out);
         all.extend(profile);
@@ -211,7 +211,7 @@ pub(super) fn read(manifest: &mut Manifest) -> Memory {
     }
 }
 
-fn store(node: &Section, key: &str, out: &mut Diagnostics) -> StoreSettings {
+fn read_store(node: &Section, key: &str, out: &mut Diagnostics) -> StoreSettings {
     if node.map.get(key).is_none_or(Value::is_null) {
         return StoreSettings::default();
     }
@@ -230,7 +230,7 @@ fn store(node: &Section, key: &str, out: &mut Diagnostics) -> StoreSettings {
         );
     }
     let place = match (is_file, path) {
-        (Some(true), Some(path)) if !path.is_empty() => StorePlace::Jsonl(word(path)),
+        (Some(true), Some(path)) if !path.is_empty() => StorePlace::Jsonl(parse_word(path)),
         (Some(true), _) => {
             let message = format!("{key}: type: jsonl needs file_path");
             out.error(node.path_to("file_path"), message);
@@ -249,13 +249,13 @@ fn store(node: &Section, key: &str, out: &mut Diagnostics) -> StoreSettings {
     }
 }
 
-fn program(node: &Section, key: &str, out: &mut Diagnostics) -> Option<HelperProgram> {
+fn read_program(node: &Section, key: &str, out: &mut Diagnostics) -> Option<HelperProgram> {
     let map = node.read_mapping(key, out)?;
     let at = node.path_to(key);
     let node = Section::new(map, at.clone()).within(key);
     node.warn_of_unknown_keys(&["command", "exec", "shell", "timeout_ms"], out);
     let timeout = node.read_count("timeout_ms", out).unwrap_or(TIMEOUT_MS);
-    let read = command::read(map, &at, out);
+    let read = command::read_command(map, &at, out);
     if read.is_none() && !command::FORMS.iter().any(|form| map.contains_key(*form)) {
         out.error(
             at,
@@ -268,14 +268,14 @@ fn program(node: &Section, key: &str, out: &mut Diagnostics) -> Option<HelperPro
     })
 }
 
-fn profile(
+fn read_profile(
     map: &Map<String, Value>,
     at: Vec<Step>,
     (all, has_embedder): (&[Profile], bool),
     out: &mut Diagnostics,
 ) -> Option<Profile> {
     let node = Section::new(map, at);
-    let id = id(&node, "profile", out)?;
+    let id = read_id(&node, "profile", out)?;
     let of = format!("context profile '{id}'");
     let node = node.of(&of);
     node.warn_of_unknown_keys(&["id", "max_tokens", "retrieval_policy", "sources"], out);
@@ -289,7 +289,7 @@ fn profile(
         );
     }
     let mut sources = Vec::new();
-    for (map, at) in list(&node, "sources", out) {
+    for (map, at) in read_mappings(&node, "sources", out) {
         let missing = at.clone();
         let node = Section::new(map, at).of(&format!("a source of {of}"));
         node.warn_of_unknown_keys(&["store", "tags"], out);
@@ -297,7 +297,7 @@ fn profile(
             let message = format!("{of}: a source has no store; needs task, project or global");
             out.error(missing, message);
         }
-        let tags = texts(&node, "tags", out).unwrap_or_default();
+        let tags = read_texts(&node, "tags", out).unwrap_or_default();
         if let Some(store) = node.read_choice("store", &StoreName::NAMES, out) {
             sources.push(ProfileSource { store, tags });
         }

@@ -36,7 +36,7 @@ use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use load::{load, load_to_run};
+pub(crate) use load::{load_flow, load_to_run};
 pub use problem::Code;
 
 /// A flow, as its files say.

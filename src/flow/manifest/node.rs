@@ -2,8 +2,8 @@
 //!
 //! Unaware of the edges and of the other files: names are looked up later.
 
-use super::command::{self, word};
-use super::items::{begin_item, below, texts};
+use super::command::{self, parse_word};
+use super::items::{begin_item, key_path, read_texts};
 use super::memory::StoreName;
 use super::problem::{Code, Manifest};
 use super::{ContextChoice, NodeKind, NodeSettings, OutputForm, ResumePolicy};
@@ -95,7 +95,7 @@ pub(super) struct NodeDraft {
 }
 
 /// Reads an item of `nodes:`. None if it has no id that it could be known by.
-pub(super) fn read(manifest: &mut Manifest, item: &Value, at: Vec<Step>) -> Option<NodeDraft> {
+pub(super) fn read_node(manifest: &mut Manifest, item: &Value, at: Vec<Step>) -> Option<NodeDraft> {
     let mut out = Diagnostics::about("");
     let Some(map) = item.as_object() else {
         out.error(
@@ -108,13 +108,13 @@ pub(super) fn read(manifest: &mut Manifest, item: &Value, at: Vec<Step>) -> Opti
     let node = Section::new(map, at.clone());
     let (id, mut out) = begin_item(manifest, "node", &node, std::iter::empty())?;
     node.warn_of_unknown_keys(&KEYS, &mut out);
-    let draft = draft(id, &node, at, &mut out);
+    let draft = read_draft(id, &node, at, &mut out);
     manifest.report(std::slice::from_ref(&draft.id), out);
     check_required(manifest, &draft, map);
     Some(draft)
 }
 
-fn draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) -> NodeDraft {
+fn read_draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) -> NodeDraft {
     let text = |key: &str, out: &mut Diagnostics| node.read_text(key, out).map(str::to_owned);
     let role = Role::ALL
         .into_iter()
@@ -126,16 +126,16 @@ fn draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) -> No
     NodeDraft {
         role: role.map(|(_, role)| role),
         kind: kind.map(|(_, kind)| kind),
-        context: context(node, out),
+        context: read_context(node, out),
         schema_in: text("schema_in", out),
         schema_out: text("schema_out", out),
-        tools: texts(node, "tools", out),
+        tools: read_texts(node, "tools", out),
         agent_id: text("agent_id", out),
         form: command::FORMS
             .into_iter()
             .find(|form| node.map.contains_key(*form)),
-        settings: settings(&id, node, &at, out),
-        continue_on_failure: continues(node, out),
+        settings: read_settings(&id, node, &at, out),
+        continue_on_failure: read_continues(node, out),
         default_start: node.read_flag("default_start", out).unwrap_or(false),
         always_fail: node.read_flag("always_fail", out).unwrap_or(false),
         merge_failure_mode: node
@@ -146,7 +146,7 @@ fn draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) -> No
     }
 }
 
-fn settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -> NodeSettings {
+fn read_settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -> NodeSettings {
     let retry = [("retry", ResumePolicy::Retry), ("fail", ResumePolicy::Fail)];
     let forms = [("json", OutputForm::Json), ("text", OutputForm::Text)];
     NodeSettings {
@@ -157,7 +157,7 @@ fn settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -> Nod
         schema_out: None,
         tools: None,
         agent: None,
-        command: command::read(node.map, at, out),
+        command: command::read_command(node.map, at, out),
         timeout: match node.read_count("timeout_ms", out) {
             None => Some(TIMEOUT),
             Some(0) => None,
@@ -168,24 +168,24 @@ fn settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -> Nod
             .unwrap_or(0)
             .min(u32::MAX.into()) as u32,
         cache: node.read_flag("cache", out).unwrap_or(false),
-        cache_files: cache_files(node, out),
+        cache_files: read_cache_files(node, out),
         on_resume: node
             .read_choice("on_resume", &retry, out)
             .unwrap_or_default(),
         output: node.read_choice("output", &forms, out).unwrap_or_default(),
-        remember: remember(node, out),
+        remember: read_remember(node, out),
     }
 }
 
 /// YAML has a word of its own for nothing; whoever writes `context: null` means the same.
-fn context(node: &Section, out: &mut Diagnostics) -> Option<String> {
+fn read_context(node: &Section, out: &mut Diagnostics) -> Option<String> {
     match node.map.get("context") {
         Some(Value::Null) => None,
         _ => node.read_text("context", out).map(str::to_owned),
     }
 }
 
-fn continues(node: &Section, out: &mut Diagnostics) -> bool {
+fn read_continues(node: &Section, out: &mut Diagnostics) -> bool {
     let goes_on = node.read_flag("continue_on_failure", out);
     let fails = node.read_flag("fail_on_failure", out);
     if let (Some(goes_on), Some(fails)) = (goes_on, fails)
@@ -200,16 +200,20 @@ fn continues(node: &Section, out: &mut Diagnostics) -> bool {
     goes_on.unwrap_or_else(|| fails == Some(false))
 }
 
-fn cache_files(node: &Section, out: &mut Diagnostics) -> Vec<Word> {
+fn read_cache_files(node: &Section, out: &mut Diagnostics) -> Vec<Word> {
     let files = node.read_texts("cache_files", out);
     if files.is_some() && node.map.get("cache") != Some(&Value::Bool(true)) {
         let message = "cache_files has no meaning without cache: true";
         out.warn(node.path_to("cache_files"), message);
     }
-    files.unwrap_or_default().into_iter().map(word).collect()
+    files
+        .unwrap_or_default()
+        .into_iter()
+        .map(parse_word)
+        .collect()
 }
 
-fn remember(node: &Section, out: &mut Diagnostics) -> Vec<Remember> {
+fn read_remember(node: &Section, out: &mut Diagnostics) -> Vec<Remember> {
     let mut all = Vec::new();
     for (index, item) in node
         .read_list("remember", out)
@@ -251,7 +255,7 @@ fn remember(node: &Section, out: &mut Diagnostics) -> Vec<Remember> {
                 format!("remember: pointer {pointer:?} is no JSON pointer; begin it with /");
             out.error(node.path_to("pointer"), message);
         }
-        let tags = texts(&node, "tags", out).unwrap_or_default();
+        let tags = read_texts(&node, "tags", out).unwrap_or_default();
         if let Some(store) = node.read_choice("store", &stores, out) {
             all.push(Remember {
                 store,
@@ -294,7 +298,7 @@ fn check_required(manifest: &mut Manifest, draft: &NodeDraft, map: &Map<String, 
         manifest.add(
             code,
             vec![draft.id.clone()],
-            &below(&draft.at, key),
+            &key_path(&draft.at, key),
             message,
         );
     }

@@ -2,7 +2,7 @@
 //!
 //! Unaware of what is denied by it: whoever is about to do something asks.
 
-use super::items::{items, list};
+use super::items::{read_items, read_mappings};
 use super::problem::Manifest;
 use crate::config::section::{Diagnostics, Section};
 use crate::flow::manifest::glob::Glob;
@@ -107,10 +107,10 @@ pub(super) struct KnownIds<'k> {
 }
 
 /// Reads the file.
-pub(super) fn read(manifest: &mut Manifest, known: &KnownIds<'_>) -> Policies {
+pub(super) fn read_policies(manifest: &mut Manifest, known: &KnownIds<'_>) -> Policies {
     let mut rules = Vec::new();
     let mut names: Vec<String> = Vec::new();
-    for (map, at) in items(manifest, "policies") {
+    for (map, at) in read_items(manifest, "policies") {
         let mut out = Diagnostics::about("");
         let node = Section::new(&map, at);
         let name = node
@@ -130,7 +130,7 @@ pub(super) fn read(manifest: &mut Manifest, known: &KnownIds<'_>) -> Policies {
         }
         manifest.report(&[], out);
         let mut out = Diagnostics::about(format!("policy \"{name}\""));
-        rules.extend(policy(&node, &name, known, &mut out));
+        rules.extend(read_policy(&node, &name, known, &mut out));
         let ids = (!name.is_empty()).then(|| name.clone());
         manifest.report(ids.as_slice(), out);
         names.push(name);
@@ -139,14 +139,19 @@ pub(super) fn read(manifest: &mut Manifest, known: &KnownIds<'_>) -> Policies {
 }
 
 /// The rules of one policy: none if it is not enabled.
-fn policy(node: &Section, name: &str, known: &KnownIds<'_>, out: &mut Diagnostics) -> Vec<Rule> {
+fn read_policy(
+    node: &Section,
+    name: &str,
+    known: &KnownIds<'_>,
+    out: &mut Diagnostics,
+) -> Vec<Rule> {
     node.warn_of_unknown_keys(&["name", "description", "enabled", "rules"], out);
     node.read_text("description", out);
     let enabled = node.read_flag("enabled", out).unwrap_or(true);
     let mut rules = Vec::new();
-    for (index, (map, at)) in list(node, "rules", out).into_iter().enumerate() {
+    for (index, (map, at)) in read_mappings(node, "rules", out).into_iter().enumerate() {
         let mut of_rule = Diagnostics::about(format!("rule {}", index + 1));
-        let rule = rule(map, at, (name, index + 1), known, &mut of_rule);
+        let rule = read_rule(map, at, (name, index + 1), known, &mut of_rule);
         for complaint in of_rule.into_list() {
             if complaint.warning {
                 out.warn(complaint.at, complaint.message);
@@ -164,7 +169,7 @@ fn policy(node: &Section, name: &str, known: &KnownIds<'_>, out: &mut Diagnostic
 
 const KEYS: [&str; 5] = ["target", "target_id", "action", "nodes", "reason"];
 
-fn rule(
+fn read_rule(
     map: &Map<String, Value>,
     at: Vec<Step>,
     (policy, number): (&str, usize),
@@ -184,8 +189,8 @@ fn rule(
     }
     let target = node.read_choice("target", &Target::ALL, out);
     let denies = node.read_choice("action", &[("allow", false), ("deny", true)], out);
-    let target_id = glob(&node, "target_id", out);
-    let nodes = glob(&node, "nodes", out);
+    let target_id = read_glob(&node, "target_id", out);
+    let nodes = read_glob(&node, "nodes", out);
     let reason = node.read_text("reason", out).map(str::to_owned);
     let (target, target_id) = (target?, target_id?);
     let is_wrong = nodes.is_none() && map.contains_key("nodes");
@@ -198,11 +203,11 @@ fn rule(
         nodes,
         denies: denies?,
     };
-    doubt(&rule, &node, known, out);
+    warn_of_idle_rule(&rule, &node, known, out);
     (!is_wrong).then_some(rule)
 }
 
-fn glob(node: &Section, key: &str, out: &mut Diagnostics) -> Option<Glob> {
+fn read_glob(node: &Section, key: &str, out: &mut Diagnostics) -> Option<Glob> {
     let text = node.read_text(key, out)?;
     let read = Glob::parse(text);
     if let Err(why) = &read {
@@ -215,7 +220,7 @@ fn glob(node: &Section, key: &str, out: &mut Diagnostics) -> Option<Glob> {
 }
 
 /// Warns of a rule that can never decide anything.
-fn doubt(rule: &Rule, node: &Section, known: &KnownIds<'_>, out: &mut Diagnostics) {
+fn warn_of_idle_rule(rule: &Rule, node: &Section, known: &KnownIds<'_>, out: &mut Diagnostics) {
     let fits_node = |id: &str| rule.nodes.as_ref().is_none_or(|nodes| nodes.fits(id));
     let mut nodes = known.nodes.iter().filter(|id| fits_node(id)).peekable();
     if nodes.peek().is_none() {

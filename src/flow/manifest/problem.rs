@@ -119,7 +119,7 @@ impl Display for FlowProblem {
 }
 
 /// Puts problems in the order in which a person works through them: by file and line.
-pub(crate) fn sort(problems: &mut [FlowProblem]) {
+pub(crate) fn sort_problems(problems: &mut [FlowProblem]) {
     let line = |problem: &FlowProblem| problem.line.unwrap_or(usize::MAX);
     problems.sort_by(|a, b| (&a.file, line(a)).cmp(&(&b.file, line(b))));
 }

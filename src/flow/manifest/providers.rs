@@ -2,9 +2,9 @@
 //!
 //! Unaware of who asks, and of keys: where a key is, is only said here.
 
-use super::command::{FLOW_HOME, files_of, word};
-use super::credential::{self, Credential, in_place};
-use super::items::{begin_item, items, texts};
+use super::command::{FLOW_HOME, files_of, parse_word};
+use super::credential::{self, Credential, fill_home};
+use super::items::{begin_item, read_items, read_texts};
 use super::problem::Manifest;
 use crate::config::environment::url_objection;
 use crate::config::section::{Diagnostics, Section};
@@ -60,21 +60,21 @@ pub(super) struct ProvidersFile {
 }
 
 /// Reads the file.
-pub(super) fn read(home: &Path, manifest: &mut Manifest) -> ProvidersFile {
+pub(super) fn read_providers(home: &Path, manifest: &mut Manifest) -> ProvidersFile {
     let mut read = ProvidersFile::default();
-    for (map, at) in items(manifest, "providers") {
+    for (map, at) in read_items(manifest, "providers") {
         let node = Section::new(&map, at.clone());
         let known = read.all.iter().map(|other| &*other.id);
         let Some((id, mut out)) = begin_item(manifest, "provider", &node, known) else {
             continue;
         };
-        let provider = provider(home, &id, &node, at, &mut out);
+        let provider = read_provider(home, &id, &node, at, &mut out);
         manifest.report(std::slice::from_ref(&id), out);
         match provider {
             Some(provider) => {
                 let words = map.get("command").and_then(Value::as_array);
                 let words = words.into_iter().flatten().filter_map(Value::as_str);
-                let words: Vec<_> = words.map(word).collect();
+                let words: Vec<_> = words.map(parse_word).collect();
                 read.files.extend(files_of(&words, home));
                 read.all.push(provider);
             }
@@ -84,7 +84,7 @@ pub(super) fn read(home: &Path, manifest: &mut Manifest) -> ProvidersFile {
     read
 }
 
-fn provider(
+fn read_provider(
     home: &Path,
     id: &str,
     node: &Section,
@@ -94,14 +94,16 @@ fn provider(
     node.warn_of_unknown_keys(&KEYS, out);
     node.read_text("name", out);
     node.read_text("description", out);
-    let models = texts(node, "models", out);
+    let models = read_texts(node, "models", out);
     if models.as_ref().is_some_and(Vec::is_empty) {
         let message = "models: is empty; name those that may be asked for, or remove it";
         out.error(node.path_to("models"), message);
     }
     let credential = match node.map.get("credential") {
         None | Some(Value::Null) => None,
-        Some(Value::Object(map)) => credential::read(home, map, node.path_to("credential"), out),
+        Some(Value::Object(map)) => {
+            credential::read_credential(home, map, node.path_to("credential"), out)
+        }
         Some(_) => {
             // Not shown: it may be the key itself.
             let message = "credential: expected a mapping of source and name";
@@ -112,7 +114,7 @@ fn provider(
     let version = node.read_text("version", out).map(str::to_owned);
     Some(Provider {
         id: id.to_owned(),
-        way: way(home, node, &at, out)?,
+        way: read_access(home, node, &at, out)?,
         models,
         credential,
         version,
@@ -120,7 +122,7 @@ fn provider(
     })
 }
 
-fn way(home: &Path, node: &Section, at: &[Step], out: &mut Diagnostics) -> Option<Access> {
+fn read_access(home: &Path, node: &Section, at: &[Step], out: &mut Diagnostics) -> Option<Access> {
     match ["base_url", "command"].map(|key| node.map.contains_key(key)) {
         [true, false] => {
             let url = node.read_text("base_url", out)?;
@@ -132,7 +134,7 @@ fn way(home: &Path, node: &Section, at: &[Step], out: &mut Diagnostics) -> Optio
             Some(Access::Url(url.trim_end_matches('/').to_owned()))
         }
         [false, true] => {
-            let words = texts(node, "command", out)?;
+            let words = read_texts(node, "command", out)?;
             if words.first().is_none_or(String::is_empty) {
                 out.error(node.path_to("command"), "command: has no program");
                 return None;
@@ -142,7 +144,7 @@ fn way(home: &Path, node: &Section, at: &[Step], out: &mut Diagnostics) -> Optio
                 let message = format!("command: {agents} is an agent's; write ${{{FLOW_HOME}}}");
                 out.error(node.path_to("command"), message);
             }
-            let here = |word: &String| in_place(word, home);
+            let here = |word: &String| fill_home(word, home);
             Some(Access::Command(words.iter().map(here).collect()))
         }
         [true, true] => {

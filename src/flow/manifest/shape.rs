@@ -67,7 +67,7 @@ struct Shape<'s> {
 }
 
 /// Everything that is wrong with a graph.
-pub(crate) fn check(nodes: &[NodeSketch], edges: &[EdgeSketch]) -> Vec<Finding> {
+pub(crate) fn check_graph(nodes: &[NodeSketch], edges: &[EdgeSketch]) -> Vec<Finding> {
     let none = || vec![Vec::new(); nodes.len()];
     let mut shape = Shape {
         nodes,

@@ -2,8 +2,8 @@
 //!
 //! A tool is one as `agent.yaml` has them, called by an id, with schemas and permissions beside it.
 
-use super::command::{inward, outward, outward_word, word};
-use super::items::{below, items, texts};
+use super::command::{inward, outward, outward_word, parse_word};
+use super::items::{key_path, read_items, read_texts};
 use super::problem::Manifest;
 use crate::config::section::{Diagnostics, Section};
 use crate::config::tool::definition::{Tool, Word};
@@ -48,16 +48,16 @@ const SHARED: [&str; 9] = [
 const OWN: [&str; 4] = ["id", "schema_in", "schema_out", "permissions"];
 
 /// Reads the file: the tools, and the ids of those that cannot be used.
-pub(super) fn read(manifest: &mut Manifest) -> (Vec<ToolDraft>, Vec<String>) {
+pub(super) fn read_tools(manifest: &mut Manifest) -> (Vec<ToolDraft>, Vec<String>) {
     let (mut all, mut wrong): (Vec<ToolDraft>, Vec<String>) = Default::default();
-    for (map, at) in items(manifest, "tools") {
+    for (map, at) in read_items(manifest, "tools") {
         let id = map.get("id").and_then(Value::as_str);
         let about = id.map_or("tool".to_owned(), |id| format!("tool \"{id}\""));
         let mut out = Diagnostics::about(about);
-        let draft = read_one(&map, &at, &mut out);
+        let draft = read_tool(&map, &at, &mut out);
         let is_same = |other: &ToolDraft| Some(&*other.tool.name) == id;
         if draft.is_some() && all.iter().any(is_same) {
-            out.error(below(&at, "id"), "is defined twice; remove one");
+            out.error(key_path(&at, "id"), "is defined twice; remove one");
         }
         let ids: Vec<String> = id.map(str::to_owned).into_iter().collect();
         manifest.report(&ids, out);
@@ -69,12 +69,12 @@ pub(super) fn read(manifest: &mut Manifest) -> (Vec<ToolDraft>, Vec<String>) {
     (all, wrong)
 }
 
-fn read_one(map: &Map<String, Value>, at: &[Step], out: &mut Diagnostics) -> Option<ToolDraft> {
+fn read_tool(map: &Map<String, Value>, at: &[Step], out: &mut Diagnostics) -> Option<ToolDraft> {
     let node = Section::new(map, at.to_vec());
     let known: Vec<&str> = OWN.into_iter().chain(SHARED).collect();
     node.warn_of_unknown_keys(&known, out);
-    let tool = shared(map, at, out);
-    let permissions = permissions(&node, out);
+    let tool = read_shared(map, at, out);
+    let permissions = read_permissions(&node, out);
     if let Some(permissions) = &permissions
         && !permissions.allow_shell
         && map.contains_key("shell")
@@ -94,7 +94,7 @@ fn read_one(map: &Map<String, Value>, at: &[Step], out: &mut Diagnostics) -> Opt
 }
 
 /// The keys that a tool shares with one of an agent, which calls the id a name.
-fn shared(map: &Map<String, Value>, at: &[Step], out: &mut Diagnostics) -> Option<Tool> {
+fn read_shared(map: &Map<String, Value>, at: &[Step], out: &mut Diagnostics) -> Option<Tool> {
     let mut given = inward(map, at, out);
     given.retain(|key, _| SHARED.contains(&key.as_str()));
     match map.get("id") {
@@ -133,21 +133,21 @@ fn shared(map: &Map<String, Value>, at: &[Step], out: &mut Diagnostics) -> Optio
     Some(tool)
 }
 
-fn permissions(node: &Section, out: &mut Diagnostics) -> Option<Permissions> {
+fn read_permissions(node: &Section, out: &mut Diagnostics) -> Option<Permissions> {
     let map = node.read_mapping("permissions", out)?;
     let node = Section::new(map, node.path_to("permissions")).within("permissions");
     node.warn_of_unknown_keys(&["root", "allow_network", "allow_shell"], out);
     Some(Permissions {
-        root: node.read_text("root", out).map(word),
+        root: node.read_text("root", out).map(parse_word),
         allow_network: node.read_flag("allow_network", out).unwrap_or(false),
         allow_shell: node.read_flag("allow_shell", out).unwrap_or(false),
     })
 }
 
 /// The names of tools in a list, or none where the key is not there.
-pub(crate) fn names(node: &Section, out: &mut Diagnostics) -> Option<Vec<String>> {
+pub(crate) fn read_tool_names(node: &Section, out: &mut Diagnostics) -> Option<Vec<String>> {
     match node.map.get("tools") {
         None | Some(Value::Null) => None,
-        Some(_) => texts(node, "tools", out),
+        Some(_) => read_texts(node, "tools", out),
     }
 }

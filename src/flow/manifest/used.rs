@@ -10,7 +10,7 @@ use crate::config::tool::bind::{BaseDirs, fill_words};
 use std::path::{Path, PathBuf};
 
 /// Their paths, whether there are such files or not.
-pub(super) fn paths(
+pub(super) fn used_paths(
     home: &Path,
     nodes: &[Option<NodeSettings>],
     agents: &[Option<FlowAgent>],

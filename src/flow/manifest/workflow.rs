@@ -3,7 +3,7 @@
 //! Unaware of the other files.
 
 use super::NodeKind;
-use super::items::{below, list};
+use super::items::{key_path, read_mappings};
 use super::node::{self, NodeDraft};
 use super::problem::{Code, Manifest};
 use super::shape::{self, EdgeSketch, NodeSketch};
@@ -25,7 +25,7 @@ pub(super) struct EdgeDraft {
 }
 
 /// Reads the file. Of nodes with one id there is only the first.
-pub(super) fn read(manifest: &mut Manifest) -> (Vec<NodeDraft>, Vec<EdgeDraft>) {
+pub(super) fn read_workflow(manifest: &mut Manifest) -> (Vec<NodeDraft>, Vec<EdgeDraft>) {
     let root = std::mem::take(&mut manifest.root);
     let mut out = Diagnostics::about("");
     let top = Section::new(&root, vec![]);
@@ -33,7 +33,7 @@ pub(super) fn read(manifest: &mut Manifest) -> (Vec<NodeDraft>, Vec<EdgeDraft>) 
         &["nodes", "edges", "name", "description", "version"],
         &mut out,
     );
-    let edges = list(&top, "edges", &mut out);
+    let edges = read_mappings(&top, "edges", &mut out);
     if let Some(other) = root.get("nodes").filter(|nodes| !nodes.is_array()) {
         let message = format!("nodes: expected a list, found {}", describe_value(other));
         out.error(top.path_to("nodes"), message);
@@ -60,7 +60,7 @@ fn read_nodes(manifest: &mut Manifest, root: &Map<String, Value>) -> Vec<NodeDra
     let items = root.get("nodes").and_then(Value::as_array);
     for (index, item) in items.into_iter().flatten().enumerate() {
         let at = vec![Step::Key("nodes".to_owned()), Step::Item(index)];
-        let Some(draft) = node::read(manifest, item, at) else {
+        let Some(draft) = node::read_node(manifest, item, at) else {
             continue;
         };
         if ids.insert(draft.id.clone()) {
@@ -147,7 +147,7 @@ fn check_shape(manifest: &mut Manifest, nodes: &[NodeDraft], edges: &[EdgeDraft]
     });
     let sketches: Vec<NodeSketch> = sketches.collect();
     let ends: Vec<EdgeSketch> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
-    for finding in shape::check(&sketches, &ends) {
+    for finding in shape::check_graph(&sketches, &ends) {
         let at = finding.nodes.first().map_or(&[][..], |ix| &nodes[*ix].at);
         let ids = finding.nodes.iter().map(|ix| nodes[*ix].id.clone());
         manifest.add(finding.code, ids.collect(), at, finding.message);
@@ -183,7 +183,7 @@ fn check_role(manifest: &mut Manifest, node: &NodeDraft) {
     ] {
         if is_wrong {
             let message = format!("node \"{}\": {message}", node.id);
-            manifest.add(code, vec![node.id.clone()], &below(&node.at, key), message);
+            manifest.add(code, vec![node.id.clone()], &key_path(&node.at, key), message);
         }
     }
 }
@@ -193,18 +193,18 @@ fn warn_of_unused(manifest: &mut Manifest, node: &NodeDraft) {
     let mut out = Diagnostics::about(format!("node \"{}\"", node.id));
     if node.kind == Some(NodeKind::Deterministic) && node.agent_id.is_some() {
         let message = "agent_id has no meaning with kind: deterministic";
-        out.warn(below(&node.at, "agent_id"), message);
+        out.warn(key_path(&node.at, "agent_id"), message);
     }
     let is_merge = node.role.is_none_or(|role| role == Role::Merge);
     if !is_merge && node.merge_failure_mode != MergeFailureMode::default() {
         let message = "merge_failure_mode has no meaning on a node that is no merge";
-        out.warn(below(&node.at, "merge_failure_mode"), message);
+        out.warn(key_path(&node.at, "merge_failure_mode"), message);
     }
     manifest.report(std::slice::from_ref(&node.id), out);
 }
 
 /// The graph, if nothing is wrong with its nodes and edges.
-pub(super) fn graph(drafts: &[NodeDraft], edges: Vec<EdgeDraft>) -> Option<Graph> {
+pub(super) fn build_graph(drafts: &[NodeDraft], edges: Vec<EdgeDraft>) -> Option<Graph> {
     let node = |draft: &NodeDraft| {
         Some(topology::Node {
             id: draft.id.clone(),

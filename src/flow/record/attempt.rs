@@ -65,7 +65,7 @@ pub(crate) fn dir_name(id: &str) -> String {
 }
 
 /// Makes the directory of records of an attempt, with all that is known before it runs.
-pub(crate) fn prepare(
+pub(crate) fn prepare_attempt(
     run: &Path,
     (task, node): (&str, &str),
     given: ProgramInput<'_>,
@@ -118,14 +118,14 @@ impl LinkedFiles {
         const LONGEST: usize = 1 << 10;
         const MOST: usize = 1 << 10;
         if let Some((one, at)) = self.known.get(text)
-            && changed(one) == Some(*at)
+            && modified_time(one) == Some(*at)
             && std::fs::hard_link(one, path).is_ok()
         {
             return Ok(());
         }
         files::write_once(path, text.as_bytes())?;
         if text.len() <= LONGEST
-            && let Some(at) = changed(path)
+            && let Some(at) = modified_time(path)
         {
             if self.known.len() >= MOST {
                 self.known.clear();
@@ -137,7 +137,7 @@ impl LinkedFiles {
 }
 
 /// When a file was written to. One whom nothing is forbidden may have done so since.
-fn changed(path: &Path) -> Option<SystemTime> {
+fn modified_time(path: &Path) -> Option<SystemTime> {
     path.symlink_metadata().ok()?.modified().ok()
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn exit_code(outcome: &Outcome) -> i32 {
 }
 
 /// Why a program that ended like this has failed, if it has.
-pub(crate) fn fault(
+pub(crate) fn find_failure(
     io: &Path,
     outcome: &Outcome,
     timeout: Option<Duration>,
@@ -214,7 +214,10 @@ fn last_words(path: &Path) -> Result<String> {
 }
 
 /// The output that a program printed, as JSON on one line.
-pub(crate) fn output(io: &Path, form: OutputForm) -> Result<std::result::Result<Payload, Failure>> {
+pub(crate) fn read_output(
+    io: &Path,
+    form: OutputForm,
+) -> Result<std::result::Result<Payload, Failure>> {
     let wrong = |message: String| Ok(Err(Failure::new(FailureCode::Operation, message)));
     let path = io.join("stdout.log");
     let mut file = File::open(&path).at("read", &path)?;
@@ -263,7 +266,7 @@ pub(crate) fn one_value(text: String) -> std::result::Result<Payload, String> {
 }
 
 /// Why a value does not fit a schema, if it does not.
-pub(crate) fn misfit(
+pub(crate) fn check_schema(
     schema: Option<&NamedSchema>,
     text: &str,
     code: FailureCode,

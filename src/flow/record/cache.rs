@@ -52,7 +52,7 @@ impl CacheKey<'_> {
     }
 }
 
-fn path(workspace: &Workspace, name: &str) -> PathBuf {
+fn entry_path(workspace: &Workspace, name: &str) -> PathBuf {
     workspace.control.join(DIR).join(name)
 }
 
@@ -60,14 +60,14 @@ fn path(workspace: &Workspace, name: &str) -> PathBuf {
 const DIR: &str = "cache";
 
 /// The output of an entry, if there is one.
-pub(crate) fn read(workspace: &Workspace, name: &str) -> Option<Payload> {
-    let text = fs::read_to_string(path(workspace, name)).ok()?;
+pub(crate) fn read_entry(workspace: &Workspace, name: &str) -> Option<Payload> {
+    let text = fs::read_to_string(entry_path(workspace, name)).ok()?;
     crate::flow::record::attempt::one_value(text).ok()
 }
 
 /// Keeps an output. Any number of runs may do so at once.
-pub(crate) fn write(workspace: &Workspace, name: &str, output: &str) -> Result<()> {
-    let path = path(workspace, name);
+pub(crate) fn write_entry(workspace: &Workspace, name: &str, output: &str) -> Result<()> {
+    let path = entry_path(workspace, name);
     files::make_dirs(path.parent().unwrap_or(Path::new(".")))?;
     files::replace_shared(&path, output.as_bytes())
 }

@@ -7,7 +7,7 @@
 
 use super::events::{edge_name, failure_of, read_text};
 use crate::error::{Error, Result};
-use crate::flow::graph::choice::{Payload, choose};
+use crate::flow::graph::choice::{Payload, choose_route};
 use crate::flow::graph::plan::RoutePlan;
 use crate::flow::graph::router::{Effect, Note, Router, StepOutcome, StepRef};
 use crate::flow::graph::topology::{EdgeIx, Graph, NodeIx};
@@ -128,7 +128,7 @@ impl<'p> Replay<'p> {
             let output = read_text(&self.run, line.output, line.output_ref.as_deref())?;
             let output = output.or_else(|| router.identity(step.key.step));
             let output = output.unwrap_or_else(|| "null".into());
-            match choose(self.plan.graph, step.node, &output) {
+            match choose_route(self.plan.graph, step.node, &output) {
                 Ok(route) => {
                     let note = note(&step, &output);
                     (StepOutcome::Success(output, route), note)

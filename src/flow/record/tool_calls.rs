@@ -153,7 +153,7 @@ fn number_of(name: &str) -> Option<u32> {
 
 /// The calls that are complete in an attempt's directory of records, with the names of their
 /// directories, in the order in which they began.
-pub(crate) fn calls(io: &Path) -> Result<Vec<(String, NodeToolCall)>> {
+pub(crate) fn read_calls(io: &Path) -> Result<Vec<(String, NodeToolCall)>> {
     let all = io.join(DIR);
     if !all.is_dir() {
         return Ok(Vec::new());
@@ -170,7 +170,7 @@ pub(crate) fn calls(io: &Path) -> Result<Vec<(String, NodeToolCall)>> {
 }
 
 /// A program of ours: the one beside this one, or else the one on `PATH`.
-pub(crate) fn beside(program: &str) -> String {
+pub(crate) fn program_beside(program: &str) -> String {
     let own = std::env::current_exe().ok();
     let path = own.map(|own| own.with_file_name(program));
     path.filter(|path| path.is_file()).map_or_else(
@@ -180,7 +180,7 @@ pub(crate) fn beside(program: &str) -> String {
 }
 
 /// The denials of tools that a node allows.
-pub(crate) fn denied(flow: &Flow, node: NodeIx) -> Vec<Denied> {
+pub(crate) fn denied_tools(flow: &Flow, node: NodeIx) -> Vec<Denied> {
     let allowed = flow.tools_of(node).iter();
     let names = allowed.map(|ix| &*flow.tools[*ix].tool.name);
     names
@@ -193,13 +193,13 @@ pub(crate) fn denied(flow: &Flow, node: NodeIx) -> Vec<Denied> {
 ///
 /// A tool that a policy denies is not offered, unless the agent brings one of that name itself: then
 /// the one that is denied stands in its place, and each call is refused.
-pub(crate) fn set_of_agent(flow: &Flow, node: NodeIx, home: &Path) -> Vec<String> {
+pub(crate) fn tools_option(flow: &Flow, node: NodeIx, home: &Path) -> Vec<String> {
     let agent = flow.nodes[node].agent.map(|agent| &flow.agents[agent]);
     let (mut tools, names) = match agent.map(|agent| &agent.body) {
         Some(AgentBody::Directory(_)) if !flow.tools_of(node).is_empty() => own_tools(home),
         _ => (Vec::new(), Vec::new()),
     };
-    let denied = denied(flow, node);
+    let denied = denied_tools(flow, node);
     let is_offered = |tool: &&FlowTool| {
         let name = &tool.tool.name;
         names.contains(name) || !denied.iter().any(|it| it.target_id == *name)
@@ -212,8 +212,8 @@ pub(crate) fn set_of_agent(flow: &Flow, node: NodeIx, home: &Path) -> Vec<String
     // Of two tools of one name the later one counts, as with imports.
     let is_replaced = |tool: &Value| offered.iter().any(|it| tool["name"] == *it.tool.name);
     tools.retain(|tool| !is_replaced(tool));
-    let program = beside(super::super::PROGRAM);
-    tools.extend(offered.iter().map(|tool| as_of_agent(tool, &program)));
+    let program = program_beside(super::super::PROGRAM);
+    tools.extend(offered.iter().map(|tool| agent_tool(tool, &program)));
     vec!["--set".to_owned(), format!("tools={}", json::text(&tools))]
 }
 
@@ -234,7 +234,7 @@ fn own_tools(home: &Path) -> (Vec<Value>, Vec<String>) {
 
 /// A tool as `agent.yaml` has it. Its command is the call of the flow's tool, which has permissions and
 /// a time limit of its own, and writes a record where no sandbox of the agent lets it.
-fn as_of_agent(tool: &FlowTool, program: &str) -> Value {
+fn agent_tool(tool: &FlowTool, program: &str) -> Value {
     let tool = &tool.tool;
     let mut command = vec![program.to_owned(), "tool".to_owned(), tool.name.clone()];
     let mut item = Map::new();
@@ -248,7 +248,7 @@ fn as_of_agent(tool: &FlowTool, program: &str) -> Value {
         }
     }
     let description = tool.description.as_ref().unwrap_or(&tool.template);
-    let parameters: Vec<Value> = tool.parameters.iter().map(declared).collect();
+    let parameters: Vec<Value> = tool.parameters.iter().map(parameter_object).collect();
     item.insert("name".to_owned(), tool.name.as_str().into());
     item.insert("description".to_owned(), description.as_str().into());
     item.insert("command".to_owned(), command.into());
@@ -262,7 +262,7 @@ fn as_of_agent(tool: &FlowTool, program: &str) -> Value {
 }
 
 /// A parameter as it is declared.
-fn declared(parameter: &Parameter) -> Value {
+fn parameter_object(parameter: &Parameter) -> Value {
     let mut item = parameter.extra.clone();
     item.insert("name".to_owned(), parameter.name.as_str().into());
     item.insert("type".to_owned(), parameter.kind.name().into());

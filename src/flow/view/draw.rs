@@ -95,15 +95,15 @@ impl<'p> Picture<'p> {
     /// The picture in a language, with a newline at its end.
     pub(crate) fn written(&self, language: Language) -> String {
         match language {
-            Language::Dot => text::dot(self),
-            Language::Mermaid => text::mermaid(self),
-            Language::Svg => svg::drawn(self),
+            Language::Dot => text::draw_dot(self),
+            Language::Mermaid => text::draw_mermaid(self),
+            Language::Svg => svg::draw_svg(self),
         }
     }
 }
 
 /// A text on one line, without control characters.
-fn plain(text: &str) -> String {
+fn one_line(text: &str) -> String {
     text.chars()
         .map(|c| if disguises(c) { ' ' } else { c })
         .collect()

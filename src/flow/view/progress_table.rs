@@ -125,7 +125,7 @@ impl ProgressTable {
             waiting,
             ..self.counts
         };
-        let lines = rows(&running, counts, stderr_size(), Instant::now());
+        let lines = table_rows(&running, counts, stderr_size(), Instant::now());
         let lines: Vec<String> = lines
             .iter()
             .map(|(tone, text)| self.screen.painted(&[(*tone, text)]))
@@ -173,7 +173,7 @@ impl Drop for ProgressTable {
 }
 
 /// The table for a terminal of so many lines and columns: never more than fits above the cursor.
-fn rows(
+fn table_rows(
     running: &[RunningProgram],
     counts: StepCounts,
     (lines, columns): (usize, usize),
@@ -203,7 +203,7 @@ fn rows(
     }
     for it in some {
         let (id, at, attempt) = (&it.task, &it.node, it.attempt);
-        let took = elapsed(now.saturating_duration_since(it.since));
+        let took = whole_seconds(now.saturating_duration_since(it.since));
         let text = format!("{id:task$}  {at:node$}  {attempt:<7}  {took}");
         table.push((Tone::Command, text));
     }
@@ -227,7 +227,7 @@ fn rows(
 }
 
 /// Whole seconds: nothing on a table changes more often.
-fn elapsed(took: Duration) -> String {
+fn whole_seconds(took: Duration) -> String {
     match took.as_secs() {
         seconds @ 0..=99 => format!("{seconds} s"),
         seconds => time(Duration::from_secs(seconds)),
@@ -256,7 +256,7 @@ mod tests {
             for lines in 0..50 {
                 for columns in [0, 1, 2, 10, 80] {
                     let counts = StepCounts::default();
-                    let table = rows(&running, counts, (lines, columns), now);
+                    let table = table_rows(&running, counts, (lines, columns), now);
                     assert!(table.len() <= lines.saturating_sub(1));
                     let fits = |text: &String| text.chars().count() <= columns.saturating_sub(1);
                     assert!(table.iter().all(|(_, text)| fits(text)), "{table:?}");
@@ -272,7 +272,7 @@ mod tests {
             running: 40,
             ..StepCounts::default()
         };
-        let table = rows(&some(40, now), counts, (10, 80), now);
+        let table = table_rows(&some(40, now), counts, (10, 80), now);
         let text: Vec<&str> = table.iter().map(|(_, text)| text.as_str()).collect();
         assert_eq!(text.len(), 9);
         assert_eq!(text[0], "TASK   NODE  ATTEMPT  TIME");

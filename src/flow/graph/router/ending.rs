@@ -1,6 +1,6 @@
 //! How tasks end: what becomes of a task whose steps and children have all ended.
 
-use super::gather::list;
+use super::gather::json_list;
 use super::{Effect, FrameIx, OpenStep, Order, Router, TaskIx};
 
 use crate::flow::graph::choice::Payload;
@@ -240,11 +240,13 @@ impl Router<'_> {
             .map(|(_, order, ending)| (order, ending))
             .collect();
         items.sort_by_cached_key(|(order, _)| self.place_of_order(*order));
-        let judged = first_success(items.iter().filter(|(_, ending)| !ending.is_taken));
-        judged.or_else(|| taken(&items)).unwrap_or(TaskEnding {
-            is_taken: true,
-            ..TaskEnding::failed()
-        })
+        let judged = best_of_clones(items.iter().filter(|(_, ending)| !ending.is_taken));
+        judged
+            .or_else(|| merged_ending(&items))
+            .unwrap_or(TaskEnding {
+                is_taken: true,
+                ..TaskEnding::failed()
+            })
     }
 
     /// The children of a fork that have ended; of a race, up to the winner.
@@ -266,7 +268,7 @@ impl Router<'_> {
             .filter(|(_, ending)| !ending.is_taken)
             .collect();
         if judged.is_empty() {
-            return taken(&items);
+            return merged_ending(&items);
         }
         if judged.len() == 1 && !loose {
             // All were merged, and the task went on.
@@ -278,11 +280,11 @@ impl Router<'_> {
                 if !judged.iter().any(came) && items.iter().any(|it| came(&it)) {
                     // One that a merge has is a success, too.
                     let merged: Vec<Item> = items.into_iter().filter(|it| it.1.is_taken).collect();
-                    return taken(&merged);
+                    return merged_ending(&merged);
                 }
-                first_success(judged.into_iter())?
+                best_of_clones(judged.into_iter())?
             }
-            _ => all_success(&judged, node.continue_on_failure),
+            _ => all_of_subtasks(&judged, node.continue_on_failure),
         };
         if ending.status == FlowStatus::Success && frame.so_far.partial {
             ending.status = FlowStatus::Partial;
@@ -292,7 +294,7 @@ impl Router<'_> {
 }
 
 /// For clones: the first that succeeded, or else the first that is partial.
-fn first_success<'e>(items: impl Iterator<Item = &'e Item> + Clone) -> Option<TaskEnding> {
+fn best_of_clones<'e>(items: impl Iterator<Item = &'e Item> + Clone) -> Option<TaskEnding> {
     let with = |status| {
         let mut items = items.clone();
         items.find(|(_, ending)| ending.status == status)
@@ -315,7 +317,7 @@ fn first_success<'e>(items: impl Iterator<Item = &'e Item> + Clone) -> Option<Ta
 }
 
 /// For subtasks: all must have succeeded.
-fn all_success(items: &[&Item], continues: bool) -> TaskEnding {
+fn all_of_subtasks(items: &[&Item], continues: bool) -> TaskEnding {
     let count = |status| items.iter().filter(|(_, it)| it.status == status).count();
     let failed = count(FlowStatus::Failure);
     let status = match (failed, count(FlowStatus::Partial)) {
@@ -330,12 +332,12 @@ fn all_success(items: &[&Item], continues: bool) -> TaskEnding {
         .filter_map(|(_, ending)| ending.output.as_deref());
     TaskEnding::new(
         status,
-        (status != FlowStatus::Failure).then(|| list(outputs)),
+        (status != FlowStatus::Failure).then(|| json_list(outputs)),
     )
 }
 
 /// The ending of a task of which merges have everything.
-fn taken(items: &[Item]) -> Option<TaskEnding> {
+fn merged_ending(items: &[Item]) -> Option<TaskEnding> {
     let (_, first) = items.first()?;
     if items.len() == 1 {
         return Some(first.clone());
@@ -350,7 +352,7 @@ fn taken(items: &[Item]) -> Option<TaskEnding> {
     };
     let same = items.iter().all(|(_, it)| it.merged_at == first.merged_at);
     let outputs = items.iter().filter_map(|(_, it)| it.output.as_deref());
-    let output = (status != FlowStatus::Failure).then(|| list(outputs));
+    let output = (status != FlowStatus::Failure).then(|| json_list(outputs));
     Some(TaskEnding {
         merged_at: first.merged_at.filter(|_| same),
         is_taken: true,

@@ -243,7 +243,7 @@ impl Gathered {
 
     /// The outputs of those that arrived, as a list.
     pub(super) fn outputs(&self) -> Payload {
-        list(self.arrivals.iter().map(|arrival| &*arrival.payload))
+        json_list(self.arrivals.iter().map(|arrival| &*arrival.payload))
     }
 
     /// Why the merge must not run, if it must not.
@@ -268,7 +268,7 @@ impl Gathered {
 }
 
 /// JSON texts as one list.
-pub(super) fn list<'t>(texts: impl Iterator<Item = &'t str>) -> Payload {
+pub(super) fn json_list<'t>(texts: impl Iterator<Item = &'t str>) -> Payload {
     let mut out = String::from("[");
     for (number, text) in texts.enumerate() {
         if number > 0 {

@@ -1,7 +1,7 @@
 //! The rules one by one, and all of them together on graphs made at random.
 
 use super::*;
-use crate::flow::graph::choice::{FailureCode, choose};
+use crate::flow::graph::choice::{FailureCode, choose_route};
 use crate::flow::graph::topology::tests::graph;
 use crate::flow::graph::topology::{Edge, Graph, MergeFailureMode, Node};
 use fastrand::Rng;
@@ -49,7 +49,7 @@ impl Executor<'_> {
             Some(output) => output.into(),
             None => return StepOutcome::Failure(Failure::new(FailureCode::Operation, id)),
         };
-        match choose(self.graph, step.node, &output) {
+        match choose_route(self.graph, step.node, &output) {
             Ok(choice) => StepOutcome::Success(output, choice),
             Err(failure) => StepOutcome::Failure(failure),
         }

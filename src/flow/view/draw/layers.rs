@@ -31,8 +31,8 @@ const MOST_PLACES: usize = 100_000;
 const SWEEPS: usize = 4;
 
 /// Lays a graph out. It has no cycle.
-pub(super) fn lay(graph: &Graph) -> Layout {
-    let row = rows(graph);
+pub(super) fn lay_out(graph: &Graph) -> Layout {
+    let row = node_rows(graph);
     let span = |edge: EdgeIx| row[graph.edges[edge].to] - row[graph.edges[edge].from];
     let count = graph.nodes.len();
     let places: usize = (0..graph.edges.len()).map(|edge| span(edge) - 1).sum();
@@ -62,7 +62,7 @@ pub(super) fn lay(graph: &Graph) -> Layout {
 }
 
 /// The row of each node: one below the lowest of those that lead to it.
-fn rows(graph: &Graph) -> Vec<usize> {
+fn node_rows(graph: &Graph) -> Vec<usize> {
     let count = graph.nodes.len();
     let mut row = vec![0; count];
     let mut open: Vec<usize> = (0..count).map(|ix| graph.incoming(ix).len()).collect();

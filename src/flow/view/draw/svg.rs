@@ -1,7 +1,7 @@
 //! The picture itself.
 
-use super::layers::{LayoutItem, lay};
-use super::{Picture, plain};
+use super::layers::{LayoutItem, lay_out};
+use super::{Picture, one_line};
 use crate::flow::graph::topology::Role;
 
 /// Pixels: of a box, of the way that an edge has through a row, of the room between them.
@@ -15,8 +15,8 @@ const MARGIN: f64 = 16.0;
 /// Characters that fit into a box.
 const MOST_LETTERS: usize = 20;
 
-pub(super) fn drawn(picture: &Picture) -> String {
-    let layout = lay(picture.graph);
+pub(super) fn draw_svg(picture: &Picture) -> String {
+    let layout = lay_out(picture.graph);
     let width = |item: usize| match layout.items[item] {
         LayoutItem::Node(_) => WIDTH,
         LayoutItem::Edge => LANE,
@@ -48,27 +48,27 @@ pub(super) fn drawn(picture: &Picture) -> String {
     );
     for (edge, way) in picture.graph.edges.iter().zip(&layout.ways) {
         let points: Vec<(f64, f64)> = way.iter().map(|item| middle[*item]).collect();
-        out.push_str(&line(&points, edge.label.as_deref()));
+        out.push_str(&edge_path(&points, edge.label.as_deref()));
     }
     for (ix, node) in picture.graph.nodes.iter().enumerate() {
         let on = &picture.boxes[ix];
         let colour = on.mark.map_or("#f4f4f4", super::Mark::colour);
-        out.push_str(&outline(node.role, middle[ix], colour, on.is_agent));
+        out.push_str(&node_outline(node.role, middle[ix], colour, on.is_agent));
         let (x, y) = middle[ix];
         out.push_str(&format!(
             "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\">{}</text>\
              <text x=\"{x}\" y=\"{}\" text-anchor=\"middle\" font-size=\"10\" fill=\"#555\">{}</text>\n",
             y - 2.0,
-            escaped(&short(on.name)),
+            escape_xml(&short_label(on.name)),
             y + 13.0,
-            escaped(&short(&on.about)),
+            escape_xml(&short_label(&on.about)),
         ));
     }
     out + "</svg>\n"
 }
 
 /// An edge through these points, bent at each of them, with its label near its beginning.
-fn line(points: &[(f64, f64)], label: Option<&str>) -> String {
+fn edge_path(points: &[(f64, f64)], label: Option<&str>) -> String {
     let last = points.len() - 1;
     let (x, y) = points[0];
     let mut path = format!("M{x} {}", y + HEIGHT / 2.0);
@@ -91,14 +91,14 @@ fn line(points: &[(f64, f64)], label: Option<&str>) -> String {
             "<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"#333\">{}</text>\n",
             x + (next - x) * 0.35 + 4.0,
             y + HEIGHT / 2.0 + 20.0,
-            escaped(&short(label)),
+            escape_xml(&short_label(label)),
         ));
     }
     out
 }
 
 /// The outline of a node tells its role; an agent's is thick.
-fn outline(role: Role, (x, y): (f64, f64), colour: &str, is_agent: bool) -> String {
+fn node_outline(role: Role, (x, y): (f64, f64), colour: &str, is_agent: bool) -> String {
     let (left, right) = (x - WIDTH / 2.0, x + WIDTH / 2.0);
     let (top, bottom) = (y - HEIGHT / 2.0, y + HEIGHT / 2.0);
     let inset = 14.0;
@@ -112,7 +112,7 @@ fn outline(role: Role, (x, y): (f64, f64), colour: &str, is_agent: bool) -> Stri
             return format!(
                 "<rect x=\"{left}\" y=\"{top}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"{round}\" \
                  fill=\"{colour}\" stroke=\"#444\" stroke-width=\"{}\"/>\n",
-                thickness(is_agent)
+                line_width(is_agent)
             );
         }
         Role::Decision => vec![
@@ -140,15 +140,15 @@ fn outline(role: Role, (x, y): (f64, f64), colour: &str, is_agent: bool) -> Stri
     format!(
         "<polygon points=\"{}\" fill=\"{colour}\" stroke=\"#444\" stroke-width=\"{}\"/>\n",
         corners.join(" "),
-        thickness(is_agent)
+        line_width(is_agent)
     )
 }
 
-fn thickness(is_agent: bool) -> u8 {
+fn line_width(is_agent: bool) -> u8 {
     if is_agent { 3 } else { 1 }
 }
 
-fn short(text: &str) -> String {
+fn short_label(text: &str) -> String {
     if text.chars().count() <= MOST_LETTERS {
         return text.to_owned();
     }
@@ -156,8 +156,8 @@ fn short(text: &str) -> String {
     kept + "…"
 }
 
-fn escaped(text: &str) -> String {
-    plain(text)
+fn escape_xml(text: &str) -> String {
+    one_line(text)
         .replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -1,11 +1,11 @@
 //! Graphviz and Mermaid, which lay the graph out themselves.
 
-use super::{Picture, plain};
+use super::{Picture, one_line};
 use crate::flow::graph::topology::Role;
 
-pub(super) fn dot(picture: &Picture) -> String {
+pub(super) fn draw_dot(picture: &Picture) -> String {
     let mut out = "digraph flow {\n  node [shape=box, style=filled, fillcolor=white];\n".to_owned();
-    let quoted = |text: &str| plain(text).replace('\\', "\\\\").replace('"', "\\\"");
+    let quoted = |text: &str| one_line(text).replace('\\', "\\\\").replace('"', "\\\"");
     for (node, on) in picture.graph.nodes.iter().zip(&picture.boxes) {
         let shape = match node.role {
             Role::Start | Role::Exit => ", shape=oval",
@@ -36,7 +36,7 @@ pub(super) fn dot(picture: &Picture) -> String {
     out + "}\n"
 }
 
-pub(super) fn mermaid(picture: &Picture) -> String {
+pub(super) fn draw_mermaid(picture: &Picture) -> String {
     let mut out = "flowchart TD\n".to_owned();
     for (ix, (node, on)) in picture.graph.nodes.iter().zip(&picture.boxes).enumerate() {
         let (open, close) = match node.role {
@@ -47,7 +47,11 @@ pub(super) fn mermaid(picture: &Picture) -> String {
             Role::Linear if on.is_agent => ("[[", "]]"),
             Role::Linear => ("[", "]"),
         };
-        let label = format!("{}<br>{}", escaped(on.name), escaped(&on.about));
+        let label = format!(
+            "{}<br>{}",
+            escape_mermaid(on.name),
+            escape_mermaid(&on.about)
+        );
         // An id of a manifest may be a word of the language.
         out.push_str(&format!("  n{ix}{open}\"{label}\"{close}\n"));
         if let Some(mark) = on.mark {
@@ -55,19 +59,18 @@ pub(super) fn mermaid(picture: &Picture) -> String {
         }
     }
     for edge in &picture.graph.edges {
-        let label = edge
-            .label
-            .as_ref()
-            .map_or(String::new(), |label| format!("|\"{}\"|", escaped(label)));
+        let label = edge.label.as_ref().map_or(String::new(), |label| {
+            format!("|\"{}\"|", escape_mermaid(label))
+        });
         out.push_str(&format!("  n{} -->{label} n{}\n", edge.from, edge.to));
     }
     out
 }
 
 /// Mermaid writes what is not text as `#` and a number.
-fn escaped(text: &str) -> String {
+fn escape_mermaid(text: &str) -> String {
     let mut out = String::new();
-    for c in plain(text).chars() {
+    for c in one_line(text).chars() {
         if matches!(c, '"' | '#' | '<' | '>' | '&' | ';' | '`' | '\\') {
             out.push_str(&format!("#{};", u32::from(c)));
         } else {
