@@ -4,19 +4,12 @@
 
 use super::parse::operand_at;
 use super::shell_words;
+pub(crate) use super::shell_words::Candidate;
 use super::table::{CommandTable, OptionRow, ProgramTable, ValueKind, ValueSpec};
 use std::ffi::OsString;
 
 /// The hidden command of each program that completion scripts call.
 pub(crate) const COMMAND: &str = "complete";
-
-/// A word that could stand next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Candidate {
-    pub word: String,
-    /// Half a line on what it means; may be empty.
-    pub about: String,
-}
 
 /// What could stand where the cursor is.
 #[derive(Debug)]
@@ -55,20 +48,6 @@ impl TypedLine {
     pub(crate) fn value(&self, option: &str) -> Option<&str> {
         let found = self.options.iter().rev().find(|(name, _)| *name == option);
         found.map(|(_, value)| value.as_str())
-    }
-}
-
-impl Candidate {
-    pub(crate) fn new(word: &str, about: &str) -> Self {
-        Self {
-            word: word.to_owned(),
-            about: about.to_owned(),
-        }
-    }
-
-    /// Words that need no explanation.
-    pub(crate) fn plain<'w>(words: impl IntoIterator<Item = &'w str>) -> Vec<Self> {
-        words.into_iter().map(|word| Self::new(word, "")).collect()
     }
 }
 

@@ -4,7 +4,7 @@
 
 pub(crate) mod format;
 pub(crate) mod table;
-pub(crate) mod parse;
 pub(crate) mod short_help;
-pub(crate) mod completion;
+pub(crate) mod parse;
 pub(crate) mod shell_words;
+pub(crate) mod completion;

@@ -1,6 +1,27 @@
 //! What is passed between a program and a shell's completion script.
 
-use super::completion::Candidate;
+/// A word that could stand next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub word: String,
+    /// Half a line on what it means; may be empty.
+    pub about: String,
+}
+
+impl Candidate {
+    pub(crate) fn new(word: &str, about: &str) -> Self {
+        Self {
+            word: word.to_owned(),
+            about: about.to_owned(),
+        }
+    }
+
+    /// Words that need no explanation.
+    pub(crate) fn plain<'w>(words: impl IntoIterator<Item = &'w str>) -> Vec<Self> {
+        words.into_iter().map(|word| Self::new(word, "")).collect()
+    }
+}
+
 use crate::text::disguise::disguises;
 use std::ffi::OsString;
 
