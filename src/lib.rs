@@ -16,3 +16,6 @@ pub mod cli;
 pub mod sessions;
 #[cfg(feature = "flow")]
 pub mod flow;
+
+/// The version of all programs, as it stands in journals.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

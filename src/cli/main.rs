@@ -1,5 +1,6 @@
 //! The program as a whole: from the command line to the exit code.
 
+use crate::VERSION;
 use crate::cli::args::{DeltaCommand as Command, parse_args};
 use crate::cli::commands::{
     check, complete, continue_run, diff, expand, flow, fork, init, list_runs, log, migrate, model,
@@ -8,7 +9,6 @@ use crate::cli::commands::{
 use crate::cli::tables::DELTA;
 use crate::error::{Error, Exit, Result};
 use crate::model::http;
-use crate::record::event::VERSION;
 use crate::text::manual;
 use crate::text::options::short_help::{command_help, overview};
 use crate::text::options::table::CommandTable;

@@ -15,6 +15,7 @@ mod think;
 
 pub(crate) use outcome::{Ended, Ending};
 
+use crate::VERSION;
 use crate::config::agent::Agent;
 use crate::config::tool::bind::{BaseDirs, BoundCall};
 use crate::config::tool::definition::Tool;
@@ -24,7 +25,7 @@ use crate::engine::run_context::RunContext;
 use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Model;
 use crate::record::engine_log::Level;
-use crate::record::event::{Event, VERSION};
+use crate::record::event::Event;
 use crate::record::invocations::Invocations;
 use crate::record::journal::Journal;
 use crate::record::message_cache::MessageCache;

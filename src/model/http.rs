@@ -10,8 +10,8 @@ mod resolver;
 pub(crate) use resolver::{RESOLVE_COMMAND, resolve_host};
 
 use super::attempt::{Attempt, error_codes, their_words};
+use crate::VERSION;
 use crate::config::environment::{Endpoint, is_loopback};
-use crate::record::event::VERSION;
 use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::Signals;
 use resolver::Lookup;

@@ -12,6 +12,7 @@ mod line;
 pub(crate) use kind::EventKind;
 pub(crate) use line::{Line, quick_kind};
 
+use crate::VERSION;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use serde::Deserialize;
@@ -459,9 +460,6 @@ pub(crate) fn write_line(
     line.end();
     out.push(b'\n');
 }
-
-/// The version of the engine, as it stands in journals.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 use super::preflight::{parent_call, parent_run};
 use super::result::RunResult;
+use crate::VERSION;
 use crate::config::agent::Agent;
 use crate::config::environment::{Environment, PUBLIC_ENDPOINT};
 use crate::config::resolved;
@@ -12,7 +13,7 @@ use crate::model::ask::Model;
 use crate::model::http::Http;
 use crate::model::program::Program;
 use crate::record::engine_log::{Level, Log};
-use crate::record::event::{Event, VERSION};
+use crate::record::event::Event;
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;

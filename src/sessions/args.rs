@@ -10,11 +10,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The folder of the sessions, and what to do there.
+/// The sessions directory, and what to do there.
 #[derive(Debug)]
 pub(crate) struct SessionsArgs {
     pub dir: PathBuf,
-    /// The folder and all sessions in it are to be stamped as one's own.
+    /// Stamp the directory and all sessions in it as one's own.
     pub adopt: bool,
     pub request: SessionsCommand,
 }
@@ -46,11 +46,11 @@ pub(crate) struct ExecArgs {
     pub id: String,
     /// None: it is on standard input.
     pub text: Option<Vec<u8>>,
-    /// None: it may take as long as it likes.
+    /// None: no limit.
     pub timeout: Option<Duration>,
     /// How much of each stream is printed; 0: all.
     pub max_bytes: u64,
-    /// Output and exit code are passed through.
+    /// Pass output and exit code through.
     pub raw: bool,
 }
 
@@ -94,7 +94,7 @@ fn command_of(mut given: ParsedCommand) -> Result<SessionsCommand> {
             if given.operands.is_empty() {
                 given.operands.push("bash".into());
             }
-            let words = given.operands.into_iter().map(utf8);
+            let words = given.operands.into_iter().map(utf8_text);
             SessionsCommand::Start(words.collect::<Result<_>>()?)
         }
         "exec" => {
@@ -118,7 +118,7 @@ fn command_of(mut given: ParsedCommand) -> Result<SessionsCommand> {
     })
 }
 
-fn utf8(word: OsString) -> Result<String> {
+fn utf8_text(word: OsString) -> Result<String> {
     word.into_string()
         .map_err(|word| Error::usage(format!("'{}' is not UTF-8", word.display())))
 }

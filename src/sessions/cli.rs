@@ -1,15 +1,19 @@
 //! The program `delta-sessions` as a whole: from the command line to the exit code.
 //!
-//! Results are JSON on standard output, also those that say why there is none; what is wrong with
-//! the command line itself is one line on standard error.
+//! Results are JSON on standard output, errors included; usage errors are one line on standard error.
 
+use crate::VERSION;
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::sessions::args::{SessionsArgs, SessionsCommand as Request, parse_args};
 use crate::sessions::complete;
-use crate::sessions::report::{Cut, write_text};
-use crate::sessions::run::{self, Report};
-use crate::sessions::shell::Kind;
-use crate::sessions::store::{Metadata, Session, Store};
+use crate::sessions::end::{end_session, remove_sessions};
+use crate::sessions::exec::{ExecReport, exec_text};
+use crate::sessions::output_cut::{OutputCut, write_text};
+use crate::sessions::program::OrStop;
+use crate::sessions::session::{Session, SessionMetadata};
+use crate::sessions::shell::ShellKind;
+use crate::sessions::start::start_session;
+use crate::sessions::store::SessionStore;
 use crate::sessions::tables::SESSIONS;
 use crate::text::json::Object;
 use crate::text::manual;
@@ -25,49 +29,48 @@ use std::path::Path;
 
 const PROGRAM: &str = "delta-sessions";
 
-/// How an error is told.
+/// The form in which an error is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Style {
+enum ErrorStyle {
     Json,
     Text,
 }
 
-/// Runs `delta-sessions`. A panic is a defect of ours.
 pub fn main(args: Vec<OsString>) -> u8 {
     let done = catch_unwind(|| execute(args)).unwrap_or_else(|_| {
-        let message = "this is a defect in delta-sessions; the session keeps the state from before";
-        Err((Error::new(Exit::Software, message), Style::Json))
+        let message = "this is a bug in delta-sessions; the session keeps its last state";
+        Err((Error::new(Exit::Software, message), ErrorStyle::Json))
     });
     done.unwrap_or_else(|(error, style)| {
         match style {
-            Style::Json => may_fail(print_object(|o| {
+            ErrorStyle::Json => may_fail(print_object(|o| {
                 o.put("error", &error.message);
             })),
-            Style::Text => print_error(PROGRAM, &error),
+            ErrorStyle::Text => print_error(PROGRAM, &error),
         }
         error.exit.code()
     })
 }
 
-fn execute(args: Vec<OsString>) -> std::result::Result<u8, (Error, Style)> {
-    let args = parse_args(args).map_err(|error| (error, Style::Text))?;
+fn execute(args: Vec<OsString>) -> std::result::Result<u8, (Error, ErrorStyle)> {
+    let args = parse_args(args).map_err(|error| (error, ErrorStyle::Text))?;
     let style = match &args.request {
-        Request::Exec(exec) if exec.raw => Style::Text,
-        _ => Style::Json,
+        Request::Exec(exec) if exec.raw => ErrorStyle::Text,
+        _ => ErrorStyle::Json,
     };
-    perform(args).map_err(|error| (error, style))
+    run_request(args).map_err(|error| (error, style))
 }
 
-fn perform(args: SessionsArgs) -> Result<u8> {
-    let store = || Store::open(&args.dir, args.adopt);
+fn run_request(args: SessionsArgs) -> Result<u8> {
+    let store = || SessionStore::open(&args.dir, args.adopt);
     let done = match args.request {
         Request::Help { command, full } => print(help_text(command, full).as_bytes()).map(Ok),
-        Request::Version => {
-            print(format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION")).as_bytes()).map(Ok)
-        }
+        Request::Version => print(format!("{PROGRAM} {VERSION}\n").as_bytes()).map(Ok),
         Request::Complete(words) => complete::print_candidates(&words).map(Ok),
         Request::List => print_list(&store()?).map(Ok),
-        Request::Start(words) => started(run::start(&mut store()?, &words, &signals()?)?),
+        Request::Start(words) => {
+            print_started(start_session(&mut store()?, &words, &catch_signals()?)?)
+        }
         Request::Exec(exec) => {
             let session = store()?.open_session(&exec.id)?;
             let text = match exec.text {
@@ -75,7 +78,7 @@ fn perform(args: SessionsArgs) -> Result<u8> {
                 // Before signals are caught: reading from a terminal must end with Ctrl-C.
                 None => read_stdin()?,
             };
-            return match run::exec(&session, &text, exec.timeout, &signals()?)? {
+            return match exec_text(&session, &text, exec.timeout, &catch_signals()?)? {
                 Ok(report) if exec.raw => pass_through(&report),
                 Ok(report) => print_report(&report, exec.max_bytes),
                 Err(stop) => Ok(exit_of(stop)),
@@ -83,9 +86,9 @@ fn perform(args: SessionsArgs) -> Result<u8> {
         }
         Request::End(id) => {
             let session = store()?.open_session(&id)?;
-            ended(&session, run::end(&session, &signals()?)?)
+            print_ended(&session, end_session(&session, &catch_signals()?)?)
         }
-        Request::Cleanup => cleaned(run::cleanup(&store()?, &signals()?)?),
+        Request::Cleanup => print_removed(remove_sessions(&store()?, &catch_signals()?)?),
     };
     Ok(done?.map_or_else(exit_of, |()| Exit::Success.code()))
 }
@@ -99,7 +102,7 @@ fn help_text(command: Option<&CommandTable>, full: bool) -> String {
     }
 }
 
-fn signals() -> Result<Signals> {
+fn catch_signals() -> Result<Signals> {
     Signals::install().at("catch signals for", Path::new(PROGRAM))
 }
 
@@ -119,7 +122,7 @@ fn exit_of(stop: Stop) -> u8 {
     .code()
 }
 
-fn started(started: run::OrStop<(Session, Metadata)>) -> Result<run::OrStop<()>> {
+fn print_started(started: OrStop<(Session, SessionMetadata)>) -> Result<OrStop<()>> {
     let (session, metadata) = match started {
         Ok(started) => started,
         Err(stop) => return Ok(Err(stop)),
@@ -129,12 +132,12 @@ fn started(started: run::OrStop<(Session, Metadata)>) -> Result<run::OrStop<()>>
             .put("command", &metadata.command)
             .put("work_dir", &metadata.work_dir)
             .put("status", &metadata.status)
-            .put("persists", metadata.kind.persists());
-        if metadata.kind == Kind::Other {
+            .put("persists", metadata.kind.kept_state());
+        if metadata.kind == ShellKind::Other {
             let note = format!(
-                "each exec starts {} anew in work_dir with the environment of this start and gives \
-                 it the text on standard input; what one exec has in memory, such as variables and \
-                 imports, the next has not: keep it in files",
+                "each exec starts {} again in work_dir with the environment of this start and passes \
+                 it the text on standard input; nothing in memory persists, such as variables and \
+                 imports: write files instead",
                 metadata.command
             );
             o.put("note", &note);
@@ -143,7 +146,7 @@ fn started(started: run::OrStop<(Session, Metadata)>) -> Result<run::OrStop<()>>
     .map(Ok)
 }
 
-fn ended(session: &Session, ended: run::OrStop<()>) -> Result<run::OrStop<()>> {
+fn print_ended(session: &Session, ended: OrStop<()>) -> Result<OrStop<()>> {
     if ended.is_ok() {
         print_object(|o| {
             o.put("status", "terminated").put("session_id", &session.id);
@@ -152,7 +155,7 @@ fn ended(session: &Session, ended: run::OrStop<()>) -> Result<run::OrStop<()>> {
     Ok(ended)
 }
 
-fn cleaned(removed: run::OrStop<Vec<String>>) -> Result<run::OrStop<()>> {
+fn print_removed(removed: OrStop<Vec<String>>) -> Result<OrStop<()>> {
     match removed {
         Ok(removed) => print_object(|o| {
             o.put("removed", &removed);
@@ -162,15 +165,16 @@ fn cleaned(removed: run::OrStop<Vec<String>>) -> Result<run::OrStop<()>> {
     }
 }
 
-fn print_list(store: &Store) -> Result<()> {
+fn print_list(store: &SessionStore) -> Result<()> {
     let mut sessions: Vec<_> = store
-        .all()?
+        .list_sessions()?
         .into_iter()
-        // One that is being started is none yet.
+        // Without those that are being started.
         .filter(Session::is_begun)
-        .map(|session| (session.metadata(), session))
+        .map(|session| (session.read_metadata(), session))
         .collect();
-    let age = |metadata: &Result<Metadata>| metadata.as_ref().ok().map(|m| m.created_at.clone());
+    let age =
+        |metadata: &Result<SessionMetadata>| metadata.as_ref().ok().map(|m| m.created_at.clone());
     sessions.sort_by_key(|(metadata, _)| age(metadata));
     let mut out = vec![b'['];
     for (metadata, session) in sessions {
@@ -207,15 +211,15 @@ fn print_object(fill: impl FnOnce(&mut Object<'_>)) -> Result<()> {
     print(&out)
 }
 
-fn print_report(report: &Report, max_bytes: u64) -> Result<u8> {
+fn print_report(report: &ExecReport, max_bytes: u64) -> Result<u8> {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut cuts = Vec::new();
     for (name, path) in [("stdout", &report.stdout), ("stderr", &report.stderr)] {
         let mut file = files::open_regular(path)?;
-        let cut = Cut::of(&mut file, max_bytes).at("read", path)?;
+        let cut = OutputCut::measure(&mut file, max_bytes).at("read", path)?;
         let opening = if cuts.is_empty() { '{' } else { ',' };
         let begun = write!(out, "{opening}\"{name}\":");
-        quiet(begun.and_then(|()| write_text(&mut out, &mut file, cut)))?;
+        ignore_closed_pipe(begun.and_then(|()| write_text(&mut out, &mut file, cut)))?;
         cuts.push((name, path, cut));
     }
     let mut rest = Vec::new();
@@ -239,10 +243,10 @@ fn print_report(report: &Report, max_bytes: u64) -> Result<u8> {
         object.put("notes", &report.notes);
     }
     object.end();
-    // The object goes on behind the two streams.
+    // The object continues after the two streams.
     let members = &rest[1..];
     let written = out.write_all(b",").and_then(|()| out.write_all(members));
-    quiet(
+    ignore_closed_pipe(
         written
             .and_then(|()| out.write_all(b"\n"))
             .and_then(|()| out.flush()),
@@ -250,10 +254,10 @@ fn print_report(report: &Report, max_bytes: u64) -> Result<u8> {
     Ok(report.stopped.map_or(Exit::Success.code(), exit_of))
 }
 
-fn pass_through(report: &Report) -> Result<u8> {
+fn pass_through(report: &ExecReport) -> Result<u8> {
     let copy = |path: &Path, to: &mut dyn Write| -> Result<()> {
         let mut file = files::open_regular(path)?;
-        quiet(io::copy(&mut file, to).and_then(|_| to.flush()))
+        ignore_closed_pipe(io::copy(&mut file, to).and_then(|_| to.flush()))
     };
     copy(&report.stdout, &mut io::stdout().lock())?;
     copy(&report.stderr, &mut io::stderr().lock())?;
@@ -265,8 +269,8 @@ fn pass_through(report: &Report) -> Result<u8> {
     Ok(report.stopped.map_or(code, exit_of))
 }
 
-/// A reader that has gone away is no error.
-fn quiet(written: io::Result<()>) -> Result<()> {
+/// A closed pipe is not an error.
+fn ignore_closed_pipe(written: io::Result<()>) -> Result<()> {
     match written {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other.at("write", Path::new("standard output")),

@@ -1,6 +1,7 @@
-//! `delta-sessions complete -- WORD...`: what could stand next, for the completion scripts of shells.
+//! `delta-sessions complete -- WORD...`: candidates for the next word, for the completion scripts of shells.
 
-use super::store::{Session, Status, Store};
+use super::session::{Session, SessionStatus};
+use super::store::SessionStore;
 use super::tables::SESSIONS;
 use crate::error::Result;
 use crate::text::options::completion::{Candidate, complete_line};
@@ -20,10 +21,10 @@ pub(crate) fn print_candidates(raw: &[OsString]) -> Result<()> {
 }
 
 fn active_sessions(dir: &Path) -> Vec<Candidate> {
-    let all = Store::open(dir, false).and_then(|store| store.all());
+    let all = SessionStore::open(dir, false).and_then(|store| store.list_sessions());
     let candidate = |session: &Session| {
-        let metadata = session.metadata().ok()?;
-        (metadata.status == Status::Active).then_some(Candidate {
+        let metadata = session.read_metadata().ok()?;
+        (metadata.status == SessionStatus::Active).then_some(Candidate {
             word: metadata.session_id,
             about: metadata.command,
         })

@@ -1,4 +1,4 @@
-# An alias for `trap`: a function of that name is passed by.
+# Called through an alias: special builtins are found before functions.
 _delta_exit_trap() {
     [ "${1-}" != -- ] || shift
     IFS=' ' read -r _delta_pid _delta_rest </proc/self/stat
@@ -14,7 +14,7 @@ _delta_exit_trap() {
     esac
     for _delta_spec; do
         case $_delta_spec/$_delta_action in
-        0/- | 0/ | [Ee][Xx][Ii][Tt]/- | [Ee][Xx][Ii][Tt]/) \trap @AFTER@ EXIT ;;
+        0/- | 0/ | [Ee][Xx][Ii][Tt]/- | [Ee][Xx][Ii][Tt]/) \trap @EXIT@ EXIT ;;
         0/* | [Ee][Xx][Ii][Tt]/*) \trap -- @BEFORE@"
 $_delta_action
 

@@ -6,7 +6,7 @@ use memchr::memmem::find_iter;
 use std::env;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// The variables that hold a key; no session ever sees them.
+/// The variables that hold a key, which no session sees.
 pub(crate) const KEY_NAMES: [&str; 4] = [
     "DELTA_API_KEY",
     "DELTA_PROVIDER_KEY",
@@ -14,7 +14,7 @@ pub(crate) const KEY_NAMES: [&str; 4] = [
     "ANTHROPIC_API_KEY",
 ];
 
-/// What stands in a file in the place of a key.
+/// Replaces a key in a file.
 const REDACTED: &[u8] = b"REDACTED_API_KEY";
 
 /// The values of the variables that hold a key, as far as they are secret.
@@ -22,15 +22,13 @@ const REDACTED: &[u8] = b"REDACTED_API_KEY";
 pub(crate) struct ApiKeys(Vec<Vec<u8>>);
 
 impl ApiKeys {
-    /// The keys of this process.
     pub(crate) fn from_environment() -> Self {
         let values = KEY_NAMES.iter().filter_map(env::var_os);
         let keys = values.map(|value| value.into_vec().trim_ascii().to_vec());
         Self(keys.filter(|key| is_secret(key)).collect())
     }
 
-    /// The variables of this process that no session inherits: those that hold a key by their name, and
-    /// copies of one.
+    /// The variables that no session inherits from this process: those that hold a key, under any name.
     pub(crate) fn variable_names(&self) -> Vec<String> {
         let copies = env::vars_os().filter(|(_, value)| self.occur_in(value.as_bytes()));
         let copies = copies.filter_map(|(name, _)| name.into_string().ok());
@@ -47,7 +45,7 @@ impl ApiKeys {
             .any(|key| find_iter(bytes, key).next().is_some())
     }
 
-    /// A text without keys; `None` if there are none in it.
+    /// A text without its keys; `None` if it has none.
     pub(crate) fn redact(&self, text: &[u8]) -> Option<Vec<u8>> {
         self.occur_in(text).then(|| {
             let mut text = text.to_vec();
@@ -58,8 +56,8 @@ impl ApiKeys {
         })
     }
 
-    /// The variables that a shell has printed, without those whose value is a key; of others that hold
-    /// one, it is redacted. `None` if there are none.
+    /// The variables that a shell printed, without those whose value is a key, and with the keys in others
+    /// redacted. `None` if it has none.
     pub(crate) fn redact_variables(&self, printed: &[u8]) -> Option<Vec<u8>> {
         let is_copy = |line: &[u8]| {
             let mut parts = line.trim_ascii_end().splitn(2, |byte| *byte == b'=');

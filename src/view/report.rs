@@ -15,8 +15,8 @@ mod steps;
 mod events;
 mod rows;
 
+use crate::VERSION;
 use crate::error::Result;
-use crate::record::event::VERSION;
 use crate::record::metadata::Metadata;
 use crate::record::reader::Damage;
 use crate::record::run_dir::RunDir;

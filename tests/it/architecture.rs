@@ -8,8 +8,12 @@ const NEVER: &[(&str, &str)] = &[
     ("runs", "cli"),
     ("runs", "view"),
     ("sessions", "config"),
+    ("sessions", "record"),
     ("sessions", "model"),
     ("sessions", "engine"),
+    ("sessions", "runs"),
+    ("sessions", "view"),
+    ("sessions", "cli"),
 ];
 
 /// A module: its path from the crate's root, and its file.

@@ -985,7 +985,7 @@ fn a_killed_exec_leaves_no_process_and_a_usable_session() {
             result["notes"][0]
                 .as_str()
                 .unwrap()
-                .contains("has been ended"),
+                .contains("has been terminated"),
             "{result}"
         );
         for pid in fs::read_to_string(place.path("pids"))
@@ -1478,11 +1478,11 @@ fn what_cannot_be_started_leaves_nothing() {
         (&[""], "no such program"),
         (
             &["bash", "missing-script"],
-            "ended before it told its state",
+            "ended before it saved its state",
         ),
         (
             &["bash", "--no-such-option"],
-            "ended before it told its state",
+            "ended before it saved its state",
         ),
     ] {
         let args: Vec<&str> = ["start"].iter().chain(argv).copied().collect();

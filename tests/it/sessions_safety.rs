@@ -183,6 +183,13 @@ fn the_environment_can_adopt_what_is_met() {
         assert_eq!(output.status.code(), Some(code), "{value:?}: {output:?}");
     }
     assert_eq!(session.says("echo again"), "again\n");
+
+    let other = Place::new();
+    let planted = other.start(&["bash"]);
+    copy(&planted.dir(), &place.path(".sessions").join(&planted.id));
+    let mut command = place.command(&["exec", &planted.id, ":"]);
+    let output = command.env("DELTA_ADOPT", "1").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]

@@ -105,11 +105,17 @@ fn a_trap_that_fails_halfway_is_reported_and_costs_only_what_it_changed() {
 fn a_trap_that_is_set_past_the_alias_is_reported() {
     let place = Place::new();
     let session = place.start(&["dash"]);
-    for trap in ["command trap", "\\trap"] {
-        let result = session.exec(&format!("a=1; {trap} 'b=1' EXIT"));
+    std::fs::write(place.path("lib"), "trap 'b=1' EXIT\n").unwrap();
+    for (n, set) in ["command trap 'b=1' EXIT", "\\trap 'b=1' EXIT", ". ./lib"]
+        .into_iter()
+        .enumerate()
+    {
+        let result = session.exec(&format!("a={n}; {set}"));
         assert!(note(&result).starts_with(UNFINISHED), "{result}");
-        assert_eq!(session.says("echo $a ${b-none}"), "1 none\n");
+        assert_eq!(session.says("echo $a ${b-none}"), format!("{n} none\n"));
     }
+    session.says("trap 'b=1; : RETURN' EXIT");
+    assert_eq!(session.says("echo $b"), "1\n");
 }
 
 #[test]

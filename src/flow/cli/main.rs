@@ -3,9 +3,9 @@
 use super::args::{FlowCommand, parse_args};
 use super::tables::FLOW;
 use super::{check, complete, graph, memory, run, show, tool};
+use crate::VERSION;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
-use crate::record::event::VERSION;
 use crate::text::manual;
 use crate::text::options::short_help::{command_help, overview};
 use crate::text::options::table::CommandTable;

@@ -1,34 +1,33 @@
-//! What `exec` prints: one JSON object, written piece by piece.
+//! The output of a command as a JSON string, without its middle if it is long.
 //!
-//! Unaware of sessions. The output of a command is read from its files in pieces, so that memory
-//! does not grow with it.
+//! Unaware of sessions. Files are read and written in pieces, so that memory does not grow with them.
 
 use crate::text::json;
 use crate::unix::files;
 use std::fs::File;
 use std::io::{self, Write};
 
-/// How much of a file is held at a time.
+/// Bytes of a file in memory at a time.
 const PIECE: usize = 64 * 1024;
 
-/// What of a file is shown: the bytes before `head` and those from `tail` on.
+/// The part of a file that is printed: the bytes before `head` and those from `tail` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
-    /// Length of the beginning that is shown.
+pub(crate) struct OutputCut {
+    /// Length of the setup that is shown.
     pub head: u64,
     /// Where the end that is shown begins.
     pub tail: u64,
-    /// The length of the whole.
+    /// Length of the whole file.
     pub len: u64,
 }
 
-impl Cut {
-    /// At most `max` bytes of a file, 60 % of them from its beginning, cut between characters;
+impl OutputCut {
+    /// At most `max` bytes of a file, 60 % of them from its setup, cut between characters;
     /// 0 is all of it.
     ///
     /// # Errors
     /// The system's, when the file cannot be read.
-    pub(crate) fn of(file: &mut File, max: u64) -> io::Result<Self> {
+    pub(crate) fn measure(file: &mut File, max: u64) -> io::Result<Self> {
         let len = file.metadata()?.len();
         if max == 0 || len <= max {
             return Ok(Self {
@@ -63,7 +62,6 @@ impl Cut {
         })
     }
 
-    /// Whether something is left out.
     pub(crate) fn leaves_out(&self) -> bool {
         self.head < self.tail
     }
@@ -73,11 +71,11 @@ fn is_continuation(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
 }
 
-/// Writes what is shown of a file as a JSON string.
+/// Writes a file as a JSON string.
 ///
 /// # Errors
 /// The system's, when reading or writing fails.
-pub(crate) fn write_text(out: &mut impl Write, file: &mut File, cut: Cut) -> io::Result<()> {
+pub(crate) fn write_text(out: &mut impl Write, file: &mut File, cut: OutputCut) -> io::Result<()> {
     out.write_all(b"\"")?;
     write_range(out, file, 0, cut.head)?;
     if cut.leaves_out() {
@@ -97,12 +95,12 @@ fn write_range(out: &mut impl Write, file: &mut File, start: u64, end: u64) -> i
         let wanted = (end - at).min(PIECE as u64) as usize;
         let piece = files::read_part(file, at, wanted)?;
         if piece.is_empty() {
-            // Somebody made the file shorter meanwhile.
+            // The file has become shorter.
             break;
         }
         at += piece.len() as u64;
         held.extend_from_slice(&piece);
-        let keep = if at < end { unfinished(&held) } else { 0 };
+        let keep = if at < end { unfinished_len(&held) } else { 0 };
         let rest = held.split_off(held.len() - keep);
         write_escaped(out, &String::from_utf8_lossy(&held))?;
         held = rest;
@@ -110,8 +108,8 @@ fn write_range(out: &mut impl Write, file: &mut File, start: u64, end: u64) -> i
     Ok(())
 }
 
-/// How many bytes at the end may be the beginning of a character whose rest has not been read.
-fn unfinished(bytes: &[u8]) -> usize {
+/// How many bytes at the end may be the setup of a character whose rest has not been read.
+fn unfinished_len(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
     let Some(last) = tail.utf8_chunks().last() else {
         return 0;
@@ -133,7 +131,7 @@ fn write_escaped(out: &mut impl Write, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn shown(content: &[u8], max: u64) -> (String, Cut) {
+    fn shown(content: &[u8], max: u64) -> (String, OutputCut) {
         let path = std::env::temp_dir().join(format!("delta-report-{}", crate::text::ids::hex(12)));
         let mut file = File::options()
             .read(true)
@@ -143,7 +141,7 @@ mod tests {
             .unwrap();
         std::fs::remove_file(&path).unwrap();
         file.write_all(content).unwrap();
-        let cut = Cut::of(&mut file, max).unwrap();
+        let cut = OutputCut::measure(&mut file, max).unwrap();
         let mut out = Vec::new();
         write_text(&mut out, &mut file, cut).unwrap();
         (serde_json::from_slice(&out).unwrap(), cut)
