@@ -12,7 +12,7 @@ mod programs;
 
 use crate::config::dotenv;
 use crate::error::{Error, Result};
-use crate::text::redaction;
+use crate::text::redaction::{self, SECRET_NAMES, is_secret};
 use crate::unix::files;
 use crate::unix::process::Variable;
 use programs::decides_what_runs;
@@ -31,14 +31,6 @@ const GIVEN_KEY: &str = "DELTA_PROVIDER_KEY";
 
 /// The variables that the engine looks for its key in.
 const KEY_NAMES: [&str; 2] = ["DELTA_API_KEY", "OPENAI_API_KEY"];
-
-/// Everything that holds some server's key.
-const SECRET_NAMES: [&str; 4] = [
-    "DELTA_API_KEY",
-    "OPENAI_API_KEY",
-    "ANTHROPIC_API_KEY",
-    GIVEN_KEY,
-];
 
 /// The variables that the engine looks for its endpoint in. Only the first is no vendor's.
 const URL_NAMES: [&str; 3] = ["DELTA_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_URL"];
@@ -399,13 +391,6 @@ pub(crate) fn without(names: &[&str], except_own: bool) -> Vec<Variable> {
         (!is_own && hides(&name, value.to_str().unwrap_or(""))).then_some((name, None))
     });
     variables.collect()
-}
-
-/// True for a key, and not for a word that stands in for one where a local server wants any: such a
-/// word may occur in every text.
-fn is_secret(key: &str) -> bool {
-    let looks_random = key.starts_with("sk-") || key.bytes().any(|byte| byte.is_ascii_digit());
-    key.len() >= 16 || key.len() >= 8 && looks_random
 }
 
 /// Why a base URL with the path of requests in it cannot be used.

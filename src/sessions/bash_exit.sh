@@ -2,5 +2,6 @@
 POSIXLY_CORRECT=1
 \set +fxvuCTE -e
 \trap - DEBUG ERR RETURN
+\trap '' HUP INT TERM
 \trap @SAVE@ EXIT
 \eval '((0))' ) >/dev/null 2>&1

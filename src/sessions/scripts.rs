@@ -3,10 +3,10 @@
 //! Unaware of files, processes and locks. The command itself is never part of a script: it stands in a
 //! file of its own, and nothing in it can end a quote, a here-document or the script around it.
 
-use crate::sessions::secrets::KEY_NAMES;
 use crate::sessions::shell::{
     CommandSetup, FOREIGN, POSIX_TRAILER, SH, ShellKind, UNFINISHED, name_of,
 };
+use crate::text::redaction::SECRET_NAMES;
 
 /// One word of a shell's language that means exactly this text.
 pub(crate) fn quote_word(text: &str) -> String {
@@ -201,8 +201,8 @@ const BASH_POSIX_TRAP: &str = "{ [[ ! -o posix ]] || builtin alias trap || {
 
 fn save_script(script: &str, dir: &str, hide_trap: bool) -> String {
     let ours = if hide_trap { BASH_OURS } else { "" };
-    let (foreign, keys) = (FOREIGN.join(" "), KEY_NAMES.join(" "));
-    let set_keys = KEY_NAMES.map(|name| format!("${{{name}+x}}")).concat();
+    let (foreign, keys) = (FOREIGN.join(" "), SECRET_NAMES.join(" "));
+    let set_keys = SECRET_NAMES.map(|name| format!("${{{name}+x}}")).concat();
     let values = [
         ("DIR", &*quote_word(dir)),
         ("OURS", ours),

@@ -3,6 +3,21 @@
 //! A server may write any character as `\uXXXX` (RFC 8259, section 7), and JSON inside a JSON string
 //! escapes the backslash again, so that a run of backslashes counts as one.
 
+/// The variables that hold an API key of the engine.
+pub(crate) const SECRET_NAMES: [&str; 4] = [
+    "DELTA_API_KEY",
+    "DELTA_PROVIDER_KEY",
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+];
+
+/// True for a key, and not for a word that stands in for one where a local server wants any: such a
+/// word may occur in every text.
+pub(crate) fn is_secret(key: &str) -> bool {
+    let looks_random = key.starts_with("sk-") || key.bytes().any(|byte| byte.is_ascii_digit());
+    key.len() >= 16 || key.len() >= 8 && looks_random
+}
+
 /// The bytes with every occurrence of a secret replaced by `[redacted]`; none if it does not occur.
 pub(crate) fn redact(bytes: &[u8], secret: &str) -> Option<Vec<u8>> {
     let first = *secret.as_bytes().first()?;
