@@ -113,7 +113,10 @@ fn every_command_shows_its_operands_and_required_options_in_the_usage() {
     let world = World::new();
     world.server.may_stay_unasked();
     for (args, usage) in [
-        (&["migrate", "-h"][..], "usage: delta migrate -w DIR\n"),
+        (
+            &["migrate", "-h"][..],
+            "usage: delta migrate [OPTIONS] -w DIR\n",
+        ),
         (&["fork", "-h"], "usage: delta fork [OPTIONS] --at N RUN\n"),
         (&["stats", "-h"], "usage: delta stats [OPTIONS] [RUN...]\n"),
         (

@@ -540,7 +540,10 @@ fn a_failure_and_a_process_that_was_killed_are_in_the_log() {
     );
     assert!(has(&["WARN invocation ", "no such model"]), "{lines:?}");
     assert!(
-        has(&["ERROR engine ended", "FAILED (model_error), exit code 1"]),
+        has(&[
+            "ERROR engine ended",
+            "INTERRUPTED (model_refused), exit code 4"
+        ]),
         "{lines:?}"
     );
 }

@@ -36,7 +36,9 @@ fn troubled() -> World {
         let is_first = seen.lock().unwrap().insert(task.clone());
         match task.as_str() {
             "7*8 + 2^7" | "13*14 + 2^13" if is_first => Reply::error(503, "down"),
-            "20*21 + 2^20" if is_first => Reply::error(400, "no"),
+            "20*21 + 2^20" if is_first => {
+                answer(&json!({"role": "assistant", "content": "It is"}), "length")
+            }
             _ => answer_to(&request.body),
         }
     });

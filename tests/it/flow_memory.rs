@@ -208,6 +208,7 @@ fn from_every_prefix_of_the_journal_the_same_contexts_come_and_nothing_is_rememb
             }
             world.write(&format!("{store}.jsonl"), text);
         }
+        world.adopt("ws");
         command(&world, "3").end().exits(0);
         assert_eq!(contexts(&world), expected, "from {kept} lines");
         for (store, expected) in &stores {

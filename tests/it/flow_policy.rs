@@ -343,6 +343,7 @@ fn from_every_prefix_of_a_journal_with_denials_the_same_result_comes() {
                 world.path("f").to_str().unwrap(),
             );
             world.write("ws/.delta/r/journal.jsonl", &prefix);
+            world.adopt("ws");
             let outcome = command(&world).end().exits(3);
             assert_eq!(result(&outcome), expected, "from {kept} lines");
             let ends = record(&world).events("NODE_END");

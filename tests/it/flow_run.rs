@@ -749,7 +749,9 @@ fn continuing_an_agents_run_is_not_for_a_flow() {
     let before = world.latest().read("journal.jsonl");
     for message in [&[][..], &["-m", "more"]] {
         let outcome = world.delta(["continue", "-w", "ws"]).args(message).end();
-        outcome.exits(2).says("is a flow's: `delta flow run`");
+        outcome
+            .exits(2)
+            .says("is a flow's: resume it with the `delta flow run`");
     }
     assert_eq!(world.latest().read("journal.jsonl"), before);
 }

@@ -71,7 +71,7 @@ fn stage_of(page: &str) -> (&'static str, &'static str) {
     let more = match page {
         "continue" => {
             "delta run -q -a agent -w work --run-id 20251013_101500_ab12cd -m second
-             delta run -q -a agent -w work -m third --max-iterations 2 || [ $? = 75 ]"
+             delta run -q -a agent -w work -m third --max-iterations 2 || [ $? = 4 ]"
         }
         "list-runs" => {
             "cp -R agent my-agent

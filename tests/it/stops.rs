@@ -126,7 +126,7 @@ fn a_server_that_says_no_and_a_source_that_is_missing_are_errors() {
 fn a_limit_and_a_question_are_no_errors() {
     let world = with_hooks(&[("on_error", TELL_ERROR)]);
     world.server.says([call("a", "fail", &json!({}))]);
-    world.run("go").arg("--max-iterations=1").end().exits(75);
+    world.run("go").arg("--max-iterations=1").end().exits(4);
     world
         .server
         .says([call("b", "ask_human", &json!({"prompt": "?"}))]);
@@ -155,7 +155,7 @@ fn every_end_but_a_question_runs_the_hook_before_it_is_recorded() {
     world
         .server
         .says([call("a", "echo", &json!({"words": "hi"}))]);
-    world.run("go").arg("--max-iterations=1").end().exits(75);
+    world.run("go").arg("--max-iterations=1").end().exits(4);
     ends("INTERRUPTED", 0);
     world.server.says([Reply::error(400, "no")]);
     world.go_on().end().exits(1);
