@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 pub use super::tables::COMMANDS;
 
-/// What `delta` is to do.
+/// A command line of `delta`, parsed.
 #[derive(Debug)]
 pub(crate) enum DeltaCommand {
     Run(RunArgs),

@@ -63,7 +63,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
     exit.map(Exit::code)
 }
 
-/// What `-h` prints, or the manual page.
+/// The output of `-h`, or the manual page.
 fn help_text(command: Option<&CommandTable>, full: bool) -> String {
     let page = manual::find(command.map_or(DELTA.name, |command| command.name));
     match (full.then_some(page).flatten(), command) {

@@ -1,4 +1,4 @@
-//! What a command prints at its end: the result on stdout, what went wrong and the way on on stderr.
+//! The output at the end of a command: the result on stdout, errors and the next step on stderr.
 
 use crate::cli::args::Common;
 use crate::config::tool::bind::shell_quoted;

@@ -1,14 +1,13 @@
 //! JSON Schemas of an agent's files, for editors.
 //!
-//! Data only. They say of each key what the loader in `config` says of it; tests hold the two
-//! together.
+//! Data only. The schemas accept the keys that the loader in `config` accepts; tests keep the two
+//! in step.
 
 /// A schema.
 #[derive(Debug)]
 pub(crate) struct Schema {
     /// The file that it is of, without `.yaml`.
     pub name: &'static str,
-    /// What is printed.
     pub text: &'static str,
 }
 

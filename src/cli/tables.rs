@@ -1,4 +1,4 @@
-//! The command line of `delta`: a row for each option, from which come parsing, `-h` and completion.
+//! The command line of `delta`: a row for each option, used for parsing, `-h` and completion.
 //!
 //! Data only. A new option is a row here and a field in `args`.
 

@@ -1,4 +1,4 @@
-//! What `delta init` makes a new agent of.
+//! The templates of `delta init`.
 //!
 //! Data only: the files themselves are in `templates/`, and each template is an agent that runs as
 //! it is.
@@ -6,13 +6,13 @@
 /// An agent to begin with.
 #[derive(Debug)]
 pub(crate) struct Template {
-    /// What `-t` calls it. Its agent.yaml begins with this name.
+    /// The argument of `-t`. The agent.yaml begins with this name.
     pub name: &'static str,
     /// In half a line, for the menu.
     pub description: &'static str,
-    /// Its agent.yaml.
+    /// The text of `agent.yaml`.
     pub agent: &'static str,
-    /// Its `system_prompt.md`.
+    /// The text of `system_prompt.md`.
     pub prompt: &'static str,
 }
 

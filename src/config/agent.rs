@@ -1,4 +1,4 @@
-//! An agent, as its files say.
+//! An agent, as its files define it.
 
 use crate::config::tool::definition::{Tool, Word};
 use crate::text::json;
@@ -208,7 +208,7 @@ pub(crate) enum Severity {
     Warning,
     /// Written in a form that will go away.
     Deprecation,
-    /// Of interest when somebody checks the agent.
+    /// A note for a person who checks the agent.
     Advice,
 }
 

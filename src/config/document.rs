@@ -1,4 +1,4 @@
-//! A YAML file with its text at hand, so that what is wrong in it can be given its line.
+//! A YAML file with its text, so that a diagnostic can name its line.
 
 use super::agent::{Problem, Severity};
 use crate::config::section::Diagnostic;

@@ -1,4 +1,4 @@
-//! `hooks.yaml`: what is run at certain moments.
+//! `hooks.yaml`: programs that run at certain points.
 
 use super::agent::{Hook, HookEvent, Problem, Severity};
 use super::context::{at_least_one, command};

@@ -1,6 +1,6 @@
-//! What is legal in an agent's files, and dangerous or useless all the same.
+//! Advice on things in an agent's files that are legal and yet dangerous or useless.
 //!
-//! Only told when somebody checks the agent: none of it keeps a run from its work. Unaware of
+//! Reported only by a check of the agent: none of it prevents a run. Unaware of
 //! anything that [`super::load`] reports.
 
 mod programs;

@@ -1,6 +1,6 @@
 //! `llm` in agent.yaml: which model is asked, and how it is reached.
 //!
-//! Unaware of keys and of the environment's say.
+//! Unaware of API keys and of the environment.
 
 use super::agent::Llm;
 use super::context::{at_least_one, command};

@@ -1,4 +1,4 @@
-//! An agent's files, understood: `agent.yaml`, `context.yaml`, `hooks.yaml`, their imports and tools,
+//! An agent's files, loaded and checked: `agent.yaml`, `context.yaml`, `hooks.yaml`, their imports and tools,
 //! and the environment that goes with them.
 //!
 //! Unaware of runs.

@@ -1,5 +1,5 @@
-//! The configuration as it was understood, for the record: tools expanded, and of what may hold
-//! secrets only the names.
+//! The effective configuration, for the record: tools expanded, and only the names of values that
+//! may be secret.
 
 use super::agent::{Agent, HookEvent, Source};
 use crate::config::tool::definition::Word;

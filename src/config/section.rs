@@ -1,4 +1,4 @@
-//! Reading the keys of a YAML mapping, and gathering everything that is wrong with them.
+//! Reads the keys of a YAML mapping and collects all errors in them.
 //!
 //! Unaware of what the keys mean, and of files and lines: a diagnostic names its place by a path.
 

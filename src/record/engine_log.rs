@@ -1,7 +1,7 @@
-//! engine.log: what people who debug the engine want to know.
+//! `engine.log`, for debugging the engine.
 //!
-//! Unaware of what is told. A line is appended with one write; a disk that does not take it changes
-//! nothing, because nothing depends on this file.
+//! Unaware of what the lines mean. A line is appended with one write. A failed write is ignored,
+//! because nothing depends on this file.
 
 use crate::config::environment::Secret;
 use crate::error::may_fail;
@@ -22,9 +22,9 @@ pub(crate) enum Level {
     /// Starts and ends.
     #[default]
     Info,
-    /// What did not work and was tried again or gone without.
+    /// A failure that was retried or done without.
     Warn,
-    /// What ended the run.
+    /// The cause of the run's end.
     Error,
 }
 

@@ -32,11 +32,9 @@ pub(crate) const REASONING: [&str; 5] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tokens {
-    /// Of the requests.
     pub prompt_tokens: u64,
-    /// Of the answers.
     pub completion_tokens: u64,
-    /// Of both, as the server counts them.
+    /// The sum as the server counts it.
     pub total_tokens: u64,
 }
 
@@ -104,9 +102,9 @@ pub(crate) enum Event<'a> {
         config_json: &'a [u8],
         /// The host that `pid` is on.
         hostname: &'a str,
-        /// What `DELTA_CALL_ID` of its hooks, generators and model programs begins with.
+        /// The beginning of `DELTA_CALL_ID` for its hooks, generators and model programs.
         call_id: &'a str,
-        /// Whether the run had been started before.
+        /// True if the run had been started before.
         resumed: bool,
         /// The run whose tool this run is, if it is one.
         parent_run_id: Option<&'a str>,
@@ -118,17 +116,14 @@ pub(crate) enum Event<'a> {
         set: &'a Map<String, Value>,
     },
     /// Somebody spoke to the model.
-    UserMessage {
-        /// What was said.
-        content: &'a str,
-    },
+    UserMessage { content: &'a str },
     /// The model answered.
     Thought {
         /// The text as a JSON string, or null.
         content_json: &'a [u8],
         /// The calls as they are sent back to the model: a JSON array, if there are any.
         tool_calls_json: Option<&'a [u8]>,
-        /// What stood in place of a JSON object, by the call's id.
+        /// The text in place of a JSON object, by the call's id.
         invalid_arguments: &'a [(String, String)],
         /// Members of the message in which the server sent reasoning.
         reasoning: &'a [(&'static str, &'a [u8])],
@@ -136,7 +131,7 @@ pub(crate) enum Event<'a> {
         finish_reason: Option<&'a str>,
         /// Which model says that it answered.
         model: Option<&'a str>,
-        /// What the answer cost.
+        /// Tokens used for the answer.
         usage: Option<Tokens>,
         /// The invocation's directory, from the run's directory.
         llm_invocation_ref: &'a str,
@@ -166,7 +161,7 @@ pub(crate) enum Event<'a> {
         status: ActionStatus,
         /// The exit code, if one is known.
         exit_code: Option<i32>,
-        /// What the model is told.
+        /// The text that the model receives.
         observation_content: &'a str,
         /// From start to end.
         duration_ms: u64,
@@ -183,7 +178,7 @@ pub(crate) enum Event<'a> {
         prompt: &'a str,
         /// `text`, `password` or `confirmation`.
         input_type: &'a str,
-        /// Whether the answer is not to be shown.
+        /// True if the answer must not be shown.
         sensitive: bool,
     },
     /// A person answered.

@@ -1,5 +1,5 @@
-//! The record of what was sent to the model: each request byte for byte, older ones as what they
-//! added to the one before.
+//! The record of the requests to the model: each byte for byte, older ones as an addition to the
+//! one before.
 //!
 //! Unaware of what is in a request. A request in the form of a tail is `{"extends": NAME, "bytes": N,
 //! "tail": TEXT}`: the first N bytes of the invocation NAME's request, and TEXT behind them.
@@ -43,7 +43,7 @@ struct Whole {
     written: Option<Written>,
 }
 
-/// What this process knows of a request that it wrote.
+/// A request that this process wrote.
 #[derive(Debug)]
 struct Written {
     extends: Option<Extends>,
@@ -71,15 +71,13 @@ impl RequestStamp {
 /// An invocation that has just been recorded.
 #[derive(Debug)]
 pub(crate) struct Begun {
-    /// Its name.
     pub name: String,
-    /// Its directory.
     pub dir: PathBuf,
     /// The invocation before it, and how many leading bytes their requests share.
     pub extends: Option<Extends>,
 }
 
-/// What is kept of an invocation beside its bytes. Every field may be missing.
+/// The record of an invocation beside its bytes. Every field may be missing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct InvocationMetadata {
@@ -103,7 +101,7 @@ pub(crate) struct TokenUsage {
     pub cached: Option<u64>,
 }
 
-/// What a request shares with the one before it.
+/// The beginning that a request shares with the one before it.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Extends {
     /// The invocation before.
@@ -112,14 +110,14 @@ pub(crate) struct Extends {
     pub bytes: usize,
 }
 
-/// What is known of an invocation; none while it is under way, or when its engine died.
+/// The metadata of an invocation; none while it is under way, or when its engine died.
 pub(crate) fn metadata(dir: &Path) -> Option<InvocationMetadata> {
     let text = files::read_regular(&dir.join("metadata.json")).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
 impl Invocations {
-    /// Those in a directory. What an engine that died left whole and should not have is put in order.
+    /// Opens the invocations in a directory. Shortens those that an engine that died left whole beyond `keep`.
     pub(crate) fn open(dir: &Path, keep: usize) -> Result<Self> {
         let mut invocations = Self {
             dir: dir.to_owned(),
@@ -258,7 +256,7 @@ fn shorten(dir: &Path, extends: &Extends) -> Result<()> {
     files::remove(&path)
 }
 
-/// What a request added to the one before, in the form of a tail. None if it is better kept whole.
+/// The bytes that a request added to the one before, in the form of a tail. None if it is better kept whole.
 fn tail(file: &File, len: usize, extends: &Extends) -> io::Result<Option<Vec<u8>>> {
     if extends.bytes * 2 < len || extends.bytes > len {
         return Ok(None);

@@ -2,7 +2,7 @@
 //!
 //! Unaware of what the events add up to; `state` knows that.
 //!
-//! Architecture invariant: whoever holds a `Journal` owns the run, proved by the kernel's lock on
+//! Architecture invariant: the holder of a `Journal` owns the run, proved by the kernel's lock on
 //! the file. An append is one `write`; one that fails leaves the file as it was.
 
 use crate::error::{At, Error, Result, may_fail};
@@ -112,7 +112,7 @@ impl Journal {
         }
     }
 
-    /// Whether somebody owns a journal now. `false` if there is none.
+    /// True if a process owns the journal now. `false` if there is none.
     pub(crate) fn is_owned(path: &Path) -> bool {
         let Ok(file) = files::open_readable(path) else {
             return false;
@@ -131,7 +131,7 @@ impl Journal {
         self.seq = seq;
     }
 
-    /// Whether `sync` reaches the disk (the default).
+    /// Sets whether `sync` reaches the disk (the default).
     pub(crate) fn set_sync(&mut self, sync: bool) {
         self.sync = sync;
     }
@@ -214,7 +214,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether somebody else has written the file while this process owned it, as far as has been noticed.
+    /// True if another process is known to have written the file while this one owned it.
     pub(crate) fn was_changed(&self) -> bool {
         self.changed
     }
@@ -271,7 +271,7 @@ impl Journal {
         }
     }
 
-    /// Whether the file is still where it was: an editor may have put another in its place, and with it
+    /// True if the file is still in its place: an editor may have put another there, and with it
     /// the lock is lost.
     pub(crate) fn is_in_place(&self) -> bool {
         self.in_place().is_some()

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// What only old starts have.
+/// The fields that only old starts have.
 #[derive(Deserialize)]
 struct Start<'a> {
     #[serde(borrow)]

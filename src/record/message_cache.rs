@@ -88,7 +88,7 @@ impl MessageCache {
         messages.strip_prefix(b",").unwrap_or(messages)
     }
 
-    /// Whether a call in the journal has this id.
+    /// True if a call in the journal has this id.
     pub(crate) fn has_id(&self, id: &str) -> bool {
         self.ids.contains(crate::text::json::text(id).as_bytes())
     }
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use fastrand::Rng;
 
-    /// What happens between two requests: words of a person, or an answer with calls and their results.
+    /// Events between two requests: a person's message, or an answer with calls and their results.
     fn step(random: &mut Rng, seq: &mut u64, out: &mut String) {
         let mut line = |kind: &str, rest: &str| {
             *seq += 1;

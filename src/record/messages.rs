@@ -4,7 +4,7 @@
 //! same conversation always becomes the same bytes and each request begins with the one before it.
 //!
 //! Architecture invariant: every tool call has exactly one tool message right behind the assistant
-//! message it is in, whatever the journal holds. What has been lost is mended here, never there.
+//! message it is in, whatever the journal holds. Lost results are filled in here, never there.
 
 use crate::record::state::{Run, Thought, Turn};
 use crate::text::json::{Object, string};

@@ -1,6 +1,6 @@
 //! `metadata.json`: a run's status and summary, for people and scripts.
 //!
-//! Unaware of how runs go on. It is a cache: everything in it can be rebuilt from the journal, and
+//! Unaware of how runs continue. A cache: everything in it can be rebuilt from the journal, and
 //! where the two disagree the journal is right.
 
 use crate::error::{Exit, Result};
@@ -24,7 +24,7 @@ pub enum Status {
     WaitingForInput,
     /// The model gave its final answer.
     Completed,
-    /// It cannot go on without another message.
+    /// The run cannot go on without another message.
     Failed,
     /// The same command resumes it.
     #[default]
@@ -58,7 +58,7 @@ impl Status {
     }
 }
 
-/// What a run used of its model.
+/// A run's use of its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
@@ -101,7 +101,7 @@ pub struct Metadata {
     pub set: Map<String, Value>,
     pub usage: Usage,
     pub result: Option<String>,
-    /// Of a workflow's run: what it was made from.
+    /// Only in a workflow's run: the agent files it was made from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<Value>,
 }

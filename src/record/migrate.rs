@@ -1,13 +1,13 @@
-//! Workspaces of engines up to 1.2, brought into today's layout.
+//! Workspaces of engines up to 1.2, converted to today's layout.
 //!
-//! They keep runs in `.delta/runs/ID/`, what happened in `execution/`, the records in `runtime_io/`,
+//! The old layout has runs in `.delta/runs/ID/`, the journal in `execution/`, the records in `runtime_io/`,
 //! and the layout's number in `schema_version.txt`. Nothing else in the crate knows that, beside
 //! [`Workspace::check_layout`], which sends people here.
 //!
 //! Architecture invariant: everything is decided before anything is changed, and every step is one
 //! call of the system that happens or does not. Wherever the steps end, deciding again finds those
 //! that are left. The marks of the old layout go last, so that until then no other command takes the
-//! workspace for finished.
+//! workspace to be finished.
 
 use crate::error::{At, Error, Exit, Result};
 use crate::record::journal::Journal;
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 /// The numbers of the layouts that are known.
 const KNOWN: [&str; 3] = ["1.0", "1.1", "1.2"];
 
-/// What a run's directory can hold in the old layout, beside files of its own.
+/// Entries of a run's directory in the old layout, beside files of its own.
 const PARTS: [&str; 6] = [
     "execution",
     "runtime_io",
@@ -53,7 +53,7 @@ pub(crate) enum MigrationStep {
     Hide(PathBuf),
 }
 
-/// What is to be done with a workspace.
+/// The steps that bring a workspace into today's layout.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     /// In this order.

@@ -1,4 +1,4 @@
-//! The record of a run: its journal, what it says, and the files beside it.
+//! The record of a run: its journal, the state in it, and the files beside it.
 //!
 //! Unaware of processes and models.
 

@@ -1,4 +1,4 @@
-//! An agent's own workspaces: `workspaces/W001` and on in its directory, which of them was used last, and
+//! An agent's own workspaces: `workspaces/W001` and so on in its directory, which of them was used last, and
 //! which may hold unfinished runs.
 
 use crate::error::{At, Result, may_fail};

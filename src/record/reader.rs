@@ -29,7 +29,6 @@ pub struct Damage {
     pub line: usize,
     /// From 1; 0 if the whole line is meant.
     pub column: usize,
-    /// What is wrong there.
     pub message: String,
 }
 
@@ -41,9 +40,9 @@ pub(crate) type Fault = (usize, String);
 pub(crate) enum Tail {
     /// The last line is whole.
     Whole,
-    /// It lacks only its newline.
+    /// The line lacks only its newline.
     Unended,
-    /// It was torn while it was written, and so many bytes of it are there.
+    /// The line was torn in writing; this many bytes of it exist.
     Torn(u64),
 }
 
@@ -92,7 +91,7 @@ pub(crate) fn read_event(bytes: &[u8], before: u64) -> std::result::Result<Line<
     }
 }
 
-/// Whether a line without a newline is all of an event: an object that ends is all there.
+/// True if a line without a newline holds a whole event: an object that ends is complete.
 fn is_whole(line: &[u8]) -> bool {
     line.starts_with(b"{")
         && std::str::from_utf8(line).is_ok_and(|text| Line::parse(text.trim_end()).is_ok())
@@ -107,7 +106,7 @@ pub(crate) struct JournalReader {
     file: File,
     path: PathBuf,
     buffer: Vec<u8>,
-    /// What of the buffer has been read already.
+    /// Bytes of the buffer that have been read already.
     used: usize,
     /// Where the buffer begins in the file.
     start: u64,
@@ -117,7 +116,7 @@ pub(crate) struct JournalReader {
     told: Position,
 }
 
-/// What comes next.
+/// The next piece of a journal.
 #[derive(Debug)]
 pub(crate) enum Next<'l> {
     /// An event: the line as it is, without its newline, and what it says.
@@ -131,14 +130,14 @@ pub(crate) enum Next<'l> {
     },
 }
 
-/// What happened to a file since it was opened.
+/// The change of a file since it was opened.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// Nothing but, perhaps, more lines.
     None,
-    /// It has been replaced or cut; reading goes on behind what was read.
+    /// The file has been replaced or cut; reading goes on behind what was read.
     Replaced,
-    /// What was read last is not in it any more; reading goes on at its end.
+    /// The last line read is no longer in the file; reading goes on at its end.
     CutBack,
 }
 
@@ -146,7 +145,7 @@ impl JournalReader {
     /// At the beginning.
     ///
     /// # Errors
-    /// It cannot be read, or is no journal any more.
+    /// Fails if the file cannot be read or is no longer a journal.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = files::open_readable(path).at("read", path)?;
         let lines = Self {
@@ -276,7 +275,7 @@ impl JournalReader {
         })
     }
 
-    /// Whether the last line is whole and lacks its newline.
+    /// True if the last line is whole and lacks its newline.
     fn last_is_unended(&self, len: u64) -> Result<bool> {
         let mut tail = Vec::new();
         let mut from = len;
@@ -348,7 +347,7 @@ impl JournalReader {
     }
 }
 
-/// What an editor or one of its plugins made of a journal.
+/// The way in which an editor or one of its plugins rewrote a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rewritten {
     /// One JSON array instead of lines.

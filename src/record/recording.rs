@@ -1,7 +1,7 @@
-//! A run as it was recorded: what the model was sent and answered, what came of every call, and the
+//! A run as it was recorded: the model's requests and answers, the result of every call, and the
 //! part of a journal that another run can begin with.
 //!
-//! Unaware of how a run goes on, and of agents. Only reads.
+//! Unaware of how a run continues, and of agents. Only reads.
 
 use crate::error::{At, Error, Result};
 use crate::record::event::{ActionStatus, EventKind, Line};
@@ -21,13 +21,12 @@ use std::path::Path;
 pub(crate) struct Recording {
     /// Where it is.
     pub run: RunDir,
-    /// Its journal.
     pub journal: Vec<u8>,
     /// How many leading bytes of the journal are another run's, of which this one is a fork.
     pub inherited: usize,
     /// The inherited answers.
     pub inherited_steps: Vec<Step>,
-    /// What was said and how often the model answered it, in order, without the inherited part.
+    /// The messages, and how often the model answered each, in order, without the inherited part.
     pub parts: Vec<Part>,
     /// The model's answers, in order, without the inherited ones.
     pub steps: Vec<Step>,
@@ -36,7 +35,6 @@ pub(crate) struct Recording {
 /// Messages of people, and the answers that followed before somebody spoke again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// What was said.
     pub messages: Vec<String>,
     /// How many answers followed.
     pub answers: usize,
@@ -45,27 +43,26 @@ pub(crate) struct Part {
 /// One answer of the model and what came of its calls.
 #[derive(Debug, Default)]
 pub(crate) struct Step {
-    /// Its iteration.
     pub iteration: u64,
     /// The name of its directory among the invocations; `None` if the journal has lost it.
     pub invocation: Option<String>,
     /// The ids of its calls, in order.
     pub ids: Vec<String>,
-    /// What came of the calls, by id.
+    /// The results of the calls, by id.
     pub results: HashMap<String, Outcome>,
     /// The hooks that ran from the answer before this one to this one and its calls: name and directory
     /// from the run's directory.
     pub hooks: Vec<(String, String)>,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     /// How it ended.
     pub status: ActionStatus,
     /// The exit code, if one is known.
     pub exit_code: Option<i32>,
-    /// What the model was shown.
+    /// The text that the model received.
     pub observation: String,
     /// From start to end.
     pub duration_ms: u64,
@@ -81,7 +78,7 @@ impl Recording {
     /// Reads a run.
     ///
     /// # Errors
-    /// It has no journal, or one that is damaged.
+    /// Fails if there is no journal or it is damaged.
     pub(crate) fn read(run: &RunDir) -> Result<Self> {
         let path = run.journal();
         let mut recording = Self {
@@ -105,7 +102,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// What the journal adds up to.
+    /// The state that the journal adds up to.
     pub(crate) fn state(&self) -> Result<Run<'_>> {
         state::read(&self.journal, Reading::default())
             .map_err(|error| unreadable(&error, &self.run.journal()))

@@ -1,4 +1,4 @@
-//! A run's directory: where its files are, and how it comes to be all at once.
+//! A run's directory: the paths of its files, and its creation in one step.
 //!
 //! Unaware of what happens in the run.
 

@@ -1,5 +1,5 @@
-//! What a journal adds up to: a pure function from its bytes to what was said, what was started,
-//! what ended and what is open.
+//! The state of a run: a pure function from the journal's bytes to the messages, the actions that
+//! were started and have ended, and the open questions.
 //!
 //! Unaware of files, processes and models. Reading is one pass over the bytes; texts stay where
 //! they are and are borrowed.
@@ -15,7 +15,7 @@ use std::borrow::Cow;
 /// The state of a run, as its journal tells it.
 #[derive(Debug, Default)]
 pub struct Run<'j> {
-    /// What the journal calls the run.
+    /// The id in the journal.
     pub run_id: Option<Cow<'j, str>>,
     /// The agent's directory, of the newest start.
     pub agent_home: Option<Cow<'j, str>>,
@@ -23,7 +23,7 @@ pub struct Run<'j> {
     pub work_dir: Option<Cow<'j, str>>,
     /// The run whose tool this run is, if it is one.
     pub parent_run_id: Option<Cow<'j, str>>,
-    /// What `DELTA_CALL_ID` of the programs begins with that the newest start ran for itself.
+    /// The beginning of `DELTA_CALL_ID` for the programs that the newest start ran for itself.
     pub engine_call: Option<Cow<'j, str>>,
     /// The call of that run that started it.
     pub parent_call_id: Option<Cow<'j, str>>,
@@ -65,14 +65,13 @@ pub struct Run<'j> {
     asked_model: Option<Cow<'j, str>>,
     /// An old engine recorded some of it.
     is_old: bool,
-    /// It is a flow's.
     pub is_flow: bool,
-    /// It is read from its beginning.
+    /// True if reading began at the start of the journal.
     is_whole: bool,
 }
 
-/// What the rest of a journal builds on when its beginning has been read: nothing that is said later
-/// changes what was said there.
+/// The base for the rest of a journal, once its beginning has been read: no later line
+/// changes anything in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
     lines: usize,
@@ -94,7 +93,6 @@ pub enum Turn<'j> {
 /// An answer of the model and what became of its calls.
 #[derive(Debug, Default)]
 pub struct Thought<'j> {
-    /// Its iteration.
     pub iteration: u64,
     /// The text: a JSON string, or null.
     pub content: &'j str,
@@ -121,7 +119,7 @@ pub struct Call<'j> {
     pub name: Cow<'j, str>,
     /// The arguments, a JSON object in a text, as they are sent back.
     pub arguments: Cow<'j, str>,
-    /// What the model sent instead of a JSON object, if it did.
+    /// The model's text in place of a JSON object, if it sent one.
     pub invalid_arguments: Option<String>,
     /// Set when the action was started.
     pub request: Option<Request<'j>>,
@@ -143,20 +141,19 @@ pub struct Request<'j> {
 /// A question to a person.
 #[derive(Debug)]
 pub struct Question<'j> {
-    /// Its id.
     pub request_id: Cow<'j, str>,
     /// The question.
     pub prompt: Cow<'j, str>,
     /// `text`, `password` or `confirmation`.
     pub input_type: Cow<'j, str>,
-    /// Whether the answer is not to be shown.
+    /// True if the answer must not be shown.
     pub sensitive: bool,
     /// The answer, once it has been recorded.
     pub response: Option<Cow<'j, str>>,
 }
 
 impl Question<'_> {
-    /// Whether the answer is kept from those who look at the run.
+    /// True if the answer is hidden from readers of the run.
     pub(crate) fn is_secret(&self) -> bool {
         self.sensitive || self.input_type == "password"
     }
@@ -180,7 +177,7 @@ pub struct End<'j> {
 /// Why a journal cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// It is in another form altogether.
+    /// The file has another form altogether.
     Rewritten(Rewritten),
     /// One of its lines is damaged.
     Damaged(Damage),
@@ -259,15 +256,15 @@ impl<'j> Run<'j> {
         })
     }
 
-    /// Whether the conversation ends with an answer that asks for nothing more: the run is complete,
-    /// even if the engine died before it could say so.
+    /// True if the conversation ends with an answer that asks for nothing more: the run is complete,
+    /// even if the engine died before it could record that.
     pub(crate) fn has_final_answer(&self) -> bool {
         matches!(self.turns.last(), Some(Turn::Thought(thought))
             if thought.calls.is_empty() && !thought.is_old && !matches!(thought.finish_reason.as_deref(), Some("length" | "content_filter")))
     }
 
-    /// What the rest of the journal builds on. None if an old engine recorded some of it: its later
-    /// lines may belong to what was said earlier.
+    /// The base for the rest of the journal. None if an old engine recorded some of it: its later
+    /// lines may belong to earlier messages.
     pub(crate) fn before(&self, lines: &[u8], before: &Before) -> Option<Before> {
         (!self.is_old).then(|| Before {
             lines: before.lines + memchr::memchr_iter(b'\n', lines).count(),
@@ -293,7 +290,7 @@ fn window_start(bytes: &[u8], window: usize) -> usize {
     end
 }
 
-/// Whether a line can be passed over outside the window.
+/// True if a line can be skipped outside the window.
 fn is_only_history(line: &[u8]) -> bool {
     matches!(
         kind_of(line),

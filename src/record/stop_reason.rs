@@ -1,4 +1,4 @@
-//! Why a start of the engine ended, and what follows from it for whoever started it.
+//! Why a start of the engine ended, and the exit code that follows.
 
 use crate::error::Exit;
 use crate::record::metadata::Status;
@@ -120,7 +120,7 @@ impl StopReason {
         }
     }
 
-    /// Whether something went wrong, rather than having been wished or foreseen.
+    /// True for a failure, false for an end that was wanted or expected.
     pub(crate) fn is_error(self) -> bool {
         match self {
             Self::Length

@@ -1,9 +1,9 @@
-//! The runs that the tools or the nodes of a run have started: found by what their metadata say of
-//! their parent, and told when that has ended which started them.
+//! The runs that the tools or the nodes of a run have started, found by the parent in their metadata
+//! and reported when the call that started them has ended.
 //!
-//! Unaware of what happened in them. The actions of a run follow each other, so that a span of time says
-//! whose a run is; the nodes of a workflow run at once, and the call does. A sub-agent whose workspace lies
-//! outside that of its parent is found if the command that started it names the place.
+//! Unaware of what happened in them. The actions of a run follow each other, so that a span of time shows
+//! which one started a run; the nodes of a workflow run at once, and the recorded call shows it. A sub-agent
+//! whose workspace is outside that of its parent is found if the command that started it names the place.
 
 mod places;
 
@@ -41,13 +41,13 @@ struct Subruns {
 struct Subrun {
     run: RunDir,
     parent: String,
-    /// Of the parent, or below one of its calls.
+    /// A call of the parent, or one below it.
     call: Option<String>,
     created_at: Timestamp,
 }
 
 impl Subruns {
-    /// Those in a workspace and in the directories below it.
+    /// The runs in a workspace and in the directories below it.
     fn below(workspace: &Path) -> Self {
         let looked_at = Timestamp::now();
         let mut list = Vec::new();
@@ -139,11 +139,11 @@ impl Subrun {
     }
 }
 
-/// What a run has under way that may have started other runs.
+/// The open work of a run that may have started other runs.
 #[derive(Debug, Default)]
 pub(crate) struct OpenActions {
     action: Option<OpenAction>,
-    /// Of a workflow: steps that have not ended, by task and node.
+    /// In a workflow: steps that have not ended, by task and node.
     steps: BTreeMap<(String, String), StepAttempts>,
 }
 
@@ -236,7 +236,7 @@ pub(crate) struct RunTree {
 }
 
 impl RunTree {
-    /// That of a workspace.
+    /// The runs of a workspace.
     pub(crate) fn below(workspace: &Path) -> Self {
         Self {
             root: workspace.to_owned(),

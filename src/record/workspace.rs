@@ -46,7 +46,7 @@ impl Workspace {
     /// The workspace at a path that may not be there yet.
     ///
     /// # Errors
-    /// It is there and is no directory, or its path is not UTF-8.
+    /// Fails if the path exists and is no directory, or is not UTF-8.
     pub(crate) fn at(path: &Path) -> Result<Self> {
         let root = match path.canonicalize() {
             Ok(root) if root.is_dir() => root,

@@ -1,4 +1,4 @@
-//! What a command does with a run, as a pure function of what was asked and of how the run stands.
+//! The decision of a command about a run, as a pure function of the request and of the run's state.
 //!
 //! Unaware of files: `run`, its `--dry-run`, `continue` and flows all decide here.
 
@@ -15,7 +15,7 @@ pub(crate) enum Naming {
     Continue,
 }
 
-/// What a command asks for.
+/// The run that a command asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub naming: Naming,
@@ -33,15 +33,15 @@ pub(crate) struct Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub status: Status,
-    /// Of the same agent, begun with the same text, as far as the command says one.
+    /// True if it is a run of the same agent that began with the same text, if the command gives one.
     pub is_same: bool,
     /// A question is open and nobody has answered it.
     pub is_unanswered: bool,
-    /// It cannot be continued by `continue`.
+    /// True for a flow's run, which `continue` cannot resume.
     pub is_flow: bool,
 }
 
-/// What a command does.
+/// The decision on a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     Begin,
@@ -60,13 +60,13 @@ pub(crate) enum Decision {
 pub(crate) enum Refusal {
     /// There is no such run, and no text to begin one with.
     NoRun,
-    /// It has ended, and there is no text to begin another one with.
+    /// The run has ended, and there is no text to begin another one with.
     Ended,
     /// The name belongs to a run of another agent or text.
     OtherRun,
     /// The run of this name has failed.
     Failed,
-    /// It has ended, and going on takes a message.
+    /// The run has ended and needs a message to go on.
     NeedsMessage,
     /// The run is a flow's.
     OfFlow,

@@ -1,4 +1,4 @@
-//! Which run a person names.
+//! Finds the run that a person names.
 
 use super::inspect::{RunSnapshot, inspect_run, read_recorded, read_summary};
 use crate::config::tool::bind::shell_quoted;

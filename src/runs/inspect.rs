@@ -1,4 +1,4 @@
-//! A run as it lies in its workspace: its state, without owning it.
+//! The state of a run in its workspace, read without owning the run.
 
 use super::decide::Standing;
 use crate::config::agent::Agent;
@@ -16,15 +16,13 @@ use std::time::{Duration, Instant};
 /// A run as it lies there.
 #[derive(Debug)]
 pub(crate) struct RunSnapshot {
-    /// Its directory.
     pub run: RunDir,
-    /// Its summary, corrected by its journal. RUNNING only if somebody works on it now.
+    /// The summary, corrected by the journal. RUNNING only if a process works on the run now.
     pub metadata: Metadata,
     /// The question that it waits for.
     pub question: Option<Question>,
-    /// Whether the question has been answered in the meantime.
+    /// True if the question has been answered in the meantime.
     pub is_answered: bool,
-    /// Whether it is a flow's and no agent's.
     pub is_flow: bool,
 }
 
@@ -104,7 +102,7 @@ pub(crate) fn inspect_run(run: &RunDir) -> Result<RunSnapshot> {
 /// How long the lock of a process that is gone may last.
 const AFTERLIFE: Duration = Duration::from_secs(2);
 
-/// Whether somebody works on a run now. An engine that is killed while it starts a child leaves the
+/// True if a process works on a run now. An engine that is killed while it starts a child leaves the
 /// lock with the child, until that has become the program that it is to run.
 fn is_owned(run: &RunDir, metadata: &Metadata) -> bool {
     let began = Instant::now();
@@ -129,7 +127,7 @@ fn name_in_journal(run: &RunDir) -> Option<String> {
     config.get("name")?.as_str().map(str::to_owned)
 }
 
-/// Whether a summary is of a run of this agent that began with this text.
+/// True if a summary belongs to a run of this agent that began with this text.
 pub(crate) fn is_run_of(metadata: &Metadata, agent: &Agent, text: Option<&str>) -> bool {
     let of_agent =
         metadata.agent_name == agent.name || metadata.agent_home == agent.home.to_string_lossy();
@@ -147,7 +145,7 @@ impl RunSnapshot {
         }
     }
 
-    /// Whether it ended with a result or for good.
+    /// True if the run has a result or has failed.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.metadata.status, Status::Completed | Status::Failed)
     }
@@ -220,7 +218,7 @@ pub(crate) fn read_recorded(run: &RunDir) -> Option<Metadata> {
     }
 }
 
-/// Whether a file was written after another one, or at the same time.
+/// True if a file was written after another one, or at the same time.
 fn is_newer(file: &Path, other: &Path) -> bool {
     let modified = |path: &Path| path.metadata().and_then(|meta| meta.modified()).ok();
     matches!((modified(file), modified(other)), (Some(file), Some(other)) if file >= other)

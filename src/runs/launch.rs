@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What an engine is started with.
+/// The agent, the run and the settings of an engine's start.
 pub(crate) struct Launch<'a> {
     pub agent: &'a Agent,
     pub workspace: &'a Workspace,

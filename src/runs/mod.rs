@@ -1,6 +1,6 @@
-//! A run's life, for agents and flows alike: found, inspected, begun, resumed, brought to its end.
+//! The life of a run, for agents and flows alike: find, inspect, begin, resume and end it.
 //!
-//! Unaware of command lines and of how results are printed: what happened is returned.
+//! Unaware of command lines and of how results are printed: outcomes are returned.
 
 pub(crate) mod origin;
 pub(crate) mod decide;

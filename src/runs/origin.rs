@@ -1,5 +1,5 @@
-//! Foreign records: runs in a `.delta` that was not made where it is found. They are shown, and obeyed only
-//! after somebody has adopted them.
+//! Foreign records: runs in a `.delta` that was not made where it is found. They can be read, but are
+//! obeyed only after a person has adopted them.
 
 use crate::error::{At, Error, Result};
 use crate::record::run_dir::RunDir;
@@ -40,7 +40,7 @@ pub(crate) fn require_own_run(run: &RunDir, adopt: bool) -> Result<()> {
     }
 }
 
-/// Whether records may be obeyed, perhaps after they have been adopted.
+/// True if records may be obeyed, perhaps after they have been adopted.
 pub(crate) fn may_obey(workspace: &Workspace, adopt: bool) -> Result<bool> {
     Ok(adopt || adopts_all() || foreign_reason(workspace)?.is_none())
 }

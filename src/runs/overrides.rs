@@ -29,7 +29,7 @@ const GUARDED: [&str; 14] = [
     "lifecycle_hooks",
 ];
 
-/// Whether a record cannot set this key. One that holds a guarded key, as `llm` does, is guarded, too.
+/// True if a record cannot set this key. One that holds a guarded key, as `llm` does, is guarded, too.
 pub(crate) fn is_guarded(key: &str) -> bool {
     let is_below = |inner: &str, outer: &str| {
         let rest = inner.strip_prefix(outer);
@@ -64,7 +64,7 @@ pub(crate) fn load_recorded(
     load_with_overrides(home, recorded.clone(), given, screen)
 }
 
-/// Whether an agent lies inside the workspace, where its own tools may have changed it.
+/// True if an agent is inside the workspace, where its own tools may have changed it.
 pub(crate) fn is_inside(home: &Path, workspace: &Workspace) -> bool {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     home.starts_with(&workspace.root)

@@ -1,5 +1,4 @@
-//! Where a command without a workspace finds the run that it began before: among the agent's own
-//! workspaces.
+//! Search of the agent's own workspaces for the run that a command without a workspace began before.
 
 use super::find::newest_where;
 use super::inspect::{is_run_of, read_recorded};
@@ -49,7 +48,7 @@ impl OpenMark {
 }
 
 /// The agent's own workspaces in which a run that began with this text is to be resumed, the newest first.
-/// Those of live runs are passed over, and so are foreign ones.
+/// Skips live runs and foreign ones.
 pub(crate) fn find_resumable(
     agent: &Agent,
     text: &str,

@@ -1,4 +1,4 @@
-//! What must be right before anything is created: signals, nesting, the agent, its environment.
+//! Checks before anything is created: signals, nesting, the agent, its environment.
 
 use super::wrapper_check;
 use crate::config::agent::{Agent, Problem, Severity};

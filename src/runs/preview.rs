@@ -1,4 +1,4 @@
-//! Requests that have not been sent: built by the engine's own code, from what is there. Nothing is
+//! Requests that have not been sent, built by the engine's own code from the run as recorded. Nothing is
 //! written, and no program is run.
 
 use super::inspect::RunSnapshot;
@@ -110,7 +110,7 @@ fn build(
     Ok(request)
 }
 
-/// What would happen before the request is sent, and may change it.
+/// Steps before the request is sent that may still change it.
 fn what_may_change(agent: &Agent, state: &Run<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     let calls = state

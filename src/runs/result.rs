@@ -1,4 +1,4 @@
-//! How a run stands when a command has done with it, to be printed.
+//! The state of a run at the end of a command, to be printed.
 
 use super::inspect::{RunSnapshot, open_question};
 use super::own_search::OpenMark;

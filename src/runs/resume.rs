@@ -68,7 +68,7 @@ pub(crate) struct Reopened {
     pub iteration: u64,
     /// Something has been said in it.
     pub has_turns: bool,
-    /// It was made here, and is no copy of a directory whose processes may live.
+    /// True if the record was made here and is no copy of a directory whose processes may live.
     pub is_ours: bool,
     /// Remarks on the state in which it was found.
     pub notes: Vec<String>,

@@ -1,4 +1,4 @@
-//! `run`: where it works, which run it means, and what becomes of that run.
+//! `run`: chooses the workspace and the run, and begins or resumes it.
 
 use super::decide::{Decision, Naming, Refusal, Standing, Wanted, decide};
 use super::find::{left_behind, newest_where};
@@ -26,10 +26,10 @@ use serde_json::{Map, Value};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What `run` was asked for, with the agent loaded.
+/// A request to `run`, with the agent loaded.
 pub(crate) struct RunRequest<'a> {
     pub agent: &'a Agent,
-    /// What the command line overrides of agent.yaml; the agent has it already.
+    /// The command line's overrides of agent.yaml, which the agent already contains.
     pub set: &'a Map<String, Value>,
     /// The same as it was given.
     pub given: &'a [(String, String)],
@@ -92,7 +92,7 @@ impl RunRequest<'_> {
         self.decide_in(&workspace, &environment, claim)
     }
 
-    /// What the command would do, and in which workspace, with the run that it means. Nothing is created,
+    /// The decision, the workspace and the run that the command would use. Nothing is created,
     /// nobody is asked and no lock is taken.
     pub(crate) fn decide_only(&self) -> Result<(Workspace, Option<RunSnapshot>, Decision)> {
         let workspace = match self.resumable()?.into_iter().next() {

@@ -1,4 +1,4 @@
-//! Whether the programs that stand before tools are there.
+//! Checks that the wrapper programs of tools exist.
 
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;

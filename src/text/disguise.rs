@@ -2,7 +2,7 @@
 //!
 //! Unaware of where it is shown.
 
-/// Whether a character controls the terminal, breaks the line, or changes the direction of the text around it.
+/// True if a character controls the terminal, breaks the line, or changes the direction of the text around it.
 pub(crate) fn disguises(c: char) -> bool {
     let marks = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}'];
     c.is_control()

@@ -1,4 +1,4 @@
-//! Writing JSON by pieces, so that what is recorded can be spliced without decoding it.
+//! Writes JSON in pieces, so that recorded JSON can be spliced in without decoding it.
 //!
 //! Unaware of what the objects are.
 

@@ -1,16 +1,14 @@
 //! The pages of the manual, as text that is part of the program.
 //!
-//! Unaware of how they are written; `man/render.sh` makes the text, and `man/check.sh` tells when it
+//! Unaware of how they are written; `man/render.sh` makes the text, and `man/check.sh` reports when it
 //! is stale. A new page is one line here.
 
 /// A page.
 #[derive(Debug)]
 pub struct Page {
-    /// Its name, without `delta-` before it.
+    /// Without `delta-` before it.
     pub name: &'static str,
-    /// Its section.
     pub section: u8,
-    /// What it says.
     pub text: &'static str,
 }
 
@@ -90,7 +88,7 @@ impl Page {
         }
     }
 
-    /// What it is about, in a line: what stands behind the dash under NAME.
+    /// The line under NAME, after the dash.
     pub(crate) fn about(&self) -> String {
         let name = self.text.split("\nNAME\n").nth(1).unwrap_or_default();
         let name = name.split("\n\n").next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Taking a secret out of bytes that came from outside, however JSON escapes its characters.
+//! Removal of a secret from bytes that came from outside, however JSON escapes its characters.
 //!
 //! A server may write any character as `\uXXXX` (RFC 8259, section 7), and JSON inside a JSON string
 //! escapes the backslash again, so that a run of backslashes counts as one.

@@ -1,8 +1,8 @@
-//! Restricting this process for good, with Landlock and without capabilities: where it may write, what it may
+//! Restricts this process irrevocably, with Landlock and without capabilities: where it may write, what it may
 //! read, whether it may use TCP.
 //!
-//! Unaware of what is executed afterwards. What is granted below a directory cannot be taken away
-//! again for a part of it: Landlock has no exceptions.
+//! Unaware of what is executed afterwards. Access granted below a directory cannot be revoked
+//! for a part of it: Landlock has no exceptions.
 
 use crate::error::{Error, Exit, Result, may_fail, reason};
 use landlock::{
@@ -17,7 +17,7 @@ use rustix::thread::{
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// What all of this needs: Linux 6.12.
+/// The version with all of this: Linux 6.12.
 const WHOLE: ABI = ABI::V6;
 
 /// Where programs, libraries and their settings are. Home directories, `/var`, `/tmp`, `/run`, `/srv`
@@ -38,7 +38,7 @@ const PROGRAMS: [&str; 13] = [
     "/run/current-system",
 ];
 
-/// What programs read to know the machine and to resolve names.
+/// Files that programs read to know the machine and to resolve names.
 const READABLE: [&str; 5] = [
     "/proc",
     "/sys",
@@ -63,7 +63,7 @@ const FILES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID);
 
-/// What is granted beyond the system itself.
+/// Grants beyond the system itself.
 #[derive(Debug, Default)]
 pub(crate) struct Grants<'a> {
     /// Read, written and executed from.
@@ -72,9 +72,9 @@ pub(crate) struct Grants<'a> {
     pub ro: &'a [PathBuf],
     /// TCP.
     pub network: bool,
-    /// Whether this process has network interfaces besides, so that only Landlock keeps it from TCP.
+    /// True if this process has network interfaces too, so that only Landlock keeps it from TCP.
     pub has_interfaces: bool,
-    /// Whether to fail where the kernel cannot do it all.
+    /// True if it is an error that the kernel cannot do it all.
     pub strict: bool,
 }
 
@@ -192,7 +192,7 @@ fn unsupported() -> Error {
     )
 }
 
-/// What a kernel with this Landlock does not restrict.
+/// The restrictions that a kernel with this Landlock lacks.
 fn lacking(status: &LandlockStatus, restricts_network: bool) -> Vec<&'static str> {
     let abi = match status {
         LandlockStatus::Available { effective_abi, .. } => *effective_abi,

@@ -29,7 +29,7 @@ pub(crate) struct View {
 pub(crate) struct Gap {
     pub what: String,
     pub why: String,
-    /// Whether the process still has the network interfaces it had.
+    /// True if the process still has the network interfaces it had.
     pub has_network: bool,
 }
 
@@ -138,7 +138,7 @@ fn without_links(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Whether the path is already a mount point, as in a nested sandbox.
+/// True if the path is already a mount point, as in a nested sandbox.
 fn is_covered(path: &Path, read_only: bool) -> bool {
     let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
     let is_mount = found.is_ok_and(|it| it.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));

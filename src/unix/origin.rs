@@ -62,7 +62,7 @@ impl Display for ForeignReason {
     }
 }
 
-/// Whether the process environment adopts every foreign directory.
+/// True if the process environment adopts every foreign directory.
 pub(crate) fn adopts_all() -> bool {
     std::env::var_os(ADOPT).is_some_and(|value| value == "1")
 }

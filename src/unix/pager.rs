@@ -1,4 +1,4 @@
-//! What is longer than the screen goes through the person's pager.
+//! Output longer than the screen, shown in the person's pager.
 //!
 //! Unaware of what is shown. Without a terminal everything goes to stdout as it comes.
 
@@ -16,7 +16,7 @@ pub(crate) enum Pager {
     Straight,
     /// Held back as long as it fits on the screen.
     Held {
-        /// What has been written so far.
+        /// The text written so far.
         text: String,
         /// How many rows of the screen it takes.
         rows: usize,

@@ -3,7 +3,7 @@
 //! Unaware of tools and models. There are no threads and no pipes: what a child prints goes
 //! straight into files. Each child leads a process group of its own.
 //!
-//! Architecture invariant: whoever waits here is woken by the end of any child, by a signal to the
+//! Architecture invariant: a caller that waits here is woken by the end of any child, by a signal to the
 //! engine and by the nearest deadline, whichever comes first.
 
 mod child;
@@ -33,7 +33,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// A variable for a child: set, or taken out of what it inherits.
 pub(crate) type Variable = (String, Option<String>);
 
-/// What is started, and how.
+/// A program to start, and the way to start it.
 pub(crate) struct Command<'a> {
     /// The program and its arguments. A relative program with a slash is found from `dir`.
     pub argv: &'a [String],
@@ -58,7 +58,7 @@ pub(crate) struct Command<'a> {
 pub(crate) enum SpawnError {
     /// There is no such program, or its interpreter is missing: 127 for a shell.
     NotFound,
-    /// It is there and cannot be executed: 126 for a shell.
+    /// The file exists and cannot be executed: 126 for a shell.
     NotExecutable(io::Error),
     /// The arguments and environment are longer than the system takes (E2BIG).
     TooLong,
@@ -71,27 +71,26 @@ pub(crate) enum SpawnError {
 pub(crate) enum Ended {
     /// By itself; 128+n for a signal.
     Exited(i32),
-    /// Its time was over.
     TimedOut,
     /// The engine was asked to end; with the child's exit code.
     Interrupted(i32),
 }
 
-/// What is known of a child that has ended.
+/// The end of a child.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     /// How it ended.
     pub how: Ended,
     /// From its start to its end.
     pub duration: Duration,
-    /// What it and those of its processes that it waited for used, if the kernel was asked.
+    /// Use by the child and by those of its processes that it waited for, if the kernel was asked.
     pub used: Option<Used>,
 }
 
-/// What a child used, as the kernel counts it.
+/// A child's use of resources, as the kernel counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
-    /// Of the processor, in its own name and in the kernel's.
+    /// User and system time.
     pub cpu: Duration,
     /// The most memory that one of its processes had resident, in bytes.
     pub memory: u64,
@@ -118,12 +117,12 @@ pub(crate) enum Woken {
 pub(crate) struct Children<'s> {
     signals: &'s Signals,
     running: Vec<Running>,
-    /// Those that have ended and have not been told yet.
+    /// Children that have ended and have not been reported yet.
     over: VecDeque<(Token, Outcome)>,
     next: u64,
     /// How long children have between SIGTERM and SIGKILL when their time is over.
     grace: Duration,
-    /// Whether a signal to the engine is told.
+    /// True if a signal to the engine is reported.
     heed_signals: bool,
     /// Tells which of many children have ended, so that not each must be asked.
     ended: Option<OwnedFd>,
@@ -157,7 +156,7 @@ impl<'s> Children<'s> {
         self.running.len() + self.over.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no children.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }

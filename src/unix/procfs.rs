@@ -1,4 +1,4 @@
-//! What the engine asks of the kernel beside files: signals, waiting, processes, the host.
+//! Kernel services other than files: signals, waiting, processes, the host.
 //!
 //! Unaware of runs and tools. Signals only set flags and write a byte into a pipe; everything
 //! that waits polls that pipe too, so that no wait can miss one.
@@ -72,7 +72,7 @@ pub(crate) struct Signals {
     first: OnceLock<(Stop, Instant)>,
     /// Becomes readable when the engine that started this one is gone.
     parent: Option<OwnedFd>,
-    /// It has been seen to be gone.
+    /// True once that engine is known to be gone.
     orphaned: AtomicBool,
 }
 
@@ -138,7 +138,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Whether a SIGTSTP has been caught since this was last asked.
+    /// True if a SIGTSTP has been caught since this was last asked.
     pub(crate) fn is_suspended(&self) -> bool {
         self.suspend.swap(false, Ordering::Relaxed)
     }
@@ -256,7 +256,7 @@ impl Signals {
     }
 }
 
-/// Whether this process ignores a signal, from its start; `false` where `/proc` does not tell.
+/// True if this process ignores a signal from its start; `false` where `/proc` does not show it.
 fn is_ignored(signal: i32) -> bool {
     ignored_signals() >> (signal - 1) & 1 == 1
 }
@@ -400,7 +400,7 @@ pub(crate) fn writer_below(dir: &Path) -> Option<(i32, PathBuf)> {
     })
 }
 
-/// Whether there is a process of this number that has not ended. One that may not be seen from here,
+/// True if a process of this number has not ended. One that cannot be seen from here,
 /// in another pid namespace, counts as ended.
 pub(crate) fn is_alive(pid: i32) -> bool {
     let Some(pid) = Pid::from_raw(pid) else {
@@ -437,7 +437,7 @@ pub(crate) fn hostname() -> String {
     name.nodename().to_string_lossy().into_owned()
 }
 
-/// Whether a path lies on a file system that other hosts may share, where a lock may be local only.
+/// True if a path is on a file system that other hosts may share, where a lock may be local only.
 pub(crate) fn is_network_file_system(path: &Path) -> bool {
     // The magic numbers of statfs(2): NFS, SMB, CIFS, SMB2, 9P, AFS, Ceph, Lustre, GPFS, FUSE.
     const SHARED: [FsWord; 10] = [

@@ -18,13 +18,13 @@ const X32: u32 = 0x4000_0000;
 
 /// A system call that is refused depending on one of its arguments.
 struct Rule {
-    /// Its interfaces and its number in each.
+    /// Each architecture, and the call's number there.
     numbers: &'static [(u32, u32)],
     argument: u32,
     values: &'static [u32],
-    /// Whether the values are the ones refused, or the only ones allowed.
+    /// True if the values are refused, false if only they are allowed.
     refuses_values: bool,
-    /// Whether it applies only to a process without a network.
+    /// True if the rule applies only to a process without a network.
     is_for_network: bool,
 }
 
@@ -175,7 +175,7 @@ fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
 mod tests {
     use super::*;
 
-    /// Whether the filter refuses a system call.
+    /// True if the filter refuses a system call.
     fn refuses(has_network: bool, arch: u32, number: u32, arguments: [u64; 2]) -> bool {
         let program = program(has_network);
         let (mut at, mut loaded) = (0, 0);

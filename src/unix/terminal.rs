@@ -1,6 +1,6 @@
-//! What people see: progress and messages on stderr, the result on stdout.
+//! Output for people: progress and messages on stderr, the result on stdout.
 //!
-//! Unaware of what happens. A reader that has gone away is no error.
+//! Unaware of what the texts mean. A reader that has gone away is no error.
 
 use crate::error::{Error, Result, may_fail};
 use crate::text::disguise::disguises;
@@ -17,7 +17,7 @@ pub(crate) struct Screen {
     colour: bool,
 }
 
-/// What a piece of text is, for its colour.
+/// The kind of a piece of text, for its colour.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tone {
     /// Frame and figures.
@@ -26,9 +26,7 @@ pub(crate) enum Tone {
     Said,
     /// A command.
     Command,
-    /// It went well.
     Good,
-    /// It did not.
     Bad,
 }
 
@@ -71,12 +69,12 @@ impl Screen {
     }
 }
 
-/// Whether the person does without colours: <https://no-color.org>.
+/// True unless the person wants no colours: <https://no-color.org>.
 fn colour_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Whether what goes to stdout may be coloured.
+/// True if output to stdout may be coloured.
 pub(crate) fn stdout_has_colour() -> bool {
     io::stdout().is_terminal() && colour_wanted()
 }
@@ -113,7 +111,7 @@ pub(crate) fn stderr_size() -> (usize, usize) {
     size_of(io::stderr()).unwrap_or(USUAL_SIZE)
 }
 
-/// Of a terminal that does not tell.
+/// The size of a terminal that does not report one.
 const USUAL_SIZE: (usize, usize) = (24, 80);
 
 fn size_of(terminal: impl AsFd) -> Option<(usize, usize)> {
@@ -125,13 +123,13 @@ fn size_of(terminal: impl AsFd) -> Option<(usize, usize)> {
     ))
 }
 
-/// Whether stderr is a terminal on which what has been written can be written over.
+/// True if stderr is a terminal on which lines can be overwritten.
 pub(crate) fn can_redraw() -> bool {
     let kind = std::env::var_os("TERM").unwrap_or_default();
     io::stderr().is_terminal() && !kind.is_empty() && kind != "dumb"
 }
 
-/// Whether this process may write over what is on the terminal that stderr is: it is not in the background.
+/// True if this process may overwrite lines on stderr's terminal: it is not in the background.
 pub(crate) fn is_in_foreground() -> bool {
     let group = rustix::termios::tcgetpgrp(io::stderr());
     // A terminal that does not control this process has no such group.

@@ -4,7 +4,7 @@
 //! costs no more memory than its longest event.
 //!
 //! Architecture invariant: nothing that came from a model, a tool or a person becomes markup. It all
-//! stands in one block of data, one JSON object a line with every `<` escaped, that no browser runs,
+//! is in one block of data, one JSON object a line with every `<` escaped, that no browser runs,
 //! and the page's script puts it into text nodes only. The policy at the top of the page forbids every
 //! other script, every style but ours, and every connection.
 
@@ -43,7 +43,7 @@ const SCRIPT: &str = concat!(
     include_str!("report/report.js"),
 );
 
-/// What the policy knows [`STYLE`] and [`SCRIPT`] by: SHA-256 in base64. A test tells the right ones.
+/// The hashes of [`STYLE`] and [`SCRIPT`] in the policy: SHA-256 in base64, checked by a test.
 const STYLE_HASH: &str = include_str!("report/report.css.sha256");
 const SCRIPT_HASH: &str = include_str!("report/report.js.sha256");
 

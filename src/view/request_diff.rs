@@ -1,4 +1,4 @@
-//! Where two requests part, in words for a person.
+//! The first difference between two requests, in words for a person.
 //!
 //! Pure; unaware of runs. Requests are the same only if all their bytes are: nothing is normalised
 //! to find out, only to say where.
@@ -16,9 +16,9 @@ const AFTER: usize = 120;
 pub(crate) struct Difference {
     /// Where: `messages[4] (tool)`, or another key of the request.
     pub place: String,
-    /// What the first one has there, around the difference, on one line.
+    /// The text of the first one around the difference, on one line.
     pub left: String,
-    /// What the second one has there.
+    /// The text of the second one.
     pub right: String,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn first(left: &[u8], right: &[u8]) -> Option<Difference> {
 /// How many answers of the model a request holds: its place among the requests of its run.
 ///
 /// # Errors
-/// What is wrong with a request that cannot be read.
+/// The reason why the request cannot be read.
 pub(crate) fn answers_in(request: &[u8]) -> Result<usize, String> {
     let request: Value =
         serde_json::from_slice(request).map_err(|e| format!("the request is not JSON: {e}"))?;

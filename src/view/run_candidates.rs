@@ -1,6 +1,6 @@
 //! Runs and workspaces as completion offers them.
 //!
-//! Only reads; where something cannot be read there is nothing to offer.
+//! Only reads; what cannot be read is not offered.
 
 use crate::record::journal::Journal;
 use crate::record::metadata::{self, Status};

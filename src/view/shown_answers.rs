@@ -36,13 +36,13 @@ impl ShownAnswers {
         }
     }
 
-    /// Whether an answer may be shown.
+    /// True if an answer may be shown.
     pub(crate) fn has_answer(&self, line: &Line<'_>) -> bool {
         let id = line.request_id.as_deref().unwrap_or_default();
         self.questions.contains(id)
     }
 
-    /// Whether the result of a call may be shown: of the built-in tool it is the answer, unless nobody was
+    /// True if the result of a call may be shown: that of the built-in tool is the answer, unless nobody was
     /// asked.
     pub(crate) fn has_result(&self, line: &Line<'_>) -> bool {
         let id = line.action_id.as_deref().unwrap_or_default();

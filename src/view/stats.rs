@@ -1,6 +1,6 @@
 //! Where the time and the tokens of a run went: its journal and the records beside it, added up.
 //!
-//! Unaware of how figures are shown. Everything is read line by line. To a flow's figures belong the tokens
+//! Unaware of how figures are shown. Everything is read line by line. A flow's figures include the tokens
 //! of the runs that its nodes have started.
 
 pub(crate) mod flow;
@@ -35,22 +35,22 @@ pub(crate) struct Times {
     pub hooks: u64,
     /// Waiting for a person at the terminal.
     pub people: u64,
-    /// What is left: delta itself, and the programs that compute context files.
+    /// The rest: delta itself, and the programs that compute context files.
     pub delta: u64,
 }
 
-/// What a tool did in a run.
+/// The calls of a tool in a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct ToolFigures {
     /// How often it was called.
     pub calls: u64,
     /// How many of the calls were no success.
     pub failures: u64,
-    /// Of the calls that were run.
+    /// Among the calls that were run.
     pub median_ms: u64,
-    /// Of the calls that were run.
+    /// Among the calls that were run.
     pub longest_ms: u64,
-    /// What the calls printed, on both streams.
+    /// The output of the calls, on both streams.
     pub bytes: u64,
     #[serde(skip)]
     durations: Vec<u64>,
@@ -61,7 +61,6 @@ pub(crate) struct ToolFigures {
 pub(crate) struct Break {
     /// Which request of the run, from 1.
     pub request: usize,
-    /// Its iteration.
     pub iteration: Option<u64>,
     /// How many leading bytes are those of the request before.
     pub shared_bytes: usize,
@@ -80,7 +79,7 @@ pub(crate) struct Figures {
     pub times_ms: Times,
     /// Requests, each counted once.
     pub model_calls: u64,
-    /// Of these, how many never got an answer.
+    /// The requests among these that never got an answer.
     pub model_failures: u64,
     /// How often a request was sent again.
     pub retries: u64,
@@ -88,13 +87,12 @@ pub(crate) struct Figures {
     pub tokens: Tokens,
     /// Tokens of requests that came from a cache, as far as the server told.
     pub cached_tokens: u64,
-    /// What it cost, if prices are known.
+    /// None if no prices are known.
     pub cost: Option<f64>,
     /// Requests that did not begin like the one before.
     pub prefix_breaks: Vec<Break>,
     /// By name.
     pub tools: BTreeMap<String, ToolFigures>,
-    /// What only a flow has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<FlowFigures>,
 }
@@ -105,7 +103,7 @@ struct PricedConfig {
     pricing: Option<Pricing>,
 }
 
-/// What is remembered from one event to the next.
+/// State from one event to the next.
 #[derive(Default)]
 struct StartProgress {
     pricing: Option<Pricing>,
@@ -361,7 +359,7 @@ fn add(sum: &mut u64, part: u64) {
     *sum = sum.saturating_add(part);
 }
 
-/// What an answer cost whose request had so many tokens in a cache.
+/// The cost of an answer whose request had this many tokens in a cache.
 fn cost(pricing: Pricing, tokens: Tokens, cached: u64) -> f64 {
     let cached = cached.min(tokens.prompt_tokens);
     let fresh = (tokens.prompt_tokens - cached) as f64;
@@ -379,7 +377,7 @@ fn number(path: &Path) -> Option<u64> {
         .ok()
 }
 
-/// Of sorted values.
+/// Expects sorted values.
 fn median(values: &[u64]) -> u64 {
     let middle = values.len() / 2;
     match values.len() {

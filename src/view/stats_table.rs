@@ -104,7 +104,7 @@ fn shown(ms: u64) -> String {
 }
 
 impl Counted {
-    /// What is told of a run, but for its tools: names and values.
+    /// The rows of a run without its tools: names and values.
     fn rows(&self) -> Vec<(&'static str, String)> {
         let Figures {
             times_ms: times,

@@ -1,8 +1,7 @@
-//! A run's events as lines that a person reads: who said what, which command ran, how it ended, how
-//! long it took.
+//! A run's events as lines for a person: messages, commands, how they ended and how long they took.
 //!
-//! Unaware of where the events come from and where the lines go. Each event is told by itself, with
-//! what little must be remembered of those before it.
+//! Unaware of where the events come from and where the lines go. Each event is printed by itself, with
+//! the little state that must be kept of those before it.
 
 mod flow;
 
@@ -36,7 +35,7 @@ const WHO_WIDTH: usize = 6;
 pub(crate) struct Timeline {
     /// The run's directory.
     run: PathBuf,
-    /// What times are relative to; none: the first event's.
+    /// The zero of relative times; none: the first event's time.
     zero: Option<Timestamp>,
     /// Stands before each line.
     margin: String,
@@ -47,9 +46,8 @@ pub(crate) struct Timeline {
     before: Option<Timestamp>,
     /// When the engine was started, if that has been told.
     started_at: Option<Timestamp>,
-    /// Of the answers since then.
+    /// Tokens of the answers since then.
     tokens: Tokens,
-    /// It is a workflow's run.
     is_flow: bool,
 }
 
@@ -88,7 +86,7 @@ struct StartConfig<'c> {
     name: Option<Cow<'c, str>>,
     #[serde(borrow)]
     llm: StartLlm<'c>,
-    /// Of a workflow: the node where it begins.
+    /// In a workflow: the node where it begins.
     #[serde(borrow)]
     start: Option<Cow<'c, str>>,
 }
@@ -103,7 +101,7 @@ struct StartLlm<'c> {
 }
 
 impl Timeline {
-    /// Of the run in a directory.
+    /// The timeline of the run in a directory.
     pub(crate) fn new(run: &Path, zero: Option<Timestamp>, colour: bool) -> Self {
         Self {
             run: run.to_owned(),
@@ -119,7 +117,7 @@ impl Timeline {
         }
     }
 
-    /// Of a run that a tool or a node of this one has started.
+    /// The timeline of a run that a tool or a node of this one has started.
     pub(crate) fn nested(&self, run: &Path) -> Self {
         Self {
             margin: format!("{}          │ ", self.margin),

@@ -1,4 +1,4 @@
-//! `delta check`: reads an agent and tells everything that is wrong or doubtful with it.
+//! `delta check`: reads an agent and reports all its errors and warnings.
 
 use crate::config::agent::{self, Problem, Severity};
 use crate::config::environment::Environment;

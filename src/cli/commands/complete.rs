@@ -1,7 +1,6 @@
-//! `delta complete -- WORD...`: what could stand next, for the completion scripts of shells.
+//! `delta complete -- WORD...`: candidates for the next word, for the completion scripts of shells.
 //!
-//! A helper of these scripts and no command for people. It only reads, and where something cannot be
-//! read it has nothing to offer.
+//! A helper of these scripts and no command for people. Only reads; what cannot be read is not offered.
 
 use super::flow;
 use crate::cli::tables::DELTA;

@@ -1,4 +1,4 @@
-//! `delta continue`: goes on with a run, by the state that it is in.
+//! `delta continue`: resumes a run according to its state.
 
 use crate::cli::args::ContinueArgs;
 use crate::cli::result;

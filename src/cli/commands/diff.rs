@@ -1,4 +1,4 @@
-//! `delta diff`: where two runs part, side by side.
+//! `delta diff`: the first difference between two runs, side by side.
 
 use crate::error::{At, Exit, Result};
 use crate::record::recording::unreadable;

@@ -1,6 +1,6 @@
-//! `delta flow`: becomes `delta-flow`, which is a program of its own.
+//! `delta flow`: executes `delta-flow`, a separate program.
 //!
-//! Unaware of what that does: this program is not to grow by it.
+//! Unaware of what that program does, so that this one stays small.
 
 use crate::error::{Error, Exit, Result, reason};
 use std::ffi::OsString;

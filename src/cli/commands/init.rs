@@ -49,7 +49,7 @@ pub(crate) fn create_agent(
     Ok(Exit::Success)
 }
 
-/// What the agent is called: as its directory.
+/// The agent's name: that of its directory.
 fn name_of(dir: &Path) -> Result<String> {
     let real;
     let name = match dir.file_name() {

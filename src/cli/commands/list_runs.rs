@@ -136,7 +136,7 @@ fn array(entries: &[Entry]) -> Vec<u8> {
 }
 
 fn table(rows: &[Row], with_workspace: bool) -> String {
-    /// Of the message, where no terminal sets another limit.
+    /// Columns of the message where no terminal sets another limit.
     const WIDTH: usize = 60;
     let now = Timestamp::now();
     let colour = stdout_has_colour();

@@ -1,4 +1,4 @@
-//! `delta log`: a run as a timeline, also while it goes on.
+//! `delta log`: a run as a timeline, also while it is live.
 
 use crate::cli::args::LogArgs;
 use crate::error::{Exit, Result};
@@ -74,7 +74,7 @@ struct LogPrinter {
     raw: bool,
     family: RunTree,
     underway: OpenActions,
-    /// Whether the last event is the end of an engine, once one has been told.
+    /// True if the last event shown is the end of an engine; none before the first.
     ended: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! `delta migrate`: brings a workspace of an older engine into today's layout.
+//! `delta migrate`: converts a workspace of an older engine to today's layout.
 
 use crate::error::{Error, Exit, Result};
 use crate::record::migrate::{perform, plan};

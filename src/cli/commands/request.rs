@@ -1,4 +1,4 @@
-//! `delta request`: the exact bytes of a request, of the next one, and where two of them part.
+//! `delta request`: the exact bytes of a request or of the next one, and the first difference of two.
 
 use crate::cli::args::RequestArgs;
 use crate::error::{Error, Exit, Result};

@@ -26,7 +26,7 @@ const PROTECTED: [(&str, bool); 4] = [
     (".git/hooks", true),
 ];
 
-/// What no kernel can restrict without privileges.
+/// Actions that no kernel can restrict without privileges.
 const NEVER_RESTRICTED: &str = "mode, owner, times and extended attributes of the user's own files; \
     Unix sockets with a path";
 

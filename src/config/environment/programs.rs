@@ -1,7 +1,7 @@
 //! Variables that decide which program runs, what it loads, or whom it believes on the network.
 //!
-//! Unaware of where a variable comes from. A list can only hold what is known: it is for programs that
-//! hooks and tools commonly are, and for what those start.
+//! Unaware of where a variable comes from. The list can only hold known names: those of programs that hooks
+//! and tools commonly run, directly or indirectly.
 
 const NAMES: &[&str] = &[
     "PATH",

@@ -1,7 +1,7 @@
 //! Commands that are legal and do not do what their author expects.
 //!
-//! Words are compared with words. Unaware of quotes and of what a value could do: whatever is not plain
-//! from the first words of a command is not advised upon.
+//! Words are compared with words. Unaware of quotes and of what a value could do: there is advice only where
+//! the first words of a command make the case plain.
 
 use crate::config::tool::argv_template::is_identifier;
 use crate::config::tool::definition::{Tool, is_script};

@@ -1,4 +1,4 @@
-//! Whether a command's program is there.
+//! Advice on commands whose program does not exist.
 
 use crate::config::tool::definition::{Piece, Word};
 use rustix::fs::{Access, access};

@@ -1,6 +1,6 @@
-//! What the model gives, put into a tool's places: one argv, and perhaps bytes for stdin.
+//! The model's values in a tool's placeholders: one argv, and perhaps bytes for stdin.
 //!
-//! Every value is one argv element or part of one, byte for byte. It is never searched for anything.
+//! Every value is one argv element or part of one, byte for byte. Values are never parsed or expanded.
 //! Unaware of how the argv is executed.
 
 use crate::config::tool::definition::{Inject, Parameter, Piece, Tool, Word, is_script, text_of};
@@ -94,7 +94,7 @@ pub(crate) fn shell_quoted(argv: &[String]) -> String {
 
 /// The top level of a JSON object; the values as they were written.
 ///
-/// Of a name that occurs twice, the last value counts.
+/// If a name occurs twice, the last value counts.
 struct Entries<'j>(Vec<(String, &'j RawValue)>);
 
 impl<'de: 'j, 'j> Deserialize<'de> for Entries<'j> {

@@ -1,4 +1,4 @@
-//! What a tool is, once it is loaded: a command with places in it for what the model gives.
+//! A tool, once loaded: a command with placeholders for the model's values.
 //!
 //! Data only. Unaware of how a tool is written in YAML and of how it is executed.
 

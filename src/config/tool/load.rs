@@ -1,7 +1,6 @@
 //! From a tool in YAML to a [`Tool`], and back to YAML in its expanded form.
 //!
-//! Everything that is wrong is said, not just the first. Unaware of files, and of the values that a
-//! model gives.
+//! All errors are reported, not just the first. Unaware of files, and of the model's values.
 
 pub(crate) use crate::config::section::Diagnostic;
 

@@ -1,4 +1,4 @@
-//! A line of the journal as it is read: of this engine, or of anybody else.
+//! A line of the journal as it is read, written by this engine or any other program.
 
 use super::{EventKind, ForkedFrom, REASONING, Tokens};
 use crate::text::timestamp::Timestamp;
@@ -146,7 +146,7 @@ pub(crate) struct Line<'a> {
     pub item_id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub flow: Option<&'a RawValue>,
-    /// It was read from an older form.
+    /// True if the line was read from an older form.
     #[serde(skip)]
     pub is_old: bool,
 }
@@ -198,7 +198,7 @@ impl<'a> Line<'a> {
         self.timestamp.as_deref().and_then(Timestamp::parse)
     }
 
-    /// Whether an action is a success. Older engines record its exit code alone, or its status alone.
+    /// True if an action succeeded. Older engines record only its exit code, or only its status.
     pub(crate) fn is_success(&self) -> bool {
         match self.status.as_deref() {
             Some(status) => status.eq_ignore_ascii_case("success"),
@@ -206,7 +206,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Of an event of a flow: the task and the node that it is about.
+    /// The task and the node of a flow's event.
     pub(crate) fn step(&self) -> Option<(String, String)> {
         let (task, node) = (self.task_id.as_deref()?, self.node_id.as_deref()?);
         Some((task.to_owned(), node.to_owned()))

@@ -1,4 +1,4 @@
-//! Requests read back, whole or as what they added to the one before.
+//! Requests read back, kept whole or as an addition to the one before.
 
 use crate::error::{At, Error, Result};
 use crate::unix::files;
@@ -17,7 +17,7 @@ struct RequestTail {
 /// The request of an invocation, byte for byte.
 ///
 /// # Errors
-/// It is not there, or one that it builds on is not.
+/// Fails if the request, or one that it builds on, does not exist.
 pub(crate) fn request(dir: &Path, name: &str) -> Result<Vec<u8>> {
     Requests::of(dir).read(name).map(<[u8]>::to_vec)
 }
@@ -31,7 +31,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Those of the invocations in a directory.
+    /// The invocations in a directory.
     pub(crate) fn of(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -42,7 +42,7 @@ impl Requests {
     /// The request of an invocation, byte for byte.
     ///
     /// # Errors
-    /// It is not there, or one that it builds on is not.
+    /// Fails if the request, or one that it builds on, does not exist.
     pub(crate) fn read(&mut self, name: &str) -> Result<&[u8]> {
         let mut tails = Vec::new();
         let mut at = name.to_owned();

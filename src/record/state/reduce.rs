@@ -1,4 +1,4 @@
-//! Adding up: what each line of a journal changes.
+//! The effect of each line of a journal on the state.
 
 use super::{Call, End, Question, Request, Run, Thought, Turn, decoded};
 use crate::record::event::{EventKind, Line};
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What of a configuration matters to reading.
+/// The part of a configuration that matters to reading.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct RecordedConfig<'j> {

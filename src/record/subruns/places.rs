@@ -1,4 +1,4 @@
-//! The places in which a command starts runs, as far as its words tell.
+//! The directories in which a command starts runs, as far as its words show them.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
-//! What could stand where the cursor is, on a command line as far as it has been typed.
+//! Candidates for the word at the cursor of an unfinished command line.
 //!
-//! Unaware of files: the program itself lists the values that are none of the table's words.
+//! Unaware of files: the program itself lists the values that are not words of the table.
 
 use super::parse::operand_at;
 use super::shell_words;
@@ -11,7 +11,7 @@ use std::ffi::OsString;
 /// The hidden command of each program that completion scripts call.
 pub(crate) const COMMAND: &str = "complete";
 
-/// What could stand where the cursor is.
+/// The kinds of words that fit at the cursor.
 #[derive(Debug)]
 enum CursorPosition {
     Words(Vec<Candidate>),
@@ -32,7 +32,7 @@ pub(crate) struct TypedValue {
     pub typed: String,
 }
 
-/// What the shell is to add (`files`, `dirs` or nothing), and words.
+/// The shell's own candidates to add (`files`, `dirs` or nothing), and words.
 pub(crate) type Offer = (&'static str, Vec<Candidate>);
 
 /// A command line as far as it has been typed.

@@ -21,7 +21,7 @@ pub(crate) enum TableFormat {
 }
 
 impl OutputFormat {
-    /// Of a word that the parser has accepted.
+    /// The format for a word that the parser has accepted.
     pub(crate) fn of_word(word: Option<&str>) -> Self {
         match word {
             Some("json") => Self::Json,
@@ -31,7 +31,7 @@ impl OutputFormat {
 }
 
 impl TableFormat {
-    /// Of a word that the parser has accepted.
+    /// The format for a word that the parser has accepted.
     pub(crate) fn of_word(word: Option<&str>) -> Self {
         match word {
             Some("json") => Self::Json,

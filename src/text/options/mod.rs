@@ -1,4 +1,4 @@
-//! Command lines from tables: one row for each option, from which come parsing, `-h` and completion.
+//! Command lines from tables: one row for each option, used for parsing, `-h` and completion.
 //!
 //! Unaware of files, and of what the values are used for.
 

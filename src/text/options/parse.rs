@@ -1,4 +1,4 @@
-//! From the words of a command line to plain data, as its table says.
+//! Parses the words of a command line to plain data, according to its table.
 
 use super::format::{OutputFormat, TableFormat};
 use super::table::{
@@ -145,7 +145,7 @@ impl LineReader {
         Ok(words.collect())
     }
 
-    /// What follows the name of a command.
+    /// Parses the words after the name of a command.
     fn command_line(
         mut self,
         program: &ProgramTable,
@@ -235,7 +235,7 @@ impl ParsedCommand {
         }
     }
 
-    /// Whether an option was given.
+    /// True if an option was given.
     pub(crate) fn has(&self, long: &str) -> bool {
         self.value(long).is_some()
     }

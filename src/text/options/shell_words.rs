@@ -1,4 +1,4 @@
-//! What is passed between a program and a shell's completion script.
+//! The protocol between a program and a shell's completion script.
 
 /// A word that could stand next.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What `-h` prints, from the tables.
+//! The output of `-h`, made from the tables.
 
 use super::table::{CommandTable, OperandRow, OptionRow, ProgramTable, ValueSpec};
 

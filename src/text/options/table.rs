@@ -62,7 +62,7 @@ pub(crate) struct ValueSpec {
     pub kind: ValueKind,
 }
 
-/// What a value can be: what the parser accepts, and what completion offers.
+/// The values of an option, for the parser and for completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueKind {
     /// Any UTF-8.
@@ -84,7 +84,7 @@ pub(crate) enum ValueKind {
     RunId,
     /// Begins the command line of another program, to which all further words belong.
     Command,
-    /// What only the program itself can list: its templates, nodes, sessions.
+    /// Values that only the program itself can list: its templates, nodes, sessions.
     Other,
     /// An option that is gone; the error names its successor.
     Renamed(&'static str),
@@ -167,7 +167,7 @@ impl OptionRow {
         self
     }
 
-    /// Whether this is one of its names, dashes included.
+    /// True if this is one of its names, dashes included.
     pub(crate) fn has_name(&self, name: &str) -> bool {
         self.short == name || self.long == name || self.aliases.contains(&name)
     }

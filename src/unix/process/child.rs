@@ -1,6 +1,6 @@
-//! One child among others, and what is done with it from moment to moment.
+//! One child process: its state, from its start to the end of its process group.
 //!
-//! Unaware of the others and of waiting.
+//! Unaware of other children and of waiting.
 
 use super::{Ended, GIVE_UP, TICK, Token, Used};
 use crate::unix::procfs;
@@ -41,7 +41,7 @@ pub(super) struct Running {
     pub phase: Phase,
     pub status: Option<ExitStatus>,
     pub used: Option<Used>,
-    /// Whether the kernel is asked what it used, which costs a call more.
+    /// True if the kernel is asked for its use of resources, which costs a system call.
     pub is_measured: bool,
     /// Becomes readable when the child ends. While it is there, the child need not be asked.
     pub pidfd: Option<OwnedFd>,
@@ -68,13 +68,13 @@ impl Running {
         Ok(())
     }
 
-    /// Whether its time is over, and nobody has ended it yet.
+    /// True if its time is over and nobody has ended it yet.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
         let is_running = matches!(self.phase, Phase::Running);
         is_running && self.deadline.is_some_and(|deadline| now >= deadline)
     }
 
-    /// Whether it matters now which of its processes live: it has ended itself, or it would not.
+    /// True if its processes must be examined now: the child has ended, or must be ended.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         match self.phase {
             Phase::Running => false,

@@ -1,6 +1,6 @@
-//! What a hook changed: the payload that it was given and the one that it wrote, line by line.
+//! A hook's change: the payload that it received and the one that it wrote, compared line by line.
 //!
-//! Unaware of what came of it. JSON is compared in a form in which each line of a text has a line of
+//! Unaware of the effect. JSON is compared in a form in which each line of a text has a line of
 //! its own.
 
 use crate::unix::files::read_regular;
@@ -16,18 +16,18 @@ const AROUND: usize = 3;
 /// Longer stretches of changed lines are told as removed and added, without looking for what they share.
 const MOST_STEPS: usize = 4 << 20;
 
-/// What came of the comparison.
+/// The result of the comparison.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PayloadChange {
     /// The hook wrote nothing, or what it was given.
     None,
-    /// It wrote something else: lines that begin with ` `, `-` or `+`, and `@` between the places.
+    /// The differences: lines that begin with ` `, `-` or `+`, and `@` between the places.
     Lines(String),
-    /// It wrote something that is too large to be compared.
+    /// The payload is too large to be compared.
     TooLarge,
 }
 
-/// What the execution in a directory changed.
+/// The change made by the execution in a directory.
 pub(super) fn of(dir: &Path, event: &str) -> PayloadChange {
     let output = ["final_payload.json", "payload_override.dat"]
         .map(|name| dir.join("output").join(name))

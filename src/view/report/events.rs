@@ -1,5 +1,4 @@
-//! What the page tells of one event: the fields of its record, from the journal's line and the records
-//! beside it.
+//! The page's record of one event: its fields, from the journal's line and the records beside it.
 //!
 //! Unaware of other events, but for the questions that came before an answer.
 

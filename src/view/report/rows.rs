@@ -1,7 +1,7 @@
 //! A run, and those that its tools or nodes have started, as the lines of the page's data, in order.
 //!
-//! Unaware of what is told of an event, and of how it is shown. Each event has a line of its own; the
-//! page's script puts together what belongs together.
+//! Unaware of the fields of an event, and of how they are shown. Each event has a line of its own; the
+//! page's script groups them.
 
 use super::Damaged;
 use super::events::{self, began, name_of};
@@ -44,18 +44,18 @@ pub(super) struct Opened {
     invocations: VecDeque<String>,
 }
 
-/// What is remembered from one event of a run to the next.
+/// State from one event of a run to the next.
 struct RenderedRun {
     run: RunDir,
     invocations: VecDeque<String>,
     underway: OpenActions,
     attempts: Attempts,
     answers: ShownAnswers,
-    /// What the model was told before the conversation, as it was shown last.
+    /// The system prompt that was shown last.
     system: String,
-    /// Whether an engine has started since a request was looked at.
+    /// True if an engine has started since a request was last shown.
     has_started: bool,
-    /// Whether the last event is the end of an engine; none before the first.
+    /// True if the last event is the end of an engine; none before the first.
     ended: Option<bool>,
 }
 
@@ -73,7 +73,7 @@ impl<'s> Renderer<'s> {
     /// Opens what is read of a run.
     ///
     /// # Errors
-    /// Its journal or its records cannot be read.
+    /// Fails if the journal or the records cannot be read.
     pub(super) fn open(run: &RunDir) -> Result<Opened> {
         Ok(Opened {
             lines: JournalReader::open(&run.journal())?,
@@ -288,7 +288,7 @@ impl<'s> Renderer<'s> {
 }
 
 impl RenderedRun {
-    /// Whether a request that has not been told has this name.
+    /// True if a request of this name has not been shown yet.
     fn has(&self, name: &str) -> bool {
         self.invocations.iter().any(|other| other == name)
     }

@@ -1,6 +1,6 @@
-//! What the page reads of one event: its line, and the records beside the journal that the line names.
+//! The page's input for one event: its line, and the records beside the journal that the line names.
 //!
-//! Unaware of what is shown of them.
+//! Unaware of how they are shown.
 
 use crate::record::event::Line;
 use crate::record::run_dir::RunDir;

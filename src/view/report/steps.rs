@@ -1,7 +1,7 @@
-//! What the page tells of the events that only a flow's run has: tasks, nodes, ways, merges, calls of tools.
+//! The page's records of the events that only a flow's run has: tasks, nodes, ways, merges, calls of tools.
 //!
-//! Unaware of how a task goes on. What an attempt at a node was given is told at its beginning, what it
-//! made of it at its end, from the records that the attempt's directory has.
+//! Unaware of how a task continues. The input of an attempt at a node is shown at its beginning, the output
+//! at its end, from the records in the attempt's directory.
 
 use super::source::{SourceEvent, record_dir};
 use super::writer::PageRecord;
@@ -31,7 +31,7 @@ impl SourceEvent<'_> {
         self.why(record, place);
     }
 
-    /// What an attempt without an end has said so far.
+    /// The output so far of an attempt that has not ended.
     pub(super) fn fill_so_far(
         &self,
         record: &mut PageRecord<'_>,
@@ -123,7 +123,7 @@ impl SourceEvent<'_> {
             .text("text", message, place);
     }
 
-    /// What the program of an attempt has said.
+    /// The output of an attempt's program.
     fn said(&self, record: &mut PageRecord<'_>, reference: Option<&str>) {
         self.file(record, "stderr", reference, "stderr.log");
         let printed = record_dir(self.run, reference).map(|dir| dir.join("stdout.log"));

@@ -117,8 +117,8 @@ impl PageRecord<'_> {
         }
     }
 
-    /// What a file of any length has, as text that says where a part is missing; nothing if it has nothing,
-    /// or is not there.
+    /// A file of any length, as text that marks where a part is missing; nothing if the file is empty
+    /// or does not exist.
     pub(super) fn file(&mut self, key: &str, path: &Path) -> &mut Self {
         /// Room for what says that a part is missing.
         const MARK: usize = 64;

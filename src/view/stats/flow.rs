@@ -1,4 +1,4 @@
-//! What the nodes of a flow did, added up.
+//! The work of a flow's nodes, added up.
 //!
 //! Unaware of the runs that they have started, but for the tokens that these have used.
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
-/// What a node did in a run.
+/// The attempts at a node in a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct NodeFigures {
     /// How often a task was at it and came to an end there.
@@ -21,19 +21,19 @@ pub(crate) struct NodeFigures {
     pub retries: u64,
     /// How many outputs were known already.
     pub cached: u64,
-    /// Of the last attempts of those that were run.
+    /// Among the last attempts that were run.
     pub median_ms: u64,
-    /// Of the last attempts of those that were run.
+    /// Among the last attempts that were run.
     pub longest_ms: u64,
     /// Median of the times from when a task could have gone on there to when its program was started.
     pub queue_ms: u64,
-    /// Of the processor, by all attempts.
+    /// Processor time of all attempts.
     pub cpu_ms: u64,
     /// The most that one of its processes had resident.
     pub memory_bytes: u64,
     /// The largest of its contexts.
     pub context_bytes: u64,
-    /// Of the runs that its programs have started, and of those within them.
+    /// Tokens of the runs that its programs have started, and of those within them.
     pub tokens: Tokens,
     #[serde(skip)]
     durations: Vec<u64>,
@@ -68,14 +68,14 @@ pub(crate) struct FlowFigures {
 /// An attempt that has not ended.
 #[derive(Clone, Debug)]
 struct RunningAttempt {
-    /// Its records, from the run's directory.
+    /// The path of its records, relative to the run's directory.
     reference: String,
     /// When the task could have gone on, and when it did, if this is the first attempt.
     waited: Option<(Timestamp, Timestamp)>,
     is_first: bool,
 }
 
-/// What the kernel says that an attempt has used.
+/// The kernel's count of an attempt's resources.
 #[derive(Deserialize)]
 struct ProcessorUsage {
     cpu_ms: f64,
@@ -94,7 +94,7 @@ impl FlowFigures {
         sums
     }
 
-    /// Of the processor, by all nodes.
+    /// Processor time of all nodes.
     pub(crate) fn cpu_ms(&self) -> u64 {
         let all = self.nodes.values().map(|node| node.cpu_ms);
         all.fold(0, u64::saturating_add)

@@ -1,4 +1,4 @@
-//! What `delta stats` tells of flows beside what it tells of every run.
+//! The rows of `delta stats` that only flows have.
 
 use super::{Counted, shown};
 use crate::unix::terminal::printable;
@@ -21,7 +21,7 @@ const OF_NODE: [&str; 12] = [
     "completion_tokens",
 ];
 
-/// What is told of a flow, but for its nodes; of another run, that there is nothing to tell.
+/// The rows of a flow without its nodes; none for another run.
 pub(super) fn rows(flow: Option<&FlowFigures>) -> Vec<(&'static str, String)> {
     const NAMES: [&str; 7] = [
         "tasks",

@@ -1,4 +1,4 @@
-//! The events that only a workflow's run has, as they are told: a line for each.
+//! The events that only a workflow's run has, a line for each.
 
 use super::{COMMAND_WIDTH, OUTPUT_WIDTH, TimelineEntry};
 use crate::record::event::Line;

@@ -1,7 +1,7 @@
 //! Runs below those that have started them.
 //!
-//! Runs of one workspace are in the list anyway. Those of a flow's tasks lie in directories of their own
-//! and are looked for there.
+//! Runs of one workspace are in the list anyway. Those of a flow's tasks are in directories of their own
+//! and are searched for there.
 
 use super::{Entry, Row};
 use crate::cli::args::ListRunsArgs;
@@ -59,12 +59,12 @@ pub(super) fn rows(entries: &[Entry], options: &ListRunsArgs) -> Vec<Row> {
     rows
 }
 
-/// What is known of a workspace.
+/// The runs of a workspace.
 #[derive(Default)]
 struct Place<'t> {
     /// Since when there are the runs that are in the list.
     since: HashMap<&'t str, Option<Timestamp>>,
-    /// Those that others have started.
+    /// Runs that other runs have started.
     by_parent: HashMap<&'t str, Vec<&'t Entry>>,
     /// Runs in the directories of tasks, if there are flows.
     tasks: Option<RunTree>,

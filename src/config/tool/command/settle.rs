@@ -1,6 +1,6 @@
 //! Commands whose parameters are known, checked as a whole and brought into one form.
 //!
-//! Unaware of how it was written.
+//! Unaware of the form in which a command was written.
 
 use crate::config::section::{Diagnostics, Section};
 use crate::config::tool::argv_template::{parse_word, value_in_script};
