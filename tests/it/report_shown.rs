@@ -206,6 +206,7 @@ fn a_long_run_is_shown_whole() {
         add(n, "ACTION_RESULT", &result);
     }
     fs::write(dir.join("journal.jsonl"), journal).unwrap();
+    world.adopt("ws");
     let Some(shown) = shown(&world, "ws", "#search=output%201999") else {
         return;
     };

@@ -43,7 +43,7 @@ fn a_hook_can_end_the_run_after_the_current_step() {
             text("done"),
         ]);
         let says = format!("{hook} ended the run: enough");
-        world.run("go").end().exits(75).prints("").says(&says);
+        world.run("go").end().exits(4).prints("").says(&says);
         let ending = world.latest().ending();
         assert_eq!(
             ending,
@@ -68,7 +68,7 @@ fn a_hook_that_ends_the_run_at_the_last_answer_keeps_it_from_being_complete() {
     for hook in ["post_llm_response", "on_iteration_end"] {
         let world = with_hooks(&[(hook, STOP)]);
         world.server.says([text("done")]);
-        world.run("go").end().exits(75).prints("");
+        world.run("go").end().exits(4).prints("");
         assert_eq!(world.latest().ending().1.as_deref(), Some("hook"));
         world.run("go").end().exits(0).prints("done\n");
         assert_eq!(world.server.requests().len(), 1);
@@ -104,7 +104,7 @@ fn an_error_is_what_has_no_exit_code() {
 fn a_server_that_says_no_and_a_source_that_is_missing_are_errors() {
     let world = with_hooks(&[("on_error", TELL_ERROR)]);
     world.server.says([Reply::error(400, "no such model")]);
-    world.run("go").end().exits(1);
+    world.run("go").end().exits(4);
     let errors = world.lines("errors");
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(errors[0].contains("no such model"), "{errors:?}");
@@ -118,7 +118,7 @@ fn a_server_that_says_no_and_a_source_that_is_missing_are_errors() {
         "agent/context.yaml",
         "sources:\n  - {type: file, path: '${CWD}/PLAN.md'}\n  - {type: journal}\n",
     );
-    world.run("go").end().exits(1);
+    world.run("go").end().exits(4);
     assert!(world.lines("errors")[0].contains("PLAN.md"));
 }
 
@@ -158,8 +158,8 @@ fn every_end_but_a_question_runs_the_hook_before_it_is_recorded() {
     world.run("go").arg("--max-iterations=1").end().exits(4);
     ends("INTERRUPTED", 0);
     world.server.says([Reply::error(400, "no")]);
-    world.go_on().end().exits(1);
-    ends("FAILED", 1);
+    world.go_on().end().exits(4);
+    ends("INTERRUPTED", 1);
     world.server.says([text("never").held()]);
     let delta = world.go_on().args(["-m", "again"]).spawn();
     world.server.wait_for(3);
