@@ -19,7 +19,6 @@ pub(crate) struct SessionsArgs {
     pub request: SessionsCommand,
 }
 
-/// What `delta-sessions` is to do.
 #[derive(Debug)]
 pub(crate) enum SessionsCommand {
     Help {

@@ -93,7 +93,7 @@ fn run_request(args: SessionsArgs) -> Result<u8> {
     Ok(done?.map_or_else(exit_of, |()| Exit::Success.code()))
 }
 
-/// What `-h` prints, or the manual page, which is one for all commands.
+/// The text of `-h`, or the manual page, which is one for all commands.
 fn help_text(command: Option<&CommandTable>, full: bool) -> String {
     match (full.then(|| manual::find(PROGRAM)).flatten(), command) {
         (Some(page), _) => page.text.to_owned(),

@@ -27,10 +27,15 @@ const SHELLS: [&str; 8] = ["bash", "sh", "dash", "ash", "yash", "ksh", "ksh93", 
 pub(crate) const SESSION_ID: &str = "DELTA_SESSION_ID";
 
 /// Variables that belong to one call of `delta-sessions` and not to the session.
-pub(crate) const FOREIGN: [&str; 5] = [
+pub(crate) const FOREIGN: [&str; 10] = [
     SESSION_ID,
     crate::unix::procfs::CALL_ID,
+    "DELTA_AGENT_HOME",
+    "DELTA_CWD",
+    "DELTA_DEADLINE",
     "DELTA_DEPTH",
+    "DELTA_ENGINE_PID",
+    "DELTA_HOOK_IO_PATH",
     "DELTA_RUN_DIR",
     "DELTA_RUN_ID",
 ];

@@ -1229,6 +1229,32 @@ fn no_session_sees_or_writes_an_api_key() {
 #[test]
 fn each_exec_brings_the_call_it_belongs_to() {
     let place = Place::new();
+    for shell in ALL_SHELLS {
+        let names = [
+            "AGENT_HOME",
+            "CWD",
+            "DEADLINE",
+            "DEPTH",
+            "ENGINE_PID",
+            "HOOK_IO_PATH",
+            "RUN_DIR",
+            "RUN_ID",
+        ];
+        let names = names.map(|name| format!("DELTA_{name}"));
+        let of_start = names.each_ref().map(|name| (name.as_str(), "start"));
+        let session = place.start_with(&[shell], &of_start);
+        let shown = session.says("env | grep '=start$'; env | grep '=exec$'; :");
+        assert_eq!(shown, "", "{shell}");
+        let mut command = session.command(&[], "env | grep -c '=exec$'");
+        let output = command
+            .envs(names.iter().map(|name| (name, "exec")))
+            .output();
+        assert_eq!(
+            json(&output.unwrap())["stdout"],
+            format!("{}\n", names.len())
+        );
+        assert_eq!(session.says("env | grep '=exec$'; :"), "", "{shell}");
+    }
     let session = place.start(&["bash"]);
     let run = |call: &str| {
         let output = session
