@@ -3,6 +3,7 @@
 use super::schemas::{self, Schema};
 use super::tables::DELTA;
 use super::templates::{self, Template};
+use crate::config::pricing::{Budget, GivenBudget, parse_deadline};
 use crate::error::{Error, Result};
 use crate::record::metadata::Status;
 use crate::text::manual::{self, Page};
@@ -10,6 +11,7 @@ use crate::text::options::completion;
 use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
 use crate::text::options::table::CommandTable;
+use crate::text::timestamp::Timestamp;
 use crate::view::stats_table::StatsArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -80,6 +82,8 @@ pub(crate) struct Common {
     /// `-` stands for stdin.
     pub message: Option<String>,
     pub max_iterations: Option<u64>,
+    pub budget: Option<GivenBudget>,
+    pub deadline: Option<Timestamp>,
     pub interactive: bool,
     pub verbose: bool,
     pub quiet: bool,
@@ -362,11 +366,28 @@ fn common(given: &ParsedCommand) -> Result<Common> {
         run_id: given.text("--run-id"),
         message,
         max_iterations: given.number("--max-iterations"),
+        budget: budget(given)?,
+        deadline: deadline(given)?,
         interactive: given.has("--interactive"),
         verbose: given.has("--verbose"),
         quiet: given.has("--quiet"),
         format: given.format(),
     })
+}
+
+/// The value of `--budget`.
+pub(crate) fn budget(given: &ParsedCommand) -> Result<Option<GivenBudget>> {
+    let budget = given.text("--budget").map(|text| Budget::parse(&text));
+    let budget = budget.transpose();
+    budget.map_err(|why| Error::usage(format!("--budget: {why}")))
+}
+
+/// The value of `--deadline`.
+pub(crate) fn deadline(given: &ParsedCommand) -> Result<Option<Timestamp>> {
+    let text = given.text("--deadline");
+    let deadline = text.map(|text| parse_deadline(&text, Timestamp::now()));
+    let deadline = deadline.transpose();
+    deadline.map_err(|why| Error::usage(format!("--deadline: {why}")))
 }
 
 fn check_verbosity(given: &ParsedCommand) -> Result<()> {

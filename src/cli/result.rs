@@ -12,8 +12,7 @@ use crate::runs::overrides::{is_guarded, is_inside};
 use crate::runs::result::RunResult;
 use crate::text::json::{self, Object};
 use crate::text::options::format::OutputFormat;
-use crate::text::timestamp::Timestamp;
-use crate::unix::terminal::{Screen, print, printable};
+use crate::unix::terminal::{Screen, Tone, print, printable};
 use serde_json::json;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -44,6 +43,9 @@ fn print_result(result: RunResult, format: OutputFormat, screen: Screen) -> Resu
     let (ending, metadata) = (&result.ending, &result.metadata);
     explain(screen, ending, metadata, &result.run);
     print_ending(format, ending, metadata, result.question.as_ref())?;
+    if let Some(summary) = result.summary() {
+        screen.progress(&[(Tone::Dim, &summary)]);
+    }
     let exit = ending.exit;
     result.seal();
     Ok(exit)
@@ -168,15 +170,7 @@ fn object(ending: &Ending, metadata: &Metadata, question: Option<&Question>) -> 
             );
         }
     }
-    let times = [
-        Some(metadata.start_time.as_str()),
-        metadata.end_time.as_deref(),
-    ];
-    let [start, end] = times.map(|time| time.and_then(Timestamp::parse));
-    let duration = match (start, end) {
-        (Some(start), Some(end)) => end.since(start).as_millis() as u64,
-        _ => 0,
-    };
+    let duration = metadata.running_time().as_millis() as u64;
     object
         .put(
             "metrics",

@@ -29,6 +29,8 @@ pub const COMMANDS: [&str; 19] = names(&COMMAND_TABLES);
 #[rustfmt::skip]
 const ENGINE: &[OptionRow] = &[
     valued("", "--max-iterations", "N", Number(1), "stop after N iterations"),
+    valued("", "--budget", "KEY=N", Other, "replace the budget for this start: cost=3,tokens=500000"),
+    valued("", "--deadline", "TIME", Other, "end before TIME: RFC 3339, epoch seconds, or +90m"),
     flag("-i", "--interactive", "ask questions at the terminal"),
     flag("-v", "--verbose", "show what the model and the tools say"),
     flag("-q", "--quiet", "print nothing but the result, warnings and errors"),

@@ -1,8 +1,8 @@
 //! An agent, as its files define it.
 
+use crate::config::pricing::{Budget, PriceList};
 use crate::config::tool::definition::{Tool, Word};
 use crate::text::json;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::{self, Display};
 use std::path::PathBuf;
@@ -40,7 +40,8 @@ pub(crate) struct Agent {
     /// Names, and prefixes that end in `*`, of the variables that a workspace's `.env` may set; none: all but
     /// those that decide which program runs.
     pub workspace_env: Option<Vec<String>>,
-    pub pricing: Option<Pricing>,
+    pub prices: PriceList,
+    pub budget: Budget,
     pub context: Context,
     pub hooks: Vec<Hook>,
 }
@@ -67,17 +68,6 @@ impl Llm {
     pub(crate) fn model_json(&self) -> Option<String> {
         self.model.as_ref().map(json::text)
     }
-}
-
-/// Prices per million tokens, in whatever currency.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Pricing {
-    pub input: f64,
-    pub output: f64,
-    /// None: the price of other input.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cached: Option<f64>,
 }
 
 /// The parts of a request.

@@ -1,10 +1,11 @@
 //! `agent.yaml` and the files it imports.
 
-use super::agent::{Agent, Context, Hook, Pricing, Problem, Severity};
+use super::agent::{Agent, Context, Hook, Problem, Severity};
 use super::context::at_least_one;
 use super::document::{Document, error_in};
 use super::imports::{leads_out, read_tools};
 use super::llm::read_llm;
+use super::pricing::{Budget, PriceList, check_prices, model_of_file};
 use super::sources::AgentSources;
 use super::{context, hooks, legacy};
 use crate::config::section::{Diagnostics, Section, describe_value};
@@ -15,7 +16,7 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "name",
     "version",
     "description",
@@ -33,6 +34,7 @@ const KEYS: [&str; 17] = [
     "ask_human",
     "sync",
     "pricing",
+    "budget",
 ];
 
 /// Reads an agent's directory. The agent is there if none of the problems is an error.
@@ -81,6 +83,8 @@ struct Parts {
     home: PathBuf,
     /// The key that `llm` is written under.
     llm_key: &'static str,
+    /// The model that the file names, and whether that is the one that is asked.
+    model: (Option<String>, bool),
     tools: Vec<Tool>,
     context: Option<Context>,
     hooks: Vec<Hook>,
@@ -105,6 +109,7 @@ impl Loader<'_> {
             return None;
         };
         let llm_key = legacy::rewrite_llm(&mut document, self.problems);
+        let model = model_of_file(&document.root);
         document.apply_settings(set, self.problems);
         let hooks = self.hooks(Some(&mut document));
         let has_ask_human = document.root.get("ask_human") != Some(&Value::Bool(false));
@@ -114,6 +119,7 @@ impl Loader<'_> {
         let parts = Parts {
             home: self.sources.home.clone(),
             llm_key,
+            model: (model, set.is_empty()),
             tools,
             context: self.context(&prompt),
             hooks,
@@ -225,6 +231,13 @@ fn read_agent(section: &Section<'_>, parts: Parts, out: &mut Diagnostics) -> Opt
         let limits = limits.as_ref();
         limits.and_then(|it| it.read_count(key, out)).unwrap_or(0)
     };
+    let (model, is_asked) = parts.model;
+    let prices = PriceList::read(section, model.as_deref(), out);
+    let budget = Budget::read(section, out);
+    // Another model is checked when it is started, with the budget that holds then.
+    if is_asked {
+        check_prices(&budget, &prices, model.as_deref(), out);
+    }
     let timeout = section.read_count("tool_timeout_ms", out);
     let timeout = Duration::from_millis(timeout.unwrap_or(600_000));
     Some(Agent {
@@ -242,7 +255,8 @@ fn read_agent(section: &Section<'_>, parts: Parts, out: &mut Diagnostics) -> Opt
         ask_human: section.read_flag("ask_human", out).unwrap_or(true),
         sync: section.read_flag("sync", out).unwrap_or(true),
         workspace_env: workspace_env(section, out),
-        pricing: pricing(section, out),
+        prices,
+        budget,
         description: section.read_text("description", out).map(str::to_owned),
         home: parts.home,
         tools: parts.tools,
@@ -266,22 +280,6 @@ fn workspace_env(section: &Section<'_>, out: &mut Diagnostics) -> Option<Vec<Str
         }
     }
     Some(entries.into_iter().map(str::to_owned).collect())
-}
-
-fn pricing(section: &Section<'_>, out: &mut Diagnostics) -> Option<Pricing> {
-    let section = section.read_section("pricing", out)?;
-    section.warn_of_unknown_keys(&["input", "output", "cached"], out);
-    for key in ["input", "output"] {
-        if !section.map.contains_key(key) {
-            let message = format!("pricing: {key} is missing; prices are per million tokens");
-            out.error(section.path_to(key), message);
-        }
-    }
-    Some(Pricing {
-        input: section.read_amount("input", out).unwrap_or_default(),
-        output: section.read_amount("output", out).unwrap_or_default(),
-        cached: section.read_amount("cached", out),
-    })
 }
 
 fn required_text(

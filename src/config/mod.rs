@@ -4,6 +4,7 @@
 //! Unaware of runs.
 
 pub(crate) mod section;
+pub(crate) mod pricing;
 pub(crate) mod tool;
 pub mod agent;
 pub(crate) mod document;

@@ -2,13 +2,20 @@
 //! may be secret.
 
 use super::agent::{Agent, HookEvent, Source};
+use super::pricing::Budget;
 use crate::config::tool::definition::Word;
 use crate::config::tool::load;
 use crate::text::json;
+use crate::text::timestamp::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// An agent as JSON.
-pub(crate) fn render_resolved(agent: &Agent, max_iterations: u64) -> Vec<u8> {
+/// An agent as JSON, with the limits of one start of the engine.
+pub(crate) fn render_resolved(
+    agent: &Agent,
+    max_iterations: u64,
+    budget: &Budget,
+    deadline: Option<Timestamp>,
+) -> Vec<u8> {
     let mut llm = Map::new();
     if let Some(model) = &agent.llm.model {
         llm.insert("model".to_owned(), model.as_str().into());
@@ -54,8 +61,14 @@ pub(crate) fn render_resolved(agent: &Agent, max_iterations: u64) -> Vec<u8> {
     if let Some(list) = &agent.workspace_env {
         config["workspace_env"] = json!(list);
     }
-    if let Some(pricing) = agent.pricing {
+    if let Some(pricing) = agent.prices.of_model(agent.llm.model.as_deref()) {
         config["pricing"] = json!(pricing);
+    }
+    if let Some(deadline) = deadline {
+        config["deadline"] = json!(deadline.to_string());
+    }
+    if budget.has_limit() {
+        config["budget"] = json!(budget);
     }
     json::text(&config).into_bytes()
 }

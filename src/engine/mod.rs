@@ -4,6 +4,7 @@
 
 pub(crate) mod observation;
 pub(crate) mod run_context;
+pub(crate) mod account;
 pub(crate) mod hooks;
 pub(crate) mod question;
 pub(crate) mod request;

@@ -9,8 +9,10 @@ use crate::record::engine_log::Log;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::ids::hex;
+use crate::text::timestamp::Timestamp;
 use crate::unix::process::{GRACE, Variable};
 use crate::unix::procfs::{CALL_ID, Signals};
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -23,6 +25,12 @@ const LAST_HOOKS: Duration = Duration::from_millis(2600);
 
 /// The variable that names the process of the engine that started a program.
 pub(crate) const ENGINE_PID: &str = "DELTA_ENGINE_PID";
+
+/// The variable that says when a run that another started is to have ended.
+pub(crate) const DEADLINE: &str = "DELTA_DEADLINE";
+
+/// The variable by which a run finds the ledgers of the runs around it, the outermost first.
+pub(crate) const LEDGERS: &str = "DELTA_LEDGERS";
 
 /// A run's surroundings.
 pub(crate) struct RunContext<'a> {
@@ -40,6 +48,8 @@ pub(crate) struct RunContext<'a> {
     pub depth: u32,
     /// The run's engine.log.
     pub log: Log,
+    /// What [`LEDGERS`] is for the run's programs; none: nothing is spent here.
+    pub ledgers: RefCell<Option<String>>,
 }
 
 impl RunContext<'_> {
@@ -92,6 +102,13 @@ impl RunContext<'_> {
             .into_iter()
             .map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
         variables.extend(own);
+        if let Some(ledgers) = &*self.ledgers.borrow() {
+            variables.push((LEDGERS.to_owned(), Some(ledgers.clone())));
+        }
+        if let Some(deadline) = self.signals.deadline() {
+            let deadline = earlier_deadline(deadline).to_string();
+            variables.push((DEADLINE.to_owned(), Some(deadline)));
+        }
         variables
     }
 
@@ -149,6 +166,12 @@ impl RunContext<'_> {
 /// How long a program has between SIGTERM and SIGKILL, so deep in nested runs.
 pub(crate) fn grace(depth: u32) -> Duration {
     (GRACE * 9 / 10) / 2u32.pow(depth.min(8))
+}
+
+/// The deadline of the programs of a run that has this one: theirs comes first, so that they have ended when
+/// the run is to end.
+pub(crate) fn earlier_deadline(deadline: Timestamp) -> Timestamp {
+    Timestamp::from_millis(deadline.millis().saturating_sub(10_000))
 }
 
 /// How deep this process is nested, and how deep it may be.

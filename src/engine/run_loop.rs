@@ -8,6 +8,7 @@
 //! journal alone says what to do next.
 
 mod outcome;
+mod spending;
 mod hook_points;
 mod calls;
 mod questions;
@@ -19,6 +20,7 @@ use crate::VERSION;
 use crate::config::agent::Agent;
 use crate::config::tool::bind::{BaseDirs, BoundCall};
 use crate::config::tool::definition::Tool;
+use crate::engine::account::{Account, SpendingRules};
 use crate::engine::question;
 use crate::engine::request::Builder;
 use crate::engine::run_context::RunContext;
@@ -33,9 +35,9 @@ use crate::record::metadata::{Metadata, Status};
 use crate::record::state::{self, Call, Reading, Turn, Unreadable};
 use crate::record::stop_reason::StopReason;
 use crate::text::shorten::in_short;
-use crate::unix::terminal::{Screen, Tone, counted};
+use crate::unix::terminal::{Screen, Tone};
 use calls::OpenCall;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How one start of the engine is to behave.
 pub(crate) struct Options {
@@ -52,6 +54,8 @@ pub(crate) struct Options {
     /// Whether processes that carry this run's calls are this run's, and not those of a directory that
     /// it is a copy of.
     pub is_ours: bool,
+    /// None: nothing is spent, as in a replay.
+    pub spending: Option<SpendingRules>,
 }
 
 /// One start of the engine on one run.
@@ -78,6 +82,7 @@ pub(crate) struct Engine<'a> {
     transcript: MessageCache,
     entries_synced: bool,
     stop_wanted: Option<String>,
+    account: Option<Account>,
 }
 
 impl<'a> Engine<'a> {
@@ -86,7 +91,7 @@ impl<'a> Engine<'a> {
         ctx: RunContext<'a>,
         mut journal: Journal,
         metadata: Metadata,
-        options: Options,
+        mut options: Options,
         model: Model<'a>,
     ) -> Result<Self> {
         let agent = ctx.agent;
@@ -102,6 +107,10 @@ impl<'a> Engine<'a> {
         let transcript = MessageCache::new(agent.llm.model_json(), reading);
         journal.set_sync(agent.sync);
         ctx.run.reserve();
+        let rules = options.spending.take();
+        let account = rules.map(|rules| Account::new(rules, &ctx.run, journal.path()));
+        let ledgers = account.as_ref().map(|account| account.variable(&ctx.run));
+        ctx.ledgers.replace(ledgers);
         Ok(Self {
             ctx,
             journal,
@@ -119,6 +128,7 @@ impl<'a> Engine<'a> {
             transcript,
             entries_synced: false,
             stop_wanted: None,
+            account,
         })
     }
 
@@ -157,6 +167,7 @@ impl<'a> Engine<'a> {
         );
         self.ctx.log.line(level, &text);
         Ended {
+            spent: self.spent(),
             ending,
             metadata: self.metadata,
             run: self.ctx.run,
@@ -264,39 +275,6 @@ impl<'a> Engine<'a> {
         self.stop_wanted
             .as_ref()
             .map(|message| Ending::new(StopReason::Hook, message.clone()))
-    }
-
-    fn limit_reached(&self) -> Option<Ending> {
-        let agent = self.ctx.agent;
-        let (limit, of) = (self.options.max_iterations, agent.limit_tokens);
-        if self.iterations_here >= limit {
-            let times = counted(limit as usize, "iteration");
-            let text = format!("no final answer within {times}");
-            return Some(Ending::new(StopReason::MaxIterations, text));
-        }
-        if of > 0 && self.tokens_here >= of {
-            let text = format!("{} tokens spent, the limit is {of}", self.tokens_here);
-            return Some(Ending::new(StopReason::Tokens, text));
-        }
-        self.time_is_over()
-    }
-
-    fn time_is_over(&self) -> Option<Ending> {
-        let deadline = self.deadline()?;
-        (Instant::now() >= deadline).then(|| self.out_of_time())
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        let seconds = self.ctx.agent.limit_seconds;
-        (seconds > 0).then(|| self.begun + Duration::from_secs(seconds.min(1 << 32)))
-    }
-
-    fn out_of_time(&self) -> Ending {
-        let limit = self.ctx.agent.limit_seconds;
-        Ending::new(
-            StopReason::Seconds,
-            format!("the limit of {limit} s has been reached"),
-        )
     }
 
     /// Makes everything durable that has been recorded, and the directories that lead to it.

@@ -3,12 +3,13 @@
 //! Unaware of runs, journals and tools. An attempt goes over HTTP, to a program or to a recording; what
 //! is retried and how long is waited is decided here for all.
 
-use crate::error::Result;
+use crate::error::{Result, may_fail};
 use crate::model::attempt::Attempt;
 use crate::model::http::Http;
 use crate::model::program::Program;
 use crate::model::replay::Playback;
-use crate::model::response::{Answer, parse};
+use crate::model::response::{Answer, Counted, counted, parse};
+use crate::record::spending::Denial;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -39,6 +40,25 @@ pub(crate) struct Patience {
     pub deadline: Option<Instant>,
 }
 
+/// What is to be done about the cost of an attempt.
+#[derive(Debug)]
+pub(crate) enum Expense {
+    /// It is about to be made.
+    Reserve,
+    /// It was made, and is known to have cost nothing.
+    Nothing,
+    /// It was made, and the server has counted.
+    Counted(Counted),
+    /// It was made, and nobody knows what it cost.
+    Unknown {
+        /// There is an answer, without figures.
+        is_answer: bool,
+    },
+}
+
+/// Pays for attempts, which are numbered from 1. Only what is to be reserved can be denied.
+pub(crate) type Purse<'p> = dyn FnMut(u64, Expense) -> std::result::Result<(), Denial> + 'p;
+
 /// The outcome of asking, over all attempts.
 #[derive(Debug)]
 pub(crate) enum Asked {
@@ -54,6 +74,8 @@ pub(crate) enum Asked {
     OutOfTime,
     /// A signal asks the engine to end.
     Stopped(Stop),
+    /// The attempt must not be made.
+    Denied(Denial),
 }
 
 #[derive(Serialize)]
@@ -102,6 +124,7 @@ pub(crate) fn ask_model(
     invocation: &Invocation<'_>,
     patience: Patience,
     signals: &Signals,
+    purse: &mut Purse<'_>,
     mut notify: impl FnMut(&str),
 ) -> Result<Asked> {
     let started = Instant::now();
@@ -112,11 +135,17 @@ pub(crate) fn ask_model(
             // The one before may have left it.
             files::remove(&invocation.dir.join("response.json"))?;
         }
+        let number = record.attempts.len() as u64 + 1;
+        if let Err(denial) = purse(number, Expense::Reserve) {
+            break Asked::Denied(denial);
+        }
         let (began, clock) = (Instant::now(), Timestamp::now());
         let left = patience
             .deadline
             .map(|until| until.saturating_duration_since(began));
         let attempt = model.attempt(invocation, signals, left)?;
+        // Only a reservation is denied.
+        may_fail(purse(number, expense(&attempt)));
         let (step, outcome) = judge_attempt(attempt, invocation.dir, &mut record);
         record.attempts.push(AttemptRecord {
             started_at: clock.to_string(),
@@ -132,6 +161,9 @@ pub(crate) fn ask_model(
             .is_some_and(|until| Instant::now() >= until)
         {
             break Asked::OutOfTime;
+        }
+        if let Some(stop) = signals.stop_within(after.unwrap_or_default()) {
+            break Asked::Stopped(stop);
         }
         if let Some(after) = after.filter(|after| *after > LONGEST_RETRY_AFTER) {
             let until = Timestamp::now().plus(after);
@@ -149,6 +181,9 @@ pub(crate) fn ask_model(
             .is_some_and(|deadline| Instant::now() + wait >= deadline)
         {
             break Asked::OutOfTime;
+        }
+        if let Some(stop) = signals.stop_within(wait) {
+            break Asked::Stopped(stop);
         }
         notify(&format!(
             "{why}; waiting {:.1} s before trying again ({retries} of {})",
@@ -168,6 +203,21 @@ enum NextStep {
     Again(String, Option<Duration>),
 }
 
+/// What an attempt has cost. An error of the server costs nothing.
+fn expense(attempt: &Attempt) -> Expense {
+    match attempt {
+        Attempt::Body { body, .. } => {
+            counted(body).map_or(Expense::Unknown { is_answer: true }, Expense::Counted)
+        }
+        Attempt::Again { may_count, .. } | Attempt::Stopped { may_count, .. } if *may_count => {
+            Expense::Unknown { is_answer: false }
+        }
+        Attempt::Again { .. } | Attempt::Stopped { .. } | Attempt::Refused { .. } => {
+            Expense::Nothing
+        }
+    }
+}
+
 /// The step that follows an attempt, and the attempt's outcome for the record.
 fn judge_attempt(
     attempt: Attempt,
@@ -175,7 +225,9 @@ fn judge_attempt(
     record: &mut InvocationRecord,
 ) -> (NextStep, String) {
     match attempt {
-        Attempt::Stopped(stop) => (NextStep::End(Asked::Stopped(stop)), stop.name().to_owned()),
+        Attempt::Stopped { stop, .. } => {
+            (NextStep::End(Asked::Stopped(stop)), stop.name().to_owned())
+        }
         Attempt::Refused {
             why,
             is_too_long,
@@ -195,6 +247,7 @@ fn judge_attempt(
             after,
             timed_out,
             is_last,
+            may_count: _,
             http_status,
         } => {
             record.http_status = http_status;

@@ -23,6 +23,8 @@ pub(crate) enum Attempt {
         timed_out: bool,
         /// The server says that asking again is of no use now.
         is_last: bool,
+        /// The request was sent, and nobody knows what the server made of it.
+        may_count: bool,
         /// The server's status, if there was one.
         http_status: Option<u16>,
     },
@@ -36,7 +38,11 @@ pub(crate) enum Attempt {
         http_status: Option<u16>,
     },
     /// A signal asks the engine to end.
-    Stopped(Stop),
+    Stopped {
+        stop: Stop,
+        /// The request was sent, and nobody knows what the server made of it.
+        may_count: bool,
+    },
 }
 
 /// The codes of a server's error: `error.code` and `error.type`.

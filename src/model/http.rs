@@ -15,7 +15,7 @@ use crate::config::environment::{Endpoint, is_loopback};
 use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::Signals;
 use resolver::Lookup;
-use socket::{Socket, Wire};
+use socket::{SendWatch, Socket, Wire};
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -78,6 +78,7 @@ impl Http {
             signals: Arc::clone(signals),
             opened: AtomicUsize::new(0),
             heard: AtomicBool::new(false),
+            sent: AtomicBool::new(false),
         });
         let proxy = if is_loopback(&endpoint.base_url) {
             None
@@ -95,7 +96,8 @@ impl Http {
         let connector =
             ().chain(ConnectProxyConnector::default())
                 .chain(Socket(Arc::clone(&wire)))
-                .chain(RustlsConnector::default());
+                .chain(RustlsConnector::default())
+                .chain(SendWatch(Arc::clone(&wire)));
         let agent = Agent::with_parts(config, connector, Lookup(Arc::clone(&wire)));
         Self {
             agent,
@@ -114,13 +116,15 @@ impl Http {
     ) -> (Attempt, Option<Vec<u8>>) {
         let mut reopened = false;
         loop {
+            self.wire.sent.store(false, Ordering::Relaxed);
             let opened = self.wire.opened.load(Ordering::Relaxed);
             self.wire.heard.store(false, Ordering::Relaxed);
             let result = self.send(request, left);
             if let Some(stop) = self.wire.signals.stop()
                 && result.is_err()
             {
-                return (Attempt::Stopped(stop), None);
+                let may_count = self.wire.sent.load(Ordering::Relaxed);
+                return (Attempt::Stopped { stop, may_count }, None);
             }
             match result {
                 Ok(response) => return response,
@@ -164,7 +168,11 @@ impl Http {
         if body.len() as u64 > LARGEST_ANSWER {
             body.truncate(1024);
             let why = "an answer of more than 64 MiB";
-            return Ok((self.again(head.status, why, None), Some(body)));
+            let mut attempt = self.again(head.status, why, None);
+            if let Attempt::Again { may_count, .. } = &mut attempt {
+                *may_count = head.status < 300;
+            }
+            return Ok((attempt, Some(body)));
         }
         if let Some(key) = &self.endpoint.key {
             key.redact(&mut body);
@@ -198,6 +206,7 @@ impl Http {
                 after: head.after,
                 timed_out: false,
                 is_last: true,
+                may_count: false,
                 http_status: Some(status),
             },
             401 | 403 if self.endpoint.key_source.is_some() => {
@@ -224,6 +233,7 @@ impl Http {
             after,
             timed_out: false,
             is_last: false,
+            may_count: false,
             http_status: Some(status),
         }
     }
@@ -256,6 +266,7 @@ impl Http {
             after: None,
             timed_out,
             is_last: false,
+            may_count: self.wire.sent.load(Ordering::Relaxed),
             http_status: None,
         }
     }

@@ -94,11 +94,12 @@ impl Program<'_> {
         timeout: u128,
         said_before: u64,
     ) -> Result<Attempt> {
-        let again = |why: String, timed_out| Attempt::Again {
+        let again = |why: String, timed_out, may_count| Attempt::Again {
             why,
             after: None,
             timed_out,
             is_last: false,
+            may_count,
             http_status: None,
         };
         let program = &self.argv[0];
@@ -108,18 +109,22 @@ impl Program<'_> {
                 http_status: None,
             },
             Ended::Interrupted(_) => match signals.stop() {
-                Some(stop) => Attempt::Stopped(stop),
-                None => again("interrupted".to_owned(), false),
+                Some(stop) => Attempt::Stopped {
+                    stop,
+                    may_count: true,
+                },
+                None => again("interrupted".to_owned(), false, true),
             },
             Ended::TimedOut => again(
                 format!("{program} gave no answer within {timeout} ms"),
+                true,
                 true,
             ),
             Ended::Exited(code) => {
                 let said = self.said_since(said_before)?;
                 let why = format!("{program} ended with exit code {code}{said}");
                 if code == TEMPFAIL || ENDED_BY_A_SIGNAL.contains(&code) {
-                    again(why, false)
+                    again(why, false, code != TEMPFAIL)
                 } else {
                     refused(why)
                 }

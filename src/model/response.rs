@@ -188,6 +188,42 @@ impl Choice<'_> {
     }
 }
 
+/// What a server says it has counted for an answer, whatever the answer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Counted {
+    pub tokens: Tokens,
+    /// Of the request's tokens, those that came from a cache.
+    pub cached: u64,
+    /// Of the request's tokens, those that were put into a cache.
+    pub cache_written: u64,
+}
+
+/// The usage in a response; none if it says nothing of tokens.
+pub(crate) fn counted(body: &[u8]) -> Option<Counted> {
+    #[derive(Deserialize)]
+    struct WithUsage {
+        usage: Option<Value>,
+    }
+    let with_usage: WithUsage = serde_json::from_slice(body).ok()?;
+    let usage = with_usage.usage.filter(Value::is_object)?;
+    let number = |places: [&str; 2]| {
+        let mut found = places.into_iter().filter_map(|place| usage.pointer(place));
+        found.find_map(Value::as_u64).unwrap_or(0)
+    };
+    let counted = Counted {
+        tokens: tokens(&usage),
+        cached: number([
+            "/prompt_tokens_details/cached_tokens",
+            "/prompt_cache_hit_tokens",
+        ]),
+        cache_written: number([
+            "/prompt_tokens_details/cache_write_tokens",
+            "/cache_creation_input_tokens",
+        ]),
+    };
+    (counted.tokens.total_tokens > 0).then_some(counted)
+}
+
 /// JSON in which every `\uD800` that is not half of a pair has become U+FFFD. Some servers cut a text in
 /// the middle of a character; the rest of it is worth having.
 fn without_lone_surrogates(body: &[u8]) -> Vec<u8> {

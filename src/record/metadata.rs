@@ -11,6 +11,7 @@ use crate::unix::files;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::Path;
+use std::time::Duration;
 
 const FILE: &str = "metadata.json";
 
@@ -107,6 +108,15 @@ pub struct Metadata {
 }
 
 impl Metadata {
+    /// How long the last start took; nothing if it has not ended.
+    pub(crate) fn running_time(&self) -> Duration {
+        let start = Timestamp::parse(&self.start_time);
+        let end = self.end_time.as_deref().and_then(Timestamp::parse);
+        start
+            .zip(end)
+            .map_or(Duration::ZERO, |(start, end)| end.since(start))
+    }
+
     /// Replaces the file in the directory of a run that goes on.
     pub(crate) fn update(&self, run_dir: &Path) -> Result<()> {
         files::exchange(&run_dir.join(FILE), &self.bytes())

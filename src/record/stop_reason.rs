@@ -28,6 +28,10 @@ pub enum StopReason {
     Tokens,
     /// The seconds of `limits`.
     Seconds,
+    /// The `budget` is spent, or nobody knows how much of it.
+    Budget,
+    /// The deadline is near.
+    Deadline,
     /// A hook ended the run.
     Hook,
     /// Somebody else wrote the journal while the run was live.
@@ -39,7 +43,7 @@ pub enum StopReason {
 
 impl StopReason {
     /// All but the signals.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::FinalAnswer,
         Self::Length,
         Self::ContentFilter,
@@ -52,6 +56,8 @@ impl StopReason {
         Self::MaxIterations,
         Self::Tokens,
         Self::Seconds,
+        Self::Budget,
+        Self::Deadline,
         Self::Hook,
         Self::JournalChanged,
         Self::AskHuman,
@@ -72,6 +78,8 @@ impl StopReason {
             Self::MaxIterations => "max_iterations",
             Self::Tokens => "tokens",
             Self::Seconds => "seconds",
+            Self::Budget => "budget",
+            Self::Deadline => "deadline",
             Self::Hook => "hook",
             Self::JournalChanged => "journal_changed",
             Self::AskHuman => "ask_human",
@@ -94,6 +102,8 @@ impl StopReason {
             | Self::MaxIterations
             | Self::Tokens
             | Self::Seconds
+            | Self::Budget
+            | Self::Deadline
             | Self::Hook
             | Self::JournalChanged
             | Self::Signal(_) => Status::Interrupted,
@@ -107,13 +117,16 @@ impl StopReason {
             Self::FinalAnswer => Exit::Success,
             Self::Length | Self::ContentFilter => Exit::Failure,
             Self::AskHuman => Exit::Waiting,
-            Self::ModelUnavailable | Self::DiskFull | Self::IoError => Exit::TempFail,
+            Self::ModelUnavailable | Self::DiskFull | Self::IoError | Self::Deadline => {
+                Exit::TempFail
+            }
             Self::ModelRefused
             | Self::ContextFull
             | Self::Context
             | Self::MaxIterations
             | Self::Tokens
             | Self::Seconds
+            | Self::Budget
             | Self::Hook
             | Self::JournalChanged => Exit::Undecided,
             Self::Signal(stop) => stop.into(),
@@ -136,6 +149,8 @@ impl StopReason {
             | Self::MaxIterations
             | Self::Tokens
             | Self::Seconds
+            | Self::Budget
+            | Self::Deadline
             | Self::Hook
             | Self::AskHuman
             | Self::Signal(_) => false,

@@ -5,7 +5,8 @@ use super::result::RunResult;
 use crate::VERSION;
 use crate::config::agent::Agent;
 use crate::config::environment::{Environment, PUBLIC_ENDPOINT};
-use crate::config::resolved;
+use crate::config::resolved::render_resolved;
+use crate::engine::account::SpendingRules;
 use crate::engine::run_context::{self, RunContext};
 use crate::engine::run_loop::{Engine, Options};
 use crate::error::Result;
@@ -23,6 +24,7 @@ use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::{self, Signals};
 use crate::unix::terminal::{Screen, Tone};
 use serde_json::{Map, Value};
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -41,6 +43,8 @@ pub(crate) struct Launch<'a> {
     pub max_iterations: Option<u64>,
     /// Pass over damage, and over a lock that another host may hold.
     pub force: bool,
+    /// None: nothing is spent.
+    pub spending: Option<SpendingRules>,
 }
 
 impl Launch<'_> {
@@ -49,9 +53,17 @@ impl Launch<'_> {
         self.max_iterations.unwrap_or(self.agent.max_iterations)
     }
 
+    /// The configuration of this start, for the record.
+    pub(crate) fn config(&self) -> Vec<u8> {
+        let budget = self.spending.as_ref().map(|rules| rules.budget);
+        let budget = budget.unwrap_or(self.agent.budget);
+        let deadline = self.signals.deadline();
+        render_resolved(self.agent, self.max_iterations(), &budget, deadline)
+    }
+
     /// Begins a new run.
     pub(crate) fn begin(&self, id: &RunId, message: &str, lock: DecisionLock) -> Result<RunResult> {
-        let config = resolved::render_resolved(self.agent, self.max_iterations());
+        let config = self.config();
         let now = Timestamp::now().to_string();
         let metadata = Metadata {
             run_id: id.to_string(),
@@ -107,6 +119,7 @@ impl Launch<'_> {
             lenient: self.force,
             answer,
             is_ours,
+            spending: self.spending.clone(),
         };
         let engine = Engine::new(ctx, journal, metadata, options, model)?;
         RunResult::of_engine(engine.run())
@@ -122,6 +135,7 @@ impl Launch<'_> {
             environment: self.environment,
             depth: run_context::depth().0,
             log: self.log(run),
+            ledgers: RefCell::default(),
         }
     }
 

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
 /// Keys of agent.yaml, with all that stands below them, that decide where a program, a key or an answer
-/// goes. A record's word for them is never taken. The last two are older names of `llm` and `hooks`.
-const GUARDED: [&str; 14] = [
+/// goes, and how much may be spent. A record's word for them is never taken. The last two are older names of `llm` and `hooks`.
+const GUARDED: [&str; 16] = [
     "llm.command",
     "llm.base_url",
     "llm.api",
@@ -25,6 +25,8 @@ const GUARDED: [&str; 14] = [
     "accept",
     "system_prompt",
     "workspace_env",
+    "budget",
+    "pricing",
     "llm_config",
     "lifecycle_hooks",
 ];
@@ -56,7 +58,7 @@ pub(crate) fn load_recorded(
         let now = now.and_then(|(_, text)| yaml::parse(text).ok());
         if now.as_ref() != Some(value) {
             return Err(Error::config(format!(
-                "run {id} was begun with --set {key}=..., which decides where programs or keys go and is not \
+                "run {id} was begun with --set {key}=..., which decides where programs or keys go, or what is spent, and is not \
                  taken from a record: give the same --set {key} again (its value is in the run's metadata.json)"
             )));
         }

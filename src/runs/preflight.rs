@@ -9,6 +9,7 @@ use crate::error::{Error, Exit, Result};
 use crate::record::journal::Journal;
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
+use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::{CALL_ID, Signals};
 use crate::unix::terminal::Screen;
 use serde_json::{Map, Value};
@@ -40,6 +41,30 @@ pub(crate) fn install_signals() -> Result<Arc<Signals>> {
         ));
     }
     Ok(Arc::new(signals))
+}
+
+/// Takes over the deadline that is given, or the one that the environment has for what another engine
+/// started, whichever comes first.
+///
+/// # Errors
+/// It has passed, so that nothing is begun; or the environment's is no time.
+pub(crate) fn heed_deadline(signals: &Signals, given: Option<Timestamp>) -> Result<()> {
+    let name = run_context::DEADLINE;
+    let inherited = std::env::var(name).ok().filter(|text| !text.is_empty());
+    let inherited = inherited.map(|text| {
+        let parsed = Timestamp::parse_with_offset(&text);
+        parsed.ok_or_else(|| Error::config(format!("{name}: '{text}' is no time; unset it")))
+    });
+    let deadlines = [given, inherited.transpose()?];
+    let Some(deadline) = deadlines.into_iter().flatten().min() else {
+        return Ok(());
+    };
+    if deadline <= Timestamp::now() {
+        let message = format!("the deadline {deadline} has passed: nothing was begun");
+        return Err(Error::new(Exit::Undecided, message));
+    }
+    signals.set_deadline(deadline);
+    Ok(())
 }
 
 /// The run whose tool this process is.

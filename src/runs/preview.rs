@@ -21,6 +21,7 @@ use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::Signals;
 use crate::unix::terminal::Screen;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// The process's signals, and where remarks are told.
@@ -34,7 +35,7 @@ pub(crate) fn first_request(
     ctx: Around,
 ) -> Result<Vec<u8>> {
     let id = RunId::generate(Timestamp::now());
-    let config = resolved::render_resolved(agent, agent.max_iterations);
+    let config = resolved::render_resolved(agent, agent.max_iterations, &agent.budget, None);
     let metadata = Metadata {
         run_id: id.to_string(),
         ..Metadata::default()
@@ -87,6 +88,7 @@ fn build(
         depth: depth().0,
         // Nothing is written, so there is nothing to tell.
         log: Log::new("/dev/null".into(), Level::Error, None),
+        ledgers: RefCell::default(),
     };
     let reading = Reading {
         lenient: false,

@@ -8,6 +8,7 @@ use crate::error::{At, Exit, Result, may_fail};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
+use crate::unix::terminal;
 
 /// A run at the end of a command.
 pub(crate) struct RunResult {
@@ -36,6 +37,21 @@ impl RunResult {
             ended: Some(ended),
             open_mark: None,
         })
+    }
+
+    /// What the run has used, in a line, if an engine has just worked on it.
+    pub(crate) fn summary(&self) -> Option<String> {
+        let (spent, has_price) = self.ended.as_ref()?.spent?;
+        let time = self.metadata.running_time();
+        let cost = match has_price {
+            true => format!(", cost {:.6}", spent.cost()),
+            false => String::new(),
+        };
+        let tokens = match self.metadata.usage.tokens.total_tokens {
+            0 => String::new(),
+            tokens => format!(", {tokens} tokens"),
+        };
+        Some(format!("{}{tokens}{cost}", terminal::time(time)))
     }
 
     /// The result that a run had when it ended.

@@ -3,7 +3,6 @@
 use super::inspect::RunSnapshot;
 use super::launch::{Launch, start_event};
 use super::result::RunResult;
-use crate::config::resolved;
 use crate::engine::run_context::RunContext;
 use crate::engine::run_loop::unreadable;
 use crate::error::{Error, Exit, Result};
@@ -37,7 +36,7 @@ impl Launch<'_> {
             notes,
         } = reopen(found, self.workspace, self.force)?;
         let metadata = self.started(metadata);
-        let config = resolved::render_resolved(self.agent, self.max_iterations());
+        let config = self.config();
         let task = metadata.initial_message.clone().unwrap_or_default();
         journal.add(iteration, &start_event(&metadata, &task, &config, true));
         for note in &notes {

@@ -11,6 +11,8 @@ use super::preflight::{check_reach, read_environment};
 use super::result::RunResult;
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
+use crate::config::pricing::GivenBudget;
+use crate::engine::account::SpendingRules;
 use crate::error::{At, Error, Result};
 use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
@@ -43,6 +45,8 @@ pub(crate) struct RunRequest<'a> {
     pub yes: bool,
     pub interactive: bool,
     pub max_iterations: Option<u64>,
+    /// Replaces the agent's for this start.
+    pub budget: Option<GivenBudget>,
     pub signals: Arc<Signals>,
     pub screen: Screen,
 }
@@ -265,7 +269,7 @@ impl RunRequest<'_> {
         environment: &Environment,
         lock: DecisionLock,
     ) -> Result<RunResult> {
-        let launch = self.launch(self.agent, self.set, workspace, environment);
+        let launch = self.launch(self.agent, self.set, workspace, environment)?;
         let mark = || {
             let is_own = self.work_dir.is_none();
             let mark = is_own.then(|| OpenMark::set(self.agent, workspace));
@@ -302,7 +306,7 @@ impl RunRequest<'_> {
                 // A run keeps the overrides that it was begun with; those that are given now come on top.
                 let (agent, set) = self.agent_of(&found)?;
                 check_reach(&agent, environment, Some(workspace))?;
-                let launch = self.launch(&agent, &set, workspace, environment);
+                let launch = self.launch(&agent, &set, workspace, environment)?;
                 Ok(launch
                     .resume(found, None, None, lock)?
                     .in_own_workspace(mark))
@@ -336,8 +340,8 @@ impl RunRequest<'_> {
         set: &'l Map<String, Value>,
         workspace: &'l Workspace,
         environment: &'l Environment,
-    ) -> Launch<'l> {
-        Launch {
+    ) -> Result<Launch<'l>> {
+        Ok(Launch {
             agent,
             workspace,
             environment,
@@ -347,7 +351,8 @@ impl RunRequest<'_> {
             interactive: self.interactive,
             max_iterations: self.max_iterations,
             force: false,
-        }
+            spending: Some(SpendingRules::of(agent, self.budget)?),
+        })
     }
 
     fn refusal(

@@ -118,6 +118,7 @@ fn exit_of(stop: Stop) -> u8 {
         Stop::Interrupt => Exit::Interrupt,
         Stop::Terminate => Exit::Terminate,
         Stop::Hangup => Exit::Hangup,
+        Stop::Deadline => Exit::TempFail,
     }
     .code()
 }

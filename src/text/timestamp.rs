@@ -104,6 +104,24 @@ impl Timestamp {
         ))
     }
 
+    /// Reads RFC 3339 with any offset from UTC.
+    pub(crate) fn parse_with_offset(text: &str) -> Option<Self> {
+        if let Some(time) = Self::parse(text) {
+            return Some(time);
+        }
+        let at = text.len().checked_sub(6)?;
+        let (local, offset) = (text.get(..at)?, text.get(at..)?);
+        let (hours, minutes) = offset.get(1..)?.split_once(':')?;
+        let (hours, minutes) = (hours.parse::<u64>().ok()?, minutes.parse::<u64>().ok()?);
+        let local = Self::parse(&format!("{local}Z"))?;
+        let offset = (hours < 24 && minutes < 60).then_some((hours * 60 + minutes) * 60_000)?;
+        match text.get(at..=at)? {
+            "+" => local.0.checked_sub(offset).map(Self),
+            "-" => local.0.checked_add(offset).map(Self),
+            _ => None,
+        }
+    }
+
     fn fields(self) -> Fields {
         let (seconds, millis) = (self.0 / 1000, self.0 % 1000);
         let (days, rest) = (seconds / 86_400, seconds % 86_400);

@@ -4,6 +4,7 @@
 //! that waits polls that pipe too, so that no wait can miss one.
 
 use crate::error::may_fail;
+use crate::text::timestamp::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::FsWord;
@@ -26,6 +27,8 @@ pub enum Stop {
     Terminate,
     /// SIGHUP, exit code 129.
     Hangup,
+    /// A deadline is near; exit code 75.
+    Deadline,
 }
 
 impl Stop {
@@ -35,6 +38,7 @@ impl Stop {
             Self::Interrupt => "SIGINT",
             Self::Terminate => "SIGTERM",
             Self::Hangup => "SIGHUP",
+            Self::Deadline => "deadline",
         }
     }
 
@@ -54,11 +58,15 @@ impl From<Stop> for crate::error::Exit {
             Stop::Interrupt => Self::Interrupt,
             Stop::Terminate => Self::Terminate,
             Stop::Hangup => Self::Hangup,
+            Stop::Deadline => Self::TempFail,
         }
     }
 }
 
 use signal_hook::consts as libc_signals;
+
+/// From so long before a deadline on nothing begins, and what runs is ended.
+const BEFORE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The process's signals. Install once; share by reference or `Arc`.
 #[derive(Debug)]
@@ -74,6 +82,8 @@ pub(crate) struct Signals {
     parent: Option<OwnedFd>,
     /// True once that engine is known to be gone.
     orphaned: AtomicBool,
+    /// When all is to have ended.
+    deadline: OnceLock<Timestamp>,
 }
 
 impl Signals {
@@ -109,6 +119,7 @@ impl Signals {
             first: OnceLock::new(),
             parent: None,
             orphaned: AtomicBool::new(false),
+            deadline: OnceLock::new(),
         })
     }
 
@@ -149,13 +160,43 @@ impl Signals {
         may_fail(stop(libc_signals::SIGTSTP));
     }
 
+    /// Sets when all is to have ended, once. From half a minute before it that counts as a signal.
+    pub(crate) fn set_deadline(&self, at: Timestamp) {
+        may_fail(self.deadline.set(at));
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        self.deadline.get().copied()
+    }
+
+    /// How long things may still begin. The clock is that of people, which goes on while the machine sleeps.
+    fn time_to_deadline(&self) -> Option<Duration> {
+        let left = self.deadline()?.since(Timestamp::now());
+        Some(left.saturating_sub(BEFORE_DEADLINE))
+    }
+
     /// The signal that asked to end, if one has come.
     pub(crate) fn stop(&self) -> Option<Stop> {
         if let Some((first, _)) = self.first.get() {
             return Some(*first);
         }
-        let stop = Stop::from_number(self.stop.load(Ordering::Relaxed))?;
+        let stop = Stop::from_number(self.stop.load(Ordering::Relaxed));
+        let is_late = || self.time_to_deadline().is_some_and(|left| left.is_zero());
+        let stop = stop.or_else(|| is_late().then_some(Stop::Deadline))?;
         Some(self.first.get_or_init(|| (stop, Instant::now())).0)
+    }
+
+    /// Why a wait of this length would not come to its end, if that is known: the deadline comes first. Then
+    /// it counts as come.
+    pub(crate) fn stop_within(&self, wait: Duration) -> Option<Stop> {
+        self.stop().or_else(|| {
+            let is_sooner = self.time_to_deadline().is_some_and(|left| left <= wait);
+            is_sooner.then(|| {
+                self.first
+                    .get_or_init(|| (Stop::Deadline, Instant::now()))
+                    .0
+            })
+        })
     }
 
     /// How much of `budget` is left since a signal asked to end; none if none has.
@@ -205,7 +246,9 @@ impl Signals {
         if let Some((fd, flags)) = fd {
             polled.push(PollFd::from_borrowed_fd(fd, flags));
         }
-        let limit = timeout.map(|time| Timespec {
+        let to_deadline = self.time_to_deadline().filter(|left| !left.is_zero());
+        let limit = timeout.into_iter().chain(to_deadline).min();
+        let limit = limit.map(|time| Timespec {
             tv_sec: time.as_secs().min(1 << 30).cast_signed(),
             tv_nsec: i64::from(time.subsec_nanos()),
         });

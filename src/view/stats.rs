@@ -5,12 +5,13 @@
 
 pub(crate) mod flow;
 
-use crate::config::agent::Pricing;
+use crate::config::pricing::{Budget, BudgetScope, Pricing};
 use crate::error::Result;
 use crate::record::event::{EventKind, Line, Tokens};
 use crate::record::invocations;
 use crate::record::reader::{Damage, JournalReader, Next};
 use crate::record::run_dir::RunDir;
+use crate::record::spending::{self, read_tally};
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
 use crate::text::timestamp::Timestamp;
 use flow::FlowFigures;
@@ -89,6 +90,12 @@ pub(crate) struct Figures {
     pub cached_tokens: u64,
     /// None if no prices are known.
     pub cost: Option<f64>,
+    /// What the ledger says that it and the runs below it have spent; none without a ledger.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Expenses>,
+    /// What the budget of its last start leaves of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<Expenses>,
     /// Requests that did not begin like the one before.
     pub prefix_breaks: Vec<Break>,
     /// By name.
@@ -101,12 +108,21 @@ pub(crate) struct Figures {
 #[serde(default)]
 struct PricedConfig {
     pricing: Option<Pricing>,
+    budget: Option<Budget>,
+}
+
+/// Tokens and money; none where nothing is known of them.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Expenses {
+    pub tokens: Option<u64>,
+    pub cost: Option<f64>,
 }
 
 /// State from one event to the next.
 #[derive(Default)]
 struct StartProgress {
     pricing: Option<Pricing>,
+    budget: Option<Budget>,
     started_at: Option<Timestamp>,
     asked_at: Option<Timestamp>,
     last_at: Option<Timestamp>,
@@ -143,6 +159,9 @@ fn of_one(run: &RunDir, family: &mut RunTree, depth: usize) -> Result<(Figures, 
         figures.spent_in(&runs, family, depth);
     }
     figures.end_of_start(&mut reading);
+    if depth == 0 {
+        figures.expenses(&run.path, &reading)?;
+    }
     figures.invocations(&run.io("invocations"))?;
     let times = &mut figures.times_ms;
     times.delta = [times.model, times.tools, times.hooks, times.people]
@@ -160,6 +179,30 @@ fn of_one(run: &RunDir, family: &mut RunTree, depth: usize) -> Result<(Figures, 
 }
 
 impl Figures {
+    /// Adds what the ledger in a run's directory says.
+    fn expenses(&mut self, dir: &Path, reading: &StartProgress) -> Result<()> {
+        let Some(tally) = read_tally(&dir.join(spending::FILE))? else {
+            return Ok(());
+        };
+        let (all, own) = (tally.all(), tally.own());
+        let has_price = reading.pricing.is_some() || all.cost() > 0.0;
+        self.spent = Some(Expenses {
+            tokens: Some(all.tokens()),
+            cost: has_price.then(|| all.cost()),
+        });
+        self.left = reading.budget.map(|budget| {
+            let counted = match budget.per {
+                BudgetScope::Run => own,
+                BudgetScope::Tree => all,
+            };
+            Expenses {
+                tokens: budget.tokens.map(|it| it.saturating_sub(counted.tokens())),
+                cost: budget.cost.map(|it| (it - counted.cost()).max(0.0)),
+            }
+        });
+        Ok(())
+    }
+
     fn event(&mut self, line: &Line<'_>, run: &RunDir, reading: &mut StartProgress) {
         let at = line.time();
         self.iterations = self.iterations.max(line.iteration.unwrap_or(0));
@@ -171,6 +214,7 @@ impl Figures {
                 let config = line.config.and_then(|c| serde_json::from_str(c.get()).ok());
                 let config: PricedConfig = config.unwrap_or_default();
                 reading.pricing = config.pricing.or(reading.pricing);
+                reading.budget = config.budget;
             }
             EventKind::Thought => self.thought(line, run, reading, at),
             EventKind::ActionResult => self.result(line, run),
@@ -236,7 +280,8 @@ impl Figures {
             .unwrap_or(0);
         add(&mut self.cached_tokens, cached);
         if let Some(pricing) = reading.pricing {
-            *self.cost.get_or_insert(0.0) += cost(pricing, usage, cached);
+            *self.cost.get_or_insert(0.0) +=
+                pricing.cost((usage.prompt_tokens, usage.completion_tokens), cached, 0);
         }
         if record.is_none() {
             // Its records are gone: the time since the event before is what is known.
@@ -359,16 +404,6 @@ fn add(sum: &mut u64, part: u64) {
     *sum = sum.saturating_add(part);
 }
 
-/// The cost of an answer whose request had this many tokens in a cache.
-fn cost(pricing: Pricing, tokens: Tokens, cached: u64) -> f64 {
-    let cached = cached.min(tokens.prompt_tokens);
-    let fresh = (tokens.prompt_tokens - cached) as f64;
-    let sum = fresh * pricing.input
-        + cached as f64 * pricing.cached.unwrap_or(pricing.input)
-        + tokens.completion_tokens as f64 * pricing.output;
-    sum / 1e6
-}
-
 fn number(path: &Path) -> Option<u64> {
     crate::unix::files::read_text(path)
         .ok()?
@@ -402,22 +437,5 @@ mod tests {
             ],
             [0, 3, 2, 2]
         );
-    }
-
-    #[test]
-    fn cached_tokens_have_a_price_of_their_own_if_one_is_given() {
-        let tokens = Tokens {
-            prompt_tokens: 1_000_000,
-            completion_tokens: 500_000,
-            total_tokens: 1_500_000,
-        };
-        let mut pricing = Pricing {
-            input: 2.0,
-            output: 8.0,
-            cached: Some(0.5),
-        };
-        assert!((cost(pricing, tokens, 400_000) - 5.4).abs() < 1e-9);
-        pricing.cached = None;
-        assert!((cost(pricing, tokens, 400_000) - 6.0).abs() < 1e-9);
     }
 }

@@ -11,7 +11,7 @@ use crate::text::json;
 use crate::text::options::format::TableFormat;
 use crate::text::options::parse::ParsedCommand;
 use crate::unix::terminal::{Screen, print, printable, time};
-use crate::view::stats::{self, Figures, ToolFigures};
+use crate::view::stats::{self, Expenses, Figures, ToolFigures};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -137,12 +137,28 @@ impl Counted {
             .cost
             .map_or_else(|| "-".to_owned(), |cost| format!("{cost:.6}"));
         rows.push(("cost", cost));
+        rows.push(("spent", in_words(figures.spent)));
+        rows.push(("  left", in_words(figures.left)));
         rows.push(("prefix breaks", figures.prefix_breaks.len().to_string()));
         let (calls, failures, bytes) = figures.all_tools();
         rows.push(("tool calls", calls.to_string()));
         rows.push(("  failed", failures.to_string()));
         rows.push(("  bytes", bytes.to_string()));
         rows
+    }
+}
+
+/// Tokens and money on one line.
+fn in_words(expenses: Option<Expenses>) -> String {
+    let Some(Expenses { tokens, cost }) = expenses else {
+        return "-".to_owned();
+    };
+    let tokens = tokens.map(|tokens| format!("{tokens} tokens"));
+    let cost = cost.map(|cost| format!("cost {cost:.6}"));
+    let parts: Vec<String> = tokens.into_iter().chain(cost).collect();
+    match parts.is_empty() {
+        true => "-".to_owned(),
+        false => parts.join(", "),
     }
 }
 

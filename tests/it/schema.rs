@@ -103,7 +103,8 @@ const EVERYTHING: [(&str, &str); 3] = [
          seed: 1, reasoning_effort: low, stream: false, response_format: {type: text}}\n\
          system_prompt: system_prompt.md\nimports: [more.yaml]\nmax_iterations: 1\nmax_output_bytes: 1\n\
          keep_requests: 0\nworkspace_env: [STAGE, APP_*]\nlimits: {tokens: 0, seconds: 0}\n\
-         pricing: {input: 2, output: 8.5, cached: 0.5}\ntool_timeout_ms: 0\nwrapper: [env]\n\
+         pricing: {m: {input: 2, output: 8.5, cached: 0.5, cache_write: 3}}\n\
+         budget: {cost: 2.5, tokens: 500000, seconds: 3600, per: tree}\ntool_timeout_ms: 0\nwrapper: [env]\n\
          ask_human: false\nsync: false\ntools:\n\
          - {name: a, description: d, exec: 'cat -- ${f}', parameters: [{name: f, type: string, \
            description: d, enum: [a, 1], required: true, default: a, inject_as: argument, position: 0, maxLength: 3}], \

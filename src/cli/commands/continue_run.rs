@@ -2,6 +2,7 @@
 
 use crate::cli::args::ContinueArgs;
 use crate::cli::result;
+use crate::engine::account::SpendingRules;
 use crate::error::{Error, Exit, Result};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
@@ -11,7 +12,9 @@ use crate::runs::inspect::{RunSnapshot, inspect_run};
 use crate::runs::launch::Launch;
 use crate::runs::origin::require_own;
 use crate::runs::overrides::{agent_dir, load_recorded};
-use crate::runs::preflight::{check_depth, install_signals, read_environment, read_message};
+use crate::runs::preflight::{
+    check_depth, heed_deadline, install_signals, read_environment, read_message,
+};
 use crate::runs::result::RunResult;
 use crate::unix::terminal::Screen;
 use std::path::Path;
@@ -24,6 +27,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
     let common = &wanted.common;
     check_depth()?;
     let signals = install_signals()?;
+    heed_deadline(&signals, common.deadline)?;
     let screen = Screen::new(common.quiet, common.verbose);
     let message = read_message(common.message.as_deref(), &signals)?;
     let workspace = Workspace::at(common.work_dir.as_deref().unwrap_or(Path::new(".")))?;
@@ -72,6 +76,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         interactive: common.interactive,
         max_iterations: common.max_iterations,
         force: wanted.force,
+        spending: Some(SpendingRules::of(&agent, common.budget)?),
     };
     if found.question.is_some() && !found.has_ended() {
         return launch.resume(found, None, message, lock);

@@ -2,7 +2,7 @@
 
 use crate::cli::args::ForkArgs;
 use crate::cli::result;
-use crate::config::resolved;
+use crate::engine::account::SpendingRules;
 use crate::error::{Error, Exit, Result};
 use crate::record::event::{Event, ForkedFrom};
 use crate::record::metadata::Metadata;
@@ -31,6 +31,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     preflight::check_depth()?;
     let signals = preflight::install_signals()?;
     let common = &fork.common;
+    preflight::heed_deadline(&signals, common.deadline)?;
     let screen = Screen::new(common.quiet, common.verbose);
     let message = preflight::read_message(common.message.as_deref(), &signals)?;
     let work_dir = common.work_dir.as_deref().unwrap_or(Path::new("."));
@@ -52,6 +53,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     let recorded = (id, whole.agent_home.as_deref().unwrap_or_default());
     let home = agent_dir(fork.agent.as_deref(), recorded, &here)?;
     let (agent, set) = load_recorded(&home, (id, &whole.set), &fork.set, screen)?;
+    let rules = SpendingRules::of(&agent, common.budget)?;
     // What the environment lacks is told before anything is created.
     let mut environment = preflight::read_environment(&agent, Some(&here), screen)?;
     let workspace = match &fork.to {
@@ -75,6 +77,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
         interactive: common.interactive,
         max_iterations: common.max_iterations,
         force: false,
+        spending: Some(rules),
     };
     let from = Parent {
         run: &parent,
@@ -153,7 +156,7 @@ fn begin(
         iteration: beginning.iterations,
     });
     let metadata = launch.started(metadata);
-    let config = resolved::render_resolved(launch.agent, launch.max_iterations());
+    let config = launch.config();
     let goes_on = beginning.iterations > 0;
     launch.workspace.create()?;
     let lock = launch.workspace.lock(&launch.signals)?;

@@ -68,6 +68,7 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
         interactive: false,
         max_iterations: None,
         force: false,
+        spending: None,
     };
     let mut playback = Playback::new(recording, wanted.executes_nothing);
     let ending = repeat(&launch, &mut playback)?;
@@ -156,7 +157,12 @@ fn begin(launch: &Launch<'_>, recording: &Recording) -> Result<(RunDir, Journal,
         journal: inherited,
         iterations: before.iterations,
     };
-    let config = resolved::render_resolved(launch.agent, launch.agent.max_iterations);
+    let config = resolved::render_resolved(
+        launch.agent,
+        launch.agent.max_iterations,
+        &launch.agent.budget,
+        None,
+    );
     let task = metadata.initial_message.as_deref().unwrap_or_default();
     let lock = launch.workspace.lock(&launch.signals)?;
     let (run, journal) = RunDir::create(launch.workspace, &id, &metadata, |journal| {
@@ -190,6 +196,7 @@ fn engine(
         lenient: false,
         is_ours: true,
         answer: None,
+        spending: None,
     };
     let ctx = launch.context(run);
     let model = Model::Recorded(playback);

@@ -3,13 +3,16 @@
 use crate::cli::args::RunArgs;
 use crate::cli::result;
 use crate::config::agent::Agent;
+use crate::engine::account::SpendingRules;
 use crate::engine::question::{Reply, read_line};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::record::own_workspaces::{self, workspaces_dir};
 use crate::record::workspace::Workspace;
 use crate::runs::decide::Decision;
 use crate::runs::overrides::load_with_overrides;
-use crate::runs::preflight::{check_depth, install_signals, read_environment, read_message};
+use crate::runs::preflight::{
+    check_depth, heed_deadline, install_signals, read_environment, read_message,
+};
 use crate::runs::preview;
 use crate::runs::run_request::{RunRequest, Site};
 use crate::text::ids::RunId;
@@ -35,9 +38,12 @@ fn with_request<T>(wanted: &RunArgs, act: impl FnOnce(RunRequest<'_>) -> Result<
     let common = &wanted.common;
     check_depth()?;
     let signals = install_signals()?;
+    heed_deadline(&signals, common.deadline)?;
     let screen = Screen::new(common.quiet, common.verbose);
     let text = read_message(common.message.as_deref(), &signals)?;
     let (agent, set) = load_with_overrides(&wanted.agent, Map::new(), &wanted.set, screen)?;
+    // What is missing is reported before anything is created.
+    SpendingRules::of(&agent, common.budget)?;
     let run_id = common.run_id.as_deref().map(RunId::parse);
     act(RunRequest {
         agent: &agent,
@@ -52,6 +58,7 @@ fn with_request<T>(wanted: &RunArgs, act: impl FnOnce(RunRequest<'_>) -> Result<
         yes: wanted.yes,
         interactive: common.interactive,
         max_iterations: common.max_iterations,
+        budget: common.budget,
         signals,
         screen,
     })

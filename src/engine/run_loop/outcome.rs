@@ -4,6 +4,7 @@ use crate::error::{Exit, may_fail};
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
+use crate::record::spending::{Amount, Denial};
 use crate::record::stop_reason::StopReason;
 use crate::unix::procfs::Stop;
 
@@ -35,10 +36,26 @@ impl Ending {
     }
 
     pub(super) fn stopped(stop: Stop) -> Self {
+        if stop == Stop::Deadline {
+            let text = "the deadline is near: nothing more is begun";
+            return Self::new(StopReason::Deadline, text);
+        }
         Self::new(
             StopReason::Signal(stop),
             format!("ended by {}", stop.name()),
         )
+    }
+
+    /// The end of a run that may not spend anything more, or of which nobody knows what it has spent.
+    pub(super) fn denied(denial: Denial) -> Self {
+        match denial {
+            Denial::Exhausted(text) | Denial::Foreign(text) => Self::new(StopReason::Budget, text),
+            Denial::Unusable(error) if error.disk_full => {
+                Self::new(StopReason::DiskFull, error.message)
+            }
+            Denial::Unusable(error) => Self::new(StopReason::IoError, error.message),
+            Denial::Stopped(stop) => Self::stopped(stop),
+        }
     }
 
     pub(super) fn waiting(prompt: &str) -> Self {
@@ -65,6 +82,8 @@ pub(crate) struct Ended {
     pub metadata: Metadata,
     /// The run's directory.
     pub run: RunDir,
+    /// What it and the runs below it have spent over their whole lives, and whether that has a price.
+    pub spent: Option<(Amount, bool)>,
     /// Keeps the run ours until all is said.
     pub(super) journal: Journal,
 }

@@ -9,6 +9,7 @@ use crate::error::{Result, reason};
 use crate::record::event::{ActionStatus, Event};
 use crate::text::ids::hex;
 use serde_json::Value;
+use std::time::Instant;
 
 impl Engine<'_> {
     /// Asks a person for the first time.
@@ -118,7 +119,10 @@ impl Engine<'_> {
             return Ok(Ok(answer));
         }
         if self.options.interactive {
-            match question::ask_here(&self.ctx.signals, question) {
+            let asked_at = Instant::now();
+            let reply = question::ask_here(&self.ctx.signals, question);
+            self.add_wait(asked_at.elapsed());
+            match reply {
                 Ok(Reply::Answer(answer)) => return Ok(Ok(answer)),
                 Ok(Reply::Stopped(stop)) => return Ok(Err(Ending::stopped(stop))),
                 Ok(Reply::NobodyThere) => {}

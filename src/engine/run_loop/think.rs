@@ -104,6 +104,7 @@ impl Engine<'_> {
             }
             Asked::Stopped(stop) => Ending::stopped(stop),
             Asked::OutOfTime => self.out_of_time(),
+            Asked::Denied(denial) => Ending::denied(denial),
             Asked::Refused(why) => Ending::new(StopReason::ModelRefused, why),
             Asked::ContextFull(why) => Ending::new(StopReason::ContextFull, why),
             Asked::Unavailable(why) => Ending::new(StopReason::ModelUnavailable, why),
@@ -123,7 +124,7 @@ impl Engine<'_> {
         };
         let patience = Patience {
             max_retries: self.ctx.agent.llm.max_retries,
-            deadline: self.deadline(),
+            deadline: self.time_limit(),
         };
         let log = &self.ctx.log;
         let notify = |text: &str| {
@@ -131,7 +132,16 @@ impl Engine<'_> {
             screen.progress(&[(Tone::Bad, text)]);
         };
         let signals = &self.ctx.signals;
-        ask::ask_model(&mut self.model, &invocation, patience, signals, notify)
+        let sent = (invoked.name.as_str(), invocation.request.len());
+        let account = &mut self.account;
+        let mut purse = |attempt, expense| match account {
+            Some(account) => account.book(signals, sent, attempt, &expense),
+            None => Ok(()),
+        };
+        let model = &mut self.model;
+        let asked = ask::ask_model(model, &invocation, patience, signals, &mut purse, notify)?;
+        self.mention_uncounted()?;
+        Ok(asked)
     }
 
     fn log_invocation(&self, name: &str, asked: &Asked, began: Instant) {
@@ -139,6 +149,7 @@ impl Engine<'_> {
             Asked::Answered(_) => (Level::Debug, "answered".to_owned()),
             Asked::Stopped(stop) => (Level::Info, format!("ended by {}", stop.name())),
             Asked::OutOfTime => (Level::Warn, "no time left for another attempt".to_owned()),
+            Asked::Denied(_) => (Level::Warn, "denied before an attempt".to_owned()),
             Asked::Refused(why) | Asked::ContextFull(why) | Asked::Unavailable(why) => {
                 (Level::Warn, why.clone())
             }

@@ -21,6 +21,9 @@ pub(super) struct Wire {
     pub(super) opened: AtomicUsize,
     /// Something has come back since the request was begun.
     pub(super) heard: AtomicBool,
+    /// Whether a request, or a part of one, has left: a connection that was refused, a name that was not
+    /// found and a failed handshake have sent none.
+    pub(super) sent: AtomicBool,
 }
 
 impl fmt::Debug for Wire {
@@ -185,5 +188,53 @@ impl Transport for Connection {
         let mut byte = [0];
         // An idle connection has nothing to say: what can be read is its end, or nonsense.
         matches!((&self.stream).read(&mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+/// Notes that a request is sent, above the encryption.
+#[derive(Debug)]
+pub(super) struct SendWatch(pub(super) Arc<Wire>);
+
+impl<In: Transport> Connector<In> for SendWatch {
+    type Out = Watched<In>;
+
+    fn connect(
+        &self,
+        _: &ConnectionDetails<'_>,
+        chained: Option<In>,
+    ) -> Result<Option<Self::Out>, ureq::Error> {
+        let wire = Arc::clone(&self.0);
+        Ok(chained.map(|inner| Watched { inner, wire }))
+    }
+}
+
+/// A connection whose requests are noted.
+#[derive(Debug)]
+pub(super) struct Watched<In> {
+    inner: In,
+    wire: Arc<Wire>,
+}
+
+impl<In: Transport> Transport for Watched<In> {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        self.inner.buffers()
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        self.inner.transmit_output(amount, timeout)?;
+        self.wire.sent.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        self.inner.await_input(timeout)
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.inner.is_open()
+    }
+
+    fn is_tls(&self) -> bool {
+        self.inner.is_tls()
     }
 }

@@ -1,0 +1,352 @@
+//! What an agent may spend: prices of models, and budgets.
+//!
+//! Unaware of what has been spent.
+
+use crate::config::section::{Diagnostics, Section};
+use crate::text::timestamp::Timestamp;
+use crate::text::yaml::Step;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// Prices per million tokens, in whatever currency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Pricing {
+    /// Of a request's tokens.
+    pub input: f64,
+    /// Of an answer's tokens.
+    pub output: f64,
+    /// Of a request's tokens that came from a cache; none: the same as of others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached: Option<f64>,
+    /// Of a request's tokens that were put into a cache; none: the same as of others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<f64>,
+}
+
+/// The prices of models, by their names. A model without a name is a program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PriceList(Vec<(Option<String>, Pricing)>);
+
+impl Pricing {
+    /// What a request and its answer cost. `cached` and `cache_written` are parts of `input`.
+    pub(crate) fn cost(&self, (input, output): (u64, u64), cached: u64, cache_written: u64) -> f64 {
+        let cached = cached.min(input);
+        let cache_written = cache_written.min(input - cached);
+        let fresh = input - cached - cache_written;
+        let sum = fresh as f64 * self.input
+            + cached as f64 * self.cached.unwrap_or(self.input)
+            + cache_written as f64 * self.cache_write.unwrap_or(self.input)
+            + output as f64 * self.output;
+        sum / 1e6
+    }
+}
+
+impl PriceList {
+    /// What a model costs; none if nothing says so.
+    pub(crate) fn of_model(&self, model: Option<&str>) -> Option<Pricing> {
+        let mut prices = self.0.iter();
+        prices
+            .find(|(name, _)| name.as_deref() == model)
+            .map(|(_, pricing)| *pricing)
+    }
+
+    /// The prices under `pricing:`. The flat form is that of `model`, which the same file names.
+    pub(super) fn read(section: &Section<'_>, model: Option<&str>, out: &mut Diagnostics) -> Self {
+        const KEYS: [&str; 4] = ["input", "output", "cached", "cache_write"];
+        let Some(map) = section.read_mapping("pricing", out) else {
+            return Self::default();
+        };
+        let at = vec![Step::Key("pricing".to_owned())];
+        let is_nested = !map.is_empty() && map.values().all(Value::is_object);
+        if !is_nested {
+            let section = Section::new(map, at).within("pricing");
+            return Self(vec![(
+                model.map(str::to_owned),
+                prices(&section, "pricing", &KEYS, out),
+            )]);
+        }
+        let mut list = Vec::with_capacity(map.len());
+        for (name, value) in map {
+            let Some(prices_of_model) = value.as_object() else {
+                continue;
+            };
+            let at = [at.clone(), vec![Step::Key(name.clone())]].concat();
+            let owner = format!("pricing: {name}");
+            let section = Section::new(prices_of_model, at).within(&owner);
+            list.push((Some(name.clone()), prices(&section, &owner, &KEYS, out)));
+        }
+        Self(list)
+    }
+}
+
+fn prices(section: &Section<'_>, owner: &str, keys: &[&str], out: &mut Diagnostics) -> Pricing {
+    section.warn_of_unknown_keys(keys, out);
+    for key in ["input", "output"] {
+        if !section.map.contains_key(key) {
+            let message = format!("{owner}: {key} is missing; prices are per million tokens");
+            out.error(section.path_to(key), message);
+        }
+    }
+    Pricing {
+        input: section.read_amount("input", out).unwrap_or_default(),
+        output: section.read_amount("output", out).unwrap_or_default(),
+        cached: section.read_amount("cached", out),
+        cache_write: section.read_amount("cache_write", out),
+    }
+}
+
+/// Whose spending a budget limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum BudgetScope {
+    /// The run's own.
+    #[default]
+    Run,
+    /// That of the run and of all runs below it.
+    Tree,
+}
+
+impl BudgetScope {
+    const WORDS: [(&str, Self); 2] = [("run", Self::Run), ("tree", Self::Tree)];
+}
+
+/// The limits of a run's whole life; none of them: no budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Budget {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+    pub per: BudgetScope,
+}
+
+impl Budget {
+    pub(crate) fn has_limit(&self) -> bool {
+        self.cost.is_some() || self.tokens.is_some() || self.seconds.is_some()
+    }
+
+    /// The budget under `budget:`.
+    pub(super) fn read(section: &Section<'_>, out: &mut Diagnostics) -> Self {
+        let Some(section) = section.read_section("budget", out) else {
+            return Self::default();
+        };
+        // A misspelt limit would be none.
+        section.refuse_unknown_keys(&["cost", "tokens", "seconds", "per"], out);
+        let budget = Self {
+            cost: section.read_amount("cost", out),
+            tokens: section.read_count("tokens", out),
+            seconds: section.read_count("seconds", out),
+            per: section
+                .read_choice("per", &BudgetScope::WORDS, out)
+                .unwrap_or_default(),
+        };
+        if !out.has_errors() && !budget.has_limit() {
+            let message = "budget: it limits nothing; give cost, tokens or seconds";
+            out.warn(section.path_to(""), message);
+        }
+        budget
+    }
+
+    /// Reads `cost=3,tokens=500000,per=tree`. Without `per` the scope is that of `before`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<GivenBudget, String> {
+        let mut given = GivenBudget::default();
+        for part in text.split(',') {
+            let (key, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("'{part}' is not KEY=VALUE, as in cost=3,tokens=500000"))?;
+            let number = |what: &str| format!("{key}: expected {what}, found '{value}'");
+            let count = || value.parse::<u64>();
+            match key {
+                "cost" => {
+                    let cost = value.parse().ok().filter(|n: &f64| n.is_finite());
+                    let cost = cost.filter(|n| *n >= 0.0 && !value.starts_with('+'));
+                    given.limits.cost = Some(cost.ok_or_else(|| number("a number, 0 or more"))?);
+                }
+                "tokens" | "seconds" => {
+                    let count = count().map_err(|_| number("a whole number, 0 or more"))?;
+                    let limit = match key {
+                        "tokens" => &mut given.limits.tokens,
+                        _ => &mut given.limits.seconds,
+                    };
+                    *limit = Some(count);
+                }
+                "per" => {
+                    let mut words = BudgetScope::WORDS.into_iter();
+                    let scope = words.find(|(word, _)| *word == value);
+                    given.per = Some(scope.ok_or_else(|| number("run or tree"))?.1);
+                }
+                _ => {
+                    return Err(format!(
+                        "there is no '{key}' in a budget; the keys are cost, tokens, seconds, per"
+                    ));
+                }
+            }
+        }
+        if !given.limits.has_limit() {
+            return Err("it limits nothing; give cost, tokens or seconds".to_owned());
+        }
+        Ok(given)
+    }
+}
+
+/// A budget of the command line, which replaces that of agent.yaml for one start.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct GivenBudget {
+    limits: Budget,
+    /// None: the scope of the budget that is replaced.
+    per: Option<BudgetScope>,
+}
+
+impl GivenBudget {
+    /// The budget that takes the place of `before`.
+    pub(crate) fn in_place_of(self, before: Budget) -> Budget {
+        Budget {
+            per: self.per.unwrap_or(before.per),
+            ..self.limits
+        }
+    }
+}
+
+/// Reads a deadline: RFC 3339, seconds since the epoch, or a time from now as in `+90m`.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn parse_deadline(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+    let wrong = || format!("'{text}' is no time like 2026-01-02T03:04:05Z, 1767323045 or +90m");
+    if let Some(from_now) = text.strip_prefix('+') {
+        let digits = from_now.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
+        let seconds = match &from_now[digits.len()..] {
+            "s" | "" => 1,
+            "m" => 60,
+            "h" => 3600,
+            "d" => 86_400,
+            _ => return Err(wrong()),
+        };
+        let count = Some(digits).filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
+        let count = count.and_then(|it| it.parse::<u64>().ok());
+        let time = count.and_then(|count| count.checked_mul(seconds));
+        let time = time
+            .filter(|seconds| *seconds < 1 << 40)
+            .ok_or_else(wrong)?;
+        return Ok(now.plus(Duration::from_secs(time)));
+    }
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let millis = text.parse::<u64>().ok();
+        let millis = millis.and_then(|seconds| seconds.checked_mul(1000));
+        return millis.map(Timestamp::from_millis).ok_or_else(wrong);
+    }
+    Timestamp::parse_with_offset(text).ok_or_else(wrong)
+}
+
+/// The model that a file names before anything of it is overridden.
+pub(super) fn model_of_file(root: &Map<String, Value>) -> Option<String> {
+    let model = root.get("llm")?.get("model")?.as_str()?;
+    Some(model.to_owned())
+}
+
+/// Complains of a budget whose costs nobody can count.
+pub(super) fn check_prices(
+    budget: &Budget,
+    prices: &PriceList,
+    model: Option<&str>,
+    out: &mut Diagnostics,
+) {
+    if budget.cost.is_some() && prices.of_model(model).is_none() {
+        out.error(
+            vec![Step::Key("budget".to_owned())],
+            unpriced("budget: cost", model),
+        );
+    }
+}
+
+/// Why a limit of the cost cannot be kept.
+pub(crate) fn unpriced(what: &str, model: Option<&str>) -> String {
+    let model = model.unwrap_or("the program that is the model");
+    format!(
+        "{what}: there is no pricing of {model}; add it to agent.yaml, per million tokens: \
+         pricing: {{input: …, output: …}}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cached_tokens_have_a_price_of_their_own_if_one_is_given() {
+        let mut pricing = Pricing {
+            input: 2.0,
+            output: 8.0,
+            cached: Some(0.5),
+            cache_write: Some(3.0),
+        };
+        let cost = |pricing: Pricing| pricing.cost((1_000_000, 500_000), 400_000, 100_000);
+        assert!((cost(pricing) - 5.5).abs() < 1e-9);
+        (pricing.cached, pricing.cache_write) = (None, None);
+        assert!((cost(pricing) - 6.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_deadline_is_a_time_an_epoch_or_a_time_from_now() {
+        let now = Timestamp::parse("2026-01-02T03:04:05Z").unwrap();
+        let parsed = |text| parse_deadline(text, now).map(|at| at.to_string()).ok();
+        let at = |text: &str| Some(text.to_owned());
+        assert_eq!(parsed("+90m"), at("2026-01-02T04:34:05.000Z"));
+        assert_eq!(parsed("1767323045"), at("2026-01-02T03:04:05.000Z"));
+        assert_eq!(
+            parsed("2026-01-02T05:04:05+02:00"),
+            at("2026-01-02T03:04:05.000Z")
+        );
+        assert_eq!(
+            parsed("2026-01-02T05:04:05Z"),
+            at("2026-01-02T05:04:05.000Z")
+        );
+        for wrong in [
+            "",
+            "+",
+            "+m",
+            "+5y",
+            "-5m",
+            "tomorrow",
+            "+99999999999999999999d",
+        ] {
+            assert_eq!(parsed(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_given_budget_replaces_the_limits_and_keeps_the_scope() {
+        let before = Budget {
+            tokens: Some(5),
+            per: BudgetScope::Tree,
+            ..Budget::default()
+        };
+        let given = Budget::parse("cost=3,seconds=60").unwrap();
+        let after = given.in_place_of(before);
+        assert_eq!(
+            (after.cost, after.tokens, after.seconds),
+            (Some(3.0), None, Some(60))
+        );
+        assert_eq!(after.per, BudgetScope::Tree);
+        for wrong in [
+            "",
+            "cost",
+            "cost=-1",
+            "cost=inf",
+            "cost=NaN",
+            "tokens=1.5",
+            "per=tree",
+            "euros=3",
+        ] {
+            Budget::parse(wrong).unwrap_err();
+        }
+    }
+}

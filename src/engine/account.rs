@@ -1,0 +1,463 @@
+//! What a start of the engine may spend, and the ledgers in which it is written: its run's own and those of
+//! the runs around it.
+//!
+//! Unaware of the loop and of the conversation. The ledger of a run has the spending of all runs below it,
+//! so that each run reserves in its own and in those of all runs around it, from the outermost inwards.
+
+use crate::config::agent::Agent;
+use crate::config::pricing::{Budget, BudgetScope, GivenBudget, Pricing, unpriced};
+use crate::engine::run_context::LEDGERS;
+use crate::error::{Error, Result, may_fail};
+use crate::model::ask::Expense;
+use crate::record::event::EventKind;
+use crate::record::run_dir::RunDir;
+use crate::record::spending::{self, Amount, Denial, Entry, Kind, Ledger};
+use crate::text::ids::RunId;
+use crate::text::json;
+use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::procfs::Signals;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What is said of a budget whose time is spent.
+const SECONDS_OVER: &str = "its seconds are over";
+
+/// An answer is estimated at so many tokens if the agent sets no limit.
+const USUAL_ANSWER: u64 = 4096;
+
+/// A ledger of a run around this one, and the limits of that run's tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OuterLedger {
+    ledger: PathBuf,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<u64>,
+    /// When that run's seconds are over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
+}
+
+impl OuterLedger {
+    /// Whether a path is that of a ledger in a run's directory.
+    fn is_in_a_run(&self) -> bool {
+        let mut parts = self.ledger.iter().rev().map(|part| part.to_str());
+        let (file, run, control) = (parts.next(), parts.next(), parts.next());
+        let is_run = run.flatten().is_some_and(|name| RunId::parse(name).is_ok());
+        self.ledger.is_absolute()
+            && file == Some(Some(spending::FILE))
+            && is_run
+            && control == Some(Some(".delta"))
+    }
+
+    fn until(&self) -> Option<Timestamp> {
+        self.until.as_deref().and_then(Timestamp::parse)
+    }
+}
+
+/// The ledgers of the runs around this process, as its environment names them.
+///
+/// # Errors
+/// It names something else.
+pub(crate) fn outer_ledgers() -> Result<Vec<OuterLedger>> {
+    let Some(text) = std::env::var_os(LEDGERS).filter(|text| !text.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let list: Option<Vec<OuterLedger>> = serde_json::from_slice(text.as_encoded_bytes()).ok();
+    let is_believable = |ledger: &OuterLedger| {
+        let is_time = ledger.until.is_none() || ledger.until().is_some();
+        ledger.is_in_a_run() && is_time && ledger.cost.is_none_or(|cost| cost >= 0.0)
+    };
+    list.filter(|list| list.iter().all(is_believable))
+        .ok_or_else(|| {
+            Error::config(format!(
+                "{LEDGERS} does not name the ledgers of runs; unset it to begin a run of its own"
+            ))
+        })
+}
+
+/// The value of [`LEDGERS`] for the programs of a run.
+pub(crate) fn ledgers_variable(
+    outer: &[OuterLedger],
+    run: &RunDir,
+    budget: &Budget,
+    until: Option<Timestamp>,
+) -> String {
+    let binds = budget.per == BudgetScope::Tree;
+    let own = OuterLedger {
+        ledger: run.path.join(spending::FILE),
+        cost: budget.cost.filter(|_| binds),
+        tokens: budget.tokens.filter(|_| binds),
+        until: until.filter(|_| binds).map(|until| until.to_string()),
+    };
+    json::text(&outer.iter().chain([&own]).collect::<Vec<_>>())
+}
+
+/// What is known of a start's spending before anything is created.
+#[derive(Clone, Debug)]
+pub(crate) struct SpendingRules {
+    pub budget: Budget,
+    outer: Vec<OuterLedger>,
+    pricing: Option<Pricing>,
+    model: Option<String>,
+    /// The estimate of an answer.
+    answer_tokens: u64,
+}
+
+impl SpendingRules {
+    /// The rules for an agent. `given` replaces its budget.
+    ///
+    /// # Errors
+    /// A cost is limited, and the model has no price.
+    pub(crate) fn of(agent: &Agent, given: Option<GivenBudget>) -> Result<Self> {
+        let budget = given.map_or(agent.budget, |given| given.in_place_of(agent.budget));
+        let outer = outer_ledgers()?;
+        let model = agent.llm.model.clone();
+        let pricing = agent.prices.of_model(model.as_deref());
+        let limits_cost = budget.cost.is_some() || outer.iter().any(|it| it.cost.is_some());
+        if limits_cost && pricing.is_none() {
+            let what = match budget.cost {
+                Some(_) => "the budget limits the cost",
+                None => "the budget of a run around this one limits the cost",
+            };
+            return Err(Error::config(unpriced(what, model.as_deref())));
+        }
+        let limit = |key: &str| {
+            let parameters = &agent.llm.parameters;
+            let found = parameters.iter().find(|(name, _)| name == key);
+            found.and_then(|(_, value)| value.as_u64())
+        };
+        let names = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+        Ok(Self {
+            budget,
+            outer,
+            pricing,
+            model,
+            answer_tokens: names.into_iter().find_map(limit).unwrap_or(USUAL_ANSWER),
+        })
+    }
+
+    fn cost(&self, (input, output): (u64, u64), cached: u64, cache_written: u64) -> Option<f64> {
+        let pricing = self.pricing?;
+        Some(pricing.cost((input, output), cached, cache_written))
+    }
+}
+
+/// A ledger, and what may be spent in it.
+struct Pot {
+    path: PathBuf,
+    ledger: Option<Ledger>,
+    /// Whose it is: this run's, or of a run around it.
+    is_own: bool,
+    cost: Option<f64>,
+    tokens: Option<u64>,
+    scope: BudgetScope,
+    until: Option<Timestamp>,
+}
+
+impl Pot {
+    fn open(&mut self) -> std::result::Result<&mut Ledger, Denial> {
+        let ledger = match self.ledger.take() {
+            Some(ledger) => ledger,
+            // The ledger of another run is there, or that run is not.
+            None => Ledger::open(&self.path, self.is_own)?,
+        };
+        Ok(self.ledger.insert(ledger))
+    }
+
+    fn limits(&self) -> bool {
+        self.cost.is_some() || self.tokens.is_some() || self.until.is_some()
+    }
+
+    /// Why nothing more may be spent.
+    fn spent(&self) -> Option<String> {
+        let tally = self.ledger.as_ref()?.tally();
+        let spent = match self.scope {
+            BudgetScope::Run => tally.own(),
+            BudgetScope::Tree => tally.all(),
+        };
+        if let Some(limit) = self.tokens
+            && spent.tokens() >= limit
+        {
+            let spent = format!("{} of {limit} tokens", spent.tokens());
+            return Some(self.words(&spent, "tokens"));
+        }
+        if let Some(limit) = self.cost
+            && spent.reaches_cost(limit)
+        {
+            let cost = spent.cost();
+            return Some(self.words(&format!("cost {cost:.6} of {limit}"), "cost"));
+        }
+        let until = self.until?;
+        (Timestamp::now() >= until).then(|| self.words(SECONDS_OVER, "seconds"))
+    }
+
+    fn words(&self, spent: &str, key: &str) -> String {
+        if self.is_own {
+            return format!(
+                "the budget is spent: {spent}; raise it in agent.yaml, or for one start with --budget {key}=N"
+            );
+        }
+        let run = self.path.parent().and_then(Path::file_name);
+        let run = run.unwrap_or_default().to_string_lossy();
+        format!("the budget of run {run} around this one is spent: {spent}; raise it there")
+    }
+}
+
+/// The spending of one start of the engine.
+pub(crate) struct Account {
+    rules: SpendingRules,
+    run_id: String,
+    pots: Vec<Pot>,
+    /// Whether anything is limited, so that what is reserved must be durable.
+    has_limits: bool,
+    is_mentioned: bool,
+    /// An answer came without figures.
+    is_uncounted: bool,
+}
+
+impl Account {
+    /// The account of a run that begins or goes on now. `journal` is the run's.
+    pub(crate) fn new(rules: SpendingRules, run: &RunDir, journal: &Path) -> Self {
+        let Budget {
+            cost,
+            tokens,
+            seconds,
+            per,
+        } = rules.budget;
+        let until = seconds.map(|limit| {
+            let before = seconds_before(journal, &run.id);
+            let left = Duration::from_secs(limit).saturating_sub(before);
+            Timestamp::now().plus(left)
+        });
+        let outer = rules.outer.iter().map(|outer| Pot {
+            path: outer.ledger.clone(),
+            ledger: None,
+            is_own: false,
+            cost: outer.cost,
+            tokens: outer.tokens,
+            scope: BudgetScope::Tree,
+            until: outer.until(),
+        });
+        let own = Pot {
+            path: run.path.join(spending::FILE),
+            ledger: None,
+            is_own: true,
+            cost,
+            tokens,
+            scope: per,
+            until,
+        };
+        let pots: Vec<Pot> = outer.chain([own]).collect();
+        let mut account = Self {
+            has_limits: pots.iter().any(Pot::limits),
+            rules,
+            run_id: run.id.to_string(),
+            pots,
+            is_mentioned: false,
+            is_uncounted: false,
+        };
+        // Children must find it. Why it cannot be opened is said when something is to be spent.
+        may_fail(account.open_all());
+        account.drop_twins();
+        account
+    }
+
+    /// The value of [`LEDGERS`] for the run's programs.
+    pub(crate) fn variable(&self, run: &RunDir) -> String {
+        let until = self.pots.last().and_then(|own| own.until);
+        ledgers_variable(&self.rules.outer, run, &self.rules.budget, until)
+    }
+
+    /// When the first of the limits of time is reached, and what is to be said then.
+    pub(crate) fn time_limit(&self) -> Option<(Instant, String)> {
+        let pots = self.pots.iter().filter(|pot| pot.until.is_some());
+        let first = pots.min_by_key(|pot| pot.until)?;
+        let left = first.until?.since(Timestamp::now());
+        Some((Instant::now() + left, first.words(SECONDS_OVER, "seconds")))
+    }
+
+    /// The time that a person took does not count.
+    pub(crate) fn add_wait(&mut self, time: Duration) {
+        if let Some(until) = self.pots.last_mut().and_then(|own| own.until.as_mut()) {
+            *until = until.plus(time);
+        }
+    }
+
+    /// Whether anything may be spent now.
+    pub(crate) fn check(&mut self, signals: &Signals) -> std::result::Result<(), Denial> {
+        let checked = self
+            .lock_all(signals, false)
+            .and_then(|()| self.check_limits());
+        self.release_all();
+        checked
+    }
+
+    /// Reserves what an attempt is estimated to cost, or settles what it has cost.
+    pub(crate) fn book(
+        &mut self,
+        signals: &Signals,
+        (invocation, request_bytes): (&str, usize),
+        attempt: u64,
+        expense: &Expense,
+    ) -> std::result::Result<(), Denial> {
+        let estimate = (request_bytes as u64 / 4 + 1, self.rules.answer_tokens);
+        let estimated = estimate.0.saturating_add(estimate.1);
+        let (kind, tokens, cost) = match expense {
+            Expense::Reserve => (Kind::Reserve, estimated, self.rules.cost(estimate, 0, 0)),
+            Expense::Unknown { is_answer } => {
+                self.is_uncounted |= is_answer;
+                (Kind::Settle, estimated, self.rules.cost(estimate, 0, 0))
+            }
+            Expense::Nothing => (Kind::Settle, 0, self.rules.cost((0, 0), 0, 0)),
+            Expense::Counted(counted) => {
+                let tokens = counted.tokens;
+                let parts = (tokens.prompt_tokens, tokens.completion_tokens);
+                let cost = self
+                    .rules
+                    .cost(parts, counted.cached, counted.cache_written);
+                (Kind::Settle, tokens.total_tokens, cost)
+            }
+        };
+        let model = self.rules.model.clone();
+        let run_id = self.run_id.clone();
+        let entry = Entry {
+            run_id: &run_id,
+            invocation,
+            attempt,
+            model: model.as_deref(),
+            tokens,
+            cost,
+        };
+        let is_reservation = kind == Kind::Reserve;
+        let mut booked = self.lock_all(signals, !is_reservation);
+        if is_reservation {
+            booked = booked.and_then(|()| self.check_limits());
+        }
+        let booked = booked.and_then(|()| self.append_all(&entry, kind));
+        self.release_all();
+        booked?;
+        if is_reservation && self.has_limits {
+            for ledger in self.ledgers() {
+                ledger.sync()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an answer came without figures for the first time, where something is limited.
+    pub(crate) fn has_uncounted_answer(&mut self) -> bool {
+        let is_new = self.is_uncounted && self.has_limits && !self.is_mentioned;
+        self.is_mentioned |= is_new;
+        is_new
+    }
+
+    /// What this run and the runs below it have spent over their whole lives, and whether it has a price.
+    pub(crate) fn spent(&mut self, signals: &Signals) -> Option<(Amount, bool)> {
+        let own = self.pots.last_mut()?;
+        let ledger = own.open().ok()?;
+        ledger.lock(signals, true).ok()?;
+        ledger.release();
+        Some((ledger.tally().all(), self.rules.pricing.is_some()))
+    }
+
+    fn ledgers(&self) -> impl Iterator<Item = &Ledger> {
+        self.pots.iter().filter_map(|pot| pot.ledger.as_ref())
+    }
+
+    fn open_all(&mut self) -> std::result::Result<(), Denial> {
+        for pot in &mut self.pots {
+            pot.open()?;
+        }
+        Ok(())
+    }
+
+    /// Leaves out ledgers that are there twice: the second lock on one would never come.
+    fn drop_twins(&mut self) {
+        let ledger = |pot: &Pot| pot.ledger.as_ref().map(Ledger::file_id);
+        let ids: Vec<_> = self.pots.iter().map(ledger).collect();
+        let mut at = 0;
+        self.pots.retain(|_| {
+            at += 1;
+            ids[at - 1].is_none() || !ids[at..].contains(&ids[at - 1])
+        });
+    }
+
+    fn lock_all(&mut self, signals: &Signals, is_last: bool) -> std::result::Result<(), Denial> {
+        for pot in &mut self.pots {
+            pot.open()?.lock(signals, is_last)?;
+        }
+        Ok(())
+    }
+
+    fn release_all(&self) {
+        self.ledgers().for_each(Ledger::release);
+    }
+
+    fn check_limits(&self) -> std::result::Result<(), Denial> {
+        let spent = self.pots.iter().find_map(Pot::spent);
+        spent.map_or(Ok(()), |text| Err(Denial::Exhausted(text)))
+    }
+
+    fn append_all(&self, entry: &Entry<'_>, kind: Kind) -> std::result::Result<(), Denial> {
+        for (at, ledger) in self.ledgers().enumerate() {
+            if let Err(denial) = ledger.append(entry, kind) {
+                if kind == Kind::Reserve {
+                    let nothing = Entry {
+                        tokens: 0,
+                        cost: entry.cost.map(|_| 0.0),
+                        ..*entry
+                    };
+                    let before = self.ledgers().take(at);
+                    before.for_each(|it| may_fail(it.append(&nothing, Kind::Settle)));
+                }
+                return Err(denial);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long earlier starts of a run's engine ran without waiting for a person, as far as its journal shows.
+pub(crate) fn seconds_before(journal: &Path, run: &RunId) -> Duration {
+    #[derive(Deserialize)]
+    struct Timed<'l> {
+        #[serde(rename = "type", borrow)]
+        kind: EventKind<'l>,
+        #[serde(borrow)]
+        timestamp: Cow<'l, str>,
+        #[serde(borrow, default)]
+        run_id: Option<Cow<'l, str>>,
+    }
+    let bytes = files::read_regular(journal).unwrap_or_default();
+    let mut sum = Duration::ZERO;
+    let mut is_own = false;
+    // Since when the engine has been seen running.
+    let mut since: Option<Timestamp> = None;
+    for line in bytes.split(|byte| *byte == b'\n') {
+        let Ok(line) = serde_json::from_slice::<Timed<'_>>(line) else {
+            continue;
+        };
+        let Some(at) = Timestamp::parse(&line.timestamp) else {
+            continue;
+        };
+        if line.kind == EventKind::EngineStart {
+            // A fork's journal begins with the starts of the run that it was made from.
+            is_own = line.run_id.as_deref() == Some(run.as_str());
+            since = is_own.then_some(at);
+            continue;
+        }
+        if let Some(since) = since {
+            sum += at.since(since);
+        }
+        let is_pause = matches!(
+            line.kind,
+            EventKind::HumanInputRequest | EventKind::EngineEnd
+        );
+        since = (is_own && !is_pause).then(|| since.map_or(at, |since| since.max(at)));
+    }
+    sum
+}

@@ -1,0 +1,459 @@
+//! A run's ledger: a line before each attempt to reach the model and one after it, of the run and of the
+//! runs below it.
+//!
+//! Unaware of models, prices and of who may spend how much. Spent is what was settled, and what was
+//! reserved and never settled: whoever dies between the two has spent the estimate.
+
+use crate::error::{Error, Exit, Result};
+use crate::text::json::Object;
+use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::procfs::{Signals, Stop};
+use rustix::fs::OFlags;
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The ledger's name in the directory of its run.
+pub(crate) const FILE: &str = "spending.jsonl";
+
+/// A line longer than this is not the engine's.
+const LONGEST_LINE: usize = 64 << 10;
+
+/// Tokens or money above this, or a file of so many bytes, are not the engine's.
+const MOST: u64 = 1_000_000_000_000_000;
+const LARGEST_FILE: u64 = 1 << 30;
+
+/// What is read at once.
+const CHUNK: usize = 1 << 20;
+
+/// How the engine's lines begin, so that a torn one can be told from another's.
+const LINE_START: &[u8] = b"{\"timestamp\":\"";
+
+/// How long a settlement waits for the lock when the engine has been asked to end.
+const LAST_WAIT: Duration = Duration::from_millis(500);
+
+/// Something spent. Costs are whole numbers of 10^-12, so that sums are exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    tokens: u128,
+    picos: u128,
+}
+
+impl Amount {
+    pub(crate) fn new(tokens: u64, cost: Option<f64>) -> Self {
+        Self {
+            tokens: tokens.into(),
+            picos: in_picos(cost.unwrap_or_default()),
+        }
+    }
+
+    pub(crate) fn tokens(self) -> u64 {
+        u64::try_from(self.tokens).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn cost(self) -> f64 {
+        self.picos as f64 / 1e12
+    }
+
+    /// Whether this is not below a limit of the cost.
+    pub(crate) fn reaches_cost(self, limit: f64) -> bool {
+        self.picos >= in_picos(limit)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.tokens += other.tokens;
+        self.picos += other.picos;
+    }
+
+    fn take(&mut self, other: Self) {
+        self.tokens -= other.tokens;
+        self.picos -= other.picos;
+    }
+}
+
+fn in_picos(cost: f64) -> u128 {
+    (cost * 1e12).round() as u128
+}
+
+/// An attempt to reach the model, and what it is estimated to cost or has cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'e> {
+    pub run_id: &'e str,
+    /// The name of the invocation's directory.
+    pub invocation: &'e str,
+    /// From 1.
+    pub attempt: u64,
+    pub model: Option<&'e str>,
+    pub tokens: u64,
+    /// None if the model has no price.
+    pub cost: Option<f64>,
+}
+
+/// The kind of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    Reserve,
+    Settle,
+}
+
+impl Entry<'_> {
+    fn line(&self, kind: Kind) -> Vec<u8> {
+        let kind = match kind {
+            Kind::Reserve => "reserve",
+            Kind::Settle => "settle",
+        };
+        // Rounded, so that what is read is what is counted.
+        let cost = self.cost.map(|cost| cost.clamp(0.0, MOST as f64));
+        let cost = cost.map(|cost| in_picos(cost) as f64 / 1e12);
+        let mut out = Vec::with_capacity(256);
+        let mut line = Object::begin(&mut out);
+        line.put("timestamp", &Timestamp::now().to_string())
+            .put("kind", kind)
+            .put("run_id", self.run_id)
+            .put("invocation", self.invocation)
+            .put("attempt", &self.attempt)
+            .put("model", &self.model)
+            .put("tokens", &self.tokens.min(MOST))
+            .put("cost", &cost);
+        line.end();
+        out.push(b'\n');
+        out
+    }
+}
+
+/// Why nothing can be reserved.
+#[derive(Debug)]
+pub(crate) enum Denial {
+    /// The budget is spent.
+    Exhausted(String),
+    /// The ledger has been written by somebody else.
+    Foreign(String),
+    /// The ledger can be neither read nor written now.
+    Unusable(Error),
+    /// A signal asks the engine to end.
+    Stopped(Stop),
+}
+
+impl Denial {
+    fn unusable(path: &Path, doing: &str, cause: &io::Error) -> Self {
+        let mut error = Error::io(doing, path, cause);
+        error.exit = Exit::TempFail;
+        Self::Unusable(error)
+    }
+}
+
+type Checked<T> = std::result::Result<T, Denial>;
+
+#[derive(Deserialize)]
+struct Line<'l> {
+    #[serde(borrow)]
+    timestamp: Cow<'l, str>,
+    kind: Kind,
+    #[serde(borrow)]
+    run_id: Cow<'l, str>,
+    #[serde(borrow)]
+    invocation: Cow<'l, str>,
+    attempt: u64,
+    tokens: u64,
+    #[serde(default)]
+    cost: Option<f64>,
+}
+
+/// The sums of a ledger's lines.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Reservations without a settlement.
+    open: HashMap<(String, String, u64), Vec<Amount>>,
+    /// Of all runs.
+    all: Amount,
+    /// Of the ledger's own run.
+    own: Amount,
+    lines: u64,
+}
+
+impl Tally {
+    /// Adds a line, without its newline.
+    ///
+    /// # Errors
+    /// Why it cannot be the engine's.
+    fn add(&mut self, line: &[u8], own_run: &str) -> std::result::Result<(), &'static str> {
+        self.lines += 1;
+        let line: Line<'_> =
+            serde_json::from_slice(line).map_err(|_| "it is no line of a ledger")?;
+        let cost = line.cost.unwrap_or_default();
+        if !(0.0..=MOST as f64).contains(&cost) || line.tokens > MOST {
+            return Err("its figures are no tokens and no costs");
+        }
+        if Timestamp::parse(&line.timestamp).is_none() || line.attempt == 0 {
+            return Err("it is no line of a ledger");
+        }
+        let is_own = line.run_id == own_run;
+        let amount = Amount::new(line.tokens, line.cost);
+        let key = (
+            line.run_id.into_owned(),
+            line.invocation.into_owned(),
+            line.attempt,
+        );
+        if line.kind == Kind::Reserve {
+            self.open.entry(key).or_default().push(amount);
+        } else {
+            let reserved = self.open.get_mut(&key).and_then(Vec::pop);
+            let reserved = reserved.ok_or("it settles what was never reserved")?;
+            if self.open.get(&key).is_some_and(Vec::is_empty) {
+                self.open.remove(&key);
+            }
+            self.all.take(reserved);
+            if is_own {
+                self.own.take(reserved);
+            }
+        }
+        self.all.add(amount);
+        if is_own {
+            self.own.add(amount);
+        }
+        Ok(())
+    }
+
+    /// What the ledger's own run has spent.
+    pub(crate) fn own(&self) -> Amount {
+        self.own
+    }
+
+    /// What the ledger's run and those below it have spent.
+    pub(crate) fn all(&self) -> Amount {
+        self.all
+    }
+}
+
+/// A ledger that is open, with what has been read of it.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    path: PathBuf,
+    file: File,
+    run: String,
+    tally: Tally,
+    read_to: u64,
+}
+
+impl Ledger {
+    /// Opens the ledger in a run's directory; `create` makes it if it is missing.
+    pub(crate) fn open(path: &Path, create: bool) -> Checked<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(create)
+            .mode(0o600)
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
+            .open(path)
+            .and_then(|file| match file.metadata()?.is_file() {
+                true => Ok(file),
+                false => Err(files::not_regular()),
+            })
+            .map_err(|e| Denial::unusable(path, "open", &e))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            run: run_of(path),
+            tally: Tally::default(),
+            read_to: 0,
+        })
+    }
+
+    /// The file, however it is called.
+    pub(crate) fn file_id(&self) -> (u64, u64) {
+        let metadata = self.file.metadata();
+        metadata.map_or((0, 0), |it| (it.dev(), it.ino()))
+    }
+
+    /// Waits for the ledger, and reads what others have written. [`Self::release`] lets go of it.
+    /// `is_last`: what is to be written is worth a moment's wait even if the engine is to end.
+    pub(crate) fn lock(&mut self, signals: &Signals, is_last: bool) -> Checked<()> {
+        let began = Instant::now();
+        loop {
+            match self.file.try_lock() {
+                Ok(()) => break,
+                Err(fs::TryLockError::WouldBlock) => {}
+                Err(fs::TryLockError::Error(e)) => {
+                    return Err(Denial::unusable(&self.path, "lock", &e));
+                }
+            }
+            let wait = Duration::from_millis(2);
+            if let Err(stop) = signals.sleep(wait) {
+                if !is_last || began.elapsed() > LAST_WAIT {
+                    return Err(Denial::Stopped(stop));
+                }
+                std::thread::sleep(wait);
+            }
+        }
+        self.read_on().inspect_err(|_| self.release())
+    }
+
+    /// Lets others have the ledger.
+    pub(crate) fn release(&self) {
+        // A lock that stays ends with the process.
+        crate::error::may_fail(self.file.unlock());
+    }
+
+    /// Appends a line. The ledger is locked.
+    pub(crate) fn append(&self, entry: &Entry<'_>, kind: Kind) -> Checked<()> {
+        let line = entry.line(kind);
+        let written = (&self.file).write_all(&line);
+        written.map_err(|e| {
+            // What is left of it would be cut off by the next who reads it, too.
+            crate::error::may_fail(self.file.set_len(self.read_to));
+            Denial::unusable(&self.path, "write", &e)
+        })
+    }
+
+    /// Makes what was appended durable.
+    pub(crate) fn sync(&self) -> Checked<()> {
+        let synced = self.file.sync_data();
+        synced.map_err(|e| Denial::unusable(&self.path, "write", &e))
+    }
+
+    /// The sums, as of the last lock.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn read_on(&mut self) -> Checked<()> {
+        let unreadable = |e: io::Error| Denial::unusable(&self.path, "read", &e);
+        let there = fs::symlink_metadata(&self.path).map_err(unreadable)?;
+        let open = self.file.metadata().map_err(unreadable)?;
+        let is_in_place = (there.dev(), there.ino()) == (open.dev(), open.ino());
+        if !is_in_place || open.len() < self.read_to {
+            return Err(self.foreign("it was replaced or cut while the run was live"));
+        }
+        if open.len() > LARGEST_FILE {
+            return Err(self.foreign("it is too large"));
+        }
+        while self.read_to < open.len() {
+            let chunk = files::read_part(&self.file, self.read_to, CHUNK)
+                .map_err(|e| Denial::unusable(&self.path, "read", &e))?;
+            let whole = memchr::memrchr(b'\n', &chunk).map_or(0, |at| at + 1);
+            for line in chunk[..whole].split_inclusive(|byte| *byte == b'\n') {
+                let line = &line[..line.len() - 1];
+                self.tally
+                    .add(line, &self.run)
+                    .map_err(|why| self.foreign(why))?;
+            }
+            self.read_to += whole as u64;
+            let rest = &chunk[whole..];
+            let is_end = self.read_to + rest.len() as u64 >= open.len();
+            if is_end && !rest.is_empty() {
+                return self.mend(rest);
+            }
+            if rest.len() > LONGEST_LINE || chunk.is_empty() {
+                return Err(self.foreign("a line is too long"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings a last line without an end to one, or cuts it off: whoever wrote it died, or had no room,
+    /// and what it would have announced did not happen.
+    fn mend(&mut self, rest: &[u8]) -> Checked<()> {
+        let start = &rest[..rest.len().min(LINE_START.len())];
+        let is_torn = LINE_START.starts_with(start) || rest.iter().all(|byte| *byte == 0);
+        if !is_torn || rest.len() > LONGEST_LINE {
+            self.tally.lines += 1;
+            return Err(self.foreign("it is no line of a ledger"));
+        }
+        let mended = if serde_json::from_slice::<Line<'_>>(rest).is_ok() {
+            self.tally
+                .add(rest, &self.run)
+                .map_err(|why| self.foreign(why))?;
+            self.read_to += rest.len() as u64 + 1;
+            (&self.file).write_all(b"\n")
+        } else {
+            self.file.set_len(self.read_to)
+        };
+        mended.map_err(|e| Denial::unusable(&self.path, "write", &e))
+    }
+
+    fn foreign(&self, why: &str) -> Denial {
+        let (path, line) = (self.path.display(), self.tally.lines.max(1));
+        Denial::Foreign(format!(
+            "{path}:{line}: {why}: not the engine's, so that nobody knows what was spent; mend the file, then \
+             resume the run"
+        ))
+    }
+}
+
+/// The run in whose directory a ledger is.
+fn run_of(path: &Path) -> String {
+    let run = path.parent().and_then(Path::file_name);
+    run.unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The sums of the ledger at a path, which nobody need be kept from writing; none if there is no ledger.
+///
+/// # Errors
+/// It cannot be read, or is not the engine's.
+pub(crate) fn read_tally(path: &Path) -> Result<Option<Tally>> {
+    let bytes = match files::read_regular(path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::io("read", path, &e)),
+    };
+    let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
+    let (run, mut tally) = (run_of(path), Tally::default());
+    for line in bytes[..whole].split_inclusive(|byte| *byte == b'\n') {
+        tally.add(&line[..line.len() - 1], &run).map_err(|why| {
+            let line = tally.lines;
+            Error::failure(format!("{}:{line}: {why}", path.display()))
+        })?;
+    }
+    Ok(Some(tally))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(kind: Kind, attempt: u64, tokens: u64, cost: f64) -> Vec<u8> {
+        let entry = Entry {
+            run_id: "r",
+            invocation: "i",
+            attempt,
+            model: None,
+            tokens,
+            cost: Some(cost),
+        };
+        let mut line = entry.line(kind);
+        line.pop();
+        line
+    }
+
+    #[test]
+    fn what_is_settled_replaces_what_was_reserved() {
+        let mut tally = Tally::default();
+        tally.add(&line(Kind::Reserve, 1, 100, 0.1), "r").unwrap();
+        tally.add(&line(Kind::Reserve, 2, 100, 0.1), "x").unwrap();
+        assert_eq!(tally.all(), Amount::new(200, Some(0.2)));
+        tally.add(&line(Kind::Settle, 1, 7, 0.01), "r").unwrap();
+        assert_eq!(tally.all(), Amount::new(107, Some(0.11)));
+        assert_eq!(tally.own(), Amount::new(7, Some(0.01)));
+        assert_eq!(tally.open.len(), 1);
+        tally.add(&line(Kind::Settle, 1, 7, 0.01), "r").unwrap_err();
+    }
+
+    #[test]
+    fn sums_of_costs_are_exact() {
+        let mut tally = Tally::default();
+        for attempt in 1..=10 {
+            tally
+                .add(&line(Kind::Reserve, attempt, 1, 0.1), "r")
+                .unwrap();
+        }
+        assert!(tally.all().reaches_cost(1.0));
+        assert!(!tally.all().reaches_cost(1.000_000_1));
+    }
+}
