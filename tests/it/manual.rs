@@ -569,8 +569,8 @@ fn every_event_of_a_flow_and_every_field_is_in_the_manual() {
     let record = source("flow/record/events.rs");
     let writes = record.split("fn keep_text(").next().unwrap();
     let start = source("flow/cli/basis.rs");
-    let basis = start.split("fn described").nth(1).unwrap();
-    let basis = basis.split("/// The basis of a run").next().unwrap();
+    let basis = start.split("fn describe_basis").nth(1).unwrap();
+    let basis = basis.split("fn record_basis").next().unwrap();
     let words: Vec<String> = [strings(writes), strings(basis)].concat();
     let kinds = source("record/event/kind.rs");
     let of_flows = kinds.split("// Of workflows alone.").nth(1).unwrap();
