@@ -158,7 +158,24 @@ impl Recording {
                     let reference = line.io_path_ref.unwrap_or_default().into_owned();
                     hooks.push((name, reference));
                 }
-                _ => {}
+                EventKind::ActionRequest
+                | EventKind::HumanInputRequest
+                | EventKind::HumanInputReceived
+                | EventKind::SystemMessage
+                | EventKind::HookAudit
+                | EventKind::Error
+                | EventKind::EngineEnd
+                | EventKind::FlowStart
+                | EventKind::TaskCreated
+                | EventKind::NodeStart
+                | EventKind::NodeEnd
+                | EventKind::Route
+                | EventKind::Merge
+                | EventKind::TaskEnd
+                | EventKind::Tool
+                | EventKind::Policy
+                | EventKind::Memory
+                | EventKind::Unknown(_) => {}
             }
         }
         (self.parts, self.steps) = (parts, steps);

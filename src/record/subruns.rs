@@ -196,7 +196,26 @@ impl OpenActions {
                     step.elsewhere.extend(named_in(command, root));
                 }
             }
-            _ => {}
+            EventKind::EngineStart
+            | EventKind::UserMessage
+            | EventKind::Thought
+            | EventKind::ActionResult
+            | EventKind::HumanInputRequest
+            | EventKind::HumanInputReceived
+            | EventKind::SystemMessage
+            | EventKind::HookAudit
+            | EventKind::Error
+            | EventKind::EngineEnd
+            | EventKind::FlowStart
+            | EventKind::TaskCreated
+            | EventKind::NodeEnd
+            | EventKind::Route
+            | EventKind::Merge
+            | EventKind::TaskEnd
+            | EventKind::Tool
+            | EventKind::Policy
+            | EventKind::Memory
+            | EventKind::Unknown(_) => {}
         }
     }
 

@@ -236,7 +236,20 @@ impl Figures {
                 self.flow.get_or_insert_default();
             }
             EventKind::Tool => self.flow_tool(line, run),
-            _ => {}
+            EventKind::UserMessage
+            | EventKind::ActionRequest
+            | EventKind::SystemMessage
+            | EventKind::Error
+            | EventKind::EngineEnd
+            | EventKind::TaskCreated
+            | EventKind::NodeStart
+            | EventKind::NodeEnd
+            | EventKind::Route
+            | EventKind::Merge
+            | EventKind::TaskEnd
+            | EventKind::Policy
+            | EventKind::Memory
+            | EventKind::Unknown(_) => {}
         }
         if let Some(flow) = &mut self.flow {
             flow.event(line, at, run);

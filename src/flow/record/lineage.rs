@@ -240,7 +240,27 @@ impl TaskRecord {
                     duration: Duration::from_millis(line.duration_ms.unwrap_or_default()),
                 });
             }
-            _ => {}
+            (
+                EventKind::EngineStart
+                | EventKind::UserMessage
+                | EventKind::Thought
+                | EventKind::ActionRequest
+                | EventKind::ActionResult
+                | EventKind::HumanInputRequest
+                | EventKind::HumanInputReceived
+                | EventKind::SystemMessage
+                | EventKind::HookAudit
+                | EventKind::EngineEnd
+                | EventKind::FlowStart
+                | EventKind::TaskCreated
+                | EventKind::Route
+                | EventKind::Merge
+                | EventKind::TaskEnd
+                | EventKind::Tool
+                | EventKind::Memory
+                | EventKind::Unknown(_),
+                _,
+            ) => {}
         }
     }
 }

@@ -142,7 +142,24 @@ impl<'s> Renderer<'s> {
             EventKind::Thought | EventKind::Error | EventKind::EngineEnd => {
                 self.requests_before(telling, line, at)?;
             }
-            _ => {}
+            EventKind::UserMessage
+            | EventKind::ActionRequest
+            | EventKind::ActionResult
+            | EventKind::HumanInputRequest
+            | EventKind::HumanInputReceived
+            | EventKind::SystemMessage
+            | EventKind::HookAudit
+            | EventKind::FlowStart
+            | EventKind::TaskCreated
+            | EventKind::NodeStart
+            | EventKind::NodeEnd
+            | EventKind::Route
+            | EventKind::Merge
+            | EventKind::TaskEnd
+            | EventKind::Tool
+            | EventKind::Policy
+            | EventKind::Memory
+            | EventKind::Unknown(_) => {}
         }
         if let Some(key) = line.step().filter(|_| line.kind == EventKind::NodeStart) {
             // Another attempt, without an end of the one before.

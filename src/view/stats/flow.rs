@@ -123,7 +123,23 @@ impl FlowFigures {
                     self.running.remove(&key);
                 }
             }
-            _ => {}
+            EventKind::EngineStart
+            | EventKind::UserMessage
+            | EventKind::Thought
+            | EventKind::ActionRequest
+            | EventKind::ActionResult
+            | EventKind::HumanInputRequest
+            | EventKind::HumanInputReceived
+            | EventKind::SystemMessage
+            | EventKind::HookAudit
+            | EventKind::EngineEnd
+            | EventKind::FlowStart
+            | EventKind::Route
+            | EventKind::Merge
+            | EventKind::Tool
+            | EventKind::Policy
+            | EventKind::Memory
+            | EventKind::Unknown(_) => {}
         }
         if let (Some(at), EventKind::TaskCreated | EventKind::Route | EventKind::Merge) =
             (at, &line.kind)
