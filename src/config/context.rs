@@ -32,8 +32,8 @@ pub(crate) fn load(
     let path = home.join("context.yaml");
     if !path.exists() {
         let message = format!(
-            "it is not there, and there is no default for what the model sees; \
-             to begin with, create it with this text:\n\n{}",
+            "it does not exist, and has no default; create it, for example with \
+             this text:\n\n{}",
             default_text(prompt)
         );
         problems.push(error_in(&shown, message));
@@ -59,7 +59,7 @@ pub(crate) fn load(
             Some(map) => {
                 journals += usize::from(map.get("type").is_some_and(|kind| kind == "journal"));
                 if journals == 2 {
-                    let message = "journal: there are two of it among the sources; remove one";
+                    let message = "journal: there are two of them among the sources; remove one";
                     out.error(at.clone(), message);
                 }
                 sources.extend(read_source(map, at, (home, prompt), &mut out));
@@ -241,7 +241,7 @@ fn must_exist(
         && !home.join(shown).exists()
     {
         let message = format!(
-            "{}: {shown} is not there; create it, or say on_missing: skip",
+            "{}: {shown} does not exist; create it, or say on_missing: skip",
             section.name("path")
         );
         out.error(section.path_to("path"), message);

@@ -142,11 +142,11 @@ impl Environment {
             let shown = path.display();
             let (pairs, bad) = dotenv::parse(&text);
             for line in bad {
-                warnings.push(format!("{shown}:{}: not NAME=value, passed over", line.0));
+                warnings.push(format!("{shown}:{}: not NAME=value, ignored", line.0));
             }
             for (name, value) in pairs {
                 if let Some(why) = objection(&name, origin, workspace_env) {
-                    warnings.push(format!("{shown}: {name} is passed over: {why}"));
+                    warnings.push(format!("{shown}: {name} is ignored: {why}"));
                 } else if !value.contains('\0') {
                     environment.add(name, value, origin);
                 }
@@ -359,7 +359,7 @@ fn objection(name: &str, origin: Trust, workspace_env: Option<&[String]>) -> Opt
     match workspace_env {
         Some(list) => (!list.iter().any(is_listed)).then_some("workspace_env does not list it"),
         None => decides_what_runs(name)
-            .then_some("a workspace does not decide which program runs, or whom it trusts"),
+            .then_some("a workspace must not decide which program runs or whom it trusts"),
     }
 }
 
@@ -395,7 +395,7 @@ pub(crate) fn without(names: &[&str], except_own: bool) -> Vec<Variable> {
 
 /// Why a base URL with the path of requests in it cannot be used.
 pub(crate) const APPENDED_PATH: &str =
-    "it ends in /chat/completions, which is appended to it; leave that off";
+    "it ends in /chat/completions, which is appended to it; omit that";
 
 pub(crate) fn has_appended_path(url: &str) -> bool {
     url.trim_end_matches('/').ends_with("/chat/completions")

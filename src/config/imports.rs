@@ -172,7 +172,7 @@ impl ToolReader<'_> {
         let beside = document.path.parent().unwrap_or(home).join(import);
         let outside = || {
             Err(format!(
-                "{import} lies outside the agent's directory; copy it into it"
+                "{import} is outside the agent's directory; copy it into it"
             ))
         };
         if import.is_empty() {
@@ -195,7 +195,7 @@ impl ToolReader<'_> {
             Ok(real) => Ok(real),
             Err(_) if self.leads_out(&beside) => outside(),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(format!(
-                "{import} is not there; create it, or remove the import"
+                "{import} does not exist; create it, or remove the import"
             )),
             Err(e) => Err(format!("{import}: {}", crate::error::reason(&e))),
         }

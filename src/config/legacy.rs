@@ -26,7 +26,7 @@ pub(crate) fn main_file(sources: &AgentSources, problems: &mut Vec<Problem>) -> 
         });
     };
     match (new.exists(), old.exists()) {
-        (true, true) => warn("passed over, because agent.yaml is there; remove it"),
+        (true, true) => warn("ignored, because agent.yaml exists; remove it"),
         (false, true) => {
             warn("the file is called agent.yaml now; rename it");
             return old;
@@ -47,7 +47,7 @@ pub(crate) fn rewrite_llm(document: &mut Document, problems: &mut Vec<Problem>) 
         problems.push(document.problem_at(severity, &at, message));
     };
     if document.root.contains_key("llm") {
-        let message = "llm_config is passed over, because llm is there; remove it";
+        let message = "llm_config is ignored, because llm exists; remove it";
         say(Severity::Deprecation, message);
         return "llm";
     }

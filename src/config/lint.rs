@@ -111,7 +111,7 @@ impl Advisor<'_> {
         let prompt = &self.sources.prompt;
         if !shows_prompt && !prompt.is_empty() {
             let message = format!(
-                "sources: none of them shows {prompt}, so the model is not told what is in it; add \
+                "sources: none of them shows {prompt}, so the model does not see it; add \
                  {{type: file, path: '${{AGENT_HOME}}/{prompt}'}}"
             );
             self.say(document, &[key("sources")], &message);

@@ -62,9 +62,9 @@ pub(crate) fn read_model(llm: &Section<'_>, at: Vec<Step>, out: &mut Diagnostics
     let reserved = [
         (
             "api_key",
-            "keys belong into the environment, as DELTA_API_KEY",
+            "keys belong in the environment, as DELTA_API_KEY",
         ),
-        ("messages", "context.yaml says what the model sees"),
+        ("messages", "context.yaml defines what the model sees"),
         ("tools", "tools belong at the top of the file"),
     ];
     for (key, reason) in reserved {

@@ -94,7 +94,7 @@ impl Loader<'_> {
     fn agent(&mut self, set: &Map<String, Value>) -> Option<Agent> {
         let path = legacy::main_file(&self.sources, self.problems);
         if !path.exists() {
-            let message = "no agent here: agent.yaml is not there; `delta init` makes one";
+            let message = "no agent here: agent.yaml does not exist; `delta init` makes one";
             let at = self.sources.dir.display().to_string();
             self.problems.push(error_in(&at, message));
             return None;
@@ -141,9 +141,9 @@ impl Loader<'_> {
         let path = self.sources.home.join("hooks.yaml");
         let is_there = path.exists();
         let message = if is_there {
-            "lifecycle_hooks are passed over, because hooks.yaml is there; remove them"
+            "lifecycle_hooks are ignored, because hooks.yaml exists; remove them"
         } else {
-            "lifecycle_hooks belong into hooks.yaml now, without this key around them"
+            "lifecycle_hooks belong in hooks.yaml now, without this key around them"
         };
         let mut all = Vec::new();
         if let Some(main) = main
@@ -201,9 +201,9 @@ impl Loader<'_> {
                 .push(document.problem_at(Severity::Error, &at, message));
         } else if leads_out || !path.is_file() {
             let what = match (leads_out, path.exists()) {
-                (true, _) => "lies outside the agent's directory; put it inside",
+                (true, _) => "is outside the agent's directory; put it inside",
                 (_, true) => "is not a file",
-                _ => "is not there; create it",
+                _ => "does not exist; create it",
             };
             let message = format!("system_prompt: {name} {what}");
             self.problems
@@ -221,7 +221,7 @@ impl Loader<'_> {
 /// Reads the keys of the main file.
 fn read_agent(section: &Section<'_>, parts: Parts, out: &mut Diagnostics) -> Option<Agent> {
     section.warn_of_unknown_keys(&KEYS, out);
-    let name = required_text(section, "name", "what the agent is called", out);
+    let name = required_text(section, "name", "the agent's name", out);
     let llm = read_llm(section, parts.llm_key, out);
     let limits = section.read_section("limits", out);
     if let Some(limits) = &limits {
@@ -289,11 +289,11 @@ fn required_text(
     out: &mut Diagnostics,
 ) -> Option<String> {
     if !section.map.contains_key(key) {
-        out.error(vec![], format!("{key}: missing; it says {what}"));
+        out.error(vec![], format!("{key}: missing; it is {what}"));
     }
     let text = section.read_text(key, out)?;
     if text.trim().is_empty() {
-        let message = format!("{key}: it is empty; it says {what}");
+        let message = format!("{key}: it is empty; it should be {what}");
         out.error(section.path_to(key), message);
     }
     Some(text.to_owned())

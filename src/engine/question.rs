@@ -208,7 +208,7 @@ pub(crate) fn put_answer_aside(run: &RunDir) -> Result<Option<String>> {
             Ok(()) => return Ok(Some(name)),
         }
     }
-    unreachable!("four billion answers that nobody has read")
+    unreachable!("four billion unread answers")
 }
 
 /// The answer to a question that was left, if there is one. One trailing newline is not part of it.

@@ -114,8 +114,8 @@ impl Builder {
                 Source::Computed { id, output, .. } if self.only_looks => {
                     let block = file_block(ctx, id, output, true)?;
                     let used = match block {
-                        Ok(None) => "there is no file of an earlier time, and it is left out",
-                        _ => "the file that is there is used",
+                        Ok(None) => "there is no earlier file, so it is left out",
+                        _ => "using the existing file",
                     };
                     self.lacking.push(format!(
                         "context source {id}: its program is not run; {used}"

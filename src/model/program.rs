@@ -72,7 +72,7 @@ impl Program<'_> {
     fn judge_failed_start(&self, error: SpawnError) -> Result<Attempt> {
         let program = &self.argv[0];
         let why = match error {
-            SpawnError::NotFound => format!("{program} is not there"),
+            SpawnError::NotFound => format!("{program} does not exist"),
             SpawnError::NotExecutable(e) => {
                 let reason = crate::error::reason(&e);
                 format!("{program} cannot be executed: {reason}")

@@ -97,12 +97,12 @@ impl Log {
             Ended::TimedOut => {
                 self.line(
                     Level::Warn,
-                    &format!("{what}: killed after {took} ms, its time was over"),
+                    &format!("{what}: timed out and killed after {took} ms"),
                 );
             }
             Ended::Interrupted(code) => {
                 let text = format!(
-                    "{what}: killed after {took} ms, the engine is to end; exit code {code}"
+                    "{what}: killed after {took} ms, because the engine is stopping; exit code {code}"
                 );
                 self.line(Level::Warn, &text);
             }

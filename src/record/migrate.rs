@@ -144,7 +144,7 @@ fn check_numbers(control: &Path, schema: &Path) -> Result<()> {
         };
         if !known.contains(&text.trim()) {
             return Err(Error::failure(format!(
-                "{} says layout '{}', which this delta does not know; nothing has been changed",
+                "{} names layout '{}', which this delta does not know; nothing has been changed",
                 path.display(),
                 text.trim().escape_debug()
             )));
@@ -165,11 +165,11 @@ fn run_id(runs_dir: &Path, name: &str) -> Result<RunId> {
             if names.is_empty() || names.iter().any(is_part) {
                 return Ok(id);
             }
-            "there is nothing of a run in it".to_owned()
+            "it contains no part of a run".to_owned()
         }
     };
     Err(Error::failure(format!(
-        "{} is no run of an engine that is known: {objection}; nothing has been changed, move it away \
+        "{} is not a run of any known engine: {objection}; nothing has been changed, move it away \
          and try again",
         path.display()
     )))
@@ -337,7 +337,7 @@ fn latest(plan: &mut Plan, workspace: &Workspace, runs_dir: &Path) {
 
 fn twice(one: &Path, other: &Path) -> Error {
     Error::failure(format!(
-        "there are both {} and {}; nothing has been changed, move one away and try again",
+        "both {} and {} exist; nothing has been changed, move one away and try again",
         one.display(),
         other.display()
     ))

@@ -96,7 +96,7 @@ pub(crate) fn claim_next(agent_home: &Path) -> Result<PathBuf> {
             Err(e) => return Err(e).at("create", &path),
         }
     }
-    unreachable!("more workspaces than numbers")
+    unreachable!("no number is left for a workspace")
 }
 
 fn number(name: &str) -> Option<u64> {

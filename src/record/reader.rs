@@ -78,7 +78,7 @@ pub(crate) fn read_event(bytes: &[u8], before: u64) -> std::result::Result<Line<
     let line = Line::parse(text).and_then(flat);
     let line = line.map_err(|e| (e.column(), parser_words(&e)))?;
     if line.kind.name().is_empty() {
-        return Err((0, "no event: it has no type".to_owned()));
+        return Err((0, "not an event: it has no type".to_owned()));
     }
     if let Some(seq) = line.seq
         && (seq <= before || seq > LARGEST_NUMBER)

@@ -307,7 +307,7 @@ impl<'j> Beginning<'j> {
             .find(|call| call.result.is_none());
         match open {
             Some(call) => Err(format!(
-                "iteration {wanted} is not whole: {} has no result yet",
+                "iteration {wanted} is not complete: {} has no result yet",
                 call.name
             )),
             None => Ok(beginning),
@@ -355,7 +355,7 @@ pub(crate) fn at_path(path: &Path) -> Result<RunDir> {
     if !path.join("journal.jsonl").is_file() {
         let shown = path.display();
         return Err(Error::failure(format!(
-            "{shown} is no run's directory: it has no journal.jsonl"
+            "{shown} is not a run's directory: it has no journal.jsonl"
         )));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -397,7 +397,7 @@ mod tests {
         assert!(of(0).unwrap().journal.is_empty());
         assert_eq!(
             of(3).unwrap_err(),
-            "iteration 3 is not whole: x has no result yet"
+            "iteration 3 is not complete: x has no result yet"
         );
         assert_eq!(of(4).unwrap_err(), "it has 3 iterations");
     }

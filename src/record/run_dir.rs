@@ -45,7 +45,7 @@ impl RunDir {
     ) -> Result<(Self, Journal)> {
         let run = Self::of(workspace, id);
         if run.path.exists() {
-            return Err(Error::failure(format!("there is a run {id} already")));
+            return Err(Error::failure(format!("run {id} already exists")));
         }
         let building = workspace.unborn();
         workspace.clear_unborn()?;

@@ -105,8 +105,8 @@ impl Workspace {
         if old.iter().any(|name| self.control.join(name).exists()) {
             let root = self.root.display();
             return Err(Error::failure(format!(
-                "workspace {root} was written by an older engine; if it is yours, `delta migrate --adopt -w {}` brings \
-                 it into today's layout",
+                "workspace {root} was written by an older engine; if it is yours, `delta migrate --adopt -w {}` converts it \
+                 to the current layout",
                 shell_quoted(&[root.to_string()])
             )));
         }

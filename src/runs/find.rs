@@ -39,7 +39,7 @@ pub(crate) fn find_named(workspace: &Workspace, name: &str) -> Result<RunId> {
         [] => {
             let all: Vec<&RunId> = runs.iter().rev().take(20).collect();
             Err(Error::failure(format!(
-                "no run '{name}' here; there are {}",
+                "no run '{name}' here; the runs are {}",
                 list(&all)
             )))
         }

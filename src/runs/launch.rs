@@ -143,7 +143,7 @@ impl Launch<'_> {
         let level = match self.environment.get("DELTA_LOG") {
             Some(name) => Level::named(&name).unwrap_or_else(|| {
                 self.screen.warn(&format!(
-                    "warning: DELTA_LOG={name} is none of debug, info, warn, error; info is meant"
+                    "warning: DELTA_LOG={name} is none of debug, info, warn, error; using info"
                 ));
                 Level::default()
             }),

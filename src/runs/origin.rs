@@ -33,7 +33,7 @@ pub(crate) fn require_own_run(run: &RunDir, adopt: bool) -> Result<()> {
         Some(root) => require_own(&Workspace::at(root)?, adopt),
         None if adopt || adopts_all() => Ok(()),
         None => Err(Error::config(format!(
-            "{} lies in no workspace, so nothing says that it is yours, and its run is not obeyed: give --adopt \
+            "{} is in no workspace, so nothing proves that it is yours, and its run is not obeyed: give --adopt \
              if it is",
             run.path.display()
         ))),

@@ -70,7 +70,7 @@ pub(crate) fn find_resumable(
             Ok(is_run_of(metadata, agent, Some(text)))
         });
         let newest = newest.unwrap_or_else(|error| {
-            screen.warn(&format!("warning: {name} is passed over: {error}"));
+            screen.warn(&format!("warning: skipping {name}: {error}"));
             None
         });
         let Some(newest) = newest else {

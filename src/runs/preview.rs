@@ -60,7 +60,7 @@ pub(crate) fn next_request(
     cut_torn_line(&mut journal);
     if matches!(found.metadata.status, Status::Completed | Status::Failed) && !ctx.1.quiet {
         ctx.1.warn(&format!(
-            "run {} is {}: to go on with it needs a message, which would be the last one",
+            "run {} is {}: it needs a message to continue, which would come last",
             found.run.id,
             found.metadata.status.name()
         ));
@@ -125,7 +125,7 @@ fn what_may_change(agent: &Agent, state: &Run<'_>) -> Vec<String> {
         .collect();
     if !open.is_empty() {
         notes.push(format!(
-            "calls without a result, which they would get first: {}",
+            "calls without a result, which would get one first: {}",
             open.join(", ")
         ));
     }
@@ -137,7 +137,7 @@ fn what_may_change(agent: &Agent, state: &Run<'_>) -> Vec<String> {
         .collect();
     if !names.is_empty() {
         notes.push(format!(
-            "hooks that are not run, and might change the request: {}",
+            "hooks that are not run and might change the request: {}",
             names.join(", ")
         ));
     }

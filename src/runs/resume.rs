@@ -160,7 +160,7 @@ fn journal_notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
     }
     for damage in &state.damaged {
         notes.push(format!(
-            "journal line {} is damaged and was passed over: {}",
+            "journal line {} is damaged and was skipped: {}",
             damage.line, damage.message
         ));
     }

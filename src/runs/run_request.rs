@@ -293,7 +293,7 @@ impl RunRequest<'_> {
                 let id = found.run.id.clone();
                 let aside = put_aside(workspace, found)?;
                 self.screen
-                    .warn(&format!("run {id} has failed and is called {aside} now"));
+                    .warn(&format!("failed run {id} has been renamed to {aside}"));
                 let mark = mark()?;
                 Ok(launch.begin(&id, &first, lock)?.in_own_workspace(mark))
             }
@@ -321,7 +321,7 @@ impl RunRequest<'_> {
                 let id = found.run.id.clone();
                 let mut result = RunResult::recorded(found);
                 result.ending.text = format!(
-                    "run {id} has failed before, and its name is taken (--retry-failed puts it aside): {}",
+                    "run {id} has failed before, and its name is taken (--retry-failed renames it): {}",
                     result.ending.text
                 );
                 Ok(result)
@@ -370,7 +370,7 @@ impl RunRequest<'_> {
                     .as_deref()
                     .unwrap_or_default();
                 Error::failure(format!(
-                    "run {id} is there with another message ('{}'); choose another --run-id, or use `delta continue`",
+                    "run {id} exists with another message ('{}'); choose another --run-id, or use `delta continue`",
                     in_short(first, 60)
                 ))
             }
@@ -397,7 +397,7 @@ fn put_aside(workspace: &Workspace, found: RunSnapshot) -> Result<String> {
     let name = |n: u32| format!("{}.failed.{n}", found.run.id);
     let taken = |name: &String| workspace.control.join(name).exists();
     let Some(name) = (1..).map(name).find(|name| !taken(name)) else {
-        unreachable!("more failed runs than numbers");
+        unreachable!("no number is left for a failed run");
     };
     let aside = workspace.control.join(&name);
     std::fs::rename(&found.run.path, &aside).at("rename", &found.run.path)?;

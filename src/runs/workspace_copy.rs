@@ -49,7 +49,7 @@ impl ReplayDir {
         if self.is_temporary && all_is_well {
             may_fail(std::fs::remove_dir_all(root));
         } else if self.is_temporary {
-            screen.warn(&format!("the repetition is left in {}", root.display()));
+            screen.warn(&format!("the repeated run is kept in {}", root.display()));
         }
     }
 }
@@ -72,7 +72,7 @@ pub(crate) fn refuse_unless_empty(dir: &Path) -> Result<()> {
     match entries.next() {
         None => Ok(()),
         Some(_) => Err(Error::usage(format!(
-            "--to {}: there is something in it already; name a new or empty directory",
+            "--to {}: it is not empty; name a new or empty directory",
             dir.display()
         ))),
     }
@@ -90,13 +90,13 @@ pub(crate) fn copy_files(from: &Path, to: &Path, screen: Screen) -> Result<()> {
     if above.canonicalize().at("open", above)?.starts_with(&source) {
         let (from, to) = (from.display(), to.display());
         return Err(Error::usage(format!(
-            "--to {to} lies inside {from}, which would be copied into itself"
+            "--to {to} is inside {from}, which would be copied into itself"
         )));
     }
     for path in files::copy_tree(&source, &target, &[".delta"])? {
         let path = path.display();
         screen.warn(&format!(
-            "warning: {path} is no file and has not been copied"
+            "warning: {path} is not a regular file and has not been copied"
         ));
     }
     Ok(())

@@ -41,7 +41,7 @@ pub(crate) fn check_wrappers(
         };
         let whose = tool.map_or_else(String::new, |tool| format!("tool \"{}\": ", tool.name));
         missing.push(format!(
-            "{whose}wrapper: {} {why}; install it, or take it out: no tool runs without its wrapper",
+            "{whose}wrapper: {} {why}; install it, or remove it: no tool runs without its wrapper",
             Path::new(&name).display()
         ));
     }
@@ -69,7 +69,7 @@ fn find_program(
         return match path.exists() {
             true if can_be_run(&path) => Ok(()),
             true => Err("cannot be executed"),
-            false => Err("is not there"),
+            false => Err("does not exist"),
         };
     }
     let found = std::env::split_paths(path).any(|dir| can_be_run(&dir.join(name)));

@@ -42,7 +42,7 @@ impl RunId {
         } else if !text.chars().all(allowed) {
             "only letters, digits and ._- are allowed"
         } else if TAKEN.contains(&text) {
-            "this name is taken by a file of delta's own"
+            "delta has a file of its own with this name"
         } else {
             return Ok(Self(text.to_owned()));
         };

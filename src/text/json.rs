@@ -106,7 +106,7 @@ pub(crate) fn check(text: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<IgnoredAny>(text)?;
     match half_a_character(text.as_bytes()) {
         Some(escape) => Err(serde_json::Error::custom(format!(
-            "{escape} is half of a character"
+            "{escape} is half of a surrogate pair"
         ))),
         None => Ok(()),
     }

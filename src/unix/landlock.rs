@@ -187,8 +187,8 @@ fn grant(
 fn unsupported() -> Error {
     Error::new(
         Exit::NotSetUp,
-        "sandbox: the kernel cannot do all of this; it takes Linux 6.12 with Landlock enabled. \
-         Without --strict it does what it can",
+        "sandbox: the kernel cannot enforce all of this; that needs Linux 6.12 with Landlock \
+         enabled. Without --strict, delta enforces what it can",
     )
 }
 

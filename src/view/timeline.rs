@@ -202,7 +202,7 @@ impl Timeline {
         let calls = calls(line);
         if matches!(said, "null" | "\"\"") {
             let names = if calls.is_empty() {
-                "says nothing".to_owned()
+                "gives an empty answer".to_owned()
             } else {
                 format!("calls {}", calls.join(", "))
             };
@@ -371,7 +371,7 @@ fn start(line: &Line<'_>) -> TimelineEntry {
     let date = line.timestamp.as_deref().unwrap_or_default();
     let date = date.get(..19).unwrap_or(date).replace('T', " ");
     let verb = if line.resumed == Some(true) {
-        "goes on"
+        "resumes"
     } else {
         "starts"
     };

@@ -16,7 +16,7 @@ fn advice(command: &str) -> Vec<String> {
     // Which programs there are depends on the machine.
     let lines = outcome.stderr.lines().map(short);
     lines
-        .filter(|line| !line.contains("there is no program") && !line.contains("is not there, or"))
+        .filter(|line| !line.contains("there is no program") && !line.contains("does not exist or"))
         .collect()
 }
 

@@ -13,11 +13,11 @@ type Row = (&'static str, &'static str);
 const AGENTS: &[Row] = &[
     (
         "",
-        "agent.yaml: name: missing; it says what the agent is called\nagent.yaml: llm: missing; it names the model: llm: {model: …}",
+        "agent.yaml: name: missing; it is the agent's name\nagent.yaml: llm: missing; it names the model: llm: {model: …}",
     ),
     (
         "# nothing\n",
-        "agent.yaml: name: missing; it says what the agent is called\nagent.yaml: llm: missing; it names the model: llm: {model: …}",
+        "agent.yaml: name: missing; it is the agent's name\nagent.yaml: llm: missing; it names the model: llm: {model: …}",
     ),
     (
         "- a\n",
@@ -55,11 +55,11 @@ const AGENTS: &[Row] = &[
     ("name: .nan\n", "agent.yaml:1: number .nan is not finite"),
     (
         "llm: {model: m}\n",
-        "agent.yaml:1: name: missing; it says what the agent is called",
+        "agent.yaml:1: name: missing; it is the agent's name",
     ),
     (
         "name: ''\nllm: {model: m}\n",
-        "agent.yaml:1: name: it is empty; it says what the agent is called",
+        "agent.yaml:1: name: it is empty; it should be the agent's name",
     ),
     (
         "name: 7\nllm: {model: m}\n",
@@ -111,11 +111,11 @@ const AGENTS: &[Row] = &[
     ),
     (
         "name: probe\nllm: {model: m, api_key: sk-1}\n",
-        "agent.yaml:2: llm: api_key: keys belong into the environment, as DELTA_API_KEY",
+        "agent.yaml:2: llm: api_key: keys belong in the environment, as DELTA_API_KEY",
     ),
     (
         "name: probe\nllm: {model: m, messages: []}\n",
-        "agent.yaml:2: llm: messages: context.yaml says what the model sees",
+        "agent.yaml:2: llm: messages: context.yaml defines what the model sees",
     ),
     (
         "name: probe\nllm: {model: m, tools: []}\n",
@@ -235,15 +235,15 @@ const KEYS: &[Row] = &[
     ),
     (
         "system_prompt: prompts/other.md",
-        "agent.yaml:3: system_prompt: prompts/other.md is not there; create it",
+        "agent.yaml:3: system_prompt: prompts/other.md does not exist; create it",
     ),
     (
         "system_prompt: ../outside.md",
-        "agent.yaml:3: system_prompt: ../outside.md lies outside the agent's directory; put it inside",
+        "agent.yaml:3: system_prompt: ../outside.md is outside the agent's directory; put it inside",
     ),
     (
         "system_prompt: tools",
-        "agent.yaml:3: system_prompt: tools is not there; create it",
+        "agent.yaml:3: system_prompt: tools does not exist; create it",
     ),
     (
         "imports: ./tools.yaml",
@@ -259,11 +259,11 @@ const KEYS: &[Row] = &[
     ),
     (
         "lifecycle_hooks: 3",
-        "[DEPRECATION WARNING] agent.yaml:3: lifecycle_hooks belong into hooks.yaml now, without this key around them\nagent.yaml:3: lifecycle_hooks: expected a mapping, found the number 3",
+        "[DEPRECATION WARNING] agent.yaml:3: lifecycle_hooks belong in hooks.yaml now, without this key around them\nagent.yaml:3: lifecycle_hooks: expected a mapping, found the number 3",
     ),
     (
         "lifecycle_hooks:\n  on_error: 3",
-        "[DEPRECATION WARNING] agent.yaml:3: lifecycle_hooks belong into hooks.yaml now, without this key around them\nagent.yaml:4: on_error: expected {command: […]}, found the number 3",
+        "[DEPRECATION WARNING] agent.yaml:3: lifecycle_hooks belong in hooks.yaml now, without this key around them\nagent.yaml:4: on_error: expected {command: […]}, found the number 3",
     ),
 ];
 
@@ -324,7 +324,7 @@ agent.yaml:7: tool "e": Parameter 'c' not found in template; write ${c} where it
     ),
     (
         "- name: e\n  shell: echo '${a}' ${b:raw}\n  parameters: [{name: b, raw: false}, {name: a}, {name: c}]",
-        r#"agent.yaml:5: tool "e": placeholder ${a} stands inside single quotes, where it would never be replaced; end the quotes before it and begin them again behind it, or write $NAME for a shell variable
+        r#"agent.yaml:5: tool "e": placeholder ${a} is inside single quotes, where it would never be replaced; end the quotes before it and begin them again after it, or write $NAME for a shell variable
 agent.yaml:6: tool "e": parameter 'b' has raw: false and ${b:raw} in the template; remove one
 agent.yaml:6: tool "e": Parameter 'c' not found in template; write ${c} where it goes"#,
     ),
@@ -403,27 +403,27 @@ agent.yaml:4: tool "e": invalid placeholder name 'dir.name' in '${dir.name}': le
     ),
     (
         r#"- {name: s, shell: "awk '{print ${n}}'"}"#,
-        r#"agent.yaml:4: tool "s": placeholder ${n} stands inside single quotes, where it would never be replaced; end the quotes before it and begin them again behind it, or write $NAME for a shell variable"#,
+        r#"agent.yaml:4: tool "s": placeholder ${n} is inside single quotes, where it would never be replaced; end the quotes before it and begin them again after it, or write $NAME for a shell variable"#,
     ),
     (
         "- name: s\n  shell: |\n    cat <<'E'\n    ${n}\n    E",
-        r#"agent.yaml:5: tool "s": placeholder ${n} stands in a here-document whose delimiter is quoted, where it would never be replaced; take the quotes off the delimiter"#,
+        r#"agent.yaml:5: tool "s": placeholder ${n} is in a here-document whose delimiter is quoted, where it would never be replaced; remove the quotes from the delimiter"#,
     ),
     (
         "- {name: s, shell: 'echo $((${n} + 1))'}",
-        r#"agent.yaml:4: tool "s": placeholder ${n} stands in an arithmetic expression, where some shells would run commands found in the value; use expr or awk, which take it as an argument"#,
+        r#"agent.yaml:4: tool "s": placeholder ${n} is in an arithmetic expression, where some shells would run commands found in the value; use expr or awk, which take it as an argument"#,
     ),
     (
         "- {name: s, shell: 'f() { echo ${n}; }; f'}",
-        r#"agent.yaml:4: tool "s": placeholder ${n} stands inside a function, which has arguments of its own; assign it to a variable outside and use that"#,
+        r#"agent.yaml:4: tool "s": placeholder ${n} is inside a function, which has arguments of its own; assign it to a variable outside and use that"#,
     ),
     (
         "- {name: s, shell: 'shift; echo ${n}'}",
-        r#"agent.yaml:4: tool "s": placeholder ${n} stands behind shift or set --, which move the values; assign it to a variable before and use that"#,
+        r#"agent.yaml:4: tool "s": placeholder ${n} is after shift or set --, which move the values; assign it to a variable before and use that"#,
     ),
     (
         "- {name: s, shell: '[[ ${n} -gt 1 ]]'}",
-        r#"agent.yaml:4: tool "s": placeholder ${n} stands inside [[ ]], where some shells would evaluate the value; use [ ] or case"#,
+        r#"agent.yaml:4: tool "s": placeholder ${n} is inside [[ ]], where some shells would evaluate the value; use [ ] or case"#,
     ),
     (
         "- {name: s, shell: 'cat <<${x}'}",
@@ -615,7 +615,7 @@ const CONTEXTS: &[Row] = &[
     ),
     (
         "sources:\n  - {type: file, path: '${AGENT_HOME}/gone.md'}\n",
-        "context.yaml:2: file: path: gone.md is not there; create it, or say on_missing: skip",
+        "context.yaml:2: file: path: gone.md does not exist; create it, or say on_missing: skip",
     ),
     (
         "sources:\n  - {type: computed_file, output_path: x}\n",
@@ -655,7 +655,7 @@ const CONTEXTS: &[Row] = &[
     ),
     (
         "sources:\n  - {type: journal}\n  - {type: journal}\n",
-        "context.yaml:3: journal: there are two of it among the sources; remove one",
+        "context.yaml:3: journal: there are two of them among the sources; remove one",
     ),
     (
         "sources:\n  - {type: journal}\nsystem_messages: many\n",
@@ -794,11 +794,11 @@ fn files_that_are_not_there_or_cannot_be_read() {
     };
     is_broken(
         &without("agent.yaml"),
-        ".: no agent here: agent.yaml is not there; `delta init` makes one",
+        ".: no agent here: agent.yaml does not exist; `delta init` makes one",
     );
     is_broken(
         &without("system_prompt.md"),
-        "agent.yaml:1: system_prompt: system_prompt.md is not there; create it",
+        "agent.yaml:1: system_prompt: system_prompt.md does not exist; create it",
     );
     let world = without("context.yaml");
     fs::create_dir(world.path("agent/context.yaml")).unwrap();
@@ -814,7 +814,7 @@ fn files_that_are_not_there_or_cannot_be_read() {
     symlink("../outside.md", world.path("agent/link.md")).unwrap();
     is_broken(
         &world,
-        "agent.yaml:2: system_prompt: link.md lies outside the agent's directory; put it inside",
+        "agent.yaml:2: system_prompt: link.md is outside the agent's directory; put it inside",
     );
     let world = World::new().top("system_prompt: prompts");
     fs::create_dir(world.path("agent/prompts")).unwrap();
@@ -830,7 +830,7 @@ fn everything_that_is_wrong_is_said_in_one_go_in_the_order_of_the_files() {
     is_broken(
         &world,
         "agent.yaml:2: max_iterations: expected at least 1, found 0\n\
-         agent.yaml:3: imports: gone.yaml is not there; create it, or remove the import\n\
+         agent.yaml:3: imports: gone.yaml does not exist; create it, or remove the import\n\
          agent.yaml:8: tool \"a\": Shell metacharacter '|' not allowed in exec: mode. Use shell: mode or \
          remove pipe (in quotes it is plain text)\n\
          agent.yaml:9: tool \"a b\": invalid name: 1 to 64 letters, digits, '_' and '-' make a name\n\

@@ -67,13 +67,13 @@ fn a_program_that_is_not_there_is_warned_of_wherever_one_is_named() {
             format!("agent.yaml:2: wrapper: {}", install("no-box")),
             format!("agent.yaml:5: command: {}", install("no-model")),
             format!("agent.yaml:7: tool \"a\": {}", install("nonsuch")),
-            "agent.yaml:8: tool \"b\": gone.sh is not there; create it".to_owned(),
+            "agent.yaml:8: tool \"b\": gone.sh does not exist; create it".to_owned(),
             "agent.yaml:9: tool \"c\": plain.sh cannot be executed; chmod +x plain.sh".to_owned(),
-            "agent.yaml:10: tool \"d\": gone.sh is not there; create it".to_owned(),
-            "agent.yaml:11: tool \"e\": /no/such is not there, or cannot be executed".to_owned(),
+            "agent.yaml:10: tool \"d\": gone.sh does not exist; create it".to_owned(),
+            "agent.yaml:11: tool \"e\": /no/such does not exist or cannot be executed".to_owned(),
             format!("agent.yaml:12: tool \"f\": wrapper: {}", install("nonsuch")),
             format!("context.yaml:4: command: {}", install("no-generator")),
-            "hooks.yaml:1: command: gone.sh is not there; create it".to_owned(),
+            "hooks.yaml:1: command: gone.sh does not exist; create it".to_owned(),
             format!("hooks.yaml:4: command: {}", install("no-hook")),
         ]
     );
@@ -94,13 +94,13 @@ fn what_is_wrong_with_the_env_file_is_told() {
     let world = World::new();
     world.write("agent/.env", "A=1\nnot a pair\n");
     let outcome = world.delta(["check", "agent"]).end().exits(0);
-    outcome.says("agent/.env:2: not NAME=value, passed over");
+    outcome.says("agent/.env:2: not NAME=value, ignored");
 }
 
 #[test]
 fn a_prompt_that_no_source_shows_is_warned_of() {
-    let missing = "context.yaml:1: sources: none of them shows system_prompt.md, so the model is not told \
-                   what is in it; add {type: file, path: '${AGENT_HOME}/system_prompt.md'}";
+    let missing = "context.yaml:1: sources: none of them shows system_prompt.md, so the model does not see it; \
+                   add {type: file, path: '${AGENT_HOME}/system_prompt.md'}";
     let computed = "  - {type: computed_file, output_path: x, generator: {command: [cat, ";
     for (sources, said) in [
         (String::new(), Some(missing)),
@@ -156,7 +156,7 @@ fn advice_is_given_also_where_there_are_errors() {
         .exits(78)
         .prints("")
         .says("max_iterations")
-        .says("system_prompt.md is not there")
+        .says("system_prompt.md does not exist")
         .says("has no description");
 }
 
@@ -227,7 +227,7 @@ fn json_has_one_object_for_editors() {
                 "error",
                 "context.yaml",
                 json!(null),
-                "it is not there, and the"
+                "it does not exist, and "
             ),
             row(
                 "deprecation",

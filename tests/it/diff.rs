@@ -56,7 +56,7 @@ fn runs_are_named_as_everywhere() {
         .delta(["diff", "-w", "ws", "o", "x"])
         .end()
         .exits(1)
-        .says("no run 'x' here; there are two, one");
+        .says("no run 'x' here; the runs are two, one");
     world
         .delta(["diff", "-w", "ws", "one"])
         .end()
@@ -101,7 +101,7 @@ fn columns_are_those_of_the_terminal_and_not_characters() {
         .env("COLUMNS", "45");
     // The two sides have 21 columns each, and what is cut has an ellipsis.
     diff.end().exits(1).prints(
-        "they part at the first iteration\n\
+        "they diverge at the first iteration\n\
          one, 1 iteration      | two, 1 iteration\n\
          \x20 1 > go                  1 > go\n\
          \x20   漢字漢字漢字漢字… |     right\n",

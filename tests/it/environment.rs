@@ -220,7 +220,7 @@ fn a_directory_that_is_workspace_and_project_is_trusted_like_a_workspace() {
     world
         .server
         .says([call("a", "env", &json!({})), text("done")]);
-    here(&world).end().exits(0).says("PATH is passed over");
+    here(&world).end().exits(0).says("PATH is ignored");
     let path = told(&world.server.last().observation("a"), "PATH");
     assert_eq!(path, std::env::var("PATH").ok());
 }
@@ -266,7 +266,7 @@ fn a_workspace_does_not_decide_which_program_runs() {
         .says([call("a", "env", &json!({})), text("done")]);
     let mut outcome = world.run("go").end().exits(0);
     for name in names {
-        outcome = outcome.says(&format!("ws/.env: {name} is passed over"));
+        outcome = outcome.says(&format!("ws/.env: {name} is ignored"));
     }
     let told = world.server.last().observation("a");
     assert!(!told.contains("/evil"), "{told}");
@@ -516,7 +516,7 @@ fn an_unknown_level_is_named() {
         .end()
         .exits(0)
         .says("DELTA_LOG=loud")
-        .says("info is meant");
+        .says("using info");
     assert_eq!(log(&world).len(), 2);
 }
 
@@ -535,7 +535,7 @@ fn a_failure_and_a_process_that_was_killed_are_in_the_log() {
             .any(|line| words.iter().all(|word| line.contains(word)))
     };
     assert!(
-        has(&["WARN tool hang: killed after ", "its time was over"]),
+        has(&["WARN tool hang: timed out and killed after "]),
         "{lines:?}"
     );
     assert!(has(&["WARN invocation ", "no such model"]), "{lines:?}");

@@ -272,5 +272,5 @@ fn a_module_of_an_agent_imports_what_lies_below_the_agent() {
     world.write("c.yaml", "tools: []\n");
     expand("a.yaml", "agent/tools")
         .exits(78)
-        .says("a.yaml:1: imports: ../../c.yaml lies outside the agent's directory");
+        .says("a.yaml:1: imports: ../../c.yaml is outside the agent's directory");
 }

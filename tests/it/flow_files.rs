@@ -253,7 +253,7 @@ fn an_agent_is_a_directory_a_model_or_a_program() {
         ),
         (
             "llm: local/m, prompt: p, config: {api_key: sk-secret}",
-            "llm: api_key: keys belong into the environment",
+            "llm: api_key: keys belong in the environment",
         ),
         (
             "llm: local/m, prompt: p, config: {base_url: 'http://me:sk-secret@host/v1'}",

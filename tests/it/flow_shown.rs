@@ -128,7 +128,7 @@ fn each_event_of_a_flow_is_one_line() {
         "T1     s ok",
         "T1     s → a",
         "T1     a $ sh -c ",
-        "T1     a operation: exit code 1: no way at all, and is tried again",
+        "T1     a operation: exit code 1: no way at all, and is retried",
         "T1     a (attempt 2) $ sh -c ",
         "T1     a calls t  ok, ",
         "T1     a ok, ",
@@ -518,7 +518,7 @@ fn a_page_has_what_each_node_was_given_and_made_of_it() {
     for text in [
         "flow f",
         "T1",
-        "operation, and is tried again",
+        "operation, and is retried",
         "attempt 2",
         "→ x",
         "success",

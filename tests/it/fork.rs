@@ -299,7 +299,7 @@ fn what_cannot_be_forked_is_refused_with_the_reason() {
     fork(&world, &["--at", "1"])
         .end()
         .exits(2)
-        .says("iteration 1 is not whole: ask_human has no result yet");
+        .says("iteration 1 is not complete: ask_human has no result yet");
 }
 
 #[test]

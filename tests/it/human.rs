@@ -148,7 +148,7 @@ fn an_answer_that_was_there_before_the_question_is_not_used() {
         ask("call_1", "Which colour?"),
     ]);
     let outcome = world.run("go").end().exits(101);
-    outcome.says("an answer that nobody has read");
+    outcome.says("an unread answer");
     let unread = fs::read_to_string(interaction(&world).join("response.unread.1"));
     assert_eq!(unread.unwrap(), "early\n");
     assert_eq!(world.latest().events("SYSTEM_MESSAGE").len(), 1);

@@ -152,7 +152,7 @@ fn a_cycle_is_told_with_its_chain() {
 
 #[test]
 fn nothing_outside_the_agents_directory_is_imported() {
-    let outside = "lies outside the agent's directory; copy it into it";
+    let outside = "is outside the agent's directory; copy it into it";
     for (import, name) in [
         ("../shared/a.yaml", "../shared/a.yaml"),
         ("tools/../../shared/a.yaml", "tools/../../shared/a.yaml"),

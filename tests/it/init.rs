@@ -130,7 +130,7 @@ fn a_directory_in_use_is_refused_and_left_as_it_is() {
         .delta(["init", "agent", "-y"])
         .end()
         .exits(1)
-        .says("there is an agent in agent already; choose another directory")
+        .says("agent already contains an agent; choose another directory")
         .says_one_line();
     world.write("file", "");
     world

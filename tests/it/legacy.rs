@@ -62,7 +62,7 @@ fn an_agent_in_every_old_form_at_once_runs() {
             "agent/config.yaml:1: the prompt's file is called system_prompt.md now; rename it, or say \
              system_prompt: system_prompt.txt".to_owned(),
             "agent/config.yaml:2: llm_config is called llm now, and its model_name model".to_owned(),
-            "agent/config.yaml:6: lifecycle_hooks belong into hooks.yaml now, without this key around them".to_owned(),
+            "agent/config.yaml:6: lifecycle_hooks belong in hooks.yaml now, without this key around them".to_owned(),
             called("pre_llm_req", "pre_llm_request", 7),
             called("post_llm_resp", "post_llm_response", 8),
             called("pre_tool_exec", "pre_tool_execution", 9),
@@ -97,12 +97,12 @@ fn each_old_form_alone_is_one_line() {
         (
             "agent.yaml",
             format!("name: a\n{llm}\n{old}\n"),
-            "agent/agent.yaml:3: llm_config is passed over, because llm is there; remove it",
+            "agent/agent.yaml:3: llm_config is ignored, because llm exists; remove it",
         ),
         (
             "agent.yaml",
             format!("name: a\n{llm}\nlifecycle_hooks: {{on_run_end: {{command: ['true']}}}}\n"),
-            "agent/agent.yaml:3: lifecycle_hooks belong into hooks.yaml now, without this key around them",
+            "agent/agent.yaml:3: lifecycle_hooks belong in hooks.yaml now, without this key around them",
         ),
     ] {
         assert_eq!(told(&with_main_file(file, &yaml)), [line], "{yaml}");
@@ -116,14 +116,14 @@ fn what_is_new_wins_over_what_is_old() {
     world.write("agent/system_prompt.txt", "old");
     assert_eq!(
         told(&world),
-        ["agent/config.yaml: passed over, because agent.yaml is there; remove it"]
+        ["agent/config.yaml: ignored, because agent.yaml exists; remove it"]
     );
     let world = World::new().top("lifecycle_hooks: {pre_llm_req: {command: ['false']}}");
     world.write("agent/hooks.yaml", "pre_llm_req: {command: [touch, new]}\n");
     assert_eq!(
         told(&world),
         [
-            "agent/agent.yaml:2: lifecycle_hooks are passed over, because hooks.yaml is there; remove them",
+            "agent/agent.yaml:2: lifecycle_hooks are ignored, because hooks.yaml exists; remove them",
             "agent/hooks.yaml:1: pre_llm_req is called pre_llm_request now",
         ]
     );

@@ -557,7 +557,7 @@ fn no_program_is_run_for_the_next_request() {
         .end()
         .exits(0);
     assert!(
-        printed(&next.says("sum: its program is not run; the file that is there")).contains("sum")
+        printed(&next.says("sum: its program is not run; using the existing file")).contains("sum")
     );
     let dry = world.delta(["run", "-a", "agent", "-w", "new", "--dry-run", "-m", "go"]);
     dry.end().exits(0).says("it is left out");

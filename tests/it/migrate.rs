@@ -419,25 +419,22 @@ fn a_layout_that_is_not_known_is_refused() {
         }
     };
     change(
-        "says layout '7', which this delta does not know",
+        "names layout '7', which this delta does not know",
         &put("schema_version.txt", "7\n"),
     );
-    change("VERSION says layout '9.9'", &put("VERSION", "9.9\n"));
+    change("VERSION names layout '9.9'", &put("VERSION", "9.9\n"));
     change(
-        "runs/notes.txt is no run of an engine that is known: it is not a directory",
+        "runs/notes.txt is not a run of any known engine: it is not a directory",
         &put("runs/notes.txt", ""),
     );
-    change("runs/.cache is no run", &put("runs/.cache/x", ""));
+    change("runs/.cache is not a run", &put("runs/.cache/x", ""));
     change(
-        "runs/other is no run of an engine that is known: there is nothing of a run in it",
+        "runs/other is not a run of any known engine: it contains no part of a run",
         &put("runs/other/x", ""),
     );
-    change("there are both", &put(&format!("{ID}/journal.jsonl"), ""));
-    change(
-        "there are both",
-        &put(&format!("runs/{ID}/journal.jsonl"), ""),
-    );
-    change("there are both", &put(&format!("runs/{ID}/io/x"), ""));
+    change("both ", &put(&format!("{ID}/journal.jsonl"), ""));
+    change("both ", &put(&format!("runs/{ID}/journal.jsonl"), ""));
+    change("both ", &put(&format!("runs/{ID}/io/x"), ""));
 }
 
 #[test]

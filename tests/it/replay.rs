@@ -241,7 +241,7 @@ fn a_difference_that_is_only_the_workspace_s_path_is_named_as_such() {
     let outcome = replay(&world).args(["--to", "new"]).end().exits(1);
     let printed = String::from_utf8(outcome.stdout).unwrap();
     assert!(
-        printed.contains("the only difference is where things lie"),
+        printed.contains("the only difference is in paths"),
         "{printed}"
     );
     assert!(printed.contains(world.workspace().to_str().unwrap()));
@@ -346,7 +346,7 @@ fn a_place_that_is_taken_is_refused() {
         .args(["--to", "new"])
         .end()
         .exits(2)
-        .says("something in it already");
+        .says("it is not empty; name");
     replay(&world)
         .args(["--from", "none"])
         .end()
@@ -385,7 +385,7 @@ fn another_request_is_a_failure_that_names_the_first_difference() {
         .prints("")
         .says_one_line()
         .says("none of the 3 recorded ones; the nearest is number 2")
-        .says("messages[3] (tool): recorded is number 1 é\\n, and asked number 7 é\\n");
+        .says("messages[3] (tool): recorded number 1 é\\n, requested number 7 é\\n");
     let outcome = model(&world, other).arg("--lenient").end().exits(0);
     let second = world.latest().invocations().remove(1);
     assert!(outcome.stdout == fs::read(second.join("response.json")).unwrap());
@@ -447,7 +447,7 @@ fn a_directory_that_is_no_run_is_named() {
         .delta(["model", "replay", "agent"])
         .end()
         .exits(1)
-        .says("is no run's directory");
+        .says("is not a run's directory");
     world
         .delta(["model", "replay"])
         .end()

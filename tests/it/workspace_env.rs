@@ -1,5 +1,5 @@
 //! The `.env` of a workspace, which the agent itself can write, and the variables of vendors: what
-//! counts, what is passed over, and what no program gets.
+//! counts, what is ignored, and what no program gets.
 
 use crate::harness::*;
 use serde_json::json;
@@ -56,7 +56,7 @@ fn a_workspace_chooses_no_compiler_package_source_cluster_or_directory_for_tempo
     world.write("ws/.env", format!("{lines}FRIENDLY=yes\n"));
     let (seen, mut outcome) = printed(&world, world.run("go"));
     for name in names {
-        outcome = outcome.says(&format!("ws/.env: {name} is passed over"));
+        outcome = outcome.says(&format!("ws/.env: {name} is ignored"));
     }
     assert!(!seen.contains("/evil"), "{seen}");
     assert_eq!(value(&seen, "FRIENDLY"), Some("yes"));
@@ -83,9 +83,9 @@ fn an_agent_lists_the_variables_that_a_workspace_may_set() {
     }
     assert_ne!(value(&seen, "CXX"), Some("no"));
     outcome
-        .says("ws/.env: STAGED is passed over: workspace_env does not list it")
-        .says("ws/.env: APP is passed over")
-        .says("ws/.env: CXX is passed over");
+        .says("ws/.env: STAGED is ignored: workspace_env does not list it")
+        .says("ws/.env: APP is ignored")
+        .says("ws/.env: CXX is ignored");
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn an_empty_list_keeps_a_workspace_from_setting_anything() {
     let (seen, outcome) = printed(&world, world.run("go").env("DELTA_API_KEY", KEY));
     assert_eq!(value(&seen, "HARMLESS"), None);
     outcome
-        .says("HARMLESS is passed over")
-        .says("DELTA_API_KEY is passed over");
+        .says("HARMLESS is ignored")
+        .says("DELTA_API_KEY is ignored");
     let sent = world.server.last();
     assert_eq!(
         sent.header("authorization"),
@@ -196,7 +196,7 @@ fn a_sub_agent_takes_no_setting_from_a_workspace() {
     ] {
         assert_eq!(value(&seen, name), None, "{name}");
         assert!(outcome.stderr.contains(&format!(
-            "ws/.env: {name} is passed over: of the variables that begin with DELTA_ a .env file sets only \
+            "ws/.env: {name} is ignored: of the variables that begin with DELTA_ a .env file sets only \
              DELTA_API_KEY and DELTA_BASE_URL"
         )));
     }
@@ -212,8 +212,8 @@ fn engine_settings_come_from_the_process_alone() {
         assert_eq!(value(&seen, "DELTA_ANYTHING"), None, "{file}");
         assert_eq!(value(&seen, "OWN"), Some("1"), "{file}");
         outcome
-            .says(".env: DELTA_LOG is passed over")
-            .says(".env: DELTA_ANYTHING is passed over");
+            .says(".env: DELTA_LOG is ignored")
+            .says(".env: DELTA_ANYTHING is ignored");
         let log = world.latest().text("engine.log");
         assert!(log.contains("INFO engine started"), "{log}");
     }
@@ -291,7 +291,7 @@ fn a_sub_agent_without_a_key_names_the_setting_that_passes_it_on() {
 
 #[test]
 fn a_base_url_with_the_path_that_is_appended_to_it_is_refused() {
-    let advice = "ends in /chat/completions, which is appended to it; leave that off";
+    let advice = "ends in /chat/completions, which is appended to it; omit that";
     let world = World::new().llm("base_url: http://127.0.0.1:9/v1/chat/completions/");
     let check = world.delta(["check", "agent"]).end().exits(78);
     check.says("agent.yaml:4: llm: base_url: it ").says(advice);

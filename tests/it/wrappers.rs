@@ -20,7 +20,7 @@ fn a_wrapper_that_is_not_there_is_an_error_before_anything_is_created() {
         ),
         (
             World::with_tools(ECHO).top("wrapper: ['${AGENT_HOME}/box.sh']"),
-            "agent/box.sh is not there",
+            "agent/box.sh does not exist",
         ),
         (
             World::with_tools(ECHO).top("wrapper: ['${AGENT_HOME}/agent.yaml']"),
@@ -28,11 +28,11 @@ fn a_wrapper_that_is_not_there_is_an_error_before_anything_is_created() {
         ),
         (
             World::with_tools(ECHO).top("wrapper: ['${CWD}/box.sh']"),
-            "ws/box.sh is not there",
+            "ws/box.sh does not exist",
         ),
         (
             World::with_tools(ECHO).top("wrapper: [./box.sh]"),
-            "./box.sh is not there",
+            "./box.sh does not exist",
         ),
     ] {
         world.run("go").end().exits(78).prints("").says(words);
@@ -74,7 +74,7 @@ fn a_run_is_not_taken_up_without_its_wrapper() {
         .go_on()
         .end()
         .exits(78)
-        .says("agent/box.sh is not there");
+        .says("agent/box.sh does not exist");
     assert_eq!(world.latest().journal(), before);
 }
 
@@ -91,6 +91,6 @@ fn a_run_is_not_forked_without_its_wrapper() {
         .delta(fork)
         .end()
         .exits(78)
-        .says("agent/box.sh is not there");
+        .says("agent/box.sh does not exist");
     assert_eq!(world.runs().len(), 1);
 }

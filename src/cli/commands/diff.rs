@@ -40,7 +40,7 @@ pub(crate) fn print_diff(work_dir: &Path, runs: &[String; 2]) -> Result<Exit> {
         return Ok(exit);
     }
     out.push_str(&match same {
-        0 => "they part at the first iteration\n".to_owned(),
+        0 => "they diverge at the first iteration\n".to_owned(),
         1 => "iteration 1 is the same\n".to_owned(),
         same => format!("iterations 1 to {same} are the same\n"),
     });
@@ -98,7 +98,7 @@ impl Side {
         for damage in &state.damaged {
             let (path, line) = (path.display(), damage.line);
             let message = &damage.message;
-            let text = format!("warning: {path}:{line}: damaged and passed over: {message}");
+            let text = format!("warning: {path}:{line}: damaged and skipped: {message}");
             Screen::new(false, false).warn(&text);
         }
         let iterations = iterations(&state);

@@ -89,7 +89,7 @@ fn check_empty(dir: &Path) -> Result<()> {
     let shown = dir.display();
     Err(Error::failure(
         if names.iter().any(|name| name == "agent.yaml") {
-            format!("there is an agent in {shown} already; choose another directory")
+            format!("{shown} already contains an agent; choose another directory")
         } else {
             format!(
                 "{shown} is not empty: there is {}; choose a new or an empty directory",

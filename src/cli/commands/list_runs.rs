@@ -88,7 +88,7 @@ pub(crate) fn print_runs(options: &ListRunsArgs) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     let none = match (&options.agent, there) {
-        (_, 1..) => Error::failure("no run is like that"),
+        (_, 1..) => Error::failure("no run matches"),
         (Some(agent), _) => Error::failure(format!(
             "no workspace of the agent in {} has a run",
             agent.display()

@@ -111,7 +111,9 @@ impl LogPrinter {
                 return Ok(());
             }
             if lines.catch_up()? == Change::CutBack {
-                warn("the journal has been cut back; what follows continues an earlier state");
+                warn(
+                    "the journal has been truncated; the following events continue an earlier state",
+                );
             }
         }
     }

@@ -74,12 +74,12 @@ impl Wanted {
         let recorded = self.requests.read(&self.names[nearest])?;
         let what = first(recorded, &self.request).map_or_else(String::new, |found| {
             format!(
-                ", which differs at {}: recorded is {}, and asked {}",
+                ", which differs at {}: recorded {}, requested {}",
                 found.place, found.left, found.right
             )
         });
         Err(Error::failure(format!(
-            "the request is none of the {total} recorded ones; the nearest is number {}{what}",
+            "the request matches none of the {total} recorded ones; the nearest is number {}{what}",
             nearest + 1
         )))
     }

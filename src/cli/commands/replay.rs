@@ -90,7 +90,7 @@ fn agent_and_overrides(
         (Some(dir), _) => dir.clone(),
         (None, _) if !Path::new(recorded).is_dir() => {
             return Err(Error::config(format!(
-                "the run's agent is not there any more: {recorded}; name one with --agent DIR"
+                "the run's agent no longer exists: {recorded}; name one with --agent DIR"
             )));
         }
         (None, Some(root)) => agent_dir(None, (id, recorded), &Workspace::at(root)?)?,
@@ -210,7 +210,7 @@ fn reopen_journal(run: &RunDir) -> Result<Journal> {
     let path = run.journal();
     let Some(mut journal) = Journal::open(&path)? else {
         let path = path.display();
-        return Err(Error::failure(format!("somebody else works on {path}")));
+        return Err(Error::failure(format!("another process works on {path}")));
     };
     let mut bytes = Vec::new();
     journal.read_into(&mut bytes)?;
@@ -301,7 +301,7 @@ fn described(divergence: &Divergence, moved: &[(String, String)]) -> String {
     }
     if translated.as_bytes() == rebuilt.as_slice() {
         out.push_str(&format!(
-            "the only difference is where things lie: {}; tools that print no absolute paths \
+            "the only difference is in paths: {}; tools that print no absolute paths \
              replay anywhere\n",
             used.join(", ")
         ));

@@ -28,7 +28,7 @@ pub(super) fn missing(command: &[Word], home: &Path, path: &OsStr) -> Option<Str
     };
     if !found {
         return Some(if program.starts_with('/') {
-            format!("{program} is not there, or cannot be executed")
+            format!("{program} does not exist or cannot be executed")
         } else {
             format!("there is no program '{program}' in PATH; install it, or name another")
         });
@@ -50,7 +50,7 @@ pub(super) fn in_home(word: &Word) -> Option<&str> {
 fn lacks(home: &Path, file: &str, need: Access) -> Option<String> {
     let path = home.join(file);
     if !path.exists() {
-        return Some(format!("{file} is not there; create it"));
+        return Some(format!("{file} does not exist; create it"));
     }
     let may = path.is_file() && access(&path, need).is_ok();
     (!may).then(|| match need {

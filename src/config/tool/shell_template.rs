@@ -86,33 +86,33 @@ fn objection(place: QuoteContext) -> Option<&'static str> {
     Some(match place {
         QuoteContext::Bare | QuoteContext::Quoted => return None,
         QuoteContext::Single => {
-            "stands inside single quotes, where it would never be replaced; end the quotes before \
-             it and begin them again behind it, or write $NAME for a shell variable"
+            "is inside single quotes, where it would never be replaced; end the quotes before \
+             it and begin them again after it, or write $NAME for a shell variable"
         }
         QuoteContext::Document => {
-            "stands in a here-document whose delimiter is quoted, where it would never be \
-             replaced; take the quotes off the delimiter"
+            "is in a here-document whose delimiter is quoted, where it would never be \
+             replaced; remove the quotes from the delimiter"
         }
         QuoteContext::Delimiter => {
             "is the delimiter of a here-document, where it would never be replaced; write a word"
         }
         QuoteContext::Arithmetic => {
-            "stands in an arithmetic expression, where some shells would run commands found in the \
+            "is in an arithmetic expression, where some shells would run commands found in the \
              value; use expr or awk, which take it as an argument"
         }
         QuoteContext::Test => {
-            "stands inside [[ ]], where some shells would evaluate the value; use [ ] or case"
+            "is inside [[ ]], where some shells would evaluate the value; use [ ] or case"
         }
         QuoteContext::Function => {
-            "stands inside a function, which has arguments of its own; assign it to a variable \
+            "is inside a function, which has arguments of its own; assign it to a variable \
              outside and use that"
         }
         QuoteContext::Shifted => {
-            "stands behind shift or set --, which move the values; assign it to a variable before \
+            "is after shift or set --, which move the values; assign it to a variable before \
              and use that"
         }
         QuoteContext::Backquotes => {
-            "stands inside backquotes together with backslashes; use $(...) instead"
+            "is inside backquotes together with backslashes; use $(...) instead"
         }
     })
 }
@@ -218,15 +218,12 @@ mod tests {
     #[test]
     fn a_placeholder_where_no_value_can_stand_is_an_error_with_the_way_out() {
         for (template, message) in [
-            (
-                "echo '${x}'",
-                "placeholder ${x} stands inside single quotes",
-            ),
+            ("echo '${x}'", "placeholder ${x} is inside single quotes"),
             (
                 "echo '${x:raw}'",
-                "placeholder ${x:raw} stands inside single quotes",
+                "placeholder ${x:raw} is inside single quotes",
             ),
-            ("cat <<'E'\n${x}\nE", "take the quotes off the delimiter"),
+            ("cat <<'E'\n${x}\nE", "remove the quotes from the delimiter"),
             ("echo $((${x}+1))", "use expr or awk"),
             ("f() { echo ${x}; }", "assign it to a variable"),
             ("shift; echo ${x}", "assign it to a variable"),

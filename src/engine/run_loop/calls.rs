@@ -357,7 +357,7 @@ impl Engine<'_> {
         let observation = shown.unwrap_or_else(|error| format!("{note}\n({error})"));
         self.print_progress(&[
             (Tone::Command, &call.name),
-            (Tone::Bad, " was interrupted; the model is told"),
+            (Tone::Bad, " was interrupted; reporting that to the model"),
         ]);
         let done = Done::not_run(observation);
         match &started.execution_ref {

@@ -103,10 +103,7 @@ impl Engine<'_> {
             return Ok(());
         };
         let path = self.ctx.run.interaction().join(name);
-        let note = format!(
-            "an answer that nobody has read is now in {}",
-            path.display()
-        );
+        let note = format!("an unread answer is now in {}", path.display());
         self.record_note("WARN", &note)
     }
 

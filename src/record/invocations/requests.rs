@@ -66,7 +66,7 @@ impl Requests {
                 // Better none than one that was never sent.
                 let path = self.dir.join(&tail.extends);
                 return Err(Error::failure(format!(
-                    "the request in {} has been cut: {name} builds on {} bytes of it, and {} are there",
+                    "the request in {} has been truncated: {name} needs {} bytes of it, and {} exist",
                     path.display(),
                     tail.bytes,
                     bytes.len()

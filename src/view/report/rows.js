@@ -205,7 +205,7 @@ function remarkBody(rec) {
 
 function startBody(rec) {
   const fork = rec.forked_from ? ` as a fork of ${rec.forked_from.run_id} at iteration ${rec.forked_from.iteration}` : "";
-  const words = `${rec.run || "?"} ${rec.resumed ? "goes on" : "starts"}${fork}`;
+  const words = `${rec.run || "?"} ${rec.resumed ? "resumes" : "starts"}${fork}`;
   const summary = [make("span", "", words), make("span", "dim", rec.t === undefined ? "" : date(rec.t))];
   return [fold(summary, () => {
     const facts = [["agent", rec.agent], ["model", rec.model], ["agent's directory", rec.home], ["workspace", rec.place], ["host", rec.host],
@@ -224,7 +224,7 @@ function thoughtBody(rec) {
   if (rec.calls) summary.push(make("span", "dim", `calls ${rec.calls.join(", ")}`));
   if (rec.reasoning) summary.push(make("span", "dim", `reasoning, ${size(whole(rec.reasoning).length)}`));
   if (rec.attempts > 1) summary.push(make("span", "bad", `${rec.attempts} attempts`));
-  if (!summary.length) summary.push(make("span", "dim", rec.text ? "record" : "says nothing"));
+  if (!summary.length) summary.push(make("span", "dim", rec.text ? "record" : "gives an empty answer"));
   els.push(fold(summary, () => {
     const parts = [];
     if (rec.reasoning) parts.push(["reasoning", rec.reasoning]);

@@ -125,7 +125,7 @@ function textsOfStep(row) {
 /** How an attempt ended: [words, how they look]. */
 function endOfAttempt(row) {
   const { result } = row;
-  if (result && result.k === "retry") return [`${result.why}, and is tried again`, "bad"];
+  if (result && result.k === "retry") return [`${result.why}, and is retried`, "bad"];
   if (result && result.status === "success") return [result.cached ? "ok, known before" : "ok", "good"];
   if (result) return [result.why || result.status, "bad"];
   if (row.over) return [row.over, "bad"];

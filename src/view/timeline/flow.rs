@@ -35,7 +35,7 @@ pub(super) fn start(line: &Line<'_>) -> Option<TimelineEntry> {
 
 /// An attempt at a node that another one follows.
 pub(super) fn retry(line: &Line<'_>) -> TimelineEntry {
-    at_node(line).say(Tone::Bad, format!("{}, and is tried again", why(line)))
+    at_node(line).say(Tone::Bad, format!("{}, and is retried", why(line)))
 }
 
 pub(super) fn tool(line: &Line<'_>) -> TimelineEntry {

@@ -333,7 +333,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "shell: \"echo '${x}'\"",
-        "placeholder ${x} stands inside single quotes",
+        "placeholder ${x} is inside single quotes",
     ),
     (
         "exec: ls\ndescription: [x]",
