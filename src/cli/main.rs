@@ -39,7 +39,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::Continue(wanted) => continue_run::continue_run(&wanted),
         Command::Init { dir, template, yes } => init::create_agent(&dir, template, yes),
         Command::Check { agent, format } => check::check_agent(&agent, format),
-        Command::Schema(schema) => said(schema.text),
+        Command::Schema(schema) => print_text(schema.text),
         Command::Migrate { work_dir, adopt } => migrate::migrate_workspace(&work_dir, adopt),
         Command::ModelReplay { run_dir, lenient } => model::serve_answer(&run_dir, lenient),
         Command::Replay(wanted) => replay::replay_run(&wanted),
@@ -53,12 +53,12 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::ToolExpand { file } => expand::print_expanded(&file),
         Command::Sandbox(wanted) => return sandbox::run_sandboxed(&wanted),
         Command::Flow(arguments) => flow::execute_flow(&arguments),
-        Command::Version => said(&format!("delta {VERSION}\n")),
-        Command::Help { command, full } => shown(&help_text(command, full)),
-        Command::Page(page) => shown(page.text),
-        Command::ListPages => shown(&manual::list()),
+        Command::Version => print_text(&format!("delta {VERSION}\n")),
+        Command::Help { command, full } => show_in_pager(&help_text(command, full)),
+        Command::Page(page) => show_in_pager(page.text),
+        Command::ListPages => show_in_pager(&manual::list()),
         Command::Complete(words) => complete::print_candidates(&words),
-        Command::ResolveHost(host) => said(&http::resolve_host(&host)),
+        Command::ResolveHost(host) => print_text(&http::resolve_host(&host)),
     };
     exit.map(Exit::code)
 }
@@ -74,14 +74,14 @@ fn help_text(command: Option<&CommandTable>, full: bool) -> String {
 }
 
 /// A text that a person reads: at a terminal, through the pager if it is longer than the screen.
-fn shown(text: &str) -> Result<Exit> {
+fn show_in_pager(text: &str) -> Result<Exit> {
     let mut pager = Pager::new();
     pager.show(text)?;
     pager.end()?;
     Ok(Exit::Success)
 }
 
-fn said(text: &str) -> Result<Exit> {
+fn print_text(text: &str) -> Result<Exit> {
     print(text.as_bytes())?;
     Ok(Exit::Success)
 }

@@ -120,7 +120,7 @@ fn explain(screen: Screen, ending: &Ending, metadata: &Metadata, run: &RunDir) {
     }
 }
 
-/// The command that goes on with a run from wherever it is pasted.
+/// The command that resumes a run from any directory.
 fn continue_command(metadata: &Metadata, run: &RunDir) -> Vec<String> {
     let root = run.workspace().unwrap_or(Path::new(&metadata.work_dir));
     let root_text = root.to_string_lossy();

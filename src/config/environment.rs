@@ -213,7 +213,7 @@ impl Environment {
         self.find(&[name]).map(|(value, _)| value)
     }
 
-    /// The API key, if there is one, for whoever must keep it out of something.
+    /// The API key, if there is one, for callers that must remove it from texts.
     pub(crate) fn key(&self) -> Option<Secret> {
         self.find_key().map(|(key, _)| Secret(key))
     }

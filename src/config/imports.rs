@@ -153,7 +153,7 @@ impl ToolReader<'_> {
     }
 
     fn import(&mut self, real: PathBuf) {
-        let shown = self.sources.shown(&self.name_of(&real));
+        let shown = self.sources.shown_path(&self.name_of(&real));
         let Some(module) = Document::read(&real, shown, self.problems) else {
             return;
         };

@@ -19,7 +19,7 @@ pub(crate) fn main_file(sources: &AgentSources, problems: &mut Vec<Problem>) -> 
     let mut warn = |message: &str| {
         problems.push(Problem {
             severity: Severity::Deprecation,
-            file: sources.shown("config.yaml"),
+            file: sources.shown_path("config.yaml"),
             line: None,
             column: None,
             message: message.to_owned(),

@@ -52,9 +52,9 @@ struct Advisor<'a> {
 }
 
 impl Advisor<'_> {
-    /// A file of the agent. What is wrong with it has been told when it was loaded.
+    /// A file of the agent. Its errors were reported when it was loaded.
     fn read(&self, name: &str) -> Option<Document> {
-        let shown = self.sources.shown(name);
+        let shown = self.sources.shown_path(name);
         Document::read(&self.sources.home.join(name), shown, &mut Vec::new())
     }
 

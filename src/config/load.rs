@@ -101,7 +101,7 @@ impl Loader<'_> {
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         self.sources.main_file = name.into_owned();
-        let shown = self.sources.shown(&self.sources.main_file);
+        let shown = self.sources.shown_path(&self.sources.main_file);
         let Some(mut document) = Document::read(&path, shown, self.problems) else {
             // The other files are checked all the same.
             self.hooks(None);
@@ -131,7 +131,7 @@ impl Loader<'_> {
     }
 
     fn context(&mut self, prompt: &str) -> Option<Context> {
-        let shown = self.sources.shown("context.yaml");
+        let shown = self.sources.shown_path("context.yaml");
         context::load(&self.sources.home, shown, prompt, self.problems)
     }
 
@@ -156,7 +156,7 @@ impl Loader<'_> {
         if !is_there {
             return all;
         }
-        let shown = self.sources.shown("hooks.yaml");
+        let shown = self.sources.shown_path("hooks.yaml");
         let Some(mut file) = Document::read(&path, shown, self.problems) else {
             return all;
         };

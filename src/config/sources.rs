@@ -52,7 +52,7 @@ impl AgentSources {
     }
 
     /// A file of the agent, as the person would name it.
-    pub(crate) fn shown(&self, name: &str) -> String {
+    pub(crate) fn shown_path(&self, name: &str) -> String {
         if self.dir == Path::new(".") {
             name.to_owned()
         } else {

@@ -233,8 +233,8 @@ pub(crate) fn left_answer(run: &RunDir, request_id: &str) -> Result<Option<Strin
     }
 }
 
-/// Whether a question lies there, so that it need not be left again. The question of an older engine that
-/// recorded no id is the one that lies there.
+/// True if the question is in its file, so that it need not be written again. The question of an older engine that
+/// recorded no id matches, too.
 pub(crate) fn is_left(run: &RunDir, request_id: &str) -> bool {
     let asked = files::read_regular(&run.interaction().join("request.json")).unwrap_or_default();
     serde_json::from_slice::<RequestFile>(&asked)

@@ -131,7 +131,7 @@ impl RunContext<'_> {
         std::env::var(CALL_ID).map_or_else(|_| String::new(), |parent| format!("{parent}."))
     }
 
-    /// What the ids of all programs are part of that this process starts for itself: hooks, generators,
+    /// The common part of the ids of all programs that this process starts for itself: hooks, generators,
     /// the model. A tool's id is recorded with its call.
     pub(crate) fn engine_call() -> &'static str {
         static ID: OnceLock<String> = OnceLock::new();

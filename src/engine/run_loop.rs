@@ -51,7 +51,7 @@ pub(crate) struct Options {
     pub lenient: bool,
     /// The answer to the question that is open.
     pub answer: Option<String>,
-    /// Whether processes that carry this run's calls are this run's, and not those of a directory that
+    /// True if processes that carry this run's calls are this run's, and not those of a directory that
     /// it is a copy of.
     pub is_ours: bool,
     /// None: nothing is spent, as in a replay.
@@ -264,7 +264,7 @@ impl<'a> Engine<'a> {
         if self.journal.was_changed() {
             let path = self.journal.path().display();
             let text = format!(
-                "{path} was changed by somebody else while the run was live; look at it, then resume the run"
+                "{path} was changed by another program while the run was live; look at it, then resume the run"
             );
             return Some(Ending::new(StopReason::JournalChanged, text));
         }

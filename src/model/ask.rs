@@ -253,7 +253,7 @@ fn judge_attempt(
             record.http_status = http_status;
             record.timed_out = timed_out;
             let step = if is_last {
-                let why = format!("{why}; the server says not to try again now");
+                let why = format!("{why}; the server asks for no retry now");
                 NextStep::End(Asked::Unavailable(why))
             } else {
                 NextStep::Again(why.clone(), after)

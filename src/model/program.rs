@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The exit code that asks to be tried again (`EX_TEMPFAIL`).
 const TEMPFAIL: i32 = 75;
 
-/// Those of SIGHUP, SIGINT and SIGTERM. Whoever ends a tree of processes may come to the program before
+/// The exit codes of SIGHUP, SIGINT and SIGTERM. Whatever ends a tree of processes may reach the program before
 /// the engine, which then learns of it while it waits to try again.
 const ENDED_BY_A_SIGNAL: [i32; 3] = [129, 130, 143];
 

@@ -5,7 +5,7 @@
 
 use crate::error::{At, Result};
 use crate::record::invocations::Requests;
-use crate::record::recording::{Outcome, Recording};
+use crate::record::recording::{RecordedResult, Recording};
 use std::path::PathBuf;
 
 /// A recording that is being played back.
@@ -100,9 +100,9 @@ impl Playback {
         step.map_or(&[], |step| &step.ids)
     }
 
-    /// What came of a call of the newest answer, if it is not to be executed. A person is never asked
+    /// The result of a call of the newest answer, unless the call is to be executed. A person is never asked
     /// again.
-    pub(crate) fn result(&self, id: &str, asks_a_person: bool) -> Option<Outcome> {
+    pub(crate) fn result(&self, id: &str, asks_a_person: bool) -> Option<RecordedResult> {
         if !self.executes_nothing && !asks_a_person {
             return None;
         }
@@ -113,7 +113,7 @@ impl Playback {
         Some(
             step.and_then(|step| step.results.get(id))
                 .cloned()
-                .unwrap_or_else(|| Outcome {
+                .unwrap_or_else(|| RecordedResult {
                     status: crate::record::event::ActionStatus::Error,
                     exit_code: None,
                     observation: "(the recorded run has no result of this call)".to_owned(),

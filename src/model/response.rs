@@ -306,7 +306,7 @@ impl WireCall {
         let (name, invalid) = if is_name(&name) {
             (name, invalid)
         } else {
-            let said = format!("a call of {name:?}, which is no name of a tool");
+            let said = format!("a call of {name:?}, which is not a name of a tool");
             (usable_name(&name), Some(invalid.unwrap_or(said)))
         };
         NewCall {

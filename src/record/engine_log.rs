@@ -30,7 +30,7 @@ pub(crate) enum Level {
 
 impl Level {
     /// The level of a name in `DELTA_LOG`.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         let all = [Self::Debug, Self::Info, Self::Warn, Self::Error];
         all.into_iter()
             .find(|level| level.name().eq_ignore_ascii_case(name))

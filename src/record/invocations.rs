@@ -85,7 +85,7 @@ pub(crate) struct InvocationMetadata {
     pub status: Option<String>,
     /// From the first attempt to the last, with the waits between them.
     pub duration_ms: u64,
-    /// Tokens, if the server told.
+    /// Tokens, if the server reported them.
     pub token_usage: Option<TokenUsage>,
     /// One for each time the request was sent.
     pub attempts: Vec<IgnoredAny>,
@@ -93,7 +93,7 @@ pub(crate) struct InvocationMetadata {
     pub extends: Option<Extends>,
 }
 
-/// Tokens of one answer, as far as the journal does not tell them.
+/// Tokens of one answer that the journal does not record.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct TokenUsage {

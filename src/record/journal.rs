@@ -36,7 +36,7 @@ pub(crate) struct Journal {
     changed: bool,
 }
 
-/// Changes whenever somebody writes to a file, as finely as the kernel's clock for files tells it.
+/// Changes with every write to a file, as finely as the kernel's clock for files permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct JournalStamp {
     len: u64,
@@ -256,7 +256,7 @@ impl Journal {
     }
 
     /// Mends the end of the file as [`crate::record::reader::tail`] found it.
-    pub(crate) fn mend(&mut self, tail: &Tail) -> Result<()> {
+    pub(crate) fn mend_tail(&mut self, tail: &Tail) -> Result<()> {
         match tail {
             Tail::Whole => Ok(()),
             Tail::Unended => {

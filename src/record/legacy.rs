@@ -18,7 +18,7 @@ struct Start<'a> {
     agent_ref: Option<Cow<'a, str>>,
 }
 
-/// A line in today's form; `is_old` tells that it was in another.
+/// A line in today's form; `is_old` marks that it was in another.
 ///
 /// # Errors
 /// The parser's, if a nested payload cannot be read.

@@ -19,7 +19,7 @@ const FILE: &str = "metadata.json";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Status {
-    /// Somebody works on it, if the journal is locked; else whoever did has died.
+    /// A process works on the run if the journal is locked; otherwise that process has died.
     Running,
     /// A question to a person is open.
     WaitingForInput,
@@ -102,7 +102,7 @@ pub struct Metadata {
     pub set: Map<String, Value>,
     pub usage: Usage,
     pub result: Option<String>,
-    /// Only in a workflow's run: the agent files it was made from.
+    /// Only in a workflow's run: its files, start and input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<Value>,
 }
@@ -117,7 +117,7 @@ impl Metadata {
             .map_or(Duration::ZERO, |(start, end)| end.since(start))
     }
 
-    /// Replaces the file in the directory of a run that goes on.
+    /// Replaces the file in the directory of a live run.
     pub(crate) fn update(&self, run_dir: &Path) -> Result<()> {
         files::exchange(&run_dir.join(FILE), &self.bytes())
     }

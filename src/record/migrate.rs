@@ -86,7 +86,7 @@ pub(crate) fn plan(workspace: &Workspace) -> Result<Plan> {
         let run = run_id(&runs_dir, &name)?;
         let (old, new) = (runs_dir.join(&name), workspace.run_path(&run));
         if new.exists() {
-            return Err(twice(&old, &new));
+            return Err(both_exist_error(&old, &new));
         }
         flatten(&mut plan.steps, workspace, &run, &old)?;
         plan.steps.push(MigrationStep::Move(old, new));
@@ -194,7 +194,7 @@ fn flatten(
         for name in files::names(&execution)? {
             let (from, to) = (execution.join(&name), dir.join(&name));
             if to.exists() {
-                return Err(twice(&from, &to));
+                return Err(both_exist_error(&from, &to));
             }
             steps.push(MigrationStep::Move(from, to));
         }
@@ -202,7 +202,7 @@ fn flatten(
     }
     let (old_io, io) = (dir.join("runtime_io"), dir.join("io"));
     match (old_io.exists(), io.exists()) {
-        (true, true) => return Err(twice(&old_io, &io)),
+        (true, true) => return Err(both_exist_error(&old_io, &io)),
         (true, false) => steps.push(MigrationStep::Move(old_io.clone(), io.clone())),
         (false, false) => steps.push(MigrationStep::Make(io.clone())),
         (false, true) => {}
@@ -225,7 +225,7 @@ fn flatten(
     if is_damaged {
         let aside = dir.join("metadata.json.damaged");
         if aside.exists() {
-            return Err(twice(&old_metadata, &aside));
+            return Err(both_exist_error(&old_metadata, &aside));
         }
         steps.push(MigrationStep::Move(metadata.clone(), aside));
     }
@@ -263,7 +263,7 @@ fn busy(what: String) -> Error {
     Error::new(Exit::TempFail, message)
 }
 
-/// Metadata with what the journal and the snapshot of the configuration tell beside it.
+/// Metadata, completed from the journal and the snapshot of the configuration.
 fn complete(
     workspace: &Workspace,
     id: &RunId,
@@ -335,7 +335,7 @@ fn latest(plan: &mut Plan, workspace: &Workspace, runs_dir: &Path) {
     plan.steps.push(MigrationStep::Remove(old));
 }
 
-fn twice(one: &Path, other: &Path) -> Error {
+fn both_exist_error(one: &Path, other: &Path) -> Error {
     Error::failure(format!(
         "both {} and {} exist; nothing has been changed, move one away and try again",
         one.display(),

@@ -97,7 +97,7 @@ fn is_whole(line: &[u8]) -> bool {
         && std::str::from_utf8(line).is_ok_and(|text| Line::parse(text.trim_end()).is_ok())
 }
 
-/// A place among the events: the last number, and how many lines without one stand behind it.
+/// A place among the events: the last number, and how many lines without one follow it.
 type Position = (u64, u64);
 
 /// A journal's file that is being read.
@@ -112,7 +112,7 @@ pub(crate) struct JournalReader {
     start: u64,
     /// Behind the last event that was read.
     position: Position,
-    /// Events up to this place have been told and are passed over.
+    /// Events up to this place have been reported and are skipped.
     told: Position,
 }
 
@@ -210,8 +210,8 @@ impl JournalReader {
                 break line;
             }
             match read_event(&self.buffer[line.clone()], self.position.0) {
-                Ok(event) if self.behind(event.seq) <= self.told => {
-                    self.position = self.behind(event.seq);
+                Ok(event) if self.position_after(event.seq) <= self.told => {
+                    self.position = self.position_after(event.seq);
                 }
                 _ => break line,
             }
@@ -220,7 +220,7 @@ impl JournalReader {
         let bytes = &self.buffer[line];
         match read_event(bytes, self.position.0) {
             Ok(event) => {
-                self.position = self.behind(event.seq);
+                self.position = self.position_after(event.seq);
                 let text = std::str::from_utf8(bytes).unwrap_or_default();
                 Ok(Next::Event(text, Box::new(event)))
             }
@@ -233,7 +233,7 @@ impl JournalReader {
     }
 
     /// The place behind the next event, which has this number.
-    fn behind(&self, seq: Option<u64>) -> Position {
+    fn position_after(&self, seq: Option<u64>) -> Position {
         match seq {
             Some(seq) => (seq, 0),
             None => (self.position.0, self.position.1 + 1),
@@ -307,7 +307,7 @@ impl JournalReader {
         Ok(read > 0)
     }
 
-    /// Looks whether the file is still the one that was opened, and goes on with the one that is there.
+    /// Checks whether the file is still the one that was opened, and switches to the one in its place.
     pub(crate) fn catch_up(&mut self) -> Result<Change> {
         let Ok(there) = self.path.metadata() else {
             // An editor is about to put another file in its place.
@@ -472,7 +472,7 @@ mod tests {
                 last
             );
         }
-        // It is told once, also when its newline comes, and others after it.
+        // It is reported once, also when its newline follows, and others after it.
         fs::write(&path, event(1) + &event(2) + &event(3)).unwrap();
         assert_eq!(lines.catch_up().unwrap(), Change::None);
         assert_eq!(seqs(&mut lines), [3]);

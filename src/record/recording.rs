@@ -25,11 +25,11 @@ pub(crate) struct Recording {
     /// How many leading bytes of the journal are another run's, of which this one is a fork.
     pub inherited: usize,
     /// The inherited answers.
-    pub inherited_steps: Vec<Step>,
+    pub inherited_steps: Vec<RecordedStep>,
     /// The messages, and how often the model answered each, in order, without the inherited part.
     pub parts: Vec<Part>,
     /// The model's answers, in order, without the inherited ones.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RecordedStep>,
 }
 
 /// Messages of people, and the answers that followed before somebody spoke again.
@@ -42,14 +42,14 @@ pub(crate) struct Part {
 
 /// One answer of the model and what came of its calls.
 #[derive(Debug, Default)]
-pub(crate) struct Step {
+pub(crate) struct RecordedStep {
     pub iteration: u64,
     /// The name of its directory among the invocations; `None` if the journal has lost it.
     pub invocation: Option<String>,
     /// The ids of its calls, in order.
     pub ids: Vec<String>,
     /// The results of the calls, by id.
-    pub results: HashMap<String, Outcome>,
+    pub results: HashMap<String, RecordedResult>,
     /// The hooks that ran from the answer before this one to this one and its calls: name and directory
     /// from the run's directory.
     pub hooks: Vec<(String, String)>,
@@ -57,7 +57,7 @@ pub(crate) struct Step {
 
 /// The result of a call.
 #[derive(Clone, Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct RecordedResult {
     /// How it ended.
     pub status: ActionStatus,
     /// The exit code, if one is known.
@@ -109,7 +109,7 @@ impl Recording {
     }
 
     fn gather(&mut self, own_name: Option<&str>) {
-        let (mut parts, mut steps) = (Vec::<Part>::new(), Vec::<Step>::new());
+        let (mut parts, mut steps) = (Vec::<Part>::new(), Vec::<RecordedStep>::new());
         let (mut inherited, mut hooks) = (Vec::new(), Vec::new());
         let mut iteration = 0;
         let mut found_own = false;
@@ -183,11 +183,11 @@ impl Recording {
     }
 }
 
-fn step(line: &Line<'_>, iteration: u64) -> Step {
+fn step(line: &Line<'_>, iteration: u64) -> RecordedStep {
     let calls = line.tool_calls.map_or("null", RawValue::get);
     let calls: Option<Vec<CallId<'_>>> = serde_json::from_str(calls).unwrap_or_default();
     let reference = line.llm_invocation_ref.as_deref().unwrap_or_default();
-    Step {
+    RecordedStep {
         iteration,
         invocation: reference
             .rsplit('/')
@@ -199,13 +199,13 @@ fn step(line: &Line<'_>, iteration: u64) -> Step {
             .flatten()
             .map(|call| call.id.into_owned())
             .collect(),
-        ..Step::default()
+        ..RecordedStep::default()
     }
 }
 
-fn outcome(line: &Line<'_>) -> Outcome {
+fn outcome(line: &Line<'_>) -> RecordedResult {
     let status = line.status.as_deref().and_then(ActionStatus::parse);
-    Outcome {
+    RecordedResult {
         status: status.unwrap_or(ActionStatus::Error),
         exit_code: line.exit_code.and_then(|code| i32::try_from(code).ok()),
         observation: line
@@ -221,7 +221,7 @@ fn lines(journal: &[u8]) -> impl Iterator<Item = (usize, Line<'_>)> {
     split_lines(journal).filter_map(|(start, line)| Some((start, read_event(line, 0).ok()?)))
 }
 
-/// Why a journal cannot be read, for whoever only wants to read it.
+/// The error of a journal that cannot be read, for commands that only read.
 pub(crate) fn unreadable(error: &Unreadable, path: &Path) -> Error {
     match error {
         Unreadable::Rewritten(form) => form.error(path),

@@ -47,7 +47,7 @@ impl RunDir {
         if run.path.exists() {
             return Err(Error::failure(format!("run {id} already exists")));
         }
-        let building = workspace.unborn();
+        let building = workspace.unborn_dir();
         workspace.clear_unborn()?;
         for dir in ["", "io", "io/invocations", "io/tool_executions", "io/hooks"] {
             files::make_dir(&building.join(dir))?;

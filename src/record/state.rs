@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// The state of a run, as its journal tells it.
+/// The state of a run according to its journal.
 #[derive(Debug, Default)]
 pub struct Run<'j> {
     /// The id in the journal.
@@ -57,7 +57,7 @@ pub struct Run<'j> {
     pub turns: Vec<Turn<'j>>,
     /// How the engine ended, if nothing has happened since.
     pub end: Option<End<'j>>,
-    /// Lines that were passed over, if that was allowed.
+    /// Lines that were skipped, if that was allowed.
     pub damaged: Vec<Damage>,
     /// The task of an old start, which nobody has said yet.
     unsaid: Option<&'j str>,

@@ -195,13 +195,13 @@ impl Workspace {
     }
 
     /// Where a run is built before anybody can see it. The decision lock is held.
-    pub(crate) fn unborn(&self) -> PathBuf {
+    pub(crate) fn unborn_dir(&self) -> PathBuf {
         self.control.join(".new")
     }
 
     /// Removes what is left of a run whose builder died. Nothing had happened in it.
     pub(crate) fn clear_unborn(&self) -> Result<()> {
-        let unborn = self.unborn();
+        let unborn = self.unborn_dir();
         match fs::remove_dir_all(&unborn) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("remove", &unborn),
             _ => Ok(()),

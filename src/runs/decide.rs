@@ -45,7 +45,7 @@ pub(crate) struct Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     Begin,
-    /// Begin anew under the name of a run that failed, which is put aside.
+    /// Begin a new run under the name of a failed one, which is renamed.
     BeginInPlace,
     Resume,
     /// Print once more how it ended, or what it waits for.

@@ -13,7 +13,7 @@ use crate::unix::procfs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A run as it lies there.
+/// A run at one moment.
 #[derive(Debug)]
 pub(crate) struct RunSnapshot {
     pub run: RunDir,
@@ -39,7 +39,7 @@ pub(crate) fn inspect_run(run: &RunDir) -> Result<RunSnapshot> {
         };
         metadata.agent_name = name_in_journal(&run).unwrap_or_default();
     }
-    // It says so until the end of a run has been told: whoever should have told it has died.
+    // The status stays so until an end is recorded: the engine that should have recorded one has died.
     let untold = metadata.status == Status::Running;
     let live = is_owned(&run, &metadata);
     if live && metadata.initial_message.is_some() {
@@ -119,7 +119,7 @@ fn is_owned(run: &RunDir, metadata: &Metadata) -> bool {
     }
 }
 
-/// The agent's name as the journal's first start tells it.
+/// The agent's name in the journal's first start.
 fn name_in_journal(run: &RunDir) -> Option<String> {
     let line = crate::unix::files::read_line(&run.journal())?;
     let line = crate::record::event::Line::parse(&line).ok()?;

@@ -141,7 +141,7 @@ impl Launch<'_> {
 
     fn log(&self, run: &RunDir) -> Log {
         let level = match self.environment.get("DELTA_LOG") {
-            Some(name) => Level::named(&name).unwrap_or_else(|| {
+            Some(name) => Level::from_name(&name).unwrap_or_else(|| {
                 self.screen.warn(&format!(
                     "warning: DELTA_LOG={name} is none of debug, info, warn, error; using info"
                 ));

@@ -24,7 +24,7 @@ use crate::unix::terminal::Screen;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// The process's signals, and where remarks are told.
+/// The process's signals, and the screen for remarks.
 type Around = (Arc<Signals>, Screen);
 
 /// The first request that a new run would send.
@@ -86,7 +86,7 @@ fn build(
         run,
         environment: &environment,
         depth: depth().0,
-        // Nothing is written, so there is nothing to tell.
+        // Nothing is written, so there is nothing to report.
         log: Log::new("/dev/null".into(), Level::Error, None),
         ledgers: RefCell::default(),
     };
@@ -144,7 +144,7 @@ fn what_may_change(agent: &Agent, state: &Run<'_>) -> Vec<String> {
     notes
 }
 
-/// Takes off what an engine that goes on with the run would take off first.
+/// Removes the lines that a resuming engine would remove first.
 fn cut_torn_line(journal: &mut Vec<u8>) {
     let start = memchr::memrchr(b'\n', journal).map_or(0, |at| at + 1);
     let last = std::str::from_utf8(&journal[start..]);

@@ -18,7 +18,7 @@ use crate::unix::process;
 use crate::unix::procfs;
 
 impl Launch<'_> {
-    /// Resumes a run. `message` is said to the model, `answer` answers its question.
+    /// Resumes a run. `message` goes to the model, `answer` answers its question.
     pub(crate) fn resume(
         &self,
         found: RunSnapshot,
@@ -95,7 +95,7 @@ pub(crate) fn reopen(found: RunSnapshot, workspace: &Workspace, force: bool) -> 
         true => recording::unreadable(&e, journal.path()),
         false => unreadable(&e, &journal),
     })?;
-    journal.mend(&tail)?;
+    journal.mend_tail(&tail)?;
     let is_ours = state.work_dir.as_deref() == workspace.root.to_str()
         && state.run_id.as_deref() == Some(found.run.id.as_str());
     let mut metadata = found.metadata;

@@ -180,7 +180,7 @@ const NO_STATE: &str = "the shell ended without saving its state (it was killed,
     or its EXIT trap was replaced): directory, variables and functions are those from before";
 
 const TRAP_UNFINISHED: &str = "the EXIT trap was ended before its last command, or was set by a sourced file, \
-    by \\trap or by command trap: what it changed is not saved";
+    by \\trap or by command trap: its changes are not saved";
 
 fn record_exec(
     session: &Session,

@@ -171,7 +171,7 @@ fn number(n: &serde_yaml::Number) -> Result<Value, String> {
 /// The text of the error by which [`Walk`] says that it has arrived.
 const FOUND: &str = "\u{1}found";
 
-/// Walks down to a node and fails there, because the library tells places only of errors.
+/// Walks down to a node and fails there, because the library reports places only with errors.
 struct Walk<'p> {
     path: &'p [Step],
 }

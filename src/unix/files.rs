@@ -98,7 +98,7 @@ pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> Result<()> {
 /// hidden file, which is used again the next time, until [`replace`] takes it away: some file systems
 /// make new files slowly where many have just been removed.
 pub(crate) fn exchange(path: &Path, bytes: &[u8]) -> Result<()> {
-    let hidden = beside(path, ".tmp");
+    let hidden = path_beside(path, ".tmp");
     match written_over(&hidden, bytes) {
         Ok(true) => {}
         Ok(false) => return replace(path, bytes),
@@ -140,7 +140,7 @@ fn written_over(path: &Path, bytes: &[u8]) -> io::Result<bool> {
 }
 
 /// The path of a hidden file in the same directory.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn path_beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(suffix);
@@ -148,7 +148,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
-    let temporary = beside(path, suffix);
+    let temporary = path_beside(path, suffix);
     let created = || {
         OpenOptions::new()
             .write(true)

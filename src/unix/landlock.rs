@@ -119,7 +119,7 @@ pub(crate) fn restrict(grants: &Grants<'_>) -> Result<Vec<&'static str>> {
     drop_capabilities();
     let status = rules.restrict_self().map_err(|_| unsupported())?;
     let restricts_network = !grants.network && grants.has_interfaces;
-    Ok(lacking(&status.landlock, restricts_network))
+    Ok(missing_restrictions(&status.landlock, restricts_network))
 }
 
 /// Drops all but those for files, for this process and what it executes. With others, root could undo mounts, or
@@ -193,7 +193,7 @@ fn unsupported() -> Error {
 }
 
 /// The restrictions that a kernel with this Landlock lacks.
-fn lacking(status: &LandlockStatus, restricts_network: bool) -> Vec<&'static str> {
+fn missing_restrictions(status: &LandlockStatus, restricts_network: bool) -> Vec<&'static str> {
     let abi = match status {
         LandlockStatus::Available { effective_abi, .. } => *effective_abi,
         LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => {
@@ -223,13 +223,16 @@ mod tests {
             effective_abi,
             kernel_abi: None,
         };
-        assert!(lacking(&with(ABI::V6), true).is_empty());
+        assert!(missing_restrictions(&with(ABI::V6), true).is_empty());
         assert_eq!(
-            lacking(&with(ABI::V5), false),
+            missing_restrictions(&with(ABI::V5), false),
             ["signals to other processes"]
         );
-        assert!(lacking(&with(ABI::V3), true).contains(&"TCP"));
-        assert!(!lacking(&with(ABI::V3), false).contains(&"TCP"));
-        assert_eq!(lacking(&LandlockStatus::NotEnabled, true).len(), 1);
+        assert!(missing_restrictions(&with(ABI::V3), true).contains(&"TCP"));
+        assert!(!missing_restrictions(&with(ABI::V3), false).contains(&"TCP"));
+        assert_eq!(
+            missing_restrictions(&LandlockStatus::NotEnabled, true).len(),
+            1
+        );
     }
 }

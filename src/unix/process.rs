@@ -105,7 +105,7 @@ pub(crate) struct Token(u64);
 pub(crate) enum Woken {
     /// A child has ended, and with it, if it was made to, its whole tree.
     Ended(Token, Outcome),
-    /// A signal asks the engine to end; told once for every call while no child has ended.
+    /// A signal asks the engine to end; reported once for every call while no child has ended.
     Stopped(Stop),
     /// A person wants the process to be suspended, where that is caught.
     Suspended,
@@ -143,8 +143,8 @@ impl<'s> Children<'s> {
     }
 
     /// None yet, and hundreds to come: each end costs the same, however many others are running, and
-    /// what each used is told. Without pidfds (before Linux 5.3) this is [`Self::new`].
-    pub(crate) fn many(signals: &'s Signals) -> Self {
+    /// the use of each is reported. Without pidfds (before Linux 5.3) this is [`Self::new`].
+    pub(crate) fn with_pidfds(signals: &'s Signals) -> Self {
         Self {
             ended: epoll::create(epoll::CreateFlags::CLOEXEC).ok(),
             ..Self::new(signals)
@@ -219,7 +219,7 @@ impl<'s> Children<'s> {
     }
 
     /// Begins to end a child and all its processes because the engine is asked to end: SIGTERM now,
-    /// SIGKILL after `grace`. Its end is told by [`Self::wait`].
+    /// SIGKILL after `grace`. [`Self::wait`] reports its end.
     pub(crate) fn interrupt(&mut self, token: Token, grace: Duration) {
         self.interrupt_all(&[token], grace);
     }
@@ -291,7 +291,7 @@ impl<'s> Children<'s> {
     fn reap(&mut self, now: Instant) -> io::Result<()> {
         self.learn_who_ended();
         for child in &mut self.running {
-            child.look()?;
+            child.poll_status()?;
         }
         let is_late = |child: &Running| child.status.is_none() && child.is_late(now);
         if self.running.iter().any(is_late) {
@@ -367,7 +367,7 @@ pub(crate) fn run(
     command: Command<'_>,
     grace: Duration,
 ) -> Result<Outcome, SpawnError> {
-    one(Children::new(signals), command, grace)
+    wait_for_child(Children::new(signals), command, grace)
 }
 
 /// Starts one child and waits for it even if the engine has been asked to end: for what is to be done
@@ -383,10 +383,10 @@ pub(crate) fn run_to_the_end(
     let mut children = Children::new(signals);
     children.heed_signals = false;
     children.grace = grace;
-    one(children, command, grace)
+    wait_for_child(children, command, grace)
 }
 
-fn one(
+fn wait_for_child(
     mut children: Children<'_>,
     command: Command<'_>,
     grace: Duration,

@@ -126,7 +126,7 @@ impl Signals {
     /// From now on the end of process `pid` counts as SIGTERM. Without pidfds (before Linux 5.3, or
     /// when `pid` is of another namespace) this does nothing.
     ///
-    /// Returns whether there is such a process, as far as can be told from here.
+    /// Returns whether such a process exists, as far as this process can see.
     pub(crate) fn end_with(&mut self, pid: i32) -> bool {
         let opened = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
         let is_gone = matches!(opened, Some(Err(rustix::io::Errno::SRCH)));
@@ -134,7 +134,7 @@ impl Signals {
         !is_gone
     }
 
-    /// Begins to catch SIGTSTP, which a person sends with Ctrl-Z: whoever waits sees it, tidies up, and
+    /// Begins to catch SIGTSTP, which a person sends with Ctrl-Z: a waiting caller sees it, tidies up, and
     /// calls [`Self::suspend`]. One that was ignored when the process started stays ignored.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl Signals {
         self.suspend.swap(false, Ordering::Relaxed)
     }
 
-    /// Does what SIGTSTP would have done, and returns when the process goes on.
+    /// Stops the process as SIGTSTP would have, and returns when it continues.
     pub(crate) fn suspend(&self) {
         let stop = signal_hook::low_level::emulate_default_handler;
         may_fail(stop(libc_signals::SIGTSTP));
@@ -418,7 +418,7 @@ fn calls_around(id: &[u8]) -> impl Iterator<Item = &[u8]> {
     dots.chain([id.len()]).map(|end| &id[..end])
 }
 
-/// A process that has a file below a directory open for writing, as far as `/proc` tells.
+/// A process that has a file below a directory open for writing, as far as `/proc` shows.
 pub(crate) fn writer_below(dir: &Path) -> Option<(i32, PathBuf)> {
     let numbers = |dir: &str| -> Vec<i32> {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -464,7 +464,7 @@ pub(crate) fn is_alive(pid: i32) -> bool {
     !state.is_ok_and(|state| state.starts_with(['Z', 'X']))
 }
 
-/// Sends a signal to a process group and to single processes. Those that are gone are passed over.
+/// Sends a signal to a process group and to single processes. Those that are gone are skipped.
 pub(crate) fn signal_all(group: Option<Pid>, single: &[Pid], signal: Signal) {
     if let Some(group) = group {
         may_fail(rustix::process::kill_process_group(group, signal));

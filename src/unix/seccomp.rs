@@ -17,7 +17,7 @@ const PPC64LE: u32 = 0xC000_0015;
 const X32: u32 = 0x4000_0000;
 
 /// A system call that is refused depending on one of its arguments.
-struct Rule {
+struct ArgumentRule {
     /// Each architecture, and the call's number there.
     numbers: &'static [(u32, u32)],
     argument: u32,
@@ -28,9 +28,9 @@ struct Rule {
     is_for_network: bool,
 }
 
-const RULES: [Rule; 5] = [
+const RULES: [ArgumentRule; 5] = [
     // ioctl: TIOCSTI, and TIOCLINUX, which can paste. The kernel ignores the upper half of the request.
-    Rule {
+    ArgumentRule {
         numbers: &[
             (X86_64, 16),
             (X86_64, X32 | 514),
@@ -47,7 +47,7 @@ const RULES: [Rule; 5] = [
         is_for_network: false,
     },
     // prlimit64 of another process, which could be killed by a limit.
-    Rule {
+    ArgumentRule {
         numbers: &[
             (X86_64, 302),
             (X86_64, X32 | 302),
@@ -65,7 +65,7 @@ const RULES: [Rule; 5] = [
     },
     // socket: all but AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK, such as AF_VSOCK, which reaches the host of a virtual
     // machine.
-    Rule {
+    ArgumentRule {
         numbers: &[
             (X86_64, 41),
             (X86_64, X32 | 41),
@@ -82,7 +82,7 @@ const RULES: [Rule; 5] = [
         is_for_network: true,
     },
     // socketcall(SYS_SOCKET), an older way to the same, whose arguments are in memory.
-    Rule {
+    ArgumentRule {
         numbers: &[(I386, 102), (PPC64LE, 102)],
         argument: 0,
         values: &[1],
@@ -90,7 +90,7 @@ const RULES: [Rule; 5] = [
         is_for_network: true,
     },
     // io_uring_setup: a ring makes sockets without system calls.
-    Rule {
+    ArgumentRule {
         numbers: &[
             (X86_64, 425),
             (X86_64, X32 | 425),
@@ -143,7 +143,7 @@ fn program(has_network: bool) -> Vec<sock_filter> {
 }
 
 /// The instructions that refuse a system call, or go on behind themselves.
-fn check(rule: &Rule, arch: u32, number: u32) -> Vec<sock_filter> {
+fn check(rule: &ArgumentRule, arch: u32, number: u32) -> Vec<sock_filter> {
     let count = rule.values.len() as u8;
     let (refuse, skip) = (instruction(RETURN, 0, 0, REFUSE), |by| {
         instruction(JUMP, 0, 0, by)

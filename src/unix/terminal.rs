@@ -7,7 +7,7 @@ use crate::text::disguise::disguises;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
-/// How much is said, and whether in colour.
+/// The amount of output, and its use of colour.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Screen {
     /// Only results and errors.
@@ -47,12 +47,12 @@ impl Screen {
         }
     }
 
-    /// A warning, told also when quiet.
+    /// A warning, printed also when quiet.
     pub(crate) fn warn(self, text: &str) {
         self.warn_as("delta", text);
     }
 
-    /// A warning of a program of this name, told also when quiet.
+    /// A warning of a program of this name, printed also when quiet.
     pub(crate) fn warn_as(self, program: &str, text: &str) {
         self.line(&[(Tone::Bad, &format!("{program}: {text}"))]);
     }

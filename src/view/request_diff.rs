@@ -41,7 +41,7 @@ pub(crate) fn first(left: &[u8], right: &[u8]) -> Option<Difference> {
             String::from_utf8_lossy(right),
         );
         let at = shared(&left, &right);
-        around(format!("byte {at}"), &left, &right)
+        difference_around(format!("byte {at}"), &left, &right)
     }))
 }
 
@@ -66,7 +66,7 @@ fn in_values(left: &Value, right: &Value) -> Option<Difference> {
     for key in keys {
         let (a, b) = (left.get(key), right.get(key));
         if a != b {
-            return Some(around(key.clone(), &written(a), &written(b)));
+            return Some(difference_around(key.clone(), &written(a), &written(b)));
         }
     }
     let (a, b) = (
@@ -85,9 +85,9 @@ fn in_messages(at: usize, left: Option<&Value>, right: Option<&Value>) -> Differ
         && let (Some(a), Some(b)) = (text(left), text(right))
         && a != b
     {
-        return around(place, a, b);
+        return difference_around(place, a, b);
     }
-    around(place, &written(left), &written(right))
+    difference_around(place, &written(left), &written(right))
 }
 
 fn role(message: &Value) -> &str {
@@ -115,7 +115,7 @@ fn shared(left: &str, right: &str) -> usize {
     end
 }
 
-fn around(place: String, left: &str, right: &str) -> Difference {
+fn difference_around(place: String, left: &str, right: &str) -> Difference {
     let at = shared(left, right);
     let from = left[..at]
         .char_indices()

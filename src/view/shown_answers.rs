@@ -22,7 +22,7 @@ impl ShownAnswers {
     pub(crate) fn note_question(&mut self, line: &Line<'_>) {
         let is_secret =
             line.sensitive != Some(false) || line.input_type.as_deref() == Some("password");
-        // Older engines record no ids: what is said of the newest question counts.
+        // Older engines record no ids: the newest question counts.
         for (ids, id) in [
             (&mut self.questions, &line.request_id),
             (&mut self.calls, &line.action_id),

@@ -86,7 +86,7 @@ pub(crate) struct Figures {
     pub retries: u64,
     /// Tokens of all answers.
     pub tokens: Tokens,
-    /// Tokens of requests that came from a cache, as far as the server told.
+    /// Tokens of requests that came from a cache, if the server reported them.
     pub cached_tokens: u64,
     /// None if no prices are known.
     pub cost: Option<f64>,
@@ -368,7 +368,7 @@ impl Figures {
         }
     }
 
-    /// Adds what only the records of the invocations tell.
+    /// Adds the figures that only the records of the invocations hold.
     fn invocations(&mut self, dir: &Path) -> Result<()> {
         let mut previous: Option<(String, Option<usize>)> = None;
         for (index, name) in invocations::in_order(dir)?.into_iter().enumerate() {

@@ -99,7 +99,7 @@ fn array(runs: &[Counted]) -> String {
     format!("[\n{}\n]\n", objects.join(",\n"))
 }
 
-fn shown(ms: u64) -> String {
+fn format_duration(ms: u64) -> String {
     time(Duration::from_millis(ms))
 }
 
@@ -113,14 +113,14 @@ impl Counted {
         } = self.figures;
         let figures = &self.figures;
         let of = |part: u64| match part.saturating_mul(100).checked_div(times.total) {
-            Some(percent) => format!("{} ({percent} %)", shown(part)),
-            None => shown(part),
+            Some(percent) => format!("{} ({percent} %)", format_duration(part)),
+            None => format_duration(part),
         };
         let mut rows = vec![
             ("status", self.status.to_owned()),
             ("starts", figures.starts.to_string()),
             ("iterations", figures.iterations.to_string()),
-            ("time", shown(times.total)),
+            ("time", format_duration(times.total)),
             ("  model", of(times.model)),
             ("  tools", of(times.tools)),
             ("  hooks", of(times.hooks)),
@@ -199,8 +199,8 @@ fn one_run(run: &Counted) -> String {
             printable(name),
             tool.calls.to_string(),
             tool.failures.to_string(),
-            shown(tool.median_ms),
-            shown(tool.longest_ms),
+            format_duration(tool.median_ms),
+            format_duration(tool.longest_ms),
             tool.bytes.to_string(),
         ]);
     }
@@ -233,7 +233,7 @@ fn side_by_side(runs: &[Counted]) -> String {
     for name in tools(runs) {
         let mut row = vec![format!("  {}", printable(name))];
         row.extend(runs.iter().map(|run| match run.figures.tools.get(name) {
-            Some(tool) => format!("{} x {}", tool.calls, shown(tool.median_ms)),
+            Some(tool) => format!("{} x {}", tool.calls, format_duration(tool.median_ms)),
             None => "-".to_owned(),
         }));
         table.push(row);

@@ -27,7 +27,7 @@ const OUTPUT_WIDTH: usize = 160;
 /// So many lines of output are shown from its beginning, and so many from its end.
 const OUTPUT_LINES: (usize, usize) = (5, 2);
 
-/// Behind the time, before what is told.
+/// The column between the time and the text.
 const WHO_WIDTH: usize = 6;
 
 /// The telling of one run.
@@ -44,14 +44,14 @@ pub(crate) struct Timeline {
     running: Option<String>,
     answers: ShownAnswers,
     before: Option<Timestamp>,
-    /// When the engine was started, if that has been told.
+    /// The start of the engine, once it has been printed.
     started_at: Option<Timestamp>,
     /// Tokens of the answers since then.
     tokens: Tokens,
     is_flow: bool,
 }
 
-/// One event as it is told.
+/// The lines of one event.
 #[derive(Default)]
 struct TimelineEntry {
     who: String,
@@ -73,7 +73,7 @@ impl TimelineEntry {
         self
     }
 
-    fn below(mut self, tone: Tone, text: impl Into<String>) -> Self {
+    fn add_line(mut self, tone: Tone, text: impl Into<String>) -> Self {
         self.below.push((tone, text.into()));
         self
     }
@@ -125,8 +125,8 @@ impl Timeline {
         }
     }
 
-    /// An event as it is told; empty if there is nothing to tell.
-    pub(crate) fn tell(&mut self, line: &Line<'_>) -> String {
+    /// The lines of an event; empty if it has none.
+    pub(crate) fn format_event(&mut self, line: &Line<'_>) -> String {
         let at = line.time();
         if self.zero.is_none() {
             self.zero = at;
@@ -226,7 +226,7 @@ impl Timeline {
         let entry = entry.say(Tone::Dim, format!("  ({})", figures.join(", ")));
         match line.finish_reason.as_deref() {
             Some(reason @ ("length" | "content_filter")) => {
-                entry.below(Tone::Bad, format!("cut off: {reason}"))
+                entry.add_line(Tone::Bad, format!("cut off: {reason}"))
             }
             _ => entry,
         }
@@ -237,7 +237,7 @@ impl Timeline {
         let began = self.running.take_if(|running| running == id);
         let good = line.is_success();
         if began.is_none() && line.execution_ref.is_none() && good {
-            // What a person answered has been told already.
+            // The person's answer has been printed already.
             return None;
         }
         let mut outcome = match (line.exit_code, line.execution_ref.is_some()) {
@@ -265,7 +265,7 @@ impl Timeline {
             NOT_SHOWN.to_owned()
         };
         for line in shortened(&observation) {
-            entry = entry.below(Tone::Dim, line);
+            entry = entry.add_line(Tone::Dim, line);
         }
         Some(entry)
     }
@@ -305,7 +305,7 @@ impl Timeline {
             .say(tone, status)
             .say(Tone::Dim, format!("  ({})", figures.join(", ")));
         match &line.error {
-            Some(error) => entry.below(Tone::Bad, error.trim_end()),
+            Some(error) => entry.add_line(Tone::Bad, error.trim_end()),
             // The result is what the model said last.
             None => entry,
         }
@@ -385,7 +385,7 @@ fn start(line: &Line<'_>) -> TimelineEntry {
     TimelineEntry::new("run")
         .say(Tone::Said, format!("{run} {verb}{fork}"))
         .say(Tone::Dim, format!("  {date} UTC"))
-        .below(
+        .add_line(
             Tone::Dim,
             format!("{what}, in {}", line.work_dir.as_deref().unwrap_or("?")),
         )
@@ -430,7 +430,7 @@ fn shortened(text: &str) -> Vec<String> {
     shown
 }
 
-/// How long a hook took, as its directory tells.
+/// The duration of a hook, from its directory.
 pub(crate) fn hook_duration(dir: &Path) -> Option<Duration> {
     let text = crate::unix::files::read_text(&dir.join("execution_meta/duration_ms.txt")).ok()?;
     text.trim().parse().ok().map(Duration::from_millis)

@@ -227,7 +227,7 @@ fn json_has_one_object_for_editors() {
                 "error",
                 "context.yaml",
                 json!(null),
-                "it does not exist, and "
+                "it does not exist, and h"
             ),
             row(
                 "deprecation",

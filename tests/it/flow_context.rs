@@ -330,7 +330,7 @@ fn an_embedder_that_fails_hangs_or_talks_nonsense_fails_the_node_with_context() 
             "embedder: it took longer than 100 ms",
         ),
         ("echo hello; exit;", 0, "not one JSON value"),
-        ("echo {}; exit;", 0, "what it printed is not one JSON list"),
+        ("echo {}; exit;", 0, "its output is not one JSON list"),
         (
             "echo \"[[1,2]]\"; exit;",
             0,
@@ -477,7 +477,7 @@ fn an_agent_is_told_of_its_context_if_there_is_any() {
         let item = r#"{\"store\":\"task\",\"tags\":[\"s\"],\"content\":\"do it\"}"#;
         assert_eq!(said.contains(item), is_told, "{said}");
         assert_eq!(
-            said.contains("Context, the most fitting first"),
+            said.contains("Context, the most relevant first"),
             is_told,
             "{said}"
         );

@@ -70,7 +70,7 @@ fn what_has_no_meaning_on_a_node_is_a_warning() {
     let said = warnings(&world).join("\n");
     for message in [
         "agent_id has no meaning with kind: deterministic",
-        "merge_failure_mode has no meaning on a node that is no merge",
+        "merge_failure_mode has no meaning on a node that is not a merge",
         "cache_files has no meaning without cache: true",
     ] {
         assert!(
@@ -85,7 +85,7 @@ fn what_is_remembered_where_nobody_finds_it_is_warned_of() {
     let world = World::new();
     let middle = node("a", "linear", ", remember: [{store: project}]");
     world.write("f/workflow.yaml", around(&middle));
-    let here = "delta-flow: warning: f/workflow.yaml:3: node \"a\": nobody finds what the project store remembers";
+    let here = "delta-flow: warning: f/workflow.yaml:3: node \"a\": no node can read what the project store remembers";
     let told = warnings(&world);
     assert_eq!(told.len(), 1);
     assert!(told[0].starts_with(here), "{told:?}");

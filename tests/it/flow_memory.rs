@@ -419,7 +419,7 @@ fn a_store_that_cannot_be_written_stops_the_run_and_nothing_is_lost() {
     command()
         .end()
         .exits(75)
-        .says("p.jsonl:1: it is no item")
+        .says("p.jsonl:1: it is not an item")
         .says("the same command resumes the run");
     world.write("f/p.jsonl", "");
     command().end().exits(0);

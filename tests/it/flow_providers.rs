@@ -428,7 +428,7 @@ fn everything_that_is_wrong_with_providers_is_told_at_once() {
             "provider \"a\": credential: has no name; needs a variable, a file",
         ),
         (10, "credential: source: expected one of env, file, command"),
-        (11, "credential: name: is no name of a variable"),
+        (11, "credential: name: is not a name of a variable"),
         (12, "credential: name: a quote has no end"),
         (13, "credential: expected a mapping of source and name"),
         (14, "invalid id \"/\""),

@@ -95,20 +95,20 @@ fn a_store_that_is_damaged_or_no_file_fails_who_needs_it_and_says_where() {
         ),
         (
             [line("a"), b"hello\n".to_vec()].concat(),
-            "p.jsonl:2: it is no item",
+            "p.jsonl:2: it is not an item",
         ),
-        (b"my notes".to_vec(), "p.jsonl:1: it is no item"),
+        (b"my notes".to_vec(), "p.jsonl:1: it is not an item"),
         (
             b"[\"x\",\"2026-01-01T00:00:00Z\",[],1]\n".to_vec(),
-            "p.jsonl:1: it is no item",
+            "p.jsonl:1: it is not an item",
         ),
         (
             b"{\"id\":\"a\",\"timestamp\":\"today\",\"content\":1}\n".to_vec(),
-            "p.jsonl:1: it is no item: \"today\" is no time",
+            "p.jsonl:1: it is not an item: \"today\" is not a time",
         ),
         (
             b"{\"id\":\"a\",\"timestamp\":\"2026-01-01T00:00:00Z\"}\n".to_vec(),
-            "p.jsonl:1: it is no item",
+            "p.jsonl:1: it is not an item",
         ),
     ] {
         let world = World::new();
@@ -234,12 +234,12 @@ fn the_command_line_of_memory_is_held_to_its_forms() {
         (
             &["add", "project", "-m", "a", "--format", "json"],
             2,
-            "takes no --format",
+            "--format is not allowed",
         ),
         (
             &["list", "project", "-m", "a"],
             2,
-            "takes neither -m nor -i",
+            "-m and -i are not allowed",
         ),
         (&["list", "project", "f", "g"], 2, "g"),
         (

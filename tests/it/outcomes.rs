@@ -196,7 +196,7 @@ fn a_journal_that_somebody_else_writes_ends_the_run_after_the_action() {
             outcome.exits(4).says("replaced");
             continue;
         }
-        outcome.exits(4).says("changed by somebody else");
+        outcome.exits(4).says("changed by another program");
         let run = world.latest();
         assert_eq!(run.metadata()["stop_reason"], "journal_changed");
         let text = run.text("journal.jsonl");

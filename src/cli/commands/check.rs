@@ -48,7 +48,7 @@ pub(crate) fn check_agent(dir: &Path, format: OutputFormat) -> Result<Exit> {
     })
 }
 
-/// Where the agent's programs are looked for: its `.env` may say so. What is wrong with that is told.
+/// The PATH for the agent's programs, which its `.env` may set. Errors in that file are reported.
 fn search_path(found: &AgentSources, problems: &mut Vec<Problem>) -> OsString {
     let problem = |severity, file: &str, message: &str| {
         let (file, line) = match file.rsplit_once(':') {
@@ -75,7 +75,7 @@ fn search_path(found: &AgentSources, problems: &mut Vec<Problem>) -> OsString {
                 .find_map(|(_, value)| value)
         }
         Err(error) => {
-            let file = found.shown(".env");
+            let file = found.shown_path(".env");
             problems.push(problem(Severity::Error, &file, &error.message));
             None
         }

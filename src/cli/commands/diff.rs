@@ -80,7 +80,7 @@ pub(crate) fn print_diff(work_dir: &Path, runs: &[String; 2]) -> Result<Exit> {
 struct Side {
     title: String,
     iterations: Vec<Iteration>,
-    /// No line was passed over.
+    /// True if no line was skipped.
     is_whole: bool,
 }
 

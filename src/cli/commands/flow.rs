@@ -13,7 +13,7 @@ const PROGRAM: &str = "delta-flow";
 
 /// Runs the command. Returns only if the program cannot be run.
 pub(crate) fn execute_flow(arguments: &[OsString]) -> Result<Exit> {
-    let program = beside().unwrap_or_else(|| PathBuf::from(PROGRAM));
+    let program = find_beside_delta().unwrap_or_else(|| PathBuf::from(PROGRAM));
     let error = Command::new(&program).args(arguments).exec();
     if error.kind() == ErrorKind::NotFound {
         let message = format!(
@@ -27,7 +27,7 @@ pub(crate) fn execute_flow(arguments: &[OsString]) -> Result<Exit> {
 }
 
 /// The program that was installed together with this one.
-fn beside() -> Option<PathBuf> {
+fn find_beside_delta() -> Option<PathBuf> {
     let path = std::env::current_exe().ok()?.with_file_name(PROGRAM);
     path.is_file().then_some(path)
 }

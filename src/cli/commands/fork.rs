@@ -54,7 +54,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     let home = agent_dir(fork.agent.as_deref(), recorded, &here)?;
     let (agent, set) = load_recorded(&home, (id, &whole.set), &fork.set, screen)?;
     let rules = SpendingRules::of(&agent, common.budget)?;
-    // What the environment lacks is told before anything is created.
+    // Report what the environment lacks before anything is created.
     let mut environment = preflight::read_environment(&agent, Some(&here), screen)?;
     let workspace = match &fork.to {
         Some(to) => {
@@ -167,7 +167,7 @@ fn begin(
         if let Some(content) = said {
             journal.add(at, &Event::UserMessage { content });
         }
-        beginning.copy_records(&from.run.path, &launch.workspace.unborn())
+        beginning.copy_records(&from.run.path, &launch.workspace.unborn_dir())
     })?;
     drop(lock);
     launch.run_engine(run, journal, metadata, (None, true))

@@ -56,7 +56,7 @@ pub(crate) fn print_runs(options: &ListRunsArgs) -> Result<Exit> {
             if let Some(error) = error {
                 Screen::new(false, false).warn(&format!("warning: {error}"));
             }
-            if options.wants(&metadata) {
+            if options.selects_run(&metadata) {
                 entries.push(Entry {
                     run,
                     created_at: Timestamp::parse(&metadata.created_at),
@@ -98,7 +98,7 @@ pub(crate) fn print_runs(options: &ListRunsArgs) -> Result<Exit> {
     if options.first {
         return Err(none);
     }
-    // An empty list is an answer; a person is told why it is empty.
+    // An empty list is an answer; people get the reason on stderr.
     if there == 0 {
         Screen::new(false, false).warn(&none.message);
     }
@@ -106,7 +106,7 @@ pub(crate) fn print_runs(options: &ListRunsArgs) -> Result<Exit> {
 }
 
 impl ListRunsArgs {
-    fn wants(&self, run: &Metadata) -> bool {
+    fn selects_run(&self, run: &Metadata) -> bool {
         let resumable = matches!(run.status, Status::Interrupted | Status::WaitingForInput);
         self.status.is_none_or(|status| run.status == status) && (resumable || !self.resumable)
     }

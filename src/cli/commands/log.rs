@@ -50,7 +50,7 @@ pub(crate) fn print_log(options: &LogArgs) -> Result<Exit> {
         ended: None,
         run,
     };
-    let told = log.tell(&mut lines, options.follow);
+    let told = log.print_events(&mut lines, options.follow);
     let ended = log.pager.end();
     told?;
     ended?;
@@ -89,7 +89,7 @@ enum Stopped {
 }
 
 impl LogPrinter {
-    fn tell(&mut self, lines: &mut JournalReader, follow: bool) -> Result<()> {
+    fn print_events(&mut self, lines: &mut JournalReader, follow: bool) -> Result<()> {
         loop {
             // Asked before reading: what a writer wrote before it ended is read after this.
             let live = Journal::is_owned(&self.run.journal());
@@ -135,7 +135,7 @@ impl LogPrinter {
             self.ended = Some(line.kind == EventKind::EngineEnd);
             let runs = self.family.of_event(&mut self.underway, &self.run, &line);
             self.children(&runs)?;
-            let text = self.timeline.tell(&line);
+            let text = self.timeline.format_event(&line);
             if !text.is_empty() && !self.pager.show(&text)? {
                 return Ok(Stopped::Unread);
             }
@@ -209,7 +209,7 @@ fn nested(
             Next::Event(_, line) => {
                 let runs = family.of_event(&mut underway, run, &line);
                 all_nested(&runs, family, timeline, pager, depth + 1)?;
-                pager.show(&timeline.tell(&line))?;
+                pager.show(&timeline.format_event(&line))?;
             }
             Next::End { .. } => {
                 let runs = family.of_open(&mut underway, run);

@@ -15,7 +15,7 @@ pub(crate) fn serve_answer(run_dir: &Path, lenient: bool) -> Result<Exit> {
         let reason = crate::error::reason(&e);
         Error::failure(format!("cannot read the request from stdin: {reason}"))
     })?;
-    let wanted = Wanted {
+    let wanted = WantedAnswer {
         names: invocations(&recording)?,
         requests: Requests::of(&recording.run.io("invocations")),
         request,
@@ -41,13 +41,13 @@ fn invocations(recording: &Recording) -> Result<Vec<String>> {
     Ok(names)
 }
 
-struct Wanted {
+struct WantedAnswer {
     names: Vec<String>,
     requests: Requests,
     request: Vec<u8>,
 }
 
-impl Wanted {
+impl WantedAnswer {
     /// The recorded request that is this one. Where it should stand is looked at first.
     fn find(mut self, lenient: bool) -> Result<String> {
         let place = answers_in(&self.request).map_err(Error::failure)?;

@@ -175,7 +175,7 @@ fn begin(launch: &Launch<'_>, recording: &Recording) -> Result<(RunDir, Journal,
         for content in said.unwrap_or_default() {
             journal.add(before.iterations, &Event::UserMessage { content });
         }
-        beginning.copy_records(&recording.run.path, &launch.workspace.unborn())
+        beginning.copy_records(&recording.run.path, &launch.workspace.unborn_dir())
     })?;
     drop(lock);
     Ok((run, journal, metadata))
@@ -229,7 +229,7 @@ fn print_comparison(
 ) -> Result<Exit> {
     let total = playback.recording().steps.len();
     if let Some(divergence) = &playback.divergence {
-        let moved = moved(playback.recording(), agent, workspace)?;
+        let moved = moved_paths(playback.recording(), agent, workspace)?;
         print(described(divergence, &moved).as_bytes())?;
         return Ok(Exit::Failure);
     }
@@ -255,7 +255,7 @@ fn print_comparison(
 }
 
 /// The places that a run knows, in the recorded run and here; the longest first.
-fn moved(
+fn moved_paths(
     recording: &Recording,
     agent: &Agent,
     workspace: &Workspace,

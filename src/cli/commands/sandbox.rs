@@ -57,7 +57,7 @@ fn plan_view(wanted: &SandboxArgs) -> View {
     view
 }
 
-/// Restricts this process for good.
+/// Restricts this process irrevocably.
 fn prepare(wanted: &SandboxArgs, view: &View, keeper: &UnixStream) -> Result<Command> {
     let note = Note::new();
     let links = view.links.iter();

@@ -24,7 +24,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
     name == AGENT_HOME || name == CWD
 }
 
-/// Splits the line of an `exec:` by the shell's rules for quotes. Everything wrong with it is said.
+/// Splits the line of an `exec:` by the shell's rules for quotes. Reports all errors.
 ///
 /// A placeholder counts inside quotes, too, since no shell reads the line; a backslash before `$`
 /// makes it text.
@@ -184,7 +184,7 @@ impl Reader {
             let mut taken = c.len_utf8();
             let begins = std::mem::replace(&mut word_begins, false);
             match (c, self.quote) {
-                // A line goes on: no shell sees these two (XCU 2.2.1), but the splitter would take
+                // A continued line: no shell sees these two (XCU 2.2.1), but the splitter would take
                 // them for the beginning of a word.
                 ('\\', None) if rest.starts_with("\\\n") => {
                     word_begins = begins;

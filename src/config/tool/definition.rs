@@ -104,7 +104,7 @@ pub(crate) enum Inject {
 /// The fate of a call that was running when the engine died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum OnResume {
-    /// The model is told, and decides.
+    /// The model gets a report, and decides.
     #[default]
     Report,
     Retry,
@@ -151,7 +151,7 @@ impl Parameter {
     /// True if a value, as the command would get it, is one of the choices.
     ///
     /// Types make no difference, only text, and for a number that is not written as an integer, its
-    /// value: whoever writes `enum: [1, 2]` for a string means "1" and "2".
+    /// value: `enum: [1, 2]` of a string means "1" and "2".
     pub(crate) fn admits(&self, text: &str) -> bool {
         let is_same = |choice: &Value| {
             let choice_text = text_of(choice);

@@ -135,7 +135,7 @@ fn render_tool(tool: &Tool) -> Value {
             .map(|word| word.written(name))
             .collect::<Vec<_>>()
     };
-    // The model is told the same about the expanded form, also where that would be described by
+    // The model gets the same description of the expanded form, also where that would be described by
     // another template.
     let template = one_line(&tool.command, &tool.appended, &tool.parameters);
     let template = Some(&tool.template).filter(|original| **original != template);

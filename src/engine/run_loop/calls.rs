@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::model::response::NewCall;
 use crate::record::engine_log::Level;
 use crate::record::event::{ActionStatus, Event};
-use crate::record::recording::Outcome;
+use crate::record::recording::RecordedResult;
 use crate::record::state::Call;
 use crate::text::json;
 use crate::text::shorten::in_short;
@@ -277,7 +277,7 @@ impl Engine<'_> {
     }
 
     /// Gives a call the result that it had in the recorded run. Nothing is executed.
-    fn replay_result(&mut self, call: &OpenCall, outcome: Outcome) -> Result<()> {
+    fn replay_result(&mut self, call: &OpenCall, outcome: RecordedResult) -> Result<()> {
         let done = Done {
             status: outcome.status,
             exit_code: outcome.exit_code,

@@ -202,13 +202,13 @@ fn memory_args(given: &ParsedCommand) -> Result<MemoryArgs> {
     let is_add = given.operand_text(0).as_deref() == Some("add");
     let what = match (is_add, given.text("--message"), given.text("--input")) {
         (true, ..) if given.has("--format") => {
-            return Err(Error::usage("memory add: takes no --format"));
+            return Err(Error::usage("memory add: --format is not allowed"));
         }
         (true, Some(text), None) => MemoryAction::AddText(text),
         (true, None, Some(file)) => MemoryAction::AddFile(file),
         (true, ..) => return Err(Error::usage("memory add: give either -m TEXT or -i FILE")),
         (false, None, None) => MemoryAction::List(given.format()),
-        (false, ..) => return Err(Error::usage("memory list: takes neither -m nor -i")),
+        (false, ..) => return Err(Error::usage("memory list: -m and -i are not allowed")),
     };
     Ok(MemoryArgs {
         store: store(&given.operand_text(1).unwrap_or_default(), is_add)?,

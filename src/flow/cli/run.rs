@@ -119,7 +119,7 @@ impl RunCommand<'_> {
                 self.again(found, &past, lock)
             }
             (Decision::Refuse(_), Some(found), _) => Err(Error::failure(format!(
-                "run {} is there with another flow or input; choose another --run-id",
+                "run {} exists with another flow or input; choose another --run-id",
                 found.run.id
             ))),
             _ => {
@@ -218,7 +218,7 @@ impl RunCommand<'_> {
         journal.add(0, &start_event(&metadata, &task, &self.config(), true));
         if !changed.is_empty() {
             notes.push(format!(
-                "goes on with changed files: {}",
+                "resuming with changed files: {}",
                 changed.join(", ")
             ));
             basis::record_basis(&mut journal, &self.basis, self.flow)?;
@@ -268,7 +268,7 @@ impl RunCommand<'_> {
             return Ok(changed);
         }
         Err(Error::config(format!(
-            "run {} was begun with other files: {}; to go on with the changed ones: --changed ok",
+            "run {} was begun with other files: {}; to resume with the changed ones: --changed ok",
             found.run.id,
             changed.join(", ")
         )))

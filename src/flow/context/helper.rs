@@ -97,7 +97,7 @@ impl<'k> HelperAnswers<'k> {
         let wrong = |why: &str| Ok(Err(why.to_owned()));
         let answers: Vec<&RawValue> = match serde_json::from_str(printed) {
             Ok(answers) => answers,
-            Err(_) => return wrong("what it printed is not one JSON list"),
+            Err(_) => return wrong("its output is not one JSON list"),
         };
         let (wanted, came) = (ask.texts.len(), answers.len());
         if wanted != came {

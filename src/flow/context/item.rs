@@ -47,13 +47,16 @@ impl MemoryItem {
     pub(crate) fn parse(line: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
         if text.trim_start().starts_with('[') {
-            return Err("it is no item, but a list".to_owned());
+            return Err("it is not an item, but a list".to_owned());
         }
         let line: ItemLine<'_> = serde_json::from_str(text).map_err(|error| {
-            format!("it is no item: {}", crate::text::json::parser_words(&error))
+            format!(
+                "it is not an item: {}",
+                crate::text::json::parser_words(&error)
+            )
         })?;
         let timestamp = Timestamp::parse(&line.timestamp)
-            .ok_or_else(|| format!("it is no item: {:?} is no time", line.timestamp))?;
+            .ok_or_else(|| format!("it is not an item: {:?} is not a time", line.timestamp))?;
         Ok(Self {
             id: line.id,
             timestamp,

@@ -68,7 +68,7 @@ impl AssembledContext {
         }
         if !told.is_empty() {
             told = format!(
-                "\nContext, the most fitting first, one item a line:\n```json\n{told}```\n"
+                "\nContext, the most relevant first, one item a line:\n```json\n{told}```\n"
             );
         }
         Self {

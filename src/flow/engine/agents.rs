@@ -182,7 +182,7 @@ impl FlowEngine<'_> {
         }
         let is_completed = printed.status.as_deref() == Some("COMPLETED");
         let Some(answer) = printed.result.filter(|_| is_completed) else {
-            let failure = Failure::new(FailureCode::Operation, "the agent's run told no result");
+            let failure = Failure::new(FailureCode::Operation, "the agent's run has no result");
             return self.judge(step, Err(failure), ended);
         };
         match understand(flow, step.node, answer) {
@@ -257,7 +257,7 @@ fn first_message(flow: &Flow, beginning: &BeginningStep, context: &str) -> Strin
     if flow.graph.nodes[node].role == Role::Decision {
         let ways = edge_words(&flow.graph, node);
         text.push_str(&format!(
-            "\nThe answer decides how it goes on: it is one of these strings, or an object that has \
+            "\nThe answer selects the next edge: it is one of these strings, or an object that has \
              one of them as \"selected_edge\": {ways}\n"
         ));
     }

@@ -163,7 +163,7 @@ impl<'e> FlowEngine<'e> {
         signals: &'e Signals,
         inputs: Inputs,
     ) -> Self {
-        let mut children = Children::many(signals);
+        let mut children = Children::with_pidfds(signals);
         children.set_grace(options.grace);
         let graph = &place.flow.graph;
         Self {

@@ -101,7 +101,7 @@ pub(super) fn read_credential(
     }
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     match source? {
-        0 if !name.chars().all(is_name) => wrong("is no name of a variable", out),
+        0 if !name.chars().all(is_name) => wrong("is not a name of a variable", out),
         0 => Some(Credential::Env(name.to_owned())),
         1 => Some(Credential::File(home.join(fill_home(name, home)))),
         _ => match shlex::split(name).filter(|words| !words.is_empty()) {

@@ -135,8 +135,8 @@ pub(super) fn warn_of_unseen(file: &mut Manifest, drafts: &[NodeDraft], memory: 
                 || memory.store(which).place != StorePlace::InMemory;
             if !is_seen {
                 let message = format!(
-                    "nobody finds what the {name} store remembers: it lives in the run only, and no \
-                     profile has it; give it type: jsonl in memory.yaml"
+                    "no node can read what the {name} store remembers: it exists only in the run, and no \
+                     profile lists it; give it type: jsonl in memory.yaml"
                 );
                 out.warn(key_path(&draft.at, "remember"), message);
             }

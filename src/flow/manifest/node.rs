@@ -246,13 +246,13 @@ fn read_remember(node: &Section, out: &mut Diagnostics) -> Vec<Remember> {
             .all(|rest| rest.starts_with(['0', '1']));
         if !escapes_well {
             let message = format!(
-                "remember: pointer {pointer:?} is no JSON pointer; behind ~ stands 0, for ~ itself, or 1, for /"
+                "remember: pointer {pointer:?} is not a JSON pointer; ~ must be followed by 0, for ~ itself, or 1, for /"
             );
             out.error(node.path_to("pointer"), message);
         }
         if !pointer.is_empty() && !pointer.starts_with('/') {
             let message =
-                format!("remember: pointer {pointer:?} is no JSON pointer; begin it with /");
+                format!("remember: pointer {pointer:?} is not a JSON pointer; begin it with /");
             out.error(node.path_to("pointer"), message);
         }
         let tags = read_texts(&node, "tags", out).unwrap_or_default();

@@ -197,7 +197,7 @@ fn warn_of_unused(manifest: &mut Manifest, node: &NodeDraft) {
     }
     let is_merge = node.role.is_none_or(|role| role == Role::Merge);
     if !is_merge && node.merge_failure_mode != MergeFailureMode::default() {
-        let message = "merge_failure_mode has no meaning on a node that is no merge";
+        let message = "merge_failure_mode has no meaning on a node that is not a merge";
         out.warn(key_path(&node.at, "merge_failure_mode"), message);
     }
     manifest.report(std::slice::from_ref(&node.id), out);

@@ -228,7 +228,7 @@ pub(crate) fn read_output(
     let mut bytes = Vec::with_capacity(len as usize);
     file.read_to_end(&mut bytes).at("read", &path)?;
     let Ok(text) = String::from_utf8(bytes) else {
-        return wrong("what it printed is not UTF-8".to_owned());
+        return wrong("its output is not UTF-8".to_owned());
     };
     if form == OutputForm::Text {
         let text = text.strip_suffix('\n').unwrap_or(&text);
@@ -252,7 +252,7 @@ pub(crate) fn one_value(text: String) -> std::result::Result<Payload, String> {
     }
     if let Err(error) = json::check(value) {
         return Err(format!(
-            "what it printed is not one JSON value: {error} (a node with output: text may print anything)"
+            "its output is not one JSON value: {error} (a node with output: text may print anything)"
         ));
     }
     // A line break inside JSON stands between two words of it, never in a string.

@@ -212,7 +212,7 @@ impl<'g> EventWriter<'g> {
         self.add_step_event(&EventKind::Error, step, |line| {
             put_failure(line, failure);
             let (code, why) = (failure.code.name(), &failure.message);
-            let text = format!("{code}, and is tried again: {why}");
+            let text = format!("{code}, and is retried: {why}");
             line.put("error_message", &text).raw("error_details", b"{}");
         });
     }

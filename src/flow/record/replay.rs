@@ -69,8 +69,8 @@ impl<'p> Replay<'p> {
             EventKind::TaskCreated => {
                 if line.parent_id.is_none() {
                     let number = root_number(task);
-                    let number =
-                        number.ok_or_else(|| Error::failure(format!("{task} is no root task")))?;
+                    let number = number
+                        .ok_or_else(|| Error::failure(format!("{task} is not a root task")))?;
                     let input = read_text(&self.run, line.input, line.input_ref.as_deref())?;
                     let input =
                         input.ok_or_else(|| Error::failure(format!("{task} has no input")))?;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
 
-/// A line as it was read. Every field may be missing; fields that nobody here knows are passed over.
+/// A line as it was read. Every field may be missing; unknown fields are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Line<'a> {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The workspaces that a command names which starts runs, as far as words can tell: those of `delta run`
+/// The workspaces that a command names which starts runs, as far as words can show: those of `delta run`
 /// and `delta continue` behind any wrapper, and in a script for a shell. Relative paths begin in `dir`.
 pub(super) fn named_in(command: &str, dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

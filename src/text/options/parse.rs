@@ -223,7 +223,7 @@ impl ParsedCommand {
         let missing_operand = self.command.operands.get(self.operands.len());
         let missing_operand = missing_operand.filter(|row| row.is_required);
         let missing = missing_operand
-            .map(|row| row.value.shown())
+            .map(|row| row.value.display_name())
             .or(missing_option);
         match missing {
             None => Ok(()),

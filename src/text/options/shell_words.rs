@@ -37,7 +37,7 @@ pub(super) fn read(raw: &[OsString], home: Option<&str>) -> Vec<String> {
 pub(super) fn print(own: &str, choices: &[Candidate]) -> String {
     let mut out = format!("{own}\n");
     for Candidate { word, about } in choices {
-        // Such a word could not be told from two.
+        // Such a word could not be distinguished from two.
         if !word.contains(disguises) {
             let about = about.replace(disguises, " ");
             out.push_str(&format!("{word}\t{}\n", about.trim()));

@@ -22,7 +22,7 @@ pub(super) fn usage_line(program: &ProgramTable, command: &CommandTable) -> Stri
 }
 
 fn operand_usage(row: &OperandRow) -> String {
-    let name = row.value.shown();
+    let name = row.value.display_name();
     let name = if row.is_repeatable {
         format!("{name}...")
     } else {

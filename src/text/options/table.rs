@@ -179,7 +179,7 @@ impl OptionRow {
             short => short,
         };
         match &self.value {
-            Some(value) => format!("{name} {}", value.shown()),
+            Some(value) => format!("{name} {}", value.display_name()),
             None => name.to_owned(),
         }
     }
@@ -199,7 +199,7 @@ impl OperandRow {
 
 impl ValueSpec {
     /// The name, or the words joined by bars.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn display_name(&self) -> String {
         match self.kind {
             ValueKind::Words(words) if self.name.is_empty() => words.join("|"),
             _ => self.name.to_owned(),

@@ -30,7 +30,7 @@ pub(super) enum Why {
     Interrupted,
 }
 
-/// A child that has not been told to have ended.
+/// A child whose end has not been reported.
 pub(super) struct Running {
     pub token: Token,
     pub child: Child,
@@ -57,7 +57,7 @@ pub(super) fn members(children: &[(Option<Pid>, &str)]) -> Vec<Vec<Pid>> {
 
 impl Running {
     /// Looks whether it has ended.
-    pub(crate) fn look(&mut self) -> io::Result<()> {
+    pub(crate) fn poll_status(&mut self) -> io::Result<()> {
         if self.status.is_none() && self.pidfd.is_none() {
             (self.status, self.used) = if self.is_measured {
                 waited(&mut self.child)?

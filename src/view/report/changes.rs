@@ -10,10 +10,10 @@ use std::path::Path;
 /// Larger payloads are not compared.
 const MOST_BYTES: u64 = 8 << 20;
 
-/// So many lines are told around what changed.
+/// Lines of context around a change.
 const AROUND: usize = 3;
 
-/// Longer stretches of changed lines are told as removed and added, without looking for what they share.
+/// Longer stretches of changed lines are shown as removed and added, without a search for common lines.
 const MOST_STEPS: usize = 4 << 20;
 
 /// The result of the comparison.
@@ -59,7 +59,7 @@ pub(super) fn of(dir: &Path, event: &str) -> PayloadChange {
     if before == after {
         return PayloadChange::None;
     }
-    PayloadChange::Lines(told(&lines(&before), &lines(&after)))
+    PayloadChange::Lines(render_lines(&lines(&before), &lines(&after)))
 }
 
 /// A value as lines.
@@ -106,7 +106,7 @@ fn write(value: &Value, indent: &str, name: &str, out: &mut Vec<String>) {
 }
 
 /// Where two lists of lines differ.
-fn told(before: &[String], after: &[String]) -> String {
+fn render_lines(before: &[String], after: &[String]) -> String {
     let shorter = before.len().min(after.len());
     let head = (0..shorter)
         .take_while(|at| before[*at] == after[*at])
@@ -120,7 +120,7 @@ fn told(before: &[String], after: &[String]) -> String {
         &before[head..before.len() - tail],
         &after[head..after.len() - tail],
     );
-    steps.extend(between(old, new));
+    steps.extend(diff_lines(old, new));
     let end = &before[before.len() - tail..];
     steps.extend(end.iter().map(|line| (' ', line.as_str())));
 
@@ -187,7 +187,7 @@ mod tests {
     use serde_json::json;
 
     fn compared(before: &Value, after: &Value) -> String {
-        told(&lines(before), &lines(after))
+        render_lines(&lines(before), &lines(after))
     }
 
     #[test]
@@ -214,7 +214,7 @@ mod tests {
         let many =
             |from: usize| -> Vec<String> { (from..from + 3000).map(|n| n.to_string()).collect() };
         let (a, b) = (many(0), many(1));
-        let steps = between(&a, &b);
+        let steps = diff_lines(&a, &b);
         assert_eq!(steps.len(), 6000);
         assert!(steps[..3000].iter().all(|step| step.0 == '-'));
     }

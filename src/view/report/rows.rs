@@ -32,15 +32,15 @@ pub(super) struct Renderer<'s> {
     pub(super) writer: Writer<'s>,
     pub(super) damaged: Vec<Damaged>,
     family: RunTree,
-    /// The directories of the runs that are being told: a run is not told within itself.
+    /// The directories of the runs being written: a run is never nested within itself.
     within: Vec<PathBuf>,
 }
 
-/// A run that is about to be told.
+/// A run that is about to be written.
 pub(super) struct Opened {
     lines: JournalReader,
     figures: Figures,
-    /// Requests that have not been told yet.
+    /// Requests that have not been written yet.
     invocations: VecDeque<String>,
 }
 
@@ -185,7 +185,7 @@ impl<'s> Renderer<'s> {
         Ok(())
     }
 
-    /// Tells what was asked without an answer, before the event at hand, and what the model is told
+    /// Writes the requests without an answer before the current event, and the text that the model receives
     /// before the conversation.
     fn requests_before(
         &mut self,
@@ -231,7 +231,7 @@ impl<'s> Renderer<'s> {
         }
     }
 
-    /// Tells what stands before the conversation in a request, unless it has been told.
+    /// Writes the messages before the conversation in a request, unless they have been written.
     fn system(&mut self, telling: &mut RenderedRun, name: &str) -> Result<()> {
         let dir = telling.run.io("invocations");
         let Ok(text) = Requests::of(&dir).read(name).map(system_of) else {

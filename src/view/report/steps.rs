@@ -28,7 +28,7 @@ impl SourceEvent<'_> {
             .maybe("status", line.status.as_deref())
             .maybe("exit", line.exit_node.as_deref())
             .maybe("merged", line.merged_at.as_deref());
-        self.why(record, place);
+        self.put_reason(record, place);
     }
 
     /// The output so far of an attempt that has not ended.
@@ -39,7 +39,7 @@ impl SourceEvent<'_> {
         reference: &str,
     ) {
         record.put("task", &key.0).put("node", &key.1);
-        self.said(record, Some(reference));
+        self.put_output(record, Some(reference));
     }
 
     pub(super) fn fill_node_start(
@@ -90,8 +90,8 @@ impl SourceEvent<'_> {
             line.output_ref.as_ref(),
             place,
         );
-        self.why(record, place);
-        self.said(record, reference.as_deref());
+        self.put_reason(record, place);
+        self.put_output(record, reference.as_deref());
     }
 
     pub(super) fn fill_tool(&self, record: &mut PageRecord<'_>, place: &str) {
@@ -109,14 +109,14 @@ impl SourceEvent<'_> {
                 line.resolved_command.as_deref().unwrap_or_default(),
                 place,
             );
-        self.why(record, place);
+        self.put_reason(record, place);
         self.file(record, "args", reference, "input.json");
         self.file(record, "stdout", reference, "stdout.log");
         self.file(record, "stderr", reference, "stderr.log");
     }
 
     /// Why something is no success.
-    fn why(&self, record: &mut PageRecord<'_>, place: &str) {
+    fn put_reason(&self, record: &mut PageRecord<'_>, place: &str) {
         let message = self.line.message.as_deref().unwrap_or_default();
         record
             .maybe("why", self.line.code.as_deref())
@@ -124,7 +124,7 @@ impl SourceEvent<'_> {
     }
 
     /// The output of an attempt's program.
-    fn said(&self, record: &mut PageRecord<'_>, reference: Option<&str>) {
+    fn put_output(&self, record: &mut PageRecord<'_>, reference: Option<&str>) {
         self.file(record, "stderr", reference, "stderr.log");
         let printed = record_dir(self.run, reference).map(|dir| dir.join("stdout.log"));
         let printed = printed.and_then(|path| Some(path.metadata().ok()?.len()));

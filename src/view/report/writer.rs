@@ -46,7 +46,7 @@ impl<'s> Writer<'s> {
     /// Writes a part of the page that is not data.
     pub(super) fn raw(&mut self, text: &str) -> Result<()> {
         self.buffer.extend_from_slice(text.as_bytes());
-        self.give()
+        self.write_buffer()
     }
 
     /// Writes one line of data.
@@ -77,10 +77,10 @@ impl<'s> Writer<'s> {
         if self.buffer.len() < CHUNK {
             return Ok(());
         }
-        self.give()
+        self.write_buffer()
     }
 
-    fn give(&mut self) -> Result<()> {
+    fn write_buffer(&mut self) -> Result<()> {
         if !self.unread {
             self.unread = !(self.sink)(&self.buffer)?;
         }
@@ -89,7 +89,7 @@ impl<'s> Writer<'s> {
     }
 
     pub(super) fn end(&mut self) -> Result<()> {
-        self.give()
+        self.write_buffer()
     }
 }
 

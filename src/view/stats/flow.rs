@@ -108,7 +108,7 @@ impl FlowFigures {
             EventKind::NodeEnd => self.end(line, at),
             EventKind::Error => self.retry(line, run),
             EventKind::TaskEnd => {
-                // A loser of a race is told a second time, as cancelled.
+                // A loser of a race is recorded a second time, as cancelled.
                 if line.status.as_deref() == Some("failure") {
                     self.failed.insert(task.to_owned());
                 } else {

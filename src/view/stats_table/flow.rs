@@ -39,7 +39,7 @@ pub(super) fn rows(flow: Option<&FlowFigures>) -> Vec<(&'static str, String)> {
                 flow.all_nodes().map(|number| number.to_string());
             let [tasks, failed_tasks] =
                 [flow.tasks, flow.failed_tasks].map(|number| number.to_string());
-            let cpu = shown(flow.cpu_ms());
+            let cpu = format_duration(flow.cpu_ms());
             [tasks, failed_tasks, nodes, failed, retried, cached, cpu]
         }
     };
@@ -84,10 +84,10 @@ pub(super) fn table(flow: &FlowFigures) -> Vec<Vec<String>> {
             printable(id),
             node.count.to_string(),
             node.failures.to_string(),
-            shown(node.median_ms),
-            shown(node.longest_ms),
-            shown(node.queue_ms),
-            shown(node.cpu_ms),
+            format_duration(node.median_ms),
+            format_duration(node.longest_ms),
+            format_duration(node.queue_ms),
+            format_duration(node.cpu_ms),
             format!("{} MiB", node.memory_bytes >> 20),
             node.context_bytes.to_string(),
             node.tokens.prompt_tokens.to_string(),
@@ -114,7 +114,7 @@ fn node<'r>(run: &'r Counted, id: &str) -> Option<&'r NodeFigures> {
 pub(super) fn side_by_side(run: &Counted, id: &str) -> String {
     node(run, id).map_or_else(
         || "-".to_owned(),
-        |node| format!("{} x {}", node.count, shown(node.median_ms)),
+        |node| format!("{} x {}", node.count, format_duration(node.median_ms)),
     )
 }
 

@@ -35,7 +35,10 @@ pub(super) fn start(line: &Line<'_>) -> Option<TimelineEntry> {
 
 /// An attempt at a node that another one follows.
 pub(super) fn retry(line: &Line<'_>) -> TimelineEntry {
-    at_node(line).say(Tone::Bad, format!("{}, and is retried", why(line)))
+    at_node(line).say(
+        Tone::Bad,
+        format!("{}, and is retried", failure_reason(line)),
+    )
 }
 
 pub(super) fn tool(line: &Line<'_>) -> TimelineEntry {
@@ -44,13 +47,13 @@ pub(super) fn tool(line: &Line<'_>) -> TimelineEntry {
         .say(Tone::Dim, "calls ")
         .say(Tone::Command, format!("{name}  "));
     if is_failure(line) {
-        entry.say(Tone::Bad, why(line))
+        entry.say(Tone::Bad, failure_reason(line))
     } else {
         entry.say(Tone::Good, format!("ok, {}", took(line)))
     }
 }
 
-/// The nodes to which a task goes on.
+/// The next nodes of a task.
 pub(super) fn route(line: &Line<'_>) -> TimelineEntry {
     let nodes: Vec<String> = line
         .to
@@ -67,7 +70,7 @@ pub(super) fn merge(line: &Line<'_>) -> TimelineEntry {
 
 pub(super) fn task_end(line: &Line<'_>) -> TimelineEntry {
     if is_failure(line) {
-        return of_task(line).say(Tone::Bad, format!("failure: {}", why(line)));
+        return of_task(line).say(Tone::Bad, format!("failure: {}", failure_reason(line)));
     }
     let status = text(line.status.as_ref());
     let tone = match &*status {
@@ -87,7 +90,7 @@ fn text(from: Option<&Cow<'_, str>>) -> String {
 }
 
 /// Why something is no success. A task that ends in an exit that always fails has no reason of its own.
-fn why(line: &Line<'_>) -> String {
+fn failure_reason(line: &Line<'_>) -> String {
     match (&line.code, &line.exit_node) {
         (None, Some(node)) => format!("at {node}"),
         (code, _) => {
@@ -117,7 +120,7 @@ pub(super) fn created(line: &Line<'_>) -> TimelineEntry {
 pub(super) fn end(line: &Line<'_>) -> TimelineEntry {
     let entry = at_node(line);
     if is_failure(line) {
-        return entry.say(Tone::Bad, why(line));
+        return entry.say(Tone::Bad, failure_reason(line));
     }
     let how = match (line.cached, line.memory_bytes) {
         (Some(true), _) => "ok, cached".to_owned(),

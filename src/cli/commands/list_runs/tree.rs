@@ -141,7 +141,7 @@ impl Tree<'_, '_> {
             };
             found.extend(
                 metadata
-                    .filter(|metadata| self.options.wants(metadata))
+                    .filter(|metadata| self.options.selects_run(metadata))
                     .map(|metadata| (run, metadata)),
             );
         }

@@ -120,7 +120,7 @@ pass_api_key: true
     assert_eq!(yaml::render(&expanded(text)).trim(), text.trim());
 }
 
-/// Tools with one error each, without their names, and what is said.
+/// Tools with one error each, without their names, and the message.
 const WRONG: &[(&str, &str)] = &[
     (
         "exec: 'cat ${file} | wc -l'",
