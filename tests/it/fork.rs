@@ -159,7 +159,7 @@ fn a_new_workspace_has_the_files_and_not_the_runs_of_the_old_one() {
 fn a_new_workspace_must_be_new() {
     let world = parent();
     for (to, words) in [
-        ("agent", "something in it"),
+        ("agent", "it is not empty"),
         ("ws/inner", "copied into itself"),
     ] {
         fork(&world, &["--at", "1", "--to", to])

@@ -66,7 +66,7 @@ fn option_rows<'r>(rows: impl Iterator<Item = &'r OptionRow>) -> Vec<(String, &'
             "" => "    ".to_owned(),
             short => format!("{short}, "),
         };
-        let value = row.value.as_ref().map(ValueSpec::shown);
+        let value = row.value.as_ref().map(ValueSpec::display_name);
         let value = value.map_or_else(String::new, |value| format!(" {value}"));
         (format!("{short}{}{value}", row.long), row.about)
     };

@@ -147,7 +147,7 @@ fn render_lines(before: &[String], after: &[String]) -> String {
 }
 
 /// The shortest way from one list to another, by their longest common subsequence.
-fn between<'l>(old: &'l [String], new: &'l [String]) -> Vec<(char, &'l str)> {
+fn diff_lines<'l>(old: &'l [String], new: &'l [String]) -> Vec<(char, &'l str)> {
     let width = new.len() + 1;
     let mut steps = Vec::new();
     let (mut i, mut j) = (0, 0);

@@ -1,6 +1,6 @@
 //! The rows of `delta stats` that only flows have.
 
-use super::{Counted, shown};
+use super::{Counted, format_duration};
 use crate::unix::terminal::printable;
 use crate::view::stats::flow::{FlowFigures, NodeFigures};
 use std::collections::BTreeSet;
