@@ -8,6 +8,7 @@ use crate::flow::engine::EngineStop;
 use crate::flow::graph::router::FlowStatus as Came;
 use crate::flow::record::tally::{SCHEMA_VERSION, Tally};
 use crate::record::metadata::{Metadata, Status};
+use crate::record::stop_reason::StopReason;
 use crate::text::json::{self, Object};
 use crate::text::options::format::OutputFormat;
 use crate::text::timestamp::Timestamp;
@@ -50,6 +51,17 @@ impl RunEnding {
             EngineStop::Signal(stop) => {
                 let said = vec![format!("ended by {}", stop.name())];
                 ending(Status::Interrupted, stop.name(), stop.into(), said)
+            }
+            EngineStop::JournalChanged => {
+                let reason = StopReason::JournalChanged;
+                let said = "the journal was changed by somebody else while the run was live; look at it, \
+                            then resume the run";
+                ending(
+                    reason.status(),
+                    reason.name(),
+                    reason.exit(),
+                    vec![said.to_owned()],
+                )
             }
             EngineStop::Paused(steps) => {
                 let said = vec![format!("paused before {}", steps.join(", "))];

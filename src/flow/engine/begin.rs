@@ -198,6 +198,10 @@ impl FlowEngine<'_> {
         {
             if !waiting.is_recorded {
                 self.events.journal.sync()?;
+                if self.events.journal.was_changed() {
+                    self.prepared.clear();
+                    break;
+                }
                 for other in &mut self.prepared {
                     other.is_recorded = true;
                 }

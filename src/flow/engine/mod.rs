@@ -87,6 +87,8 @@ pub(crate) struct RunPlace<'e> {
 pub(crate) enum EngineStop {
     Done,
     Signal(Stop),
+    /// Somebody else wrote the journal.
+    JournalChanged,
     /// Only steps are left before which the run was to stop: these.
     Paused(Vec<String>),
     /// Only steps are left that wait for a person: how to answer, a line for each.
@@ -219,8 +221,11 @@ impl<'e> FlowEngine<'e> {
     fn work(&mut self) -> Result<EngineStop> {
         self.resume()?;
         loop {
-            let began = self.stop.is_none() && self.fill()?;
-            self.launch()?;
+            let is_ours = !self.events.journal.was_changed();
+            let began = is_ours && self.stop.is_none() && self.fill()?;
+            if is_ours {
+                self.launch()?;
+            }
             self.store_items(false)?;
             if !self.children.is_empty() {
                 self.wait()?;
@@ -229,6 +234,9 @@ impl<'e> FlowEngine<'e> {
             }
         }
         self.events.journal.flush()?;
+        if self.events.journal.was_changed() {
+            return Ok(EngineStop::JournalChanged);
+        }
         Ok(self.stop_reason())
     }
 
