@@ -3,7 +3,7 @@
 use super::schemas::{self, Schema};
 use super::tables::DELTA;
 use super::templates::{self, Template};
-use crate::config::pricing::{Budget, GivenBudget, parse_deadline};
+use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
 use crate::error::{Error, Result};
 use crate::record::metadata::Status;
 use crate::text::manual::{self, Page};
@@ -366,28 +366,13 @@ fn common(given: &ParsedCommand) -> Result<Common> {
         run_id: given.text("--run-id"),
         message,
         max_iterations: given.number("--max-iterations"),
-        budget: budget(given)?,
-        deadline: deadline(given)?,
+        budget: read_budget(given.text("--budget"))?,
+        deadline: read_deadline(given.text("--deadline"))?,
         interactive: given.has("--interactive"),
         verbose: given.has("--verbose"),
         quiet: given.has("--quiet"),
         format: given.format(),
     })
-}
-
-/// The value of `--budget`.
-pub(crate) fn budget(given: &ParsedCommand) -> Result<Option<GivenBudget>> {
-    let budget = given.text("--budget").map(|text| Budget::parse(&text));
-    let budget = budget.transpose();
-    budget.map_err(|why| Error::usage(format!("--budget: {why}")))
-}
-
-/// The value of `--deadline`.
-pub(crate) fn deadline(given: &ParsedCommand) -> Result<Option<Timestamp>> {
-    let text = given.text("--deadline");
-    let deadline = text.map(|text| parse_deadline(&text, Timestamp::now()));
-    let deadline = deadline.transpose();
-    deadline.map_err(|why| Error::usage(format!("--deadline: {why}")))
 }
 
 fn check_verbosity(given: &ParsedCommand) -> Result<()> {

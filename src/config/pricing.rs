@@ -3,6 +3,7 @@
 //! Unaware of what has been spent.
 
 use crate::config::section::{Diagnostics, Section};
+use crate::error::Error;
 use crate::text::timestamp::Timestamp;
 use crate::text::yaml::Step;
 use serde::{Deserialize, Serialize};
@@ -206,6 +207,14 @@ pub(crate) struct GivenBudget {
 }
 
 impl GivenBudget {
+    /// The budget of a flow, which is that of all its agents.
+    pub(crate) fn of_tree(self) -> Budget {
+        Budget {
+            per: BudgetScope::Tree,
+            ..self.limits
+        }
+    }
+
     /// The budget that takes the place of `before`.
     pub(crate) fn in_place_of(self, before: Budget) -> Budget {
         Budget {
@@ -244,6 +253,25 @@ pub(crate) fn parse_deadline(text: &str, now: Timestamp) -> Result<Timestamp, St
         return millis.map(Timestamp::from_millis).ok_or_else(wrong);
     }
     Timestamp::parse_with_offset(text).ok_or_else(wrong)
+}
+
+/// The value of `--budget`.
+///
+/// # Errors
+/// Wrong usage.
+pub(crate) fn read_budget(text: Option<String>) -> crate::error::Result<Option<GivenBudget>> {
+    let budget = text.map(|text| Budget::parse(&text)).transpose();
+    budget.map_err(|why| Error::usage(format!("--budget: {why}")))
+}
+
+/// The value of `--deadline`.
+///
+/// # Errors
+/// Wrong usage.
+pub(crate) fn read_deadline(text: Option<String>) -> crate::error::Result<Option<Timestamp>> {
+    let deadline = text.map(|text| parse_deadline(&text, Timestamp::now()));
+    let deadline = deadline.transpose();
+    deadline.map_err(|why| Error::usage(format!("--deadline: {why}")))
 }
 
 /// The model that a file names before anything of it is overridden.

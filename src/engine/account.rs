@@ -96,6 +96,30 @@ pub(crate) fn ledgers_variable(
     json::text(&outer.iter().chain([&own]).collect::<Vec<_>>())
 }
 
+/// Makes the ledger of a run that starts others and asks no model itself. Returns the value of [`LEDGERS`] for
+/// its programs.
+///
+/// # Errors
+/// The ledger cannot be opened, or the environment names something else than ledgers.
+pub(crate) fn open_tree(
+    run: &RunDir,
+    journal: &Path,
+    given: Option<GivenBudget>,
+) -> Result<String> {
+    let outer = outer_ledgers()?;
+    let budget = given.map(GivenBudget::of_tree).unwrap_or_default();
+    Ledger::open(&run.path.join(spending::FILE), true)?;
+    let until = end_of_seconds(&budget, journal, &run.id);
+    Ok(ledgers_variable(&outer, run, &budget, until))
+}
+
+/// When the seconds of a budget are over if nothing but the engine takes time from now on.
+fn end_of_seconds(budget: &Budget, journal: &Path, run: &RunId) -> Option<Timestamp> {
+    let limit = Duration::from_secs(budget.seconds?);
+    let left = limit.saturating_sub(seconds_before(journal, run));
+    Some(Timestamp::now().plus(left))
+}
+
 /// What is known of a start's spending before anything is created.
 #[derive(Clone, Debug)]
 pub(crate) struct SpendingRules {
@@ -223,16 +247,9 @@ impl Account {
     /// The account of a run that begins or goes on now. `journal` is the run's.
     pub(crate) fn new(rules: SpendingRules, run: &RunDir, journal: &Path) -> Self {
         let Budget {
-            cost,
-            tokens,
-            seconds,
-            per,
+            cost, tokens, per, ..
         } = rules.budget;
-        let until = seconds.map(|limit| {
-            let before = seconds_before(journal, &run.id);
-            let left = Duration::from_secs(limit).saturating_sub(before);
-            Timestamp::now().plus(left)
-        });
+        let until = end_of_seconds(&rules.budget, journal, &run.id);
         let outer = rules.outer.iter().map(|outer| Pot {
             path: outer.ledger.clone(),
             ledger: None,

@@ -149,6 +149,16 @@ impl Denial {
     }
 }
 
+impl From<Denial> for Error {
+    fn from(denial: Denial) -> Self {
+        match denial {
+            Denial::Exhausted(text) | Denial::Foreign(text) => Self::new(Exit::Undecided, text),
+            Denial::Unusable(error) => error,
+            Denial::Stopped(stop) => Self::new(stop.into(), stop.name()),
+        }
+    }
+}
+
 type Checked<T> = std::result::Result<T, Denial>;
 
 #[derive(Deserialize)]

@@ -480,6 +480,31 @@ fn stats_show_what_is_spent_and_what_is_left() {
     assert_eq!(run["left"]["tokens"], 890);
 }
 
+#[cfg(feature = "flow")]
+#[test]
+fn the_budget_of_a_flow_is_that_of_all_its_agents() {
+    let world = crate::flow_agents::world("", "path: ../agent").tools(NOTE);
+    let world = restless(world);
+    let start = |budget: &str| crate::flow_agents::command(&world).args(["--budget", budget]);
+    start("tokens=400").end().exits(4).says("400 tokens");
+    assert_eq!(world.server.requests().len(), 4);
+    start("tokens=400").end().exits(4).says("440 of 400 tokens");
+    assert_eq!(world.server.requests().len(), 4, "a request was sent");
+    let flow = world
+        .runs()
+        .into_iter()
+        .find(|run| run.id() == "r")
+        .expect("the flow's run");
+    assert_eq!(sum(&ledger(&flow), "settle").0, 4 * ANSWER);
+    assert_eq!(flow.ending().0, "INTERRUPTED");
+    start("tokens=600").end().exits(4).says("660 of 600 tokens");
+    let passed = crate::flow_agents::command(&world).args(["--deadline", "1000000000"]);
+    passed.end().exits(4).says("has passed");
+    let near = crate::flow_agents::command(&world).args(["--deadline", "+29s"]);
+    near.end().exits(75).says("deadline");
+    assert_eq!(world.server.requests().len(), 6);
+}
+
 /// The root starts three agents at once, one of which starts one more; none of them ever comes to an end.
 fn tree(budget: &str) -> World {
     let program = env!("CARGO_BIN_EXE_delta");

@@ -273,17 +273,19 @@ fn another_try_is_another_run_of_the_agent() {
         Reply::error(400, "not like this"),
         text("{\"ok\": true}"),
     ]);
+    // A run that waits for somebody's decision is no failed try.
+    command(&world).end().exits(4).says("not like this");
     command(&world).end().exits(0).prints("{\"ok\": true}\n");
     let runs = world.runs();
     let tries: Vec<_> = runs.iter().filter(|run| run.id() != "r").collect();
     let endings: Vec<String> = tries.iter().map(|run| run.ending().0).collect();
-    assert_eq!(endings, ["COMPLETED", "INTERRUPTED", "COMPLETED"]);
+    assert_eq!(endings, ["COMPLETED", "COMPLETED"]);
     for run in tries {
         assert_eq!(run.events("USER_MESSAGE").len(), 1);
     }
     // Nothing of it is done again.
     command(&world).end().exits(0);
-    assert_eq!(world.runs().len(), 4);
+    assert_eq!(world.runs().len(), 3);
 }
 
 #[test]

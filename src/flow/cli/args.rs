@@ -1,12 +1,14 @@
 //! The command line of `delta-flow` as plain data. Nothing is looked up or resolved here.
 
 use super::tables::FLOW;
+use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
 use crate::error::{Error, Result};
 use crate::flow::manifest::memory::StoreName;
 use crate::flow::view::draw::Language;
 use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
 use crate::text::options::table::CommandTable;
+use crate::text::timestamp::Timestamp;
 use crate::view::stats_table::StatsArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -57,6 +59,9 @@ pub(crate) struct FlowRunArgs {
     /// Words that are put before every program.
     pub launch: Vec<String>,
     pub keep_going: bool,
+    /// Of the whole tree, for this start.
+    pub budget: Option<GivenBudget>,
+    pub deadline: Option<Timestamp>,
     pub adopt: bool,
     /// Resume although files of the flow have changed.
     pub changed_ok: bool,
@@ -186,6 +191,8 @@ fn run_args(given: &ParsedCommand) -> Result<FlowRunArgs> {
         pause_before: given.texts("--pause-before"),
         launch,
         keep_going: given.has("--keep-going"),
+        budget: read_budget(given.text("--budget"))?,
+        deadline: read_deadline(given.text("--deadline"))?,
         adopt: given.has("--adopt"),
         changed_ok: given.has("--changed"),
         quiet: given.has("--quiet"),

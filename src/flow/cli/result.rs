@@ -67,6 +67,9 @@ impl RunEnding {
                 let said = vec![format!("paused before {}", steps.join(", "))];
                 ending(Status::Interrupted, "paused", Exit::TempFail, said)
             }
+            EngineStop::Undecided(why) => {
+                ending(Status::Interrupted, "agent", Exit::Undecided, why)
+            }
             EngineStop::Later(why) => ending(Status::Interrupted, "agent", Exit::TempFail, why),
             EngineStop::Waiting(how) => {
                 ending(Status::WaitingForInput, "ask_human", Exit::Waiting, how)

@@ -6,7 +6,8 @@ use super::args::FlowRunArgs;
 use super::basis::{self, RecordedBasis, RunBasis, RunInput};
 use super::check;
 use super::result::{RunEnding, print_error, print_result};
-use crate::engine::run_context::{self, RunContext};
+use crate::engine::account;
+use crate::engine::run_context::{self, RunContext, earlier_deadline};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
 use crate::flow::engine::inputs::Inputs;
@@ -24,7 +25,9 @@ use crate::runs::find;
 use crate::runs::inspect::{RunSnapshot, inspect_run};
 use crate::runs::launch::{start_event, start_metadata};
 use crate::runs::origin::require_own;
-use crate::runs::preflight::{check_depth, install_signals, parent_call, parent_run};
+use crate::runs::preflight::{
+    check_depth, heed_deadline, install_signals, parent_call, parent_run,
+};
 use crate::runs::resume::{Reopened, reopen, warning};
 use crate::text::ids::RunId;
 use crate::text::options::format::OutputFormat;
@@ -58,6 +61,7 @@ fn try_run(wanted: &FlowRunArgs) -> Result<Exit> {
         return Ok(Exit::Config);
     };
     let signals = install_signals()?;
+    heed_deadline(&signals, wanted.deadline)?;
     let basis = basis::read_basis(&flow, wanted, &signals)?;
     let pause_before = pauses(&flow, wanted)?;
     let plan = RoutePlan::new(&flow.graph, basis.start);
@@ -290,12 +294,18 @@ impl RunCommand<'_> {
     }
 
     fn config(&self) -> Vec<u8> {
-        let config = serde_json::json!({
+        let mut config = serde_json::json!({
             "name": self.name(),
             "start": self.flow.graph.nodes[self.basis.start].id,
             "launch": self.wanted.launch,
             "jobs": self.wanted.jobs(),
         });
+        if let Some(given) = self.wanted.budget {
+            config["budget"] = serde_json::json!(given.of_tree());
+        }
+        if let Some(deadline) = self.signals.deadline() {
+            config["deadline"] = deadline.to_string().into();
+        }
         crate::text::json::text(&config).into_bytes()
     }
 
@@ -338,7 +348,13 @@ impl RunCommand<'_> {
             is_ours,
             is_live,
         };
+        let ledgers = match is_live {
+            true => account::open_tree(&run, journal.path(), self.wanted.budget)?,
+            false => String::new(),
+        };
         let place = RunPlace {
+            ledgers,
+            deadline: self.signals.deadline().map(earlier_deadline),
             flow: self.flow,
             plan: self.plan,
             workspace: self.workspace,

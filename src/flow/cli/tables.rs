@@ -49,6 +49,8 @@ const COMMAND_TABLES: [CommandTable; 8] = [
             valued("-j", "--jobs", "N", Number(1), "run at most N programs at once (default: processors)"),
             valued("", "--run-id", "ID", RunId, "name the run; the same command never starts it twice"),
             valued("", "--format", "", FORMATS, "print the output (default) or one JSON object"),
+            valued("", "--budget", "KEY=N", Other, "limit what all agents spend: cost=3,tokens=500000"),
+            valued("", "--deadline", "TIME", Other, "end before TIME: RFC 3339, epoch seconds, or +90m"),
             flag("", "--dry-run", "print what would run, and run nothing"),
             valued("", "--pause-before", "NODE", Other, "pause before this node; may be repeated").repeatable(),
             valued("", "--launch", "COMMAND", Text, "put COMMAND before every program, as in 'srun -n1'"),

@@ -147,6 +147,7 @@ impl FlowEngine<'_> {
     ) -> Result<()> {
         const RESUMABLE: i32 = 75;
         const ASKS: i32 = 101;
+        const UNDECIDED: i32 = 4;
         let step = &active.step;
         let path = active.io.join("stdout.log");
         let printed = std::fs::read(&path).at("read", &path)?;
@@ -161,6 +162,11 @@ impl FlowEngine<'_> {
             Ended::Exited(RESUMABLE) => {
                 let why = printed.error.map(|error| error.message);
                 self.suspend(active.step, Suspension::Later(why.unwrap_or_default()));
+                return Ok(());
+            }
+            Ended::Exited(UNDECIDED) => {
+                let why = printed.error.map(|error| error.message);
+                self.suspend(active.step, Suspension::Undecided(why.unwrap_or_default()));
                 return Ok(());
             }
             _ => {}

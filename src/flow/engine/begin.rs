@@ -3,7 +3,7 @@
 use super::finish::AttemptEnd;
 use super::{ActiveProgram, FlowEngine, RunPlace, Suspension, WaitingProgram};
 use crate::config::tool::bind::{BaseDirs, fill_words};
-use crate::engine::run_context::ENGINE_PID;
+use crate::engine::run_context::{DEADLINE, ENGINE_PID, LEDGERS};
 use crate::error::{At, Result};
 use crate::flow::context::select::AssembledContext;
 use crate::flow::graph::choice::{Failure, FailureCode, Payload};
@@ -291,7 +291,11 @@ fn environment(place: &RunPlace<'_>, waiting: &WaitingProgram) -> Vec<Variable> 
         ("DELTA_DEPTH", (place.depth + 1).to_string().into()),
         (ENGINE_PID, std::process::id().to_string().into()),
     ];
-    let variables = variables.into_iter();
+    let deadline = place
+        .deadline
+        .map(|deadline| (DEADLINE, deadline.to_string().into()));
+    let ledgers = (LEDGERS, place.ledgers.as_str().into());
+    let variables = variables.into_iter().chain([ledgers]).chain(deadline);
     variables
         .map(|(name, value)| (name.to_owned(), Some(value.into_owned())))
         .collect()

@@ -33,6 +33,7 @@ use crate::error::{Result, may_fail};
 use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
+use crate::text::timestamp::Timestamp;
 use crate::unix::process::{Children, Token};
 use crate::unix::procfs::{Signals, Stop};
 use crate::unix::terminal::Screen;
@@ -80,6 +81,10 @@ pub(crate) struct RunPlace<'e> {
     pub call_prefix: String,
     /// How deep the run is nested.
     pub depth: u32,
+    /// The ledgers in which its agents write what they spend, as their environment names them.
+    pub ledgers: String,
+    /// When its programs are to have ended.
+    pub deadline: Option<Timestamp>,
 }
 
 /// Why the loop has ended.
@@ -95,6 +100,8 @@ pub(crate) enum EngineStop {
     Waiting(Vec<String>),
     /// Only steps are left that can be resumed later: why, a line for each.
     Later(Vec<String>),
+    /// Steps are left that go on when somebody has decided something: what, a line for each.
+    Undecided(Vec<String>),
 }
 
 /// A program that runs.
@@ -126,6 +133,7 @@ enum Suspension {
     Paused,
     Waiting(String),
     Later(String),
+    Undecided(String),
 }
 
 /// One start of the engine on one run.
@@ -245,6 +253,7 @@ impl<'e> FlowEngine<'e> {
             return EngineStop::Signal(stop);
         }
         let (mut paused, mut waiting, mut later) = (Vec::new(), Vec::new(), Vec::new());
+        let mut undecided = Vec::new();
         let mut suspended: Vec<_> = std::mem::take(&mut self.suspended).into_values().collect();
         suspended.sort_by_cached_key(|(StepRef { key, .. }, _)| {
             let router = self.roots.get(&key.root);
@@ -256,9 +265,12 @@ impl<'e> FlowEngine<'e> {
                 Suspension::Paused => paused.push(name),
                 Suspension::Waiting(how) => waiting.push(how.clone()),
                 Suspension::Later(why) => later.push(format!("{name}: {why}")),
+                Suspension::Undecided(why) => undecided.push(format!("{name}: {why}")),
             }
         }
-        if !later.is_empty() {
+        if !undecided.is_empty() {
+            EngineStop::Undecided(undecided)
+        } else if !later.is_empty() {
             EngineStop::Later(later)
         } else if !waiting.is_empty() {
             EngineStop::Waiting(waiting)
