@@ -43,6 +43,13 @@ impl Diagnostics {
         self.push(at, message.as_ref(), true);
     }
 
+    /// The diagnostics about a part of the thing.
+    pub(crate) fn absorb(&mut self, part: Self) {
+        for it in part.list {
+            self.push(it.at, &it.message, it.warning);
+        }
+    }
+
     fn push(&mut self, at: Vec<Step>, message: &str, warning: bool) {
         let message = if self.subject.is_empty() {
             message.to_owned()

@@ -547,7 +547,7 @@ fn every_key_and_every_code_of_a_flow_is_in_the_manual() {
             assert!(found, "delta help flow.{number} lacks {word}");
         }
     };
-    has(1, &mut Code::ALL.iter().map(|code| code.name()));
+    has(1, &mut Code::ALL.iter().map(|(name, _)| *name));
     has(5, &mut node::KEYS.into_iter());
     has(5, &mut Role::ALL.into_iter().map(|(word, _)| word));
     for (file, list) in [

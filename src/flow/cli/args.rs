@@ -229,7 +229,7 @@ fn memory_args(given: &ParsedCommand) -> Result<MemoryArgs> {
 /// The stores that `memory add` or `memory list` can name: what tasks remember is what their nodes
 /// brought, and nothing else.
 pub(crate) fn stores(is_add: bool) -> &'static [(&'static str, StoreName)] {
-    &StoreName::NAMES[usize::from(is_add)..]
+    &StoreName::ALL[usize::from(is_add)..]
 }
 
 fn store(given: &str, is_add: bool) -> Result<StoreName> {

@@ -6,13 +6,9 @@
 use super::args::FlowRunArgs as Wanted;
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result};
-use crate::flow::graph::choice::Payload;
-use crate::flow::graph::plan::RoutePlan;
-use crate::flow::graph::topology::{NodeIx, Role};
-use crate::flow::manifest::problem::sha256;
-use crate::flow::manifest::{Flow, NodeKind};
-use crate::flow::record::attempt::one_value;
-use crate::flow::record::events::{self, each_line};
+use crate::flow::graph::{NodeIx, Payload, Role, RoutePlan};
+use crate::flow::manifest::{Flow, NodeKind, sha256};
+use crate::flow::record::{each_line, events, one_value};
 use crate::record::event::EventKind;
 use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
@@ -249,17 +245,16 @@ impl RecordedBasis {
 pub(crate) fn print_dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) -> Result<Exit> {
     let graph = &flow.graph;
     let mut order: Vec<NodeIx> = (0..graph.nodes.len())
-        .filter(|node| plan.rank(*node) != usize::MAX)
+        .filter(|node| plan.rank[*node] != usize::MAX)
         .collect();
-    order.sort_by_key(|node| plan.rank(*node));
-    let home = flow.home.to_string_lossy();
+    order.sort_by_key(|node| plan.rank[*node]);
     let mut out = String::new();
     for node in order {
         let (name, settings) = (&graph.nodes[node], &flow.nodes[node]);
         let runs = match (&settings.command, settings.kind, settings.agent) {
             (Some(command), ..) => {
                 let mut argv = wanted.launch.clone();
-                argv.extend(command.argv(&home, "."));
+                argv.extend(command.argv(&flow.home, Path::new(".")));
                 shell_quoted(&argv)
             }
             (None, NodeKind::Agent, Some(agent)) => format!("agent {}", flow.agents[agent].id),
@@ -273,7 +268,7 @@ pub(crate) fn print_dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) 
             [] => String::new(),
             targets => format!("  > {}", targets.join(", ")),
         };
-        let (role, id) = (name.role.word(), &name.id);
+        let (role, id) = (name.role.name(), &name.id);
         out.push_str(format!("{role:<8}  {id}{way}  {runs}").trim_end());
         out.push('\n');
     }

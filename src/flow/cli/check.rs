@@ -1,17 +1,13 @@
-//! `delta-flow check`: reads a flow and tells everything that is wrong or doubtful with it.
+//! `delta-flow check`: reports everything that is wrong or doubtful with a flow.
 
 use crate::error::{Exit, Result};
 use crate::flow::PROGRAM;
-use crate::flow::manifest::problem::FlowProblem;
-use crate::flow::manifest::{self, Flow};
-use crate::text::json;
+use crate::flow::manifest::{self, Flow, FlowProblem};
+use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::text::options::format::OutputFormat;
 use crate::unix::terminal::{Screen, counted, print};
 use serde_json::{Value, json};
 use std::path::Path;
-
-/// The version of the form of `--format json`.
-pub(crate) const SCHEMA_VERSION: &str = "1.0";
 
 /// Runs the command.
 pub(crate) fn check_flow(dir: &Path, format: OutputFormat) -> Result<Exit> {
@@ -39,14 +35,10 @@ pub(crate) fn print_problems(problems: &[FlowProblem], format: OutputFormat) {
 
 /// Prints the object for a flow that cannot be loaded.
 pub(crate) fn print_errors(problems: &[FlowProblem]) -> Result<()> {
-    print(format!("{}\n", json::text(&error_object(problems))).as_bytes())
-}
-
-/// The object that `--format json` prints about a flow that cannot be loaded.
-pub(crate) fn error_object(problems: &[FlowProblem]) -> Value {
     let errors = problems.iter().filter(|problem| problem.code.is_some());
     let errors: Vec<Value> = errors.map(FlowProblem::object).collect();
-    json!({"schema_version": SCHEMA_VERSION, "errors": errors})
+    let object = json!({"schema_version": SCHEMA_VERSION, "errors": errors});
+    print(format!("{object}\n").as_bytes())
 }
 
 fn summary(dir: &Path, flow: &Flow) -> String {

@@ -6,7 +6,7 @@ use super::args::stores;
 use super::show;
 use super::tables::{COMMANDS, FLOW};
 use crate::error::{Exit, Result};
-use crate::flow::graph::topology::{Node, Role};
+use crate::flow::graph::{Node, Role};
 use crate::flow::manifest::{self, NodeSettings};
 use crate::flow::record::lineage::Lineage;
 use crate::record::metadata;
@@ -66,7 +66,7 @@ fn node_candidates(line: &TypedLine, is_wanted: impl Fn(Role) -> bool) -> Vec<Ca
     let nodes = flow.graph.nodes.iter().zip(&flow.nodes);
     let wanted = nodes.filter(|(node, _)| is_wanted(node.role));
     let candidate = |(node, settings): (&Node, &NodeSettings)| {
-        let role = node.role.word();
+        let role = node.role.name();
         let about = match settings.name.as_str() {
             name if name == node.id => role.to_owned(),
             name => format!("{role}: {name}"),

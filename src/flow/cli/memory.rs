@@ -79,15 +79,10 @@ fn print_items(items: &[MemoryItem], store: StoreName, format: OutputFormat) -> 
         object
             .put("schema_version", SCHEMA_VERSION)
             .put("store", store.name());
-        let list = object.nest("items");
-        list.push(b'[');
-        for (number, item) in items.iter().enumerate() {
-            if number > 0 {
-                list.push(b',');
-            }
-            item.write(list);
-        }
-        list.push(b']');
+        object.objects("items", items, |entry, item| {
+            item.put_origin(entry);
+            item.put_rest(entry);
+        });
         object.end();
         out.push(b'\n');
     } else {

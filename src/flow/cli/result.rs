@@ -104,7 +104,7 @@ impl RunEnding {
     }
 }
 
-/// Tells how it ended: the result on stdout, what went wrong and the way on on stderr.
+/// Prints the result on stdout, and what went wrong with the way out on stderr.
 pub(crate) fn print_result(
     format: OutputFormat,
     screen: Screen,

@@ -12,7 +12,7 @@ use crate::error::{Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
 use crate::flow::engine::inputs::Inputs;
 use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
-use crate::flow::graph::plan::RoutePlan;
+use crate::flow::graph::RoutePlan;
 use crate::flow::manifest::{self, Flow};
 use crate::flow::record::tally::Tally;
 use crate::record::event::Event;
@@ -120,7 +120,7 @@ impl RunCommand<'_> {
             (Decision::Busy, Some(found), _) => Err(found.busy()),
             (Decision::Resume, Some(found), Some(past)) => self.resume(found, &past, lock),
             (Decision::Retell | Decision::Refuse(Refusal::Failed), Some(found), Some(past)) => {
-                self.again(found, &past, lock)
+                self.reprint(found, &past, lock)
             }
             (Decision::Refuse(_), Some(found), _) => Err(Error::failure(format!(
                 "run {} exists with another flow or input; choose another --run-id",
@@ -197,7 +197,7 @@ impl RunCommand<'_> {
         })?;
         drop(lock);
         let inputs = self.inputs()?;
-        self.engine(run, journal, metadata, (inputs, true, true))
+        self.run_engine(run, journal, metadata, inputs, true, true)
     }
 
     /// Resumes a run.
@@ -235,11 +235,11 @@ impl RunCommand<'_> {
         metadata.write(&run.path)?;
         drop(lock);
         let inputs = self.inputs()?;
-        self.engine(run, journal, metadata, (inputs, is_ours, true))
+        self.run_engine(run, journal, metadata, inputs, is_ours, true)
     }
 
-    /// Tells a run that has ended once more.
-    fn again(
+    /// Prints the result of a run that has ended again.
+    fn reprint(
         mut self,
         found: RunSnapshot,
         past: &RecordedBasis,
@@ -259,7 +259,8 @@ impl RunCommand<'_> {
         };
         drop(lock);
         let metadata = found.metadata;
-        self.engine(found.run, journal, metadata, (Inputs::none(), false, false))
+        let inputs = Inputs::one(None);
+        self.run_engine(found.run, journal, metadata, inputs, false, false)
     }
 
     /// Files of the flow that are not what they were when the run began.
@@ -280,7 +281,7 @@ impl RunCommand<'_> {
 
     fn inputs(&self) -> Result<Inputs> {
         match &self.basis.given {
-            RunInput::One(input) => Ok(Inputs::one(input.clone())),
+            RunInput::One(input) => Ok(Inputs::one(Some(input.clone()))),
             RunInput::Lines(path) => Inputs::lines(path, self.wanted.changed_ok),
         }
     }
@@ -321,13 +322,15 @@ impl RunCommand<'_> {
         metadata
     }
 
-    /// Lets the engine work on a run, and tells how it ended.
-    fn engine(
+    /// Lets the engine work on a run, and prints how it ended.
+    fn run_engine(
         &self,
         run: RunDir,
         journal: Journal,
         metadata: Metadata,
-        (inputs, is_ours, is_live): (Inputs, bool, bool),
+        inputs: Inputs,
+        is_ours: bool,
+        is_live: bool,
     ) -> Result<Exit> {
         if is_live {
             files::make_dirs(&run.io("nodes"))?;

@@ -5,13 +5,12 @@
 use super::args::ShowArgs;
 use super::basis;
 use crate::error::{Error, Exit, Result};
-use crate::flow::graph::choice::Payload;
-use crate::flow::graph::plan::RoutePlan;
+use crate::flow::graph::{Payload, RoutePlan};
 use crate::flow::manifest;
-use crate::flow::record::events::{self, each_line};
-use crate::flow::record::lineage::{Lineage, StepRecord, TaskRecord};
-use crate::flow::record::replay::{Replay, Roots};
-use crate::flow::record::tool_calls::{self, NodeToolCall};
+use crate::flow::record::{
+    CallCode, Lineage, NodeToolCall, Replay, Roots, StepRecord, TaskRecord, each_line, events,
+    tool_calls,
+};
 use crate::record::event::EventKind;
 use crate::record::run_dir::RunDir;
 use crate::runs::origin::warn_if_foreign_run;
@@ -144,7 +143,11 @@ fn step_text(run: &RunDir, id: &str, task: &TaskRecord, node: &str) -> Result<St
 /// The tools that an attempt has called, a line each.
 fn tool_lines(io: &Path) -> Result<String> {
     let line = |(name, call): (String, NodeToolCall)| match &call.message {
-        Some(why) => format!("{name}  {}: {}\n", call.code_name(), in_short(why, 200)),
+        Some(why) => format!(
+            "{name}  {}: {}\n",
+            call.code.map_or("ok", CallCode::name),
+            in_short(why, 200)
+        ),
         None => {
             let took = time(Duration::from_millis(call.duration_ms));
             format!("{name}  ok, {took}\n")

@@ -5,17 +5,17 @@
 
 use super::args::ToolArgs as Wanted;
 use crate::config::environment::Environment;
-use crate::config::tool::bind::{BaseDirs, BoundCall, bind_arguments, fill_words, shell_quoted};
+use crate::config::tool::bind::{BaseDirs, BoundCall, bind_arguments, shell_quoted};
 use crate::config::tool::definition::{CWD, ParameterType};
 use crate::engine::run_context::{self, RunContext};
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
-use crate::flow::graph::choice::{self, Failure};
-use crate::flow::manifest::policy::Denied;
-use crate::flow::manifest::tool::Permissions;
-use crate::flow::manifest::{self, Flow, FlowTool, OutputForm};
-use crate::flow::record::attempt::{self, check_schema, not_started};
-use crate::flow::record::tool_calls::{CallCode, CallRecord, NodeToolCall, program_beside};
+use crate::flow::graph::Failure;
+use crate::flow::graph::choice;
+use crate::flow::manifest::{self, Denied, Flow, FlowTool, OutputForm, Permissions, fill};
+use crate::flow::record::{
+    CallCode, CallRecord, NodeToolCall, attempt, check_schema, not_started, program_beside,
+};
 use crate::runs::preflight::{install_signals, read_stdin};
 use crate::text::json;
 use crate::text::suggestion::nearest;
@@ -182,12 +182,7 @@ impl CallPlace {
         };
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let (home, cwd) = (text(&self.home), text(&self.cwd));
-        let places = BaseDirs {
-            home: &home,
-            cwd: &cwd,
-        };
-        let root = root.iter().cloned().collect::<Vec<_>>();
-        let root = fill_words(&root, &places).pop();
+        let root = fill(root.as_slice(), &self.home, &self.cwd).pop();
         let root = root.map_or_else(|| self.cwd.clone(), |root| self.cwd.join(root));
         // A task's directory is new, and nobody else could make what is below it.
         std::fs::create_dir_all(&root).at("create", &root)?;

@@ -6,31 +6,24 @@
 
 use crate::error::Result;
 use crate::flow::manifest::Flow;
-use crate::flow::manifest::memory::HelperProgram;
-use crate::flow::manifest::problem::sha256;
+use crate::flow::manifest::{HelperProgram, sha256};
 use crate::flow::record::cache;
 use crate::record::workspace::Workspace;
 use crate::text::json;
 use serde_json::value::RawValue;
+use std::path::Path;
 
-/// Which program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HelperKind {
-    /// Makes vectors of texts.
-    Embedder,
-    /// Counts their tokens.
-    Tokenizer,
+named_enum! {
+    /// Which program.
+    pub(crate) enum HelperKind {
+        /// Makes vectors of texts.
+        Embedder = "embedder",
+        /// Counts their tokens.
+        Tokenizer = "tokenizer",
+    }
 }
 
 impl HelperKind {
-    /// As manifests and messages call it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Embedder => "embedder",
-            Self::Tokenizer => "tokenizer",
-        }
-    }
-
     /// The program, if the flow has one.
     pub(crate) fn of(self, flow: &Flow) -> Option<&HelperProgram> {
         match self {
@@ -133,7 +126,7 @@ impl<'k> HelperAnswers<'k> {
         let mut all = format!("{} {}\n", kind.name(), sha256(text.as_bytes()));
         if let Some(program) = kind.of(self.flow) {
             let home = &self.flow.home;
-            for word in program.command.argv(&home.to_string_lossy(), "") {
+            for word in program.command.argv(home, Path::new("")) {
                 all.push_str(&format!("word {}\n", sha256(word.as_bytes())));
             }
             for path in program.command.files(home) {

@@ -2,7 +2,7 @@
 //!
 //! Unaware of files.
 
-use crate::flow::graph::choice::Payload;
+use crate::flow::graph::Payload;
 use crate::flow::record::attempt::one_value;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
@@ -67,18 +67,15 @@ impl MemoryItem {
         })
     }
 
-    /// All of it as an object.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        let mut object = Object::begin(out);
+    /// The id and the time, which differ from run to run.
+    pub(crate) fn put_origin(&self, object: &mut Object<'_>) {
         object
             .put("id", &self.id)
             .put("timestamp", &self.timestamp.to_string());
-        self.write_rest(&mut object);
-        object.end();
     }
 
     /// All of it that is the same whenever, and in whichever run, it came to be.
-    pub(super) fn write_rest(&self, object: &mut Object<'_>) {
+    pub(crate) fn put_rest(&self, object: &mut Object<'_>) {
         object
             .put("tags", &self.tags)
             .raw("content", self.content.as_bytes())
@@ -96,7 +93,10 @@ impl MemoryItem {
 pub(crate) fn item_lines(items: &[MemoryItem]) -> Vec<u8> {
     let mut out = Vec::new();
     for item in items {
-        item.write(&mut out);
+        let mut object = Object::begin(&mut out);
+        item.put_origin(&mut object);
+        item.put_rest(&mut object);
+        object.end();
         out.push(b'\n');
     }
     out

@@ -11,24 +11,15 @@ pub(crate) mod select;
 pub(crate) mod recall;
 
 use super::manifest::Flow;
-use super::manifest::memory::{StoreName, StorePlace};
-use crate::config::tool::bind::{BaseDirs, fill_words};
+use super::manifest::memory::StoreName;
 use std::path::Path;
 use store::StoreFile;
 
 /// The file of a store; none if it lives in runs only. `root` is the workspace.
 pub(crate) fn store_file(flow: &Flow, which: StoreName, root: &Path) -> Option<StoreFile> {
     let settings = flow.memory.store(which);
-    let StorePlace::Jsonl(word) = &settings.place else {
-        return None;
-    };
-    let places = BaseDirs {
-        home: &flow.home.to_string_lossy(),
-        cwd: &root.to_string_lossy(),
-    };
-    let word = fill_words(std::slice::from_ref(word), &places).pop()?;
     Some(StoreFile {
-        path: flow.home.join(word),
+        path: settings.path(&flow.home, root)?,
         max_items: settings.max_items.map(|max| max as usize),
     })
 }

@@ -11,12 +11,10 @@ use super::item::{self, MemoryItem};
 use super::select::Candidate;
 use super::store::StoreFile;
 use crate::error::{At, Result};
-use crate::flow::graph::choice::{Failure, FailureCode, Payload};
-use crate::flow::graph::router::{Note, StepRef};
-use crate::flow::manifest::memory::{Profile, ProfileSource, StoreName};
-use crate::flow::manifest::node::Remember;
-use crate::flow::manifest::problem::sha256;
-use crate::flow::manifest::{ContextChoice, Flow};
+use crate::flow::graph::{Failure, FailureCode, Note, Payload, StepRef};
+use crate::flow::manifest::{
+    ContextChoice, Flow, Profile, ProfileSource, Remember, StoreName, sha256,
+};
 use crate::record::event::Line;
 use crate::record::run_dir::RunDir;
 use crate::text::timestamp::Timestamp;
@@ -67,7 +65,7 @@ impl Recall {
         let file = |(_, which)| super::store_file(flow, which, root).filter(|_| writes(which));
         let mut new = Self {
             seen,
-            files: StoreName::NAMES.map(file),
+            files: StoreName::ALL.map(file),
             ..Self::default()
         };
         if new.is_needed() {
@@ -201,7 +199,7 @@ impl Recall {
             }
         }
         let most = |(_, which)| flow.memory.store(which).max_items.unwrap_or(u64::MAX);
-        let mut left: [u64; 3] = StoreName::NAMES.map(most);
+        let mut left: [u64; 3] = StoreName::ALL.map(most);
         let is_wanted = |source: &ProfileSource, (which, item): &&Kept| {
             source.store == *which
                 && (source.tags.is_empty() || source.tags.iter().any(|tag| item.tags.contains(tag)))
@@ -233,7 +231,7 @@ impl Recall {
 
     /// Appends what is owed. `once`: some of it may be there.
     pub(crate) fn pay(&mut self, once: bool, signals: &Signals) -> Result<Vec<Kept>> {
-        for (_, which) in StoreName::NAMES {
+        for (_, which) in StoreName::ALL {
             let Some(store) = &self.files[which as usize] else {
                 continue;
             };

@@ -88,26 +88,16 @@ fn context_object(profile: &Profile, taken: &[TakenItem<'_>], in_full: bool) -> 
         .put("retrieval_policy", profile.retrieval.name())
         .put("max_tokens", &profile.max_tokens)
         .put("tokens", &tokens);
-    let list = object.nest("items");
-    list.push(b'[');
-    for (number, it) in taken.iter().enumerate() {
-        if number > 0 {
-            list.push(b',');
-        }
-        let mut entry = Object::begin(list);
+    object.objects("items", taken, |entry, it| {
         if in_full {
-            entry
-                .put("id", &it.item.id)
-                .put("timestamp", &it.item.timestamp.to_string());
+            it.item.put_origin(entry);
         }
-        it.item.write_rest(&mut entry);
+        it.item.put_rest(entry);
         entry
             .put("store", it.store.name())
             .put("tokens", &it.tokens)
             .put("score", &((it.score * 1e6).round() / 1e6));
-        entry.end();
-    }
-    list.push(b']');
+    });
     object.end();
     String::from_utf8(out).unwrap_or_default()
 }

@@ -12,16 +12,15 @@ use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Result};
 use crate::flow::context::recall::find_lacking;
 use crate::flow::context::select::AssembledContext;
-use crate::flow::graph::choice::{Failure, FailureCode, Payload, choose_route, edge_words};
-use crate::flow::graph::router::StepRef;
-use crate::flow::graph::topology::{NodeIx, Role};
-use crate::flow::manifest::agent::AgentBody;
+use crate::flow::graph::{
+    Failure, FailureCode, NodeIx, Payload, Role, StepRef, choose_route, edge_words,
+};
 use crate::flow::manifest::asked;
-use crate::flow::manifest::problem::sha256;
-use crate::flow::manifest::{Flow, FlowAgent, OutputForm};
-use crate::flow::record::attempt::{ProgramInput, check_schema, find_failure, one_value};
-use crate::flow::record::events::each_line;
-use crate::flow::record::tool_calls::{denied_tools, program_beside, tools_option};
+use crate::flow::manifest::{AgentBody, Flow, FlowAgent, OutputForm, sha256};
+use crate::flow::record::{
+    ProgramInput, check_schema, denied_tools, each_line, find_failure, one_value, program_beside,
+    tools_option,
+};
 use crate::record::event::EventKind;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;

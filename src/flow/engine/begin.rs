@@ -2,18 +2,14 @@
 
 use super::finish::AttemptEnd;
 use super::{ActiveProgram, FlowEngine, RunPlace, Suspension, WaitingProgram};
-use crate::config::tool::bind::{BaseDirs, fill_words};
 use crate::engine::run_context::{DEADLINE, ENGINE_PID, LEDGERS};
 use crate::error::{At, Result};
 use crate::flow::context::select::AssembledContext;
-use crate::flow::graph::choice::{Failure, FailureCode, Payload};
-use crate::flow::graph::router::StepRef;
-use crate::flow::manifest::OutputForm;
-use crate::flow::manifest::agent::AgentBody;
-use crate::flow::manifest::policy::Denied;
-use crate::flow::record::attempt::{self, ProgramInput, check_schema, dir_name, not_started};
-use crate::flow::record::cache;
-use crate::flow::record::events::NodeStart;
+use crate::flow::graph::{Failure, FailureCode, Payload, StepRef};
+use crate::flow::manifest::{AgentBody, Denied, fill};
+use crate::flow::record::{
+    NodeStart, ProgramInput, attempt, cache, check_schema, dir_name, not_started,
+};
 use crate::text::ids::hex;
 use crate::unix::process::{Command, Variable};
 use std::path::{Path, PathBuf};
@@ -118,8 +114,7 @@ impl FlowEngine<'_> {
             (Some(command), _) | (None, Some(AgentBody::Command(command))) => command,
             _ => return self.begin_agent(beginning, dir, context),
         };
-        let home = flow.home.to_string_lossy();
-        let own = command.argv(&home, &dir.to_string_lossy());
+        let own = command.argv(&flow.home, &dir);
         if settings.cache {
             let found = cache_key(&self.place, beginning, &own, &context.essence, &dir);
             let known = match found {
@@ -332,19 +327,12 @@ fn cache_key(
 ) -> Result<String> {
     let (flow, node) = (place.flow, beginning.step.node);
     let schemas = [flow.schema_in(node), flow.schema_out(node)];
-    let places = BaseDirs {
-        home: &flow.home.to_string_lossy(),
-        cwd: &dir.to_string_lossy(),
-    };
-    let files = fill_words(&flow.nodes[node].cache_files, &places);
+    let files = fill(&flow.nodes[node].cache_files, &flow.home, dir);
     let key = cache::CacheKey {
         argv,
         input: &beginning.input,
         context,
-        form: match flow.nodes[node].output {
-            OutputForm::Json => "json",
-            OutputForm::Text => "text",
-        },
+        form: flow.nodes[node].output.name(),
         schemas: schemas
             .into_iter()
             .flatten()

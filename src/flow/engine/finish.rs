@@ -4,12 +4,13 @@ use super::agents::is_conversation;
 use super::{ActiveProgram, FlowEngine, RunPlace};
 use crate::error::{Result, may_fail};
 use crate::flow::context::recall::find_lacking;
-use crate::flow::graph::choice::{Failure, FailureCode, Payload, Route, choose_route};
-use crate::flow::graph::router::{StepOutcome, StepRef};
-use crate::flow::record::attempt::{self, check_schema, dir_name};
-use crate::flow::record::events::{self, EventWriter, NodeEnd, Output};
-use crate::flow::record::lineage::denial_name;
-use crate::flow::record::{cache, tool_calls};
+use crate::flow::graph::{
+    Failure, FailureCode, Payload, Route, StepOutcome, StepRef, choose_route,
+};
+use crate::flow::record::{
+    EventWriter, NodeEnd, Output, attempt, cache, check_schema, denial_name, dir_name, events,
+    tool_calls,
+};
 use crate::unix::files;
 use crate::unix::process::{Ended, Outcome, Used};
 use crate::unix::terminal::time;
@@ -173,8 +174,7 @@ impl FlowEngine<'_> {
         let run = &self.place.run.path;
         if let Some(io) = &ended.io {
             let name = io.join("output.json");
-            let reference = name.strip_prefix(run).unwrap_or(&name);
-            let kept = events::keep_text(run, &reference.to_string_lossy(), output)?;
+            let kept = events::keep_text(run, &attempt::reference(run, &name), output)?;
             if matches!(kept, Output::Text(_)) {
                 self.linked.write(&name, output)?;
             }
@@ -221,8 +221,7 @@ pub(super) fn add_tool_calls(
     let mut misuse = None;
     for (name, call) in tool_calls::read_calls(io)? {
         let path = io.join(tool_calls::DIR).join(name);
-        let path = path.strip_prefix(&place.run.path).unwrap_or(&path);
-        let reference = path.to_string_lossy();
+        let reference = attempt::reference(&place.run.path, &path);
         if let Some(denied) = &call.denied
             && !known.contains(&denial_name(&reference))
         {

@@ -3,7 +3,7 @@
 //! A file is read as far as it is needed and no further. Unaware of what becomes of the inputs.
 
 use crate::error::{At, Error, Result};
-use crate::flow::graph::choice::Payload;
+use crate::flow::graph::Payload;
 use crate::text::json;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -30,35 +30,23 @@ enum InputSource {
 }
 
 impl Inputs {
-    /// One input.
-    pub(crate) fn one(input: Payload) -> Self {
-        Self {
-            source: InputSource::One(Some(input)),
-            next: 1,
-        }
-    }
-
-    /// None at all.
-    pub(crate) fn none() -> Self {
-        Self {
-            source: InputSource::One(None),
-            next: 1,
-        }
+    /// One input, or none at all.
+    pub(crate) fn one(input: Option<Payload>) -> Self {
+        let source = InputSource::One(input);
+        Self { source, next: 1 }
     }
 
     /// The lines of a file; empty ones do not count. Those that have been taken may differ from what
     /// they were only if that is said.
     pub(crate) fn lines(path: &Path, may_differ: bool) -> Result<Self> {
         let reader = BufReader::new(File::open(path).at("read", path)?);
-        Ok(Self {
-            source: InputSource::Lines {
-                reader,
-                path: path.to_owned(),
-                line: 0,
-                may_differ,
-            },
-            next: 1,
-        })
+        let source = InputSource::Lines {
+            reader,
+            path: path.to_owned(),
+            line: 0,
+            may_differ,
+        };
+        Ok(Self { source, next: 1 })
     }
 
     /// Passes over so many: they have been taken before. `was` says whether an input is what it was.
@@ -84,7 +72,7 @@ impl Inputs {
             {
                 let path = path.display();
                 return Err(Error::config(format!(
-                    "{path}:{line}: T{number} was begun with another input; lines can be added, but those \
+                    "{path}:{line}: T{number} began with another input; lines can be added, but those \
                      that have been taken must stay as they were (or: --changed ok)"
                 )));
             }

@@ -10,10 +10,9 @@ use crate::error::Result;
 use crate::flow::context::helper::{HelperAnswers, HelperQuestion};
 use crate::flow::context::recall::{self, Recall};
 use crate::flow::context::select::{AssembledContext, Selection, select_items};
-use crate::flow::graph::choice::{Failure, FailureCode};
+use crate::flow::graph::{Failure, FailureCode};
 use crate::flow::manifest::OutputForm;
-use crate::flow::record::attempt::{self, ProgramInput};
-use crate::flow::record::events::NodeStart;
+use crate::flow::record::{NodeStart, ProgramInput, attempt};
 use crate::record::event::EventKind;
 use crate::text::ids::hex;
 use crate::unix::process::Outcome;
@@ -68,10 +67,9 @@ impl FlowEngine<'_> {
         };
         let step = &beginning.step;
         let dir = self.place.workspace.root.clone();
-        let home = flow.home.to_string_lossy();
         let name = format!("{}.{}", self.node_id(step), ask.kind.name());
         let given = ProgramInput {
-            argv: program.command.argv(&home, &dir.to_string_lossy()),
+            argv: program.command.argv(&flow.home, &dir),
             dir,
             input: &ask.input(),
             context: None,
@@ -140,8 +138,7 @@ impl FlowEngine<'_> {
         let name = active.asks.as_ref().map_or("", |ask| ask.kind.name());
         let attempts = self.attempts.entry(active.step.key).or_default();
         attempts.last += 1;
-        let reference = active.io.strip_prefix(&self.place.run.path);
-        let reference = reference.unwrap_or(&active.io).to_string_lossy();
+        let reference = attempt::reference(&self.place.run.path, &active.io);
         let start = NodeStart {
             attempt: attempts.last,
             execution_ref: Some(&reference),

@@ -2,8 +2,7 @@
 
 use super::FlowEngine;
 use crate::error::{Error, Result, may_fail, reason};
-use crate::flow::graph::choice::{Failure, FailureCode};
-use crate::flow::graph::router::{Effect, StepKey};
+use crate::flow::graph::{Effect, Failure, FailureCode, StepKey};
 use crate::flow::record::attempt::{MOST_OUTPUT, too_much};
 use crate::flow::view::progress_table::RunningProgram;
 use crate::unix::process::{Token, Woken};

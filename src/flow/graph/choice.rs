@@ -11,46 +11,28 @@ use std::rc::Rc;
 /// JSON text on one line, shared by all who have it.
 pub(crate) type Payload = Rc<str>;
 
-/// Why a node failed, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FailureCode {
-    /// A policy denied it.
-    PolicyDenied,
-    /// The context could not be assembled.
-    Context,
-    SchemaIn,
-    /// The program failed, or printed no JSON.
-    Operation,
-    Timeout,
-    SchemaOut,
-    /// A decision selected no edge of its own.
-    InvalidEdge,
-    /// A split has nothing to split.
-    InvalidSplit,
-    /// A merge does without none of those that failed.
-    UpstreamFailure,
+named_enum! {
+    /// Why a node failed, in one word.
+    pub(crate) enum FailureCode {
+        /// A policy denied it.
+        PolicyDenied = "policy_denied",
+        /// The context could not be assembled.
+        Context = "context",
+        SchemaIn = "schema_in",
+        /// The program failed, or printed no JSON.
+        Operation = "operation",
+        Timeout = "timeout",
+        SchemaOut = "schema_out",
+        /// A decision selected no edge of its own.
+        InvalidEdge = "invalid_edge",
+        /// A split has nothing to split.
+        InvalidSplit = "invalid_split",
+        /// A merge does without none of those that failed.
+        UpstreamFailure = "upstream_failure",
+    }
 }
 
 impl FailureCode {
-    /// All of them, with their words.
-    pub(crate) const ALL: [(&'static str, Self); 9] = [
-        ("policy_denied", Self::PolicyDenied),
-        ("context", Self::Context),
-        ("schema_in", Self::SchemaIn),
-        ("operation", Self::Operation),
-        ("timeout", Self::Timeout),
-        ("schema_out", Self::SchemaOut),
-        ("invalid_edge", Self::InvalidEdge),
-        ("invalid_split", Self::InvalidSplit),
-        ("upstream_failure", Self::UpstreamFailure),
-    ];
-
-    /// As it stands in files.
-    pub(crate) fn name(self) -> &'static str {
-        let found = Self::ALL.iter().find(|(_, code)| *code == self);
-        found.map_or("", |(name, _)| name)
-    }
-
     /// Reads what [`Self::name`] writes.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);

@@ -30,12 +30,19 @@ pub(crate) struct RoutePlan<'g> {
     pub graph: &'g Graph,
     /// Where tasks begin.
     pub start: NodeIx,
-    rank: Vec<usize>,
-    scope: Vec<NodeIx>,
-    slot: Vec<usize>,
-    opens: Vec<Vec<NodeIx>>,
-    waits: Vec<Rc<[NodeIx]>>,
-    races: Vec<bool>,
+    /// A number that is larger for every node behind this one.
+    pub rank: Vec<usize>,
+    /// The node in whose task a merge runs.
+    pub scope: Vec<NodeIx>,
+    /// A merge's place among those of its scope.
+    pub slot: Vec<usize>,
+    /// The merges whose scope a node is.
+    pub opens: Vec<Vec<NodeIx>>,
+    /// The open merges that wait for a task that stands at a node.
+    pub waits: Vec<Rc<[NodeIx]>>,
+    /// The clones of a branch run for the first success: none of them can come to a merge, so that
+    /// nobody waits for those that lose.
+    pub races: Vec<bool>,
 }
 
 /// No node.
@@ -171,37 +178,6 @@ impl<'g> RoutePlan<'g> {
             self.waits[node] = waits.into();
         }
     }
-
-    /// A number that is larger for every node behind this one.
-    pub(crate) fn rank(&self, node: NodeIx) -> usize {
-        self.rank[node]
-    }
-
-    /// The node in whose task a merge runs.
-    pub(crate) fn scope(&self, merge: NodeIx) -> NodeIx {
-        self.scope[merge]
-    }
-
-    /// The merges whose scope a node is.
-    pub(crate) fn opens(&self, node: NodeIx) -> &[NodeIx] {
-        &self.opens[node]
-    }
-
-    /// A merge's place among those of its scope.
-    pub(crate) fn slot(&self, merge: NodeIx) -> usize {
-        self.slot[merge]
-    }
-
-    /// The open merges that wait for a task that stands at a node.
-    pub(crate) fn waits(&self, node: NodeIx) -> Rc<[NodeIx]> {
-        Rc::clone(&self.waits[node])
-    }
-
-    /// The clones of a branch run for the first success: none of them can come to a merge, so
-    /// that nobody waits for those that lose.
-    pub(crate) fn races(&self, branch: NodeIx) -> bool {
-        self.races[branch]
-    }
 }
 
 struct ScopeTree {
@@ -232,7 +208,7 @@ mod tests {
         let plan = RoutePlan::new(&graph, 0);
         let merges = (0..graph.nodes.len()).filter(|n| graph.nodes[*n].role == Role::Merge);
         let told = merges.map(|m| {
-            let scope = &graph.nodes[plan.scope(m)].id;
+            let scope = &graph.nodes[plan.scope[m]].id;
             format!("{}:{scope}", graph.nodes[m].id)
         });
         told.collect::<Vec<_>>().join(" ")
@@ -286,12 +262,12 @@ mod tests {
             graph("s:start>b b:branch>i,z i:branch>u,v u>m v>m m:merge>n z>n n:merge>x x:exit");
         let plan = RoutePlan::new(&graph, 0);
         let waits = |id: &str| {
-            let found = plan.waits(graph.find(id).unwrap());
+            let found = &plan.waits[graph.find(id).unwrap()];
             let ids = found.iter().map(|n| graph.nodes[*n].id.as_str());
             ids.collect::<Vec<_>>().join(",")
         };
         let all = ["s", "b", "i", "u", "m", "z", "x"].map(waits);
         assert_eq!(all, ["", "", "n", "m", "n", "n", ""]);
-        assert!(!plan.races(graph.find("b").unwrap()));
+        assert!(!plan.races[graph.find("b").unwrap()]);
     }
 }

@@ -136,15 +136,16 @@ struct Traveller {
     so_far: Progress,
 }
 
-/// How a task came to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TaskKind {
-    /// From an input.
-    Root,
-    /// At a branch.
-    Clone,
-    /// At a split.
-    Subtask,
+named_enum! {
+    /// How a task came to be.
+    pub(crate) enum TaskKind {
+        /// From an input.
+        Root = "root",
+        /// At a branch.
+        Clone = "clone",
+        /// At a split.
+        Subtask = "subtask",
+    }
 }
 
 #[derive(Debug)]

@@ -11,53 +11,38 @@ pub(crate) type NodeIx = usize;
 /// An edge's index in [`Graph::edges`].
 pub(crate) type EdgeIx = usize;
 
-/// The effect of a node on the task that arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// Begins a task; its input is normalised.
-    Start,
-    /// One way in, one way out.
-    Linear,
-    /// The output selects the edge.
-    Decision,
-    /// A clone of the task goes along every edge.
-    Branch,
-    /// A subtask for every item of its output.
-    Split,
-    /// Waits for every task that can still arrive.
-    Merge,
-    /// Ends a task.
-    Exit,
-}
-
-impl Role {
-    /// All roles, with the words of the manifest.
-    pub const ALL: [(&'static str, Self); 7] = [
-        ("start", Self::Start),
-        ("linear", Self::Linear),
-        ("decision", Self::Decision),
-        ("branch", Self::Branch),
-        ("split", Self::Split),
-        ("merge", Self::Merge),
-        ("exit", Self::Exit),
-    ];
-
-    /// As manifests have it.
-    pub(crate) fn word(self) -> &'static str {
-        Self::ALL[self as usize].0
+named_enum! {
+    /// The effect of a node on the task that arrives.
+    pub enum Role {
+        /// Begins a task; its input is normalised.
+        Start = "start",
+        /// One way in, one way out.
+        Linear = "linear",
+        /// The output selects the edge.
+        Decision = "decision",
+        /// A clone of the task goes along every edge.
+        Branch = "branch",
+        /// A subtask for every item of its output.
+        Split = "split",
+        /// Waits for every task that can still arrive.
+        Merge = "merge",
+        /// Ends a task.
+        Exit = "exit",
     }
 }
 
-/// A merge's verdict on tasks that failed on their way to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum MergeFailureMode {
-    /// One failure fails the merge (`upstream_failure`).
-    #[default]
-    FailOnAny,
-    /// Failures are listed and change nothing.
-    IgnoreFailures,
-    /// Some failed: partial. All failed: failure.
-    Partial,
+named_enum! {
+    /// A merge's verdict on tasks that failed on their way to it.
+    #[derive(Default)]
+    pub(crate) enum MergeFailureMode {
+        /// One failure fails the merge (`upstream_failure`).
+        #[default]
+        FailOnAny = "fail_on_any",
+        /// Failures are listed and change nothing.
+        IgnoreFailures = "ignore_failures",
+        /// Some failed: partial. All failed: failure.
+        Partial = "partial",
+    }
 }
 
 /// A node, as routing sees it.

@@ -191,22 +191,15 @@ fn read_model(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<Agen
         });
     }
     let path = path_below(home, prompt);
-    let read = crate::unix::files::read_regular(&path);
-    let text = match read.map(String::from_utf8) {
-        Ok(Ok(text)) => text,
-        Ok(Err(_)) => {
-            out.error(
-                node.path_to("prompt"),
-                format!("prompt: {prompt}: it is not UTF-8"),
-            );
-            return None;
-        }
-        Err(e) => {
-            let why = crate::error::reason(&e);
-            out.error(
-                node.path_to("prompt"),
-                format!("prompt: cannot read {prompt}: {why}"),
-            );
+    let read = crate::unix::files::read_regular(&path)
+        .map_err(|e| format!("cannot read {prompt}: {}", crate::error::reason(&e)))
+        .and_then(|bytes| {
+            String::from_utf8(bytes).map_err(|_| format!("{prompt}: it is not UTF-8"))
+        });
+    let text = match read {
+        Ok(text) => text,
+        Err(why) => {
+            out.error(node.path_to("prompt"), format!("prompt: {why}"));
             return None;
         }
     };

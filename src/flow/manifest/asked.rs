@@ -121,50 +121,44 @@ fn warn_of_unknown(
     providers: &ProvidersFile,
     file: &mut Manifest,
 ) {
-    let ids = providers.all.iter().map(|it| &*it.id);
-    let hint = match nearest(provider, ids) {
+    let hint = match nearest(provider, providers.all.iter().map(|it| &*it.id)) {
         Some(near) => format!("did you mean \"{near}\"?"),
         None => "the environment says where it is asked".to_owned(),
     };
     let mut out = Diagnostics::about(format!("agent \"{}\"", draft.id));
     let message = format!("llm: providers.yaml has no provider \"{provider}\"; {hint}");
     out.warn(key_path(&draft.at, "llm"), message);
-    let ids = std::slice::from_ref(&draft.id);
-    file.report(ids, out);
+    file.report(std::slice::from_ref(&draft.id), out);
 }
 
 /// Adds what contradicts the provider of an agent.
 fn check_provider(draft: &AgentDraft, provider: &Provider, model: &str, file: &mut Manifest) {
-    let ids = std::slice::from_ref(&draft.id);
+    let (id, ids) = (&provider.id, std::slice::from_ref(&draft.id));
     let mut out = Diagnostics::about(format!("agent \"{}\"", draft.id));
     for key in ["base_url", "command"] {
         if draft.config.contains_key(key) {
             let message = format!(
-                "config: {key}: contradicts provider \"{}\"; remove it, or name another provider",
-                provider.id
+                "config: {key}: contradicts provider \"{id}\"; remove it, or name another provider"
             );
             out.error(key_path(&draft.at, "config"), message);
         }
     }
     file.report(ids, out);
-    let Some(models) = &provider.models else {
-        return;
-    };
-    if !models.iter().any(|known| known == model) {
+    let models = provider.models.as_ref();
+    if let Some(models) = models.filter(|models| models.iter().all(|known| known != model)) {
         let hint = match nearest(model, models.iter().map(String::as_str)) {
             Some(near) => format!("did you mean \"{near}\"?"),
             None => format!("it has {}", models.join(", ")),
         };
-        let message = format!(
-            "agent \"{}\": provider \"{}\" has no model \"{model}\"; {hint}",
-            draft.id, provider.id
-        );
+        let agent = &draft.id;
+        let message =
+            format!("agent \"{agent}\": provider \"{id}\" has no model \"{model}\"; {hint}");
         let at = key_path(&draft.at, "llm");
         file.add(Code::UnknownModel, ids.to_vec(), &at, message);
     }
 }
 
-/// Tells of credentials that are not there and that nodes need.
+/// Adds credentials that are not there and that nodes need.
 pub(super) fn add_missing_credentials(
     providers: &[Provider],
     agents: &[Option<FlowAgent>],

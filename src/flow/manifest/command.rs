@@ -31,14 +31,23 @@ pub(crate) struct NodeCommand {
 
 impl NodeCommand {
     /// The argv, with the flow's directory and the task's.
-    pub(crate) fn argv(&self, home: &str, cwd: &str) -> Vec<String> {
-        fill_words(&self.words, &BaseDirs { home, cwd })
+    pub(crate) fn argv(&self, home: &Path, cwd: &Path) -> Vec<String> {
+        fill(&self.words, home, cwd)
     }
 
     /// The files below the flow's directory that the command names.
     pub(crate) fn files(&self, home: &Path) -> Vec<PathBuf> {
         files_of(&self.words, home)
     }
+}
+
+/// Words with the flow's directory and the task's in their places.
+pub(crate) fn fill(words: &[Word], home: &Path, cwd: &Path) -> Vec<String> {
+    let dirs = BaseDirs {
+        home: &home.to_string_lossy(),
+        cwd: &cwd.to_string_lossy(),
+    };
+    fill_words(words, &dirs)
 }
 
 /// The files below the flow's directory that words name: a word that begins with it, and what a script

@@ -2,34 +2,22 @@
 //!
 //! Unaware of items: nothing is read from a store here.
 
-use super::command::{self, NodeCommand, parse_word};
+use super::command::{self, NodeCommand, fill, parse_word};
 use super::items::{read_id, read_mappings, read_texts};
 use super::problem::Manifest;
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Word;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// One of the three stores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum StoreName {
-    Task,
-    Project,
-    Global,
-}
-
-impl StoreName {
-    /// All stores, with the words of the manifests.
-    pub(crate) const NAMES: [(&'static str, Self); 3] = [
-        ("task", Self::Task),
-        ("project", Self::Project),
-        ("global", Self::Global),
-    ];
-
-    /// As manifests call it.
-    pub(crate) fn name(self) -> &'static str {
-        Self::NAMES[self as usize].0
+named_enum! {
+    /// One of the three stores.
+    pub(crate) enum StoreName {
+        Task = "task",
+        Project = "project",
+        Global = "global",
     }
 }
 
@@ -52,29 +40,30 @@ pub(crate) struct StoreSettings {
     pub max_items: Option<u64>,
 }
 
-/// How items are ordered before they are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Retrieval {
-    /// The newest first.
-    #[default]
-    Recency,
-    /// The nearest in meaning first.
-    Semantic,
-    /// By words and by time.
-    Hybrid,
+impl StoreSettings {
+    /// The file, if there is one. `cwd` is the workspace.
+    pub(crate) fn path(&self, home: &Path, cwd: &Path) -> Option<PathBuf> {
+        match &self.place {
+            StorePlace::InMemory => None,
+            StorePlace::Jsonl(word) => {
+                let word = fill(std::slice::from_ref(word), home, cwd).pop()?;
+                Some(home.join(word))
+            }
+        }
+    }
 }
 
-impl Retrieval {
-    /// All of them, with the words of the manifests.
-    pub(crate) const NAMES: [(&'static str, Self); 3] = [
-        ("recency", Self::Recency),
-        ("semantic", Self::Semantic),
-        ("hybrid", Self::Hybrid),
-    ];
-
-    /// As manifests call it.
-    pub(crate) fn name(self) -> &'static str {
-        Self::NAMES[self as usize].0
+named_enum! {
+    /// How items are ordered before they are taken.
+    #[derive(Default)]
+    pub(crate) enum Retrieval {
+        /// The newest first.
+        #[default]
+        Recency = "recency",
+        /// The nearest in meaning first.
+        Semantic = "semantic",
+        /// By words and by time.
+        Hybrid = "hybrid",
     }
 }
 
@@ -128,9 +117,7 @@ const TIMEOUT_MS: u64 = 60_000;
 /// All of `memory.yaml`. Without the file: three stores in memory, no profiles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
-    pub task: StoreSettings,
-    pub project: StoreSettings,
-    pub global: StoreSettings,
+    stores: [StoreSettings; 3],
     /// In the order of the file.
     pub profiles: Vec<Profile>,
     /// Makes vectors of texts.
@@ -140,13 +127,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// A store.
     pub(crate) fn store(&self, which: StoreName) -> &StoreSettings {
-        match which {
-            StoreName::Task => &self.task,
-            StoreName::Project => &self.project,
-            StoreName::Global => &self.global,
-        }
+        &self.stores[which as usize]
     }
 }
 
@@ -187,9 +169,8 @@ pub(super) fn read_memory(manifest: &mut Manifest) -> Memory {
     let node = Section::new(map, at);
     node.warn_of_unknown_keys(&KEYS, &mut out);
     let memory = Memory {
-        task: read_store(&node, "task_store", &mut out),
-        project: read_store(&node, "project_store", &mut out),
-        global: read_store(&node, "global_store", &mut out),
+        stores: ["task_store", "project_store", "global_store"]
+            .map(|key| read_store(&node, key, &mut out)),
         embedder: read_program(&node, "embedder", &mut out),
         tokenizer: read_program(&node, "tokenizer", &mut out),
         profiles: Vec::new(),
@@ -298,7 +279,7 @@ fn read_profile(
             out.error(missing, message);
         }
         let tags = read_texts(&node, "tags", out).unwrap_or_default();
-        if let Some(store) = node.read_choice("store", &StoreName::NAMES, out) {
+        if let Some(store) = node.read_choice("store", &StoreName::ALL, out) {
             sources.push(ProfileSource { store, tags });
         }
     }
@@ -308,7 +289,7 @@ fn read_profile(
             tags: Vec::new(),
         });
     }
-    let retrieval = node.read_choice("retrieval_policy", &Retrieval::NAMES, out);
+    let retrieval = node.read_choice("retrieval_policy", &Retrieval::ALL, out);
     if retrieval == Some(Retrieval::Semantic) && !has_embedder {
         let message = format!("{of}: semantic needs an embedder; define one, or use hybrid");
         out.error(node.path_to("retrieval_policy"), message);

@@ -29,15 +29,22 @@ use crate::config::tool::definition::Word;
 use asked::AskedModel;
 use command::NodeCommand;
 use memory::Memory;
-use node::Remember;
-use policy::{Denied, Policies, Target};
+use policy::{Policies, Target};
 use providers::Provider;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(crate) use agent::AgentBody;
+pub(crate) use command::fill;
+pub(crate) use credential::{Credential, parse_key};
 pub(crate) use load::{load_flow, load_to_run};
+pub(crate) use memory::{HelperProgram, Profile, ProfileSource, StoreName};
+pub(crate) use node::Remember;
+pub(crate) use policy::Denied;
 pub use problem::Code;
+pub(crate) use problem::{FlowProblem, sha256};
+pub(crate) use tool::Permissions;
 
 /// A flow, as its files say.
 #[derive(Debug)]
@@ -102,12 +109,13 @@ impl NodeSettings {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NodeKind {
-    /// One of `agents.yaml`.
-    Agent,
-    /// A command, or the role's default operation.
-    Deterministic,
+named_enum! {
+    pub(crate) enum NodeKind {
+        /// One of `agents.yaml`.
+        Agent = "agent",
+        /// A command, or the role's default operation.
+        Deterministic = "deterministic",
+    }
 }
 
 /// The context that a node is given beside its payload.
@@ -121,22 +129,26 @@ pub(crate) enum ContextChoice {
     Profile(usize),
 }
 
-/// The fate of a node that was running when the engine died.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ResumePolicy {
-    #[default]
-    Retry,
-    Fail,
+named_enum! {
+    /// The fate of a node that was running when the engine died.
+    #[derive(Default)]
+    pub(crate) enum ResumePolicy {
+        #[default]
+        Retry = "retry",
+        Fail = "fail",
+    }
 }
 
-/// How a command's standard output is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum OutputForm {
-    /// As one JSON value.
-    #[default]
-    Json,
-    /// As one string.
-    Text,
+named_enum! {
+    /// How a command's standard output is read.
+    #[derive(Default)]
+    pub(crate) enum OutputForm {
+        /// As one JSON value.
+        #[default]
+        Json = "json",
+        /// As one string.
+        Text = "text",
+    }
 }
 
 /// An agent of `agents.yaml`.

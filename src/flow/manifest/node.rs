@@ -9,7 +9,7 @@ use super::problem::{Code, Manifest};
 use super::{ContextChoice, NodeKind, NodeSettings, OutputForm, ResumePolicy};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Word;
-use crate::flow::graph::topology::{MergeFailureMode, Role};
+use crate::flow::graph::{MergeFailureMode, Role};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -45,17 +45,6 @@ pub const KEYS: [&str; 25] = [
 
 /// How long a node may take unless it says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(600);
-
-const KINDS: [(&str, NodeKind); 2] = [
-    ("agent", NodeKind::Agent),
-    ("deterministic", NodeKind::Deterministic),
-];
-
-const FAILURE_MODES: [(&str, MergeFailureMode); 3] = [
-    ("fail_on_any", MergeFailureMode::FailOnAny),
-    ("ignore_failures", MergeFailureMode::IgnoreFailures),
-    ("partial", MergeFailureMode::Partial),
-];
 
 /// A place in other memory than the task's that a node's output is written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +108,7 @@ fn read_draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) 
     let role = Role::ALL
         .into_iter()
         .find(|(word, _)| node.map.get("role").is_some_and(|role| role == word));
-    let kind = KINDS
+    let kind = NodeKind::ALL
         .into_iter()
         .find(|(word, _)| node.map.get("kind").is_some_and(|kind| kind == word));
     text("description", out);
@@ -139,7 +128,7 @@ fn read_draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) 
         default_start: node.read_flag("default_start", out).unwrap_or(false),
         always_fail: node.read_flag("always_fail", out).unwrap_or(false),
         merge_failure_mode: node
-            .read_choice("merge_failure_mode", &FAILURE_MODES, out)
+            .read_choice("merge_failure_mode", &MergeFailureMode::ALL, out)
             .unwrap_or_default(),
         at,
         id,
@@ -147,8 +136,6 @@ fn read_draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) 
 }
 
 fn read_settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -> NodeSettings {
-    let retry = [("retry", ResumePolicy::Retry), ("fail", ResumePolicy::Fail)];
-    let forms = [("json", OutputForm::Json), ("text", OutputForm::Text)];
     NodeSettings {
         name: node.read_text("name", out).unwrap_or(id).to_owned(),
         kind: NodeKind::Deterministic,
@@ -170,9 +157,11 @@ fn read_settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -
         cache: node.read_flag("cache", out).unwrap_or(false),
         cache_files: read_cache_files(node, out),
         on_resume: node
-            .read_choice("on_resume", &retry, out)
+            .read_choice("on_resume", &ResumePolicy::ALL, out)
             .unwrap_or_default(),
-        output: node.read_choice("output", &forms, out).unwrap_or_default(),
+        output: node
+            .read_choice("output", &OutputForm::ALL, out)
+            .unwrap_or_default(),
         remember: read_remember(node, out),
     }
 }
@@ -235,7 +224,7 @@ fn read_remember(node: &Section, out: &mut Diagnostics) -> Vec<Remember> {
         };
         let node = Section::new(map, at.clone()).within("remember");
         node.warn_of_unknown_keys(&["store", "tags", "pointer"], out);
-        let stores = [StoreName::NAMES[1], StoreName::NAMES[2]];
+        let stores = [StoreName::ALL[1], StoreName::ALL[2]];
         if !map.contains_key("store") {
             out.error(at, "remember: has no store; needs project or global");
         }

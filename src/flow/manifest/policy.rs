@@ -10,29 +10,16 @@ use crate::text::yaml::Step;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Target {
-    /// A call of a tool, by the tool's id.
-    Tool,
-    /// A context, by the profile's id, or `global`. A node without a context asks for none.
-    Context,
-    /// Running a node at all, by its id.
-    Node,
-}
-
-impl Target {
-    /// All of them, with their words.
-    pub(crate) const ALL: [(&'static str, Self); 3] = [
-        ("tool", Self::Tool),
-        ("context", Self::Context),
-        ("node", Self::Node),
-    ];
-
-    /// As it stands in files.
-    pub(crate) fn name(self) -> &'static str {
-        let found = Self::ALL.iter().find(|(_, target)| *target == self);
-        found.map_or("", |(name, _)| name)
+named_enum! {
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub(crate) enum Target {
+        /// A call of a tool, by the tool's id.
+        Tool = "tool",
+        /// A context, by the profile's id, or `global`. A node without a context asks for none.
+        Context = "context",
+        /// Running a node at all, by its id.
+        Node = "node",
     }
 }
 
@@ -152,13 +139,7 @@ fn read_policy(
     for (index, (map, at)) in read_mappings(node, "rules", out).into_iter().enumerate() {
         let mut of_rule = Diagnostics::about(format!("rule {}", index + 1));
         let rule = read_rule(map, at, (name, index + 1), known, &mut of_rule);
-        for complaint in of_rule.into_list() {
-            if complaint.warning {
-                out.warn(complaint.at, complaint.message);
-            } else {
-                out.error(complaint.at, complaint.message);
-            }
-        }
+        out.absorb(of_rule);
         rules.extend(rule.filter(|_| enabled));
     }
     if !node.map.contains_key("rules") {

@@ -10,63 +10,48 @@ use std::fmt::{self, Display};
 use std::io;
 use std::path::Path;
 
-macro_rules! codes {
-    ($($name:ident $text:literal,)*) => {
-        /// Why a flow cannot be loaded. Programs rely on the words.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Code { $($name,)* }
-
-        impl Code {
-            /// All codes, in the order in which the manual explains them.
-            pub const ALL: &[Self] = &[$(Self::$name,)*];
-
-            /// The word for programs.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$name => $text,)* }
-            }
-        }
-    };
+named_enum! {
+    /// Why a flow cannot be loaded. Programs rely on the names.
+    pub enum Code {
+        ManifestMissing = "manifest_missing",
+        ManifestInvalid = "manifest_invalid",
+        DuplicateNodeId = "duplicate_node_id",
+        BadRole = "bad_role",
+        BadKind = "bad_kind",
+        ContextMissing = "context_missing",
+        UnknownContext = "unknown_context",
+        UnknownAgent = "unknown_agent",
+        UnknownTool = "unknown_tool",
+        UnknownSchema = "unknown_schema",
+        UnknownModel = "unknown_model",
+        CredentialMissing = "credential_missing",
+        InvalidSchema = "invalid_schema",
+        AgentIdMissing = "agent_id_missing",
+        UnknownNode = "unknown_node",
+        DuplicateEdge = "duplicate_edge",
+        DuplicateLabel = "duplicate_label",
+        Cycle = "cycle",
+        NoStart = "no_start",
+        NoDefaultStart = "no_default_start",
+        MultipleDefaultStart = "multiple_default_start",
+        DefaultStartOnNonStart = "default_start_on_non_start",
+        NoExit = "no_exit",
+        UnreachableNode = "unreachable_node",
+        StartCannotReachExit = "start_cannot_reach_exit",
+        StartArity = "start_arity",
+        LinearArity = "linear_arity",
+        DecisionArity = "decision_arity",
+        BranchArity = "branch_arity",
+        SplitArity = "split_arity",
+        MergeArity = "merge_arity",
+        ExitArity = "exit_arity",
+        StartNotDeterministic = "start_not_deterministic",
+        ExitNotDeterministic = "exit_not_deterministic",
+        ExitHasTools = "exit_has_tools",
+        ExitHasCommand = "exit_has_command",
+        AlwaysFailOnNonExit = "always_fail_on_non_exit",
+    }
 }
-
-codes![
-    ManifestMissing "manifest_missing",
-    ManifestInvalid "manifest_invalid",
-    DuplicateNodeId "duplicate_node_id",
-    BadRole "bad_role",
-    BadKind "bad_kind",
-    ContextMissing "context_missing",
-    UnknownContext "unknown_context",
-    UnknownAgent "unknown_agent",
-    UnknownTool "unknown_tool",
-    UnknownSchema "unknown_schema",
-    UnknownModel "unknown_model",
-    CredentialMissing "credential_missing",
-    InvalidSchema "invalid_schema",
-    AgentIdMissing "agent_id_missing",
-    UnknownNode "unknown_node",
-    DuplicateEdge "duplicate_edge",
-    DuplicateLabel "duplicate_label",
-    Cycle "cycle",
-    NoStart "no_start",
-    NoDefaultStart "no_default_start",
-    MultipleDefaultStart "multiple_default_start",
-    DefaultStartOnNonStart "default_start_on_non_start",
-    NoExit "no_exit",
-    UnreachableNode "unreachable_node",
-    StartCannotReachExit "start_cannot_reach_exit",
-    StartArity "start_arity",
-    LinearArity "linear_arity",
-    DecisionArity "decision_arity",
-    BranchArity "branch_arity",
-    SplitArity "split_arity",
-    MergeArity "merge_arity",
-    ExitArity "exit_arity",
-    StartNotDeterministic "start_not_deterministic",
-    ExitNotDeterministic "exit_not_deterministic",
-    ExitHasTools "exit_has_tools",
-    ExitHasCommand "exit_has_command",
-    AlwaysFailOnNonExit "always_fail_on_non_exit",
-];
 
 /// Something wrong, or doubtful, in a flow's files.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -123,39 +123,40 @@ fn read_provider(
 }
 
 fn read_access(home: &Path, node: &Section, at: &[Step], out: &mut Diagnostics) -> Option<Access> {
-    match ["base_url", "command"].map(|key| node.map.contains_key(key)) {
+    let (path, message) = match ["base_url", "command"].map(|key| node.map.contains_key(key)) {
         [true, false] => {
             let url = node.read_text("base_url", out)?;
-            if let Some(why) = url_objection(url) {
+            match url_objection(url) {
+                None => return Some(Access::Url(url.trim_end_matches('/').to_owned())),
                 // The URL itself is not shown: it may hold a key.
-                out.error(node.path_to("base_url"), format!("base_url: {why}"));
-                return None;
+                Some(why) => (node.path_to("base_url"), format!("base_url: {why}")),
             }
-            Some(Access::Url(url.trim_end_matches('/').to_owned()))
         }
         [false, true] => {
             let words = read_texts(node, "command", out)?;
-            if words.first().is_none_or(String::is_empty) {
-                out.error(node.path_to("command"), "command: has no program");
-                return None;
-            }
             let agents = format!("${{{AGENT_HOME}}}");
             if words.iter().any(|word| word.contains(&agents)) {
                 let message = format!("command: {agents} is an agent's; write ${{{FLOW_HOME}}}");
                 out.error(node.path_to("command"), message);
             }
-            let here = |word: &String| fill_home(word, home);
-            Some(Access::Command(words.iter().map(here).collect()))
+            if words.first().is_some_and(|program| !program.is_empty()) {
+                let words = words.iter().map(|word| fill_home(word, home));
+                return Some(Access::Command(words.collect()));
+            }
+            (
+                node.path_to("command"),
+                "command: has no program".to_owned(),
+            )
         }
         [true, true] => {
             let message = "base_url: and command: are mutually exclusive; keep one";
-            out.error(node.path_to("command"), message);
-            None
+            (node.path_to("command"), message.to_owned())
         }
         [false, false] => {
             let message = "needs base_url: or command: [PROGRAM, …], which is the model";
-            out.error(at.to_vec(), message);
-            None
+            (at.to_vec(), message.to_owned())
         }
-    }
+    };
+    out.error(path, message);
+    None
 }

@@ -4,7 +4,7 @@
 //! Everything takes time in proportion to the graph, and no more stack for a longer path.
 
 use super::problem::Code;
-use crate::flow::graph::topology::Role;
+use crate::flow::graph::Role;
 use std::ops::RangeInclusive;
 
 /// A node, as far as it is known.
@@ -217,7 +217,7 @@ impl Shape<'_> {
             if (ins.contains(&into) || gathers) && outs.contains(&out) {
                 continue;
             }
-            let (id, word) = (self.nodes[ix].id, role.word());
+            let (id, word) = (self.nodes[ix].id, role.name());
             let message =
                 format!("node \"{id}\" has {into} in and {out} out; role {word} needs {law}");
             self.add(*code, vec![ix], message);

@@ -4,9 +4,8 @@
 
 use super::agent::AgentBody;
 use super::command::files_of;
-use super::memory::{Memory, StoreName, StorePlace, StoreSettings};
+use super::memory::{Memory, StoreName};
 use super::{FlowAgent, FlowTool, NodeSettings};
-use crate::config::tool::bind::{BaseDirs, fill_words};
 use std::path::{Path, PathBuf};
 
 /// Their paths, whether there are such files or not.
@@ -40,22 +39,9 @@ pub(super) fn used_paths(
         paths.extend(files_of(&tool.tool.command, home));
     }
     // What a run itself writes does not make the flow another one.
-    let stores = StoreName::NAMES.map(|(_, which)| store_file(memory.store(which), home));
+    let stores = StoreName::ALL.map(|(_, which)| memory.store(which).path(home, Path::new("")));
     paths.retain(|path| !stores.iter().flatten().any(|store| store == path));
     paths
-}
-
-/// The file of a store that lies below the flow's directory.
-fn store_file(store: &StoreSettings, home: &Path) -> Option<PathBuf> {
-    let StorePlace::Jsonl(word) = &store.place else {
-        return None;
-    };
-    let places = BaseDirs {
-        home: &home.to_string_lossy(),
-        cwd: "",
-    };
-    let word = fill_words(std::slice::from_ref(word), &places).pop()?;
-    Some(home.join(word))
 }
 
 /// The files of an agent, without what its runs leave there.

@@ -7,11 +7,12 @@
 use crate::config::tool::bind::shell_quoted;
 use crate::engine::hooks::spawn_failure;
 use crate::error::{At, Result};
-use crate::flow::graph::choice::{Failure, FailureCode, Payload};
+use crate::flow::graph::{Failure, FailureCode, Payload};
 use crate::flow::manifest::{NamedSchema, OutputForm};
 use crate::text::json;
 use crate::unix::files;
 use crate::unix::process::{Ended, Outcome, SpawnError, Used};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
@@ -62,6 +63,11 @@ pub(crate) fn dir_name(id: &str) -> String {
     }
     let sum = crate::flow::manifest::problem::sha256(id.as_bytes());
     format!("{}~{}", &id[..LONGEST - 20], &sum[..16])
+}
+
+/// A path in a run's directory, as the journal names it.
+pub(crate) fn reference<'p>(run: &Path, path: &'p Path) -> Cow<'p, str> {
+    path.strip_prefix(run).unwrap_or(path).to_string_lossy()
 }
 
 /// Makes the directory of records of an attempt, with all that is known before it runs.

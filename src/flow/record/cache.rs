@@ -3,7 +3,7 @@
 //! Unaware of runs. An entry is a file named by the SHA-256 of all that the output may depend on.
 
 use crate::error::{At, Result};
-use crate::flow::graph::choice::Payload;
+use crate::flow::graph::Payload;
 use crate::flow::manifest::problem::sha256;
 use crate::record::workspace::Workspace;
 use crate::unix::files;

@@ -8,9 +8,10 @@
 
 use super::tool_calls::NodeToolCall;
 use crate::error::{At, Result};
-use crate::flow::graph::choice::{Failure, FailureCode, Payload};
-use crate::flow::graph::router::{Effect, Router, StepRef, TaskKind, TaskView};
-use crate::flow::graph::topology::{EdgeIx, Graph, NodeIx};
+use crate::flow::graph::{
+    EdgeIx, Effect, Failure, FailureCode, Graph, NodeIx, Payload, Router, StepRef, TaskKind,
+    TaskView,
+};
 use crate::flow::manifest::policy::Denied;
 use crate::record::event::{EventKind, Line};
 use crate::record::journal::Journal;
@@ -119,7 +120,7 @@ impl<'g> EventWriter<'g> {
         self.journal.add_line(&EventKind::TaskCreated, |line| {
             line.put("task_id", view.id)
                 .put("parent_id", &view.parent)
-                .put("kind", kind_name(view.kind))
+                .put("kind", view.kind.name())
                 .put("index", &view.index);
             if let Some(edge) = view.edge {
                 line.put("edge", &edge_name(graph, edge));
@@ -304,14 +305,6 @@ fn put_failure(line: &mut Object<'_>, failure: &Failure) {
 /// The file that has the input of a root task, if the journal has no room for it.
 pub(crate) fn input_name(number: usize) -> String {
     format!("io/input-{number}.json")
-}
-
-pub(crate) fn kind_name(kind: TaskKind) -> &'static str {
-    match kind {
-        TaskKind::Root => "root",
-        TaskKind::Clone => "clone",
-        TaskKind::Subtask => "subtask",
-    }
 }
 
 /// Puts a JSON text where it belongs: into the line, or into a durable file of this name in the run's

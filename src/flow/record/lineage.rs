@@ -4,7 +4,7 @@
 
 use super::events::{each_line, failure_of};
 use crate::error::Result;
-use crate::flow::graph::choice::Failure;
+use crate::flow::graph::Failure;
 use crate::record::event::{EventKind, Line};
 use crate::record::run_dir::RunDir;
 use std::collections::HashMap;

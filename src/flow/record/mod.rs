@@ -7,3 +7,13 @@ pub(crate) mod replay;
 pub(crate) mod attempt;
 pub(crate) mod cache;
 pub(crate) mod tally;
+
+pub(crate) use attempt::{
+    ProgramInput, check_schema, dir_name, find_failure, not_started, one_value,
+};
+pub(crate) use events::{EventWriter, NodeEnd, NodeStart, Output, each_line, edge_told};
+pub(crate) use lineage::{Lineage, StepRecord, TaskRecord, denial_name};
+pub(crate) use replay::{Replay, Replayed, Roots};
+pub(crate) use tool_calls::{
+    CallCode, CallRecord, NodeToolCall, denied_tools, program_beside, tools_option,
+};

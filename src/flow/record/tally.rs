@@ -2,11 +2,10 @@
 //!
 //! Unaware of files and of time. Nothing here depends on how many programs ran at once.
 
-use super::events::{edge_name, kind_name};
-use crate::flow::graph::choice::{Failure, Payload};
-use crate::flow::graph::plan::RoutePlan;
-use crate::flow::graph::router::{FlowStatus, Router, TaskKind, TaskStatus, TaskView};
-use crate::flow::graph::topology::Graph;
+use super::events::edge_name;
+use crate::flow::graph::{
+    Failure, FlowStatus, Graph, Payload, RoutePlan, Router, TaskKind, TaskStatus, TaskView,
+};
 use crate::text::json::{self, Object};
 use std::collections::BTreeMap;
 
@@ -23,7 +22,7 @@ pub(crate) struct FinishedRoot {
     /// The node that failed, and how.
     error: Option<(String, Failure)>,
     /// The reports of the root and of all that came of it: objects, separated by commas.
-    tasks: Vec<u8>,
+    tasks: String,
     counts: TaskCounts,
 }
 
@@ -49,7 +48,7 @@ impl FinishedRoot {
         let mut counts = TaskCounts::default();
         let mut tasks = Vec::new();
         let mut first_error = None;
-        for (at, task) in router.tasks().into_iter().enumerate() {
+        for task in router.tasks() {
             let view = router.view(task);
             counts.tasks += 1;
             counts.clones += usize::from(view.kind == TaskKind::Clone);
@@ -60,10 +59,7 @@ impl FinishedRoot {
                 first_error.clone_from(&view.error);
             }
             if with_tasks {
-                if at > 0 {
-                    tasks.push(b',');
-                }
-                write_task(&mut tasks, graph, &view);
+                tasks.push(task_object(graph, &view));
             }
         }
         let status = match root.status {
@@ -79,7 +75,7 @@ impl FinishedRoot {
             exit: root.exit.map(|node| graph.nodes[node].id.clone()),
             error: error.map(|(node, failure)| (graph.nodes[node].id.clone(), failure)),
             output: root.output,
-            tasks,
+            tasks: tasks.join(","),
             counts,
         }
     }
@@ -89,13 +85,14 @@ impl FinishedRoot {
     }
 }
 
-fn write_task(out: &mut Vec<u8>, graph: &Graph, view: &TaskView<'_>) {
+fn task_object(graph: &Graph, view: &TaskView<'_>) -> String {
     let id = |node: usize| graph.nodes[node].id.as_str();
     let ids = |nodes: &[usize]| nodes.iter().map(|node| id(*node)).collect::<Vec<_>>();
-    let mut task = Object::begin(out);
+    let mut out = Vec::new();
+    let mut task = Object::begin(&mut out);
     task.put("task_id", view.id)
         .put("parent", &view.parent)
-        .put("type", kind_name(view.kind))
+        .put("type", view.kind.name())
         .put("index", &view.index)
         .put("edge", &view.edge.map(|edge| edge_name(graph, edge)))
         .put("status", view.status.name())
@@ -112,6 +109,7 @@ fn write_task(out: &mut Vec<u8>, graph: &Graph, view: &TaskView<'_>) {
         view.error.as_ref().map(|(node, it)| (id(*node), it)),
     );
     task.end();
+    String::from_utf8(out).unwrap_or_default()
 }
 
 fn write_error(object: &mut Object<'_>, error: Option<(&str, &Failure)>) {
@@ -209,15 +207,9 @@ impl Tally {
             .filter(|it| it.status != FlowStatus::Success);
         let error = failed.find_map(|it| it.error.as_ref());
         write_error(object, error.map(|(node, it)| (node.as_str(), it)));
-        let list = object.nest("tasks");
-        list.push(b'[');
-        for (at, finished) in self.finished.values().enumerate() {
-            if at > 0 {
-                list.push(b',');
-            }
-            list.extend_from_slice(&finished.tasks);
-        }
-        list.push(b']');
+        let tasks = self.finished.values().map(|it| it.tasks.as_str());
+        let tasks = tasks.collect::<Vec<_>>().join(",");
+        object.raw("tasks", format!("[{tasks}]").as_bytes());
     }
 
     /// How much there was of everything.

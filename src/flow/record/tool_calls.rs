@@ -7,14 +7,12 @@ use crate::config::document::Document;
 use crate::config::load;
 use crate::config::tool::definition::{Inject, Parameter};
 use crate::error::{At, Result, may_fail};
-use crate::flow::graph::topology::NodeIx;
-use crate::flow::manifest::agent::AgentBody;
-use crate::flow::manifest::policy::Denied;
-use crate::flow::manifest::{Flow, FlowTool};
-use crate::text::json;
+use crate::flow::graph::NodeIx;
+use crate::flow::manifest::{AgentBody, Denied, Flow, FlowTool};
+use crate::text::json::text;
 use crate::unix::files;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
@@ -48,18 +46,20 @@ pub(crate) struct NodeToolCall {
     pub denied: Option<Denied>,
 }
 
-/// Why a call is no success, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum CallCode {
-    /// The node does not allow the tool, or the arguments are wrong. Nothing was run.
-    Misuse,
-    /// A policy denies the tool. Nothing was run.
-    PolicyDenied,
-    /// The program failed.
-    Operation,
-    Timeout,
-    SchemaOut,
+named_enum! {
+    /// Why a call is no success, in one word.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub(crate) enum CallCode {
+        /// The node does not allow the tool, or the arguments are wrong. Nothing was run.
+        Misuse = "misuse",
+        /// A policy denies the tool. Nothing was run.
+        PolicyDenied = "policy_denied",
+        /// The program failed.
+        Operation = "operation",
+        Timeout = "timeout",
+        SchemaOut = "schema_out",
+    }
 }
 
 impl CallCode {
@@ -75,18 +75,6 @@ impl NodeToolCall {
         match self.code {
             None => "success",
             Some(_) => "failure",
-        }
-    }
-
-    /// The code, as it is told.
-    pub(crate) fn code_name(&self) -> &'static str {
-        match self.code {
-            None => "ok",
-            Some(CallCode::Misuse) => "misuse",
-            Some(CallCode::PolicyDenied) => "policy_denied",
-            Some(CallCode::Operation) => "operation",
-            Some(CallCode::Timeout) => "timeout",
-            Some(CallCode::SchemaOut) => "schema_out",
         }
     }
 }
@@ -131,7 +119,7 @@ impl CallRecord {
     pub(crate) fn finish(self, call: &NodeToolCall) -> Result<()> {
         self.write("exit_code.txt", &format!("{}\n", call.exit_code))?;
         self.write("duration_ms.txt", &format!("{}\n", call.duration_ms))?;
-        self.write(RESULT, &format!("{}\n", json::text(call)))?;
+        self.write(RESULT, &format!("{}\n", text(call)))?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let name: String = call
             .tool_name
@@ -214,7 +202,7 @@ pub(crate) fn tools_option(flow: &Flow, node: NodeIx, home: &Path) -> Vec<String
     tools.retain(|tool| !is_replaced(tool));
     let program = program_beside(super::super::PROGRAM);
     tools.extend(offered.iter().map(|tool| agent_tool(tool, &program)));
-    vec!["--set".to_owned(), format!("tools={}", json::text(&tools))]
+    vec!["--set".to_owned(), format!("tools={}", text(&tools))]
 }
 
 /// The tools in an agent's own file, as they are written, and the names of all that it has. What it
@@ -237,28 +225,32 @@ fn own_tools(home: &Path) -> (Vec<Value>, Vec<String>) {
 fn agent_tool(tool: &FlowTool, program: &str) -> Value {
     let tool = &tool.tool;
     let mut command = vec![program.to_owned(), "tool".to_owned(), tool.name.clone()];
-    let mut item = Map::new();
+    let mut stdin = None;
     for Parameter { name, inject, .. } in &tool.parameters {
         if *inject == Inject::Stdin {
             command.push(format!("--stdin={name}"));
-            item.insert("stdin".to_owned(), name.as_str().into());
+            stdin = Some(name);
         } else {
             // Without a value the word is left out.
             command.push(format!("--parameter={name}=${{{name}}}"));
         }
     }
-    let description = tool.description.as_ref().unwrap_or(&tool.template);
     let parameters: Vec<Value> = tool.parameters.iter().map(parameter_object).collect();
-    item.insert("name".to_owned(), tool.name.as_str().into());
-    item.insert("description".to_owned(), description.as_str().into());
-    item.insert("command".to_owned(), command.into());
-    item.insert("parameters".to_owned(), parameters.into());
-    item.insert("timeout_ms".to_owned(), 0.into());
-    item.insert("wrapper".to_owned(), Value::Array(Vec::new()));
-    if let Some(most) = tool.max_output_bytes {
-        item.insert("max_output_bytes".to_owned(), most.into());
+    let mut item = json!({
+        "name": tool.name,
+        "description": tool.description.as_ref().unwrap_or(&tool.template),
+        "command": command,
+        "parameters": parameters,
+        "timeout_ms": 0,
+        "wrapper": [],
+    });
+    if let Some(name) = stdin {
+        item["stdin"] = name.as_str().into();
     }
-    item.into()
+    if let Some(most) = tool.max_output_bytes {
+        item["max_output_bytes"] = most.into();
+    }
+    item
 }
 
 /// A parameter as it is declared.

@@ -6,29 +6,22 @@ mod layers;
 mod svg;
 mod text;
 
-use crate::flow::graph::topology::{Graph, NodeIx};
+use crate::flow::graph::{Graph, NodeIx};
 use crate::flow::manifest::{Flow, NodeKind};
 use crate::text::disguise::disguises;
 
-/// In which language.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Language {
-    /// Graphviz.
-    #[default]
-    Dot,
-    /// Mermaid, which some sites show in their pages.
-    Mermaid,
-    /// A picture.
-    Svg,
-}
-
-impl Language {
-    /// All of them, with the words of the command line.
-    pub(crate) const ALL: [(&'static str, Self); 3] = [
-        ("dot", Self::Dot),
-        ("mermaid", Self::Mermaid),
-        ("svg", Self::Svg),
-    ];
+named_enum! {
+    /// In which language.
+    #[derive(Default)]
+    pub(crate) enum Language {
+        /// Graphviz.
+        #[default]
+        Dot = "dot",
+        /// Mermaid, which some sites show in their pages.
+        Mermaid = "mermaid",
+        /// A picture.
+        Svg = "svg",
+    }
 }
 
 /// The fate of a node in a run.
@@ -77,7 +70,7 @@ impl<'p> Picture<'p> {
     /// The picture of a flow. `mark` tells what became of a node, if anything did.
     pub(crate) fn of(flow: &'p Flow, mark: impl Fn(NodeIx) -> Option<Mark>) -> Self {
         let boxes = flow.nodes.iter().enumerate().map(|(ix, node)| {
-            let role = flow.graph.nodes[ix].role.word();
+            let role = flow.graph.nodes[ix].role.name();
             let agent = node.agent.map(|agent| flow.agents[agent].id.as_str());
             Box {
                 name: &node.name,

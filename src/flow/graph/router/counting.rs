@@ -7,7 +7,7 @@ use crate::flow::graph::topology::NodeIx;
 impl Router<'_> {
     /// Opens what a node opens, in a frame of its own if that is anything.
     pub(super) fn open(&mut self, step: &OpenStep, fork: Option<TaskFork>) -> Option<FrameIx> {
-        let merges = self.plan.opens(step.node);
+        let merges = &self.plan.opens[step.node];
         if merges.is_empty() && fork.is_none() {
             return step.frame;
         }
@@ -28,11 +28,11 @@ impl Router<'_> {
 
     /// The instance of a merge for whoever is in a frame.
     pub(super) fn instance(&self, merge: NodeIx, frame: Option<FrameIx>) -> (FrameIx, usize) {
-        let scope = self.plan.scope(merge);
+        let scope = self.plan.scope[merge];
         let mut at = frame;
         while let Some(ix) = at {
             if self.frames[ix].node == scope {
-                return (ix, self.plan.slot(merge));
+                return (ix, self.plan.slot[merge]);
             }
             at = self.frames[ix].above;
         }
@@ -41,7 +41,7 @@ impl Router<'_> {
 
     /// Somebody in a frame stands at a node now.
     pub(super) fn enter(&mut self, node: NodeIx, frame: Option<FrameIx>) {
-        for &merge in &*self.plan.waits(node) {
+        for &merge in &*self.plan.waits[node] {
             let (ix, slot) = self.instance(merge, frame);
             self.frames[ix].instances[slot].expected += 1;
         }
@@ -49,7 +49,7 @@ impl Router<'_> {
 
     /// Somebody in a frame does not stand at a node any more.
     pub(super) fn leave(&mut self, node: NodeIx, frame: Option<FrameIx>) {
-        for &merge in &*self.plan.waits(node) {
+        for &merge in &*self.plan.waits[node] {
             let (ix, slot) = self.instance(merge, frame);
             let instance = &mut self.frames[ix].instances[slot];
             instance.expected -= 1;
@@ -74,7 +74,7 @@ impl Router<'_> {
     pub(super) fn settle(&mut self) {
         while let Some((ix, slot)) = self.settled.pop() {
             let frame = &mut self.frames[ix];
-            let merge = self.plan.opens(frame.node)[slot];
+            let merge = self.plan.opens[frame.node][slot];
             let instance = &mut frame.instances[slot];
             if instance.expected > 0 || instance.is_over {
                 continue;

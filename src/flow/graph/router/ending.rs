@@ -9,25 +9,17 @@ use crate::flow::graph::topology::{NodeIx, Role};
 /// One of several endings that are judged together.
 type Item = (Order, TaskEnding);
 
-/// The status of tasks and of what they bring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FlowStatus {
-    Success,
-    /// Something failed, and it went on.
-    Partial,
-    Failure,
+named_enum! {
+    /// The status of tasks and of what they bring.
+    pub(crate) enum FlowStatus {
+        Success = "success",
+        /// Something failed, and it went on.
+        Partial = "partial",
+        Failure = "failure",
+    }
 }
 
 impl FlowStatus {
-    /// As it stands in files.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Partial => "partial",
-            Self::Failure => "failure",
-        }
-    }
-
     pub(super) fn of(partial: bool) -> Self {
         if partial {
             Self::Partial

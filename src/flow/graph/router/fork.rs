@@ -19,7 +19,7 @@ impl Router<'_> {
             children: Vec::with_capacity(edges.len()),
             lost: 0,
             winner: None,
-            races: is_branch && self.plan.races(node),
+            races: is_branch && self.plan.races[node],
         };
         let frame = self.open(step, Some(fork));
         let (kind, letter) = if is_branch {

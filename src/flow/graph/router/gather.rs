@@ -63,7 +63,7 @@ impl Router<'_> {
     /// step that failed. Returns whether any belongs to the same task, and whether any to another.
     pub(super) fn report_failure(&mut self, step: &OpenStep) -> (bool, bool) {
         let (mut own, mut others) = (false, false);
-        let mut pending: Vec<NodeIx> = self.plan.waits(step.node).to_vec();
+        let mut pending: Vec<NodeIx> = self.plan.waits[step.node].to_vec();
         let mut seen = pending.clone();
         let Some((_, failure)) = self.tasks[step.task].failures.last().cloned() else {
             return (own, others);
@@ -71,7 +71,7 @@ impl Router<'_> {
         while let Some(merge) = pending.pop() {
             let (ix, slot) = self.instance(merge, step.frame);
             if !self.has_fork_between(step.frame, ix) {
-                for &next in &*self.plan.waits(merge) {
+                for &next in &*self.plan.waits[merge] {
                     if !seen.contains(&next) {
                         seen.push(next);
                         pending.push(next);
@@ -135,7 +135,7 @@ impl Router<'_> {
         let first = arrivals.iter().map(|arrival| arrival.so_far.order);
         let first = first.chain(failures.iter().map(|missing| missing.order));
         let first = first.min_by_key(|order| self.place_of_order(*order));
-        let order = (first.map_or(task, |(task, _)| task), self.plan.rank(merge));
+        let order = (first.map_or(task, |(task, _)| task), self.plan.rank[merge]);
         let ways = arrivals.iter().map(|arrival| arrival.so_far.trail);
         let trail = self.joined(so_far.trail, ways);
         // What was gathered counted as one thing that lives; from now on the step does.
@@ -160,7 +160,7 @@ impl Router<'_> {
         let mut place = Vec::new();
         let mut at = task;
         while let Some((parent, frame, _)) = self.tasks[at].origin {
-            let rank = self.plan.rank(self.frames[frame].node);
+            let rank = self.plan.rank[self.frames[frame].node];
             place.push((rank, self.tasks[at].index));
             at = parent;
         }
@@ -173,7 +173,7 @@ impl Router<'_> {
     /// Where a step stands among those of its root, to compare: by its task's place, then by its node.
     pub(crate) fn place_of(&self, ix: StepIx) -> Option<impl Ord + use<>> {
         let step = self.steps.get(&ix)?;
-        Some(self.place_of_order((step.task, self.plan.rank(step.node))))
+        Some(self.place_of_order((step.task, self.plan.rank[step.node])))
     }
 
     /// A step's failure, known before anything of it has run.

@@ -63,7 +63,7 @@ impl Router<'_> {
                 continue;
             }
             let mut forks = self.tasks[task].forks.clone();
-            forks.sort_by_key(|fork| self.plan.rank(self.frames[*fork].node));
+            forks.sort_by_key(|fork| self.plan.rank[self.frames[*fork].node]);
             for fork in forks.into_iter().rev() {
                 let fork = self.frames[fork].fork.as_ref();
                 let children = fork.map_or(&[][..], |fork| &fork.children);
@@ -103,9 +103,9 @@ impl Router<'_> {
             return view;
         }
         view.path.clone_from(&task.path);
-        view.path.sort_by_key(|node| self.plan.rank(*node));
+        view.path.sort_by_key(|node| self.plan.rank[*node]);
         let mut failures: Vec<_> = task.failures.iter().collect();
-        failures.sort_by_key(|(node, _)| self.plan.rank(*node));
+        failures.sort_by_key(|(node, _)| self.plan.rank[*node]);
         view.failed = failures.iter().map(|(node, _)| *node).collect();
         if let Some(ended) = &task.ended {
             view.status = TaskStatus::Ended(ended.status);
@@ -123,7 +123,7 @@ impl Router<'_> {
     /// The first child's that failed, as a failure of the node where the child came to be.
     fn children_error(&self, ix: TaskIx) -> Option<(NodeIx, Failure)> {
         let mut forks = self.tasks[ix].forks.clone();
-        forks.sort_by_key(|fork| self.plan.rank(self.frames[*fork].node));
+        forks.sort_by_key(|fork| self.plan.rank[self.frames[*fork].node]);
         forks.into_iter().rev().find_map(|ix| {
             let fork = self.frames[ix].fork.as_ref()?;
             if fork.winner.is_some() {

@@ -502,7 +502,7 @@ fn random_graph(rng: &mut Rng) -> Graph {
     let mut ends: Vec<(NodeIx, bool)> = Vec::new();
     let node = |nodes: &mut Vec<Node>, rng: &mut Rng, role: Role| {
         nodes.push(Node {
-            id: format!("{}{}", role.word(), nodes.len()),
+            id: format!("{}{}", role.name(), nodes.len()),
             role,
             default_start: role == Role::Start,
             always_fail: role == Role::Exit && rng.u8(..6) == 0,

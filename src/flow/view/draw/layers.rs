@@ -3,7 +3,7 @@
 //!
 //! An edge over several rows has a place in each of them, so that it leads round the nodes there.
 
-use crate::flow::graph::topology::{EdgeIx, Graph, NodeIx};
+use crate::flow::graph::{EdgeIx, Graph, NodeIx};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LayoutItem {

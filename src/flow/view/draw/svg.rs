@@ -2,7 +2,7 @@
 
 use super::layers::{LayoutItem, lay_out};
 use super::{Picture, one_line};
-use crate::flow::graph::topology::Role;
+use crate::flow::graph::Role;
 
 /// Pixels: of a box, of the way that an edge has through a row, of the room between them.
 const WIDTH: f64 = 150.0;

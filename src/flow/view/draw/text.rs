@@ -1,7 +1,7 @@
 //! Graphviz and Mermaid, which lay the graph out themselves.
 
 use super::{Picture, one_line};
-use crate::flow::graph::topology::Role;
+use crate::flow::graph::Role;
 
 pub(super) fn draw_dot(picture: &Picture) -> String {
     let mut out = "digraph flow {\n  node [shape=box, style=filled, fillcolor=white];\n".to_owned();
