@@ -110,44 +110,39 @@ impl FlowLoader<'_> {
         let memory = memory::read_memory(memory_file);
         let (tools, wrong_tools) = tool::read_tools(tools_file);
         let agents = agent::read_agents(&self.home, agents_file);
-        let mut tool_names = index_names(tools.iter().map(|tool| tool.tool.name.as_str()));
+        let mut tool_names = index_names(tools.iter().map(|tool| &*tool.tool.name));
         for id in wrong_tools {
             tool_names.entry(id).or_insert(None);
         }
         let lookup = NameLookup::new(
-            index_names(memory.profiles.iter().map(|profile| profile.id.as_str())),
+            index_names(memory.profiles.iter().map(|profile| &*profile.id)),
             tool_names,
-            index_names(agents.iter().map(|agent| agent.id.as_str())),
+            index_names(agents.iter().map(|agent| &*agent.id)),
             self.schemas(),
         );
         self.warn_of_unused();
         let providers = providers::read_providers(&self.home, providers_file);
         warn_of_unseen(main, &drafts, &memory);
-        let tools: Vec<FlowTool> = tools
-            .into_iter()
-            .map(|draft| tool_of(tools_file, draft, &lookup))
-            .collect();
-        let there = providers_file.exists();
-        let agents: Vec<Option<FlowAgent>> = agents
-            .into_iter()
-            .map(|draft| self.agent_of(agents_file, draft, &lookup, (&providers, there)))
-            .collect();
-        let nodes: Vec<Option<NodeSettings>> = drafts
-            .iter()
-            .map(|draft| settings_of(main, draft, &lookup))
-            .collect();
-        self.add_used(used::used_paths(
-            &self.home, &nodes, &agents, &tools, &memory,
-        ));
+        let tools = tools.into_iter();
+        let tools = tools.map(|draft| tool_of(tools_file, draft, &lookup));
+        let tools: Vec<FlowTool> = tools.collect();
+        let asked = (&providers, providers_file.exists());
+        let agents = agents.into_iter();
+        let agents = agents.map(|draft| self.agent_of(agents_file, draft, &lookup, asked));
+        let agents: Vec<Option<FlowAgent>> = agents.collect();
+        let nodes = drafts.iter().map(|draft| settings_of(main, draft, &lookup));
+        let nodes: Vec<Option<NodeSettings>> = nodes.collect();
+        let used = used::used_paths(&self.home, &nodes, &agents, &tools, &memory);
+        self.add_used(used);
         self.add_used(providers.files);
-        let providers = providers.all;
+        let ids: Vec<&str> = drafts.iter().map(|draft| &*draft.id).collect();
         if self.to_run {
-            let ids = drafts.iter().map(|draft| &*draft.id);
-            let nodes: Vec<_> = ids.zip(nodes.iter().map(Option::as_ref)).collect();
-            asked::add_missing_credentials(&providers, &agents, &nodes, providers_file);
+            let nodes = ids.iter().copied().zip(nodes.iter().map(Option::as_ref));
+            let nodes: Vec<_> = nodes.collect();
+            asked::add_missing_credentials(&providers.all, &agents, &nodes, providers_file);
         }
         let known = policy::KnownIds {
-            nodes: drafts.iter().map(|node| &*node.id).collect(),
+            nodes: ids,
             tools: tools.iter().map(|tool| &*tool.tool.name).collect(),
             profiles: memory.profiles.iter().map(|it| &*it.id).collect(),
         };
@@ -161,7 +156,7 @@ impl FlowLoader<'_> {
             tools,
             memory,
             policies,
-            providers,
+            providers: providers.all,
             schemas: std::mem::take(&mut self.schemas),
             files: files
                 .map(|(path, sha256)| UsedFile { path, sha256 })

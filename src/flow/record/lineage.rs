@@ -8,7 +8,6 @@ use crate::flow::graph::Failure;
 use crate::record::event::{EventKind, Line};
 use crate::record::run_dir::RunDir;
 use std::collections::HashMap;
-use std::mem::take;
 use std::time::Duration;
 
 /// All tasks, in the order in which they came to be.
@@ -124,11 +123,12 @@ impl Lineage {
             EventKind::SystemMessage if line.paused == Some(true) => {
                 self.pausing.extend(StepName::of(line));
             }
-            EventKind::NodeStart
-            | EventKind::NodeEnd
-            | EventKind::Error
-            | EventKind::Tool
-            | EventKind::Policy => task.add(line),
+            EventKind::NodeStart => task.open_or_add(line).begin_attempt(line),
+            EventKind::NodeEnd => task.update_open(line, |step| step.end(line)),
+            EventKind::Error => task.update_open(line, StepRecord::fail_attempt),
+            EventKind::Tool | EventKind::Policy => {
+                task.update_open(line, |step| step.add_call(line));
+            }
             EventKind::EngineStart
             | EventKind::UserMessage
             | EventKind::Thought
@@ -187,80 +187,72 @@ impl StepRecord {
     fn is_open_at(&self, node: &str, edge: Option<&str>) -> bool {
         self.end.is_none() && self.node == node && fits(self.edge.as_deref(), edge)
     }
+
+    fn begin_attempt(&mut self, line: &Line<'_>) {
+        let reference = line.execution_ref.as_deref();
+        self.attempts.last = line.attempt.unwrap_or_default() as u32;
+        self.is_running = true;
+        self.call_id = line.call_id.as_deref().map(str::to_owned);
+        self.records.extend(reference.map(str::to_owned));
+        self.denied.clear();
+        self.calls.clear();
+    }
+
+    fn fail_attempt(&mut self) {
+        self.attempts.failed += 1;
+        self.is_running = false;
+    }
+
+    /// A call of a tool, or what a policy denied.
+    fn add_call(&mut self, line: &Line<'_>) {
+        let is_denial = line.kind == EventKind::Policy;
+        match line.execution_ref.as_deref() {
+            Some(reference) if is_denial => self.calls.push(denial_name(reference)),
+            Some(reference) => self.calls.push(reference.to_owned()),
+            None if is_denial => {
+                let what = [&line.target, &line.target_id];
+                let what = what.map(|it| it.as_deref().unwrap_or_default());
+                self.denied.push(what.join(" "));
+            }
+            None => {}
+        }
+    }
+
+    fn end(&mut self, line: &Line<'_>) {
+        let failed = line.status.as_deref() != Some("success");
+        self.is_running = false;
+        self.end = Some(StepEnd {
+            failure: failed.then(|| failure_of(line)),
+            cached: line.cached == Some(true),
+            duration: Duration::from_millis(line.duration_ms.unwrap_or_default()),
+        });
+    }
 }
 
 impl TaskRecord {
-    /// An event about one of its steps.
-    fn add(&mut self, line: &Line<'_>) {
+    fn find_open(&self, line: &Line<'_>) -> Option<usize> {
         let node = line.node_id.as_deref().unwrap_or_default();
         let edge = line.edge.as_deref();
-        let open = self
-            .steps
-            .iter()
-            .rposition(|step| step.is_open_at(node, edge));
-        let at = match open {
-            Some(at) => at,
-            None if line.kind == EventKind::NodeStart => {
-                self.steps.push(StepRecord {
-                    node: node.to_owned(),
-                    edge: edge.map(str::to_owned),
-                    ..StepRecord::default()
-                });
-                self.steps.len() - 1
-            }
-            None => return,
-        };
-        let step = &mut self.steps[at];
-        let reference = line.execution_ref.as_deref();
-        match (&line.kind, reference) {
-            (EventKind::NodeStart, _) => {
-                step.attempts.last = line.attempt.unwrap_or_default() as u32;
-                step.is_running = true;
-                step.call_id = line.call_id.as_deref().map(str::to_owned);
-                step.records.extend(reference.map(str::to_owned));
-                drop((take(&mut step.denied), take(&mut step.calls)));
-            }
-            (EventKind::Error, _) => {
-                step.attempts.failed += 1;
-                step.is_running = false;
-            }
-            (EventKind::Tool, Some(reference)) => step.calls.push(reference.to_owned()),
-            (EventKind::Policy, Some(reference)) => step.calls.push(denial_name(reference)),
-            (EventKind::Policy, None) => {
-                let what =
-                    [&line.target, &line.target_id].map(|it| it.as_deref().unwrap_or_default());
-                step.denied.push(what.join(" "));
-            }
-            (EventKind::NodeEnd, _) => {
-                let failed = line.status.as_deref() != Some("success");
-                step.is_running = false;
-                step.end = Some(StepEnd {
-                    failure: failed.then(|| failure_of(line)),
-                    cached: line.cached == Some(true),
-                    duration: Duration::from_millis(line.duration_ms.unwrap_or_default()),
-                });
-            }
-            (
-                EventKind::EngineStart
-                | EventKind::UserMessage
-                | EventKind::Thought
-                | EventKind::ActionRequest
-                | EventKind::ActionResult
-                | EventKind::HumanInputRequest
-                | EventKind::HumanInputReceived
-                | EventKind::SystemMessage
-                | EventKind::HookAudit
-                | EventKind::EngineEnd
-                | EventKind::FlowStart
-                | EventKind::TaskCreated
-                | EventKind::Route
-                | EventKind::Merge
-                | EventKind::TaskEnd
-                | EventKind::Tool
-                | EventKind::Memory
-                | EventKind::Unknown(_),
-                _,
-            ) => {}
+        let mut steps = self.steps.iter();
+        steps.rposition(|step| step.is_open_at(node, edge))
+    }
+
+    /// Changes the open step that a line is about, if there is one.
+    fn update_open(&mut self, line: &Line<'_>, change: impl FnOnce(&mut StepRecord)) {
+        if let Some(at) = self.find_open(line) {
+            change(&mut self.steps[at]);
         }
+    }
+
+    fn open_or_add(&mut self, line: &Line<'_>) -> &mut StepRecord {
+        let at = self.find_open(line).unwrap_or_else(|| {
+            self.steps.push(StepRecord {
+                node: line.node_id.as_deref().unwrap_or_default().to_owned(),
+                edge: line.edge.as_deref().map(str::to_owned),
+                ..StepRecord::default()
+            });
+            self.steps.len() - 1
+        });
+        &mut self.steps[at]
     }
 }
