@@ -75,7 +75,7 @@ pub(crate) fn is_inside(home: &Path, workspace: &Workspace) -> bool {
 /// The directory of a run's agent: the one that is given, or else the recorded one.
 ///
 /// # Errors
-/// None is recorded, or it lies inside the workspace.
+/// None is recorded, it lies inside the workspace, or it is gone.
 pub(crate) fn agent_dir(
     given: Option<&Path>,
     (id, recorded): (&str, &str),
@@ -92,7 +92,12 @@ pub(crate) fn agent_dir(
     if is_inside(Path::new(recorded), workspace) {
         return Err(Error::config(format!(
             "run {id} names an agent inside its own workspace, {recorded}, which a run may have put there: \
-             if it is the one, give it with -a DIR"
+             if you trust it, name it with -a DIR"
+        )));
+    }
+    if !Path::new(recorded).is_dir() {
+        return Err(Error::config(format!(
+            "the agent of run {id} is no longer at {recorded}; give its directory with -a DIR"
         )));
     }
     Ok(recorded.into())

@@ -175,3 +175,32 @@ fn an_open_action_of_the_built_in_tool_is_a_question() {
         );
     }
 }
+
+#[test]
+fn commands_that_need_an_agent_that_has_moved_ask_for_its_directory() {
+    let world = World::new();
+    world.server.says([text("done"), text("more")]);
+    world.run("go").args(["--run-id", "first"]).end();
+    let agent = world.path("agent").canonicalize().unwrap();
+    fs::rename(&agent, world.path("moved")).unwrap();
+    let gone = format!(
+        "the agent of run first is no longer at {}; give its directory with -a DIR\n",
+        agent.display()
+    );
+    let commands: [&[&str]; 4] = [
+        &["continue", "-m", "And now?"],
+        &["fork", "LATEST", "--at", "0"],
+        &["replay", "LATEST"],
+        &["request", "LATEST", "--next"],
+    ];
+    for command in commands {
+        world
+            .delta(command.iter().copied())
+            .args(["-w", "ws"])
+            .end()
+            .exits(78)
+            .says(&gone);
+    }
+    let named = ["continue", "-w", "ws", "-m", "And now?", "-a", "moved"];
+    world.delta(named).end().exits(0).prints("more\n");
+}

@@ -28,7 +28,6 @@ use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, counted, print};
 use crate::view::request_diff::first;
 use serde_json::{Map, Value};
-use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
@@ -88,11 +87,6 @@ fn agent_and_overrides(
     let recorded = state.agent_home.as_deref().unwrap_or_default();
     let dir = match (&wanted.agent, recording.run.workspace()) {
         (Some(dir), _) => dir.clone(),
-        (None, _) if !Path::new(recorded).is_dir() => {
-            return Err(Error::config(format!(
-                "the run's agent no longer exists: {recorded}; name one with --agent DIR"
-            )));
-        }
         (None, Some(root)) => agent_dir(None, (id, recorded), &Workspace::at(root)?)?,
         (None, None) => recorded.into(),
     };
