@@ -53,7 +53,10 @@ fn a_tool_that_was_running_is_reported_and_not_repeated() {
     } = killed_in_a_tool(WORK, call("call_1", "work", &work(1)));
     assert_eq!(world.latest().metadata()["status"], "RUNNING");
     world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    let resumed = world.run("go").end().exits(0).prints("done\n");
+    resumed
+        .says("[1] work was interrupted; reporting that to the model\n")
+        .says("[1]   not run again\n");
     assert_eq!(worked(&world), ["1"]);
     let told = world.server.last().observation("call_1");
     assert!(told.contains("half\n") && !told.contains("whole"), "{told}");

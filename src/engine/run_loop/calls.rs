@@ -254,7 +254,12 @@ impl Engine<'_> {
         self.make_durable()?;
         let reference = prepared.reference.clone();
         let done = tool_call::run_tool(&self.ctx, tool, &bound, prepared, &call_id)?;
-        self.record_observation(call, done, &reference)
+        let outcome = match done.exit_code {
+            Some(0) => format!("ok, {}", time(done.duration)),
+            Some(code) => format!("exit code {code}, {}", time(done.duration)),
+            None => "not run".to_owned(),
+        };
+        self.record_observation(call, done, &outcome, &reference)
     }
 
     /// Lets the hook look at what came of a call, then records it.
@@ -262,17 +267,13 @@ impl Engine<'_> {
         &mut self,
         call: &OpenCall,
         mut done: Done,
+        outcome: &str,
         reference: &str,
     ) -> Result<()> {
         if let Some(observation) = self.after_tool(&call.name, &done, reference)? {
             done.observation = observation;
         }
-        let outcome = match done.exit_code {
-            Some(0) => format!("ok, {}", time(done.duration)),
-            Some(code) => format!("exit code {code}, {}", time(done.duration)),
-            None => "not run".to_owned(),
-        };
-        self.print_outcome(done.exit_code == Some(0), &outcome, &done.observation);
+        self.print_outcome(done.exit_code == Some(0), outcome, &done.observation);
         self.record_result(call, done, Some(reference))
     }
 
@@ -362,7 +363,7 @@ impl Engine<'_> {
         let done = Done::not_run(observation);
         match &started.execution_ref {
             // What it had printed is for the hook's eyes, too.
-            Some(reference) => self.record_observation(call, done, reference),
+            Some(reference) => self.record_observation(call, done, "not run again", reference),
             None => self.record_result(call, done, None),
         }
     }
@@ -374,9 +375,9 @@ fn interruption(dir: Option<&Path>) -> String {
         dir.and_then(|dir| crate::unix::files::read_text(&dir.join("exit_code.txt")).ok());
     let end = match recorded.as_deref().and_then(|text| text.strip_suffix('\n')) {
         Some(code) => format!("it had ended with exit code {code}"),
-        None => "whether it came to its end is not known".to_owned(),
+        None => "whether it finished is unknown".to_owned(),
     };
     format!(
-        "[the engine was stopped before the result of this call was recorded: {end}; it has not been run again]"
+        "[the engine stopped before it recorded the result of this call: {end}; it has not been run again]"
     )
 }
