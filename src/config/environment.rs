@@ -84,6 +84,13 @@ impl Secret {
             *bytes = clean;
         }
     }
+
+    /// The same for a text.
+    pub(crate) fn redact_text(&self, text: &mut String) {
+        let mut bytes = std::mem::take(text).into_bytes();
+        self.redact(&mut bytes);
+        *text = String::from_utf8_lossy(&bytes).into_owned();
+    }
 }
 
 impl fmt::Debug for Secret {

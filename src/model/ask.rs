@@ -146,7 +146,10 @@ pub(crate) fn ask_model(
         let attempt = model.attempt(invocation, signals, left)?;
         // Only a reservation is denied.
         may_fail(purse(number, expense(&attempt)));
-        let (step, outcome) = judge_attempt(attempt, invocation.dir, &mut record);
+        let (mut step, outcome) = judge_attempt(attempt, invocation.dir, &mut record);
+        if let NextStep::End(Asked::Answered(answer)) = &mut step {
+            model.redact_joined(answer);
+        }
         record.attempts.push(AttemptRecord {
             started_at: clock.to_string(),
             duration_ms: began.elapsed().as_millis() as u64,
@@ -354,6 +357,13 @@ impl Model<'_> {
                     http_status: None,
                 },
             }),
+        }
+    }
+
+    /// Takes the key out of a text that the server sent in pieces; whole, it is in no response.
+    pub(crate) fn redact_joined(&self, answer: &mut Answer) {
+        if let Self::Http(http) = self {
+            http.redact_joined(answer);
         }
     }
 

@@ -12,6 +12,7 @@ pub(crate) use resolver::{RESOLVE_COMMAND, resolve_host};
 use super::attempt::{Attempt, error_codes, their_words};
 use crate::VERSION;
 use crate::config::environment::{Endpoint, is_loopback};
+use crate::model::response::Answer;
 use crate::text::timestamp::Timestamp;
 use crate::unix::procfs::Signals;
 use resolver::Lookup;
@@ -140,6 +141,14 @@ impl Http {
                     return (self.failed(&error, timed_out), None);
                 }
             }
+        }
+    }
+
+    /// Takes the key out of a text whose parts each held a piece of it.
+    pub(super) fn redact_joined(&self, answer: &mut Answer) {
+        if let Some(key) = &self.endpoint.key {
+            key.redact(&mut answer.content_json);
+            key.redact_text(&mut answer.text);
         }
     }
 

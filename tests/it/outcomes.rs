@@ -151,6 +151,23 @@ fn a_key_that_comes_back_escaped_is_written_nowhere() {
 }
 
 #[test]
+fn a_key_that_comes_back_in_pieces_is_neither_recorded_nor_printed() {
+    let (key, first, second) = ("sk-SECRET1234567890", "sk-SECRET", "1234567890");
+    let world = World::new();
+    let parts = json!([{"type": "text", "text": first}, second]);
+    world.server.says([raw(
+        json!({"choices": [{"message": {"content": parts}}]}).to_string()
+    )]);
+    let delta = world.run("go").env("DELTA_API_KEY", key);
+    delta.end().exits(0).prints("[redacted]\n");
+    for file in files_below(&world.workspace()) {
+        let bytes = std::fs::read(&file).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains(key), "{}: {text}", file.display());
+    }
+}
+
+#[test]
 fn ten_thousand_calls_of_one_id_are_refused_beyond_the_first_512() {
     let world = World::with_tools("- {name: yes, exec: 'true'}").top("max_iterations: 1");
     let many: Vec<_> = (0..10_000).map(|_| ("id", "yes", json!({}))).collect();

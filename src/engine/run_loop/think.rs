@@ -200,10 +200,13 @@ impl Engine<'_> {
         };
         match parse(&changed) {
             // What was spent has been spent, whatever the hook leaves of it.
-            Ok(changed) => Ok(Answer {
-                usage: answer.usage.or(changed.usage),
-                ..changed
-            }),
+            Ok(mut changed) => {
+                self.model.redact_joined(&mut changed);
+                Ok(Answer {
+                    usage: answer.usage.or(changed.usage),
+                    ..changed
+                })
+            }
             Err(why) => {
                 self.warn_of(HookEvent::PostLlmResponse, &why)?;
                 Ok(answer)
