@@ -50,6 +50,10 @@ fn a_workspace_chooses_no_compiler_package_source_cluster_or_directory_for_tempo
         "KUBECONFIG",
         "DOCKER_HOST",
         "TMPDIR",
+        "GCC_EXEC_PREFIX",
+        "PYTEST_ADDOPTS",
+        "SVN_SSH",
+        "DBUS_SESSION_BUS_ADDRESS",
     ];
     let world = World::with_tools(ENV_TOOL);
     let lines: String = names.iter().map(|name| format!("{name}=/evil\n")).collect();
