@@ -11,6 +11,7 @@ use crate::record::reader::Tail;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
+use rustix::fs::OFlags;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -68,12 +69,17 @@ impl Journal {
         Ok(Self::new(file, path, &meta))
     }
 
-    /// Opens and locks a journal; `None` if another process owns it.
+    /// Opens and locks a journal; `None` if another process owns it. A link is refused: what is appended
+    /// and cut off must not be somebody's other file.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
         loop {
+            if path.symlink_metadata().at("open", path)?.is_symlink() {
+                return Err(files::not_regular()).at("open", path);
+            }
             let file = OpenOptions::new()
                 .read(true)
                 .append(true)
+                .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
                 .open(path)
                 .at("open", path)?;
             match file.try_lock() {

@@ -5,9 +5,12 @@
 use crate::error::{At, Result, may_fail};
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// A workspace may bring a file that is larger than memory and takes no room on disk.
+const LONGEST_LINE: u64 = 16 << 20;
 
 /// Makes a directory with mode 0700. Its parent must be there.
 pub(crate) fn make_dir(path: &Path) -> Result<()> {
@@ -215,11 +218,16 @@ pub(crate) fn read_lossy(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// The first line of a file without its white space; `None` if there is no file or nothing in it.
+/// The first line of a file without its white space; `None` if there is no file, nothing in it, or more
+/// than [`LONGEST_LINE`]. No more of the file is read.
 pub(crate) fn read_line(path: &Path) -> Option<String> {
-    let text = read_text(path).ok()?;
-    let line = text.lines().next()?.trim();
-    (!line.is_empty()).then(|| line.to_owned())
+    let mut bytes = Vec::new();
+    let mut reader = BufReader::new(open_readable(path).ok()?).take(LONGEST_LINE);
+    reader.read_until(b'\n', &mut bytes).ok()?;
+    let is_whole = bytes.ends_with(b"\n") || (bytes.len() as u64) < LONGEST_LINE;
+    let line = String::from_utf8(bytes).ok()?;
+    let line = line.trim();
+    (is_whole && !line.is_empty()).then(|| line.to_owned())
 }
 
 /// `len` bytes of a file from `start` on; fewer if it ends before. The file's own position, which a

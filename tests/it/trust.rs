@@ -522,3 +522,52 @@ fn a_record_that_names_the_call_of_this_very_process_has_nobody_killed() {
     assert_eq!(outcome.killed_by(), None, "{}", outcome.describe());
     outcome.exits(0).prints("done\n");
 }
+
+/// A stamped workspace with the forged run "x".
+fn adopted() -> World {
+    let world = World::new();
+    forged(&world);
+    let words = [
+        "continue", "-w", "ws", "--adopt", "-a", "agent", "--run-id", "none",
+    ];
+    world.delta(words).end().exits(1);
+    assert!(world.path("ws/.delta/origin").exists());
+    world
+}
+
+#[test]
+fn nothing_is_appended_to_or_cut_off_a_file_that_a_journal_links_to() {
+    let world = adopted();
+    let journal = world.path("ws/.delta/x/journal.jsonl");
+    let mine = format!("{}{{\"torn", fs::read_to_string(&journal).unwrap());
+    world.write("mine", &mine);
+    fs::remove_file(&journal).unwrap();
+    symlink(world.path("mine"), &journal).unwrap();
+    for words in [
+        &["run", "-a", "agent", "-w", "ws", "-m", "go"][..],
+        &[
+            "run", "-a", "agent", "-w", "ws", "-m", "go", "--run-id", "x",
+        ],
+        &["continue", "-a", "agent", "-w", "ws", "--force"],
+    ] {
+        let outcome = world.delta(words.iter().copied()).end();
+        outcome.exits(1).prints("").says("not a regular file");
+        assert_eq!(world.read("mine"), mine);
+    }
+    assert_eq!(world.server.requests().len(), 0);
+}
+
+#[test]
+fn of_a_control_planes_version_only_the_first_line_is_read_however_large_the_file_is() {
+    let world = adopted();
+    let version = world.write("ws/.delta/VERSION", "9.9\n");
+    let file = fs::OpenOptions::new().append(true).open(version).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let words = ["run", "-a", "agent", "-w", "ws", "-m", "go"];
+    world
+        .delta(words)
+        .end()
+        .exits(1)
+        .prints("")
+        .says("is in layout 9.9");
+}
