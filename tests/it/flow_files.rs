@@ -149,11 +149,11 @@ fn a_wrong_value_of_each_key_of_a_node_is_told() {
         ),
         (
             "remember: [{store: global, pointer: /~2}]",
-            "remember: pointer \"/~2\" is no JSON pointer",
+            "remember: pointer \"/~2\" is not a JSON pointer",
         ),
         (
             "remember: [{store: global, pointer: a}]",
-            "remember: pointer \"a\" is no JSON pointer",
+            "remember: pointer \"a\" is not a JSON pointer",
         ),
         (
             "default_start: 'yes'",

@@ -723,7 +723,7 @@ fn a_run_is_named_by_the_path_of_its_directory_too() {
             .says("ws/.delta/none")
             .says_one_line();
         let other = world.delta([command, "./agent"]).end();
-        other.exits(1).prints("").says("no run's directory");
+        other.exits(1).prints("").says("not a run's directory");
     }
     let next = world.delta(["request", &path, "--next"]).end().exits(0);
     assert!(!next.stdout.is_empty());

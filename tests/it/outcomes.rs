@@ -90,7 +90,7 @@ fn a_server_decides_whether_it_is_asked_again() {
     world
         .server
         .says([Reply::error(503, "down").header("x-should-retry", "false")]);
-    world.run("go").end().exits(75).says("not to try again");
+    world.run("go").end().exits(75).says("asks for no retry");
     assert_eq!(world.server.requests().len(), 1);
 }
 

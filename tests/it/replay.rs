@@ -205,7 +205,7 @@ fn the_first_divergence_is_shown_with_both_texts() {
     let outcome = replay(&world).end().exits(1).prints(
         "diverged at iteration 2, messages[3] (tool)\n  recorded: number 1 é\\n\n  replayed: not number 1 é\\n\n",
     );
-    outcome.says("left in");
+    outcome.says("kept in");
     assert_eq!(
         fs::read_dir(world.path("tmp")).unwrap().count(),
         1,

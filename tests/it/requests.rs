@@ -597,6 +597,10 @@ fn a_request_that_builds_on_one_that_was_cut_is_not_made_up() {
     let id = world.latest().id();
     let ended = world.delta(["request", "-w", "ws", &id, "3"]).end();
     let ended = ended.exits(1);
-    assert!(ended.stderr.contains("has been cut"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("has been truncated"),
+        "{}",
+        ended.stderr
+    );
     assert!(ended.stdout.is_empty());
 }
