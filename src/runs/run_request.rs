@@ -396,7 +396,7 @@ fn put_aside(workspace: &Workspace, found: RunSnapshot) -> Result<String> {
     };
     let name = |n: u32| format!("{}.failed.{n}", found.run.id);
     let taken = |name: &String| workspace.control.join(name).exists();
-    let Some(name) = (1..).map(name).find(|name| !taken(name)) else {
+    let Some(name) = (1..=u32::MAX).map(name).find(|name| !taken(name)) else {
         unreachable!("no number is left for a failed run");
     };
     let aside = workspace.control.join(&name);

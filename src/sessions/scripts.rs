@@ -214,7 +214,7 @@ fn save_script(script: &str, dir: &str, hide_trap: bool) -> String {
     fill_script(script, &values)
 }
 
-/// Removes the functions of bash_trap.sh from those that are saved, but not the user's of the same names.
+/// Removes the functions of `bash_trap.sh` from those that are saved, but not the user's of the same names.
 const BASH_OURS: &str = "for _delta_name in trap _delta_trap exit; do
     [[ $(builtin declare -f $_delta_name) == */save.sh* ]] && builtin unset -f $_delta_name
 done

@@ -3,6 +3,11 @@
 //!
 //! Unaware of other restrictions.
 
+#![allow(
+    clippy::decimal_bitwise_operands,
+    reason = "numbers of system calls are decimal in every table"
+)]
+
 use seccompiler::{apply_filter, sock_filter};
 
 /// `AUDIT_ARCH_*` of `linux/audit.h`. A 64-bit process can use its machine's 32-bit interface, too.

@@ -241,9 +241,12 @@ fn a_context_source_that_cannot_be_opened_for_the_moment_is_tried_again_later() 
             .run("go")
             .under(&[&trace[..], &[path.to_str().unwrap(), "-e", &inject]].concat())
             .end();
-        if outcome.code() == Some(0) {
-            panic!("{error} was not injected: {}", outcome.describe());
-        }
+        assert_ne!(
+            outcome.code(),
+            Some(0),
+            "{error} was not injected: {}",
+            outcome.describe()
+        );
         outcome.exits(75).says("GUIDE.md");
         world.run("go").end().exits(0).prints("done\n");
         assert_eq!(world.runs().len(), 1);
@@ -267,7 +270,7 @@ fn an_end_that_does_not_reach_the_disk_is_reported() {
             .end();
         match outcome.code() {
             Some(0) if outcome.describe().contains("may not be on disk") => seen = true,
-            Some(0) | Some(75) => {}
+            Some(0 | 75) => {}
             _ => panic!("{}", outcome.describe()),
         }
     }

@@ -39,7 +39,10 @@ impl Engine<'_> {
 
     /// When the limits of time end the waiting for the model.
     pub(super) fn time_limit(&self) -> Option<Instant> {
-        let budget = self.account.as_ref().and_then(|it| it.time_limit());
+        let budget = self
+            .account
+            .as_ref()
+            .and_then(super::super::account::Account::time_limit);
         let budget = budget.map(|(until, _)| until);
         self.start_limit().into_iter().chain(budget).min()
     }
@@ -51,7 +54,10 @@ impl Engine<'_> {
 
     /// The end of a run whose time is over, by the limit that comes first.
     pub(super) fn out_of_time(&self) -> Ending {
-        let budget = self.account.as_ref().and_then(|it| it.time_limit());
+        let budget = self
+            .account
+            .as_ref()
+            .and_then(super::super::account::Account::time_limit);
         match (self.start_limit(), budget) {
             (limit, Some((until, why))) if limit.is_none_or(|limit| until < limit) => {
                 Ending::new(StopReason::Budget, why)

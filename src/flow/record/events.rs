@@ -71,7 +71,7 @@ pub(crate) struct EventWriter<'g> {
     pub graph: &'g Graph,
 }
 
-impl<'g> EventWriter<'g> {
+impl EventWriter<'_> {
     /// Adds an event about a step.
     fn add_step_event(
         &mut self,
