@@ -110,9 +110,10 @@ impl FlowEngine<'_> {
         let settings = &flow.nodes[step.node];
         let dir = task_dir(&self.place, step)?;
         let agent = settings.agent.map(|agent| &flow.agents[agent].body);
-        let command = match (&settings.command, agent) {
-            (Some(command), _) | (None, Some(AgentBody::Command(command))) => command,
-            _ => return self.begin_agent(beginning, dir, context),
+        let ((Some(command), _) | (None, Some(AgentBody::Command(command)))) =
+            (&settings.command, agent)
+        else {
+            return self.begin_agent(beginning, dir, context);
         };
         let own = command.argv(&flow.home, &dir);
         if settings.cache {
