@@ -51,7 +51,9 @@ fn two_of_three_judges_decide_and_one_is_sent_back_once() {
 #[test]
 fn a_vote_without_voters_fails() {
     let world = examples();
-    world.script("examples/flow-vote/model.sh", "#!/bin/sh\nexit 1\n");
+    let cut_off = r#"{"choices":[{"message":{"content":"I"},"finish_reason":"length"}]}"#;
+    let script = format!("#!/bin/sh\necho '{cut_off}'\n");
+    world.script("examples/flow-vote/model.sh", &script);
     let line = "delta flow run examples/flow-vote -w ws -m 'Deploy on Fridays.'";
     let outcome = shell(&world, line).end().exits(1).prints("");
     outcome.says("count").says("operation");

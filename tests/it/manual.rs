@@ -410,7 +410,7 @@ fn every_key_of_an_agents_files_is_in_the_manual() {
     let context = source("config/context.rs");
     assert!(keys(&context).contains(&"max_iterations".to_owned()));
     has_words("context", keys(&context));
-    has_words("context", list_after(&context, "let keys"));
+    has_words("context", list_after(&context, "const KEYS"));
     has_words("hooks", keys(&source("config/hooks.rs")));
     has_words("hooks", HookEvent::ALL.map(|event| event.name().to_owned()));
 }
