@@ -345,7 +345,9 @@ impl Ledger {
             return Err(self.foreign("it is too large"));
         }
         while self.read_to < open.len() {
-            let chunk = files::read_part(&self.file, self.read_to, CHUNK)
+            // No larger than what is there: the buffer is zeroed first, twice in each iteration.
+            let left = usize::try_from(open.len() - self.read_to).unwrap_or(CHUNK);
+            let chunk = files::read_part(&self.file, self.read_to, left.min(CHUNK))
                 .map_err(|e| Denial::unusable(&self.path, "read", &e))?;
             let whole = memchr::memrchr(b'\n', &chunk).map_or(0, |at| at + 1);
             for line in chunk[..whole].split_inclusive(|byte| *byte == b'\n') {
