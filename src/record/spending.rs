@@ -2,7 +2,7 @@
 //! runs below it.
 //!
 //! Unaware of models, prices and of who may spend how much. Spent is what was settled, and what was
-//! reserved and never settled: whoever dies between the two has spent the estimate.
+//! reserved and never settled: a process that dies between the two has spent the estimate.
 
 use crate::error::{Error, Exit, Result};
 use crate::text::json::Object;
@@ -369,7 +369,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Brings a last line without an end to one, or cuts it off: whoever wrote it died, or had no room,
+    /// Brings a last line without an end to one, or cuts it off: its writer died, or had no room,
     /// and what it would have announced did not happen.
     fn mend(&mut self, rest: &[u8]) -> Checked<()> {
         let start = &rest[..rest.len().min(LINE_START.len())];

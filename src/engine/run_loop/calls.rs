@@ -209,7 +209,7 @@ impl Engine<'_> {
     }
 
     /// The call as the guard lets it through. None if it has been refused, or if the run must end:
-    /// then it has not been started, and whoever resumes the run starts it.
+    /// then it has not been started, and the next start of the engine starts it.
     pub(super) fn past_guard(
         &mut self,
         call: &OpenCall,

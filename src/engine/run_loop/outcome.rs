@@ -90,7 +90,7 @@ pub(crate) struct Ended {
 
 impl Ended {
     /// Writes the summary. Until then the run counts as one whose end nobody has been told, so that the
-    /// same command tells it again rather than starting anew.
+    /// same command prints it again rather than starting anew.
     pub(crate) fn seal(self) {
         self.run.release_reserve();
         if self.journal.is_in_place() {

@@ -1,7 +1,7 @@
 //! What is remembered, and how a node's context is chosen from it.
 //!
 //! Unaware of the loop and of the journal. What a run remembers lives in the run, and is built again from
-//! its record when it is taken up; what others are to find is appended to the files of stores.
+//! its record when the run resumes; what others are to find is appended to the files of stores.
 
 pub(crate) mod item;
 pub(crate) mod store;
