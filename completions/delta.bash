@@ -5,12 +5,14 @@ _delta_engine() {
     local program=${COMP_WORDS[0]} cursor='' own='' kind='' word about at last place
     local -a words=() starts=()
     [[ $program == "~/"* ]] && program=$HOME/${program#"~/"}
-    # Readline splits --name=value into three words.
+    # Readline splits --name=value into three words, and @name into two.
     for ((at = 1; at <= COMP_CWORD; at++)); do
         word=${COMP_WORDS[at]}
         last=$((${#words[@]} - 1))
         if ((last >= 0)) && [[ ${words[last]} == --* ]] &&
             { [[ $word == = ]] || [[ ${COMP_WORDS[at - 1]} == = ]]; }; then
+            words[last]+=$word
+        elif ((last >= 0)) && [[ ${words[last]} == @ ]]; then
             words[last]+=$word
         else
             words+=("$word")
@@ -19,7 +21,8 @@ _delta_engine() {
     done
     cursor=${COMP_WORDS[COMP_CWORD]}
     [[ $cursor == = ]] && cursor=''
-    # Readline completes what follows the "=".
+    # Readline replaces what follows the "=", and the "@" with what follows it.
+    ((COMP_CWORD > 0)) && [[ ${COMP_WORDS[COMP_CWORD - 1]} == @ ]] && cursor=@$cursor
     local stem=${words[${#words[@]} - 1]}
     stem=${stem%"$cursor"}
 

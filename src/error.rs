@@ -2,6 +2,7 @@
 //!
 //! Errors travel up as values and are printed once, in `main`. This module does not know how.
 
+use rustix::io::Errno;
 use std::fmt::{self, Display};
 use std::io;
 use std::path::Path;
@@ -61,6 +62,8 @@ pub(crate) struct Error {
     pub message: String,
     /// The system had no room left: the run can be resumed once there is.
     pub disk_full: bool,
+    /// The system lacked something for the moment that has nothing to do with the file.
+    pub is_passing: bool,
 }
 
 /// The result of every fallible function of the crate.
@@ -73,6 +76,7 @@ impl Error {
             exit,
             message: message.into(),
             disk_full: false,
+            is_passing: false,
         }
     }
 
@@ -97,6 +101,7 @@ impl Error {
             exit: Exit::Failure,
             message: format!("cannot {doing} {}: {}", path.display(), reason(cause)),
             disk_full: is_disk_full(cause),
+            is_passing: is_passing(cause),
         }
     }
 
@@ -106,16 +111,17 @@ impl Error {
             Exit::Usage => "usage",
             Exit::Config => "config",
             _ if self.disk_full => "disk_full",
+            _ if self.is_passing => "io_error",
             Exit::TempFail => "busy",
             Exit::Interrupt | Exit::Terminate | Exit::Hangup => "interrupted",
             _ => "failure",
         }
     }
 
-    /// The error as a command ends with it that starts a run or goes on with one: a disk without room
-    /// is no reason to start over.
+    /// The error as a command ends with it that starts a run or resumes one: the same command may succeed when the
+    /// system has again what it lacked.
     pub(crate) fn of_run(mut self) -> Self {
-        if self.disk_full {
+        if self.disk_full || (self.is_passing && self.exit == Exit::Failure) {
             self.exit = Exit::TempFail;
         }
         self
@@ -164,6 +170,13 @@ pub(crate) fn is_disk_full(cause: &io::Error) -> bool {
         cause.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
     )
+}
+
+/// True if the system lacked something that it may have again: descriptors, room, a device that answers.
+pub(crate) fn is_passing(cause: &io::Error) -> bool {
+    let number = cause.raw_os_error().map(Errno::from_raw_os_error);
+    let is_lacking = |number| [Errno::MFILE, Errno::NFILE, Errno::IO].contains(&number);
+    is_disk_full(cause) || number.is_some_and(is_lacking)
 }
 
 #[cfg(test)]

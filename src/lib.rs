@@ -3,15 +3,20 @@
 //! The modules are listed from the bottom up, in the order in which they are best read; each uses
 //! only those above it.
 
+// Some of what workflows need lies on lower floors.
+#![cfg_attr(not(feature = "flow"), allow(dead_code))]
+
 pub(crate) mod error;
 pub mod text;
 pub(crate) mod unix;
 pub mod config;
 pub mod record;
 pub(crate) mod model;
+pub(crate) mod mcp;
 pub(crate) mod engine;
 pub(crate) mod runs;
 pub(crate) mod view;
+pub(crate) mod coder;
 pub mod cli;
 pub mod sessions;
 #[cfg(feature = "flow")]

@@ -1,18 +1,26 @@
 //! The command line of `delta` as plain data. Nothing is looked up or resolved here.
 
+use super::message::{GivenAgent, given_agent, message_parts};
 use super::schemas::{self, Schema};
 use super::tables::DELTA;
 use super::templates::{self, Template};
+use crate::coder::tool;
 use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
 use crate::error::{Error, Result};
+use crate::mcp::stdio::SERVER_COMMAND;
 use crate::record::metadata::Status;
+use crate::runs::prune::PruneRules;
+use crate::runs::task::GivenPart;
+use crate::text::json;
 use crate::text::manual::{self, Page};
 use crate::text::options::completion;
 use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
 use crate::text::options::table::CommandTable;
-use crate::text::timestamp::Timestamp;
+use crate::text::timestamp::{Timestamp, parse_span};
+use crate::unix::files::absolute;
 use crate::view::stats_table::StatsArgs;
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -22,6 +30,7 @@ pub use super::tables::COMMANDS;
 #[derive(Debug)]
 pub(crate) enum DeltaCommand {
     Run(RunArgs),
+    Chat(ChatArgs),
     Continue(ContinueArgs),
     Init {
         dir: PathBuf,
@@ -34,6 +43,7 @@ pub(crate) enum DeltaCommand {
         format: OutputFormat,
     },
     ListRuns(ListRunsArgs),
+    Prune(PruneArgs),
     Log(LogArgs),
     Report(ReportArgs),
     Request(RequestArgs),
@@ -57,7 +67,15 @@ pub(crate) enum DeltaCommand {
     ToolExpand {
         file: PathBuf,
     },
+    Skills {
+        dirs: Vec<PathBuf>,
+        /// None: stdout.
+        output: Option<PathBuf>,
+    },
     Sandbox(SandboxArgs),
+    Mcp(McpArgs),
+    /// Supervise an MCP server, for delta itself: the words behind the hidden command.
+    McpServer(Vec<OsString>),
     /// The words behind `flow`.
     Flow(Vec<OsString>),
     Version,
@@ -68,6 +86,8 @@ pub(crate) enum DeltaCommand {
     },
     Page(&'static Page),
     ListPages,
+    /// A tool of the agent `coder`, and its values.
+    CoderTool(Vec<String>),
     /// Ask the system's resolver, for the engine itself.
     ResolveHost(String),
     /// The words behind the program's name, as they are typed.
@@ -79,8 +99,7 @@ pub(crate) enum DeltaCommand {
 pub(crate) struct Common {
     pub work_dir: Option<PathBuf>,
     pub run_id: Option<String>,
-    /// `-` stands for stdin.
-    pub message: Option<String>,
+    pub message: Vec<GivenPart>,
     pub max_iterations: Option<u64>,
     pub budget: Option<GivenBudget>,
     pub deadline: Option<Timestamp>,
@@ -90,10 +109,20 @@ pub(crate) struct Common {
     pub format: OutputFormat,
 }
 
+/// `delta chat`.
+#[derive(Debug)]
+pub(crate) struct ChatArgs {
+    pub agent: GivenAgent,
+    pub adopt: bool,
+    /// Dotted keys of agent.yaml, and YAML.
+    pub set: Vec<(String, String)>,
+    pub common: Common,
+}
+
 /// `delta run`.
 #[derive(Debug)]
 pub(crate) struct RunArgs {
-    pub agent: PathBuf,
+    pub agent: GivenAgent,
     /// Begin a new run, whatever was interrupted.
     pub new: bool,
     /// Put a failed run of the same name aside.
@@ -106,6 +135,20 @@ pub(crate) struct RunArgs {
     pub common: Common,
 }
 
+/// `delta mcp`.
+#[derive(Debug)]
+pub(crate) struct McpArgs {
+    /// list, import, check or call.
+    pub action: String,
+    /// What follows it: a server's name, a tool, or a server's argv.
+    pub words: Vec<String>,
+    pub agent: Option<PathBuf>,
+    pub url: Option<String>,
+    pub env: Vec<String>,
+    pub bearer_env: Option<String>,
+    pub json: bool,
+}
+
 /// `delta continue`.
 #[derive(Debug)]
 pub(crate) struct ContinueArgs {
@@ -116,6 +159,8 @@ pub(crate) struct ContinueArgs {
     pub adopt: bool,
     /// Skip damage, and ignore a lock that another host may hold.
     pub force: bool,
+    /// The question that the message answers, and nothing else.
+    pub question: Option<String>,
     pub common: Common,
 }
 
@@ -123,12 +168,28 @@ pub(crate) struct ContinueArgs {
 #[derive(Debug, Default)]
 pub(crate) struct ListRunsArgs {
     pub work_dir: Option<PathBuf>,
-    /// All workspaces of this agent instead.
+    /// All workspaces of this agent instead; with `below`, only the runs of this agent.
     pub agent: Option<PathBuf>,
+    /// All runs below these directories instead.
+    pub below: Vec<PathBuf>,
     pub status: Option<Status>,
+    /// Any of these; empty: whatever the reason.
+    pub stop_reasons: Vec<String>,
+    /// Only runs that have been started since.
+    pub since: Option<Timestamp>,
     pub resumable: bool,
+    pub retryable: bool,
+    pub needs_attention: bool,
     pub first: bool,
     pub format: OutputFormat,
+}
+
+/// `delta prune`.
+#[derive(Debug)]
+pub(crate) struct PruneArgs {
+    pub below: Vec<PathBuf>,
+    pub rules: PruneRules,
+    pub dry_run: bool,
 }
 
 /// `delta log`.
@@ -142,6 +203,8 @@ pub(crate) struct LogArgs {
     pub json: bool,
     /// Only so many of the last events.
     pub last: Option<usize>,
+    /// The actions with an effect instead of the events.
+    pub effects: bool,
 }
 
 /// `delta report`.
@@ -230,8 +293,10 @@ pub(crate) fn parse_args(words: impl IntoIterator<Item = OsString>) -> Result<De
         CommandLine::Version => Ok(DeltaCommand::Version),
         CommandLine::Help { command, full } => Ok(DeltaCommand::Help { command, full }),
         CommandLine::Command(given) => command_of(&given),
+        CommandLine::Raw(SERVER_COMMAND, words) => Ok(DeltaCommand::McpServer(words)),
         CommandLine::Raw("flow", words) => Ok(DeltaCommand::Flow(words)),
         CommandLine::Raw(completion::COMMAND, words) => Ok(DeltaCommand::Complete(words)),
+        CommandLine::Raw(tool::COMMAND, words) => coder_tool(words),
         CommandLine::Raw(_, words) => match words.first() {
             Some(host) => Ok(DeltaCommand::ResolveHost(
                 host.to_string_lossy().into_owned(),
@@ -241,16 +306,19 @@ pub(crate) fn parse_args(words: impl IntoIterator<Item = OsString>) -> Result<De
     }
 }
 
+/// A tool of the agent `coder` and its values.
+fn coder_tool(words: Vec<OsString>) -> Result<DeltaCommand> {
+    let words = words.into_iter().map(OsString::into_string);
+    let words: std::result::Result<_, _> = words.collect();
+    let words = words.map_err(|_| Error::usage("the values of a tool are UTF-8"))?;
+    Ok(DeltaCommand::CoderTool(words))
+}
+
 fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
     Ok(match given.command.name {
         "run" => DeltaCommand::Run(run_args(given)?),
-        "continue" => DeltaCommand::Continue(ContinueArgs {
-            agent: given.path("--agent"),
-            set: settings(given)?,
-            adopt: given.has("--adopt"),
-            force: given.has("--force"),
-            common: common(given)?,
-        }),
+        "chat" => DeltaCommand::Chat(chat_args(given)?),
+        "continue" => DeltaCommand::Continue(continue_args(given)?),
         "init" => {
             let template = given.text("--template");
             let all = templates::ALL.into_iter();
@@ -265,13 +333,8 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
             format: given.format(),
         },
         "list-runs" => DeltaCommand::ListRuns(list_runs_args(given)?),
-        "log" => DeltaCommand::Log(LogArgs {
-            work_dir: given.work_dir(),
-            run: given.operand_text(0),
-            follow: given.has("--follow"),
-            json: given.has("--json"),
-            last: given.number("--lines"),
-        }),
+        "prune" => DeltaCommand::Prune(prune_args(given)?),
+        "log" => DeltaCommand::Log(log_args(given)?),
         "report" => DeltaCommand::Report(ReportArgs {
             work_dir: given.work_dir(),
             run: given.operand_text(0),
@@ -295,16 +358,78 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
         "tool" => DeltaCommand::ToolExpand {
             file: given.operand_dir(1),
         },
+        "skills" => DeltaCommand::Skills {
+            dirs: given.operands.iter().map(PathBuf::from).collect(),
+            output: given.path("--output"),
+        },
         "sandbox" => DeltaCommand::Sandbox(sandbox_args(given)),
         "migrate" => DeltaCommand::Migrate {
             work_dir: given.work_dir(),
             adopt: given.has("--adopt"),
         },
+        "mcp" => DeltaCommand::Mcp(mcp_args(given)?),
         "model" => DeltaCommand::ModelReplay {
             run_dir: given.operand_dir(1),
             lenient: given.has("--lenient"),
         },
         _ => page(given)?,
+    })
+}
+
+fn continue_args(given: &ParsedCommand) -> Result<ContinueArgs> {
+    let (question, common) = (given.text("--question"), common(given)?);
+    if question.is_some() && common.message.is_empty() {
+        return Err(Error::usage("--question needs its answer: -m ANSWER"));
+    }
+    Ok(ContinueArgs {
+        agent: given.path("--agent"),
+        set: settings(given)?,
+        adopt: given.has("--adopt"),
+        force: given.has("--force"),
+        question,
+        common,
+    })
+}
+
+fn log_args(given: &ParsedCommand) -> Result<LogArgs> {
+    let log = LogArgs {
+        work_dir: given.work_dir(),
+        run: given.operand_text(0),
+        follow: given.has("--follow"),
+        json: given.has("--json"),
+        last: given.number("--lines"),
+        effects: given.has("--effects"),
+    };
+    if log.effects && (log.follow || log.last.is_some()) {
+        return Err(Error::usage(
+            "--effects lists all actions at once: leave out -f and -n",
+        ));
+    }
+    Ok(log)
+}
+
+fn mcp_args(given: &ParsedCommand) -> Result<McpArgs> {
+    let mut words = given.operand_texts().into_iter();
+    let action = words.next().unwrap_or_default();
+    for (option, actions) in [
+        ("--url", &["list", "import"][..]),
+        ("--env", &["import"]),
+        ("--bearer-env", &["list", "import"]),
+        ("--json", &["call"]),
+    ] {
+        if given.has(option) && !actions.contains(&action.as_str()) {
+            let message = format!("mcp {action} takes no {option}; see mcp -h");
+            return Err(Error::usage(message));
+        }
+    }
+    Ok(McpArgs {
+        action,
+        words: words.collect(),
+        agent: given.path("--agent"),
+        url: given.text("--url"),
+        env: given.texts("--env"),
+        bearer_env: given.text("--bearer-env"),
+        json: given.has("--json"),
     })
 }
 
@@ -343,28 +468,61 @@ fn run_args(given: &ParsedCommand) -> Result<RunArgs> {
             "--retry-failed needs --run-id: without a name, a failed run is never in the way",
         ));
     }
+    let (agent, has_name) = given_agent(given)?;
+    let has_task = given.operands.len() > usize::from(has_name);
+    let mut common = common(given)?;
+    common.message = message_parts(given, usize::from(has_name))?;
     Ok(RunArgs {
-        agent: given.path("--agent").unwrap_or_else(|| ".".into()),
+        agent: match agent {
+            GivenAgent::Usual if !has_task => GivenAgent::Here,
+            agent => agent,
+        },
         new: given.has("--new"),
         retry_failed: given.has("--retry-failed"),
         adopt: given.has("--adopt"),
         yes: given.has("--yes"),
         dry: given.has("--dry-run"),
         set: settings(given)?,
-        common: common(given)?,
+        common,
+    })
+}
+
+fn chat_args(given: &ParsedCommand) -> Result<ChatArgs> {
+    let (agent, has_name) = given_agent(given)?;
+    if let (Some(word), false) = (given.operand_text(0), has_name) {
+        return Err(Error::usage(format!(
+            "chat: '{}' is no agent; @NAME is one, and -a DIR; the first message is typed at the prompt",
+            word.escape_debug()
+        )));
+    }
+    check_verbosity(given)?;
+    Ok(ChatArgs {
+        agent,
+        adopt: given.has("--adopt"),
+        set: plain_settings(given)?,
+        common: Common {
+            work_dir: given.path("--work-dir"),
+            run_id: given.text("--run-id"),
+            max_iterations: given.number("--max-iterations"),
+            budget: read_budget(given.text("--budget"))?,
+            interactive: true,
+            verbose: given.has("--verbose"),
+            quiet: given.has("--quiet"),
+            ..Common::default()
+        },
     })
 }
 
 fn common(given: &ParsedCommand) -> Result<Common> {
     check_verbosity(given)?;
-    let message = given.text("--message");
-    if message.as_deref().is_some_and(str::is_empty) {
-        return Err(Error::usage("the message given with -m is empty"));
-    }
     Ok(Common {
         work_dir: given.path("--work-dir"),
         run_id: given.text("--run-id"),
-        message,
+        message: match given.command.name {
+            "run" => Vec::new(),
+            // Operands are no text there.
+            _ => message_parts(given, given.operands.len())?,
+        },
         max_iterations: given.number("--max-iterations"),
         budget: read_budget(given.text("--budget"))?,
         deadline: read_deadline(given.text("--deadline"))?,
@@ -382,13 +540,17 @@ fn check_verbosity(given: &ParsedCommand) -> Result<()> {
     Ok(())
 }
 
-/// The values of `--set`, whose keys are dotted.
-fn settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
-    let pairs = given.pairs("--set");
-    match pairs
-        .iter()
-        .find(|(key, _)| key.split('.').any(str::is_empty))
-    {
+/// The values of `--set`, and of `-M`.
+fn plain_settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
+    let mut pairs = given.pairs("--set");
+    if let Some(model) = given.text("--model") {
+        if model.trim().is_empty() {
+            return Err(Error::usage("-M: the name is empty"));
+        }
+        pairs.push(("llm.model".to_owned(), json::text(&model)));
+    }
+    let is_wrong = |(key, _): &&(String, String)| key.split('.').any(str::is_empty);
+    match pairs.iter().find(is_wrong) {
         None => Ok(pairs),
         Some((key, _)) => Err(Error::usage(format!(
             "--set: '{key}' is not a key like llm.temperature"
@@ -396,20 +558,102 @@ fn settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
     }
 }
 
+/// The same, and the options that stand for a key.
+fn settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
+    let mut pairs = plain_settings(given)?;
+    if let Some(schema) = given.path("--output-schema") {
+        let path = absolute(&schema)?;
+        let path = path.to_str().ok_or_else(|| {
+            let path = path.display();
+            Error::usage(format!("--output-schema: {path} is not UTF-8"))
+        })?;
+        pairs.push(("output_schema".to_owned(), json::text(path)));
+    }
+    let accept = given.texts("--accept");
+    if accept.iter().any(|command| command.trim().is_empty()) {
+        return Err(Error::usage("--accept: the command is empty"));
+    }
+    if !accept.is_empty() {
+        let commands = accept
+            .iter()
+            .map(|text| json!({"command": ["sh", "-c", text]}));
+        let commands: Value = commands.collect();
+        pairs.push(("accept".to_owned(), json::text(&commands)));
+    }
+    Ok(pairs)
+}
+
 fn list_runs_args(given: &ParsedCommand) -> Result<ListRunsArgs> {
+    let below = below(given)?;
+    if given.has("--work-dir") && !below.is_empty() {
+        return Err(Error::usage(
+            "-w and -r contradict each other: one workspace, or all below directories",
+        ));
+    }
     if given.has("--work-dir") && given.has("--agent") {
         return Err(Error::usage(
             "-w and --agent contradict each other: one workspace, or all of an agent",
         ));
     }
     let status = given.text("--status");
+    let now = Timestamp::now();
+    let since = given.text("--since").map(|text| {
+        let ago = parse_span(&text).map(|span| now.minus(span));
+        ago.or_else(|| Timestamp::parse_with_offset(&text))
+            .ok_or_else(|| {
+                Error::usage(format!(
+                    "--since: '{text}' is no time like 2026-01-02T03:04:05Z or 2h"
+                ))
+            })
+    });
     Ok(ListRunsArgs {
         work_dir: given.path("--work-dir"),
         agent: given.path("--agent"),
+        below,
         status: status.and_then(|name| Status::parse(&name)),
+        stop_reasons: given.texts("--stop-reason"),
+        since: since.transpose()?,
         resumable: given.has("--resumable"),
+        retryable: given.has("--retryable"),
+        needs_attention: given.has("--needs-attention"),
         first: given.has("--first"),
         format: given.format(),
+    })
+}
+
+/// The directories of `-r`, of which a shell may make several words.
+fn below(given: &ParsedCommand) -> Result<Vec<PathBuf>> {
+    let mut dirs = given.paths("--recursive");
+    if let (Some(word), true) = (given.operand_text(0), dirs.is_empty()) {
+        let command = given.command.name;
+        return Err(Error::usage(format!(
+            "{command}: unexpected argument '{word}'; -r {word} takes all runs below it"
+        )));
+    }
+    dirs.extend(given.operand_texts().into_iter().map(PathBuf::from));
+    Ok(dirs)
+}
+
+fn prune_args(given: &ParsedCommand) -> Result<PruneArgs> {
+    let mut below = below(given)?;
+    if below.is_empty() {
+        below.push(".".into());
+    }
+    let age = given.text("--older-than").unwrap_or_default();
+    let age = parse_span(&age).ok_or_else(|| {
+        Error::usage(format!(
+            "--older-than: '{age}' is no span of time like 30d or 12h"
+        ))
+    })?;
+    let statuses = given.texts("--status");
+    Ok(PruneArgs {
+        below,
+        rules: PruneRules {
+            before: Timestamp::now().minus(age),
+            statuses: statuses.iter().filter_map(|it| Status::parse(it)).collect(),
+            keep_journal: given.has("--keep-journal"),
+        },
+        dry_run: given.has("--dry-run"),
     })
 }
 

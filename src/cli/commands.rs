@@ -1,10 +1,12 @@
 //! The commands, each from its arguments to its exit code.
 
 pub(crate) mod run;
+pub(crate) mod chat;
 pub(crate) mod continue_run;
 pub(crate) mod init;
 pub(crate) mod check;
 pub(crate) mod list_runs;
+pub(crate) mod prune;
 pub(crate) mod log;
 pub(crate) mod request;
 pub(crate) mod report;
@@ -15,5 +17,7 @@ pub(crate) mod flow;
 pub(crate) mod fork;
 pub(crate) mod diff;
 pub(crate) mod expand;
+pub(crate) mod skills;
 pub(crate) mod sandbox;
+pub(crate) mod mcp;
 pub(crate) mod complete;

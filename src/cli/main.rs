@@ -3,11 +3,13 @@
 use crate::VERSION;
 use crate::cli::args::{DeltaCommand as Command, parse_args};
 use crate::cli::commands::{
-    check, complete, continue_run, diff, expand, flow, fork, init, list_runs, log, migrate, model,
-    replay, report, request, run, sandbox,
+    chat, check, complete, continue_run, diff, expand, flow, fork, init, list_runs, log, mcp,
+    migrate, model, prune, replay, report, request, run, sandbox, skills,
 };
 use crate::cli::tables::DELTA;
+use crate::coder::tool;
 use crate::error::{Error, Exit, Result};
+use crate::mcp::stdio::run_server;
 use crate::model::http;
 use crate::text::manual;
 use crate::text::options::short_help::{command_help, overview};
@@ -36,6 +38,7 @@ pub fn main(args: Vec<OsString>) -> u8 {
 fn execute(args: Vec<OsString>) -> Result<u8> {
     let exit = match parse_args(args)? {
         Command::Run(wanted) => run::run_agent(&wanted),
+        Command::Chat(wanted) => chat::chat(&wanted),
         Command::Continue(wanted) => continue_run::continue_run(&wanted),
         Command::Init { dir, template, yes } => init::create_agent(&dir, template, yes),
         Command::Check { agent, format } => check::check_agent(&agent, format),
@@ -46,18 +49,23 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::Fork(wanted) => fork::fork_run(&wanted),
         Command::Diff { work_dir, runs } => diff::print_diff(&work_dir, &runs),
         Command::ListRuns(options) => list_runs::print_runs(&options),
+        Command::Prune(options) => prune::prune_runs(&options),
         Command::Log(options) => log::print_log(&options),
         Command::Request(options) => request::print_request(&options),
         Command::Report(options) => report::print_report(&options),
         Command::Stats(options) => print_stats(&options),
         Command::ToolExpand { file } => expand::print_expanded(&file),
+        Command::Skills { dirs, output } => skills::print_skills(&dirs, output.as_deref()),
         Command::Sandbox(wanted) => return sandbox::run_sandboxed(&wanted),
+        Command::Mcp(wanted) => mcp::run_command(wanted),
+        Command::McpServer(arguments) => return run_server(arguments),
         Command::Flow(arguments) => flow::execute_flow(&arguments),
         Command::Version => print_text(&format!("delta {VERSION}\n")),
         Command::Help { command, full } => show_in_pager(&help_text(command, full)),
         Command::Page(page) => show_in_pager(page.text),
         Command::ListPages => show_in_pager(&manual::list()),
         Command::Complete(words) => complete::print_candidates(&words),
+        Command::CoderTool(words) => return tool::run_tool(&words),
         Command::ResolveHost(host) => print_text(&http::resolve_host(&host)),
     };
     exit.map(Exit::code)

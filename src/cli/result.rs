@@ -1,5 +1,6 @@
 //! The output at the end of a command: the result on stdout, errors and the next step on stderr.
 
+use crate::cli::agent_names::built_in_of;
 use crate::cli::args::Common;
 use crate::config::tool::bind::shell_quoted;
 use crate::engine::question::Question;
@@ -8,12 +9,13 @@ use crate::error::{Error, Exit, Result};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
-use crate::runs::overrides::{is_guarded, is_inside};
+use crate::runs::inspect::RunSnapshot;
+use crate::runs::overrides::{is_guarded, is_inside, option_words};
 use crate::runs::result::RunResult;
 use crate::text::json::{self, Object};
 use crate::text::options::format::OutputFormat;
-use crate::unix::terminal::{Screen, Tone, print, printable};
-use serde_json::json;
+use crate::unix::terminal::{Screen, Tone, print, print_json, printable};
+use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::path::Path;
 
@@ -23,8 +25,18 @@ const SCHEMA_VERSION: &str = "2.0";
 /// Prints the result of a command that works on a run, or its error if an object was asked for, and then
 /// seals the run.
 pub(crate) fn print_outcome(done: Result<RunResult>, common: &Common) -> Result<Exit> {
+    print_with_hints(done, common, true)
+}
+
+/// The same of a command that makes a new run each time, so that only another command resumes it.
+pub(crate) fn print_outcome_once(done: Result<RunResult>, common: &Common) -> Result<Exit> {
+    print_with_hints(done, common, false)
+}
+
+fn print_with_hints(done: Result<RunResult>, common: &Common, is_repeatable: bool) -> Result<Exit> {
     let screen = Screen::new(common.quiet, common.verbose);
-    let printed = done.and_then(|result| print_result(result, common.format, screen));
+    let printed =
+        done.and_then(|result| print_result(result, common.format, screen, is_repeatable));
     print_error_object(printed, common.format)
 }
 
@@ -39,10 +51,21 @@ pub(crate) fn print_error_object(done: Result<Exit>, format: OutputFormat) -> Re
     done
 }
 
-fn print_result(result: RunResult, format: OutputFormat, screen: Screen) -> Result<Exit> {
+fn print_result(
+    result: RunResult,
+    format: OutputFormat,
+    screen: Screen,
+    is_repeatable: bool,
+) -> Result<Exit> {
     let (ending, metadata) = (&result.ending, &result.metadata);
-    explain(screen, ending, metadata, &result.run);
-    print_ending(format, ending, metadata, result.question.as_ref())?;
+    let awaited = result.awaited.as_deref();
+    explain(screen, &result, is_repeatable);
+    print_ending(
+        format,
+        ending,
+        metadata,
+        (result.question.as_ref(), awaited),
+    )?;
     if let Some(summary) = result.summary() {
         screen.progress(&[(Tone::Dim, &summary)]);
     }
@@ -51,15 +74,42 @@ fn print_result(result: RunResult, format: OutputFormat, screen: Screen) -> Resu
     Ok(exit)
 }
 
-/// Prints how a run ended. `question` is the one that is open.
+/// Prints the answer to one message of a conversation, or why there is none, and seals the run.
+pub(crate) fn print_answer(result: RunResult, screen: Screen) -> Result<Exit> {
+    let (ending, metadata) = (&result.ending, &result.metadata);
+    match ending.status {
+        Status::Completed => print_ending(OutputFormat::Text, ending, metadata, (None, None))?,
+        Status::WaitingForInput => explain(screen, &result, false),
+        _ if ending.exit == Exit::Interrupt => {
+            screen.warn("stopped; the next message goes on from here");
+        }
+        status => {
+            let text = format!(
+                "{} ({}): {}",
+                status.name(),
+                ending.stop_reason,
+                ending.text
+            );
+            screen.warn(&text);
+        }
+    }
+    if let Some(summary) = result.summary() {
+        screen.progress(&[(Tone::Dim, &summary)]);
+    }
+    let exit = ending.exit;
+    result.seal();
+    Ok(exit)
+}
+
+/// Prints how a run ended. `question` is the one that is open, `awaited` the run that it waits for.
 fn print_ending(
     format: OutputFormat,
     ending: &Ending,
     metadata: &Metadata,
-    question: Option<&Question>,
+    (question, awaited): (Option<&Question>, Option<&RunSnapshot>),
 ) -> Result<()> {
     match format {
-        OutputFormat::Json => print(&object(ending, metadata, question)),
+        OutputFormat::Json => print_json(&object(ending, metadata, question, awaited)),
         OutputFormat::Text if ending.status == Status::Completed => {
             let newline = if ending.text.ends_with('\n') {
                 ""
@@ -79,7 +129,8 @@ fn print_ending(
 }
 
 /// Says on stderr why a run did not complete, and what to do.
-fn explain(screen: Screen, ending: &Ending, metadata: &Metadata, run: &RunDir) {
+fn explain(screen: Screen, result: &RunResult, is_repeatable: bool) {
+    let (ending, metadata, run) = (&result.ending, &result.metadata, &result.run);
     if ending.status == Status::Completed {
         return;
     }
@@ -89,25 +140,21 @@ fn explain(screen: Screen, ending: &Ending, metadata: &Metadata, run: &RunDir) {
     };
     screen.warn(&format!("{reason}{}", ending.text));
     let mut command = continue_command(metadata, run);
+    if let Some(awaited) = &result.awaited {
+        explain_awaited(screen, awaited);
+    }
     // Who must answer is not helped by silence.
     if screen.quiet && ending.status != Status::WaitingForInput {
         return;
     }
     match ending.status {
-        Status::WaitingForInput => {
-            let line = shell_quoted(&command);
-            screen.warn(&format!("answer with: {line} -m ANSWER"));
-            let file = run.interaction().join("response.txt");
-            screen.warn(&format!(
-                "or write the answer to {} and run the same command again",
-                file.display()
-            ));
-        }
+        Status::WaitingForInput => explain_question(screen, command, run, result.question.as_ref()),
         Status::Interrupted => {
-            screen.warn(&format!(
-                "the same command resumes it, and so does: {}",
-                shell_quoted(&command)
-            ));
+            let hint = match is_repeatable {
+                true => "the same command resumes it, and so does:",
+                false => "to resume it:",
+            };
+            screen.warn(&format!("{hint} {}", shell_quoted(&command)));
         }
         Status::Failed => {
             command.push("-m".to_owned());
@@ -117,6 +164,60 @@ fn explain(screen: Screen, ending: &Ending, metadata: &Metadata, run: &RunDir) {
             ));
         }
         Status::Completed | Status::Running => {}
+    }
+}
+
+/// Says how a question is answered. `command` continues its run.
+fn explain_question(
+    screen: Screen,
+    mut command: Vec<String>,
+    run: &RunDir,
+    question: Option<&Question>,
+) {
+    name_question(&mut command, question);
+    let line = shell_quoted(&command);
+    if is_confirmation(question) {
+        screen.warn(&format!("to let it run: {line} -m yes"));
+        screen.warn(&format!(
+            "to refuse, with words for the model: {line} -m WORDS"
+        ));
+    } else {
+        screen.warn(&format!("answer with: {line} -m ANSWER"));
+    }
+    let file = run.interaction().join("response.txt");
+    screen.warn(&format!(
+        "or write the answer to {} and run the same command again",
+        file.display()
+    ));
+}
+
+/// True for a question of delta's own about a call. A model can ask for a yes, too, but not name what it lets run.
+fn is_confirmation(question: Option<&Question>) -> bool {
+    question.is_some_and(|question| question.fingerprint.is_some())
+}
+
+/// Adds to a command which question it answers.
+fn name_question(command: &mut Vec<String>, question: Option<&Question>) {
+    let id = question.map(|question| question.request_id.clone());
+    if let Some(id) = id.filter(|id| !id.is_empty()) {
+        command.extend(["--question".to_owned(), id]);
+    }
+}
+
+/// Says what to do about the run of a sub-agent that its parent waits for. A flow's says so itself.
+fn explain_awaited(screen: Screen, awaited: &RunSnapshot) {
+    let run = &awaited.run;
+    if awaited.question.is_some() {
+        let command = continue_command(&awaited.metadata, run);
+        return explain_question(screen, command, run, awaited.question.as_ref());
+    }
+    if screen.quiet {
+        return;
+    }
+    if let Some(root) = run.workspace() {
+        let root = root.to_string_lossy();
+        let show = ["delta", "log", "-w", &root, run.id.as_str()].map(str::to_owned);
+        screen.warn(&format!("the sub-agent's run: {}", shell_quoted(&show)));
     }
 }
 
@@ -135,16 +236,22 @@ fn continue_command(metadata: &Metadata, run: &RunDir) -> Vec<String> {
     .map(str::to_owned)
     .to_vec();
     let home = &metadata.agent_home;
-    if Workspace::at(root).is_ok_and(|workspace| is_inside(Path::new(home), &workspace)) {
+    let is_inside = |workspace: Workspace| is_inside(Path::new(home), &workspace);
+    if built_in_of(Path::new(home)).is_none() && Workspace::at(root).is_ok_and(is_inside) {
         command.extend(["-a".to_owned(), home.clone()]);
     }
     for (key, value) in metadata.set.iter().filter(|(key, _)| is_guarded(key)) {
-        command.extend(["--set".to_owned(), format!("{key}={}", json::text(value))]);
+        command.extend(option_words(key, value));
     }
     command
 }
 
-fn object(ending: &Ending, metadata: &Metadata, question: Option<&Question>) -> Vec<u8> {
+fn object(
+    ending: &Ending,
+    metadata: &Metadata,
+    question: Option<&Question>,
+    awaited: Option<&RunSnapshot>,
+) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::begin(&mut out);
     object
@@ -158,10 +265,7 @@ fn object(ending: &Ending, metadata: &Metadata, question: Option<&Question>) -> 
             object.put("result", &ending.text);
         }
         (Status::WaitingForInput, Some(question)) => {
-            object.put(
-                "interaction",
-                &json!({"prompt": question.prompt, "input_type": question.input_type, "sensitive": question.sensitive}),
-            );
+            object.put("interaction", &interaction(question));
         }
         _ => {
             object.put(
@@ -169,6 +273,19 @@ fn object(ending: &Ending, metadata: &Metadata, question: Option<&Question>) -> 
                 &json!({"type": ending.stop_reason, "message": ending.text}),
             );
         }
+    }
+    if let Some(awaited) = awaited {
+        let root = awaited.run.workspace();
+        let asked = awaited.question.as_ref().map(interaction);
+        object.put(
+            "awaits",
+            &json!({
+                "run_id": awaited.run.id.as_str(),
+                "workspace_path": root.map(Path::to_string_lossy),
+                "interaction": asked,
+                "answer_command": asked.is_some().then(|| answer_command(awaited)),
+            }),
+        );
     }
     let duration = metadata.running_time().as_millis() as u64;
     object
@@ -191,6 +308,28 @@ fn object(ending: &Ending, metadata: &Metadata, question: Option<&Question>) -> 
     out
 }
 
+/// The command that answers a run's question.
+fn answer_command(asking: &RunSnapshot) -> String {
+    let question = asking.question.as_ref();
+    let mut command = continue_command(&asking.metadata, &asking.run);
+    name_question(&mut command, question);
+    let answer = match is_confirmation(question) {
+        true => " -m yes",
+        false => " -m ANSWER",
+    };
+    shell_quoted(&command) + answer
+}
+
+/// A question as programs read it.
+fn interaction(question: &Question) -> Value {
+    json!({
+        "request_id": question.request_id,
+        "prompt": question.prompt,
+        "input_type": question.input_type.name(),
+        "sensitive": question.sensitive,
+    })
+}
+
 /// Prints an error as an object.
 fn error(error: &Error) -> Result<()> {
     let object = json!({
@@ -203,5 +342,5 @@ fn error(error: &Error) -> Result<()> {
         "metrics": null,
         "metadata": null,
     });
-    print(format!("{}\n", json::text(&object)).as_bytes())
+    print_json(format!("{}\n", json::text(&object)).as_bytes())
 }

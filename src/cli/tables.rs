@@ -4,6 +4,8 @@
 
 use super::schemas::SCHEMA_NAMES;
 use super::templates::TEMPLATE_NAMES;
+use crate::coder::tool;
+use crate::mcp::stdio::SERVER_COMMAND;
 use crate::model::http::RESOLVE_COMMAND;
 use crate::record::metadata::Status;
 use crate::text::options::completion;
@@ -18,12 +20,17 @@ use crate::text::options::table::{
 pub(crate) static DELTA: ProgramTable = ProgramTable {
     name: "delta",
     commands: &COMMAND_TABLES,
-    hidden: &[completion::COMMAND, RESOLVE_COMMAND],
+    hidden: &[
+        completion::COMMAND,
+        RESOLVE_COMMAND,
+        SERVER_COMMAND,
+        tool::COMMAND,
+    ],
     options: &[HELP, VERSION],
 };
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 19] = names(&COMMAND_TABLES);
+pub const COMMANDS: [&str; 23] = names(&COMMAND_TABLES);
 
 // One row a line.
 #[rustfmt::skip]
@@ -45,12 +52,57 @@ const STATUS_NAMES: [&str; 5] = [
     Status::Interrupted.name(),
 ];
 
+const ENDED_NAMES: [&str; 2] = [Status::Completed.name(), Status::Failed.name()];
+
+const BELOW: OptionRow = valued(
+    "-r",
+    "--recursive",
+    "DIR",
+    Directory,
+    "all runs below DIR, whatever the workspace",
+)
+.repeatable();
+
 const SET: OptionRow = valued(
     "",
     "--set",
     "KEY=VALUE",
     Pair,
     "override a key of agent.yaml for this run",
+)
+.repeatable();
+
+const OUTPUT_SCHEMA: OptionRow = valued(
+    "",
+    "--output-schema",
+    "FILE",
+    File,
+    "require an answer that fits this JSON Schema",
+);
+
+const ACCEPT: OptionRow = valued(
+    "",
+    "--accept",
+    "COMMAND",
+    Text,
+    "require that COMMAND, for sh -c, accepts the answer",
+)
+.repeatable();
+
+const MODEL: OptionRow = valued(
+    "-M",
+    "--model",
+    "NAME",
+    Text,
+    "ask this model: --set llm.model=NAME",
+);
+
+const FILE: OptionRow = valued(
+    "-f",
+    "--file",
+    "FILE",
+    File,
+    "put the text of FILE into the message",
 )
 .repeatable();
 
@@ -63,9 +115,9 @@ const ADOPT: OptionRow = flag(
 const AGENT_OF_RUN: OptionRow = valued(
     "-a",
     "--agent",
-    "DIR",
+    "AGENT",
     Directory,
-    "run the agent in DIR (default: the run's own)",
+    "run @NAME, or the agent in a directory (default: the run's own)",
 );
 
 const WORK_DIR: OptionRow = valued(
@@ -77,11 +129,17 @@ const WORK_DIR: OptionRow = valued(
 );
 
 #[rustfmt::skip]
-const COMMAND_TABLES: [CommandTable; 19] = [
+const COMMAND_TABLES: [CommandTable; 23] = [
     CommandTable {
+        text: "Give TASK to an agent: to @NAME, to the one in a directory (-a), or to $DELTA_AGENT, else to \
+               @coder. A named agent works in the current directory.\n\n\
+               The message is TASK and what -m and -f give, in this order of the command line.",
+        operands: &[operand("@NAME", Text).optional(), operand("TASK", Text).optional().repeatable()],
         options: &[&[
-            valued("-a", "--agent", "DIR", Directory, "run the agent in DIR (default: the current directory)"),
-            valued("-m", "--message", "TEXT", Text, "give the agent this task; - reads it from stdin"),
+            valued("-a", "--agent", "AGENT", Directory, "run @NAME, or the agent in a directory"),
+            valued("-m", "--message", "TEXT", Text, "put TEXT into the message; - reads it from stdin").repeatable(),
+            FILE,
+            MODEL,
             valued("-w", "--work-dir", "DIR", Workspace, "work in DIR, which is created if it is missing"),
             valued("", "--run-id", "ID", RunId, "name the run; the same command never starts it twice"),
             flag("-y", "--yes", "use the next free workspace without asking"),
@@ -90,17 +148,44 @@ const COMMAND_TABLES: [CommandTable; 19] = [
             ADOPT,
             flag("", "--dry-run", "print the first request instead of sending it"),
             SET,
+            OUTPUT_SCHEMA,
+            ACCEPT,
             renamed("--task", "-m (--message)"),
         ], ENGINE],
         ..command("run", "start a run of an agent, or resume it")
+    },
+    CommandTable {
+        text: "Talk to an agent, line by line: to @NAME, to the one in a directory (-a), or to $DELTA_AGENT, \
+               else to @coder. Ctrl-C stops an answer, Ctrl-D ends. A line that begins with \"\"\" begins a \
+               message of several lines, up to the next \"\"\".\n\n\
+               Start a new run, or go on with --run-id, or with the newest one in -w.",
+        operands: &[operand("@NAME", Text).optional()],
+        options: &[&[
+            valued("-a", "--agent", "AGENT", Directory, "talk to @NAME, or to the agent in a directory"),
+            MODEL,
+            valued("-w", "--work-dir", "DIR", Workspace, "work in DIR, and go on with its newest run"),
+            valued("", "--run-id", "ID", RunId, "go on with this run"),
+            SET,
+            ADOPT,
+            valued("", "--max-iterations", "N", Number(1), "stop an answer after N iterations"),
+            valued("", "--budget", "KEY=N", Other, "replace the budget: cost=3,tokens=500000"),
+            flag("-v", "--verbose", "show what the model and the tools say"),
+            flag("-q", "--quiet", "print nothing but answers, warnings and errors"),
+        ]],
+        ..command("chat", "talk to an agent, line by line")
     },
     CommandTable {
         options: &[&[
             WORK_DIR,
             AGENT_OF_RUN,
             valued("", "--run-id", "ID", RunId, "continue this run (default: the newest)"),
-            valued("-m", "--message", "TEXT", Text, "the answer or the next message; - reads it from stdin"),
+            valued("-m", "--message", "TEXT", Text, "the answer or the next message; - reads it from stdin").repeatable(),
+            FILE,
+            MODEL,
+            valued("", "--question", "ID", Other, "the message answers this question and no other"),
             SET,
+            OUTPUT_SCHEMA,
+            ACCEPT,
             ADOPT,
             flag("", "--force", "skip damaged lines, and ignore another host's claim"),
         ], ENGINE],
@@ -118,15 +203,34 @@ const COMMAND_TABLES: [CommandTable; 19] = [
     },
     CommandTable {
         text: "List runs, the newest first.",
+        operands: &[operand("DIR", Directory).optional().repeatable()],
         options: &[&[
             WORK_DIR,
-            valued("-a", "--agent", "DIR", Directory, "list the runs in all workspaces of this agent"),
+            BELOW,
+            valued("-a", "--agent", "DIR", Directory, "list the runs in all workspaces of this agent; with -r, only its runs"),
             valued("", "--status", "STATUS", Words(&STATUS_NAMES), "only RUNNING, WAITING_FOR_INPUT, COMPLETED, FAILED or INTERRUPTED"),
+            valued("", "--stop-reason", "REASON", Text, "only runs that ended for this reason").repeatable(),
+            valued("", "--since", "TIME", Other, "only runs started since TIME: RFC 3339, or 2h ago"),
             flag("", "--resumable", "only runs that the same command would resume"),
+            flag("", "--retryable", "only runs to start again: 75, a signal, or the process died"),
+            flag("", "--needs-attention", "only runs that wait for somebody: 1, 3, 4, 78 and 101"),
             flag("", "--first", "only the newest; as text, only its id"),
-            valued("", "--format", "", FORMATS, "print a table (default) or a JSON array"),
+            valued("", "--format", "", FORMATS, "print a table (default) or a JSON array; with -r, a line for each"),
         ]],
         ..command("list-runs", "list the runs of a workspace or an agent")
+    },
+    CommandTable {
+        text: "Remove runs that have ended, and print their directories. Runs that are live, unfinished \
+               or foreign stay.",
+        operands: &[operand("DIR", Directory).optional().repeatable()],
+        options: &[&[
+            BELOW,
+            valued("", "--older-than", "SPAN", Other, "only runs that ended before: 30d, 12h").required(),
+            valued("", "--status", "STATUS", Words(&ENDED_NAMES), "only COMPLETED or FAILED").repeatable(),
+            flag("", "--keep-journal", "keep the journal, the summary and the ledger"),
+            flag("", "--dry-run", "remove nothing"),
+        ]],
+        ..command("prune", "remove old runs")
     },
     CommandTable {
         text: "Show a run (default: the newest) as a timeline.",
@@ -135,7 +239,8 @@ const COMMAND_TABLES: [CommandTable; 19] = [
             WORK_DIR,
             flag("-f", "--follow", "keep printing until the run ends"),
             valued("-n", "--lines", "N", Number(0), "show only the last N events"),
-            flag("", "--json", "print the journal's lines unchanged"),
+            flag("", "--effects", "list the actions that have an effect, each with its state"),
+            flag("", "--json", "print the journal's lines unchanged; with --effects: a line of JSON for each"),
         ]],
         ..command("log", "show a run as a timeline")
     },
@@ -162,7 +267,10 @@ const COMMAND_TABLES: [CommandTable; 19] = [
             WORK_DIR,
             flag("", "--next", "print the request that continuing would send"),
             AGENT_OF_RUN,
+            MODEL,
             SET,
+            OUTPUT_SCHEMA,
+            ACCEPT,
             ADOPT,
             valued("", "--diff", "M", Number(1), "show where the request first differs from the M-th"),
         ]],
@@ -176,9 +284,13 @@ const COMMAND_TABLES: [CommandTable; 19] = [
             WORK_DIR,
             AGENT_OF_RUN,
             ADOPT,
-            valued("-m", "--message", "TEXT", Text, "the next message; - reads it from stdin"),
+            valued("-m", "--message", "TEXT", Text, "the next message; - reads it from stdin").repeatable(),
+            FILE,
+            MODEL,
             valued("", "--to", "DIR", Directory, "copy the workspace's files to DIR, and work there"),
             SET,
+            OUTPUT_SCHEMA,
+            ACCEPT,
             valued("", "--run-id", "ID", RunId, "name the new run"),
         ], ENGINE],
         ..command("fork", "start a run from the first iterations of another")
@@ -191,7 +303,10 @@ const COMMAND_TABLES: [CommandTable; 19] = [
         options: &[&[
             WORK_DIR,
             AGENT_OF_RUN,
+            MODEL,
             SET,
+            OUTPUT_SCHEMA,
+            ACCEPT,
             ADOPT,
             valued("", "--tools", "", Words(&["run", "recorded"]), "execute tools, hooks and generators (default), or take their results from the record"),
             valued("", "--from", "DIR", Directory, "start with a copy of the files in DIR"),
@@ -227,6 +342,13 @@ const COMMAND_TABLES: [CommandTable; 19] = [
         ..command("tool", "print tools in their full form")
     },
     CommandTable {
+        text: "Print the catalogue of the skills in directories: name, description and path of each \
+               SKILL.md. Made for a computed_file of context.yaml.",
+        operands: &[operand("DIR", Directory).repeatable()],
+        options: &[&[valued("-o", "--output", "FILE", File, "write to FILE, or remove it if there is no skill")]],
+        ..command("skills", "print the catalogue of the skills in directories")
+    },
+    CommandTable {
         text: "Run a command that reads the system and the given directories, and writes only \
                below --rw, but not .delta, .git/config and .git/hooks there. The command cannot undo \
                that. Made to be the wrapper of an agent.",
@@ -253,6 +375,24 @@ const COMMAND_TABLES: [CommandTable; 19] = [
         operands: &[operand("", Words(&["replay"])), operand("RUN_DIR", Directory)],
         options: &[&[flag("", "--lenient", "match by the number of answers in the request alone")]],
         ..command("model", "serve a recorded run as a model")
+    },
+    CommandTable {
+        text: "Use the tools of MCP servers as commands. list prints what a server offers; import \
+               writes its tools to tools/mcp-NAME.yaml, to review and import; check reports what \
+               has changed since; call calls a tool with the JSON object on stdin.",
+        operands: &[
+            operand("", Words(&["list", "import", "check", "call"])),
+            operand("NAME", Bytes).optional(),
+            operand("ARGUMENT", Bytes).optional().repeatable(),
+        ],
+        options: &[&[
+            valued("-a", "--agent", "DIR", Directory, "the agent whose mcp.yaml is used (default: the calling agent, else the current directory)"),
+            valued("", "--url", "URL", Other, "list, import: the server's URL instead of its command"),
+            valued("", "--env", "NAME", Other, "import: a variable that only this server gets").repeatable(),
+            valued("", "--bearer-env", "NAME", Other, "list, import: the variable that holds the server's bearer token"),
+            flag("", "--json", "call: print the structured result, if there is one"),
+        ]],
+        ..command("mcp", "use the tools of MCP servers as commands")
     },
     CommandTable {
         is_raw: true,

@@ -14,45 +14,100 @@ pub(crate) struct Template {
     pub agent: &'static str,
     /// The text of `system_prompt.md`.
     pub prompt: &'static str,
+    /// The text of `context.yaml`.
+    pub context: &'static str,
+    /// Programs below `tools/`: name and text.
+    pub tools: &'static [(&'static str, &'static str)],
+}
+
+/// A file of an agent that is made from a template.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TemplateFile {
+    /// Below the agent's directory.
+    pub path: String,
+    pub text: String,
+    pub is_program: bool,
 }
 
 /// All of them; the first is the one that `-y` takes.
-pub(crate) const ALL: [&Template; 4] = [
+pub(crate) const ALL: [&Template; 5] = [
     &Template {
         name: "minimal",
         description: "prints text and writes files",
         agent: include_str!("templates/minimal/agent.yaml"),
         prompt: include_str!("templates/minimal/system_prompt.md"),
+        context: CONTEXT,
+        tools: &[],
     },
     &Template {
         name: "hello-world",
         description: "a friendly agent with a few common tools",
         agent: include_str!("templates/hello-world/agent.yaml"),
         prompt: include_str!("templates/hello-world/system_prompt.md"),
+        context: CONTEXT,
+        tools: &[],
     },
     &Template {
         name: "file-ops",
         description: "finds, reads, writes and tidies files",
         agent: include_str!("templates/file-ops/agent.yaml"),
         prompt: include_str!("templates/file-ops/system_prompt.md"),
+        context: CONTEXT,
+        tools: &[],
     },
     &Template {
         name: "api-tester",
         description: "tests HTTP APIs with curl",
         agent: include_str!("templates/api-tester/agent.yaml"),
         prompt: include_str!("templates/api-tester/system_prompt.md"),
+        context: CONTEXT,
+        tools: &[],
+    },
+    &Template {
+        name: "coder",
+        description: "works on code: shell, reading, writing and editing files",
+        agent: include_str!("templates/coder/agent.yaml"),
+        prompt: include_str!("templates/coder/system_prompt.md"),
+        context: include_str!("templates/coder/context.yaml"),
+        tools: &[],
     },
 ];
 
-pub(crate) const TEMPLATE_NAMES: [&str; 4] = [ALL[0].name, ALL[1].name, ALL[2].name, ALL[3].name];
+pub(crate) const TEMPLATE_NAMES: [&str; 5] = [
+    ALL[0].name,
+    ALL[1].name,
+    ALL[2].name,
+    ALL[3].name,
+    ALL[4].name,
+];
 
-/// The context.yaml of all templates.
-pub(crate) const CONTEXT: &str = include_str!("templates/context.yaml");
+/// The templates that are agents by themselves, under their names: `@coder`.
+pub(crate) const BUILT_IN: [&Template; 1] = [ALL[4]];
+
+/// The context.yaml of templates that have none of their own.
+const CONTEXT: &str = include_str!("templates/context.yaml");
 
 /// Keeps workspaces and keys out of version control.
 pub(crate) const GITIGNORE: &str = include_str!("templates/gitignore");
 
 impl Template {
+    /// The files of an agent of this name, the one that makes it an agent last.
+    pub(crate) fn files(&self, name: &str) -> Vec<TemplateFile> {
+        let file = |path: &str, text: String| TemplateFile {
+            path: path.to_owned(),
+            text,
+            is_program: path.starts_with("tools/"),
+        };
+        let programs = self.tools.iter();
+        let programs =
+            programs.map(|(name, text)| file(&format!("tools/{name}"), (*text).to_owned()));
+        let mut files: Vec<TemplateFile> = programs.collect();
+        files.push(file("context.yaml", self.context.to_owned()));
+        files.push(file("system_prompt.md", self.prompt.to_owned()));
+        files.push(file("agent.yaml", self.agent_named(name)));
+        files
+    }
+
     /// The agent.yaml of an agent of this name, which holds no control characters.
     pub(crate) fn agent_named(&self, name: &str) -> String {
         let own = format!("name: {}\n", self.name);

@@ -1,5 +1,7 @@
 //! An agent, as its files define it.
 
+use crate::config::acceptance::Acceptance;
+use crate::config::api::{Api, CacheTime, Header};
 use crate::config::pricing::{Budget, PriceList};
 use crate::config::tool::definition::{Tool, Word};
 use crate::text::json;
@@ -42,6 +44,7 @@ pub(crate) struct Agent {
     pub workspace_env: Option<Vec<String>>,
     pub prices: PriceList,
     pub budget: Budget,
+    pub acceptance: Acceptance,
     pub context: Context,
     pub hooks: Vec<Hook>,
 }
@@ -49,16 +52,28 @@ pub(crate) struct Agent {
 /// How a model is reached.
 #[derive(Clone, Debug)]
 pub(crate) struct Llm {
-    /// None only if there is a command.
+    /// None if there is a command, or if nobody names one.
     pub model: Option<String>,
+    /// The agent names no model: it is the environment's.
+    pub is_from_environment: bool,
     /// Keys that are not the engine's own, in the order written; they go into the request.
     pub parameters: Vec<(String, Value)>,
+    /// The form of requests and answers.
+    pub api: Api,
+    /// Headers that are sent beside the usual ones.
+    pub headers: Vec<Header>,
+    /// Answers come as they are made. Then `timeout` is the longest silence.
+    pub stream: bool,
+    /// Of Messages: how long the service is asked to keep the beginnings of requests.
+    pub cache: CacheTime,
     /// The endpoint, if the agent says one.
     pub base_url: Option<String>,
     /// A program that is the model.
     pub command: Option<Vec<Word>>,
     /// How long one attempt may take.
     pub timeout: Duration,
+    /// How long one attempt may take when its answer comes as it is made.
+    pub total_timeout: Duration,
     /// How often an attempt is repeated.
     pub max_retries: u32,
 }
@@ -90,6 +105,16 @@ pub(crate) enum Source {
         path: Word,
         optional: bool,
     },
+    /// A file of one name, in the workspace and the directories above it in its repository.
+    Upward {
+        /// The block's name.
+        id: String,
+        /// The path from each of these directories.
+        name: String,
+        /// The most bytes of them all.
+        max_bytes: u64,
+        optional: bool,
+    },
     /// A file that a program writes.
     Computed {
         /// The block's name.
@@ -116,7 +141,7 @@ impl Source {
     /// The block's name; the conversation has none.
     pub(crate) fn id(&self) -> Option<&str> {
         match self {
-            Self::File { id, .. } | Self::Computed { id, .. } => Some(id),
+            Self::File { id, .. } | Self::Upward { id, .. } | Self::Computed { id, .. } => Some(id),
             Self::Journal { .. } => None,
         }
     }

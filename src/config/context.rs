@@ -7,11 +7,14 @@ use crate::config::tool::argv_template::parse_fixed_word;
 use crate::config::tool::definition::{Piece, Word};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
-use std::path::Path;
+use std::path::{Component, Path};
 use std::time::Duration;
 
 /// A generator's time limit, unless it says otherwise.
 const GENERATOR_TIMEOUT_MS: u64 = 30_000;
+
+/// How much of the files that are searched for upwards the model sees, unless the source says otherwise.
+const UPWARD_BYTES: u64 = 32 << 10;
 
 /// Text for a context.yaml that does not exist yet.
 pub(crate) fn default_text(prompt: &str) -> String {
@@ -113,11 +116,26 @@ fn read_file_source(
     (home, prompt): (&Path, &str),
     out: &mut Diagnostics,
 ) -> Option<Source> {
-    section.warn_of_unknown_keys(&["type", "id", "path", "on_missing"], out);
+    const KEYS: [&str; 6] = ["type", "id", "path", "on_missing", "search", "max_bytes"];
+    section.warn_of_unknown_keys(&KEYS, out);
     let id = section.read_text("id", out).map(str::to_owned);
     let path = required_path(section, "path", out)?;
     let optional = section.read_choice("on_missing", &ON_MISSING, out);
     let optional = optional.unwrap_or(false);
+    if section.map.contains_key("search") {
+        section.read_choice("search", &[("up", ())], out)?;
+        let max_bytes = at_least_one(section, "max_bytes", UPWARD_BYTES, out);
+        return Some(Source::Upward {
+            id: id.unwrap_or_else(|| file_name(&path)),
+            name: name_below(&path, section, out)?,
+            max_bytes,
+            optional,
+        });
+    }
+    if section.map.contains_key("max_bytes") {
+        let message = "file: max_bytes: it goes with search: up; a file alone is shown whole";
+        out.error(section.path_to("max_bytes"), message);
+    }
     if !optional {
         must_exist(&path, (home, prompt), section, out);
     }
@@ -224,6 +242,22 @@ fn required_path(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Opt
         return None;
     }
     Some(parse_fixed_word(text))
+}
+
+/// The path of a file that is searched for in several directories, from each of them.
+fn name_below(path: &Word, section: &Section<'_>, out: &mut Diagnostics) -> Option<String> {
+    let name = path.as_fixed();
+    let is_below = |name: &&str| {
+        let mut parts = Path::new(name).components();
+        parts.all(|part| matches!(part, Component::Normal(_)))
+    };
+    let name = name.filter(is_below).map(str::to_owned);
+    if name.is_none() {
+        let message =
+            "file: path: with search: up it is a name, such as AGENTS.md, without variables and ..";
+        out.error(section.path_to("path"), message);
+    }
+    name
 }
 
 /// A file below the agent's directory can be looked for before there is a workspace.

@@ -2,25 +2,28 @@
 //! where.
 //!
 //! Unaware of how a model is asked. Variables are looked up in the workspace's `.env`, the agent's,
-//! the `.env` beside the nearest `.git` above the agent, and the process's environment; the first
-//! that has one wins.
+//! the `.env` beside the nearest `.git` above the agent, the process's environment, and the person's own
+//! file; the first that has one wins.
 //!
 //! Architecture invariant: the API key is only ever inside a [`Secret`], and it is paired with an
 //! endpoint here and nowhere else.
 
 mod programs;
+mod urls;
 
-use crate::config::dotenv;
+pub(crate) use urls::{is_loopback, url_objection, without_secrets};
+
+use crate::config::agent::Agent;
+use crate::config::api::{Api, Header, HeaderValue};
+use crate::config::{dotenv, person};
 use crate::error::{Error, Result};
 use crate::text::redaction::{self, SECRET_NAMES, is_secret};
 use crate::unix::files;
 use crate::unix::process::Variable;
 use programs::decides_what_runs;
 use std::fmt;
-use std::path::Path;
-
-/// The endpoint if nothing says another.
-pub(crate) const PUBLIC_ENDPOINT: &str = "https://api.openai.com/v1";
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// How deep a process is nested in runs; 0 for one that a person started.
 pub(crate) const DEPTH: &str = "DELTA_DEPTH";
@@ -29,12 +32,13 @@ pub(crate) const DEPTH: &str = "DELTA_DEPTH";
 /// the process's environment alone, and before all others: those may be for another endpoint.
 const GIVEN_KEY: &str = "DELTA_PROVIDER_KEY";
 
-/// The variables that the engine looks for its key in.
-const KEY_NAMES: [&str; 2] = ["DELTA_API_KEY", "OPENAI_API_KEY"];
+/// The variable that names the model of agents that name none.
+pub(crate) const MODEL: &str = "DELTA_MODEL";
 
-/// The variables that the engine looks for its endpoint in. Only the first is no vendor's.
-const URL_NAMES: [&str; 3] = ["DELTA_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_URL"];
+/// The variables that the engine looks for its key in, whatever the API. Only the first is no vendor's.
+const KEY_NAMES: [&str; 3] = ["DELTA_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"];
 
+/// The variables that the engine looks for its endpoint in, whatever the API.
 const ENDPOINT_NAMES: [&str; 4] = [
     "DELTA_BASE_URL",
     "OPENAI_BASE_URL",
@@ -76,13 +80,20 @@ impl Secret {
         &self.0
     }
 
-    /// Takes the key out of something that came from outside.
-    pub(crate) fn redact(&self, bytes: &mut Vec<u8>) {
+    /// Takes the key out of something that came from outside. True if it was in there.
+    pub(crate) fn redact(&self, bytes: &mut Vec<u8>) -> bool {
         if is_secret(&self.0)
             && let Some(clean) = redaction::redact(bytes, &self.0)
         {
             *bytes = clean;
+            return true;
         }
+        false
+    }
+
+    /// Where the end of a text begins that may be the beginning of the key.
+    pub(crate) fn unended(&self, text: &str) -> Option<usize> {
+        redaction::unended(text.as_bytes(), &self.0).filter(|_| is_secret(&self.0))
     }
 
     /// The same for a text.
@@ -102,10 +113,15 @@ impl fmt::Debug for Secret {
 /// Where requests go, and with which key.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
+    pub api: Api,
     /// Without a slash at its end.
     pub base_url: String,
     /// The key to send, if there is one.
     pub key: Option<Secret>,
+    /// Headers beside that of the key.
+    pub headers: Vec<(String, Secret)>,
+    /// The key and the secrets among the headers.
+    pub secrets: Vec<Secret>,
     /// The variable that holds the key, and where it is set, for messages.
     pub key_source: Option<String>,
 }
@@ -115,9 +131,24 @@ pub(crate) struct Endpoint {
 pub(crate) struct Environment {
     /// From `.env` files, each name once.
     set: Vec<(String, String, Trust)>,
+    /// The variables of headers: secrets, as those of keys are.
+    header_names: Vec<String>,
+    /// The person's own, each name once.
+    own: &'static [(String, String)],
+    /// Variables that only the tools of one MCP server get: the server, and the name.
+    reserved: Vec<(String, String)>,
 }
 
 impl Environment {
+    /// The environment of an agent that is loaded, in a workspace.
+    pub(crate) fn of_agent(agent: &Agent, workspace: Option<&Path>) -> Result<(Self, Vec<String>)> {
+        let workspace_env = agent.workspace_env.as_deref();
+        let (mut environment, warnings) = Self::read(&agent.home, workspace, workspace_env)?;
+        let variables = agent.llm.headers.iter().filter_map(Header::variable);
+        environment.header_names = variables.map(str::to_owned).collect();
+        Ok((environment, warnings))
+    }
+
     /// Reads the `.env` files, and returns warnings about them. `workspace_env` lists what the workspace's
     /// may set, if the agent says so.
     pub(crate) fn read(
@@ -125,7 +156,10 @@ impl Environment {
         workspace: Option<&Path>,
         workspace_env: Option<&[String]>,
     ) -> Result<(Self, Vec<String>)> {
-        let mut environment = Self::default();
+        let mut environment = Self {
+            own: person::variables()?,
+            ..Self::default()
+        };
         let mut warnings = Vec::new();
         let project = agent_home.ancestors().find(|dir| dir.join(".git").exists());
         let files = [
@@ -180,8 +214,11 @@ impl Environment {
             let in_process = std::env::var(name)
                 .ok()
                 .map(|value| (value, Trust::Trusted));
+            let own = self.own.iter().find(|(known, _)| known == name);
+            let own = own.map(|(_, value)| (value.clone(), Trust::Trusted));
             in_files
                 .chain(in_process)
+                .chain(own)
                 .map(|(value, origin)| (value.trim().to_owned(), origin))
                 .find(|(value, origin)| !value.is_empty() && *origin >= least)
         })
@@ -191,28 +228,43 @@ impl Environment {
         self.find_trusted(names, Trust::Workspace)
     }
 
-    /// The key and where it comes from.
-    fn find_key(&self) -> Option<(String, Trust)> {
-        given().or_else(|| self.find(&KEY_NAMES))
+    /// The key for an endpoint of an API, and where it comes from. At the vendor's own endpoint the vendor's
+    /// variable comes first, so that no vendor gets another's key.
+    fn find_key(&self, api: Api, base_url: &str) -> Option<(String, Trust)> {
+        given().or_else(|| self.find(&key_names(api, base_url)))
     }
 
     /// The variable that the key comes from, and where it is set.
-    fn key_source(&self) -> String {
+    fn key_source(&self, api: Api, base_url: &str) -> String {
         if given().is_some() {
             return "the key of the flow's provider".to_owned();
         }
-        let name = KEY_NAMES
-            .into_iter()
-            .find(|name| self.find(&[name]).is_some());
-        let name = name.unwrap_or(KEY_NAMES[0]);
-        let in_file = self.set.iter().find(|(known, ..)| known == name);
+        let names = key_names(api, base_url);
+        self.source_of(&names).unwrap_or_default()
+    }
+
+    /// The variable that the endpoint comes from, and where it is set.
+    pub(crate) fn endpoint_source(&self, api: Api) -> Option<String> {
+        self.source_of(api.url_names())
+    }
+
+    /// The first of these variables that is set, and where.
+    fn source_of(&self, names: &[&'static str]) -> Option<String> {
+        let name = names.iter().find(|name| self.find(&[name]).is_some())?;
+        let in_file = self
+            .set
+            .iter()
+            .find(|(known, value, _)| known == name && !value.trim().is_empty());
         let place = match in_file.map(|(.., origin)| origin) {
             Some(Trust::Workspace) => "the workspace's .env",
             Some(Trust::Project) => "the project's .env",
             Some(Trust::Trusted) => "the agent's .env",
-            None => "the environment",
+            None => match std::env::var(name) {
+                Ok(value) if !value.trim().is_empty() => "the environment",
+                _ => return Some(format!("{name} in {}", person::shown_file())),
+            },
         };
-        format!("{name} in {place}")
+        Some(format!("{name} in {place}"))
     }
 
     /// A variable as programs see it, if it is set and not empty.
@@ -220,9 +272,28 @@ impl Environment {
         self.find(&[name]).map(|(value, _)| value)
     }
 
-    /// The API key, if there is one, for callers that must remove it from texts.
-    pub(crate) fn key(&self) -> Option<Secret> {
-        self.find_key().map(|(key, _)| Secret(key))
+    /// `PATH` for programs, with the directory of this one at its end: a `delta` in a command is found also
+    /// where this one was started by its path.
+    pub(crate) fn search_path(&self) -> String {
+        static OWN: OnceLock<Option<PathBuf>> = OnceLock::new();
+        let path = self.get("PATH").unwrap_or_default();
+        // Asked once: every program that is started needs it.
+        let own = OWN.get_or_init(|| std::env::current_exe().ok());
+        let own = own.as_deref().and_then(Path::parent);
+        match own.and_then(Path::to_str) {
+            Some(own) if !own.contains(':') && !path.split(':').any(|dir| dir == own) => {
+                let colon = if path.is_empty() { "" } else { ":" };
+                format!("{path}{colon}{own}")
+            }
+            _ => path,
+        }
+    }
+
+    /// Everything that must be removed from texts: the keys and the headers' secrets.
+    pub(crate) fn secrets(&self) -> Vec<Secret> {
+        let given = given().map(|(key, _)| key);
+        let keys = self.all_keys().into_iter().chain(given);
+        keys.filter_map(|key| Secret::new(&key)).collect()
     }
 
     /// The endpoint, and the key if it may be sent there.
@@ -230,12 +301,17 @@ impl Environment {
     /// # Errors
     /// There is no key for an endpoint that is not on this machine; or the endpoint comes from a
     /// source that is trusted less than the key's.
-    pub(crate) fn endpoint(&self, from_agent: Option<&str>) -> Result<Endpoint> {
+    pub(crate) fn endpoint(
+        &self,
+        api: Api,
+        from_agent: Option<&str>,
+        headers: &[Header],
+    ) -> Result<Endpoint> {
         let (base_url, url_origin) = match from_agent {
             Some(url) => (url.to_owned(), Trust::Trusted),
             None => self
-                .find(&URL_NAMES)
-                .unwrap_or_else(|| (PUBLIC_ENDPOINT.to_owned(), Trust::Trusted)),
+                .find(api.url_names())
+                .unwrap_or_else(|| (api.public_endpoint().to_owned(), Trust::Trusted)),
         };
         let base_url = base_url.trim_end_matches('/').to_owned();
         if let Some(why) = url_objection(&base_url) {
@@ -244,11 +320,16 @@ impl Environment {
                 "the base URL '{shown}' cannot be used: {why}"
             )));
         }
-        let key = self.find_key();
+        let stands_in = headers.iter().any(Header::is_key);
+        let key = self.find_key(api, &base_url).filter(|_| !stands_in);
+        let headers = self.header_values(headers)?;
         let key_origin = key.as_ref().map(|key| key.1);
-        if url_origin == Trust::Workspace && key_origin != Some(Trust::Workspace)
-            || key_origin.is_some_and(|key_origin| url_origin < key_origin)
-        {
+        let in_headers = headers.iter().filter_map(|(.., origin)| *origin);
+        let is_too_far = in_headers
+            .chain(key_origin)
+            .any(|origin| url_origin < origin);
+        let has_own = key_origin == Some(Trust::Workspace) || stands_in && key_origin.is_none();
+        if url_origin == Trust::Workspace && !has_own || is_too_far {
             let whose = if url_origin == Trust::Workspace {
                 "the workspace's .env"
             } else {
@@ -259,30 +340,85 @@ impl Environment {
                  is not sent there: put the key beside it, or the base URL into agent.yaml or the environment"
             )));
         }
-        if key.is_none() && !is_loopback(&base_url) {
-            let way_out = if is_nested() {
-                "say pass_api_key: true of the tool that starts this run, so that it gets the key"
-            } else {
-                "set DELTA_API_KEY, or DELTA_BASE_URL for a local server, or llm.command"
-            };
-            return Err(Error::config(format!("no key for {base_url}; {way_out}")));
+        if key.is_none() && !stands_in && !is_loopback(&base_url) {
+            return Err(no_key(api, &base_url));
         }
-        let header = |key: &(String, Trust)| ureq::http::HeaderValue::from_str(&key.0).is_ok();
-        if key.as_ref().is_some_and(|key| !header(key)) {
+        let is_sendable = |key: &(String, Trust)| ureq::http::HeaderValue::from_str(&key.0).is_ok();
+        if key.as_ref().is_some_and(|key| !is_sendable(key)) {
             return Err(Error::config(
                 "the API key has characters that no key can have",
             ));
         }
+        let secret_headers = headers.iter().filter(|(.., origin)| origin.is_some());
+        let secret_headers = secret_headers.map(|(_, value, _)| value.clone());
+        let own_key = key.as_ref().map(|(key, _)| Secret(key.clone()));
         Ok(Endpoint {
-            base_url,
-            key_source: key.is_some().then(|| self.key_source()),
+            api,
+            secrets: own_key.into_iter().chain(secret_headers).collect(),
+            key_source: key.is_some().then(|| self.key_source(api, &base_url)),
             key: key.map(|key| Secret(key.0)),
+            headers: headers
+                .into_iter()
+                .map(|(name, value, _)| (name, value))
+                .collect(),
+            base_url,
         })
+    }
+
+    /// The headers with their values; those from a variable with where that is set.
+    fn header_values(&self, headers: &[Header]) -> Result<Vec<(String, Secret, Option<Trust>)>> {
+        let values = headers.iter().map(|header| {
+            let (value, origin) = match &header.value {
+                HeaderValue::Text(text) => {
+                    let origin = header.is_key().then_some(Trust::Trusted);
+                    (text.clone(), origin)
+                }
+                HeaderValue::Variable(name) => {
+                    let found = self.find(&[name]).ok_or_else(|| {
+                        let header = &header.name;
+                        let why = format!("llm.headers: {header}: the variable {name} is not set");
+                        Error::config(why)
+                    })?;
+                    (found.0, Some(found.1))
+                }
+            };
+            if ureq::http::HeaderValue::from_str(&value).is_err() {
+                let name = &header.name;
+                return Err(Error::config(format!(
+                    "llm.headers: {name}: its value has characters that no header can have"
+                )));
+            }
+            Ok((header.name.clone(), Secret(value), origin))
+        });
+        values.collect()
     }
 
     /// The changes that make our environment a child's: the `.env` files' variables, and, unless the key is
     /// to be passed, no key and no vendor's endpoint.
     pub(crate) fn for_child(&self, pass_key: bool) -> Vec<Variable> {
+        self.for_child_of(pass_key, None)
+    }
+
+    /// Keeps variables from every child but the tools of their MCP server.
+    pub(crate) fn reserve(&mut self, server: &str, name: &str) {
+        self.reserved.push((server.to_owned(), name.to_owned()));
+    }
+
+    /// The same for a tool of an MCP server, if it is one.
+    pub(crate) fn for_child_of(&self, pass_key: bool, server: Option<&str>) -> Vec<Variable> {
+        let mut variables = self.variables_of_child(pass_key);
+        let own = |name: &str| {
+            let mut reserved = self.reserved.iter();
+            reserved.any(|(of, reserved)| reserved == name && server == Some(of))
+        };
+        for (_, name) in self.reserved.iter().filter(|(_, name)| !own(name)) {
+            variables.retain(|(other, _)| other != name);
+            variables.push((name.clone(), None));
+        }
+        variables
+    }
+
+    fn variables_of_child(&self, pass_key: bool) -> Vec<Variable> {
         // In a child's environment a value looks trusted. A sub-agent would send its key to an endpoint that
         // is not, or take a key for its own that the agent wrote into the workspace.
         let may_pass = |name: &str, origin: Trust| match origin {
@@ -292,8 +428,12 @@ impl Environment {
         };
         let passed = self.set.iter();
         let passed = passed.filter(|(name, _, origin)| may_pass(name, *origin));
+        let passed = passed.map(|(name, value, _)| (name, value));
+        let own = self.own.iter().filter(|(name, _)| self.is_passed_on(name));
+        let own = own.map(|(name, value)| (name, value));
         let mut variables: Vec<Variable> = passed
-            .map(|(name, value, _)| (name.clone(), Some(value.clone())))
+            .chain(own)
+            .map(|(name, value)| (name.clone(), Some(value.clone())))
             .collect();
         if pass_key {
             // The child may have another endpoint, for which another key comes first.
@@ -306,6 +446,7 @@ impl Environment {
         let keys = self.all_keys();
         let is_hidden = |name: &str, value: &str| {
             SECRET_NAMES.contains(&name)
+                || self.header_names.iter().any(|header| header == name)
                 || ENDPOINT_NAMES[1..].contains(&name)
                 || is_secret(value) && keys.iter().any(|key| key == value)
         };
@@ -318,15 +459,26 @@ impl Environment {
         variables
     }
 
+    /// True if a variable of the person's file stands in a child's environment: nothing else sets it, and a
+    /// `delta` in the child does not read it there itself.
+    fn is_passed_on(&self, name: &str) -> bool {
+        let is_engines =
+            name.starts_with("DELTA_") && ![KEY_NAMES[0], "DELTA_BASE_URL"].contains(&name);
+        let is_in_file = self.set.iter().any(|(known, ..)| known == name);
+        let in_process = std::env::var(name).unwrap_or_default();
+        !is_engines && !is_in_file && in_process.trim().is_empty()
+    }
+
     /// The same for a program that is the model: it gets the keys, and of the endpoints those that its key
     /// may be sent to.
     pub(crate) fn for_model(&self) -> Vec<Variable> {
         let mut variables = self.for_child(true);
-        let key = given().or_else(|| self.find_trusted(&KEY_NAMES, Trust::Project));
-        let Some((_, key_origin)) = key else {
+        let each = KEY_NAMES.iter();
+        let keys = each.filter_map(|name| self.find_trusted(&[name], Trust::Project));
+        let Some(key_origin) = keys.chain(given()).map(|(_, origin)| origin).max() else {
             return variables;
         };
-        for name in URL_NAMES {
+        for name in ENDPOINT_NAMES {
             if let Some((url, _)) = self.find_trusted(&[name], key_origin) {
                 variables.push((name.to_owned(), Some(url)));
             }
@@ -337,19 +489,23 @@ impl Environment {
     /// The values of all variables that hold a key, wherever they are set.
     fn all_keys(&self) -> Vec<String> {
         let in_files = self.set.iter();
-        let in_files = in_files.filter(|(name, ..)| SECRET_NAMES.contains(&name.as_str()));
-        let in_process = SECRET_NAMES
-            .iter()
-            .filter_map(|name| std::env::var(name).ok());
+        let header_names = self.header_names.iter().map(String::as_str);
+        let names: Vec<&str> = SECRET_NAMES.into_iter().chain(header_names).collect();
+        let in_files = in_files.filter(|(name, ..)| names.contains(&name.as_str()));
+        let in_process = names.iter().filter_map(|name| std::env::var(name).ok());
+        let own = self.own.iter();
+        let own = own.filter(|(name, _)| names.contains(&name.as_str()));
         let values = in_files.map(|(_, value, _)| value.clone());
-        let values = values.chain(in_process);
+        let values = values
+            .chain(in_process)
+            .chain(own.map(|(_, value)| value.clone()));
         values.map(|value| value.trim().to_owned()).collect()
     }
 }
 
 /// Why a `.env` file's variable does not count; none if it does.
 fn objection(name: &str, origin: Trust, workspace_env: Option<&[String]>) -> Option<&'static str> {
-    let is_own = [KEY_NAMES[0], URL_NAMES[0]].contains(&name);
+    let is_own = [KEY_NAMES[0], ENDPOINT_NAMES[0]].contains(&name);
     if name.starts_with("DELTA_") && !is_own {
         return Some(
             "of the variables that begin with DELTA_ a .env file sets only DELTA_API_KEY and \
@@ -376,6 +532,29 @@ fn is_nested() -> bool {
     depth.is_some_and(|depth| depth.trim().parse::<u32>().is_ok_and(|depth| depth > 0))
 }
 
+fn key_names(api: Api, base_url: &str) -> [&'static str; 2] {
+    let (own, vendors) = (KEY_NAMES[0], api.key_name());
+    if base_url == api.public_endpoint() {
+        [vendors, own]
+    } else {
+        [own, vendors]
+    }
+}
+
+fn no_key(api: Api, base_url: &str) -> Error {
+    let way_out = if is_nested() {
+        "say pass_api_key: true of the tool that starts this run, so that it gets the key"
+            .to_owned()
+    } else {
+        let name = match api {
+            Api::Chat | Api::Responses => KEY_NAMES[0],
+            Api::Messages => "ANTHROPIC_API_KEY or DELTA_API_KEY",
+        };
+        format!("set {name}, or DELTA_BASE_URL for a local server, or llm.command")
+    };
+    Error::config(format!("no key for {base_url}; {way_out}"))
+}
+
 fn given() -> Option<(String, Trust)> {
     let key = std::env::var(GIVEN_KEY).ok()?;
     let key = key.trim();
@@ -398,57 +577,6 @@ pub(crate) fn without(names: &[&str], except_own: bool) -> Vec<Variable> {
         (!is_own && hides(&name, value.to_str().unwrap_or(""))).then_some((name, None))
     });
     variables.collect()
-}
-
-/// Why a base URL with the path of requests in it cannot be used.
-pub(crate) const APPENDED_PATH: &str =
-    "it ends in /chat/completions, which is appended to it; omit that";
-
-pub(crate) fn has_appended_path(url: &str) -> bool {
-    url.trim_end_matches('/').ends_with("/chat/completions")
-}
-
-/// Why a base URL cannot be used, if it cannot.
-pub(crate) fn url_objection(url: &str) -> Option<&'static str> {
-    let uri: ureq::http::Uri = match url.parse() {
-        Ok(uri) => uri,
-        Err(_) => return Some("it is not a URL"),
-    };
-    let authority = uri.authority().map(ureq::http::uri::Authority::as_str);
-    match (uri.scheme_str(), authority) {
-        (Some("http" | "https"), Some(authority)) if authority.contains('@') => {
-            Some("it holds credentials; put the key into DELTA_API_KEY")
-        }
-        (Some("http" | "https"), Some(_)) if uri.query().is_some() => Some("it has a query"),
-        (Some("http" | "https"), Some(_)) if has_appended_path(url) => Some(APPENDED_PATH),
-        (Some("http" | "https"), Some(_)) => None,
-        _ => Some("it does not begin with http:// or https://"),
-    }
-}
-
-/// A URL without its credentials and its query, either of which may hold a key.
-pub(crate) fn without_secrets(url: &str) -> String {
-    let url = url.split_once('?').map_or(url, |(before, _)| before);
-    let scheme = url.find("://").map_or("", |at| &url[..at + 3]);
-    match url.rsplit_once('@') {
-        Some((_, rest)) => format!("{scheme}…@{rest}"),
-        None => url.to_owned(),
-    }
-}
-
-/// True if a URL's host is this machine.
-pub(crate) fn is_loopback(url: &str) -> bool {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
-    let host = authority.rsplit('@').next().unwrap_or("");
-    let host = match host.strip_prefix('[') {
-        Some(v6) => v6.split(']').next().unwrap_or(""),
-        None => host.split(':').next().unwrap_or(""),
-    };
-    host.eq_ignore_ascii_case("localhost")
-        || host
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|ip| ip.is_loopback())
 }
 
 #[cfg(test)]

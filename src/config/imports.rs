@@ -85,7 +85,7 @@ impl ToolReader<'_> {
         let mut out = Diagnostics::about("");
         let section = Section::new(&document.root, vec![]);
         if self.chain.len() > 1 {
-            section.warn_of_unknown_keys(&["tools", "imports"], &mut out);
+            section.warn_of_unknown_keys(&["tools", "imports", "mcp"], &mut out);
         }
         let imports = section.read_texts("imports", &mut out).unwrap_or_default();
         let own = section.read_list("tools", &mut out);

@@ -8,7 +8,9 @@ mod commands;
 
 use super::agent::{Problem, Severity};
 use super::document::Document;
+use super::environment::MODEL;
 use super::legacy::OLD_HOOKS;
+use super::person;
 use super::sources::{AgentSources, ToolSource};
 use crate::config::tool::argv_template::parse_fixed_word;
 use crate::config::tool::definition::{Piece, Word};
@@ -23,13 +25,22 @@ pub(crate) fn about(sources: &AgentSources, path: &OsStr) -> Vec<Problem> {
     let mut advisor = Advisor {
         sources,
         path,
+        wrapper: Vec::new(),
         problems: Vec::new(),
     };
     if let Some(document) = advisor.read(&sources.main_file) {
         if let Some(Value::Object(llm)) = document.root.get("llm") {
             advisor.command(&document, llm, &[key("llm")], "command");
+            advisor.model(&document, llm);
         }
-        advisor.command(&document, &document.root, &[], "wrapper");
+        advisor.wrapper = advisor.command(&document, &document.root, &[], "wrapper");
+        let accept = document.root.get("accept").and_then(Value::as_array);
+        for (index, entry) in accept.into_iter().flatten().enumerate() {
+            if let Value::Object(entry) = entry {
+                let at = [key("accept"), Step::Item(index)];
+                advisor.command(&document, entry, &at, "command");
+            }
+        }
         advisor.old_hooks(&document);
     }
     for source in &sources.tools {
@@ -48,6 +59,8 @@ pub(crate) fn about(sources: &AgentSources, path: &OsStr) -> Vec<Problem> {
 struct Advisor<'a> {
     sources: &'a AgentSources,
     path: &'a OsStr,
+    /// The agent's.
+    wrapper: Vec<String>,
     problems: Vec<Problem>,
 }
 
@@ -56,6 +69,15 @@ impl Advisor<'_> {
     fn read(&self, name: &str) -> Option<Document> {
         let shown = self.sources.shown_path(name);
         Document::read(&self.sources.home.join(name), shown, &mut Vec::new())
+    }
+
+    fn model(&mut self, document: &Document, llm: &Map<String, Value>) {
+        let is_named = llm.contains_key("model") || llm.contains_key("command");
+        if !is_named && !matches!(person::variable(MODEL), Ok(Some(_))) {
+            let message =
+                "llm: no model is named, and DELTA_MODEL is not set: each run needs -M NAME";
+            self.say(document, &[key("llm")], message);
+        }
     }
 
     fn say(&mut self, document: &Document, at: &[Step], message: &str) {
@@ -74,7 +96,7 @@ impl Advisor<'_> {
         let Ok((tool, _)) = load::load(item) else {
             return;
         };
-        let mut advice = commands::advise_on(&tool, item);
+        let mut advice = commands::advise_on(&tool, item, &self.wrapper);
         if item.get("shell").is_none()
             && let Some(message) = self.missing(&tool.command)
         {

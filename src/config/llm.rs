@@ -4,19 +4,53 @@
 
 use super::agent::Llm;
 use super::context::{at_least_one, command};
-use crate::config::environment::{APPENDED_PATH, has_appended_path};
+use crate::config::api::{Api, CacheTime, Header, HeaderValue, appended_path};
 use crate::config::section::{Diagnostics, Section, describe_value};
+use crate::config::tool::argv_template::is_identifier;
 use crate::text::yaml::Step;
 use serde_json::Value;
 use std::time::Duration;
 
-const LLM_KEYS: [&str; 5] = ["model", "base_url", "command", "timeout_ms", "max_retries"];
+const LLM_KEYS: [&str; 10] = [
+    "model",
+    "api",
+    "base_url",
+    "command",
+    "headers",
+    "stream",
+    "cache",
+    "timeout_ms",
+    "total_timeout_ms",
+    "max_retries",
+];
+
+/// Keys that mean the same, each with the API that it belongs to.
+const SYNONYMS: [&[(&str, &[Api])]; 3] = [
+    &[
+        ("max_tokens", &[Api::Chat, Api::Messages]),
+        ("max_completion_tokens", &[Api::Chat]),
+        ("max_output_tokens", &[Api::Responses]),
+    ],
+    &[
+        ("reasoning_effort", &[Api::Chat]),
+        ("reasoning.effort", &[Api::Responses]),
+        ("output_config.effort", &[Api::Messages]),
+    ],
+    &[
+        ("response_format", &[Api::Chat]),
+        ("text.format", &[Api::Responses]),
+        ("output_config.format", &[Api::Messages]),
+    ],
+];
 
 /// `key` is where it stands in the file.
 pub(super) fn read_llm(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Option<Llm> {
     let at = vec![Step::Key(key.to_owned())];
     let Some(value) = section.map.get("llm") else {
-        out.error(vec![], "llm: missing; it names the model: llm: {model: …}");
+        out.error(
+            vec![],
+            "llm: missing; it names the model: llm: {model: …}, or leaves it to DELTA_MODEL: llm: {}",
+        );
         return None;
     };
     let Value::Object(map) = value else {
@@ -26,28 +60,21 @@ pub(super) fn read_llm(section: &Section<'_>, key: &str, out: &mut Diagnostics) 
     };
     let section = Section::new(map, at.clone()).within("llm");
     let url = map.get("base_url").and_then(Value::as_str);
-    if url.is_some_and(has_appended_path) {
-        out.error(
-            section.path_to("base_url"),
-            format!("llm: base_url: {APPENDED_PATH}"),
-        );
+    if let Some(path) = url.and_then(appended_path) {
+        let message =
+            format!("llm: base_url: it ends in {path}, which is appended to it; omit that");
+        out.error(section.path_to("base_url"), message);
     }
-    read_model(&section, at, out)
+    read_model(&section, out)
 }
 
 /// The settings of a model, wherever they stand.
-pub(crate) fn read_model(llm: &Section<'_>, at: Vec<Step>, out: &mut Diagnostics) -> Option<Llm> {
+pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Option<Llm> {
     let map = llm.map;
     let command = map.contains_key("command").then(|| command(llm, out));
     let model = llm.read_text("model", out);
     if model.is_some_and(|model| model.trim().is_empty()) {
         out.error(llm.path_to("model"), "llm: model: it is empty; name one");
-    }
-    if model.is_none() && command.is_none() && !map.contains_key("model") {
-        out.error(
-            at,
-            "llm: model: missing; name one, or make a program the model with command: […]",
-        );
     }
     let base_url = llm.read_text("base_url", out);
     if let Some(url) = base_url
@@ -72,12 +99,16 @@ pub(crate) fn read_model(llm: &Section<'_>, at: Vec<Step>, out: &mut Diagnostics
             out.error(llm.path_to(key), format!("llm: {key}: {reason}"));
         }
     }
-    if map.get("stream") == Some(&Value::Bool(true)) {
+    let api = llm.read_choice("api", &Api::WORDS, out).unwrap_or_default();
+    let is_program = command.is_some();
+    let stream = llm.read_flag("stream", out);
+    if stream == Some(true) && is_program {
         out.error(
             llm.path_to("stream"),
-            "llm: stream: answers are read whole; leave it out",
+            "llm: stream: a program's answer is read whole; leave it out",
         );
     }
+    check_parameters(llm, api, out);
     let parameters = map
         .iter()
         .filter(|(key, _)| !LLM_KEYS.contains(&key.as_str()))
@@ -85,13 +116,123 @@ pub(crate) fn read_model(llm: &Section<'_>, at: Vec<Step>, out: &mut Diagnostics
         .collect();
     Some(Llm {
         model: model.map(str::to_owned),
+        is_from_environment: false,
         parameters,
+        api,
+        headers: headers(llm, out),
+        stream: stream.unwrap_or(api != Api::Chat) && !is_program,
+        cache: llm
+            .read_choice("cache", &CacheTime::WORDS, out)
+            .unwrap_or_default(),
         base_url: base_url.map(str::to_owned),
         command: match command {
             Some(command) => Some(command?),
             None => None,
         },
         timeout: Duration::from_millis(at_least_one(llm, "timeout_ms", 600_000, out)),
+        total_timeout: Duration::from_millis(at_least_one(llm, "total_timeout_ms", 3_600_000, out)),
         max_retries: llm.read_count("max_retries", out).unwrap_or(8).min(1000) as u32,
     })
 }
+
+/// Warns of parameters that belong to another API, and of values that the service refuses.
+fn check_parameters(llm: &Section<'_>, api: Api, out: &mut Diagnostics) {
+    let has = |key: &str| {
+        let mut at = key.split('.');
+        let first = at.next().and_then(|first| llm.map.get(first));
+        at.try_fold(first, |value, key| Some(value?.get(key)))
+            .flatten()
+            .is_some()
+    };
+    for group in SYNONYMS {
+        let right = group.iter().find(|(_, apis)| apis.contains(&api));
+        let right = right.map_or("", |(key, _)| key);
+        for (key, apis) in group {
+            // Servers other than OpenAI's have a key of this name for chat.
+            let is_their_own =
+                *key == "reasoning.effort" && api == Api::Chat && llm.map.contains_key("base_url");
+            if !apis.contains(&api) && has(key) && !is_their_own {
+                let (of, name) = (apis[0].name(), api.name());
+                let message =
+                    format!("llm: {key}: it belongs to api: {of}; for api: {name} it is {right}");
+                let first = key.split('.').next().unwrap_or(key);
+                out.warn(llm.path_to(first), message);
+            }
+        }
+    }
+    let number = |at: &str| llm.map.get("thinking")?.get(at)?.as_u64();
+    if api == Api::Messages
+        && let Some(budget) = number("budget_tokens")
+    {
+        let most = llm.map.get("max_tokens").and_then(Value::as_u64);
+        let most = most.unwrap_or(MESSAGES_MAX_TOKENS);
+        if budget < 1024 || budget >= most {
+            let message = format!(
+                "llm: thinking: budget_tokens is {budget}, and must be at least 1024 and less than max_tokens, {most}"
+            );
+            out.warn(llm.path_to("thinking"), message);
+        }
+    }
+    let tokens = llm.map.get("max_output_tokens").and_then(Value::as_u64);
+    if api == Api::Responses && tokens.is_some_and(|tokens| tokens < 16) {
+        let message = "llm: max_output_tokens: the service takes no less than 16";
+        out.warn(llm.path_to("max_output_tokens"), message);
+    }
+}
+
+fn headers(llm: &Section<'_>, out: &mut Diagnostics) -> Vec<Header> {
+    let Some(map) = llm.read_mapping("headers", out) else {
+        return Vec::new();
+    };
+    let mut headers = Vec::with_capacity(map.len());
+    for (name, value) in map {
+        let at = [llm.path_to("headers"), vec![Step::Key(name.clone())]].concat();
+        let value = match value {
+            Value::String(text) if is_header_value(text) => HeaderValue::Text(text.clone()),
+            Value::Number(number) => HeaderValue::Text(number.to_string()),
+            Value::Object(from) => match (from.len(), from.get("env").and_then(Value::as_str)) {
+                (1, Some(variable)) if is_identifier(variable) => {
+                    HeaderValue::Variable(variable.to_owned())
+                }
+                _ => {
+                    out.error(
+                        at,
+                        format!("llm: headers: {name}: expected a text or {{env: NAME}}"),
+                    );
+                    continue;
+                }
+            },
+            other => {
+                let found = describe_value(other);
+                let message = format!(
+                    "llm: headers: {name}: expected a text or {{env: NAME}}, found {found}"
+                );
+                out.error(at, message);
+                continue;
+            }
+        };
+        let is_ours = [
+            "content-length",
+            "content-type",
+            "transfer-encoding",
+            "host",
+            "connection",
+        ];
+        let lower = name.to_ascii_lowercase();
+        if ureq::http::HeaderName::from_bytes(lower.as_bytes()).is_err() {
+            out.error(at, format!("llm: headers: '{name}' is no name of a header"));
+        } else if is_ours.contains(&lower.as_str()) {
+            out.error(at, format!("llm: headers: {name}: delta sets it itself"));
+        } else {
+            headers.push(Header { name: lower, value });
+        }
+    }
+    headers
+}
+
+fn is_header_value(text: &str) -> bool {
+    ureq::http::HeaderValue::from_str(text).is_ok()
+}
+
+/// Of Messages, which demands a limit: the one if none is given.
+pub(crate) const MESSAGES_MAX_TOKENS: u64 = 32_000;

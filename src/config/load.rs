@@ -1,5 +1,6 @@
 //! `agent.yaml` and the files it imports.
 
+use super::acceptance::{Acceptance, OutputSchema, read_schema};
 use super::agent::{Agent, Context, Hook, Problem, Severity};
 use super::context::at_least_one;
 use super::document::{Document, error_in};
@@ -10,13 +11,14 @@ use super::sources::AgentSources;
 use super::{context, hooks, legacy};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::argv_template::{is_identifier, parse_fixed_word};
-use crate::config::tool::definition::{Tool, Word};
+use crate::config::tool::definition::{Confirm, Tool, Word};
+use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 22] = [
     "name",
     "version",
     "description",
@@ -31,10 +33,14 @@ const KEYS: [&str; 18] = [
     "wrapper",
     "workspace_env",
     "tools",
+    "confirm",
     "ask_human",
     "sync",
     "pricing",
     "budget",
+    "output_schema",
+    "accept",
+    "repairs",
 ];
 
 /// Reads an agent's directory. The agent is there if none of the problems is an error.
@@ -88,6 +94,7 @@ struct Parts {
     tools: Vec<Tool>,
     context: Option<Context>,
     hooks: Vec<Hook>,
+    schema: Option<OutputSchema>,
 }
 
 impl Loader<'_> {
@@ -123,6 +130,7 @@ impl Loader<'_> {
             tools,
             context: self.context(&prompt),
             hooks,
+            schema: self.output_schema(&document, set),
         };
         let mut out = Diagnostics::about("");
         let agent = read_agent(&Section::new(&document.root, vec![]), parts, &mut out);
@@ -212,6 +220,46 @@ impl Loader<'_> {
         name.to_owned()
     }
 
+    /// The schema of the answer: a file below the agent's directory; one that overrides it may be any.
+    fn output_schema(
+        &mut self,
+        document: &Document,
+        set: &Map<String, Value>,
+    ) -> Option<OutputSchema> {
+        const KEY: &str = "output_schema";
+        let section = Section::new(&document.root, vec![]);
+        let mut out = Diagnostics::about("");
+        let name = section.read_text(KEY, &mut out);
+        document.report_all(&[], out.into_list(), self.problems);
+        let name = name?;
+        let path = self.sources.home.join(name);
+        let is_any = set.contains_key(KEY) && Path::new(name).is_absolute();
+        let leads_out = leads_out(name) || !self.is_inside(&path) && path.exists();
+        let read = match leads_out && !is_any {
+            true => Err(format!(
+                "{name} is outside the agent's directory; put it inside, or name it with --output-schema"
+            )),
+            false => read_schema(&path, name),
+        };
+        let at = section.path_to(KEY);
+        let problem =
+            |why: &str| document.problem_at(Severity::Error, &at, format!("output_schema: {why}"));
+        match read {
+            Ok(text) => {
+                let Problem { file, line, .. } = problem("");
+                Some(OutputSchema {
+                    name: name.to_owned(),
+                    text,
+                    place: (file, line.filter(|_| !set.contains_key(KEY))),
+                })
+            }
+            Err(why) => {
+                self.problems.push(problem(&why));
+                None
+            }
+        }
+    }
+
     fn is_inside(&self, path: &Path) -> bool {
         path.canonicalize()
             .is_ok_and(|real| real.starts_with(&self.sources.home))
@@ -219,25 +267,22 @@ impl Loader<'_> {
 }
 
 /// Reads the keys of the main file.
-fn read_agent(section: &Section<'_>, parts: Parts, out: &mut Diagnostics) -> Option<Agent> {
+fn read_agent(section: &Section<'_>, mut parts: Parts, out: &mut Diagnostics) -> Option<Agent> {
     section.warn_of_unknown_keys(&KEYS, out);
     let name = required_text(section, "name", "the agent's name", out);
     let llm = read_llm(section, parts.llm_key, out);
-    let limits = section.read_section("limits", out);
-    if let Some(limits) = &limits {
-        limits.warn_of_unknown_keys(&["tokens", "seconds"], out);
-    }
-    let limit = |key, out: &mut Diagnostics| {
-        let limits = limits.as_ref();
-        limits.and_then(|it| it.read_count(key, out)).unwrap_or(0)
-    };
+    let (limit_tokens, limit_seconds) = read_limits(section, out);
     let (model, is_asked) = parts.model;
     let prices = PriceList::read(section, model.as_deref(), out);
     let budget = Budget::read(section, out);
     // Another model is checked when it is started, with the budget that holds then.
-    if is_asked {
+    let is_known = llm
+        .as_ref()
+        .is_some_and(|llm| llm.model.is_some() || llm.command.is_some());
+    if is_asked && is_known {
         check_prices(&budget, &prices, model.as_deref(), out);
     }
+    override_confirm(section, &mut parts.tools, out);
     let timeout = section.read_count("tool_timeout_ms", out);
     let timeout = Duration::from_millis(timeout.unwrap_or(600_000));
     Some(Agent {
@@ -248,8 +293,8 @@ fn read_agent(section: &Section<'_>, parts: Parts, out: &mut Diagnostics) -> Opt
         max_iterations: at_least_one(section, "max_iterations", 30, out),
         max_output_bytes: at_least_one(section, "max_output_bytes", 30_000, out),
         keep_requests: section.read_count("keep_requests", out).unwrap_or(50) as usize,
-        limit_tokens: limit("tokens", out),
-        limit_seconds: limit("seconds", out),
+        limit_tokens,
+        limit_seconds,
         tool_timeout: Some(timeout).filter(|timeout| !timeout.is_zero()),
         wrapper: words(section, "wrapper", out),
         ask_human: section.read_flag("ask_human", out).unwrap_or(true),
@@ -257,6 +302,7 @@ fn read_agent(section: &Section<'_>, parts: Parts, out: &mut Diagnostics) -> Opt
         workspace_env: workspace_env(section, out),
         prices,
         budget,
+        acceptance: Acceptance::read(section, parts.schema, out),
         description: section.read_text("description", out).map(str::to_owned),
         home: parts.home,
         tools: parts.tools,
@@ -265,6 +311,67 @@ fn read_agent(section: &Section<'_>, parts: Parts, out: &mut Diagnostics) -> Opt
         llm: llm?,
         context: parts.context?,
     })
+}
+
+/// Says what is wrong with the keys that bind a run of an agent, where they stand in another file. `model` is
+/// the one that is asked, if that file says so.
+#[cfg(feature = "flow")]
+pub(crate) fn check_limits(section: &Section<'_>, model: Option<&str>, out: &mut Diagnostics) {
+    read_limits(section, out);
+    at_least_one(section, "max_iterations", 1, out);
+    let prices = PriceList::read(section, model, out);
+    let budget = Budget::read(section, out);
+    if model.is_some() {
+        check_prices(&budget, &prices, model, out);
+    }
+    Acceptance::read(section, None, out);
+}
+
+/// The limits of one start of the engine: tokens and seconds.
+fn read_limits(section: &Section<'_>, out: &mut Diagnostics) -> (u64, u64) {
+    let Some(limits) = section.read_section("limits", out) else {
+        return (0, 0);
+    };
+    limits.warn_of_unknown_keys(&["tokens", "seconds"], out);
+    let mut limit = |key| limits.read_count(key, out).unwrap_or(0);
+    (limit("tokens"), limit("seconds"))
+}
+
+/// Applies the key `confirm`, which decides for all tools whether a person is asked.
+fn override_confirm(section: &Section<'_>, tools: &mut [Tool], out: &mut Diagnostics) {
+    let named = match section.map.get("confirm") {
+        None => return,
+        Some(Value::String(word)) if word == "all" => None,
+        Some(Value::String(word)) if word == "none" => Some(Vec::new()),
+        Some(Value::Array(_)) => match section.read_texts("confirm", out) {
+            Some(names) => Some(names),
+            None => return,
+        },
+        Some(other) => {
+            let found = describe_value(other);
+            let message = format!("confirm: expected all, none or a list of tools, found {found}");
+            return out.error(section.path_to("confirm"), message);
+        }
+    };
+    for (index, name) in named.iter().flatten().enumerate() {
+        if tools.iter().any(|tool| tool.name == *name) {
+            continue;
+        }
+        let meant = nearest(name, tools.iter().map(|tool| tool.name.as_str()));
+        let hint = meant.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
+        let at = [section.path_to("confirm"), vec![Step::Item(index)]].concat();
+        out.error(at, format!("confirm: there is no tool '{name}'{hint}"));
+    }
+    for tool in tools {
+        let is_named = named
+            .as_ref()
+            .is_none_or(|names| names.contains(&tool.name.as_str()));
+        match (is_named, &tool.confirm) {
+            (false, _) => tool.confirm = Confirm::No,
+            (true, Confirm::No) => tool.confirm = Confirm::Yes,
+            (true, Confirm::Yes | Confirm::Sentence(_)) => {}
+        }
+    }
 }
 
 fn workspace_env(section: &Section<'_>, out: &mut Diagnostics) -> Option<Vec<String>> {

@@ -4,13 +4,17 @@
 //! Unaware of runs.
 
 pub(crate) mod section;
+pub(crate) mod api;
 pub(crate) mod pricing;
 pub(crate) mod tool;
+pub(crate) mod acceptance;
 pub mod agent;
 pub(crate) mod document;
+pub(crate) mod skill;
 pub(crate) mod context;
 pub(crate) mod resolved;
 pub(crate) mod dotenv;
+pub(crate) mod person;
 pub(crate) mod environment;
 pub(crate) mod sources;
 pub(crate) mod legacy;

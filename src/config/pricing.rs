@@ -4,7 +4,7 @@
 
 use crate::config::section::{Diagnostics, Section};
 use crate::error::Error;
-use crate::text::timestamp::Timestamp;
+use crate::text::timestamp::{Timestamp, parse_span};
 use crate::text::yaml::Step;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -231,21 +231,10 @@ impl GivenBudget {
 pub(crate) fn parse_deadline(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     let wrong = || format!("'{text}' is no time like 2026-01-02T03:04:05Z, 1767323045 or +90m");
     if let Some(from_now) = text.strip_prefix('+') {
-        let digits = from_now.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
-        let seconds = match &from_now[digits.len()..] {
-            "s" | "" => 1,
-            "m" => 60,
-            "h" => 3600,
-            "d" => 86_400,
-            _ => return Err(wrong()),
-        };
-        let count = Some(digits).filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
-        let count = count.and_then(|it| it.parse::<u64>().ok());
-        let time = count.and_then(|count| count.checked_mul(seconds));
-        let time = time
-            .filter(|seconds| *seconds < 1 << 40)
-            .ok_or_else(wrong)?;
-        return Ok(now.plus(Duration::from_secs(time)));
+        let bare = from_now.parse().ok().map(Duration::from_secs);
+        let bare = bare.filter(|_| from_now.bytes().all(|byte| byte.is_ascii_digit()));
+        let time = parse_span(from_now).or(bare.filter(|it| it.as_secs() < 1 << 40));
+        return time.map(|time| now.plus(time)).ok_or_else(wrong);
     }
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         let millis = text.parse::<u64>().ok();

@@ -1,8 +1,9 @@
 //! The effective configuration, for the record: tools expanded, and only the names of values that
 //! may be secret.
 
-use super::agent::{Agent, HookEvent, Source};
+use super::agent::{Agent, HookEvent, Llm, Source};
 use super::pricing::Budget;
+use crate::config::api::{Api, Header, HeaderValue};
 use crate::config::tool::definition::Word;
 use crate::config::tool::load;
 use crate::text::json;
@@ -16,22 +17,6 @@ pub(crate) fn render_resolved(
     budget: &Budget,
     deadline: Option<Timestamp>,
 ) -> Vec<u8> {
-    let mut llm = Map::new();
-    if let Some(model) = &agent.llm.model {
-        llm.insert("model".to_owned(), model.as_str().into());
-    }
-    llm.extend(agent.llm.parameters.iter().cloned());
-    if let Some(url) = &agent.llm.base_url {
-        llm.insert("base_url".to_owned(), url.as_str().into());
-    }
-    if let Some(command) = &agent.llm.command {
-        llm.insert("command".to_owned(), words(command));
-    }
-    llm.insert(
-        "timeout_ms".to_owned(),
-        (agent.llm.timeout.as_millis() as u64).into(),
-    );
-    llm.insert("max_retries".to_owned(), agent.llm.max_retries.into());
     let sources: Vec<Value> = agent.context.sources.iter().map(source).collect();
     let hooks: Vec<Value> = agent
         .hooks
@@ -45,7 +30,7 @@ pub(crate) fn render_resolved(
         "name": agent.name,
         "version": agent.version,
         "description": agent.description,
-        "llm": llm,
+        "llm": llm(&agent.llm),
         "max_iterations": max_iterations,
         "max_output_bytes": agent.max_output_bytes,
         "keep_requests": agent.keep_requests,
@@ -58,6 +43,16 @@ pub(crate) fn render_resolved(
         "context": {"sources": sources, "system_messages": if agent.context.separate { "separate" } else { "merged" }},
         "hooks": hooks,
     });
+    let acceptance = &agent.acceptance;
+    if let Some(schema) = &acceptance.schema {
+        config["output_schema"] = json!(schema.name);
+    }
+    if !acceptance.commands.is_empty() {
+        config["accept"] = acceptance.commands_json();
+    }
+    if acceptance.has_checks() {
+        config["repairs"] = acceptance.repairs.into();
+    }
     if let Some(list) = &agent.workspace_env {
         config["workspace_env"] = json!(list);
     }
@@ -73,6 +68,41 @@ pub(crate) fn render_resolved(
     json::text(&config).into_bytes()
 }
 
+fn llm(from: &Llm) -> Map<String, Value> {
+    let mut llm = Map::new();
+    if let Some(model) = &from.model {
+        llm.insert("model".to_owned(), model.as_str().into());
+    }
+    llm.extend(from.parameters.iter().cloned());
+    let api = from.api;
+    if api != Api::Chat {
+        llm.insert("api".to_owned(), api.name().into());
+    }
+    if from.stream {
+        let total = from.total_timeout.as_millis() as u64;
+        llm.insert("stream".to_owned(), true.into());
+        llm.insert("total_timeout_ms".to_owned(), total.into());
+    }
+    if api == Api::Messages {
+        llm.insert("cache".to_owned(), from.cache.name().into());
+    }
+    if !from.headers.is_empty() {
+        llm.insert("headers".to_owned(), headers(&from.headers));
+    }
+    if let Some(url) = &from.base_url {
+        llm.insert("base_url".to_owned(), url.as_str().into());
+    }
+    if let Some(command) = &from.command {
+        llm.insert("command".to_owned(), words(command));
+    }
+    llm.insert(
+        "timeout_ms".to_owned(),
+        (from.timeout.as_millis() as u64).into(),
+    );
+    llm.insert("max_retries".to_owned(), from.max_retries.into());
+    llm
+}
+
 fn tools(agent: &Agent) -> Value {
     let mut rendered = load::render(&agent.tools)["tools"].take();
     for tool in rendered.as_array_mut().into_iter().flatten() {
@@ -84,6 +114,18 @@ fn tools(agent: &Agent) -> Value {
         }
     }
     rendered
+}
+
+/// Of a value that is a secret, only the variable.
+fn headers(headers: &[Header]) -> Value {
+    let headers = headers.iter().map(|header| {
+        let value = match &header.value {
+            HeaderValue::Text(text) => json!(text),
+            HeaderValue::Variable(name) => json!({"env": name}),
+        };
+        (header.name.clone(), value)
+    });
+    Value::Object(headers.collect())
 }
 
 fn words(words: &[Word]) -> Value {
@@ -99,6 +141,19 @@ fn source(source: &Source) -> Value {
         Source::File { id, path, optional } => {
             json!({"type": "file", "id": id, "path": path.written(|_| ""), "on_missing": missing(optional)})
         }
+        Source::Upward {
+            id,
+            name,
+            max_bytes,
+            optional,
+        } => json!({
+            "type": "file",
+            "id": id,
+            "path": name,
+            "search": "up",
+            "max_bytes": max_bytes,
+            "on_missing": missing(optional),
+        }),
         Source::Computed {
             id,
             command,

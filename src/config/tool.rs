@@ -8,5 +8,6 @@ pub(crate) mod shell_lexer;
 pub(crate) mod shell_template;
 pub(crate) mod parameters;
 pub(crate) mod command;
+pub(crate) mod effect;
 pub(crate) mod load;
 pub(crate) mod bind;

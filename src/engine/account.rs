@@ -10,13 +10,13 @@ use crate::engine::run_context::LEDGERS;
 use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Expense;
 use crate::record::event::EventKind;
+use crate::record::reader::read_journal;
 use crate::record::run_dir::RunDir;
 use crate::record::spending::{self, Amount, Denial, Entry, Kind, Ledger};
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
-use crate::unix::files;
-use crate::unix::procfs::Signals;
+use crate::unix::signals::Signals;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -77,6 +77,14 @@ pub(crate) fn outer_ledgers() -> Result<Vec<OuterLedger>> {
                 "{LEDGERS} does not name the ledgers of runs; unset it to begin a run of its own"
             ))
         })
+}
+
+/// The directories of the runs around this process, as its environment names them.
+pub(crate) fn outer_runs() -> Result<Vec<PathBuf>> {
+    let ledgers = outer_ledgers()?.into_iter();
+    Ok(ledgers
+        .filter_map(|outer| outer.ledger.parent().map(Path::to_owned))
+        .collect())
 }
 
 /// The value of [`LEDGERS`] for the programs of a run.
@@ -304,8 +312,11 @@ impl Account {
         }
     }
 
-    /// Whether anything may be spent now.
+    /// Whether anything may be spent now. Without a limit only what is to be spent is looked at.
     pub(crate) fn check(&mut self, signals: &Signals) -> std::result::Result<(), Denial> {
+        if !self.has_limits {
+            return Ok(());
+        }
         let checked = self
             .lock_all(signals, false)
             .and_then(|()| self.check_limits());
@@ -385,6 +396,10 @@ impl Account {
         self.pots.iter().filter_map(|pot| pot.ledger.as_ref())
     }
 
+    fn ledgers_mut(&mut self) -> impl Iterator<Item = &mut Ledger> {
+        self.pots.iter_mut().filter_map(|pot| pot.ledger.as_mut())
+    }
+
     fn open_all(&mut self) -> std::result::Result<(), Denial> {
         for pot in &mut self.pots {
             pot.open()?;
@@ -419,22 +434,25 @@ impl Account {
         spent.map_or(Ok(()), |text| Err(Denial::Exhausted(text)))
     }
 
-    fn append_all(&self, entry: &Entry<'_>, kind: Kind) -> std::result::Result<(), Denial> {
-        for (at, ledger) in self.ledgers().enumerate() {
-            if let Err(denial) = ledger.append(entry, kind) {
-                if kind == Kind::Reserve {
-                    let nothing = Entry {
-                        tokens: 0,
-                        cost: entry.cost.map(|_| 0.0),
-                        ..*entry
-                    };
-                    let before = self.ledgers().take(at);
-                    before.for_each(|it| may_fail(it.append(&nothing, Kind::Settle)));
-                }
-                return Err(denial);
-            }
+    fn append_all(&mut self, entry: &Entry<'_>, kind: Kind) -> std::result::Result<(), Denial> {
+        let append = |(at, ledger): (usize, &mut Ledger)| {
+            let denial = ledger.append(entry, kind).err()?;
+            Some((at, denial))
+        };
+        let failed = self.ledgers_mut().enumerate().find_map(append);
+        let Some((at, denial)) = failed else {
+            return Ok(());
+        };
+        if kind == Kind::Reserve {
+            let nothing = Entry {
+                tokens: 0,
+                cost: entry.cost.map(|_| 0.0),
+                ..*entry
+            };
+            let before = self.ledgers_mut().take(at);
+            before.for_each(|it| may_fail(it.append(&nothing, Kind::Settle)));
         }
-        Ok(())
+        Err(denial)
     }
 }
 
@@ -449,7 +467,7 @@ pub(crate) fn seconds_before(journal: &Path, run: &RunId) -> Duration {
         #[serde(borrow, default)]
         run_id: Option<Cow<'l, str>>,
     }
-    let bytes = files::read_regular(journal).unwrap_or_default();
+    let bytes = read_journal(journal).unwrap_or_default();
     let mut sum = Duration::ZERO;
     let mut is_own = false;
     // Since when the engine has been seen running.

@@ -4,21 +4,20 @@
 //! has a directory of its own, so that no output is ever read twice.
 
 use crate::config::agent::{Hook, HookEvent};
-use crate::config::tool::bind::shell_quoted;
 use crate::engine::observation::last_words;
 use crate::engine::run_context::RunContext;
-use crate::error::{At, Result};
+use crate::error::Result;
 use crate::model::response;
 use crate::record::engine_log::Level;
+use crate::record::execution::{self, Stdin};
 use crate::record::run_dir::reference;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, Outcome, SpawnError};
 use serde_json::Value;
-use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Longer values of `TOOL_RESULT` are cut: the environment is limited.
@@ -42,6 +41,8 @@ pub(crate) struct Execution {
 pub(crate) struct Control {
     /// The hook forbids what is about to happen.
     pub denies: bool,
+    /// The hook wants a person to decide.
+    pub asks: bool,
     /// The hook ends the run.
     pub stops: bool,
     message: Option<String>,
@@ -51,6 +52,11 @@ impl Control {
     /// The hook's reason.
     pub(crate) fn message(&self) -> &str {
         self.message.as_deref().unwrap_or("no reason given")
+    }
+
+    /// The words with which a person is to be asked; empty if the hook has none.
+    pub(crate) fn question(&self) -> &str {
+        self.message.as_deref().unwrap_or_default()
     }
 
     /// Reads it. A word that is not known may be a guard's misspelt "deny", and a key a misspelt "action":
@@ -70,11 +76,12 @@ impl Control {
             None | Some(Value::Null) => {}
             Some(Value::String(action)) => match action.to_ascii_lowercase().as_str() {
                 "deny" | "abort" => control.denies = true,
+                "ask" => control.asks = true,
                 "stop" => control.stops = true,
                 "allow" | "continue" => {}
                 _ => {
                     return Err(format!(
-                        "there is no action \"{action}\"; the actions are deny, stop and allow"
+                        "there is no action \"{action}\"; the actions are deny, ask, stop and allow"
                     ));
                 }
             },
@@ -84,8 +91,8 @@ impl Control {
         if !map.is_empty() && !says("action") && !says("skip") {
             return Err("it has neither action nor skip".to_owned());
         }
-        if control.denies && event != HookEvent::PreToolExecution {
-            return Err("only pre_tool_execution can deny".to_owned());
+        if (control.denies || control.asks) && event != HookEvent::PreToolExecution {
+            return Err("only pre_tool_execution can deny or ask".to_owned());
         }
         control.message = map
             .get("message")
@@ -139,20 +146,11 @@ pub(crate) fn run_hook(
     let argv = ctx.argv(&hook.command);
     let meta = dir.join("execution_meta");
     let how = execute_hook(ctx, hook, &argv, &dir, input)?;
-    let code = match &how {
-        Ok(outcome) => match outcome.how {
-            Ended::Exited(code) | Ended::Interrupted(code) => code,
-            Ended::TimedOut => 124,
-        },
-        Err(SpawnError::NotFound) => 127,
-        Err(_) => 126,
+    let (code, took) = match &how {
+        Ok(outcome) => (outcome.how.code(), outcome.duration),
+        Err(error) => (error.code(), Duration::ZERO),
     };
-    let took = how.as_ref().map_or(Duration::ZERO, |ran| ran.duration);
-    files::write(&meta.join("exit_code.txt"), format!("{code}\n").as_bytes())?;
-    files::write(
-        &meta.join("duration_ms.txt"),
-        format!("{}\n", took.as_millis()).as_bytes(),
-    )?;
+    execution::end_record(&meta, code, took, None)?;
     let said = || last_words(&meta.join("stderr.log"), 0);
     let mut failure = match how.map(|outcome| outcome.how) {
         Ok(Ended::Exited(0)) => None,
@@ -163,7 +161,7 @@ pub(crate) fn run_hook(
             said()?
         )),
         Ok(Ended::Interrupted(_)) => Some("interrupted".to_owned()),
-        Err(error) => Some(spawn_failure(&argv[0], &error)),
+        Err(error) => Some(error.message(&argv[0])),
     };
     let (mut payload, mut control) = (None, Control::default());
     if failure.is_none() {
@@ -212,17 +210,14 @@ fn execute_hook(
     input: &Input<'_>,
 ) -> Result<std::result::Result<Outcome, SpawnError>> {
     let meta = dir.join("execution_meta");
-    files::write(
-        &meta.join("command.txt"),
-        format!("{}\n", shell_quoted(argv)).as_bytes(),
-    )?;
     let mut env = ctx.run_variables(input.iteration);
     let path = dir.to_string_lossy().into_owned();
     env.push(("DELTA_HOOK_IO_PATH".to_owned(), Some(path)));
     for (name, value) in input.variables {
         env.push(((*name).to_owned(), Some(shorten_variable(value))));
     }
-    let stdin: PathBuf = dir.join("input").join(input.names[0]);
+    let stdin = Stdin::Recorded(dir.join("input").join(input.names[0]));
+    let record = execution::begin_record(&meta, argv, stdin, None)?;
     // What is left is shared: the hooks that are still to come have their part, too.
     let part = ctx.time_left().map(|left| left / 2);
     let command = Command {
@@ -230,9 +225,9 @@ fn execute_hook(
         dir: &ctx.workspace.root,
         env: &env,
         call_id: &RunContext::own_call_id(),
-        stdin: Some(File::open(&stdin).at("open", &stdin)?),
-        stdout: files::create(&meta.join("stdout.log"))?,
-        stderr: files::create(&meta.join("stderr.log"))?,
+        stdin: record.stdin,
+        stdout: record.stdout,
+        stderr: record.stderr,
         timeout: Some(part.map_or(hook.timeout, |part| hook.timeout.min(part))),
     };
     let ran = match part {
@@ -244,20 +239,6 @@ fn execute_hook(
             .ended(&format!("hook {}", hook.event.name()), outcome);
     }
     Ok(ran)
-}
-
-/// Why a program could not be started.
-pub(crate) fn spawn_failure(program: &str, error: &SpawnError) -> String {
-    match error {
-        SpawnError::NotFound => format!("{program}: not found"),
-        SpawnError::NotExecutable(e) => {
-            format!("{program}: cannot be executed: {}", crate::error::reason(e))
-        }
-        SpawnError::TooLong => format!("{program}: the arguments are too long for the system"),
-        SpawnError::Other(e) => {
-            format!("{program}: cannot be started: {}", crate::error::reason(e))
-        }
-    }
 }
 
 fn context_json(ctx: &RunContext<'_>, event: &str, number: u64, iteration: u64) -> Vec<u8> {
@@ -344,6 +325,9 @@ mod tests {
         }
         assert!(parse("{\"skip\":true}").unwrap().denies);
         assert!(parse("{\"skip\":true,\"action\":\"stop\"}").unwrap().stops);
+        let asking = parse("{\"action\":\"Ask\",\"message\":\"sure?\"}").unwrap();
+        assert!(asking.asks && !asking.denies && asking.question() == "sure?");
+        assert!(parse("{\"skip\":true,\"action\":\"ask\"}").unwrap().denies);
         assert_eq!(parse("{\"action\":\"allow\"}"), Ok(Control::default()));
         assert_eq!(parse("{}"), Ok(Control::default()));
         for text in [
@@ -360,7 +344,10 @@ mod tests {
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
-        assert!(Control::parse(b"{\"action\":\"deny\"}", HookEvent::PreLlmRequest).is_err());
+        for action in ["deny", "ask"] {
+            let text = format!("{{\"action\":\"{action}\"}}");
+            assert!(Control::parse(text.as_bytes(), HookEvent::PreLlmRequest).is_err());
+        }
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //!
 //! Unaware of the journal; the loop records what is asked and answered.
 
-use crate::config::tool::definition::{Inject, OnResume, Parameter, ParameterType, Tool, Word};
+use crate::config::tool::definition::{Inject, Parameter, ParameterType, Tool, Word};
 use crate::error::{At, Result, may_fail};
+use crate::record::event::InputType;
 use crate::record::run_dir::RunDir;
+use crate::record::state;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::procfs::{Signals, Stop};
+use crate::unix::signals::{Signals, Stop};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use rustix::termios::{
@@ -18,6 +20,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 /// The engine's one built-in tool.
 pub(crate) fn ask_human_tool() -> Tool {
@@ -33,13 +36,9 @@ pub(crate) fn ask_human_tool() -> Tool {
             extra: serde_json::Map::new(),
         };
     Tool {
-        name: "ask_human".to_owned(),
         description: Some(
             "Ask the person who is responsible for this task, and wait for the answer.".to_owned(),
         ),
-        template: "ask_human".to_owned(),
-        command: vec![Word::fixed("ask_human")],
-        appended: Vec::new(),
         parameters: vec![
             parameter("prompt", ParameterType::String, "The question.", &[], None),
             parameter(
@@ -57,12 +56,7 @@ pub(crate) fn ask_human_tool() -> Tool {
                 Some(false.into()),
             ),
         ],
-        timeout_ms: None,
-        max_output_bytes: None,
-        wrapper: None,
-        env: Vec::new(),
-        on_resume: OnResume::Report,
-        pass_api_key: false,
+        ..Tool::fixed("ask_human", vec![Word::fixed("ask_human")])
     }
 }
 
@@ -72,15 +66,35 @@ pub(crate) struct Question {
     pub request_id: String,
     /// The words.
     pub prompt: String,
-    /// `text`, `password` or `confirmation`.
-    pub input_type: String,
+    pub input_type: InputType<'static>,
     /// The answer is not to be shown.
     pub sensitive: bool,
+    /// The call that would run, if it is one that a person must confirm; see
+    /// [`confirmation`](crate::engine::confirmation).
+    pub fingerprint: Option<String>,
+}
+
+/// An answer, and the question that it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub request_id: String,
+    pub text: String,
 }
 
 impl Question {
+    /// The question that a journal holds.
+    pub(crate) fn recorded(asked: &state::Question<'_>) -> Self {
+        Self {
+            request_id: asked.request_id.to_string(),
+            prompt: asked.prompt.to_string(),
+            input_type: asked.input_type.clone().into_owned(),
+            sensitive: asked.sensitive,
+            fingerprint: asked.fingerprint.as_ref().map(ToString::to_string),
+        }
+    }
+
     fn is_secret(&self) -> bool {
-        self.sensitive || self.input_type == "password"
+        self.sensitive || self.input_type == InputType::Password
     }
 }
 
@@ -97,15 +111,19 @@ pub(crate) enum Reply {
 
 /// Asks on stderr and reads the answer from stdin, without an echo if it is secret.
 pub(crate) fn ask_here(signals: &Signals, question: &Question) -> io::Result<Reply> {
-    let mut hint = match question.input_type.as_str() {
-        "confirmation" => " [y/n] ",
-        _ => " ",
+    let is_confirmation = question.input_type == InputType::Confirmation;
+    let is_about_call = question.fingerprint.is_some();
+    let mut hint = match (is_confirmation, is_about_call) {
+        (true, true) => " [y/n, or what to do instead] ",
+        (true, false) => " [y/n] ",
+        (false, _) => " ",
     };
     loop {
         let prompt = crate::unix::terminal::printable(&question.prompt);
-        may_fail(io::stderr().write_all(format!("{prompt}{hint}").as_bytes()));
         let reply = {
+            // Before the prompt: what is typed as soon as it can be read must be neither shown nor lost.
             let _quiet = question.is_secret().then(NoEcho::begin).flatten();
+            may_fail(io::stderr().write_all(format!("{prompt}{hint}").as_bytes()));
             read_line(signals)?
         };
         if question.is_secret() && io::stdin().is_terminal() {
@@ -114,12 +132,13 @@ pub(crate) fn ask_here(signals: &Signals, question: &Question) -> io::Result<Rep
         let Reply::Answer(answer) = reply else {
             return Ok(reply);
         };
-        if question.input_type != "confirmation" {
+        if !is_confirmation {
             return Ok(Reply::Answer(answer));
         }
         match answer.trim().to_lowercase().as_str() {
             "y" | "yes" => return Ok(Reply::Answer("yes".to_owned())),
             "n" | "no" => return Ok(Reply::Answer("no".to_owned())),
+            words if is_about_call && !words.is_empty() => return Ok(Reply::Answer(answer)),
             _ => hint = " (please answer y or n) ",
         }
     }
@@ -185,7 +204,7 @@ pub(crate) fn leave_question(run: &RunDir, question: &Question) -> Result<()> {
         .put("request_id", &question.request_id)
         .put("timestamp", &Timestamp::now().to_string())
         .put("prompt", &question.prompt)
-        .put("input_type", &question.input_type)
+        .put("input_type", question.input_type.name())
         .put("sensitive", &question.sensitive);
     object.end();
     out.push(b'\n');
@@ -194,18 +213,31 @@ pub(crate) fn leave_question(run: &RunDir, question: &Question) -> Result<()> {
 
 /// Puts an answer that fits no open question where no question finds it. Returns its new name.
 pub(crate) fn put_answer_aside(run: &RunDir) -> Result<Option<String>> {
-    let dir = run.interaction();
-    let answer = dir.join("response.txt");
+    let answer = run.interaction().join("response.txt");
     if answer.symlink_metadata().is_err() {
         return Ok(None);
     }
+    rename_unread(run, &answer).map(Some)
+}
+
+/// Keeps an answer that came with a command and fits no open question. Returns its name.
+pub(crate) fn keep_unread(run: &RunDir, answer: &str) -> Result<String> {
+    let dir = run.interaction();
+    files::make_dirs(&dir)?;
+    // Never under the name that a question looks for.
+    let path = dir.join("response.unread");
+    files::replace(&path, answer.as_bytes())?;
+    rename_unread(run, &path)
+}
+
+fn rename_unread(run: &RunDir, answer: &Path) -> Result<String> {
     for n in 1u32.. {
         let name = format!("response.unread.{n}");
-        let path = dir.join(&name);
-        match renameat_with(CWD, &answer, CWD, &path, RenameFlags::NOREPLACE) {
+        let path = run.interaction().join(&name);
+        match renameat_with(CWD, answer, CWD, &path, RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) => {}
-            Err(error) => return Err(io::Error::from(error)).at("rename", &answer),
-            Ok(()) => return Ok(Some(name)),
+            Err(error) => return Err(io::Error::from(error)).at("rename", answer),
+            Ok(()) => return Ok(name),
         }
     }
     unreachable!("four billion unread answers")

@@ -3,18 +3,19 @@
 //! Unaware of how requests are sent. Whatever never changes stands first and the messages stand
 //! last, so that each request begins with the bytes of the one before it as long as its sources do.
 
-use crate::config::agent::{Agent, Context, Source};
+use crate::config::agent::{Agent, Context, Llm, Source};
+use crate::config::api::Api;
 use crate::config::tool::definition::{Tool, Word, schema};
-use crate::engine::hooks::spawn_failure;
 use crate::engine::observation::last_words;
 use crate::engine::run_context::RunContext;
-use crate::error::{At, Result, reason};
+use crate::engine::upward::read_upward;
+use crate::error::{At, Result, is_passing, reason};
+use crate::model::wire::Neutral;
 use crate::record::engine_log::Level;
-use crate::record::messages;
+use crate::record::messages::{self, Form};
 use crate::text::json::{self, Object};
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, SpawnError};
-use rustix::io::Errno;
 use serde_json::Value;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -93,20 +94,23 @@ impl Builder {
         iteration: u64,
         recorded: Option<&[u8]>,
         mut out: Vec<u8>,
-    ) -> Result<std::result::Result<Vec<u8>, Unavailable>> {
+    ) -> Result<std::result::Result<Neutral, Unavailable>> {
         let context = &ctx.agent.context;
         out.extend_from_slice(&self.head);
         let mut blocks: Vec<String> = Vec::new();
         let mut journal_seen = false;
+        let mut stable = out.len();
         for (index, source) in context.sources.iter().enumerate() {
             let block = match source {
                 Source::Journal { .. } => {
                     system_messages(&mut out, &mut blocks, context.separate);
                     messages::splice(&mut out, messages);
                     journal_seen = true;
+                    stable = out.len();
                     continue;
                 }
                 Source::File { id, path, optional } => file_block(ctx, id, path, *optional)?,
+                Source::Upward { .. } => upward_block(ctx, source)?,
                 Source::Computed { id, .. } if recorded.is_some() => {
                     let later = context.sources[index + 1..].iter().filter_map(Source::id);
                     Ok(recorded.and_then(|request| block_in(request, id, later)))
@@ -136,9 +140,14 @@ impl Builder {
             }
         } else {
             system_messages(&mut out, &mut blocks, context.separate);
+            stable = out.len();
         }
         out.extend_from_slice(b"]}");
-        Ok(Ok(out))
+        Ok(Ok(Neutral {
+            bytes: out,
+            messages: self.head.len(),
+            stable,
+        }))
     }
     /// The block of a computed file, which its generator brings up to date first.
     fn computed_block(
@@ -234,6 +243,40 @@ fn file_block(
     }
 }
 
+/// The block of the files that are searched for upwards.
+fn upward_block(
+    ctx: &RunContext<'_>,
+    source: &Source,
+) -> Result<std::result::Result<Option<String>, Unavailable>> {
+    let Source::Upward {
+        id,
+        name,
+        max_bytes,
+        optional,
+    } = source
+    else {
+        return Ok(Ok(None));
+    };
+    let root = &ctx.workspace.root;
+    let found = read_upward(root, name, *max_bytes).at("read", &root.join(name))?;
+    for left_out in &found.left_out {
+        let text = format!("context source {id} lacks {left_out}");
+        ctx.log.line(Level::Warn, &text);
+    }
+    if !found.text.is_empty() {
+        let text = found.text;
+        return Ok(Ok(Some(format!("# Context Block: {id}\n\n{text}"))));
+    }
+    if *optional {
+        return Ok(Ok(None));
+    }
+    let why = match found.left_out.first() {
+        Some(why) => format!("cannot read {why}"),
+        None => format!("there is no {name} from {} up", root.display()),
+    };
+    Ok(Err(Unavailable(format!("context source {id}: {why}"))))
+}
+
 /// A context block as a recorded request has it: up to the block of one of the sources that come
 /// `later`, or the end of its message. Joined with its neighbours again it is the same text, whether
 /// it ended with a newline or not.
@@ -241,9 +284,11 @@ fn block_in<'s>(request: &[u8], id: &str, later: impl Iterator<Item = &'s str>) 
     let request: Value = serde_json::from_slice(request).ok()?;
     let head = |id: &str| format!("# Context Block: {id}\n\n");
     let own = head(id);
-    let texts = request.get("messages")?.as_array()?.iter();
-    let mut texts = texts.filter_map(|message| message.get("content")?.as_str());
-    let block = texts.find_map(|text| {
+    let mut texts = Vec::new();
+    for key in ["system", "instructions", "messages", "input"] {
+        texts_in(request.get(key), &mut texts);
+    }
+    let block = texts.into_iter().find_map(|text| {
         let at = match text.strip_prefix(&own) {
             Some(_) => 0,
             None => text.find(&format!("\n\n{own}"))? + 2,
@@ -256,12 +301,18 @@ fn block_in<'s>(request: &[u8], id: &str, later: impl Iterator<Item = &'s str>) 
     Some(block[..end].to_owned())
 }
 
-/// True if the system lacked something for the moment that has nothing to do with the file.
-fn is_passing(error: &io::Error) -> bool {
-    let number = error.raw_os_error().map(Errno::from_raw_os_error);
-    number.is_some_and(|number| {
-        [Errno::MFILE, Errno::NFILE, Errno::NOSPC, Errno::IO].contains(&number)
-    })
+/// The texts of messages in the form of any API, in order.
+fn texts_in<'v>(value: Option<&'v Value>, texts: &mut Vec<&'v str>) {
+    match value {
+        Some(Value::String(text)) => texts.push(text),
+        Some(Value::Array(list)) => list.iter().for_each(|item| texts_in(Some(item), texts)),
+        Some(Value::Object(item)) => {
+            for key in ["content", "text"] {
+                texts_in(item.get(key), texts);
+            }
+        }
+        Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => {}
+    }
 }
 
 fn is_missing(error: &io::Error) -> bool {
@@ -269,6 +320,14 @@ fn is_missing(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     )
+}
+
+/// The form of the conversation in an agent's requests, before they are put into that of its API.
+pub(crate) fn form(llm: &Llm) -> Form {
+    match llm.api {
+        Api::Chat => Form::Chat(llm.model_json()),
+        Api::Responses | Api::Messages => Form::Neutral,
+    }
 }
 
 /// Runs a generator. What it prints becomes the file if it did not write the file itself.
@@ -307,7 +366,7 @@ fn generate(
         }
         Err(error) => {
             files::remove(&printed)?;
-            return Ok(Err(spawn_failure(program, &error)));
+            return Ok(Err(error.message(program)));
         }
     };
     let said = last_words(&log, said_before)?;

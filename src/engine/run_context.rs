@@ -4,14 +4,15 @@
 use crate::config::agent::Agent;
 use crate::config::environment::{DEPTH, Environment};
 use crate::config::tool::bind::{BaseDirs, fill_words};
-use crate::config::tool::definition::Word;
+use crate::config::tool::definition::{Tool, Word};
 use crate::record::engine_log::Log;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::ids::hex;
 use crate::text::timestamp::Timestamp;
 use crate::unix::process::{GRACE, Variable};
-use crate::unix::procfs::{CALL_ID, Signals};
+use crate::unix::procfs::CALL_ID;
+use crate::unix::signals::Signals;
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -79,6 +80,16 @@ impl RunContext<'_> {
         self.with_own(self.environment.for_child(pass_key))
     }
 
+    /// The same for a tool.
+    pub(crate) fn tool_variables(&self, tool: &Tool) -> Vec<Variable> {
+        let command: Vec<&str> = tool.command.iter().map_while(Word::as_fixed).collect();
+        let server = match command.as_slice() {
+            ["delta", "mcp", "call", server, ..] => Some(*server),
+            _ => None,
+        };
+        self.with_own(self.environment.for_child_of(tool.pass_api_key, server))
+    }
+
     /// The same for a program that is the model.
     pub(crate) fn model_variables(&self) -> Vec<Variable> {
         self.with_own(self.environment.for_model())
@@ -102,6 +113,7 @@ impl RunContext<'_> {
             .into_iter()
             .map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
         variables.extend(own);
+        variables.push(("PATH".to_owned(), Some(self.environment.search_path())));
         if let Some(ledgers) = &*self.ledgers.borrow() {
             variables.push((LEDGERS.to_owned(), Some(ledgers.clone())));
         }

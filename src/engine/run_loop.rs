@@ -10,8 +10,12 @@
 mod outcome;
 mod spending;
 mod hook_points;
+mod executed;
 mod calls;
+mod recovery;
 mod questions;
+mod confirmations;
+mod judge;
 mod think;
 
 pub(crate) use outcome::{Ended, Ending};
@@ -21,23 +25,26 @@ use crate::config::agent::Agent;
 use crate::config::tool::bind::{BaseDirs, BoundCall};
 use crate::config::tool::definition::Tool;
 use crate::engine::account::{Account, SpendingRules};
-use crate::engine::question;
-use crate::engine::request::Builder;
+use crate::engine::question::{self, Answer};
+use crate::engine::request::{Builder, form};
 use crate::engine::run_context::RunContext;
 use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Model;
+use crate::model::wire::{Listener, Wire};
 use crate::record::engine_log::Level;
 use crate::record::event::Event;
 use crate::record::invocations::Invocations;
 use crate::record::journal::Journal;
 use crate::record::message_cache::MessageCache;
 use crate::record::metadata::{Metadata, Status};
-use crate::record::state::{self, Call, Reading, Turn, Unreadable};
+use crate::record::state::{self, Reading, Turn, Unreadable};
 use crate::record::stop_reason::StopReason;
-use crate::text::shorten::in_short;
+use crate::text::shorten::{cut_to_columns, in_short};
 use crate::unix::terminal::{Screen, Tone};
+use crate::unix::wait_line::WaitLine;
 use calls::OpenCall;
 use std::time::Instant;
+use think::ThoughtOutcome;
 
 /// How one start of the engine is to behave.
 pub(crate) struct Options {
@@ -49,13 +56,17 @@ pub(crate) struct Options {
     pub screen: Screen,
     /// Pass over damaged lines of the journal.
     pub lenient: bool,
-    /// The answer to the question that is open.
-    pub answer: Option<String>,
+    /// The answer to a question that is open.
+    pub answer: Option<Answer>,
     /// True if processes that carry this run's calls are this run's, and not those of a directory that
     /// it is a copy of.
     pub is_ours: bool,
+    /// A final answer counts only once it has been checked. False where a person reads each answer.
+    pub checks_answers: bool,
     /// None: nothing is spent, as in a replay.
     pub spending: Option<SpendingRules>,
+    /// Hears answers as they arrive, where they are streamed.
+    pub listener: Option<Box<Listener<'static>>>,
 }
 
 /// One start of the engine on one run.
@@ -70,6 +81,8 @@ pub(crate) struct Engine<'a> {
     pub options: Options,
     /// The model.
     pub model: Model<'a>,
+    /// The form in which the model is asked.
+    pub wire: Wire,
     builder: Builder,
     invocations: Invocations,
     ask_human: Option<Tool>,
@@ -83,6 +96,8 @@ pub(crate) struct Engine<'a> {
     entries_synced: bool,
     stop_wanted: Option<String>,
     account: Option<Account>,
+    /// The files that other programs execute are remembered.
+    executed_known: bool,
 }
 
 impl<'a> Engine<'a> {
@@ -104,7 +119,7 @@ impl<'a> Engine<'a> {
             lenient: options.lenient,
             window: Builder::window(&agent.context),
         };
-        let transcript = MessageCache::new(agent.llm.model_json(), reading);
+        let transcript = MessageCache::new(form(&agent.llm), reading);
         journal.set_sync(agent.sync);
         ctx.run.reserve();
         let rules = options.spending.take();
@@ -118,6 +133,7 @@ impl<'a> Engine<'a> {
             metadata,
             options,
             model,
+            wire: Wire::new(&agent.llm),
             builder,
             invocations,
             ask_human,
@@ -129,6 +145,7 @@ impl<'a> Engine<'a> {
             entries_synced: false,
             stop_wanted: None,
             account,
+            executed_known: false,
         })
     }
 
@@ -152,6 +169,7 @@ impl<'a> Engine<'a> {
             };
             Ending::new(reason, error.message)
         });
+        may_fail(self.report_executed_files());
         self.finish(&ending);
         let level = if ending.is_error() {
             Level::Error
@@ -176,73 +194,70 @@ impl<'a> Engine<'a> {
     }
 
     fn run_loop(&mut self) -> Result<Ending> {
-        let (open, ending) = self.recover()?;
-        if let Some(ending) = ending {
-            return Ok(ending);
-        }
-        if let Some(ending) = self.run_calls(open)? {
-            return Ok(ending);
-        }
+        let mut next = self.recover()?;
         loop {
-            if let Some(ending) = self.must_end().or_else(|| self.limit_reached()) {
-                return Ok(ending);
-            }
-            let calls = match self.think()? {
-                think::ThoughtOutcome::Calls(calls) => calls,
-                think::ThoughtOutcome::End(ending) => return Ok(ending),
+            let ending = match next {
+                ThoughtOutcome::Calls(calls) => self.run_calls(calls)?,
+                ThoughtOutcome::Answer(text) => self.judge(text)?,
+                ThoughtOutcome::End(ending) => Some(ending),
             };
-            if let Some(ending) = self.run_calls(calls)? {
+            let ending = ending.or_else(|| self.must_end());
+            if let Some(ending) = ending.or_else(|| self.limit_reached()) {
                 return Ok(ending);
             }
+            next = self.think()?;
         }
     }
 
-    /// The calls that an earlier process left open, or how the run had ended when that process died.
-    fn recover(&mut self) -> Result<(Vec<OpenCall>, Option<Ending>)> {
+    /// What an earlier process left to do: the calls that it left open, an answer that it did not report,
+    /// or the end that it could not record.
+    fn recover(&mut self) -> Result<ThoughtOutcome> {
         let mut journal = Vec::new();
         self.journal.read_into(&mut journal)?;
         let reading = Reading {
             lenient: self.options.lenient,
             window: None,
         };
-        let looked = state::read(&journal, reading).map(|run| {
-            let ending = match run.turns.last() {
-                Some(Turn::Thought(thought)) if run.has_final_answer() => Some(Ending::completed(
-                    state::decoded(thought.content).into_owned(),
-                )),
-                Some(Turn::Thought(thought))
-                    if think::is_cut_off(thought.finish_reason.as_deref()) =>
-                {
-                    let reason = thought.finish_reason.as_deref().unwrap_or("length");
-                    Some(think::cut_off(reason))
-                }
-                _ => None,
-            };
-            let calls = run
-                .last_thought()
-                .map(|thought| thought.calls.as_slice())
-                .unwrap_or_default();
-            let cut_off = run
-                .last_thought()
-                .is_some_and(|thought| think::is_cut_off(thought.finish_reason.as_deref()));
-            let open = calls.iter().enumerate();
-            let open = open.filter(|(_, call): &(usize, &Call<'_>)| call.result.is_none());
-            (
-                open.map(|(before, call)| OpenCall::from_journal(call, cut_off, before))
-                    .collect::<Vec<_>>(),
-                ending,
-            )
-        });
-        let (open, ending) = looked.map_err(|e| unreadable(&e, &self.journal))?;
-        if ending
-            .as_ref()
-            .is_some_and(|ending| ending.status == Status::Failed)
-        {
-            // None of its calls may ever run; say so in the journal.
-            self.run_calls(open)?;
-            return Ok((Vec::new(), ending));
+        let run = state::read(&journal, reading).map_err(|e| unreadable(&e, &self.journal))?;
+        let ending = match run.turns.last() {
+            Some(Turn::Thought(thought)) if run.has_final_answer() => {
+                let text = state::decoded(thought.content).into_owned();
+                return Ok(ThoughtOutcome::Answer(text));
+            }
+            Some(Turn::Thought(thought)) => {
+                thought.cut_off().map(|reason| think::cut_off(reason, None))
+            }
+            _ => self.refused_for_good(&run),
+        };
+        let thought = run.last_thought();
+        let cut_off = thought.is_some_and(|thought| thought.cut_off().is_some());
+        let calls = thought.map_or(&[][..], |thought| &thought.calls);
+        let open = calls.iter().enumerate();
+        let open = open.filter(|(_, call)| call.result.is_none());
+        let open = open.map(|(before, call)| OpenCall::from_journal(call, cut_off, before));
+        let open = open.collect();
+        if let Some(thought) = thought {
+            self.note_other_api(&thought.api())?;
         }
-        Ok((open, ending))
+        let Some(ending) = ending else {
+            return Ok(ThoughtOutcome::Calls(open));
+        };
+        // None of its calls may ever run; say so in the journal.
+        self.run_calls(open)?;
+        Ok(ThoughtOutcome::End(ending))
+    }
+
+    /// Notes that the conversation goes on over another API than that of the last answer.
+    fn note_other_api(&mut self, from: &str) -> Result<()> {
+        let api = self.wire.api().name();
+        if from == api {
+            return Ok(());
+        }
+        let note = format!(
+            "the last answer came over the API {from}, and {api} is asked now: what was said goes on, \
+             without the model's reasoning"
+        );
+        self.record_note("INFO", &note)
     }
 
     /// Brings the transcript up to the journal as it is now.
@@ -363,15 +378,22 @@ impl<'a> Engine<'a> {
         self.options.screen.progress(&line);
     }
 
+    /// Shows at a terminal that something is waited for, until the line is dropped.
+    fn wait_for(&self, what: &str) -> WaitLine {
+        let what = format!("[{}] waiting for {what}", self.iteration);
+        WaitLine::begin(&self.ctx.signals, self.options.screen, what)
+    }
+
     /// Tells how a call ended; what it printed only if more is wanted.
     fn print_outcome(&self, good: bool, outcome: &str, observation: &str) {
         let tone = if good { Tone::Good } else { Tone::Bad };
         self.print_progress(&[(Tone::Dim, "  "), (tone, outcome)]);
         if self.options.screen.verbose {
             for line in observation.lines().take(20) {
-                self.options
-                    .screen
-                    .progress(&[(Tone::Dim, "      "), (Tone::Dim, &in_short(line, 200))]);
+                self.options.screen.progress(&[
+                    (Tone::Dim, "      "),
+                    (Tone::Dim, &cut_to_columns(line, 200)),
+                ]);
             }
         }
     }

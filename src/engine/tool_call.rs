@@ -3,19 +3,19 @@
 //! Unaware of the journal. Preparing is apart from running, so that the request can be journalled
 //! when nothing but the program itself can fail any more.
 
-use crate::config::tool::bind::{BoundCall, shell_quoted};
-use crate::config::tool::definition::Tool;
-use crate::engine::hooks::spawn_failure;
+use crate::config::tool::bind::BoundCall;
+use crate::config::tool::definition::{EffectCheck, Tool};
 use crate::engine::observation::{Ends, ends_of, observation, read_ends};
 use crate::engine::run_context::RunContext;
 use crate::error::{At, Result};
-use crate::record::event::ActionStatus;
+use crate::record::event::{ActionStatus, Finding};
+use crate::record::execution::{self, ExecutionRecord, Stdin};
 use crate::record::run_dir::reference;
+use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, SpawnError};
 use serde_json::Value;
-use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,13 +27,9 @@ const LONGEST_ARGUMENT: usize = 131_072;
 pub(crate) struct Prepared {
     argv: Vec<String>,
     dir: PathBuf,
-    stdin: Option<File>,
-    stdout: File,
-    stderr: File,
+    pub record: ExecutionRecord,
     /// The directory, relative to the run's.
     pub reference: String,
-    /// The command on one line.
-    pub command: String,
 }
 
 /// The outcome of a call.
@@ -47,6 +43,8 @@ pub(crate) struct Done {
     pub observation: String,
     /// From start to end.
     pub duration: Duration,
+    /// It was ended because the engine was asked to end.
+    pub is_interrupted: bool,
 }
 
 impl Done {
@@ -57,16 +55,44 @@ impl Done {
             exit_code: None,
             observation,
             duration: Duration::ZERO,
+            is_interrupted: false,
         }
     }
 }
 
 /// The whole argv of a call: the wrapper and the tool's own.
 pub(crate) fn full_argv(ctx: &RunContext<'_>, tool: &Tool, bound: &BoundCall) -> Vec<String> {
-    let wrapper = tool.wrapper.as_ref().unwrap_or(&ctx.agent.wrapper);
-    let mut argv = ctx.argv(wrapper);
+    let mut argv = wrapper_argv(ctx, tool);
     argv.extend(bound.argv.iter().cloned());
     argv
+}
+
+/// What stands before a tool's own argv. A sub-agent has none: its tools have one of their own.
+pub(crate) fn wrapper_argv(ctx: &RunContext<'_>, tool: &Tool) -> Vec<String> {
+    if tool.subagent.is_some() {
+        return Vec::new();
+    }
+    ctx.argv(tool.wrapper.as_ref().unwrap_or(&ctx.agent.wrapper))
+}
+
+/// The name of the run of a sub-agent's call: of the tool, and of the part of the call's id that no other
+/// call has.
+pub(crate) fn subagent_run(tool: &str, call_id: &str) -> Option<RunId> {
+    const OF_TOOL: usize = 40;
+    const OF_CALL: usize = 20;
+    let own = call_id.rsplit('.').next().unwrap_or_default();
+    let tool: String = tool.chars().take(OF_TOOL).collect();
+    let own: String = own.chars().take(OF_CALL).collect();
+    RunId::parse(&format!("{tool}-{own}")).ok()
+}
+
+/// Names the run in the command of a sub-agent's call.
+pub(crate) fn name_subagent(tool: &Tool, bound: &mut BoundCall, call_id: &str) {
+    if let Some(place) = tool.subagent
+        && let Some(run) = subagent_run(&tool.name, call_id)
+    {
+        bound.argv.insert(place, format!("--run-id={run}"));
+    }
 }
 
 /// Makes the call's directory of records.
@@ -76,28 +102,37 @@ pub(crate) fn prepare_call(
     bound: &BoundCall,
 ) -> Result<Prepared> {
     let argv = full_argv(ctx, tool, bound);
+    prepare(ctx, &tool.name, argv, bound.stdin.as_deref())
+}
+
+/// Makes the directory of records for a check whether a call has happened. `arguments` are the call's, as JSON.
+pub(crate) fn prepare_check(
+    ctx: &RunContext<'_>,
+    tool: &Tool,
+    check: &EffectCheck,
+    arguments: &[u8],
+) -> Result<Prepared> {
+    let mut argv = wrapper_argv(ctx, tool);
+    argv.extend(ctx.argv(&check.command));
+    prepare(ctx, &format!("{}_check", tool.name), argv, Some(arguments))
+}
+
+fn prepare(
+    ctx: &RunContext<'_>,
+    name: &str,
+    argv: Vec<String>,
+    stdin: Option<&[u8]>,
+) -> Result<Prepared> {
     let parent = ctx.run.io("tool_executions");
-    let name = format!("{}_{}", Timestamp::now().compact(), tool.name);
+    let name = format!("{}_{name}", Timestamp::now().compact());
     let name = files::make_unique_dir(&parent, &name)?;
     let dir = parent.join(&name);
-    let command = shell_quoted(&argv);
-    files::write(&dir.join("command.txt"), format!("{command}\n").as_bytes())?;
-    let stdin = match &bound.stdin {
-        Some(bytes) => {
-            let path = dir.join("stdin.txt");
-            files::write(&path, bytes)?;
-            Some(File::open(&path).at("open", &path)?)
-        }
-        None => None,
-    };
+    let stdin = stdin.map_or(Stdin::Nothing, Stdin::Bytes);
     Ok(Prepared {
+        record: execution::begin_record(&dir, &argv, stdin, None)?,
         argv,
-        stdin,
-        stdout: files::create(&dir.join("stdout.log"))?,
-        stderr: files::create(&dir.join("stderr.log"))?,
         reference: reference("tool_executions", &name),
         dir,
-        command,
     })
 }
 
@@ -109,30 +144,74 @@ pub(crate) fn run_tool(
     prepared: Prepared,
     call_id: &str,
 ) -> Result<Done> {
-    let timeout = match tool.timeout_ms {
+    let timeout = timeout(ctx, tool.timeout_ms);
+    execute(ctx, tool, (prepared, timeout), call_id, || {
+        explain_too_long(bound)
+    })
+}
+
+/// Asks a check whether a call has happened. What it prints on stdout is what the model is shown if it has.
+pub(crate) fn run_check(
+    ctx: &RunContext<'_>,
+    tool: &Tool,
+    check: &EffectCheck,
+    prepared: Prepared,
+    call_id: &str,
+) -> Result<(Finding, Done)> {
+    const ABSENT: i32 = 10;
+    let timeout = timeout(ctx, check.timeout_ms.or(tool.timeout_ms));
+    let dir = prepared.dir.clone();
+    let too_long = || "the command of the check is too long for the system".to_owned();
+    let mut done = execute(ctx, tool, (prepared, timeout), call_id, too_long)?;
+    let finding = match done.exit_code {
+        Some(0) => Finding::Happened,
+        Some(ABSENT) => Finding::Absent,
+        _ => Finding::Unknown,
+    };
+    if finding == Finding::Happened {
+        let stdout = read_ends(&dir.join("stdout.log"), shown_bytes(ctx, tool))?;
+        done.observation = observation(&stdout, &Ends::default(), &[]);
+    }
+    Ok((finding, done))
+}
+
+/// A limit of time; none: the agent's.
+fn timeout(ctx: &RunContext<'_>, ms: Option<u64>) -> Option<Duration> {
+    match ms {
         Some(0) => None,
         Some(ms) => Some(Duration::from_millis(ms)),
         None => ctx.agent.tool_timeout,
-    };
-    let mut env = ctx.variables(tool.pass_api_key);
+    }
+}
+
+/// Runs a program with a tool's environment to its end.
+fn execute(
+    ctx: &RunContext<'_>,
+    tool: &Tool,
+    (prepared, timeout): (Prepared, Option<Duration>),
+    call_id: &str,
+    too_long: impl Fn() -> String,
+) -> Result<Done> {
+    let mut env = ctx.tool_variables(tool);
     env.extend(
         tool.env
             .iter()
             .map(|(name, value)| (name.clone(), Some(value.clone()))),
     );
     // What the program makes of the files' names does not matter: these are the files.
+    let record = prepared.record;
     let (stdout, mut stderr) = (
-        prepared.stdout.try_clone().at("open", &prepared.dir)?,
-        prepared.stderr.try_clone().at("open", &prepared.dir)?,
+        record.stdout.try_clone().at("open", &prepared.dir)?,
+        record.stderr.try_clone().at("open", &prepared.dir)?,
     );
     let command = Command {
         argv: &prepared.argv,
         dir: &ctx.workspace.root,
         env: &env,
         call_id,
-        stdin: prepared.stdin,
-        stdout: prepared.stdout,
-        stderr: prepared.stderr,
+        stdin: record.stdin,
+        stdout: record.stdout,
+        stderr: record.stderr,
         timeout,
     };
     let (how, duration) = match process::run(&ctx.signals, command, ctx.grace()) {
@@ -142,29 +221,20 @@ pub(crate) fn run_tool(
         }
         Err(error) => {
             let message = match &error {
-                SpawnError::TooLong => explain_too_long(bound),
-                other => spawn_failure(&prepared.argv[0], other),
+                SpawnError::TooLong => too_long(),
+                other => other.message(&prepared.argv[0]),
             };
             stderr
                 .write_all(format!("{message}\n").as_bytes())
                 .at("write", &prepared.dir)?;
-            let code = match error {
-                SpawnError::NotFound => 127,
-                SpawnError::NotExecutable(_) => 126,
-                SpawnError::TooLong | SpawnError::Other(_) => return Ok(Done::not_run(message)),
-            };
-            (Ended::Exited(code), Duration::ZERO)
+            if matches!(error, SpawnError::TooLong | SpawnError::Other(_)) {
+                return Ok(Done::not_run(message));
+            }
+            (Ended::Exited(error.code()), Duration::ZERO)
         }
     };
-    let exit_code = match how {
-        Ended::Exited(code) | Ended::Interrupted(code) => code,
-        Ended::TimedOut => 124,
-    };
-    let record = |name: &str, number: String| {
-        files::write(&prepared.dir.join(name), format!("{number}\n").as_bytes())
-    };
-    record("exit_code.txt", exit_code.to_string())?;
-    record("duration_ms.txt", duration.as_millis().to_string())?;
+    let exit_code = how.code();
+    execution::end_record(&prepared.dir, exit_code, duration, None)?;
     let max = shown_bytes(ctx, tool);
     let stdout = ends_of(&stdout, max).at("read", &prepared.dir)?;
     let stderr = ends_of(&stderr, max).at("read", &prepared.dir)?;
@@ -179,6 +249,7 @@ pub(crate) fn run_tool(
         exit_code: Some(exit_code),
         observation: observation(&stdout, &stderr, &notes),
         duration,
+        is_interrupted: matches!(how, Ended::Interrupted(_)),
     })
 }
 

@@ -4,16 +4,17 @@
 //! is retried and how long is waited is decided here for all.
 
 use crate::error::{Result, may_fail};
-use crate::model::attempt::Attempt;
+use crate::model::attempt::{Attempt, Remedy};
 use crate::model::http::Http;
 use crate::model::program::Program;
 use crate::model::replay::Playback;
-use crate::model::response::{Answer, Counted, counted, parse};
+use crate::model::response::{Answer, Counted};
+use crate::model::wire::{self, Heard, Listener, Wire};
 use crate::record::spending::Denial;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::procfs::{Signals, Stop};
+use crate::unix::signals::{Signals, Stop};
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -66,8 +67,8 @@ pub(crate) enum Asked {
     Answered(Box<Answer>),
     /// The model cannot be reached now.
     Unavailable(String),
-    /// The model's server said no.
-    Refused(String),
+    /// The model's server said no; perhaps it would not to a request that is a little different.
+    Refused(String, Option<Remedy>),
     /// The conversation is longer than the model takes.
     ContextFull(String),
     /// The deadline lies before the next attempt.
@@ -110,12 +111,15 @@ pub(crate) struct Invocation<'a> {
     pub dir: &'a Path,
     /// The bytes of `request.json`.
     pub request: &'a [u8],
+    /// The form of the request and its answer.
+    pub wire: &'a Wire,
     /// The invocation before it, and how many leading bytes the two requests share.
     pub extends: Option<(&'a str, usize)>,
 }
 
-/// Asks until there is an answer or no hope of one. `notify` is told before each wait. Writes
-/// `response.json` and `metadata.json` beside the request.
+/// Asks until there is an answer or no hope of one. `notify` is told before each wait; `listener` hears an
+/// answer that is streamed. Writes `response.json`, `metadata.json` and, of a stream, `response.sse` beside
+/// the request.
 ///
 /// # Errors
 /// Disk errors.
@@ -126,6 +130,7 @@ pub(crate) fn ask_model(
     signals: &Signals,
     purse: &mut Purse<'_>,
     mut notify: impl FnMut(&str),
+    listener: &mut Listener<'_>,
 ) -> Result<Asked> {
     let started = Instant::now();
     let mut record = InvocationRecord::default();
@@ -134,6 +139,8 @@ pub(crate) fn ask_model(
         if !record.attempts.is_empty() {
             // The one before may have left it.
             files::remove(&invocation.dir.join("response.json"))?;
+            files::remove(&invocation.dir.join("response.sse"))?;
+            listener(Heard::Anew);
         }
         let number = record.attempts.len() as u64 + 1;
         if let Err(denial) = purse(number, Expense::Reserve) {
@@ -143,10 +150,10 @@ pub(crate) fn ask_model(
         let left = patience
             .deadline
             .map(|until| until.saturating_duration_since(began));
-        let attempt = model.attempt(invocation, signals, left)?;
+        let attempt = model.attempt(invocation, signals, left, listener)?;
         // Only a reservation is denied.
-        may_fail(purse(number, expense(&attempt)));
-        let (mut step, outcome) = judge_attempt(attempt, invocation.dir, &mut record);
+        may_fail(purse(number, expense(invocation.wire, &attempt)));
+        let (mut step, outcome) = judge_attempt(attempt, invocation, &mut record);
         if let NextStep::End(Asked::Answered(answer)) = &mut step {
             model.redact_joined(answer);
         }
@@ -207,11 +214,10 @@ enum NextStep {
 }
 
 /// What an attempt has cost. An error of the server costs nothing.
-fn expense(attempt: &Attempt) -> Expense {
+fn expense(wire: &Wire, attempt: &Attempt) -> Expense {
     match attempt {
-        Attempt::Body { body, .. } => {
-            counted(body).map_or(Expense::Unknown { is_answer: true }, Expense::Counted)
-        }
+        Attempt::Body { body, .. } => wire::counted(wire.api(), body)
+            .map_or(Expense::Unknown { is_answer: true }, Expense::Counted),
         Attempt::Again { may_count, .. } | Attempt::Stopped { may_count, .. } if *may_count => {
             Expense::Unknown { is_answer: false }
         }
@@ -224,7 +230,7 @@ fn expense(attempt: &Attempt) -> Expense {
 /// The step that follows an attempt, and the attempt's outcome for the record.
 fn judge_attempt(
     attempt: Attempt,
-    dir: &Path,
+    invocation: &Invocation<'_>,
     record: &mut InvocationRecord,
 ) -> (NextStep, String) {
     match attempt {
@@ -234,6 +240,7 @@ fn judge_attempt(
         Attempt::Refused {
             why,
             is_too_long,
+            remedy,
             http_status,
         } => {
             record.http_status = http_status;
@@ -241,7 +248,7 @@ fn judge_attempt(
             let asked = if is_too_long {
                 Asked::ContextFull(why)
             } else {
-                Asked::Refused(why)
+                Asked::Refused(why, remedy)
             };
             (NextStep::End(asked), outcome)
         }
@@ -266,7 +273,7 @@ fn judge_attempt(
         Attempt::Body { body, http_status } => {
             record.timed_out = false;
             record.http_status = http_status;
-            match parse(&body) {
+            match invocation.wire.parse(&body) {
                 Ok(answer) => {
                     record.model.clone_from(&answer.model);
                     record.usage = answer.usage.map(|usage| TokenCounts {
@@ -281,7 +288,7 @@ fn judge_attempt(
                     )
                 }
                 Err(why) => {
-                    let kept = dir.join("response.json");
+                    let kept = invocation.dir.join("response.json");
                     let why = format!("{why}; the response is kept in {}", kept.display());
                     (NextStep::Again(why.clone(), None), why)
                 }
@@ -329,18 +336,22 @@ impl Model<'_> {
         invocation: &Invocation<'_>,
         signals: &Signals,
         left: Option<Duration>,
+        listener: &mut Listener<'_>,
     ) -> Result<Attempt> {
         let response = invocation.dir.join("response.json");
         match self {
             Self::Http(http) => {
-                let (mut attempt, came_back) = http.attempt(invocation.request, left);
-                if let Some(came_back) = came_back {
+                let mut received = http.attempt(invocation.request, left, listener);
+                if let Some(stream) = received.stream {
+                    files::write(&invocation.dir.join("response.sse"), &stream)?;
+                }
+                if let Some(came_back) = received.response {
                     files::write(&response, &came_back)?;
-                    if let Attempt::Body { body, .. } = &mut attempt {
+                    if let Attempt::Body { body, .. } = &mut received.attempt {
                         *body = came_back;
                     }
                 }
-                Ok(attempt)
+                Ok(received.attempt)
             }
             Self::Command(program) => program.attempt(invocation.dir, &response, signals, left),
             Self::Recorded(playback) => Ok(match playback.answer(invocation.request)? {
@@ -354,6 +365,7 @@ impl Model<'_> {
                 Err(why) => Attempt::Refused {
                     why,
                     is_too_long: false,
+                    remedy: None,
                     http_status: None,
                 },
             }),

@@ -1,7 +1,7 @@
 //! One attempt to reach the model: what it came to, and the server's own words.
 
 use crate::error::Error;
-use crate::unix::procfs::Stop;
+use crate::unix::signals::Stop;
 use std::time::Duration;
 
 /// The outcome of one attempt.
@@ -34,6 +34,8 @@ pub(crate) enum Attempt {
         why: String,
         /// The conversation is longer than the model takes.
         is_too_long: bool,
+        /// How the request could be changed so that it is taken.
+        remedy: Option<Remedy>,
         /// The server's status, if there was one.
         http_status: Option<u16>,
     },
@@ -43,6 +45,16 @@ pub(crate) enum Attempt {
         /// The request was sent, and nobody knows what the server made of it.
         may_count: bool,
     },
+}
+
+/// A way out of a refusal: the same request, a little different.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    WithoutReasoning,
+    WithoutInclude,
+    WithoutStreamOptions,
+    /// With the limit that the service names.
+    MaxTokens(u64),
 }
 
 /// The codes of a server's error: `error.code` and `error.type`.

@@ -1,4 +1,4 @@
-//! Chat completions over HTTP, with connections that stay open and waits that signals can end.
+//! Requests over HTTP, with connections that stay open and waits that signals can end.
 //!
 //! Unaware of retries. The library speaks HTTP and TLS; only the socket underneath is ours, because
 //! a blocking read would keep SIGINT waiting, and because only the socket knows whether a kept
@@ -6,149 +6,176 @@
 
 mod socket;
 mod resolver;
+mod head;
+mod verdict;
+mod hearing;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub(crate) use resolver::{RESOLVE_COMMAND, resolve_host};
 
-use super::attempt::{Attempt, error_codes, their_words};
+use super::attempt::Attempt;
+use super::wire::{Broken, Listener, Stream, error_status, joined_texts, stream_error_status};
 use crate::VERSION;
+use crate::config::agent::Llm;
 use crate::config::environment::{Endpoint, is_loopback};
 use crate::model::response::Answer;
-use crate::text::timestamp::Timestamp;
-use crate::unix::procfs::Signals;
+use crate::unix::signals::Signals;
+use head::ResponseHead;
+use hearing::Hearing;
 use resolver::Lookup;
-use socket::{SendWatch, Socket, Wire};
+use socket::{Link, SendWatch, Socket};
 use std::io::Read;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use ureq::Agent;
 use ureq::config::Config;
-use ureq::unversioned::transport::{ConnectProxyConnector, Connector, RustlsConnector};
+use ureq::unversioned::transport::{ConnectProxyConnector, Connector};
 
 /// An answer larger than this is none.
 const LARGEST_ANSWER: u64 = 64 << 20;
 
-/// Codes of an error 429 that waiting does not end: the account has no more to spend.
-const QUOTA_CODES: [&str; 2] = ["insufficient_quota", "billing_hard_limit_reached"];
+/// Once an answer is whole, its connection has this long to end it.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Codes of an error 400 for a conversation that is longer than the model takes; the second is llama.cpp's.
-const TOO_LONG_CODES: [&str; 2] = ["context_length_exceeded", "exceed_context_size_error"];
-
-/// A server that speaks chat completions.
+/// A server that speaks one of the APIs.
 pub(crate) struct Http {
     agent: Agent,
     url: String,
     endpoint: Endpoint,
-    /// The limit of one attempt.
+    /// Answers come as they are made.
+    stream: bool,
+    /// The limit of one attempt; of the silence in a stream.
     timeout: Duration,
-    wire: Arc<Wire>,
+    /// The limit of one attempt whose answer is a stream.
+    total_timeout: Duration,
+    link: Arc<Link>,
 }
 
-/// The parts of a response's head that decide what follows.
-struct ResponseHead {
-    status: u16,
-    /// The wait that the server asks for.
-    after: Option<Duration>,
-    /// The server's own word on whether another attempt is of use.
-    should_retry: Option<bool>,
-    location: Option<String>,
+/// What came of an attempt.
+pub(super) struct Received {
+    pub attempt: Attempt,
+    /// The response, whatever it is; of a stream, what it adds up to.
+    pub response: Option<Vec<u8>>,
+    /// A stream as it came.
+    pub stream: Option<Vec<u8>>,
 }
 
-impl ResponseHead {
-    fn read<B>(response: &ureq::http::Response<B>) -> Self {
-        let header = |name: &str| {
-            let value = response.headers().get(name)?.to_str().ok()?;
-            Some(value.trim().to_owned())
-        };
-        let in_ms = header("retry-after-ms").and_then(|text| text.parse::<f64>().ok());
+impl Received {
+    fn nothing(attempt: Attempt) -> Self {
         Self {
-            status: response.status().as_u16(),
-            after: in_ms
-                .and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok())
-                .or_else(|| retry_after(&header("retry-after")?, Timestamp::now())),
-            should_retry: header("x-should-retry").and_then(|word| word.parse().ok()),
-            location: header("location"),
+            attempt,
+            response: None,
+            stream: None,
         }
     }
+}
+
+/// An agent of the library for one server, whose waits end when a signal comes.
+pub(crate) fn new_agent(url: &str, accept: &str, signals: &Arc<Signals>) -> Agent {
+    agent_over(&new_link(signals), url, accept)
+}
+
+fn new_link(signals: &Arc<Signals>) -> Arc<Link> {
+    Arc::new(Link {
+        signals: Arc::clone(signals),
+        opened: AtomicUsize::new(0),
+        heard: AtomicBool::new(false),
+        sent: AtomicBool::new(false),
+        silence: AtomicU64::new(0),
+    })
+}
+
+fn agent_over(link: &Arc<Link>, url: &str, accept: &str) -> Agent {
+    let proxy = if is_loopback(url) {
+        None
+    } else {
+        ureq::Proxy::try_from_env()
+    };
+    let config = Config::builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .user_agent(format!("delta/{VERSION}"))
+        .accept(accept)
+        .proxy(proxy);
+    #[cfg(feature = "tls")]
+    let config = config.tls_config(tls::config(url));
+    let config = config.build();
+    let connector = ().chain(ConnectProxyConnector::default()).chain(Socket(Arc::clone(link)));
+    #[cfg(feature = "tls")]
+    let connector = connector.chain(ureq::unversioned::transport::RustlsConnector::default());
+    let connector = connector.chain(SendWatch(Arc::clone(link)));
+    Agent::with_parts(config, connector, Lookup(Arc::clone(link)))
 }
 
 impl Http {
-    /// A client for one endpoint. `timeout` is that of one attempt, all included.
-    pub(crate) fn new(endpoint: Endpoint, timeout: Duration, signals: &Arc<Signals>) -> Self {
-        let wire = Arc::new(Wire {
-            signals: Arc::clone(signals),
-            opened: AtomicUsize::new(0),
-            heard: AtomicBool::new(false),
-            sent: AtomicBool::new(false),
-        });
-        let proxy = if is_loopback(&endpoint.base_url) {
-            None
-        } else {
-            ureq::Proxy::try_from_env()
+    /// A client for one endpoint.
+    pub(crate) fn new(endpoint: Endpoint, llm: &Llm, signals: &Arc<Signals>) -> Self {
+        let link = new_link(signals);
+        let accept = match llm.stream {
+            true => "text/event-stream",
+            false => "application/json",
         };
-        let config = Config::builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .user_agent(format!("delta/{VERSION}"))
-            .accept("application/json")
-            .proxy(proxy)
-            .build();
-        let connector =
-            ().chain(ConnectProxyConnector::default())
-                .chain(Socket(Arc::clone(&wire)))
-                .chain(RustlsConnector::default())
-                .chain(SendWatch(Arc::clone(&wire)));
-        let agent = Agent::with_parts(config, connector, Lookup(Arc::clone(&wire)));
+        let agent = agent_over(&link, &endpoint.base_url, accept);
         Self {
             agent,
-            url: format!("{}/chat/completions", endpoint.base_url),
+            url: endpoint.api.url(&endpoint.base_url),
             endpoint,
-            timeout,
-            wire,
+            stream: llm.stream,
+            timeout: llm.timeout,
+            total_timeout: llm.total_timeout,
+            link,
         }
     }
 
-    /// Sends a request once. Returns what came back, too, whatever it is.
+    /// Sends a request once.
     pub(super) fn attempt(
         &mut self,
         request: &[u8],
         left: Option<Duration>,
-    ) -> (Attempt, Option<Vec<u8>>) {
+        listener: &mut Listener<'_>,
+    ) -> Received {
         let mut reopened = false;
         loop {
-            self.wire.sent.store(false, Ordering::Relaxed);
-            let opened = self.wire.opened.load(Ordering::Relaxed);
-            self.wire.heard.store(false, Ordering::Relaxed);
-            let result = self.send(request, left);
-            if let Some(stop) = self.wire.signals.stop()
+            self.link.sent.store(false, Ordering::Relaxed);
+            let opened = self.link.opened.load(Ordering::Relaxed);
+            self.link.heard.store(false, Ordering::Relaxed);
+            let result = self.send(request, left, listener);
+            if let Some(stop) = self.link.signals.stop()
                 && result.is_err()
             {
-                let may_count = self.wire.sent.load(Ordering::Relaxed);
-                return (Attempt::Stopped { stop, may_count }, None);
+                let may_count = self.link.sent.load(Ordering::Relaxed);
+                return Received::nothing(Attempt::Stopped { stop, may_count });
             }
             match result {
-                Ok(response) => return response,
+                Ok(received) => return received,
                 Err(error) => {
-                    let kept_connection = opened == self.wire.opened.load(Ordering::Relaxed);
-                    let silent = !self.wire.heard.load(Ordering::Relaxed);
+                    let kept_connection = opened == self.link.opened.load(Ordering::Relaxed);
+                    let silent = !self.link.heard.load(Ordering::Relaxed);
                     let timed_out = matches!(error, ureq::Error::Timeout(_));
                     if opened > 0 && kept_connection && silent && !timed_out && !reopened {
                         // The server had closed the connection meanwhile: no attempt was made at all.
                         reopened = true;
                         continue;
                     }
-                    return (self.failed(&error, timed_out), None);
+                    return Received::nothing(self.failed(&error, timed_out));
                 }
             }
         }
     }
 
-    /// Takes the key out of a text whose parts each held a piece of it.
+    /// Takes the secrets out of a text whose parts each held a piece of one.
     pub(super) fn redact_joined(&self, answer: &mut Answer) {
-        if let Some(key) = &self.endpoint.key {
-            key.redact(&mut answer.content_json);
-            key.redact_text(&mut answer.text);
+        let before = answer.text.len();
+        for secret in &self.endpoint.secrets {
+            secret.redact(&mut answer.content_json);
+            secret.redact_text(&mut answer.text);
+        }
+        if answer.text.len() != before {
+            // They hold the pieces.
+            answer.items = None;
         }
     }
 
@@ -156,163 +183,172 @@ impl Http {
         &self,
         request: &[u8],
         left: Option<Duration>,
-    ) -> Result<(Attempt, Option<Vec<u8>>), ureq::Error> {
+        listener: &mut Listener<'_>,
+    ) -> Result<Received, ureq::Error> {
         let mut builder = self.agent.post(&self.url).content_type("application/json");
-        if let Some(key) = &self.endpoint.key {
-            builder = builder.header("Authorization", format!("Bearer {}", key.expose()));
+        if self.stream {
+            builder = builder.header("accept-encoding", "identity");
         }
-        let timeout = left.map_or(self.timeout, |left| left.min(self.timeout));
+        let own = &self.endpoint.headers;
+        let is_own = |name: &str| own.iter().any(|(known, _)| known == name);
+        let (key_header, scheme) = self.endpoint.api.key_header();
+        if let Some(key) = &self.endpoint.key
+            && !is_own(key_header)
+        {
+            builder = builder.header(key_header, format!("{scheme}{}", key.expose()));
+        }
+        for (name, value) in self.endpoint.api.fixed_headers() {
+            if !is_own(name) {
+                builder = builder.header(*name, *value);
+            }
+        }
+        for (name, value) in own {
+            builder = builder.header(name, value.expose());
+        }
+        let (whole, silence) = match self.stream {
+            true => (self.total_timeout, self.timeout.as_millis() as u64),
+            false => (self.timeout, 0),
+        };
+        self.link.silence.store(silence, Ordering::Relaxed);
+        let whole = left.map_or(whole, |left| left.min(whole));
         // The library takes no time at all for no limit.
-        let timeout = timeout.max(Duration::from_millis(1));
+        let whole = whole.max(Duration::from_millis(1));
+        let connect = self.stream.then(|| self.timeout.min(whole));
         let response = builder
             .config()
-            .timeout_global(Some(timeout))
+            .timeout_global(Some(whole))
+            .timeout_connect(connect)
             .build()
             .send(request)?;
         let head = ResponseHead::read(&response);
+        let reader = response.into_body().into_reader();
+        if self.stream && head.is_success() && !head.is_json {
+            return Ok(self.receive_stream(&head, reader, listener));
+        }
         let mut body = Vec::new();
-        let mut reader = response.into_body().into_reader().take(LARGEST_ANSWER + 1);
         // The library wraps its own errors; unwrap the one that says that the time is over.
-        reader.read_to_end(&mut body).map_err(ureq::Error::from)?;
+        reader
+            .take(LARGEST_ANSWER + 1)
+            .read_to_end(&mut body)
+            .map_err(ureq::Error::from)?;
         if body.len() as u64 > LARGEST_ANSWER {
+            self.redact(&mut body);
             body.truncate(1024);
-            let why = "an answer of more than 64 MiB";
-            let mut attempt = self.again(head.status, why, None);
-            if let Attempt::Again { may_count, .. } = &mut attempt {
-                *may_count = head.status < 300;
+            return Ok(Received {
+                attempt: self.too_large(&head),
+                response: Some(body),
+                stream: None,
+            });
+        }
+        self.redact(&mut body);
+        Ok(Received {
+            attempt: self.judge_body(head, &body),
+            response: Some(body),
+            stream: None,
+        })
+    }
+
+    /// The attempt's outcome; errors come with status 200, too.
+    fn judge_body(&self, mut head: ResponseHead, body: &[u8]) -> Attempt {
+        if head.is_success()
+            && let Some(status) = error_status(self.endpoint.api, body)
+        {
+            head.status = status;
+            return Self::counting(self.judge_status(&head, body));
+        }
+        self.judge_status(&head, body)
+    }
+
+    /// Reads an answer as it comes.
+    fn receive_stream(
+        &self,
+        head: &ResponseHead,
+        mut reader: impl Read,
+        listener: &mut Listener<'_>,
+    ) -> Received {
+        let mut stream = Stream::new(self.endpoint.api);
+        let (mut raw, mut buffer) = (Vec::new(), vec![0; 16 << 10]);
+        let mut hearing = Hearing::new(&self.endpoint.secrets);
+        let end = loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => break Ok(()),
+                Ok(count) => {
+                    raw.extend_from_slice(&buffer[..count]);
+                    stream.push(&buffer[..count], &mut |heard| hearing.hear(heard, listener));
+                    if stream.has_ended() {
+                        let last = LAST_WORDS.as_millis() as u64;
+                        self.link.silence.store(last, Ordering::Relaxed);
+                    }
+                    if raw.len() as u64 > LARGEST_ANSWER {
+                        let mut kept = self.kept_stream(raw, None);
+                        kept.truncate(1024);
+                        return Received {
+                            attempt: self.too_large(head),
+                            response: None,
+                            stream: Some(kept),
+                        };
+                    }
+                }
+                Err(error) => break Err(ureq::Error::from(error)),
             }
-            return Ok((attempt, Some(body)));
-        }
-        if let Some(key) = &self.endpoint.key {
-            key.redact(&mut body);
-        }
-        Ok((self.judge_status(&head, &body), Some(body)))
-    }
-
-    /// The outcome that a response's status means.
-    fn judge_status(&self, head: &ResponseHead, body: &[u8]) -> Attempt {
-        let status = head.status;
-        let said = their_words(body);
-        let codes = error_codes(body);
-        let has_code = |known: &[&str]| codes.iter().any(|code| known.contains(&code.as_str()));
-        let is_passing = matches!(status, 408 | 409 | 425 | 429 | 500..=599);
-        match status {
-            200..=299 => Attempt::Body {
-                body: Vec::new(),
-                http_status: Some(status),
-            },
-            300..=399 => {
-                let to = head.location.as_deref().unwrap_or("elsewhere");
-                let why = format!(
-                    "redirects to {to}, which is not followed with a key; correct the base URL"
-                );
-                self.refused(status, &why)
-            }
-            429 if has_code(&QUOTA_CODES) => self.refused(status, &said),
-            _ if head.should_retry.unwrap_or(is_passing) => self.again(status, &said, head.after),
-            _ if is_passing => Attempt::Again {
-                why: self.status_line(status, &said),
-                after: head.after,
-                timed_out: false,
-                is_last: true,
-                may_count: false,
-                http_status: Some(status),
-            },
-            401 | 403 if self.endpoint.key_source.is_some() => {
-                let source = self.endpoint.key_source.as_deref().unwrap_or_default();
-                self.refused(status, &format!("{said}; the key is from {source}"))
-            }
-            404 => {
-                let way_out =
-                    "choose another model with --set llm.model=NAME, or correct the base URL";
-                self.refused(status, &format!("{said}; {way_out}"))
-            }
-            400 | 413 if status == 413 || has_code(&TOO_LONG_CODES) => Attempt::Refused {
-                why: self.status_line(status, &said),
-                is_too_long: true,
-                http_status: Some(status),
-            },
-            _ => self.refused(status, &said),
-        }
-    }
-
-    fn again(&self, status: u16, said: &str, after: Option<Duration>) -> Attempt {
-        Attempt::Again {
-            why: self.status_line(status, said),
-            after,
-            timed_out: false,
-            is_last: false,
-            may_count: false,
-            http_status: Some(status),
-        }
-    }
-
-    fn refused(&self, status: u16, said: &str) -> Attempt {
-        Attempt::Refused {
-            why: self.status_line(status, said),
-            is_too_long: false,
-            http_status: Some(status),
-        }
-    }
-
-    fn status_line(&self, status: u16, said: &str) -> String {
-        let url = &self.endpoint.base_url;
-        match said {
-            "" => format!("{url} says {status}"),
-            said => format!("{url} says {status}: {said}"),
-        }
-    }
-
-    fn failed(&self, error: &ureq::Error, timed_out: bool) -> Attempt {
-        let url = &self.endpoint.base_url;
-        let why = match error {
-            ureq::Error::Timeout(_) => format!("{url} gave no answer in time"),
-            ureq::Error::Io(e) => format!("{url}: {}", crate::error::reason(e)),
-            other => format!("{url}: {other}"),
         };
-        Attempt::Again {
-            why,
-            after: None,
-            timed_out,
-            is_last: false,
-            may_count: self.wire.sent.load(Ordering::Relaxed),
-            http_status: None,
+        let (attempt, response) = match stream.finish(end.is_ok()) {
+            Ok(mut response) => {
+                hearing.end(listener);
+                self.redact(&mut response);
+                (self.judge_body(head.clone(), &response), Some(response))
+            }
+            Err(Broken::Error(mut error)) => {
+                self.redact(&mut error);
+                let status = stream_error_status(self.endpoint.api, &error);
+                let head = ResponseHead {
+                    status,
+                    ..head.clone()
+                };
+                (Self::counting(self.judge_status(&head, &error)), None)
+            }
+            Err(Broken::Early) => (self.cut_off(end.err()), None),
+        };
+        let kept = self.kept_stream(raw, response.as_deref());
+        Received {
+            attempt,
+            response,
+            stream: Some(kept),
         }
     }
-}
 
-/// `Retry-After`: seconds, or a date as RFC 9110 section 5.6.7 prefers it.
-fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
-    let text = text.trim();
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
+    /// A stream as it may be kept. One whose events hold a secret in pieces is replaced by one with the response
+    /// that it comes to.
+    fn kept_stream(&self, mut raw: Vec<u8>, response: Option<&[u8]>) -> Vec<u8> {
+        self.redact(&mut raw);
+        let holds_secret = |stream: &[u8]| {
+            !self.endpoint.secrets.is_empty()
+                && joined_texts(stream).any(|text| self.redact(&mut text.into_bytes()))
+        };
+        if !holds_secret(&raw) {
+            return raw;
+        }
+        let mut event = Vec::new();
+        for line in response
+            .into_iter()
+            .flat_map(|it| it.split(|byte| *byte == b'\n'))
+        {
+            event.extend_from_slice(&[b"data: ", line, b"\n"].concat());
+        }
+        if holds_secret(&[&event, &b"\n"[..]].concat()) {
+            event.clear();
+        }
+        [
+            b": events with pieces of the key are left out\n\n",
+            &event[..],
+            b"\n",
+        ]
+        .concat()
     }
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
-    let rest = text.split_once(", ")?.1.strip_suffix(" GMT")?;
-    let mut parts = rest.split(' ');
-    let (day, month, year, time) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let month = MONTHS.iter().position(|name| *name == month)? + 1;
-    let at = Timestamp::parse(&format!("{year}-{month:02}-{day}T{time}Z"))?;
-    Some(at.since(now))
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        let now = Timestamp::parse("2015-10-21T07:27:00Z").unwrap();
-        assert_eq!(retry_after("7", now), Some(Duration::from_secs(7)));
-        let date = retry_after("Wed, 21 Oct 2015 07:28:00 GMT", now);
-        assert_eq!(date, Some(Duration::from_secs(60)));
-        assert_eq!(
-            retry_after("Wed, 21 Oct 2015 07:26:00 GMT", now),
-            Some(Duration::ZERO)
-        );
-        assert_eq!(retry_after("soon", now), None);
-        assert_eq!(retry_after("-1", now), None);
+    /// Takes the secrets out. True if there was one.
+    fn redact(&self, bytes: &mut Vec<u8>) -> bool {
+        let secrets = self.endpoint.secrets.iter();
+        secrets.filter(|secret| secret.redact(bytes)).count() > 0
     }
 }

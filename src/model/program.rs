@@ -8,7 +8,7 @@ use crate::error::{At, Result};
 use crate::text::ids::hex;
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, SpawnError, Variable};
-use crate::unix::procfs::Signals;
+use crate::unix::signals::Signals;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -149,6 +149,7 @@ fn refused(why: String) -> Attempt {
     Attempt::Refused {
         why,
         is_too_long: false,
+        remedy: None,
         http_status: None,
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::error::{At, Result};
 use crate::record::invocations::Requests;
-use crate::record::recording::{RecordedResult, Recording};
+use crate::record::recording::{RecordedCheck, RecordedResult, Recording};
 use std::path::PathBuf;
 
 /// A recording that is being played back.
@@ -122,16 +122,33 @@ impl Playback {
         )
     }
 
-    /// The next recorded request, if what generators wrote is to be taken from it.
-    pub(crate) fn upcoming(&mut self) -> Result<Option<&[u8]>> {
+    /// The checks of the newest answer, unless they are to be executed.
+    pub(crate) fn checks(&self) -> Option<Vec<RecordedCheck>> {
         if !self.executes_nothing {
-            return Ok(None);
+            return None;
         }
+        let step = self
+            .given
+            .checked_sub(1)
+            .and_then(|last| self.recording.steps.get(last));
+        Some(step.map(|step| step.checks.clone()).unwrap_or_default())
+    }
+
+    /// The next recorded request.
+    pub(crate) fn next_request(&mut self) -> Result<Option<&[u8]>> {
         let step = self.recording.steps.get(self.given);
         match step.and_then(|step| step.invocation.as_deref()) {
             Some(name) => self.requests.read(name).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// The next recorded request, if what generators wrote is to be taken from it.
+    pub(crate) fn upcoming(&mut self) -> Result<Option<&[u8]>> {
+        if !self.executes_nothing {
+            return Ok(None);
+        }
+        self.next_request()
     }
 
     /// Where the outcome of the hook that would run now is recorded, if it is not to be executed:

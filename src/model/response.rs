@@ -4,12 +4,13 @@
 //! that is null, missing or a list of parts; calls that are null, without ids, or with arguments as
 //! an object.
 
-use crate::record::event::{REASONING, Tokens};
+use crate::record::event::{FinishReason, REASONING, Tokens};
 use crate::text::ids::hex;
 use crate::text::json::{self, Object};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 /// The model's answer.
@@ -24,13 +25,72 @@ pub(crate) struct Answer {
     /// Members in which the server sent reasoning: name and JSON.
     pub reasoning: Vec<(&'static str, Vec<u8>)>,
     /// Why the model stopped.
-    pub finish_reason: Option<String>,
+    pub finish_reason: Option<FinishReason<'static>>,
     /// Which model answered.
     pub model: Option<String>,
     /// The tokens of the request and the answer.
     pub usage: Option<Tokens>,
     /// How many of the request's tokens came from a cache, if the server tells.
     pub cached_tokens: Option<u64>,
+    /// More about why the model stopped, for a person.
+    pub finish_detail: Option<String>,
+    /// The answer as it came, in the form of its API: a JSON array of what must be sent back verbatim.
+    pub items: Option<Vec<u8>>,
+    /// The digest of the text and the calls that were read from the items.
+    pub view: Option<String>,
+    /// The service has more to say, and waits to have this back.
+    pub is_paused: bool,
+}
+
+impl Answer {
+    /// One of text, reasoning to be shown, and calls.
+    pub(super) fn of_parts(
+        text: String,
+        reasoning: String,
+        calls: Vec<NewCall>,
+        model: Option<String>,
+    ) -> Self {
+        let reasoning =
+            (!reasoning.is_empty()).then(|| (REASONING[0], json::text(&reasoning).into_bytes()));
+        Self {
+            content_json: match text.is_empty() {
+                true => b"null".to_vec(),
+                false => json::text(&text).into_bytes(),
+            },
+            text,
+            calls,
+            reasoning: reasoning.into_iter().collect(),
+            model,
+            ..Self::default()
+        }
+    }
+
+    /// The answer as a chat completion: the form that everything above the wire knows.
+    pub(crate) fn as_completion(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut object = Object::begin(&mut out);
+        object
+            .put("object", "chat.completion")
+            .put("model", &self.model);
+        object.objects("choices", [()], |choice, ()| {
+            choice.put("index", &0);
+            let mut message = Object::begin(choice.nest("message"));
+            message
+                .put("role", "assistant")
+                .raw("content", &self.content_json);
+            if !self.calls.is_empty() {
+                message.raw("tool_calls", &calls_json(&self.calls));
+            }
+            for (name, value) in &self.reasoning {
+                message.raw(name, value);
+            }
+            message.end();
+            let reason = self.finish_reason.as_ref().map(FinishReason::name);
+            choice.put("finish_reason", &reason);
+        });
+        object.put("usage", &self.usage).end();
+        out
+    }
 }
 
 /// A call that the model asks for.
@@ -108,9 +168,7 @@ struct WireFunction {
 /// The reason to ask again: the body is not JSON, has no message, or one with neither text nor
 /// calls.
 pub(crate) fn parse(body: &[u8]) -> Result<Answer, String> {
-    let has_halves = |mark: &[u8]| memchr::memmem::find(body, mark).is_some();
-    let paired =
-        (has_halves(b"\\ud") || has_halves(b"\\uD")).then(|| without_lone_surrogates(body));
+    let paired = without_lone_surrogates(body);
     let body = paired.as_deref().unwrap_or(body);
     let response: Response<'_> = serde_json::from_slice(body).map_err(|_| {
         let said = super::attempt::their_words(&body[..body.len().min(200)]);
@@ -135,8 +193,13 @@ impl Choice<'_> {
     fn into_answer(self, model: Option<String>, usage: Option<&Value>) -> Result<Answer, String> {
         let message = self.message.unwrap_or_default();
         let finish_reason = self.finish_reason.as_ref().and_then(Value::as_str);
-        let finish_reason = finish_reason.map(str::to_owned);
+        let finish_reason = finish_reason.map(|it| FinishReason::of(it.to_owned()));
         let refusal = message.refusal.as_ref().and_then(Value::as_str);
+        let refusal = refusal.filter(|words| !words.trim().is_empty());
+        let finish_reason = match refusal {
+            Some(_) => Some(FinishReason::ContentFilter),
+            None => finish_reason,
+        };
         let text = message.content.as_ref().map(text_of).unwrap_or_default();
         let text = if text.is_empty() {
             refusal.unwrap_or_default().to_owned()
@@ -149,7 +212,7 @@ impl Choice<'_> {
             .flatten()
             .map(WireCall::understood)
             .collect();
-        let cut_off = matches!(finish_reason.as_deref(), Some("length" | "content_filter"));
+        let cut_off = finish_reason.as_ref().is_some_and(FinishReason::is_cut_off);
         if text.trim().is_empty() && calls.is_empty() && !cut_off {
             return Err("the answer has neither text nor tool calls".to_owned());
         }
@@ -176,6 +239,7 @@ impl Choice<'_> {
                 .filter_map(|(name, raw)| Some((name, one_line(raw?.get()))))
                 .collect(),
             finish_reason,
+            finish_detail: refusal.map(str::to_owned),
             model,
             usage: usage.filter(|usage| usage.is_object()).map(tokens),
             cached_tokens: usage.and_then(|usage| {
@@ -184,6 +248,9 @@ impl Choice<'_> {
                     .or_else(|| usage.get("prompt_cache_hit_tokens"))
                     .and_then(Value::as_u64)
             }),
+            items: None,
+            view: None,
+            is_paused: false,
         })
     }
 }
@@ -198,35 +265,28 @@ pub(crate) struct Counted {
     pub cache_written: u64,
 }
 
-/// The usage in a response; none if it says nothing of tokens.
-pub(crate) fn counted(body: &[u8]) -> Option<Counted> {
-    #[derive(Deserialize)]
-    struct WithUsage {
-        usage: Option<Value>,
-    }
-    let with_usage: WithUsage = serde_json::from_slice(body).ok()?;
-    let usage = with_usage.usage.filter(Value::is_object)?;
-    let number = |places: [&str; 2]| {
-        let mut found = places.into_iter().filter_map(|place| usage.pointer(place));
-        found.find_map(Value::as_u64).unwrap_or(0)
-    };
+/// What the usage of a response says; none if it says nothing of tokens.
+pub(super) fn counted(usage: &Value) -> Option<Counted> {
+    let detail = |name: &str| usage.get("prompt_tokens_details")?.get(name)?.as_u64();
+    let number = |name: &str| usage.get(name)?.as_u64();
+    let cached = detail("cached_tokens").or_else(|| number("prompt_cache_hit_tokens"));
+    let written = detail("cache_write_tokens").or_else(|| number("cache_creation_input_tokens"));
     let counted = Counted {
-        tokens: tokens(&usage),
-        cached: number([
-            "/prompt_tokens_details/cached_tokens",
-            "/prompt_cache_hit_tokens",
-        ]),
-        cache_written: number([
-            "/prompt_tokens_details/cache_write_tokens",
-            "/cache_creation_input_tokens",
-        ]),
+        tokens: tokens(usage),
+        cached: cached.unwrap_or(0),
+        cache_written: written.unwrap_or(0),
     };
     (counted.tokens.total_tokens > 0).then_some(counted)
 }
 
-/// JSON in which every `\uD800` that is not half of a pair has become U+FFFD. Some servers cut a text in
-/// the middle of a character; the rest of it is worth having.
-fn without_lone_surrogates(body: &[u8]) -> Vec<u8> {
+/// JSON in which every `\uD800` that is not half of a pair has become U+FFFD; none if it has no such escapes.
+/// Some servers cut a text in the middle of a character; the rest of it is worth having.
+pub(super) fn without_lone_surrogates(body: &[u8]) -> Option<Vec<u8>> {
+    let has_halves = |mark: &[u8]| memchr::memmem::find(body, mark).is_some();
+    (has_halves(b"\\ud") || has_halves(b"\\uD")).then(|| with_pairs_only(body))
+}
+
+fn with_pairs_only(body: &[u8]) -> Vec<u8> {
     let unit = |at: usize| -> Option<u16> {
         let digits = body.get(at..at + 6)?.strip_prefix(b"\\u")?;
         u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
@@ -252,7 +312,7 @@ fn without_lone_surrogates(body: &[u8]) -> Vec<u8> {
 }
 
 /// JSON that came over several lines, without the line breaks.
-fn one_line(raw: &str) -> Vec<u8> {
+pub(super) fn one_line(raw: &str) -> Vec<u8> {
     if !raw.contains(['\n', '\r']) {
         return raw.as_bytes().to_vec();
     }
@@ -294,6 +354,22 @@ impl WireCall {
             Some(Value::String(text)) => text,
             Some(other) => other.to_string(),
         };
+        let id = match self.id {
+            Some(Value::String(id)) => id,
+            Some(Value::Number(id)) => id.to_string(),
+            _ => String::new(),
+        };
+        let name = function.name.unwrap_or_default();
+        NewCall {
+            extra_content: self.extra_content.map(|extra| extra.to_string()),
+            ..NewCall::understand(id, &name, text)
+        }
+    }
+}
+
+impl NewCall {
+    /// A call as a model asked for it, with its arguments as text.
+    pub(super) fn understand(id: String, name: &str, text: String) -> Self {
         let is_object = serde_json::from_str::<serde_json::Map<String, Value>>(&text).is_ok();
         let (arguments, invalid) = if text.trim().is_empty() {
             ("{}".to_owned(), None)
@@ -302,23 +378,18 @@ impl WireCall {
         } else {
             ("{}".to_owned(), Some(text))
         };
-        let name = function.name.unwrap_or_default();
-        let (name, invalid) = if is_name(&name) {
-            (name, invalid)
+        let invalid = if is_name(name) {
+            invalid
         } else {
             let said = format!("a call of {name:?}, which is not a name of a tool");
-            (usable_name(&name), Some(invalid.unwrap_or(said)))
+            Some(invalid.unwrap_or(said))
         };
-        NewCall {
-            id: match self.id {
-                Some(Value::String(id)) => id,
-                Some(Value::Number(id)) => id.to_string(),
-                _ => String::new(),
-            },
-            name,
+        Self {
+            id,
+            name: usable_name(name).into_owned(),
             arguments,
             invalid,
-            extra_content: self.extra_content.map(|extra| extra.to_string()),
+            extra_content: None,
         }
     }
 }
@@ -329,12 +400,15 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(allowed)
 }
 
-/// A name in the place of one that servers would refuse in a history. No tool has it.
-fn usable_name(name: &str) -> String {
+/// The name, or another in place of one that servers would refuse in a history. No tool has that.
+pub(super) fn usable_name(name: &str) -> Cow<'_, str> {
+    if is_name(name) {
+        return name.into();
+    }
     let usable = name
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
-    format!("unknown_{}", usable.take(50).collect::<String>())
+    format!("unknown_{}", usable.take(50).collect::<String>()).into()
 }
 
 /// The calls as they are sent back to the model: a JSON array.

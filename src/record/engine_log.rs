@@ -51,18 +51,18 @@ impl Level {
 pub(crate) struct Log {
     path: PathBuf,
     level: Level,
-    secret: Option<Secret>,
+    secrets: Vec<Secret>,
     /// Opened with the first line; `None` if that failed.
     file: OnceCell<Option<File>>,
 }
 
 impl Log {
-    /// A log in a file that need not exist. What is written never holds the secret.
-    pub(crate) fn new(path: PathBuf, level: Level, secret: Option<Secret>) -> Self {
+    /// A log in a file that need not exist. What is written holds none of the secrets.
+    pub(crate) fn new(path: PathBuf, level: Level, secrets: Vec<Secret>) -> Self {
         Self {
             path,
             level,
-            secret,
+            secrets,
             file: OnceCell::new(),
         }
     }
@@ -75,7 +75,7 @@ impl Log {
         let text = text.replace(disguises, " ");
         let line = format!("{} {} {text}\n", Timestamp::now(), level.name());
         let mut bytes = line.into_bytes();
-        if let Some(secret) = &self.secret {
+        for secret in &self.secrets {
             secret.redact(&mut bytes);
         }
         let file = self.file.get_or_init(|| files::append(&self.path).ok());

@@ -6,11 +6,12 @@
 //! sent to the model again is kept as the JSON text that it came in, so that reading costs no
 //! decoding and what was recorded is what is sent.
 
-mod kind;
+mod words;
 mod line;
 
-pub(crate) use kind::EventKind;
 pub(crate) use line::{Line, quick_kind};
+pub(crate) use words::EventKind;
+pub use words::{FinishReason, InputType};
 
 use crate::VERSION;
 use crate::text::json::Object;
@@ -86,6 +87,31 @@ impl ActionStatus {
     }
 }
 
+/// How the result of a call begins that a guard or a person has refused.
+pub(crate) const DENIED: &str = "denied: ";
+
+/// The answer of a tool's check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// The call has happened.
+    Happened,
+    /// It has not, and may be made.
+    Absent,
+    /// The check cannot say.
+    Unknown,
+}
+
+impl Finding {
+    /// As it stands in the journal.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Happened => "HAPPENED",
+            Self::Absent => "ABSENT",
+            Self::Unknown => "UNKNOWN",
+        }
+    }
+}
+
 /// An event to be recorded. Fields named `…_json` hold JSON text.
 pub(crate) enum Event<'a> {
     /// An engine begins to work on the run.
@@ -98,6 +124,8 @@ pub(crate) enum Event<'a> {
         work_dir: &'a str,
         /// The run's first message.
         task: &'a str,
+        /// The texts and the names of the files that the message was made from, if there are files.
+        message_parts: Option<&'a Value>,
         /// The configuration as it was understood.
         config_json: &'a [u8],
         /// The host that `pid` is on.
@@ -128,13 +156,15 @@ pub(crate) enum Event<'a> {
         /// Members of the message in which the server sent reasoning.
         reasoning: &'a [(&'static str, &'a [u8])],
         /// Why the model stopped.
-        finish_reason: Option<&'a str>,
+        finish_reason: Option<&'a FinishReason<'a>>,
         /// Which model says that it answered.
         model: Option<&'a str>,
         /// Tokens used for the answer.
         usage: Option<Tokens>,
         /// The invocation's directory, from the run's directory.
         llm_invocation_ref: &'a str,
+        /// The answer as it came over another API than chat completions: a JSON object.
+        wire_json: Option<&'a [u8]>,
     },
     /// A tool is about to run.
     ActionRequest {
@@ -150,6 +180,21 @@ pub(crate) enum Event<'a> {
         call_id: &'a str,
         /// The execution's directory, from the run's directory; none if nothing is to be run.
         execution_ref: Option<&'a str>,
+    },
+    /// A tool's check has been asked whether a call has happened.
+    ActionCheck {
+        /// The call's id.
+        action_id: &'a str,
+        /// Which tool.
+        tool_name: &'a str,
+        /// What it found out.
+        finding: Finding,
+        /// The exit code, if one is known.
+        exit_code: Option<i32>,
+        /// From start to end.
+        duration_ms: u64,
+        /// The directory of its execution, from the run's directory.
+        execution_ref: &'a str,
     },
     /// A call has its result.
     ActionResult {
@@ -168,6 +213,22 @@ pub(crate) enum Event<'a> {
         /// The execution's directory, from the run's directory.
         execution_ref: Option<&'a str>,
     },
+    /// A check of a final answer has ended.
+    Acceptance {
+        /// The number of the answer's THOUGHT.
+        thought_seq: u64,
+        /// The check: its command on one line, or `output_schema`.
+        what: &'a str,
+        exit_code: i32,
+        /// From start to end.
+        duration_ms: u64,
+        /// The execution's directory, from the run's directory; none if nothing was run.
+        execution_ref: Option<&'a str>,
+        /// How many answers had been refused before since a person spoke.
+        repair: u64,
+        /// The message to the model, if the check refuses the answer.
+        content: Option<&'a str>,
+    },
     /// A person is asked.
     HumanInputRequest {
         /// The call's id.
@@ -176,17 +237,22 @@ pub(crate) enum Event<'a> {
         request_id: &'a str,
         /// The question.
         prompt: &'a str,
-        /// `text`, `password` or `confirmation`.
-        input_type: &'a str,
+        input_type: &'a InputType<'a>,
         /// True if the answer must not be shown.
         sensitive: bool,
+        /// The call that would run, if it is one that a person must confirm.
+        fingerprint: Option<&'a str>,
     },
     /// A person answered.
     HumanInputReceived {
+        /// The call's id.
+        action_id: &'a str,
         /// The question's id.
         request_id: &'a str,
         /// The answer.
         response: &'a str,
+        /// That of the question.
+        fingerprint: Option<&'a str>,
     },
     /// The engine notes something about the run.
     SystemMessage {
@@ -242,7 +308,9 @@ impl Event<'_> {
             Self::UserMessage { .. } => EventKind::UserMessage,
             Self::Thought { .. } => EventKind::Thought,
             Self::ActionRequest { .. } => EventKind::ActionRequest,
+            Self::ActionCheck { .. } => EventKind::ActionCheck,
             Self::ActionResult { .. } => EventKind::ActionResult,
+            Self::Acceptance { .. } => EventKind::Acceptance,
             Self::HumanInputRequest { .. } => EventKind::HumanInputRequest,
             Self::HumanInputReceived { .. } => EventKind::HumanInputReceived,
             Self::SystemMessage { .. } => EventKind::SystemMessage,
@@ -274,6 +342,21 @@ impl Event<'_> {
                     .put("call_id", call_id)
                     .put("execution_ref", &execution_ref);
             }
+            Self::ActionCheck {
+                action_id,
+                tool_name,
+                finding,
+                exit_code,
+                duration_ms,
+                execution_ref,
+            } => {
+                line.put("action_id", action_id)
+                    .put("tool_name", tool_name)
+                    .put("status", finding.name())
+                    .put("exit_code", &exit_code)
+                    .put("duration_ms", &duration_ms)
+                    .put("execution_ref", execution_ref);
+            }
             Self::ActionResult {
                 action_id,
                 tool_name,
@@ -291,24 +374,54 @@ impl Event<'_> {
                     .put("duration_ms", &duration_ms)
                     .put("execution_ref", &execution_ref);
             }
+            Self::Acceptance {
+                thought_seq,
+                what,
+                exit_code,
+                duration_ms,
+                execution_ref,
+                repair,
+                content,
+            } => {
+                line.put("thought_seq", &thought_seq)
+                    .put("what", what)
+                    .put("exit_code", &exit_code)
+                    .put("duration_ms", &duration_ms)
+                    .put("execution_ref", &execution_ref)
+                    .put("repair", &repair);
+                if let Some(content) = content {
+                    line.put("content", content);
+                }
+            }
             Self::HumanInputRequest {
                 action_id,
                 request_id,
                 prompt,
                 input_type,
                 sensitive,
+                fingerprint,
             } => {
                 line.put("action_id", action_id)
                     .put("request_id", request_id)
                     .put("prompt", prompt)
-                    .put("input_type", input_type)
+                    .put("input_type", input_type.name())
                     .put("sensitive", &sensitive);
+                if let Some(fingerprint) = fingerprint {
+                    line.put("fingerprint", fingerprint);
+                }
             }
             Self::HumanInputReceived {
+                action_id,
                 request_id,
                 response,
+                fingerprint,
             } => {
-                line.put("request_id", request_id).put("response", response);
+                line.put("action_id", action_id)
+                    .put("request_id", request_id)
+                    .put("response", response);
+                if let Some(fingerprint) = fingerprint {
+                    line.put("fingerprint", fingerprint);
+                }
             }
             Self::SystemMessage { level, content } => {
                 line.put("level", level).put("content", content);
@@ -360,6 +473,7 @@ impl Event<'_> {
             agent_home,
             work_dir,
             task,
+            message_parts,
             config_json,
             hostname,
             call_id,
@@ -382,6 +496,9 @@ impl Event<'_> {
             .put("call_id", call_id)
             .put("delta_version", VERSION)
             .put("resumed", &resumed);
+        if let Some(parts) = message_parts {
+            line.put("message_parts", parts);
+        }
         if let Some(parent) = parent_run_id {
             line.put("parent_run_id", parent);
         }
@@ -406,6 +523,7 @@ impl Event<'_> {
             model,
             usage,
             llm_invocation_ref,
+            wire_json,
         } = *self
         else {
             return;
@@ -429,12 +547,15 @@ impl Event<'_> {
         for (name, value) in reasoning {
             line.raw(name, value);
         }
-        line.put("finish_reason", &finish_reason)
+        line.put("finish_reason", &finish_reason.map(FinishReason::name))
             .put("model", &model);
         if let Some(usage) = usage {
             line.put("usage", &usage);
         }
         line.put("llm_invocation_ref", llm_invocation_ref);
+        if let Some(wire) = wire_json {
+            line.raw("wire", wire);
+        }
     }
 }
 
@@ -486,7 +607,7 @@ mod tests {
             tool_calls_json: Some(b"[]"),
             invalid_arguments: &[],
             reasoning: &[("reasoning", b"\"r\"")],
-            finish_reason: Some("stop"),
+            finish_reason: Some(&FinishReason::of("stop")),
             model: None,
             usage: Some(Tokens {
                 prompt_tokens: 1,
@@ -494,6 +615,7 @@ mod tests {
                 total_tokens: 3,
             }),
             llm_invocation_ref: "io/invocations/x",
+            wire_json: Some(b"{}"),
         });
         let read = Line::parse(&line).unwrap();
         assert_eq!(read.kind, EventKind::Thought);
@@ -501,5 +623,6 @@ mod tests {
         assert_eq!(read.tool_calls.unwrap().get(), "[]");
         assert_eq!(read.reasoning_fields()[0].0, "reasoning");
         assert_eq!(read.usage.unwrap().total_tokens, 3);
+        assert_eq!(read.wire.unwrap().get(), "{}");
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::error::{At, Error, Result, may_fail};
 use crate::record::event::{self, Event, EventKind};
-use crate::record::reader::Tail;
+use crate::record::reader::{Tail, check_length};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -255,6 +255,7 @@ impl Journal {
 
     fn read_from(&self, start: u64, buffer: &mut Vec<u8>) -> Result<()> {
         buffer.clear();
+        check_length(self.len).at("read", &self.path)?;
         buffer.resize(self.len.saturating_sub(start) as usize, 0);
         self.file
             .read_exact_at(buffer, start)

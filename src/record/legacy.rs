@@ -22,25 +22,19 @@ struct Start<'a> {
 ///
 /// # Errors
 /// The parser's, if a nested payload cannot be read.
-pub(crate) fn flat(line: Line<'_>) -> Result<Line<'_>, serde_json::Error> {
-    let mut line = match line.payload {
-        None => line,
-        Some(payload) => {
-            let inner = Line::parse(payload.get())?;
-            let mut line = Line {
-                kind: line.kind,
-                seq: line.seq,
-                timestamp: line.timestamp.or(inner.timestamp),
-                iteration: line.iteration.or(inner.iteration),
-                is_old: true,
-                ..inner
-            };
-            if line.agent_home.is_none() {
-                line.agent_home = serde_json::from_str::<Start<'_>>(payload.get())?.agent_ref;
-            }
-            line
+pub(crate) fn flat(mut line: Box<Line<'_>>) -> Result<Box<Line<'_>>, serde_json::Error> {
+    if let Some(payload) = line.payload {
+        let mut inner = Line::parse(payload.get())?;
+        inner.kind = line.kind;
+        inner.seq = line.seq;
+        inner.timestamp = line.timestamp.or(inner.timestamp);
+        inner.iteration = line.iteration.or(inner.iteration);
+        inner.is_old = true;
+        if inner.agent_home.is_none() {
+            inner.agent_home = serde_json::from_str::<Start<'_>>(payload.get())?.agent_ref;
         }
-    };
+        line = inner;
+    }
     line.kind = match line.kind.name() {
         "RUN_START" => EventKind::EngineStart,
         "RUN_END" => EventKind::EngineEnd,

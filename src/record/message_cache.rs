@@ -4,15 +4,14 @@
 //! Pure; unaware of files. A cache: it is always what reading the whole journal would give, and it is
 //! built from the whole journal wherever that is not certain.
 
-use crate::record::messages;
+use crate::record::messages::{self, Form};
 use crate::record::state::{self, Before, Reading, Turn, Unreadable};
 use std::collections::HashSet;
 
 /// The messages of a journal's beginning.
 #[derive(Debug)]
 pub(crate) struct MessageCache {
-    /// The model that will be asked, as JSON.
-    model: Option<String>,
+    form: Form,
     reading: Reading,
     /// `[`, and the messages with commas between them; one may stand before the first.
     messages: Vec<u8>,
@@ -28,14 +27,32 @@ pub(crate) struct MessageCache {
 #[derive(Debug)]
 struct CachedTurn {
     len: usize,
-    is_thought: bool,
+    kind: TurnKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TurnKind {
+    User,
+    Thought,
+    /// Of the thought before it, with which it is left behind.
+    Refusal,
+}
+
+impl TurnKind {
+    fn of(turn: &Turn<'_>) -> Self {
+        match turn {
+            Turn::User(_) => Self::User,
+            Turn::Thought(_) => Self::Thought,
+            Turn::Refusal(_) => Self::Refusal,
+        }
+    }
 }
 
 impl MessageCache {
-    /// One of nothing. `model` is as in [`messages::write()`].
-    pub(crate) fn new(model: Option<String>, reading: Reading) -> Self {
+    /// One of nothing.
+    pub(crate) fn new(form: Form, reading: Reading) -> Self {
         Self {
-            model,
+            form,
             reading,
             messages: b"[".to_vec(),
             parts: Vec::new(),
@@ -52,7 +69,7 @@ impl MessageCache {
 
     /// Forgets everything: the journal must be read from its beginning.
     pub(crate) fn forget(&mut self) {
-        *self = Self::new(self.model.take(), self.reading);
+        *self = Self::new(self.form.clone(), self.reading);
     }
 
     /// Adds what the journal holds behind what has been read. All calls in it must have their results.
@@ -95,11 +112,11 @@ impl MessageCache {
 
     fn turn(&mut self, turn: &Turn<'_>) {
         let start = self.messages.len();
-        messages::turn(&mut self.messages, turn, self.model.as_deref());
+        messages::turn(&mut self.messages, turn, &self.form);
         if self.reading.window.is_some() {
             self.parts.push(CachedTurn {
                 len: self.messages.len() - start,
-                is_thought: matches!(turn, Turn::Thought(_)),
+                kind: TurnKind::of(turn),
             });
         }
     }
@@ -109,12 +126,17 @@ impl MessageCache {
         let Some(window) = self.reading.window else {
             return;
         };
-        let thoughts = self.parts.iter().filter(|part| part.is_thought).count();
+        let is_thought = |part: &&CachedTurn| part.kind == TurnKind::Thought;
+        let thoughts = self.parts.iter().filter(is_thought).count();
         let mut left = thoughts.saturating_sub(window);
         let (mut kept, mut at) = (Vec::with_capacity(self.parts.len()), 1);
+        let mut is_left_behind = false;
         for part in self.parts.drain(..) {
-            if part.is_thought && left > 0 {
-                left -= 1;
+            if part.kind == TurnKind::Thought {
+                is_left_behind = left > 0;
+                left = left.saturating_sub(1);
+            }
+            if is_left_behind && part.kind != TurnKind::User {
                 self.messages.drain(at..at + part.len);
             } else {
                 at += part.len;
@@ -151,6 +173,12 @@ mod tests {
 
     /// Events between two requests: a person's message, or an answer with calls and their results.
     fn step(random: &mut Rng, seq: &mut u64, out: &mut String) {
+        let is_thought = |line: &&str| line.contains("\"THOUGHT\"");
+        let answer = out.lines().rfind(is_thought).and_then(|line| {
+            let (seq, _) = line.strip_prefix("{\"seq\":")?.split_once(',')?;
+            seq.parse::<u64>().ok()
+        });
+        let answer = answer.unwrap_or(1);
         let mut line = |kind: &str, rest: &str| {
             *seq += 1;
             let at = "2025-10-13T14:35:22.123Z";
@@ -159,7 +187,7 @@ mod tests {
             );
         };
         let n = random.u32(..);
-        match random.u8(0..8) {
+        match random.u8(0..10) {
             0 => line("USER_MESSAGE", &format!("\"content\":\"say {n}\"")),
             1 => line("SYSTEM_MESSAGE", "\"level\":\"INFO\",\"content\":\"x\""),
             2 => line(
@@ -167,6 +195,20 @@ mod tests {
                 &format!("\"config\":{{\"llm\":{{\"model\":\"m{}\"}}}}", n % 2),
             ),
             3 => line("THOUGHT", "\"content\":\"\""),
+            4 => line("THOUGHT", &format!("\"content\":\"a{n}\"")),
+            5 => {
+                // Now and then of no answer.
+                let of = answer - u64::from(n.is_multiple_of(7));
+                let verdict = [
+                    format!("\"content\":\"no {n}\""),
+                    "\"what\":\"w\"".to_owned(),
+                ];
+                let verdict = &verdict[n as usize / 7 % 2];
+                line(
+                    "ACCEPTANCE",
+                    &format!("\"thought_seq\":{of},\"exit_code\":0,{verdict}"),
+                );
+            }
             _ => {
                 let calls: Vec<String> = (0..random.u8(1..4))
                     .map(|c| format!("{n}\\\\{c}\\\""))
@@ -182,7 +224,9 @@ mod tests {
                 let wire = wire.join(",");
                 line(
                     "THOUGHT",
-                    &format!("\"content\":\"t{n}\",\"reasoning\":\"r\",\"tool_calls\":[{wire}]"),
+                    &format!(
+                        "\"content\":\"t{n}\",\"reasoning\":\"r\",\"wire\":{{\"items\":[{n}]}},\"tool_calls\":[{wire}]"
+                    ),
                 );
                 for id in &calls {
                     line(
@@ -203,8 +247,11 @@ mod tests {
                 lenient: false,
                 window,
             };
-            let model = Some("\"m1\"".to_owned());
-            let mut kept = MessageCache::new(model.clone(), reading);
+            let form = match random.bool() {
+                true => Form::Chat(Some("\"m1\"".to_owned())),
+                false => Form::Neutral,
+            };
+            let mut kept = MessageCache::new(form.clone(), reading);
             let (mut journal, mut seq, mut read) = (String::new(), 0, 0);
             for _ in 0..30 {
                 for _ in 0..random.u8(0..4) {
@@ -215,7 +262,7 @@ mod tests {
                 assert_eq!(kept.read_to(), read as u64);
                 let mut whole = Vec::new();
                 let run = state::read(journal.as_bytes(), reading).unwrap();
-                messages::write(&mut whole, &run, model.as_deref());
+                messages::write(&mut whole, &run, &form);
                 let (kept, whole) = (kept.messages(), &whole[..]);
                 assert_eq!(
                     String::from_utf8_lossy(kept),
@@ -228,7 +275,7 @@ mod tests {
 
     #[test]
     fn ids_are_known_as_the_journal_writes_them() {
-        let mut transcript = MessageCache::new(None, Reading::default());
+        let mut transcript = MessageCache::new(Form::Chat(None), Reading::default());
         let line = r#"{"seq":1,"type":"THOUGHT","content":"\"id\":\"no\"","tool_calls":[{"id":"a\\\"b","function":{"name":"f","arguments":"{\"id\":\"no\"}"}}]}"#;
         transcript.add(format!("{line}\n").as_bytes()).unwrap();
         assert!(transcript.has_id("a\\\"b"));
@@ -239,7 +286,7 @@ mod tests {
 
     #[test]
     fn ids_are_known_as_other_programs_write_them() {
-        let mut transcript = MessageCache::new(None, Reading::default());
+        let mut transcript = MessageCache::new(Form::Chat(None), Reading::default());
         let line = r#"{"seq": 1, "type": "THOUGHT", "content": "", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]}"#;
         transcript.add(format!("{line}\n").as_bytes()).unwrap();
         assert!(transcript.has_id("a"));
@@ -262,7 +309,7 @@ mod tests {
                 lenient: true,
                 window: Some(2),
             };
-            let mut kept = MessageCache::new(None, reading);
+            let mut kept = MessageCache::new(Form::Chat(None), reading);
             for seq in 5..9 {
                 let start = kept.read_to() as usize;
                 if start == 0 {
@@ -271,7 +318,7 @@ mod tests {
                 kept.add(&journal.as_bytes()[start..]).unwrap();
                 let mut whole = Vec::new();
                 let run = state::read(journal.as_bytes(), reading).unwrap();
-                messages::write(&mut whole, &run, None);
+                messages::write(&mut whole, &run, &Form::Chat(None));
                 let kept = String::from_utf8_lossy(kept.messages()).into_owned();
                 assert_eq!(kept, String::from_utf8_lossy(&whole), "before {seq}");
                 journal += &thought(seq, "\"new\"");
@@ -281,7 +328,7 @@ mod tests {
 
     #[test]
     fn what_an_old_engine_wrote_is_read_from_the_beginning_each_time() {
-        let mut transcript = MessageCache::new(None, Reading::default());
+        let mut transcript = MessageCache::new(Form::Chat(None), Reading::default());
         let line = "{\"type\":\"RUN_START\",\"payload\":{\"task\":\"go\"}}\n";
         transcript.add(line.as_bytes()).unwrap();
         assert_eq!(transcript.read_to(), 0);

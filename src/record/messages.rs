@@ -1,4 +1,4 @@
-//! A run's state as the messages of a chat-completions request.
+//! A run's state as messages, in the form of chat completions.
 //!
 //! Pure; unaware of files and servers. What the journal holds is spliced as it stands, so that the
 //! same conversation always becomes the same bytes and each request begins with the one before it.
@@ -6,17 +6,26 @@
 //! Architecture invariant: every tool call has exactly one tool message right behind the assistant
 //! message it is in, whatever the journal holds. Lost results are filled in here, never there.
 
-use crate::record::state::{Run, Thought, Turn};
+use crate::record::state::{Question, Run, Thought, Turn};
 use crate::text::json::{Object, string};
 
 /// Stands for a result that has been taken out of the journal.
 const RESULT_REMOVED: &str = "(the result of this call is no longer in the journal)";
 
-/// Appends the conversation as comma-separated messages. `model` is the model that will be asked, as
-/// JSON: reasoning goes back only to the model that it came from.
-pub fn write(out: &mut Vec<u8>, run: &Run<'_>, model: Option<&str>) {
+/// The form of the messages.
+#[derive(Clone, Debug)]
+pub enum Form {
+    /// That of chat completions. Reasoning goes back only to the model that it came from, and this one, as
+    /// JSON, is asked.
+    Chat(Option<String>),
+    /// The neutral one, which is put into that of another API: with answers as they came.
+    Neutral,
+}
+
+/// Appends the conversation as comma-separated messages.
+pub fn write(out: &mut Vec<u8>, run: &Run<'_>, form: &Form) {
     for each in &run.turns {
-        turn(out, each, model);
+        turn(out, each, form);
     }
 }
 
@@ -29,10 +38,11 @@ pub(crate) fn splice(out: &mut Vec<u8>, messages: &[u8]) {
 }
 
 /// Appends one step of the conversation, as [`write()`] does.
-pub(crate) fn turn(out: &mut Vec<u8>, turn: &Turn<'_>, model: Option<&str>) {
+pub(crate) fn turn(out: &mut Vec<u8>, turn: &Turn<'_>, form: &Form) {
     match turn {
         Turn::User(content) => message(out, "user", content.as_bytes()),
-        Turn::Thought(thought) => answer(out, thought, model),
+        Turn::Refusal(refusal) => message(out, "user", refusal.content.as_bytes()),
+        Turn::Thought(thought) => answer(out, thought, form),
     }
 }
 
@@ -44,7 +54,7 @@ pub(crate) fn message(out: &mut Vec<u8>, role: &str, content: &[u8]) {
     object.end();
 }
 
-fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, model: Option<&str>) {
+fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, form: &Form) {
     let says_nothing = matches!(thought.content, "null" | "\"\"");
     let calls = thought
         .tool_calls
@@ -62,10 +72,16 @@ fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, model: Option<&str>) {
     if let Some(calls) = calls {
         object.raw("tool_calls", calls.as_bytes());
     }
-    if thought.asked_model.as_deref() == model {
-        for (name, value) in &thought.reasoning {
-            object.raw(name, value.as_bytes());
+    match (form, thought.wire) {
+        (Form::Chat(model), None) if thought.asked_model.as_deref() == model.as_deref() => {
+            for (name, value) in &thought.reasoning {
+                object.raw(name, value.as_bytes());
+            }
         }
+        (Form::Neutral, Some(wire)) => {
+            object.raw("wire", wire.as_bytes());
+        }
+        (Form::Chat(_), _) | (Form::Neutral, None) => {}
     }
     object.end();
     for call in &thought.calls {
@@ -77,9 +93,16 @@ fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, model: Option<&str>) {
                 object.raw("content", result.as_bytes());
             }
             None => {
-                let answered = call.question.as_ref().and_then(|q| q.response.as_deref());
+                let asked = call.question.as_ref();
+                let is_the_call = |q: &&Question<'_>| q.fingerprint.is_none();
+                let answered = asked
+                    .filter(is_the_call)
+                    .and_then(|q| q.response.as_deref());
                 string(object.nest("content"), answered.unwrap_or(RESULT_REMOVED));
             }
+        }
+        if call.has_failed && matches!(form, Form::Neutral) {
+            object.put("is_error", &true);
         }
         object.end();
     }
@@ -99,7 +122,7 @@ mod tests {
     fn messages(journal: &str, model: Option<&str>) -> String {
         let run = state::read(journal.as_bytes(), Reading::default()).unwrap();
         let mut out = b"[".to_vec();
-        write(&mut out, &run, model);
+        write(&mut out, &run, &Form::Chat(model.map(str::to_owned)));
         out.push(b']');
         String::from_utf8(out).unwrap()
     }

@@ -83,6 +83,9 @@ pub struct Metadata {
     pub updated_at: String,
     pub end_time: Option<String>,
     pub initial_message: Option<String>,
+    /// Of a first message with files: its texts and their names, by which it is known again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_parts: Option<Value>,
     pub iterations: u64,
     pub max_iterations: u64,
     pub error: Option<String>,
@@ -93,6 +96,9 @@ pub struct Metadata {
     pub pid: u32,
     pub hostname: String,
     pub delta_version: String,
+    /// Variables of the batch system that started the engine.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub launcher: Map<String, Value>,
     pub parent_run_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_call_id: Option<String>,
@@ -115,6 +121,29 @@ impl Metadata {
         start
             .zip(end)
             .map_or(Duration::ZERO, |(start, end)| end.since(start))
+    }
+
+    /// True if the run has come to its end.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.status, Status::Completed | Status::Failed)
+    }
+
+    /// True if the run goes on only after somebody has looked at it.
+    pub(crate) fn needs_attention(&self) -> bool {
+        match self.status {
+            Status::Running => false,
+            Status::Failed | Status::WaitingForInput => true,
+            Status::Completed | Status::Interrupted => {
+                matches!(self.exit_code, Some(3 | 4 | 78 | 101))
+            }
+        }
+    }
+
+    /// True if the same command may well bring the run to its end: it was to be tried later, a signal ended it, or
+    /// its process died. An older engine that gave a reason and no exit code leaves that open.
+    pub(crate) fn is_retryable(&self) -> bool {
+        let is_told = self.exit_code.is_some() || self.stop_reason.is_none();
+        self.status == Status::Interrupted && is_told && !self.needs_attention()
     }
 
     /// Replaces the file in the directory of a live run.
@@ -168,6 +197,7 @@ impl Metadata {
         if run.first_message.is_some() {
             self.initial_message = text(&run.first_message);
         }
+        self.message_parts.clone_from(&run.message_parts);
         self.forked_from.clone_from(&run.forked_from);
         self.set.clone_from(&run.set);
         self.iterations = run.iterations;
@@ -193,8 +223,12 @@ impl Metadata {
     }
 }
 
-/// The metadata of a run; `None` if the file is missing or torn.
+/// The largest file that counts as metadata.
+const LARGEST: u64 = 64 << 20;
+
+/// The metadata of a run; `None` if the file is missing, torn or a link.
 pub(crate) fn read(run_dir: &Path) -> Option<Metadata> {
-    let text = files::read_regular(&run_dir.join(FILE)).ok()?;
+    let file = files::open_unlinked(&run_dir.join(FILE)).ok()?;
+    let text = files::read_limited(file, LARGEST).ok()?;
     serde_json::from_slice(&text).ok()
 }

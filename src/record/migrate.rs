@@ -17,6 +17,7 @@ use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::text::yaml;
 use crate::unix::files;
+use crate::unix::origin::stamp_dir;
 use crate::unix::procfs;
 use serde_json::{Map, Value};
 use std::fs::{self, Permissions};
@@ -41,6 +42,8 @@ const PARTS: [&str; 6] = [
 pub(crate) enum MigrationStep {
     /// Makes a directory that only its owner may read.
     Make(PathBuf),
+    /// Declares a run's directory to be one's own.
+    Stamp(PathBuf),
     /// Renames a file or directory; nothing is at the new place.
     Move(PathBuf, PathBuf),
     /// Puts this content in a file's place.
@@ -89,6 +92,7 @@ pub(crate) fn plan(workspace: &Workspace) -> Result<Plan> {
             return Err(both_exist_error(&old, &new));
         }
         flatten(&mut plan.steps, workspace, &run, &old)?;
+        plan.steps.push(MigrationStep::Stamp(old.clone()));
         plan.steps.push(MigrationStep::Move(old, new));
         plan.runs.push(run);
     }
@@ -114,6 +118,7 @@ pub(crate) fn plan(workspace: &Workspace) -> Result<Plan> {
 pub(crate) fn perform(step: &MigrationStep) -> Result<()> {
     match step {
         MigrationStep::Make(dir) => files::make_dir(dir),
+        MigrationStep::Stamp(dir) => stamp_dir(dir),
         MigrationStep::Move(from, to) => {
             if from.is_dir() {
                 // What is done inside is on the disk before it is seen in its new place.
@@ -410,7 +415,10 @@ mod tests {
                 }
                 // The workspace is named after the test.
                 let text = text.map(|text| text.replace(&*dir.to_string_lossy(), "ROOT"));
-                found.insert(name, text.map(|text| text.replace(&*name_of(dir), "NAME")));
+                let text = text.map(|text| text.replace(&*name_of(dir), "NAME"));
+                // A stamp says which directory it is.
+                let is_stamp = name.ends_with("origin");
+                found.insert(name, text.filter(|_| !is_stamp));
             }
         }
         found

@@ -4,7 +4,7 @@
 use crate::error::{At, Result, may_fail};
 use crate::record::workspace::{DecisionLock, Workspace, wait_for_lock};
 use crate::unix::files;
-use crate::unix::procfs::Signals;
+use crate::unix::signals::Signals;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -12,12 +12,19 @@ use crate::record::legacy::flat;
 use crate::text::json::parser_words;
 use crate::unix::files;
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// As much is read at once, unless a line is longer.
 const CHUNK: usize = 256 << 10;
+
+/// A longer line is damage.
+const LONGEST_EVENT: usize = 512 << 20;
+
+/// A longer journal is read line by line, but not resumed.
+const LONGEST_JOURNAL: u64 = 4 << 30;
 
 /// Numbers beyond it are not whole in every reader of JSON.
 const LARGEST_NUMBER: u64 = 1 << 53;
@@ -46,6 +53,19 @@ pub(crate) enum Tail {
     Torn(u64),
 }
 
+/// The bytes of a journal. One that is a link or no regular file is not read.
+pub(crate) fn read_journal(path: &Path) -> io::Result<Vec<u8>> {
+    files::read_limited(files::open_unlinked(path)?, LONGEST_JOURNAL)
+}
+
+/// Refuses a journal that is too long to be read whole.
+pub(crate) fn check_length(len: u64) -> io::Result<()> {
+    if len <= LONGEST_JOURNAL {
+        return Ok(());
+    }
+    Err(files::too_large(LONGEST_JOURNAL))
+}
+
 /// How a journal with these bytes ends. One that is in another form altogether is left to [`rewritten`].
 pub(crate) fn tail(bytes: &[u8]) -> Tail {
     if bytes.is_empty() || bytes.ends_with(b"\n") || rewritten(bytes).is_some() {
@@ -72,7 +92,7 @@ pub(crate) fn split_lines(journal: &[u8]) -> impl Iterator<Item = (usize, &[u8])
 }
 
 /// Reads a line that follows the event number `before`. One without a number takes none.
-pub(crate) fn read_event(bytes: &[u8], before: u64) -> std::result::Result<Line<'_>, Fault> {
+pub(crate) fn read_event(bytes: &[u8], before: u64) -> std::result::Result<Box<Line<'_>>, Fault> {
     let text =
         std::str::from_utf8(bytes).map_err(|e| (e.valid_up_to() + 1, "not UTF-8".to_owned()))?;
     let line = Line::parse(text).and_then(flat);
@@ -147,7 +167,7 @@ impl JournalReader {
     /// # Errors
     /// Fails if the file cannot be read or is no longer a journal.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let file = files::open_readable(path).at("read", path)?;
+        let file = files::open_unlinked(path).at("read", path)?;
         let lines = Self {
             file,
             path: path.to_owned(),
@@ -222,7 +242,7 @@ impl JournalReader {
             Ok(event) => {
                 self.position = self.position_after(event.seq);
                 let text = std::str::from_utf8(bytes).unwrap_or_default();
-                Ok(Next::Event(text, Box::new(event)))
+                Ok(Next::Event(text, event))
             }
             Err((column, message)) => Ok(Next::Damaged(Damage {
                 line: self.line_number(at)?,
@@ -258,12 +278,23 @@ impl JournalReader {
                     self.start += self.used as u64;
                     self.used = 0;
                     looked = self.buffer.len();
+                    if looked > LONGEST_EVENT {
+                        return Err(self.too_long());
+                    }
                     if !self.fill()? {
                         return Ok(None);
                     }
                 }
             }
         }
+    }
+
+    fn too_long(&self) -> Error {
+        let (path, limit) = (self.path.display(), LONGEST_EVENT >> 20);
+        let from = self.start;
+        Error::failure(format!(
+            "{path} is damaged: the line from byte {from} on is longer than {limit} MiB"
+        ))
     }
 
     /// A last line that is whole and lacks only its newline, as some editors leave it.

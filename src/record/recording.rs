@@ -5,7 +5,7 @@
 
 use crate::error::{At, Error, Result};
 use crate::record::event::{ActionStatus, EventKind, Line};
-use crate::record::reader::{Tail, read_event, split_lines, tail};
+use crate::record::reader::{Tail, read_event, read_journal, split_lines, tail};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Run, Unreadable, decoded};
 use crate::text::ids::RunId;
@@ -50,6 +50,8 @@ pub(crate) struct RecordedStep {
     pub ids: Vec<String>,
     /// The results of the calls, by id.
     pub results: HashMap<String, RecordedResult>,
+    /// The checks that accepted or refused it, in order.
+    pub checks: Vec<RecordedCheck>,
     /// The hooks that ran from the answer before this one to this one and its calls: name and directory
     /// from the run's directory.
     pub hooks: Vec<(String, String)>,
@@ -68,6 +70,17 @@ pub(crate) struct RecordedResult {
     pub duration_ms: u64,
 }
 
+/// A check of a final answer.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordedCheck {
+    pub what: String,
+    pub exit_code: i32,
+    /// From start to end.
+    pub duration_ms: u64,
+    /// The message that the model received, if the check refused the answer.
+    pub content: Option<String>,
+}
+
 #[derive(Deserialize)]
 struct CallId<'j> {
     #[serde(borrow)]
@@ -83,7 +96,7 @@ impl Recording {
         let path = run.journal();
         let mut recording = Self {
             run: run.clone(),
-            journal: files::read_regular(&path).at("read", &path)?,
+            journal: read_journal(&path).at("read", &path)?,
             inherited: 0,
             inherited_steps: Vec::new(),
             parts: Vec::new(),
@@ -126,21 +139,12 @@ impl Recording {
                     hooks.clear();
                 }
                 EventKind::UserMessage => {
-                    if parts.last().is_none_or(|part| part.answers > 0) {
-                        parts.push(Part::default());
-                    }
+                    let is_over = |part: &Part| part.answers > 0;
                     let said = line.content.map(|raw| decoded(raw.get()).into_owned());
-                    if let Some(part) = parts.last_mut() {
-                        part.messages.extend(said);
-                    }
+                    last_part(&mut parts, is_over).messages.extend(said);
                 }
                 EventKind::Thought => {
-                    if parts.is_empty() {
-                        parts.push(Part::default());
-                    }
-                    if let Some(part) = parts.last_mut() {
-                        part.answers += 1;
-                    }
+                    last_part(&mut parts, |_| false).answers += 1;
                     iteration = line.iteration.unwrap_or(iteration + 1).max(iteration);
                     let mut step = step(&line, iteration);
                     step.hooks = std::mem::take(&mut hooks);
@@ -153,12 +157,18 @@ impl Recording {
                         result.or_insert_with(|| outcome(&line));
                     }
                 }
+                EventKind::Acceptance => {
+                    if let Some(step) = steps.last_mut() {
+                        step.checks.extend(check(&line));
+                    }
+                }
                 EventKind::HookAudit if line.status.as_deref() != Some("SKIPPED") => {
                     let name = line.hook_name.unwrap_or_default().into_owned();
                     let reference = line.io_path_ref.unwrap_or_default().into_owned();
                     hooks.push((name, reference));
                 }
                 EventKind::ActionRequest
+                | EventKind::ActionCheck
                 | EventKind::HumanInputRequest
                 | EventKind::HumanInputReceived
                 | EventKind::SystemMessage
@@ -181,6 +191,15 @@ impl Recording {
         (self.parts, self.steps) = (parts, steps);
         self.inherited_steps = inherited;
     }
+}
+
+/// The last part; another one, if that is over or there is none.
+fn last_part(parts: &mut Vec<Part>, is_over: impl Fn(&Part) -> bool) -> &mut Part {
+    if parts.last().is_none_or(is_over) {
+        parts.push(Part::default());
+    }
+    let last = parts.len() - 1;
+    &mut parts[last]
 }
 
 fn step(line: &Line<'_>, iteration: u64) -> RecordedStep {
@@ -216,8 +235,19 @@ fn outcome(line: &Line<'_>) -> RecordedResult {
     }
 }
 
+/// A check; none if it left the answer undecided, so that it was asked again.
+fn check(line: &Line<'_>) -> Option<RecordedCheck> {
+    let content = line.content.map(|raw| decoded(raw.get()).into_owned());
+    (content.is_some() || line.exit_code == Some(0)).then(|| RecordedCheck {
+        what: line.what.clone().unwrap_or_default().into_owned(),
+        exit_code: line.exit_code.unwrap_or(1).try_into().unwrap_or(1),
+        duration_ms: line.duration_ms.unwrap_or(0),
+        content,
+    })
+}
+
 /// The lines of a journal that can be read, each with the place where it begins.
-fn lines(journal: &[u8]) -> impl Iterator<Item = (usize, Line<'_>)> {
+fn lines(journal: &[u8]) -> impl Iterator<Item = (usize, Box<Line<'_>>)> {
     split_lines(journal).filter_map(|(start, line)| Some((start, read_event(line, 0).ok()?)))
 }
 
@@ -261,7 +291,9 @@ impl<'j> Beginning<'j> {
                     true
                 }
                 EventKind::ActionRequest
+                | EventKind::ActionCheck
                 | EventKind::ActionResult
+                | EventKind::Acceptance
                 | EventKind::HumanInputRequest
                 | EventKind::HumanInputReceived => found > 0,
                 EventKind::HookAudit => line.hook_name.as_deref() == Some("on_iteration_end"),

@@ -8,6 +8,7 @@ use crate::record::metadata::Metadata;
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::unix::files;
+use crate::unix::origin::stamp_new_dir;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -52,6 +53,7 @@ impl RunDir {
         for dir in ["", "io", "io/invocations", "io/tool_executions", "io/hooks"] {
             files::make_dir(&building.join(dir))?;
         }
+        stamp_new_dir(&building)?;
         let mut journal = Journal::create(&building.join("journal.jsonl"))?;
         first_events(&mut journal)?;
         journal.flush()?;

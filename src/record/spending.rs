@@ -8,11 +8,11 @@ use crate::error::{Error, Exit, Result};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::procfs::{Signals, Stop};
+use crate::unix::signals::{Signals, Stop};
 use rustix::fs::OFlags;
 use serde::Deserialize;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -31,6 +31,9 @@ const LARGEST_FILE: u64 = 1 << 30;
 
 /// What is read at once.
 const CHUNK: usize = 1 << 20;
+
+/// What is said of a ledger that lacks what was written into it.
+const REPLACED: &str = "it was replaced or cut while the run was live";
 
 /// How the engine's lines begin, so that a torn one can be told from another's.
 const LINE_START: &[u8] = b"{\"timestamp\":\"";
@@ -66,7 +69,7 @@ impl Amount {
         self.picos >= in_picos(limit)
     }
 
-    fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.tokens += other.tokens;
         self.picos += other.picos;
     }
@@ -103,28 +106,44 @@ pub(crate) enum Kind {
     Settle,
 }
 
+/// A line that this process has appended and not yet found in the file.
+#[derive(Debug)]
+struct OwnLine {
+    /// With its newline.
+    bytes: Vec<u8>,
+    kind: Kind,
+    amount: Amount,
+    is_own: bool,
+}
+
 impl Entry<'_> {
-    fn line(&self, kind: Kind) -> Vec<u8> {
-        let kind = match kind {
+    fn line(&self, kind: Kind, own_run: &str) -> OwnLine {
+        let name = match kind {
             Kind::Reserve => "reserve",
             Kind::Settle => "settle",
         };
+        let tokens = self.tokens.min(MOST);
         // Rounded, so that what is read is what is counted.
         let cost = self.cost.map(|cost| cost.clamp(0.0, MOST as f64));
         let cost = cost.map(|cost| in_picos(cost) as f64 / 1e12);
         let mut out = Vec::with_capacity(256);
         let mut line = Object::begin(&mut out);
         line.put("timestamp", &Timestamp::now().to_string())
-            .put("kind", kind)
+            .put("kind", name)
             .put("run_id", self.run_id)
             .put("invocation", self.invocation)
             .put("attempt", &self.attempt)
             .put("model", &self.model)
-            .put("tokens", &self.tokens.min(MOST))
+            .put("tokens", &tokens)
             .put("cost", &cost);
         line.end();
         out.push(b'\n');
-        out
+        OwnLine {
+            bytes: out,
+            kind,
+            amount: Amount::new(tokens, cost),
+            is_own: self.run_id == own_run,
+        }
     }
 }
 
@@ -179,8 +198,10 @@ struct Line<'l> {
 /// The sums of a ledger's lines.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Reservations without a settlement.
+    /// Reservations without a settlement that others have made, or an earlier process.
     open: HashMap<(String, String, u64), Vec<Amount>>,
+    /// That of this process: it makes one at a time.
+    open_here: Option<Amount>,
     /// Of all runs.
     all: Amount,
     /// Of the ledger's own run.
@@ -211,24 +232,42 @@ impl Tally {
             line.invocation.into_owned(),
             line.attempt,
         );
+        let mut reserved = None;
         if line.kind == Kind::Reserve {
             self.open.entry(key).or_default().push(amount);
         } else {
-            let reserved = self.open.get_mut(&key).and_then(Vec::pop);
-            let reserved = reserved.ok_or("it settles what was never reserved")?;
+            reserved = self.open.get_mut(&key).and_then(Vec::pop);
+            if reserved.is_none() {
+                return Err("it settles what was never reserved");
+            }
             if self.open.get(&key).is_some_and(Vec::is_empty) {
                 self.open.remove(&key);
             }
-            self.all.take(reserved);
-            if is_own {
-                self.own.take(reserved);
-            }
         }
+        self.count(amount, reserved, is_own);
+        Ok(())
+    }
+
+    /// Adds a line of this process, which need not be parsed.
+    fn add_here(&mut self, line: &OwnLine) {
+        self.lines += 1;
+        let reserved = match line.kind {
+            Kind::Reserve => {
+                self.open_here = Some(line.amount);
+                None
+            }
+            Kind::Settle => self.open_here.take(),
+        };
+        self.count(line.amount, reserved, line.is_own);
+    }
+
+    fn count(&mut self, amount: Amount, reserved: Option<Amount>, is_own: bool) {
         self.all.add(amount);
+        self.all.take(reserved.unwrap_or_default());
         if is_own {
             self.own.add(amount);
+            self.own.take(reserved.unwrap_or_default());
         }
-        Ok(())
     }
 
     /// What the ledger's own run has spent.
@@ -248,38 +287,45 @@ pub(crate) struct Ledger {
     path: PathBuf,
     file: File,
     run: String,
+    /// Device and inode.
+    identity: (u64, u64),
     tally: Tally,
     read_to: u64,
+    /// In the order in which they were appended.
+    written: VecDeque<OwnLine>,
 }
 
 impl Ledger {
     /// Opens the ledger in a run's directory; `create` makes it if it is missing.
     pub(crate) fn open(path: &Path, create: bool) -> Checked<Self> {
-        let file = OpenOptions::new()
+        let opened = OpenOptions::new()
             .read(true)
             .append(true)
             .create(create)
             .mode(0o600)
             .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
             .open(path)
-            .and_then(|file| match file.metadata()?.is_file() {
-                true => Ok(file),
-                false => Err(files::not_regular()),
-            })
-            .map_err(|e| Denial::unusable(path, "open", &e))?;
+            .and_then(|file| {
+                let metadata = file.metadata()?;
+                let is_file = metadata.is_file();
+                let regular = is_file.then_some((file, metadata));
+                regular.ok_or_else(files::not_regular)
+            });
+        let (file, metadata) = opened.map_err(|e| Denial::unusable(path, "open", &e))?;
         Ok(Self {
             path: path.to_owned(),
             file,
             run: run_of(path),
+            identity: (metadata.dev(), metadata.ino()),
             tally: Tally::default(),
             read_to: 0,
+            written: VecDeque::new(),
         })
     }
 
     /// The file, however it is called.
     pub(crate) fn file_id(&self) -> (u64, u64) {
-        let metadata = self.file.metadata();
-        metadata.map_or((0, 0), |it| (it.dev(), it.ino()))
+        self.identity
     }
 
     /// Waits for the ledger, and reads what others have written. [`Self::release`] lets go of it.
@@ -312,14 +358,17 @@ impl Ledger {
     }
 
     /// Appends a line. The ledger is locked.
-    pub(crate) fn append(&self, entry: &Entry<'_>, kind: Kind) -> Checked<()> {
-        let line = entry.line(kind);
-        let written = (&self.file).write_all(&line);
+    pub(crate) fn append(&mut self, entry: &Entry<'_>, kind: Kind) -> Checked<()> {
+        let line = entry.line(kind, &self.run);
+        let written = (&self.file).write_all(&line.bytes);
         written.map_err(|e| {
             // What is left of it would be cut off by the next who reads it, too.
             crate::error::may_fail(self.file.set_len(self.read_to));
+            self.written.clear();
             Denial::unusable(&self.path, "write", &e)
-        })
+        })?;
+        self.written.push_back(line);
+        Ok(())
     }
 
     /// Makes what was appended durable.
@@ -336,35 +385,43 @@ impl Ledger {
     fn read_on(&mut self) -> Checked<()> {
         let unreadable = |e: io::Error| Denial::unusable(&self.path, "read", &e);
         let there = fs::symlink_metadata(&self.path).map_err(unreadable)?;
-        let open = self.file.metadata().map_err(unreadable)?;
-        let is_in_place = (there.dev(), there.ino()) == (open.dev(), open.ino());
-        if !is_in_place || open.len() < self.read_to {
-            return Err(self.foreign("it was replaced or cut while the run was live"));
+        let is_in_place = (there.dev(), there.ino()) == self.identity;
+        if !is_in_place || there.len() < self.read_to {
+            return Err(self.foreign(REPLACED));
         }
-        if open.len() > LARGEST_FILE {
+        if there.len() > LARGEST_FILE {
             return Err(self.foreign("it is too large"));
         }
-        while self.read_to < open.len() {
+        while self.read_to < there.len() {
             // No larger than what is there: the buffer is zeroed first, twice in each iteration.
-            let left = usize::try_from(open.len() - self.read_to).unwrap_or(CHUNK);
+            let left = usize::try_from(there.len() - self.read_to).unwrap_or(CHUNK);
             let chunk = files::read_part(&self.file, self.read_to, left.min(CHUNK))
                 .map_err(|e| Denial::unusable(&self.path, "read", &e))?;
             let whole = memchr::memrchr(b'\n', &chunk).map_or(0, |at| at + 1);
             for line in chunk[..whole].split_inclusive(|byte| *byte == b'\n') {
-                let line = &line[..line.len() - 1];
+                if let Some(own) = self.written.front()
+                    && own.bytes == line
+                {
+                    self.tally.add_here(own);
+                    self.written.pop_front();
+                    continue;
+                }
                 self.tally
-                    .add(line, &self.run)
+                    .add(&line[..line.len() - 1], &self.run)
                     .map_err(|why| self.foreign(why))?;
             }
             self.read_to += whole as u64;
             let rest = &chunk[whole..];
-            let is_end = self.read_to + rest.len() as u64 >= open.len();
+            let is_end = self.read_to + rest.len() as u64 >= there.len();
             if is_end && !rest.is_empty() {
                 return self.mend(rest);
             }
             if rest.len() > LONGEST_LINE || chunk.is_empty() {
                 return Err(self.foreign("a line is too long"));
             }
+        }
+        if !self.written.is_empty() {
+            return Err(self.foreign(REPLACED));
         }
         Ok(())
     }
@@ -439,7 +496,7 @@ mod tests {
             tokens,
             cost: Some(cost),
         };
-        let mut line = entry.line(kind);
+        let mut line = entry.line(kind, "r").bytes;
         line.pop();
         line
     }

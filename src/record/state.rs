@@ -6,7 +6,9 @@
 
 mod reduce;
 
-use crate::record::event::{EventKind, ForkedFrom, Line, Tokens, quick_kind};
+use crate::record::event::{
+    EventKind, FinishReason, ForkedFrom, InputType, Line, Tokens, quick_kind,
+};
 use crate::record::reader::{Damage, Rewritten, rewritten, split_lines};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -35,6 +37,8 @@ pub struct Run<'j> {
     pub set: Map<String, Value>,
     /// The text with which the run began.
     pub first_message: Option<Cow<'j, str>>,
+    /// The parts that it was made from, if some were files.
+    pub message_parts: Option<Value>,
     /// The time of the first event.
     pub created_at: Option<Cow<'j, str>>,
     /// The time of the newest start.
@@ -55,6 +59,8 @@ pub struct Run<'j> {
     pub llm_calls: u64,
     /// The conversation, in order.
     pub turns: Vec<Turn<'j>>,
+    /// The number of the last thought.
+    thought_seq: Option<u64>,
     /// How the engine ended, if nothing has happened since.
     pub end: Option<End<'j>>,
     /// Lines that were skipped, if that was allowed.
@@ -78,6 +84,7 @@ pub(crate) struct Before {
     seq: u64,
     numbered: u64,
     iterations: u64,
+    thought_seq: Option<u64>,
     asked_model: Option<String>,
 }
 
@@ -88,11 +95,27 @@ pub enum Turn<'j> {
     User(&'j str),
     /// The model answered.
     Thought(Thought<'j>),
+    /// A check refused the answer before it.
+    Refusal(Refusal<'j>),
+}
+
+/// The verdict of a check that refused a final answer.
+#[derive(Debug)]
+pub struct Refusal<'j> {
+    /// The message to the model: a JSON string.
+    pub content: &'j str,
+    /// The check.
+    pub what: Cow<'j, str>,
+    pub exit_code: Option<i64>,
+    /// The execution's directory, from the run's directory.
+    pub execution_ref: Option<Cow<'j, str>>,
 }
 
 /// An answer of the model and what became of its calls.
 #[derive(Debug, Default)]
 pub struct Thought<'j> {
+    /// The event's number.
+    pub seq: u64,
     pub iteration: u64,
     /// The text: a JSON string, or null.
     pub content: &'j str,
@@ -102,12 +125,23 @@ pub struct Thought<'j> {
     pub reasoning: Vec<(&'static str, &'j str)>,
     /// The model that was asked, as the configuration of that start names it: JSON.
     pub asked_model: Option<Cow<'j, str>>,
+    /// The answer as it came over another API than chat completions: a JSON object.
+    pub wire: Option<&'j str>,
     /// Why the model stopped.
-    pub finish_reason: Option<Cow<'j, str>>,
+    pub finish_reason: Option<FinishReason<'j>>,
     /// The calls one by one.
     pub calls: Vec<Call<'j>>,
+    /// The checks that have accepted it as the final answer.
+    pub accepted_by: Vec<Cow<'j, str>>,
     /// An old engine recorded it: it may have asked for calls that were never started.
     is_old: bool,
+}
+
+impl<'j> Thought<'j> {
+    /// Why the answer is not whole, if it is not.
+    pub(crate) fn cut_off(&self) -> Option<&FinishReason<'j>> {
+        self.finish_reason.as_ref().filter(|it| it.is_cut_off())
+    }
 }
 
 /// A call of a tool, from the wish to the result.
@@ -127,6 +161,8 @@ pub struct Call<'j> {
     pub question: Option<Question<'j>>,
     /// The observation as a JSON string, once there is a result.
     pub result: Option<&'j str>,
+    /// The result is that of a call that failed, or that was never run.
+    pub has_failed: bool,
 }
 
 /// An action that was started.
@@ -136,6 +172,12 @@ pub struct Request<'j> {
     pub call_id: Option<Cow<'j, str>>,
     /// The execution's directory, from the run's directory.
     pub execution_ref: Option<Cow<'j, str>>,
+    /// The arguments that it was started with: a JSON object.
+    pub arguments: Option<&'j str>,
+    /// The command, on one line.
+    pub command: Option<Cow<'j, str>>,
+    /// The engine has ended since, and left it to the next start: it is no process's any more.
+    pub is_suspended: bool,
 }
 
 /// A question to a person.
@@ -144,10 +186,11 @@ pub struct Question<'j> {
     pub request_id: Cow<'j, str>,
     /// The question.
     pub prompt: Cow<'j, str>,
-    /// `text`, `password` or `confirmation`.
-    pub input_type: Cow<'j, str>,
+    pub input_type: InputType<'j>,
     /// True if the answer must not be shown.
     pub sensitive: bool,
+    /// The call that would run, if a person must confirm it; none: the call is the question.
+    pub fingerprint: Option<Cow<'j, str>>,
     /// The answer, once it has been recorded.
     pub response: Option<Cow<'j, str>>,
 }
@@ -155,7 +198,7 @@ pub struct Question<'j> {
 impl Question<'_> {
     /// True if the answer is hidden from readers of the run.
     pub(crate) fn is_secret(&self) -> bool {
-        self.sensitive || self.input_type == "password"
+        self.sensitive || self.input_type == InputType::Password
     }
 }
 
@@ -221,6 +264,7 @@ pub(crate) fn read_after<'j>(
         seq: before.seq,
         numbered: before.numbered,
         iterations: before.iterations,
+        thought_seq: before.thought_seq,
         asked_model: before.asked_model.clone().map(Cow::Owned),
         ..Run::default()
     };
@@ -248,19 +292,33 @@ pub(crate) fn read_after<'j>(
 }
 
 impl<'j> Run<'j> {
+    /// The model's name in the configuration of the newest start.
+    pub(crate) fn asked_model(&self) -> Option<String> {
+        serde_json::from_str(self.asked_model.as_deref()?).ok()
+    }
+
     /// The model's last answer, if nothing has been said since that it has not seen.
     pub(crate) fn last_thought(&self) -> Option<&Thought<'j>> {
         self.turns.iter().rev().find_map(|turn| match turn {
             Turn::Thought(thought) => Some(thought),
-            Turn::User(_) => None,
+            Turn::User(_) | Turn::Refusal(_) => None,
         })
+    }
+
+    /// How many final answers have been refused since a person spoke.
+    pub(crate) fn refusals(&self) -> u64 {
+        let since = self.turns.iter().rev();
+        let since = since.take_while(|turn| !matches!(turn, Turn::User(_)));
+        since
+            .filter(|turn| matches!(turn, Turn::Refusal(_)))
+            .count() as u64
     }
 
     /// True if the conversation ends with an answer that asks for nothing more: the run is complete,
     /// even if the engine died before it could record that.
     pub(crate) fn has_final_answer(&self) -> bool {
         matches!(self.turns.last(), Some(Turn::Thought(thought))
-            if thought.calls.is_empty() && !thought.is_old && !matches!(thought.finish_reason.as_deref(), Some("length" | "content_filter")))
+            if thought.calls.is_empty() && !thought.is_old && thought.cut_off().is_none())
     }
 
     /// The base for the rest of the journal. None if an old engine recorded some of it: its later
@@ -271,8 +329,24 @@ impl<'j> Run<'j> {
             seq: self.seq,
             numbered: self.numbered,
             iterations: self.iterations,
+            thought_seq: self.thought_seq,
             asked_model: self.asked_model.as_deref().map(str::to_owned),
         })
+    }
+}
+
+impl Thought<'_> {
+    /// The API over which it came, as agent.yaml names it.
+    pub(crate) fn api(&self) -> Cow<'static, str> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct OfApi {
+            api: String,
+        }
+        let wire = self
+            .wire
+            .and_then(|raw| serde_json::from_str::<OfApi>(raw).ok());
+        wire.map_or(Cow::Borrowed("chat"), |wire| wire.api.into())
     }
 }
 
@@ -297,7 +371,9 @@ fn is_only_history(line: &[u8]) -> bool {
         Some(
             EventKind::Thought
                 | EventKind::ActionRequest
+                | EventKind::ActionCheck
                 | EventKind::ActionResult
+                | EventKind::Acceptance
                 | EventKind::HumanInputRequest
                 | EventKind::HumanInputReceived
                 | EventKind::SystemMessage

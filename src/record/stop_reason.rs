@@ -2,7 +2,7 @@
 
 use crate::error::Exit;
 use crate::record::metadata::Status;
-use crate::unix::procfs::Stop;
+use crate::unix::signals::Stop;
 
 /// Why a start of the engine ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +32,64 @@ pub enum StopReason {
     Budget,
     /// The deadline is near.
     Deadline,
+    /// The checks refused the answer, and all repairs are used up.
+    NotAccepted,
+    /// A check of the answer cannot be run.
+    AcceptUnable,
+    /// A check of the answer is to be asked again later.
+    AcceptLater,
     /// A hook ended the run.
     Hook,
     /// Somebody else wrote the journal while the run was live.
     JournalChanged,
     /// A question to a person is open.
     AskHuman,
+    /// The run of a sub-agent is suspended.
+    Subagent(Suspension),
     Signal(Stop),
+}
+
+/// Why a sub-agent's run is suspended, and with it the run whose call it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suspension {
+    /// It waits for a person's answer.
+    Asks,
+    /// It may go on by itself.
+    Later,
+    /// Somebody must decide something.
+    Undecided,
+    /// Its agent's files are wrong.
+    Misconfigured,
+}
+
+impl Suspension {
+    /// The suspension that an exit code of `delta` says; none if the run has come to its end.
+    pub(crate) fn of_code(code: i32) -> Option<Self> {
+        /// Those of shells for programs that a signal ended.
+        const SIGNALS: std::ops::RangeInclusive<i32> = 129..=192;
+        match code {
+            101 => Some(Self::Asks),
+            75 => Some(Self::Later),
+            4 => Some(Self::Undecided),
+            78 => Some(Self::Misconfigured),
+            code if SIGNALS.contains(&code) => Some(Self::Later),
+            _ => None,
+        }
+    }
+
+    fn exit(self) -> Exit {
+        match self {
+            Self::Asks => Exit::Waiting,
+            Self::Later => Exit::TempFail,
+            Self::Undecided => Exit::Undecided,
+            Self::Misconfigured => Exit::Config,
+        }
+    }
 }
 
 impl StopReason {
     /// All but the signals.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 21] = [
         Self::FinalAnswer,
         Self::Length,
         Self::ContentFilter,
@@ -58,9 +104,13 @@ impl StopReason {
         Self::Seconds,
         Self::Budget,
         Self::Deadline,
+        Self::NotAccepted,
+        Self::AcceptUnable,
+        Self::AcceptLater,
         Self::Hook,
         Self::JournalChanged,
         Self::AskHuman,
+        Self::Subagent(Suspension::Later),
     ];
 
     /// The reason as `stop_reason` in journal, metadata and results.
@@ -80,9 +130,12 @@ impl StopReason {
             Self::Seconds => "seconds",
             Self::Budget => "budget",
             Self::Deadline => "deadline",
+            Self::NotAccepted => "not_accepted",
+            Self::AcceptUnable | Self::AcceptLater => "accept",
             Self::Hook => "hook",
             Self::JournalChanged => "journal_changed",
             Self::AskHuman => "ask_human",
+            Self::Subagent(_) => "subagent",
             Self::Signal(stop) => stop.name(),
         }
     }
@@ -91,7 +144,7 @@ impl StopReason {
     pub(crate) fn status(self) -> Status {
         match self {
             Self::FinalAnswer => Status::Completed,
-            Self::Length | Self::ContentFilter => Status::Failed,
+            Self::Length | Self::ContentFilter | Self::NotAccepted => Status::Failed,
             Self::AskHuman => Status::WaitingForInput,
             Self::ModelUnavailable
             | Self::ModelRefused
@@ -104,8 +157,11 @@ impl StopReason {
             | Self::Seconds
             | Self::Budget
             | Self::Deadline
+            | Self::AcceptUnable
+            | Self::AcceptLater
             | Self::Hook
             | Self::JournalChanged
+            | Self::Subagent(_)
             | Self::Signal(_) => Status::Interrupted,
         }
     }
@@ -115,11 +171,13 @@ impl StopReason {
     pub(crate) fn exit(self) -> Exit {
         match self {
             Self::FinalAnswer => Exit::Success,
-            Self::Length | Self::ContentFilter => Exit::Failure,
+            Self::Length | Self::ContentFilter | Self::NotAccepted => Exit::Failure,
             Self::AskHuman => Exit::Waiting,
-            Self::ModelUnavailable | Self::DiskFull | Self::IoError | Self::Deadline => {
-                Exit::TempFail
-            }
+            Self::ModelUnavailable
+            | Self::DiskFull
+            | Self::IoError
+            | Self::Deadline
+            | Self::AcceptLater => Exit::TempFail,
             Self::ModelRefused
             | Self::ContextFull
             | Self::Context
@@ -127,8 +185,10 @@ impl StopReason {
             | Self::Tokens
             | Self::Seconds
             | Self::Budget
+            | Self::AcceptUnable
             | Self::Hook
             | Self::JournalChanged => Exit::Undecided,
+            Self::Subagent(suspension) => suspension.exit(),
             Self::Signal(stop) => stop.into(),
         }
     }
@@ -144,6 +204,9 @@ impl StopReason {
             | Self::Context
             | Self::DiskFull
             | Self::IoError
+            | Self::NotAccepted
+            | Self::AcceptUnable
+            | Self::AcceptLater
             | Self::JournalChanged => true,
             Self::FinalAnswer
             | Self::MaxIterations
@@ -153,6 +216,7 @@ impl StopReason {
             | Self::Deadline
             | Self::Hook
             | Self::AskHuman
+            | Self::Subagent(_)
             | Self::Signal(_) => false,
         }
     }

@@ -179,9 +179,12 @@ impl OpenActions {
         let root = run.workspace().unwrap_or(&run.path);
         match line.kind {
             EventKind::ActionRequest => {
+                let id = line.action_id.as_deref().unwrap_or_default();
+                // One that is begun again may have started its run the first time.
+                let before = self.action.take().filter(|it| it.id == id);
                 self.action = Some(OpenAction {
-                    id: line.action_id.as_deref().unwrap_or_default().to_owned(),
-                    since: line.time(),
+                    id: id.to_owned(),
+                    since: before.and_then(|it| it.since).or_else(|| line.time()),
                     elsewhere: named_in(command, root),
                 });
             }
@@ -199,7 +202,9 @@ impl OpenActions {
             EventKind::EngineStart
             | EventKind::UserMessage
             | EventKind::Thought
+            | EventKind::ActionCheck
             | EventKind::ActionResult
+            | EventKind::Acceptance
             | EventKind::HumanInputRequest
             | EventKind::HumanInputReceived
             | EventKind::SystemMessage
@@ -358,6 +363,24 @@ impl RunTree {
         }
         self.found.insert(found)
     }
+}
+
+/// The run of this name that a call of a run has started.
+pub(crate) fn find_started(
+    parent: &RunDir,
+    (call, command): (&str, &str),
+    id: &RunId,
+) -> Option<RunDir> {
+    let root = parent.workspace()?;
+    let named = named_in(command, root).into_iter().chain([root.to_owned()]);
+    let mut runs = named.map(|workspace| RunDir {
+        id: id.clone(),
+        path: workspace.join(".delta").join(id.as_str()),
+    });
+    runs.find(|run| run.path.is_dir()).or_else(|| {
+        let found = Subruns::below(root).of_calls(parent, &[call.to_owned()]);
+        found.into_iter().find(|run| run.id == *id)
+    })
 }
 
 fn by_action(run: RunDir) -> StartedRun {

@@ -9,7 +9,7 @@ use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::origin::{Origin, check_origin, make_stamped_dir};
-use crate::unix::procfs::Signals;
+use crate::unix::signals::Signals;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,6 +31,12 @@ pub(crate) struct Workspace {
 #[derive(Debug)]
 pub(crate) struct DecisionLock {
     files: Vec<File>,
+}
+
+/// Held by the flow's run that works in a workspace itself, and not in directories below it.
+#[derive(Debug)]
+pub(crate) struct RootHold {
+    _file: File,
 }
 
 impl DecisionLock {
@@ -124,10 +130,13 @@ impl Workspace {
 
     /// Makes the workspace and its control plane, unless they are there.
     pub(crate) fn create(&self) -> Result<()> {
-        DirBuilder::new()
-            .recursive(true)
-            .create(&self.root)
-            .at("create", &self.root)?;
+        let made = DirBuilder::new().recursive(true).create(&self.root);
+        made.at("create", &self.root).map_err(|mut error| {
+            if !error.is_passing {
+                error.exit = crate::error::Exit::Config;
+            }
+            error
+        })?;
         const FILES: [(&str, &[u8]); 2] = [(".gitignore", b"*\n"), ("VERSION", LAYOUT.as_bytes())];
         if check_origin(&self.control)? == Origin::Missing {
             make_stamped_dir(&self.control, &FILES)?;
@@ -157,6 +166,28 @@ impl Workspace {
         match file.try_lock() {
             Ok(()) => Ok(Some(DecisionLock { files: vec![file] })),
             Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(cause)) => Err(cause).at("lock", &path),
+        }
+    }
+
+    /// Takes the workspace for a run that works in it; or else the run that has it, as far as it can be read.
+    /// The decision lock is held.
+    pub(crate) fn hold_root(
+        &self,
+        run: &RunId,
+    ) -> Result<std::result::Result<RootHold, Option<RunId>>> {
+        let [path, name] = ["root.lock", "ROOT"].map(|name| self.control.join(name));
+        let file = files::append(&path)?;
+        match file.try_lock() {
+            Ok(()) => {
+                // Not into the lock itself, which may be a link to somebody's file.
+                files::replace_shared(&name, format!("{run}\n").as_bytes())?;
+                Ok(Ok(RootHold { _file: file }))
+            }
+            Err(fs::TryLockError::WouldBlock) => {
+                let holder = files::read_line(&name);
+                Ok(Err(holder.and_then(|id| RunId::parse(&id).ok())))
+            }
             Err(fs::TryLockError::Error(cause)) => Err(cause).at("lock", &path),
         }
     }

@@ -1,6 +1,7 @@
 //! Finds the run that a person names.
 
 use super::inspect::{RunSnapshot, inspect_run, read_recorded, read_summary};
+use super::origin::may_obey_run;
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{Error, Result};
 use crate::record::metadata::{self, Metadata, Status};
@@ -133,6 +134,9 @@ pub(crate) fn left_behind(workspace: &Workspace) -> Result<Vec<String>> {
     let (mut notes, mut more) = (Vec::new(), 0);
     for id in workspace.runs()?.into_iter().rev().take(LOOKED_BACK) {
         let run = RunDir::of(workspace, &id);
+        if !may_obey_run(&run, false)? {
+            continue;
+        }
         let response = run.interaction().join("response.txt");
         if response.exists() {
             let path = response.display();

@@ -1,11 +1,14 @@
 //! The state of a run in its workspace, read without owning the run.
 
 use super::decide::Standing;
+use super::task::Task;
 use crate::config::agent::Agent;
 use crate::engine::question::{self, Question};
 use crate::error::{At, Error, Result};
+use crate::record::event::EventKind;
 use crate::record::journal::Journal;
 use crate::record::metadata::{self, Metadata, Status};
+use crate::record::reader::{read_event, read_journal, split_lines};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Unreadable};
 use crate::record::workspace::Workspace;
@@ -53,11 +56,11 @@ pub(crate) fn inspect_run(run: &RunDir) -> Result<RunSnapshot> {
         });
     }
     let path = run.journal();
-    let bytes = match crate::unix::files::read_regular(&path) {
+    let bytes = match read_journal(&path) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             return Err(Error::failure(format!(
-                "run {id} has no journal any more: {} is missing",
+                "run {id} has no journal: {} is missing",
                 path.display()
             )));
         }
@@ -127,11 +130,11 @@ fn name_in_journal(run: &RunDir) -> Option<String> {
     config.get("name")?.as_str().map(str::to_owned)
 }
 
-/// True if a summary belongs to a run of this agent that began with this text.
-pub(crate) fn is_run_of(metadata: &Metadata, agent: &Agent, text: Option<&str>) -> bool {
+/// True if a summary belongs to a run of this agent that began with this task.
+pub(crate) fn is_run_of(metadata: &Metadata, agent: &Agent, task: Option<&Task>) -> bool {
     let of_agent =
         metadata.agent_name == agent.name || metadata.agent_home == agent.home.to_string_lossy();
-    of_agent && (text.is_none() || metadata.initial_message.as_deref() == text)
+    of_agent && task.is_none_or(|task| task.is_beginning_of(metadata))
 }
 
 impl RunSnapshot {
@@ -143,6 +146,18 @@ impl RunSnapshot {
             is_unanswered: self.question.is_some() && !self.is_answered,
             is_flow: self.is_flow,
         }
+    }
+
+    /// The recorded answer to a question of the run.
+    pub(crate) fn answer_to(&self, request_id: &str) -> Result<Option<String>> {
+        let path = self.run.journal();
+        let journal = read_journal(&path).at("read", &path)?;
+        let mut lines = split_lines(&journal).filter_map(|(_, line)| read_event(line, 0).ok());
+        let line = lines.find(|line| {
+            line.kind == EventKind::HumanInputReceived
+                && line.request_id.as_deref() == Some(request_id)
+        });
+        Ok(line.and_then(|line| line.response.map(std::borrow::Cow::into_owned)))
     }
 
     /// True if the run has a result or has failed.
@@ -192,7 +207,18 @@ pub(crate) fn read_summary(run: &RunDir) -> (Metadata, Option<Error>) {
         }
     }
     match inspect_run(run) {
-        Ok(found) => (found.metadata, None),
+        Ok(found) => {
+            let mut metadata = found.metadata;
+            // Older engines recorded neither this question nor that they waited for its answer.
+            if metadata.status == Status::Interrupted
+                && found
+                    .question
+                    .is_some_and(|asked| asked.request_id.is_empty())
+            {
+                metadata.status = Status::WaitingForInput;
+            }
+            (metadata, None)
+        }
         Err(error) => {
             let mut metadata = recorded.unwrap_or_default();
             id.as_str().clone_into(&mut metadata.run_id);
@@ -231,10 +257,6 @@ pub(crate) fn open_question(run: &state::Run<'_>) -> Option<Question> {
         .iter()
         .filter(|call| call.result.is_none())
         .find_map(|call| call.question.as_ref())?;
-    asked.response.is_none().then(|| Question {
-        request_id: asked.request_id.to_string(),
-        prompt: asked.prompt.to_string(),
-        input_type: asked.input_type.to_string(),
-        sensitive: asked.sensitive,
-    })
+    let is_open = asked.response.is_none();
+    is_open.then(|| Question::recorded(asked))
 }

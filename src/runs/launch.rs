@@ -1,12 +1,14 @@
 //! Starting the engine on a run, new or resumed.
 
+use super::launcher::launcher_variables;
 use super::preflight::{parent_call, parent_run};
 use super::result::RunResult;
 use crate::VERSION;
 use crate::config::agent::Agent;
-use crate::config::environment::{Environment, PUBLIC_ENDPOINT};
+use crate::config::environment::Environment;
 use crate::config::resolved::render_resolved;
 use crate::engine::account::SpendingRules;
+use crate::engine::question::Answer;
 use crate::engine::run_context::{self, RunContext};
 use crate::engine::run_loop::{Engine, Options};
 use crate::error::Result;
@@ -21,7 +23,8 @@ use crate::record::run_dir::RunDir;
 use crate::record::workspace::{DecisionLock, Workspace};
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
-use crate::unix::procfs::{self, Signals};
+use crate::unix::procfs;
+use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
@@ -43,6 +46,10 @@ pub(crate) struct Launch<'a> {
     pub max_iterations: Option<u64>,
     /// Pass over damage, and over a lock that another host may hold.
     pub force: bool,
+    /// A final answer counts only once it has been checked.
+    pub checks_answers: bool,
+    /// One message of a conversation, which has said where it takes place.
+    pub is_chat: bool,
     /// None: nothing is spent.
     pub spending: Option<SpendingRules>,
 }
@@ -62,7 +69,12 @@ impl Launch<'_> {
     }
 
     /// Begins a new run.
-    pub(crate) fn begin(&self, id: &RunId, message: &str, lock: DecisionLock) -> Result<RunResult> {
+    pub(crate) fn begin(
+        &self,
+        id: &RunId,
+        (message, parts): (String, Option<Value>),
+        lock: DecisionLock,
+    ) -> Result<RunResult> {
         let config = self.config();
         let now = Timestamp::now().to_string();
         let metadata = Metadata {
@@ -70,15 +82,16 @@ impl Launch<'_> {
             workspace_id: self.workspace.id(),
             agent_name: self.agent.name.clone(),
             created_at: now,
-            initial_message: Some(message.to_owned()),
+            initial_message: Some(message.clone()),
+            message_parts: parts,
             parent_run_id: parent_run(),
             parent_call_id: parent_call(),
             ..Metadata::default()
         };
         let metadata = self.started(metadata);
         let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
-            journal.add(0, &start_event(&metadata, message, &config, false));
-            journal.add(0, &Event::UserMessage { content: message });
+            journal.add(0, &start_event(&metadata, &message, &config, false));
+            journal.add(0, &Event::UserMessage { content: &message });
             Ok(())
         })?;
         drop(lock);
@@ -100,18 +113,15 @@ impl Launch<'_> {
         run: RunDir,
         journal: Journal,
         metadata: Metadata,
-        (answer, is_ours): (Option<String>, bool),
+        (answer, is_ours): (Option<Answer>, bool),
     ) -> Result<RunResult> {
         let ctx = self.context(&run);
         let (model, described) = self.model(&ctx)?;
-        self.screen.progress(&[(
-            Tone::Dim,
-            &format!(
-                "run {} in {}, {described}",
-                run.id,
-                self.workspace.root.display()
-            ),
-        )]);
+        if !self.is_chat {
+            let root = self.workspace.root.display();
+            let head = format!("run {} in {root}, {described}", run.id);
+            self.screen.progress(&[(Tone::Dim, &head)]);
+        }
         let options = Options {
             interactive: self.interactive,
             max_iterations: self.max_iterations(),
@@ -119,7 +129,9 @@ impl Launch<'_> {
             lenient: self.force,
             answer,
             is_ours,
+            checks_answers: self.checks_answers,
             spending: self.spending.clone(),
+            listener: None,
         };
         let engine = Engine::new(ctx, journal, metadata, options, model)?;
         RunResult::of_engine(engine.run())
@@ -149,7 +161,7 @@ impl Launch<'_> {
             }),
             None => Level::default(),
         };
-        Log::new(run.log(), level, self.environment.key())
+        Log::new(run.log(), level, self.environment.secrets())
     }
 
     fn model<'m>(&'m self, ctx: &RunContext<'_>) -> Result<(Model<'m>, String)> {
@@ -168,13 +180,15 @@ impl Launch<'_> {
             };
             return Ok((Model::Command(program), described));
         }
-        let endpoint = self.environment.endpoint(llm.base_url.as_deref())?;
+        let endpoint = self
+            .environment
+            .endpoint(llm.api, llm.base_url.as_deref(), &llm.headers)?;
         let model = llm.model.as_deref().unwrap_or_default();
         let at = match endpoint.base_url.as_str() {
-            PUBLIC_ENDPOINT => String::new(),
+            url if url == llm.api.public_endpoint() => String::new(),
             url => format!(" at {url}"),
         };
-        let http = Http::new(endpoint, llm.timeout, &self.signals);
+        let http = Http::new(endpoint, llm, &self.signals);
         Ok((Model::Http(http), format!("model {model}{at}")))
     }
 }
@@ -197,6 +211,7 @@ pub(crate) fn start_metadata(
     metadata.work_dir = workspace.root.to_string_lossy().into_owned();
     metadata.pid = std::process::id();
     metadata.hostname = procfs::hostname();
+    metadata.launcher = launcher_variables();
     VERSION.clone_into(&mut metadata.delta_version);
 }
 
@@ -212,6 +227,7 @@ pub(crate) fn start_event<'e>(
         agent_home: &metadata.agent_home,
         work_dir: &metadata.work_dir,
         task,
+        message_parts: metadata.message_parts.as_ref(),
         config_json: config,
         hostname: &metadata.hostname,
         call_id: RunContext::engine_call(),

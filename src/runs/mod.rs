@@ -3,14 +3,19 @@
 //! Unaware of command lines and of how results are printed: outcomes are returned.
 
 pub(crate) mod origin;
+pub(crate) mod task;
 pub(crate) mod decide;
 pub(crate) mod inspect;
+pub(crate) mod suspended;
 pub(crate) mod find;
+pub(crate) mod survey;
+pub(crate) mod prune;
 pub(crate) mod own_search;
 pub(crate) mod wrapper_check;
 pub(crate) mod preflight;
 pub(crate) mod overrides;
 pub(crate) mod result;
+pub(crate) mod launcher;
 pub(crate) mod launch;
 pub(crate) mod resume;
 pub(crate) mod run_request;

@@ -1,5 +1,5 @@
-//! Foreign records: runs in a `.delta` that was not made where it is found. They can be read, but are
-//! obeyed only after a person has adopted them.
+//! Foreign records: runs in a `.delta` that was not made where it is found, and single runs that were not made in the
+//! `.delta` that they are found in. They can be read, but are obeyed only after a person has adopted them.
 
 use crate::error::{At, Error, Result};
 use crate::record::run_dir::RunDir;
@@ -8,10 +8,11 @@ use crate::unix::origin::{ForeignReason, Origin, adopts_all, check_origin, stamp
 use crate::unix::terminal::Screen;
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
-/// Refuses foreign records, or adopts them if that is wanted.
+/// Refuses a foreign control plane, or adopts it with all its runs if that is wanted.
 pub(crate) fn require_own(workspace: &Workspace, adopt: bool) -> Result<()> {
-    let Some(reason) = foreign_reason(workspace)? else {
+    let Some(reason) = foreign_reason(&workspace.control)? else {
         return Ok(());
     };
     let control = workspace.control.display();
@@ -21,51 +22,95 @@ pub(crate) fn require_own(workspace: &Workspace, adopt: bool) -> Result<()> {
              look at them with `delta log`, and give --adopt if they are yours"
         )));
     }
+    if reason.is_adoptable() {
+        adopt_runs(workspace)?;
+    }
     stamp_dir(&workspace.control).map_err(|error| Error::config(error.message))?;
     let private = Permissions::from_mode(0o700);
     set_permissions(&workspace.control, private).at("change", &workspace.control)
 }
 
-/// The same for one run, which may also lie in no workspace, as a copy does: then nothing can be marked as
-/// one's own, and the word counts for this command only.
-pub(crate) fn require_own_run(run: &RunDir, adopt: bool) -> Result<()> {
-    match run.workspace() {
-        Some(root) => require_own(&Workspace::at(root)?, adopt),
-        None if adopt || adopts_all() => Ok(()),
-        None => Err(Error::config(format!(
-            "{} is in no workspace, so nothing proves that it is yours, and its run is not obeyed: give --adopt \
-             if it is",
-            run.path.display()
-        ))),
+/// Adopts every run of a workspace. One that is a symbolic link stays foreign.
+fn adopt_runs(workspace: &Workspace) -> Result<()> {
+    for id in workspace.runs()? {
+        let path = workspace.run_path(&id);
+        if foreign_reason(&path)?.is_some_and(ForeignReason::is_adoptable) {
+            stamp_dir(&path)?;
+        }
     }
+    Ok(())
 }
 
-/// True if records may be obeyed, perhaps after they have been adopted.
+/// Refuses a run of a foreign control plane, and one that was put into a control plane of one's own; or adopts it. A run
+/// may also lie in no workspace, as a copy does: then nothing can be marked as one's own, and the word counts for this
+/// command only.
+pub(crate) fn require_own_run(run: &RunDir, adopt: bool) -> Result<()> {
+    let Some(root) = run.workspace() else {
+        return if adopt || adopts_all() {
+            Ok(())
+        } else {
+            Err(Error::config(format!(
+                "{} is in no workspace, so nothing proves that it is yours, and its run is not obeyed: give --adopt \
+                 if it is",
+                run.path.display()
+            )))
+        };
+    };
+    require_own(&Workspace::at(root)?, adopt)?;
+    let Some(reason) = foreign_reason(&run.path)? else {
+        return Ok(());
+    };
+    if adopt || adopts_all() {
+        return stamp_dir(&run.path).map_err(|error| Error::config(error.message));
+    }
+    let (id, path) = (&run.id, run.path.display());
+    Err(Error::config(format!(
+        "run {id} is not obeyed, because it could make this command do anything: {path} {reason}; \
+         look at it with `delta log {id}`, and give --adopt if it is yours"
+    )))
+}
+
+/// True if the records of a workspace may be obeyed, perhaps after they have been adopted.
 pub(crate) fn may_obey(workspace: &Workspace, adopt: bool) -> Result<bool> {
-    Ok(adopt || adopts_all() || foreign_reason(workspace)?.is_none())
+    Ok(adopt || adopts_all() || foreign_reason(&workspace.control)?.is_none())
 }
 
-/// Warns on stderr that what a command shows is foreign.
-pub(crate) fn warn_if_foreign(workspace: &Workspace) -> Result<()> {
-    if let Some(reason) = foreign_reason(workspace)? {
+/// The same for one run in a workspace that may be obeyed.
+pub(crate) fn may_obey_run(run: &RunDir, adopt: bool) -> Result<bool> {
+    Ok(adopt || adopts_all() || foreign_reason(&run.path)?.is_none())
+}
+
+/// Warns on stderr that what a command shows is foreign. Returns whether it is.
+pub(crate) fn warn_if_foreign(workspace: &Workspace) -> Result<bool> {
+    let reason = foreign_reason(&workspace.control)?;
+    if let Some(reason) = reason {
         let control = workspace.control.display();
         Screen::new(false, false).warn(&format!(
             "warning: {control} {reason}: anything in it may be forged, and no command obeys it without --adopt"
         ));
     }
+    Ok(reason.is_some())
+}
+
+/// The same for a run and its workspace.
+pub(crate) fn warn_if_foreign_run(run: &RunDir) -> Result<()> {
+    let Some(root) = run.workspace() else {
+        return Ok(());
+    };
+    if !warn_if_foreign(&Workspace::at(root)?)?
+        && let Some(reason) = foreign_reason(&run.path)?
+    {
+        let path = run.path.display();
+        Screen::new(false, false).warn(&format!(
+            "warning: {path} {reason}: anything in it may be forged, and no command obeys it without --adopt"
+        ));
+    }
     Ok(())
 }
 
-/// The same for the workspace of a run.
-pub(crate) fn warn_if_foreign_run(run: &RunDir) -> Result<()> {
-    match run.workspace() {
-        Some(root) => warn_if_foreign(&Workspace::at(root)?),
-        None => Ok(()),
-    }
-}
-
-fn foreign_reason(workspace: &Workspace) -> Result<Option<ForeignReason>> {
-    Ok(match check_origin(&workspace.control)? {
+/// Why the records in a directory are not obeyed; none if they are, or if there is no such directory.
+pub(crate) fn foreign_reason(dir: &Path) -> Result<Option<ForeignReason>> {
+    Ok(match check_origin(dir)? {
         Origin::Foreign(reason) => Some(reason),
         Origin::Own | Origin::Missing => None,
     })

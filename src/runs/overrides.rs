@@ -1,18 +1,20 @@
 //! `--set`: an agent with some keys of agent.yaml overridden for one run.
 
-use super::preflight::load_agent;
+use super::preflight::{choose_model, load_agent};
 use crate::config::agent::{Agent, Severity};
 use crate::config::load;
+use crate::config::tool::bind::shell_quoted;
 use crate::error::{Error, Result};
 use crate::record::workspace::Workspace;
+use crate::text::json;
 use crate::text::yaml;
 use crate::unix::terminal::Screen;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
 /// Keys of agent.yaml, with all that stands below them, that decide where a program, a key or an answer
 /// goes, and how much may be spent. A record's word for them is never taken. The last two are older names of `llm` and `hooks`.
-const GUARDED: [&str; 16] = [
+const GUARDED: [&str; 17] = [
     "llm.command",
     "llm.base_url",
     "llm.api",
@@ -23,6 +25,7 @@ const GUARDED: [&str; 16] = [
     "hooks",
     "confirm",
     "accept",
+    "output_schema",
     "system_prompt",
     "workspace_env",
     "budget",
@@ -57,13 +60,40 @@ pub(crate) fn load_recorded(
         let now = given.iter().rfind(|(name, _)| name == key);
         let now = now.and_then(|(_, text)| yaml::parse(text).ok());
         if now.as_ref() != Some(value) {
+            let option = match key.as_str() {
+                "accept" | "output_schema" => shell_quoted(&option_words(key, value)),
+                _ => format!("--set {key}"),
+            };
             return Err(Error::config(format!(
-                "run {id} was begun with --set {key}=..., which decides where programs or keys go, or what is spent, and is not \
-                 taken from a record: give the same --set {key} again (its value is in the run's metadata.json)"
+                "run {id} was begun with --set {key}=..., which decides where programs or keys go, what is spent, or which \
+                 answer counts, and is not taken from a record: give the same {option} again (its value is in the \
+                 run's metadata.json)"
             )));
         }
     }
     load_with_overrides(home, recorded.clone(), given, screen)
+}
+
+/// The words of a command line that set a key to this value.
+pub(crate) fn option_words(key: &str, value: &Value) -> Vec<String> {
+    let script = |entry: &Value| {
+        let script = entry.pointer("/command/2")?.as_str()?;
+        (*entry == json!({"command": ["sh", "-c", script]})).then(|| script.to_owned())
+    };
+    let scripts: Option<Vec<String>> = match value {
+        Value::Array(entries) if key == "accept" => entries.iter().map(script).collect(),
+        _ => None,
+    };
+    match (scripts, value) {
+        (Some(scripts), _) if !scripts.is_empty() => {
+            let option = |script| ["--accept".to_owned(), script];
+            scripts.into_iter().flat_map(option).collect()
+        }
+        (_, Value::String(path)) if key == "output_schema" && path.starts_with('/') => {
+            vec!["--output-schema".to_owned(), path.clone()]
+        }
+        _ => vec!["--set".to_owned(), format!("{key}={}", json::text(value))],
+    }
 }
 
 /// True if an agent is inside the workspace, where its own tools may have changed it.
@@ -120,15 +150,35 @@ pub(crate) fn load_with_overrides(
         let (_, before) = load::load_with(home, &set);
         set.insert(key.clone(), value);
         let (loaded, problems) = load::load_with(home, &set);
-        let new = problems.iter().find(|problem| {
-            let counts = matches!(problem.severity, Severity::Error | Severity::Warning);
+        // A file written for one API is no mistake of who asks another; the warning is printed.
+        let may_warn = ["llm.api", "llm.model"].contains(&key.as_str());
+        let mut new = problems.iter().filter(|problem| {
+            let counts = match problem.severity {
+                Severity::Error => true,
+                Severity::Warning => !may_warn,
+                Severity::Deprecation | Severity::Advice => false,
+            };
             counts && !before.contains(problem)
         });
+        let new = new.next();
         if let Some(problem) = new {
-            return Err(wrong(&problem.message));
+            return Err(match key.as_str() {
+                // What is wrong is in the file that it names.
+                "output_schema" => Error::config(&problem.message),
+                _ => wrong(&problem.message),
+            });
+        }
+        if may_warn && !screen.quiet {
+            let warnings = problems
+                .iter()
+                .filter(|it| it.severity == Severity::Warning);
+            for warning in warnings.filter(|warning| !before.contains(warning)) {
+                screen.warn(&warning.to_string());
+            }
         }
         agent = loaded.ok_or_else(|| wrong("the agent cannot be loaded with it"))?;
     }
+    choose_model(&mut agent)?;
     Ok((agent, set))
 }
 

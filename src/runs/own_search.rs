@@ -2,7 +2,8 @@
 
 use super::find::newest_where;
 use super::inspect::{is_run_of, read_recorded};
-use super::origin::may_obey;
+use super::origin::{may_obey, may_obey_run};
+use super::task::Task;
 use crate::config::agent::Agent;
 use crate::error::Result;
 use crate::record::metadata::Status;
@@ -47,11 +48,11 @@ impl OpenMark {
     }
 }
 
-/// The agent's own workspaces in which a run that began with this text is to be resumed, the newest first.
+/// The agent's own workspaces in which a run that began with this task is to be resumed, the newest first.
 /// Skips live runs and foreign ones.
 pub(crate) fn find_resumable(
     agent: &Agent,
-    text: &str,
+    task: &Task,
     adopt: bool,
     screen: Screen,
 ) -> Result<Vec<Workspace>> {
@@ -67,7 +68,7 @@ pub(crate) fn find_resumable(
             continue;
         }
         let newest = newest_where(&workspace, |_, metadata| {
-            Ok(is_run_of(metadata, agent, Some(text)))
+            Ok(is_run_of(metadata, agent, Some(task)))
         });
         let newest = newest.unwrap_or_else(|error| {
             screen.warn(&format!("warning: skipping {name}: {error}"));
@@ -76,6 +77,9 @@ pub(crate) fn find_resumable(
         let Some(newest) = newest else {
             continue;
         };
+        if !may_obey_run(&newest.run, adopt)? {
+            continue;
+        }
         match newest.metadata.status {
             Status::Interrupted | Status::WaitingForInput => {
                 found.push((

@@ -2,15 +2,18 @@
 
 use super::wrapper_check;
 use crate::config::agent::{Agent, Problem, Severity};
-use crate::config::environment::Environment;
-use crate::config::load;
+use crate::config::environment::{Environment, MODEL};
+use crate::config::{load, person};
 use crate::engine::run_context;
+use crate::engine::validator;
 use crate::error::{Error, Exit, Result};
+use crate::mcp::servers::read_servers;
 use crate::record::journal::Journal;
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
-use crate::unix::procfs::{CALL_ID, Signals};
+use crate::unix::procfs::CALL_ID;
+use crate::unix::signals::Signals;
 use crate::unix::terminal::Screen;
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -112,11 +115,13 @@ pub(crate) fn read_environment(
     workspace: Option<&Workspace>,
     screen: Screen,
 ) -> Result<Environment> {
-    let (environment, warnings) = Environment::read(
-        &agent.home,
-        workspace.map(|workspace| workspace.root.as_path()),
-        agent.workspace_env.as_deref(),
-    )?;
+    let root = workspace.map(|workspace| workspace.root.as_path());
+    let (mut environment, warnings) = Environment::of_agent(agent, root)?;
+    for server in read_servers(&agent.home)? {
+        for variable in server.env.iter().chain(&server.bearer_env) {
+            environment.reserve(&server.name, variable);
+        }
+    }
     for warning in warnings {
         screen.warn(&format!("warning: {warning}"));
     }
@@ -131,42 +136,63 @@ pub(crate) fn check_reach(
     workspace: Option<&Workspace>,
 ) -> Result<()> {
     if agent.llm.command.is_none() {
-        environment.endpoint(agent.llm.base_url.as_deref())?;
+        let llm = &agent.llm;
+        let endpoint = environment.endpoint(llm.api, llm.base_url.as_deref(), &llm.headers);
+        if llm.model.is_none() {
+            return Err(no_model(agent, endpoint.err()));
+        }
+        endpoint?;
     }
     wrapper_check::check_wrappers(agent, environment, workspace)
 }
 
-/// A message as it was given, read from stdin if it is `-`.
-pub(crate) fn read_message(given: Option<&str>, signals: &Signals) -> Result<Option<String>> {
-    if given != Some("-") {
-        return Ok(given.map(str::to_owned));
+/// Fails if answers cannot be checked against the agent's schema: it is none, or the validator is missing.
+pub(crate) fn check_schema(agent: &Agent, signals: &Signals) -> Result<()> {
+    match schema_problem(agent, signals)? {
+        Some(problem) => Err(Error::config(problem.to_string())),
+        None => Ok(()),
     }
-    let bytes = read_stdin("message", signals)?;
-    let text = String::from_utf8(bytes).map_err(|_| Error::usage("the message is not UTF-8"))?;
-    let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
-    if text.is_empty() {
-        return Err(Error::usage("the message given with -m - is empty"));
-    }
-    Ok(Some(text))
 }
 
-/// All of the standard input, which is called `name` in errors. A signal ends the reading.
-pub(crate) fn read_stdin(name: &str, signals: &Signals) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        let read = signals.read(std::io::stdin(), &mut buffer).map_err(|e| {
-            let reason = crate::error::reason(&e);
-            Error::usage(format!("cannot read the {name} from stdin: {reason}"))
-        })?;
-        match (read, signals.stop()) {
-            (Some(0), _) => return Ok(bytes),
-            (Some(read), _) => bytes.extend_from_slice(&buffer[..read]),
-            (None, Some(stop)) => {
-                let message = format!("{} while reading the {name}", stop.name());
-                return Err(Error::new(stop.into(), message));
-            }
-            (None, None) => {}
-        }
+/// What is wrong with the agent's schema.
+pub(crate) fn schema_problem(agent: &Agent, signals: &Signals) -> Result<Option<Problem>> {
+    let Some(schema) = &agent.acceptance.schema else {
+        return Ok(None);
+    };
+    let looked = validator::look_at_schema(&schema.text, signals)?;
+    let (file, line) = schema.place.clone();
+    Ok(looked.err().map(|why| Problem {
+        severity: Severity::Error,
+        file,
+        line,
+        column: None,
+        message: format!("output_schema: {}: {why}", schema.name),
+    }))
+}
+
+/// Gives an agent that names no model that of the environment.
+pub(crate) fn choose_model(agent: &mut Agent) -> Result<()> {
+    if agent.llm.model.is_none()
+        && agent.llm.command.is_none()
+        && let Some((name, _)) = person::variable(MODEL)?
+    {
+        agent.llm.model = Some(name);
+        agent.llm.is_from_environment = true;
     }
+    Ok(())
+}
+
+/// The error for an agent without a model. A first run lacks a key as well.
+fn no_model(agent: &Agent, endpoint: Option<Error>) -> Error {
+    let name = &agent.name;
+    let mut text =
+        format!("no model is chosen, and agent {name} names none: give -M NAME, or set {MODEL}");
+    if let Some(error) = endpoint {
+        text.push_str(&format!("\n{}", error.message));
+    }
+    if let Some(file) = person::env_file() {
+        let file = file.display();
+        text.push_str(&format!("\nsuch variables can stand in {file} (chmod 600)"));
+    }
+    Error::config(text)
 }

@@ -6,20 +6,22 @@ use super::launch::start_event;
 use crate::config::agent::{Agent, HookEvent};
 use crate::config::environment::Environment;
 use crate::config::resolved;
-use crate::engine::request::Builder;
+use crate::engine::request::{Builder, form};
 use crate::engine::run_context::{RunContext, depth};
 use crate::engine::run_loop::{builder, unreadable_at};
 use crate::error::{At, Error, Result};
+use crate::model::wire::Wire;
 use crate::record::engine_log::{Level, Log};
 use crate::record::event::{Event, Line};
 use crate::record::messages;
 use crate::record::metadata::{Metadata, Status};
+use crate::record::reader::read_journal;
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Run};
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
-use crate::unix::procfs::Signals;
+use crate::unix::signals::Signals;
 use crate::unix::terminal::Screen;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -56,7 +58,7 @@ pub(crate) fn next_request(
     ctx: Around,
 ) -> Result<Vec<u8>> {
     let path = found.run.journal();
-    let mut journal = crate::unix::files::read_regular(&path).at("read", &path)?;
+    let mut journal = read_journal(&path).at("read", &path)?;
     cut_torn_line(&mut journal);
     if matches!(found.metadata.status, Status::Completed | Status::Failed) && !ctx.1.quiet {
         ctx.1.warn(&format!(
@@ -87,7 +89,7 @@ fn build(
         environment: &environment,
         depth: depth().0,
         // Nothing is written, so there is nothing to report.
-        log: Log::new("/dev/null".into(), Level::Error, None),
+        log: Log::new("/dev/null".into(), Level::Error, Vec::new()),
         ledgers: RefCell::default(),
     };
     let reading = Reading {
@@ -96,11 +98,13 @@ fn build(
     };
     let state = state::read(journal, reading).map_err(|e| unreadable_at(&e, &path))?;
     let mut messages = Vec::new();
-    messages::write(&mut messages, &state, agent.llm.model_json().as_deref());
+    messages::write(&mut messages, &state, &form(&agent.llm));
     let mut builder = builder(agent).only_looking();
-    let request = builder
+    let mut request = builder
         .request(&ctx, &messages, state.iterations + 1, None, Vec::new())?
         .map_err(|unavailable| Error::failure(unavailable.0))?;
+    let sent = Wire::new(&agent.llm).render(&mut request);
+    let request = sent.map_err(Error::failure)?.bytes;
     if !screen.quiet {
         for note in builder.lacking() {
             screen.warn(note);

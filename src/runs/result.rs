@@ -2,10 +2,12 @@
 
 use super::inspect::{RunSnapshot, open_question};
 use super::own_search::OpenMark;
+use super::suspended::{awaited_run, is_suspended};
 use crate::engine::question::Question;
 use crate::engine::run_loop::{Ended, Ending};
 use crate::error::{At, Exit, Result, may_fail};
 use crate::record::metadata::{Metadata, Status};
+use crate::record::reader::read_journal;
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::unix::terminal;
@@ -17,6 +19,8 @@ pub(crate) struct RunResult {
     pub run: RunDir,
     /// The question that is open.
     pub question: Option<Question>,
+    /// The run of a sub-agent, or of one of a sub-agent, that it waits for.
+    pub awaited: Option<Box<RunSnapshot>>,
     ended: Option<Ended>,
     /// On one of the agent's own workspaces.
     open_mark: Option<OpenMark>,
@@ -30,6 +34,7 @@ impl RunResult {
             _ => None,
         };
         Ok(Self {
+            awaited: awaited(&ended.run, &ended.metadata),
             ending: ended.ending.clone(),
             metadata: ended.metadata.clone(),
             run: ended.run.clone(),
@@ -57,6 +62,7 @@ impl RunResult {
     /// The result that a run had when it ended.
     pub(crate) fn recorded(found: RunSnapshot) -> Self {
         Self {
+            awaited: awaited(&found.run, &found.metadata),
             ending: recorded_ending(&found.metadata),
             metadata: found.metadata,
             run: found.run,
@@ -87,9 +93,15 @@ impl RunResult {
     }
 }
 
+fn awaited(run: &RunDir, metadata: &Metadata) -> Option<Box<RunSnapshot>> {
+    let waits = is_suspended(metadata.stop_reason.as_deref());
+    let awaited = waits.then(|| awaited_run(run)).flatten();
+    awaited.map(Box::new)
+}
+
 fn question_in(run: &RunDir) -> Result<Option<Question>> {
     let path = run.journal();
-    let bytes = crate::unix::files::read_regular(&path).at("read", &path)?;
+    let bytes = read_journal(&path).at("read", &path)?;
     let lenient = Reading {
         lenient: true,
         window: None,

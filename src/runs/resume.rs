@@ -3,6 +3,7 @@
 use super::inspect::RunSnapshot;
 use super::launch::{Launch, start_event};
 use super::result::RunResult;
+use crate::engine::question::Answer;
 use crate::engine::run_context::RunContext;
 use crate::engine::run_loop::unreadable;
 use crate::error::{Error, Exit, Result};
@@ -14,16 +15,17 @@ use crate::record::recording;
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::{DecisionLock, Workspace};
+use crate::unix::files;
 use crate::unix::process;
 use crate::unix::procfs;
 
 impl Launch<'_> {
-    /// Resumes a run. `message` goes to the model, `answer` answers its question.
+    /// Resumes a run. `message` goes to the model, `answer` answers a question.
     pub(crate) fn resume(
         &self,
         found: RunSnapshot,
         message: Option<&str>,
-        answer: Option<String>,
+        answer: Option<Answer>,
         lock: DecisionLock,
     ) -> Result<RunResult> {
         let Reopened {
@@ -126,6 +128,10 @@ pub(crate) fn warning(note: &str) -> Event<'_> {
     }
 }
 
+/// The variable of the process environment that declares every file system to be shared by hosts, when it is `1`: not
+/// every kernel says so of each.
+const SHARED_FS: &str = "DELTA_SHARED_FS";
+
 /// On a file system that hosts share, a lock may be known to its own host only.
 ///
 /// # Errors
@@ -136,7 +142,8 @@ fn check_host(found: &RunSnapshot, force: bool) -> Result<()> {
         return Ok(());
     }
     let ended = found.metadata.end_time.is_some();
-    if !ended && procfs::is_network_file_system(&found.run.path) {
+    let is_shared = std::env::var_os(SHARED_FS).is_some_and(|value| value == "1");
+    if !ended && (is_shared || files::is_network_file_system(&found.run.path)) {
         let id = &found.run.id;
         return Err(Error::new(
             Exit::TempFail,

@@ -4,11 +4,12 @@ use super::decide::{Decision, Naming, Refusal, Standing, Wanted, decide};
 use super::find::{left_behind, newest_where};
 use super::inspect::{RunSnapshot, inspect_run, is_run_of};
 use super::launch::Launch;
-use super::origin::require_own;
+use super::origin::{require_own, require_own_run};
 use super::overrides::load_recorded;
 use super::own_search::{OpenMark, find_resumable};
-use super::preflight::{check_reach, read_environment};
+use super::preflight::{check_reach, check_schema, read_environment};
 use super::result::RunResult;
+use super::task::Task;
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
 use crate::config::pricing::GivenBudget;
@@ -22,7 +23,7 @@ use crate::record::workspace::{DecisionLock, Workspace};
 use crate::text::ids::RunId;
 use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
-use crate::unix::procfs::Signals;
+use crate::unix::signals::Signals;
 use crate::unix::terminal::Screen;
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -35,7 +36,7 @@ pub(crate) struct RunRequest<'a> {
     pub set: &'a Map<String, Value>,
     /// The same as it was given.
     pub given: &'a [(String, String)],
-    pub text: Option<&'a str>,
+    pub task: Option<&'a Task>,
     pub work_dir: Option<&'a Path>,
     pub run_id: Option<RunId>,
     pub new: bool,
@@ -44,6 +45,8 @@ pub(crate) struct RunRequest<'a> {
     /// Take the next workspace without asking.
     pub yes: bool,
     pub interactive: bool,
+    /// The first message of a conversation: no answer is checked.
+    pub is_chat: bool,
     pub max_iterations: Option<u64>,
     /// Replaces the agent's for this start.
     pub budget: Option<GivenBudget>,
@@ -81,9 +84,13 @@ impl RunRequest<'_> {
                 workspace.check_layout()?;
                 workspace.check_writable()?;
                 require_own(workspace, self.adopt)?;
+                if !workspace.control.exists() {
+                    self.check_task()?;
+                }
                 Some(workspace)
             }
             Site::Next => {
+                self.check_task()?;
                 Workspace::at(&workspaces_dir(&self.agent.home))?.check_writable()?;
                 None
             }
@@ -111,7 +118,7 @@ impl RunRequest<'_> {
         };
         workspace.check_layout()?;
         require_own(&workspace, false)?;
-        let Decided { found, decision } = self.decide(&workspace)?;
+        let Decided { found, decision } = self.decide(&workspace, false)?;
         match (decision, &found) {
             (Decision::Refuse(Refusal::Failed), _) => Ok((workspace, found, Decision::Retell)),
             (Decision::Refuse(refusal), found) => {
@@ -130,9 +137,9 @@ impl RunRequest<'_> {
 
     /// The agent's own workspaces that hold what this command was interrupted in.
     fn resumable(&self) -> Result<Vec<Workspace>> {
-        match self.text {
-            Some(text) if self.work_dir.is_none() && self.run_id.is_none() && !self.new => {
-                find_resumable(self.agent, text, self.adopt, self.screen)
+        match self.task {
+            Some(task) if self.work_dir.is_none() && self.run_id.is_none() && !self.new => {
+                find_resumable(self.agent, task, self.adopt, self.screen)
             }
             _ => Ok(Vec::new()),
         }
@@ -143,7 +150,7 @@ impl RunRequest<'_> {
         workspace.check_writable()?;
         require_own(workspace, self.adopt)?;
         let lock = workspace.lock(&self.signals)?;
-        match self.decide(workspace)? {
+        match self.decide(workspace, self.adopt)? {
             Decided {
                 found: Some(found),
                 decision: decision @ (Decision::Resume | Decision::Retell),
@@ -159,6 +166,11 @@ impl RunRequest<'_> {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Fails if a run cannot begin with the task, before anything is created for it.
+    fn check_task(&self) -> Result<()> {
+        self.task.map_or(Ok(()), |task| task.text().map(|_| ()))
     }
 
     /// The workspace to work in; and, for a run that is named, the lock under which it is looked for.
@@ -195,7 +207,7 @@ impl RunRequest<'_> {
     /// One of the agent's own workspaces.
     fn own_site(&self, choose: Choose<'_>) -> Result<Site> {
         let home = &self.agent.home;
-        match (self.text, own_workspaces::last_used(home)) {
+        match (self.task, own_workspaces::last_used(home)) {
             (None, Some(name)) => Workspace::at(&workspaces_dir(home).join(name)).map(Site::At),
             (None, None) => Err(Error::usage(
                 "nothing to resume: no workspace has been used yet; say what to do with -m MESSAGE",
@@ -212,7 +224,7 @@ impl RunRequest<'_> {
         environment: &Environment,
         claim: Option<DecisionLock>,
     ) -> Result<RunResult> {
-        if self.text.is_none() && !workspace.control.exists() {
+        if self.task.is_none() && !workspace.control.exists() {
             return Err(self.refusal(Refusal::NoRun, workspace, None));
         }
         workspace.create()?;
@@ -227,13 +239,13 @@ impl RunRequest<'_> {
         {
             workspace.mend_latest(&newest)?;
         }
-        let decided = self.decide(workspace)?;
+        let decided = self.decide(workspace, self.adopt)?;
         self.carry_out(decided, workspace, environment, lock)
     }
 
-    fn decide(&self, workspace: &Workspace) -> Result<Decided> {
+    fn decide(&self, workspace: &Workspace, adopt: bool) -> Result<Decided> {
         let is_meant =
-            |_: &RunDir, metadata: &Metadata| Ok(is_run_of(metadata, self.agent, self.text));
+            |_: &RunDir, metadata: &Metadata| Ok(is_run_of(metadata, self.agent, self.task));
         let (naming, found) = match &self.run_id {
             Some(id) if !workspace.run_path(id).is_dir() => (Naming::ById, None),
             Some(id) => {
@@ -243,9 +255,12 @@ impl RunRequest<'_> {
             None if self.new => (Naming::ByText, None),
             None => (Naming::ByText, newest_where(workspace, is_meant)?),
         };
+        if let Some(found) = &found {
+            require_own_run(&found.run, adopt)?;
+        }
         let wanted = Wanted {
             naming,
-            has_text: self.text.is_some(),
+            has_text: self.task.is_some(),
             new: self.new,
             retry_failed: self.retry_failed,
             interactive: self.interactive,
@@ -258,8 +273,8 @@ impl RunRequest<'_> {
     }
 
     fn standing(&self, found: &RunSnapshot) -> Standing {
-        let began_so = found.metadata.initial_message.as_deref() == self.text;
-        found.standing(self.text.is_none() || began_so)
+        let is_same = |task: &Task| task.is_beginning_of(&found.metadata);
+        found.standing(self.task.is_none_or(is_same))
     }
 
     fn carry_out(
@@ -285,19 +300,28 @@ impl RunRequest<'_> {
                 let generated = || RunId::generate(Timestamp::now());
                 let id = self.run_id.clone().unwrap_or_else(generated);
                 let mark = mark()?;
-                let result = launch.begin(&id, self.text.unwrap_or_default(), lock)?;
+                let message = match self.task {
+                    Some(task) => (task.text()?, task.parts()),
+                    None => (String::new(), None),
+                };
+                let result = launch.begin(&id, message, lock)?;
                 Ok(result.in_own_workspace(mark))
             }
             (Decision::BeginInPlace, Some(found)) => {
                 let first = found.metadata.initial_message.clone().unwrap_or_default();
+                let found_parts = found.metadata.message_parts.clone();
                 let id = found.run.id.clone();
                 let aside = put_aside(workspace, found)?;
                 self.screen
                     .warn(&format!("failed run {id} has been renamed to {aside}"));
                 let mark = mark()?;
-                Ok(launch.begin(&id, &first, lock)?.in_own_workspace(mark))
+                let parts = found_parts;
+                Ok(launch
+                    .begin(&id, (first, parts), lock)?
+                    .in_own_workspace(mark))
             }
             (Decision::Resume, Some(found)) => {
+                self.mention_changed_files(&found);
                 let mark = mark()?;
                 if found.metadata.set == *self.set {
                     let result = launch.resume(found, None, None, lock)?;
@@ -306,6 +330,7 @@ impl RunRequest<'_> {
                 // A run keeps the overrides that it was begun with; those that are given now come on top.
                 let (agent, set) = self.agent_of(&found)?;
                 check_reach(&agent, environment, Some(workspace))?;
+                check_schema(&agent, &self.signals)?;
                 let launch = self.launch(&agent, &set, workspace, environment)?;
                 Ok(launch
                     .resume(found, None, None, lock)?
@@ -334,6 +359,19 @@ impl RunRequest<'_> {
         }
     }
 
+    /// A run goes on with what it began with, also if a file of its message is another one by now.
+    fn mention_changed_files(&self, found: &RunSnapshot) {
+        let recorded = found.metadata.initial_message.as_deref();
+        let changed = |task: &Task| task.changed_since(recorded.unwrap_or_default()).join(", ");
+        let changed = self.task.map(changed).unwrap_or_default();
+        if !changed.is_empty() {
+            self.screen.warn(&format!(
+                "changed since run {} began, which goes on with what it read then (--new starts over): {changed}",
+                found.run.id
+            ));
+        }
+    }
+
     fn launch<'l>(
         &self,
         agent: &'l Agent,
@@ -351,6 +389,8 @@ impl RunRequest<'_> {
             interactive: self.interactive,
             max_iterations: self.max_iterations,
             force: false,
+            checks_answers: !self.is_chat,
+            is_chat: self.is_chat,
             spending: Some(SpendingRules::of(agent, self.budget)?),
         })
     }
@@ -394,7 +434,13 @@ fn put_aside(workspace: &Workspace, found: RunSnapshot) -> Result<String> {
     let Some(_ours) = Journal::open(&found.run.journal())? else {
         return Err(found.busy());
     };
-    let name = |n: u32| format!("{}.failed.{n}", found.run.id);
+    let id = found.run.id.as_str();
+    let name = |n: u32| {
+        let suffix = format!(".failed.{n}");
+        let room = RunId::LONGEST - suffix.len();
+        // Ids are ASCII.
+        format!("{}{suffix}", &id[..id.len().min(room)])
+    };
     let taken = |name: &String| workspace.control.join(name).exists();
     let Some(name) = (1..=u32::MAX).map(name).find(|name| !taken(name)) else {
         unreachable!("no number is left for a failed run");

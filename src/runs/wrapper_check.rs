@@ -35,7 +35,7 @@ pub(crate) fn check_wrappers(
             Piece::Param(_) => OsString::new(),
         };
         let name: OsString = program.0.iter().map(place).collect();
-        let path = environment.get("PATH").unwrap_or_default();
+        let path = environment.search_path();
         let Err(why) = find_program(&name, &path, workspace.map(|w| w.root.as_path())) else {
             continue;
         };

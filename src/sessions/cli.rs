@@ -20,8 +20,8 @@ use crate::text::manual;
 use crate::text::options::short_help::{command_help, overview};
 use crate::text::options::table::CommandTable;
 use crate::unix::files;
-use crate::unix::procfs::{Signals, Stop};
-use crate::unix::terminal::{print, print_error};
+use crate::unix::signals::{Signals, Stop};
+use crate::unix::terminal::{print, print_error, print_json};
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Read, Write};
 use std::panic::catch_unwind;
@@ -200,7 +200,7 @@ fn print_list(store: &SessionStore) -> Result<()> {
         .end();
     }
     out.extend_from_slice(b"]\n");
-    print(&out)
+    print_json(&out)
 }
 
 fn print_object(fill: impl FnOnce(&mut Object<'_>)) -> Result<()> {
@@ -209,7 +209,7 @@ fn print_object(fill: impl FnOnce(&mut Object<'_>)) -> Result<()> {
     fill(&mut object);
     object.end();
     out.push(b'\n');
-    print(&out)
+    print_json(&out)
 }
 
 fn print_report(report: &ExecReport, max_bytes: u64) -> Result<u8> {

@@ -7,7 +7,7 @@ use crate::sessions::session::{Session, SessionStatus};
 use crate::sessions::shell;
 use crate::sessions::store::SessionStore;
 use crate::unix::files;
-use crate::unix::procfs::Signals;
+use crate::unix::signals::Signals;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::Path;

@@ -13,7 +13,7 @@ use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::{Command, Ended};
-use crate::unix::procfs::{Signals, Stop};
+use crate::unix::signals::{Signals, Stop};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -86,16 +86,7 @@ fn run_text(
 ) -> Result<ExecReport> {
     let dir = session.dir_text();
     let mut notes = Vec::new();
-    let wanted = session.read_work_dir("work_dir.txt");
-    let wanted = wanted.unwrap_or_else(|| PathBuf::from(&metadata.work_dir));
-    let work_dir = nearest_dir(&wanted);
-    if work_dir != wanted {
-        notes.push(format!(
-            "the working directory {} is gone or closed; this command ran in {}",
-            wanted.display(),
-            work_dir.display()
-        ));
-    }
+    let work_dir = find_work_dir(session, metadata, &mut notes);
     let is_file = |name: &&str| files::open_regular(&session.path(name)).is_ok();
     let afresh =
         read_saved_state(session, "").is_none() || !metadata.kind.state_files().iter().all(is_file);
@@ -110,15 +101,8 @@ fn run_text(
         aliases: &session.read_file("aliases.txt").unwrap_or_default(),
     };
     write_scripts(session, metadata.kind, text, setup)?;
-    let (stdout, stderr, out, err) = loop {
-        metadata.execution_count += 1;
-        let (stdout, stderr) = output_paths(session, metadata.execution_count);
-        // Taken if the `delta-sessions` of that command was killed.
-        if !stdout.exists() {
-            let (out, err) = (files::create(&stdout)?, files::create(&stderr)?);
-            break (stdout, stderr, out, err);
-        }
-    };
+    let (stdout, stderr) = next_output_paths(session, metadata);
+    let (out, err) = (files::create(&stdout)?, files::create(&stderr)?);
     let call_id = new_call_id(session, metadata.execution_count);
     lock.write_call_id(&call_id)?;
     let stdin = match metadata.kind {
@@ -151,6 +135,36 @@ fn run_text(
         stderr,
         notes,
     })
+}
+
+/// The directory of the command before, or the nearest one above that is still there.
+fn find_work_dir(
+    session: &Session,
+    metadata: &SessionMetadata,
+    notes: &mut Vec<String>,
+) -> PathBuf {
+    let wanted = session.read_work_dir("work_dir.txt");
+    let wanted = wanted.unwrap_or_else(|| PathBuf::from(&metadata.work_dir));
+    let work_dir = nearest_dir(&wanted);
+    if work_dir != wanted {
+        notes.push(format!(
+            "the working directory {} is gone or closed; this command ran in {}",
+            wanted.display(),
+            work_dir.display()
+        ));
+    }
+    work_dir
+}
+
+/// Counts the command. Its number is taken if the `delta-sessions` of that command was killed.
+fn next_output_paths(session: &Session, metadata: &mut SessionMetadata) -> (PathBuf, PathBuf) {
+    loop {
+        metadata.execution_count += 1;
+        let (stdout, stderr) = output_paths(session, metadata.execution_count);
+        if !stdout.exists() {
+            return (stdout, stderr);
+        }
+    }
 }
 
 fn write_scripts(

@@ -4,7 +4,7 @@ use crate::error::{At, Result};
 use crate::sessions::session::Session;
 use crate::unix::files;
 use crate::unix::process;
-use crate::unix::procfs::{Signals, Stop};
+use crate::unix::signals::{Signals, Stop};
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, Write};

@@ -10,7 +10,7 @@ use crate::sessions::store::SessionStore;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::{Command, Ended};
-use crate::unix::procfs::Signals;
+use crate::unix::signals::Signals;
 use std::env;
 use std::fs;
 use std::path::Path;

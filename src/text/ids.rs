@@ -22,6 +22,9 @@ const TAKEN: [&str; 8] = [
 ];
 
 impl RunId {
+    /// How many characters a name may have.
+    pub(crate) const LONGEST: usize = 64;
+
     /// `YYYYMMDD_HHMMSS_xxxxxx`: the time in UTC and six random hexadecimal digits.
     pub(crate) fn generate(now: Timestamp) -> Self {
         Self(format!("{}_{}", now.id_prefix(), hex(6)))
@@ -35,7 +38,7 @@ impl RunId {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         let fault = if text.is_empty() {
             "it is empty"
-        } else if text.len() > 64 {
+        } else if text.len() > Self::LONGEST {
             "it is longer than 64 characters"
         } else if text.starts_with('.') {
             "it starts with a dot"

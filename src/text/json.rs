@@ -112,6 +112,34 @@ pub(crate) fn check(text: &str) -> Result<(), serde_json::Error> {
     }
 }
 
+/// The text in the first fenced block of an answer, or all of it. An answer that is JSON is taken as it is.
+pub(crate) fn unfenced(answer: &str) -> &str {
+    let text = answer.trim();
+    if check(text).is_ok() {
+        return text;
+    }
+    let Some((_, rest)) = text.split_once("```") else {
+        return text;
+    };
+    let body = rest.split_once('\n').map_or(rest, |(_, body)| body);
+    body.split("```").next().unwrap_or(body).trim()
+}
+
+/// A JSON text without its white space, on one line; nothing else of it is changed.
+pub(crate) fn compact(json: &str) -> String {
+    let (mut in_string, mut is_escaped) = (false, false);
+    let mut is_kept = |c: char| {
+        if in_string {
+            in_string = is_escaped || c != '"';
+            is_escaped = !is_escaped && c == '\\';
+            return true;
+        }
+        in_string = c == '"';
+        !c.is_ascii_whitespace()
+    };
+    json.chars().filter(|c| is_kept(*c)).collect()
+}
+
 /// The parser's message without its place.
 pub(crate) fn parser_words(error: &serde_json::Error) -> String {
     let text = error.to_string();
@@ -144,6 +172,20 @@ fn half_a_character(mut json: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_in_a_fenced_block_is_what_is_inside() {
+        assert_eq!(unfenced(" {\"a\": \"```\"} "), "{\"a\": \"```\"}");
+        assert_eq!(unfenced("Here:\n```json\n[1]\n```\nbye"), "[1]");
+        assert_eq!(unfenced("```\n7\n```"), "7");
+        assert_eq!(unfenced("no"), "no");
+    }
+
+    #[test]
+    fn white_space_outside_strings_is_left_out() {
+        let json = "{ \"a b\" : [ 1.0 , 1e400 ,\n\t\"\\\" \\\\\" , \" \" ] }";
+        assert_eq!(compact(json), "{\"a b\":[1.0,1e400,\"\\\" \\\\\",\" \"]}");
+    }
 
     #[test]
     fn half_a_character_is_none() {

@@ -10,3 +10,4 @@ pub(crate) mod disguise;
 pub mod manual;
 pub(crate) mod options;
 pub(crate) mod redaction;
+pub(crate) mod digest;

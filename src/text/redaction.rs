@@ -69,6 +69,38 @@ fn character_end(bytes: &[u8], at: usize, wanted: char) -> Option<usize> {
     }
 }
 
+/// Where the end of a text begins that may be the beginning of a secret.
+pub(crate) fn unended(bytes: &[u8], secret: &str) -> Option<usize> {
+    let first = *secret.as_bytes().first()?;
+    let mut from = 0;
+    while let Some(found) = memchr::memchr2(first, b'\\', &bytes[from..]) {
+        let at = from + found;
+        if may_go_on(bytes, at, secret) {
+            return Some(at);
+        }
+        from = at + count_backslashes(&bytes[at..]).max(1);
+    }
+    None
+}
+
+/// True if the bytes from `at` on are the secret but for its end.
+fn may_go_on(bytes: &[u8], mut at: usize, secret: &str) -> bool {
+    for wanted in secret.chars() {
+        let Some(end) = character_end(bytes, at, wanted) else {
+            let rest = &bytes[at..];
+            let escaped = &rest[count_backslashes(rest)..];
+            let is_escape = || match escaped {
+                [] => true,
+                [b'u', digits @ ..] => digits.len() < 4 && digits.iter().all(u8::is_ascii_hexdigit),
+                _ => false,
+            };
+            return rest.is_empty() || rest[0] == b'\\' && is_escape();
+        };
+        at = end;
+    }
+    false
+}
+
 fn count_backslashes(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| **byte == b'\\').count()
 }

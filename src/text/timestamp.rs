@@ -6,6 +6,21 @@
 use std::fmt::{self, Display};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// Reads a span of time such as `90m`: seconds, minutes, hours or days.
+pub(crate) fn parse_span(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
+    let seconds = match &text[digits.len()..] {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    let count = Some(digits).filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()))?;
+    let time = count.parse::<u64>().ok()?.checked_mul(seconds)?;
+    (time < 1 << 40).then(|| Duration::from_secs(time))
+}
+
 /// Milliseconds since the Unix epoch. Displayed as RFC 3339: `2025-10-13T14:35:22.123Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timestamp(u64);
@@ -47,13 +62,14 @@ impl Timestamp {
         Self(self.0.saturating_add(time.as_millis() as u64))
     }
 
+    /// The time some time earlier; the epoch, if that is before it.
+    pub(crate) fn minus(self, time: Duration) -> Self {
+        Self(self.0.saturating_sub(time.as_millis() as u64))
+    }
+
     /// `YYYYMMDDTHHMMSS.mmmZ`, for names of directories.
     pub(crate) fn compact(self) -> String {
-        let f = self.fields();
-        format!(
-            "{:04}{:02}{:02}T{:02}{:02}{:02}.{:03}Z",
-            f.year, f.month, f.day, f.hour, f.minute, f.second, f.millis
-        )
+        self.in_form("YYYYMMDDThhmmss.fffZ")
     }
 
     /// Reads what [`Self::compact`] writes.
@@ -68,11 +84,7 @@ impl Timestamp {
 
     /// `YYYYMMDD_HHMMSS`, the beginning of a run's id.
     pub(crate) fn id_prefix(self) -> String {
-        let f = self.fields();
-        format!(
-            "{:04}{:02}{:02}_{:02}{:02}{:02}",
-            f.year, f.month, f.day, f.hour, f.minute, f.second
-        )
+        self.in_form("YYYYMMDD_hhmmss")
     }
 
     /// Reads RFC 3339 in UTC, with or without a fraction.
@@ -122,6 +134,28 @@ impl Timestamp {
         }
     }
 
+    /// A form in which letters of [`Fields`] stand for their digits. Formatting each number by itself costs
+    /// four times as much, and every event has a time.
+    fn in_form(self, form: &str) -> String {
+        let mut left = self.fields();
+        let mut text = form.as_bytes().to_vec();
+        for byte in text.iter_mut().rev() {
+            let field = match byte {
+                b'Y' => &mut left.year,
+                b'M' => &mut left.month,
+                b'D' => &mut left.day,
+                b'h' => &mut left.hour,
+                b'm' => &mut left.minute,
+                b's' => &mut left.second,
+                b'f' => &mut left.millis,
+                _ => continue,
+            };
+            *byte = b'0' + (*field % 10) as u8;
+            *field /= 10;
+        }
+        String::from_utf8(text).unwrap_or_default()
+    }
+
     fn fields(self) -> Fields {
         let (seconds, millis) = (self.0 / 1000, self.0 % 1000);
         let (days, rest) = (seconds / 86_400, seconds % 86_400);
@@ -138,7 +172,8 @@ impl Timestamp {
             month_index - 9
         };
         Fields {
-            year: year_of_era + era * 400 + u64::from(month <= 2),
+            // What lies beyond has no room in a name.
+            year: (year_of_era + era * 400 + u64::from(month <= 2)).min(9999),
             month,
             day: day_of_year - (153 * month_index + 2) / 5 + 1,
             hour: rest / 3600,
@@ -160,12 +195,7 @@ fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
 
 impl Display for Timestamp {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let f = self.fields();
-        write!(
-            out,
-            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
-            f.year, f.month, f.day, f.hour, f.minute, f.second, f.millis
-        )
+        out.write_str(&self.in_form("YYYY-MM-DDThh:mm:ss.fffZ"))
     }
 }
 

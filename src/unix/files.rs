@@ -3,11 +3,14 @@
 //! Unaware of what the files mean.
 
 use crate::error::{At, Result, may_fail};
-use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use rustix::fs::{CWD, FsWord, MemfdFlags, OFlags, RenameFlags, memfd_create, renameat_with};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+/// The largest file that is read whole.
+const LARGEST: u64 = 4 << 30;
 
 /// A workspace may bring a file that is larger than memory and takes no room on disk.
 const LONGEST_LINE: u64 = 16 << 20;
@@ -177,6 +180,35 @@ fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
     written.at("write", path)
 }
 
+/// Replaces a file of somebody else's in one step: it keeps its mode and, where that is allowed, its owner. Without
+/// a mode there is none yet, and it gets the usual one.
+pub(crate) fn replace_with_mode(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
+    let temporary = path.with_file_name(format!(".delta-{}.tmp", std::process::id()));
+    let created = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode.map_or(0o666, |_| 0o600))
+        .open(&temporary);
+    let fill = |mut file: File| {
+        file.write_all(bytes)?;
+        if let Some(mode) = mode {
+            let old = fs::metadata(path)?;
+            may_fail(std::os::unix::fs::fchown(
+                &file,
+                Some(old.uid()),
+                Some(old.gid()),
+            ));
+            file.set_permissions(Permissions::from_mode(mode))?;
+        }
+        fs::rename(&temporary, path)
+    };
+    let filled = created.and_then(fill);
+    if filled.is_err() {
+        may_fail(fs::remove_file(&temporary));
+    }
+    filled
+}
+
 /// Opens a regular file for reading. A pipe that nobody writes to, or a device without an end, would keep
 /// the reader where no signal can end it.
 pub(crate) fn open_readable(path: &Path) -> io::Result<File> {
@@ -191,16 +223,49 @@ pub(crate) fn open_readable(path: &Path) -> io::Result<File> {
     }
 }
 
+/// The same of a file that no link may stand for.
+pub(crate) fn open_unlinked(path: &Path) -> io::Result<File> {
+    if path.symlink_metadata()?.is_file() {
+        open_readable(path)
+    } else {
+        Err(not_regular())
+    }
+}
+
 /// The error of a file that is none, but a directory, a pipe or a device.
 pub(crate) fn not_regular() -> io::Error {
     io::Error::other("it is not a regular file")
 }
 
+/// A file without a name that holds these bytes and is read from its beginning.
+pub(crate) fn unnamed(bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("delta", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file)
+}
+
 /// The content of a regular file.
 pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    read_limited(open_readable(path)?, LARGEST)
+}
+
+/// The content of a file of at most `limit` bytes. A larger one is not read: a file may be larger than the memory
+/// and take no room on the disk.
+pub(crate) fn read_limited(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_readable(path)?.read_to_end(&mut bytes)?;
-    Ok(bytes)
+    if file.metadata()?.len() <= limit {
+        file.take(limit + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 <= limit {
+            return Ok(bytes);
+        }
+    }
+    Err(too_large(limit))
+}
+
+/// The error of a file that is larger than this.
+pub(crate) fn too_large(limit: u64) -> io::Error {
+    io::Error::other(format!("it is larger than {} MiB", limit >> 20))
 }
 
 /// The text of a regular file.
@@ -257,7 +322,7 @@ pub(crate) fn open_regular(path: &Path) -> Result<File> {
     if file.metadata().at("read", path)?.is_file() {
         return Ok(file);
     }
-    Err(io::Error::other("it is not a file any more")).at("read", path)
+    Err(io::Error::other("it is no longer a file")).at("read", path)
 }
 
 /// Removes a file if it is there.
@@ -323,6 +388,24 @@ pub(crate) fn copy_tree(from: &Path, to: &Path, without: &[&str]) -> Result<Vec<
 /// A path made absolute without asking the file system, for files that may not exist yet.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).at("resolve", path)
+}
+
+/// True if a path is on a file system that other hosts may share, where a lock may be local only.
+pub(crate) fn is_network_file_system(path: &Path) -> bool {
+    // The magic numbers of statfs(2): NFS, SMB, CIFS, SMB2, 9P, AFS, Ceph, Lustre, GPFS, FUSE.
+    const SHARED: [FsWord; 10] = [
+        0x6969,
+        0x517B,
+        0xFF53_4D42,
+        0xFE53_4D42,
+        0x0102_1997,
+        0x5346_414F,
+        0x00C3_6400,
+        0x0BD0_0BD0,
+        0x4750_4653,
+        0x6573_5546,
+    ];
+    rustix::fs::statfs(path).is_ok_and(|fs| SHARED.contains(&fs.f_type))
 }
 
 #[cfg(test)]

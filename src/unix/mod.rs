@@ -3,12 +3,17 @@
 //! Unaware of runs, agents and models.
 
 pub(crate) mod files;
+pub(crate) mod siblings;
 pub(crate) mod origin;
+pub(crate) mod git_dir;
+pub(crate) mod executed_files;
 pub(crate) mod procfs;
+pub(crate) mod signals;
 pub(crate) mod process;
 pub(crate) mod landlock;
 pub(crate) mod seccomp;
 pub(crate) mod namespaces;
 pub(crate) mod supervisor;
 pub(crate) mod terminal;
+pub(crate) mod wait_line;
 pub(crate) mod pager;

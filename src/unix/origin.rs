@@ -47,6 +47,15 @@ pub(crate) enum ForeignReason {
     OtherStamp,
 }
 
+impl ForeignReason {
+    pub(crate) fn is_adoptable(self) -> bool {
+        match self {
+            Self::NoStamp | Self::OtherStamp => true,
+            Self::SymbolicLink | Self::NotDirectory => false,
+        }
+    }
+}
+
 impl Display for ForeignReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -112,6 +121,12 @@ pub(crate) fn stamp_dir(dir: &Path) -> Result<()> {
     files::replace_shared(&dir.join(ORIGIN), stamp_text(&metadata).as_bytes())
 }
 
+/// Stamps a directory that nobody else uses yet, to be renamed into place.
+pub(crate) fn stamp_new_dir(dir: &Path) -> Result<()> {
+    let metadata = dir.symlink_metadata().at("look at", dir)?;
+    files::write(&dir.join(ORIGIN), stamp_text(&metadata).as_bytes())
+}
+
 /// Makes a directory that has its stamp and these files, by name and content, from the instant at which
 /// it is there, and the directories above it. Whatever has the path already stays as it is: check it
 /// afterwards.
@@ -125,7 +140,7 @@ pub(crate) fn make_stamped_dir(dir: &Path, contents: &[(&str, &[u8])]) -> Result
     name.push(format!(".{}.tmp", ids::hex(12)));
     let temporary = dir.with_file_name(name);
     files::make_dir(&temporary)?;
-    let filled = stamp_dir(&temporary).and_then(|()| {
+    let filled = stamp_new_dir(&temporary).and_then(|()| {
         let mut files = contents.iter();
         files.try_for_each(|(name, bytes)| files::write(&temporary.join(name), bytes))
     });

@@ -7,8 +7,12 @@
 //! engine and by the nearest deadline, whichever comes first.
 
 mod child;
+mod outcome;
 
-use crate::unix::procfs::{self, CALL_ID, Signals, Stop};
+pub(crate) use outcome::{Ended, Outcome, SpawnError, Used};
+
+use crate::unix::procfs::CALL_ID;
+use crate::unix::signals::{self, Signals, Stop};
 use child::{Phase, Running, Why, members};
 use rustix::event::{PollFlags, Timespec, epoll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -51,49 +55,6 @@ pub(crate) struct Command<'a> {
     pub stderr: File,
     /// How long it may take.
     pub timeout: Option<Duration>,
-}
-
-/// Why a child could not be started.
-#[derive(Debug)]
-pub(crate) enum SpawnError {
-    /// There is no such program, or its interpreter is missing: 127 for a shell.
-    NotFound,
-    /// The file exists and cannot be executed: 126 for a shell.
-    NotExecutable(io::Error),
-    /// The arguments and environment are longer than the system takes (E2BIG).
-    TooLong,
-    /// The system has no room for another process.
-    Other(io::Error),
-}
-
-/// How a child ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// By itself; 128+n for a signal.
-    Exited(i32),
-    TimedOut,
-    /// The engine was asked to end; with the child's exit code.
-    Interrupted(i32),
-}
-
-/// The end of a child.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome {
-    /// How it ended.
-    pub how: Ended,
-    /// From its start to its end.
-    pub duration: Duration,
-    /// Use by the child and by those of its processes that it waited for, if the kernel was asked.
-    pub used: Option<Used>,
-}
-
-/// A child's use of resources, as the kernel counts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Used {
-    /// User and system time.
-    pub cpu: Duration,
-    /// The most memory that one of its processes had resident, in bytes.
-    pub memory: u64,
 }
 
 /// A child among [`Children`].
@@ -192,7 +153,7 @@ impl<'s> Children<'s> {
         }
         builder.env(CALL_ID, command.call_id);
         let started = Instant::now();
-        let child = builder.spawn().map_err(spawn_error)?;
+        let child = builder.spawn().map_err(SpawnError::of)?;
         let token = Token(self.next);
         self.next += 1;
         let group = Pid::from_raw(child.id().cast_signed());
@@ -240,7 +201,7 @@ impl<'s> Children<'s> {
         let calls: Vec<_> = meant.iter().map(|child| (None, &*child.call_id)).collect();
         let members = members(&calls);
         for (child, members) in meant.iter_mut().zip(members) {
-            procfs::signal_all(child.group, &members, Signal::TERM);
+            signals::signal_all(child.group, &members, Signal::TERM);
             child.phase = Phase::Ending {
                 why,
                 kill_at: Instant::now() + grace,
@@ -413,7 +374,7 @@ pub(crate) fn end_all_leftovers<C: AsRef<str>>(call_ids: &[C]) -> usize {
     if found.is_empty() {
         return 0;
     }
-    procfs::signal_all(None, &found, Signal::TERM);
+    signals::signal_all(None, &found, Signal::TERM);
     let kill_at = Instant::now() + GRACE;
     let mut killed_at = None;
     loop {
@@ -424,7 +385,7 @@ pub(crate) fn end_all_leftovers<C: AsRef<str>>(call_ids: &[C]) -> usize {
             return found.len();
         }
         if now >= kill_at {
-            procfs::signal_all(None, &left, Signal::KILL);
+            signals::signal_all(None, &left, Signal::KILL);
             killed_at.get_or_insert(now);
         }
     }
@@ -437,16 +398,4 @@ fn processes_of_all<C: AsRef<str>>(call_ids: &[C]) -> Vec<Pid> {
     all.sort_unstable_by_key(|pid| pid.as_raw_pid());
     all.dedup();
     all
-}
-
-fn spawn_error(error: io::Error) -> SpawnError {
-    const ENOEXEC: i32 = 8;
-    match (error.kind(), error.raw_os_error()) {
-        (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, _) => SpawnError::NotFound,
-        (io::ErrorKind::ArgumentListTooLong, _) => SpawnError::TooLong,
-        (io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory, _) | (_, Some(ENOEXEC)) => {
-            SpawnError::NotExecutable(error)
-        }
-        _ => SpawnError::Other(error),
-    }
 }

@@ -27,12 +27,14 @@ const FORWARDED: [i32; 9] = [
 
 /// Calls `execute` in a new session, to replace its process with the command or return an error. The keeper calls
 /// `attend` with the id of that process. Their streams are connected; `execute` must pass its own to [`await_keeper`]
-/// last.
+/// last. After the command has ended, the keeper calls `inspect`, if given, which may print on stderr and returns whether
+/// success is to become failure; for this it keeps stderr open.
 ///
 /// Returns in each of the three processes: the command's exit code, or why it was not executed.
 pub(crate) fn run_in_session(
     attend: impl FnOnce(Pid, &UnixStream),
     execute: impl FnOnce(UnixStream) -> Error,
+    inspect: Option<impl FnOnce() -> bool>,
 ) -> Result<u8> {
     let front = process::getpid();
     let ignored = ignored_signals();
@@ -40,8 +42,8 @@ pub(crate) fn run_in_session(
     if let Some(keeper) = fork_child().map_err(not_started)? {
         let mut signals = catch_signals(ignored).map_err(not_started)?;
         drop((front_end, keeper_end));
-        release_stdio();
-        return wait_for(&Ward::Keeper(keeper), &mut signals);
+        release_stdio(false);
+        return await_exit(&Ward::Keeper(keeper), &mut signals).map(end_like);
     }
     drop(front_end);
     signal_on_death_of(front, Signal::CONT)?;
@@ -51,11 +53,13 @@ pub(crate) fn run_in_session(
     if let Some(command) = fork_child().map_err(not_started)? {
         drop(theirs);
         let mut signals = catch_signals(ignored).map_err(not_started)?;
-        release_stdio();
+        release_stdio(inspect.is_some());
         attend(command, &ours);
         await_end(&mut keeper_end);
         drop(ours);
-        return wait_for(&Ward::Command { command, front }, &mut signals);
+        let status = await_exit(&Ward::Command { command, front }, &mut signals)?;
+        let has_failed = inspect.is_some_and(|inspect| inspect());
+        return Ok(end_like(status).max(has_failed.into()));
     }
     drop((ours, keeper_end));
     signal_on_death_of(keeper, Signal::KILL)?;
@@ -100,11 +104,13 @@ fn signal_on_death_of(parent: Pid, signal: Signal) -> Result<()> {
 }
 
 /// Closes the standard streams, so that their other ends see when the command closes them.
-fn release_stdio() {
+fn release_stdio(keeps_stderr: bool) {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         may_fail(dup2_stdin(&null));
         may_fail(dup2_stdout(&null));
-        may_fail(dup2_stderr(&null));
+        if !keeps_stderr {
+            may_fail(dup2_stderr(&null));
+        }
     }
 }
 
@@ -161,13 +167,13 @@ fn catch_signals(ignored: u64) -> io::Result<Signals> {
     Signals::new(caught.chain([SIGCHLD]))
 }
 
-/// Forwards signals until the child ends, and ends the same way.
-fn wait_for(ward: &Ward, signals: &mut Signals) -> Result<u8> {
+/// Forwards signals until the child ends.
+fn await_exit(ward: &Ward, signals: &mut Signals) -> Result<WaitIdStatus> {
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     loop {
         let status = process::waitid(process::WaitId::Pid(ward.pid()), ended);
         if let Some(status) = status.map_err(not_started)? {
-            return Ok(end_like(status));
+            return Ok(status);
         }
         ward.kill_orphans();
         for signal in signals.wait() {

@@ -6,6 +6,7 @@ use crate::error::{Error, Result, may_fail};
 use crate::text::disguise::disguises;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The amount of output, and its use of colour.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,9 +64,26 @@ impl Screen {
     }
 
     fn line(self, pieces: &[(Tone, &str)]) {
+        erase_line();
         let mut out = painted(self.colour, pieces);
         out.push('\n');
         may_fail(io::stderr().write_all(out.as_bytes()));
+    }
+}
+
+/// True while the cursor stands behind a line that is going to be redrawn.
+static IS_DRAWN: AtomicBool = AtomicBool::new(false);
+
+/// Writes a line in the place of the last one that was drawn so; other output erases it first.
+pub(crate) fn redraw_line(text: &str) {
+    IS_DRAWN.store(true, Ordering::Relaxed);
+    may_fail(io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes()));
+}
+
+/// Erases the line that was drawn last, if it still stands there.
+pub(crate) fn erase_line() {
+    if IS_DRAWN.swap(false, Ordering::Relaxed) {
+        may_fail(io::stderr().write_all(b"\r\x1b[K"));
     }
 }
 
@@ -147,6 +165,7 @@ pub(crate) fn print_error(program: &str, error: &Error) {
             out.push_str(&format!("{line}\n"));
         }
     }
+    erase_line();
     may_fail(io::stderr().write_all(out.as_bytes()));
 }
 
@@ -155,8 +174,35 @@ pub(crate) fn print(bytes: &[u8]) -> Result<()> {
     print_while_read(bytes).map(|_| ())
 }
 
+/// Prints JSON on stdout; on a terminal without characters that control it.
+pub(crate) fn print_json(bytes: &[u8]) -> Result<()> {
+    if io::stdout().is_terminal() {
+        let text = String::from_utf8_lossy(bytes);
+        return print(printable_json(&text).as_bytes());
+    }
+    print(bytes)
+}
+
+/// JSON of the same value in which no character controls the terminal or changes the direction of text. Such characters
+/// can be in strings only.
+pub(crate) fn printable_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if disguises(c) && !matches!(c, '\n' | '\t' | '\r') {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 /// Writes to stdout. Tells whether anybody still reads it.
 pub(crate) fn print_while_read(bytes: &[u8]) -> Result<bool> {
+    erase_line();
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),

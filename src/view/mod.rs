@@ -5,5 +5,6 @@ pub(crate) mod shown_answers;
 pub(crate) mod stats;
 pub(crate) mod stats_table;
 pub(crate) mod timeline;
+pub(crate) mod effects;
 pub(crate) mod report;
 pub(crate) mod run_candidates;

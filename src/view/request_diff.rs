@@ -52,34 +52,54 @@ pub(crate) fn first(left: &[u8], right: &[u8]) -> Option<Difference> {
 pub(crate) fn answers_in(request: &[u8]) -> Result<usize, String> {
     let request: Value =
         serde_json::from_slice(request).map_err(|e| format!("the request is not JSON: {e}"))?;
-    let messages = request.get("messages").and_then(Value::as_array);
-    let messages = messages.ok_or("the request has no list of messages")?;
-    Ok(messages.iter().filter(|m| role(m) == "assistant").count())
+    let (key, messages) = conversation(&request).ok_or("the request has no list of messages")?;
+    let is_answer = |at: usize| is_of_model(&messages[at]);
+    // What one answer said may be several items; a message is one of its own.
+    let begins =
+        |at: &usize| is_answer(*at) && (key == "messages" || *at == 0 || !is_answer(*at - 1));
+    Ok((0..messages.len()).filter(begins).count())
+}
+
+/// The conversation in a request, in the form of any API, and the key that it stands under.
+fn conversation(request: &Value) -> Option<(&'static str, &Vec<Value>)> {
+    let mut keys = ["messages", "input"].into_iter();
+    keys.find_map(|key| Some((key, request.get(key)?.as_array()?)))
+}
+
+fn is_of_model(message: &Value) -> bool {
+    let kind = message.get("type").and_then(Value::as_str).unwrap_or("");
+    match message.get("role").and_then(Value::as_str) {
+        Some(role) => role == "assistant",
+        None => !kind.is_empty() && kind != "function_call_output",
+    }
 }
 
 fn in_values(left: &Value, right: &Value) -> Option<Difference> {
+    let key = conversation(left).map_or("messages", |(key, _)| key);
     let (left, right) = (left.as_object()?, right.as_object()?);
-    let keys = left
-        .keys()
-        .chain(right.keys())
-        .filter(|key| *key != "messages");
+    let keys = left.keys().chain(right.keys()).filter(|it| *it != key);
     for key in keys {
         let (a, b) = (left.get(key), right.get(key));
         if a != b {
             return Some(difference_around(key.clone(), &written(a), &written(b)));
         }
     }
-    let (a, b) = (
-        left.get("messages")?.as_array()?,
-        right.get("messages")?.as_array()?,
-    );
+    let (a, b) = (left.get(key)?.as_array()?, right.get(key)?.as_array()?);
     let at = (0..a.len().max(b.len())).find(|at| a.get(*at) != b.get(*at))?;
-    Some(in_messages(at, a.get(at), b.get(at)))
+    Some(in_messages(key, at, a.get(at), b.get(at)))
 }
 
-fn in_messages(at: usize, left: Option<&Value>, right: Option<&Value>) -> Difference {
+fn in_messages(key: &str, at: usize, left: Option<&Value>, right: Option<&Value>) -> Difference {
     let who = left.or(right).map_or("", role);
-    let place = format!("messages[{at}] ({who})");
+    let mut place = format!("{key}[{at}] ({who})");
+    let (mut left, mut right) = (left, right);
+    if let (Some(a), Some(b)) = (blocks(left), blocks(right))
+        && left.map(role) == right.map(role)
+        && let Some(block) = (0..a.len().max(b.len())).find(|at| a.get(*at) != b.get(*at))
+    {
+        (left, right) = (a.get(block), b.get(block));
+        place += &format!(", block {block}");
+    }
     if let (Some(left), Some(right)) = (left, right)
         && role(left) == role(right)
         && let (Some(a), Some(b)) = (text(left), text(right))
@@ -90,12 +110,20 @@ fn in_messages(at: usize, left: Option<&Value>, right: Option<&Value>) -> Differ
     difference_around(place, &written(left), &written(right))
 }
 
+/// The blocks of a message that is a list of them.
+fn blocks(message: Option<&Value>) -> Option<&Vec<Value>> {
+    message?.get("content")?.as_array()
+}
+
 fn role(message: &Value) -> &str {
-    message.get("role").and_then(Value::as_str).unwrap_or("")
+    let mut keys = ["role", "type"].into_iter();
+    let role = keys.find_map(|key| message.get(key)?.as_str());
+    role.unwrap_or("")
 }
 
 fn text(message: &Value) -> Option<&str> {
-    message.get("content")?.as_str()
+    let mut keys = ["content", "text", "output"].into_iter();
+    keys.find_map(|key| message.get(key)?.as_str())
 }
 
 fn written(value: Option<&Value>) -> String {

@@ -2,7 +2,7 @@
 //!
 //! Unaware of how they are shown.
 
-use crate::record::event::Line;
+use crate::record::event::{InputType, Line};
 use std::collections::HashSet;
 
 /// Stands for an answer that is kept back.
@@ -21,7 +21,7 @@ impl ShownAnswers {
     /// Takes note of a question.
     pub(crate) fn note_question(&mut self, line: &Line<'_>) {
         let is_secret =
-            line.sensitive != Some(false) || line.input_type.as_deref() == Some("password");
+            line.sensitive != Some(false) || line.input_type == Some(InputType::Password);
         // Older engines record no ids: the newest question counts.
         for (ids, id) in [
             (&mut self.questions, &line.request_id),

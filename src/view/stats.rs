@@ -218,6 +218,7 @@ impl Figures {
             }
             EventKind::Thought => self.thought(line, run, reading, at),
             EventKind::ActionResult => self.result(line, run),
+            EventKind::Acceptance => self.check(line, run),
             EventKind::HumanInputRequest => reading.asked_at = at,
             EventKind::HumanInputReceived => {
                 if let (Some(asked), Some(at)) = (reading.asked_at.take(), at) {
@@ -238,6 +239,7 @@ impl Figures {
             EventKind::Tool => self.flow_tool(line, run),
             EventKind::UserMessage
             | EventKind::ActionRequest
+            | EventKind::ActionCheck
             | EventKind::SystemMessage
             | EventKind::Error
             | EventKind::EngineEnd
@@ -314,22 +316,36 @@ impl Figures {
             return;
         }
         let is_good = line.is_success();
-        self.call(line, run, (is_good, line.execution_ref.is_some()));
+        self.call(name, line, run, (is_good, line.execution_ref.is_some()));
         if line.execution_ref.is_some() {
             add(&mut self.times_ms.tools, line.duration_ms.unwrap_or(0));
         }
+    }
+
+    /// A check of a final answer, which counts as a call of the program that it is.
+    fn check(&mut self, line: &Line<'_>, run: &RunDir) {
+        let name = format!("accept: {}", line.what.as_deref().unwrap_or("?"));
+        let is_good = line.exit_code == Some(0);
+        self.call(&name, line, run, (is_good, line.execution_ref.is_some()));
+        add(&mut self.times_ms.tools, line.duration_ms.unwrap_or(0));
     }
 
     /// A call of a tool by the program of a node.
     fn flow_tool(&mut self, line: &Line<'_>, run: &RunDir) {
         let is_good = line.is_success();
         let was_run = !matches!(line.code.as_deref(), Some("misuse" | "policy_denied"));
-        self.call(line, run, (is_good, was_run));
+        let name = line.tool_name.as_deref().unwrap_or("?");
+        self.call(name, line, run, (is_good, was_run));
     }
 
     /// Counts a call: whether it was a success, and whether anything was run.
-    fn call(&mut self, line: &Line<'_>, run: &RunDir, (is_good, was_run): (bool, bool)) {
-        let name = line.tool_name.as_deref().unwrap_or("?");
+    fn call(
+        &mut self,
+        name: &str,
+        line: &Line<'_>,
+        run: &RunDir,
+        (is_good, was_run): (bool, bool),
+    ) {
         let counts = self.tools.entry(name.to_owned()).or_default();
         counts.calls += 1;
         counts.failures += u64::from(!is_good);

@@ -10,7 +10,7 @@ use crate::runs::{find, inspect};
 use crate::text::json;
 use crate::text::options::format::TableFormat;
 use crate::text::options::parse::ParsedCommand;
-use crate::unix::terminal::{Screen, print, printable, time};
+use crate::unix::terminal::{Screen, print, print_json, printable, time};
 use crate::view::stats::{self, Expenses, Figures, ToolFigures};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -72,7 +72,10 @@ pub(crate) fn print_stats(options: &StatsArgs) -> Result<Exit> {
         (TableFormat::Text, [one]) => one_run(one),
         (TableFormat::Text, _) => side_by_side(&runs),
     };
-    print(text.as_bytes())?;
+    match options.format {
+        TableFormat::Json => print_json(text.as_bytes())?,
+        TableFormat::Csv | TableFormat::Text => print(text.as_bytes())?,
+    }
     Ok(Exit::Success)
 }
 

@@ -157,7 +157,20 @@ impl Timeline {
                     .say(Tone::Dim, "$ ")
                     .say(Tone::Command, command)
             }
+            EventKind::ActionCheck => {
+                let said = match line.status.as_deref() {
+                    Some("HAPPENED") => "has happened",
+                    Some("ABSENT") => "has not happened",
+                    _ => "may have happened",
+                };
+                let name = text(&line.tool_name);
+                TimelineEntry::new(number())
+                    .say(Tone::Dim, "? ")
+                    .say(Tone::Command, name)
+                    .say(Tone::Dim, format!(" {said}, its check says"))
+            }
             EventKind::ActionResult => return self.result(line),
+            EventKind::Acceptance => acceptance(line),
             EventKind::HumanInputRequest => {
                 self.answers.note_question(line);
                 TimelineEntry::new("asks").say(Tone::Said, text(&line.prompt))
@@ -224,11 +237,9 @@ impl Timeline {
             figures.push(format!("{asked} + {answered} tokens"));
         }
         let entry = entry.say(Tone::Dim, format!("  ({})", figures.join(", ")));
-        match line.finish_reason.as_deref() {
-            Some(reason @ ("length" | "content_filter")) => {
-                entry.add_line(Tone::Bad, format!("cut off: {reason}"))
-            }
-            _ => entry,
+        match line.finish_reason.as_ref().filter(|it| it.is_cut_off()) {
+            Some(reason) => entry.add_line(Tone::Bad, format!("cut off: {}", reason.name())),
+            None => entry,
         }
     }
 
@@ -243,7 +254,7 @@ impl Timeline {
         let mut outcome = match (line.exit_code, line.execution_ref.is_some()) {
             _ if good => "ok".to_owned(),
             (Some(code), _) => format!("exit code {code}"),
-            (None, true) => "interrupted".to_owned(),
+            (None, true) => "no exit code".to_owned(),
             (None, false) => "not run".to_owned(),
         };
         if let Some(took) = line
@@ -352,6 +363,27 @@ impl Timeline {
         }
         out
     }
+}
+
+/// A check of a final answer.
+fn acceptance(line: &Line<'_>) -> TimelineEntry {
+    let what = in_short(line.what.as_deref().unwrap_or("?"), COMMAND_WIDTH);
+    let took = line.duration_ms.unwrap_or(0);
+    let took = time(Duration::from_millis(took));
+    let code = line.exit_code.unwrap_or(0);
+    let (tone, outcome) = match (line.content, code) {
+        (None, 0) => (Tone::Good, "accepted".to_owned()),
+        (Some(_), code) => (Tone::Bad, format!("refused, exit code {code}")),
+        (None, code) => (Tone::Bad, format!("not checked, exit code {code}")),
+    };
+    let mut entry = TimelineEntry::new(format!("[{}]", line.iteration.unwrap_or(0)))
+        .say(Tone::Dim, "? ")
+        .say(Tone::Command, what)
+        .say(tone, format!("  {outcome}, {took}"));
+    for said in shortened(&content(line.content)) {
+        entry = entry.add_line(Tone::Dim, said);
+    }
+    entry
 }
 
 fn start(line: &Line<'_>) -> TimelineEntry {

@@ -36,7 +36,8 @@ fn a_tool_that_runs_an_agent_without_the_key_is_warned_of() {
         ("shell: '# delta run\nls'", false),
         ("exec: 'run delta ${t}'", false),
     ] {
-        let said = advice(command);
+        let mut said = advice(command);
+        said.retain(|it| it.contains("API key"));
         assert_eq!(said.len(), usize::from(is_warned), "{command}: {said:?}");
         if is_warned {
             assert_eq!(

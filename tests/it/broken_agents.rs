@@ -13,11 +13,11 @@ type Row = (&'static str, &'static str);
 const AGENTS: &[Row] = &[
     (
         "",
-        "agent.yaml: name: missing; it is the agent's name\nagent.yaml: llm: missing; it names the model: llm: {model: …}",
+        "agent.yaml: name: missing; it is the agent's name\nagent.yaml: llm: missing; it names the model: llm: {model: …}, or leaves it to DELTA_MODEL: llm: {}",
     ),
     (
         "# nothing\n",
-        "agent.yaml: name: missing; it is the agent's name\nagent.yaml: llm: missing; it names the model: llm: {model: …}",
+        "agent.yaml: name: missing; it is the agent's name\nagent.yaml: llm: missing; it names the model: llm: {model: …}, or leaves it to DELTA_MODEL: llm: {}",
     ),
     (
         "- a\n",
@@ -44,8 +44,8 @@ const AGENTS: &[Row] = &[
         "agent.yaml: more than one document in a file; remove the line --- and what follows it",
     ),
     (
-        "\u{feff}name: a\r\nllm: {}\r\n",
-        "agent.yaml:2: llm: model: missing; name one, or make a program the model with command: […]",
+        "\u{feff}name: a\r\nllm: {model: ''}\r\n",
+        "agent.yaml:2: llm: model: it is empty; name one",
     ),
     ("1: x\n", "agent.yaml:1: key 1 is not a string; quote it"),
     (
@@ -71,15 +71,11 @@ const AGENTS: &[Row] = &[
     ),
     (
         "name: probe\n",
-        "agent.yaml:1: llm: missing; it names the model: llm: {model: …}",
+        "agent.yaml:1: llm: missing; it names the model: llm: {model: …}, or leaves it to DELTA_MODEL: llm: {}",
     ),
     (
         "name: probe\nllm: gpt-4o\n",
         r#"agent.yaml:2: llm: expected a mapping, found the string "gpt-4o""#,
-    ),
-    (
-        "name: probe\nllm: {}\n",
-        "agent.yaml:2: llm: model: missing; name one, or make a program the model with command: […]",
     ),
     (
         "name: probe\nllm:\n  model:\n",
@@ -122,8 +118,8 @@ const AGENTS: &[Row] = &[
         "agent.yaml:2: llm: tools: tools belong at the top of the file",
     ),
     (
-        "name: probe\nllm: {model: m, stream: true}\n",
-        "agent.yaml:2: llm: stream: answers are read whole; leave it out",
+        "name: probe\nllm: {model: m, command: ['true'], stream: true}\n",
+        "agent.yaml:2: llm: stream: a program's answer is read whole; leave it out",
     ),
     (
         "name: probe\nllm: {model: m, timeout_ms: 0}\n",
@@ -142,8 +138,8 @@ const AGENTS: &[Row] = &[
         "[DEPRECATION WARNING] agent.yaml:2: llm_config is called llm now, and its model_name model\nagent.yaml:2: llm_config: expected a mapping, found the string \"gpt-4o\"",
     ),
     (
-        "name: probe\nllm_config:\n  temperature: 1\n",
-        "[DEPRECATION WARNING] agent.yaml:2: llm_config is called llm now, and its model_name model\nagent.yaml:2: llm: model: missing; name one, or make a program the model with command: […]",
+        "name: probe\nllm_config:\n  model_name: ' '\n",
+        "[DEPRECATION WARNING] agent.yaml:2: llm_config is called llm now, and its model_name model\nagent.yaml:2: llm: model: it is empty; name one",
     ),
     (
         "name: probe\nllm_config:\n  model_name: m\n  timeout_ms: soon\n",
@@ -563,7 +559,7 @@ agent.yaml:4: tool "e": invalid placeholder name 'dir.name' in '${dir.name}': le
     ),
     (
         "- {name: o, exec: ls, on_resume: again}",
-        r#"agent.yaml:4: tool "o": on_resume: expected one of report, retry, found the string "again""#,
+        r#"agent.yaml:4: tool "o": on_resume: expected one of report, retry, {check: [PROGRAM, …]}, found the string "again""#,
     ),
     (
         "- {name: o, exec: ls, pass_api_key: please}",

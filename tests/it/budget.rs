@@ -8,13 +8,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-const NOTE: &str = "- {name: note, shell: 'echo did >> ../log'}";
+pub const NOTE: &str = "- {name: note, shell: 'echo did >> ../log'}";
 
 /// What the scripted server says that each answer took.
-const ANSWER: u64 = 110;
+pub const ANSWER: u64 = 110;
 
 /// A model that never comes to an end.
-fn restless(world: World) -> World {
+pub fn restless(world: World) -> World {
     world.server.answers(|request| {
         let n = request.number;
         call(&format!("call_{n}"), "note", &json!({}))
@@ -22,14 +22,14 @@ fn restless(world: World) -> World {
     world
 }
 
-fn ledger(run: &Run) -> Vec<Value> {
+pub fn ledger(run: &Run) -> Vec<Value> {
     let text = run.text("spending.jsonl");
     let line = |line| serde_json::from_str(line).expect("a line of JSON");
     text.lines().map(line).collect()
 }
 
 /// Tokens and cost of the lines of a kind.
-fn sum(lines: &[Value], kind: &str) -> (u64, f64) {
+pub fn sum(lines: &[Value], kind: &str) -> (u64, f64) {
     let of_kind = lines.iter().filter(|line| line["kind"] == kind);
     of_kind.fold((0, 0.0), |(tokens, cost), line| {
         let more = line["tokens"].as_u64().expect("tokens");
@@ -38,7 +38,7 @@ fn sum(lines: &[Value], kind: &str) -> (u64, f64) {
 }
 
 /// The reservations without a settlement.
-fn unsettled(lines: &[Value]) -> Vec<Value> {
+pub fn unsettled(lines: &[Value]) -> Vec<Value> {
     let mut open: HashMap<String, Vec<Value>> = HashMap::new();
     for line in lines {
         let key = format!(
@@ -314,6 +314,15 @@ fn lines_that_are_not_the_engines_end_the_run_without_a_request() {
         outcome.says("spending.jsonl:3");
         assert_eq!(world.server.requests().len(), 1, "{forged}");
     }
+}
+
+#[test]
+fn a_settlement_that_is_cut_off_while_the_run_is_live_ends_it() {
+    let cut = "- {name: note, shell: 'cd .delta/*/ && head -n 1 spending.jsonl > one && cat one > spending.jsonl'}";
+    let world = restless(World::with_tools(cut).top("max_iterations: 3"));
+    let outcome = world.run("go").end().exits(4);
+    outcome.says("spending.jsonl:1: it was replaced or cut while the run was live");
+    assert_eq!(world.server.requests().len(), 1);
 }
 
 #[test]

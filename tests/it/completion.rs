@@ -89,7 +89,11 @@ fn every_value_and_operand_is_offered_what_it_can_be() {
         format!("{own}: {}", words.join(" ")).trim().to_owned()
     };
     for (line, expected) in [
-        ("run -a ", "dirs:"),
+        ("run -a ", "dirs: @coder"),
+        ("run -a ag", "dirs:"),
+        ("run @", ": @coder"),
+        ("run @coder ", ":"),
+        ("chat ", ": @coder"),
         ("run -w ", "dirs: ws/"),
         ("run -w none/", "dirs:"),
         ("run -w agent/workspaces/", "dirs: agent/workspaces/W001/"),
@@ -113,7 +117,7 @@ fn every_value_and_operand_is_offered_what_it_can_be() {
         ("log ", ":"),
         (
             "log -w ws beta ",
-            ": -w --work-dir -f --follow -n --lines --json -h --help",
+            ": -w --work-dir -f --follow -n --lines --effects --json -h --help",
         ),
         ("stats -w ws alpha ", ": beta alpha LATEST"),
         ("stats --format ", ": text json csv"),
@@ -130,7 +134,10 @@ fn every_value_and_operand_is_offered_what_it_can_be() {
             "list-runs --status ",
             ": RUNNING WAITING_FOR_INPUT COMPLETED FAILED INTERRUPTED",
         ),
-        ("init -t ", ": minimal hello-world file-ops api-tester"),
+        (
+            "init -t ",
+            ": minimal hello-world file-ops api-tester coder",
+        ),
         ("init ", "dirs:"),
         ("check ", "dirs:"),
         ("schema ", ": agent context hooks"),
@@ -348,9 +355,10 @@ pub fn completes(mut command: Command, world: &World, setup: &str, lines: &[(&st
     shell.wait().unwrap();
 }
 
-const LINES: [(&str, &str); 10] = [
+const LINES: [(&str, &str); 11] = [
     ("delta ru", "delta run "),
     ("delta log -w ws al", "delta log -w ws alpha "),
+    ("delta run @co", "delta run @coder "),
     ("delta log -w ag", "delta log -w agent/"),
     ("delta log -w w", "delta log -w ws/"),
     ("delta run --format=j", "delta run --format=json "),

@@ -107,7 +107,7 @@ fn a_missing_model_is_an_error() {
         "agent/agent.yaml",
         "name: probe\nllm: {base_url: 'http://127.0.0.1:9/v1'}\n",
     );
-    refuses(&world, &["agent.yaml", "model", "command"]);
+    refuses(&world, &["no model is chosen", "-M NAME", "DELTA_MODEL"]);
     world.write("agent/agent.yaml", "name: probe\n");
     refuses(&world, &["agent.yaml", "llm"]);
 }

@@ -3,7 +3,7 @@
 use crate::harness::*;
 use serde_json::{Value, json};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const ECHO: &str = "- {name: echo, exec: 'echo ${words}'}";
 
@@ -408,9 +408,49 @@ fn a_line_put_in_without_a_number_takes_none_from_those_behind_it() {
 }
 
 #[test]
+fn what_is_larger_than_a_journal_can_be_is_not_read() {
+    let broken = Broken::new();
+    let id = broken.run.id();
+    let sparse = |path: &Path, len: u64| {
+        let file = fs::OpenOptions::new().append(true).open(path).unwrap();
+        file.set_len(len).unwrap();
+    };
+    // Metadata of that size are not read, but made anew.
+    broken.world.server.says([text("done")]);
+    sparse(&broken.run.path("metadata.json"), 1 << 40);
+    let run = || {
+        broken
+            .world
+            .run("go")
+            .args(["--run-id", &id])
+            .after("ulimit -v 2000000")
+    };
+    run().end().exits(0).prints("done\n");
+    let metadata = fs::metadata(broken.run.path("metadata.json")).unwrap();
+    assert!(metadata.len() < 1 << 16);
+    sparse(&broken.path(), 1 << 40);
+    for command in [["log"], ["report"], ["stats"]] {
+        let delta = broken.world.delta(command).args([&*id, "-w", "ws"]);
+        let outcome = delta.after("ulimit -v 2000000").end();
+        outcome.exits(1).says("is longer than 512 MiB");
+    }
+    for delta in [
+        run(),
+        broken.world.go_on(),
+        broken.world.delta(["diff", "-w", "ws", &id, &id]),
+        broken.world.delta(["fork", "-w", "ws", &id, "--at", "1"]),
+    ] {
+        let outcome = delta.after("ulimit -v 2000000").end();
+        outcome.exits(1).prints("").says("is larger than 4096 MiB");
+    }
+}
+
+#[test]
 fn a_journal_that_is_no_regular_file_is_refused() {
-    for target in ["/dev/zero", "/dev/null", "/proc"] {
+    for target in ["/dev/zero", "/dev/null", "/proc", "../../../mine"] {
         let broken = Broken::new();
+        let journal = fs::read(broken.path()).unwrap();
+        broken.world.write("mine", journal);
         fs::remove_file(broken.path()).unwrap();
         std::os::unix::fs::symlink(target, broken.path()).unwrap();
         let id = broken.run.id();

@@ -24,7 +24,16 @@ fn a_sub_agent_is_taken_up_when_its_editor_was_killed() {
     let line = format!(
         "exec delta run {ASKS_SERVER} -a examples/orchestration/sub-agents -w ws -m article"
     );
-    let start = || shell(&world, &line).env("RUN_OPTIONS", ASKS_SERVER);
+    for name in ["researcher", "writer"] {
+        let path = format!("examples/orchestration/sub-agents/{name}/agent.yaml");
+        let agent = world.read(&path);
+        let asks = agent.lines().filter(|line| !line.starts_with("  command:"));
+        world.write(
+            &path,
+            asks.map(|line| format!("{line}\n")).collect::<String>(),
+        );
+    }
+    let start = || shell(&world, &line);
     let ask = json!({"agent": "researcher", "task": "When do spring tides come?"});
     world
         .server

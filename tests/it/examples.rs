@@ -117,8 +117,8 @@ fn every_command_of_a_page_can_be_given_twice() {
     for page in files_below(&source()) {
         let dir = page.parent().unwrap().strip_prefix(source()).unwrap();
         let dir = dir.to_str().unwrap();
-        // Where there are no namespaces, nothing of the sandbox's page works.
-        if !page.ends_with("README.md") || matches!(dir, "" | "sandbox") {
+        // Where there are no namespaces, nothing of the sandbox's page works. The checks take seconds.
+        if !page.ends_with("README.md") || matches!(dir, "" | "sandbox" | "coder-tasks") {
             continue;
         }
         let of_page = needs.iter().find(|(name, _)| *name == dir);
@@ -170,6 +170,12 @@ fn hello_world_writes_a_greeting() {
     let world = as_shown("hello-world", &[]).unwrap();
     assert_eq!(world.read("tmp/greet/greeting.txt"), "Hello, world!\n");
     assert_eq!(world.read("tmp/greet-2/greeting.txt"), "Hello, world!\n");
+}
+
+#[test]
+fn mcp_asks_a_server() {
+    let world = as_shown("mcp", &[]).unwrap();
+    nothing_failed(&world, "tmp/dates");
 }
 
 #[test]
@@ -331,6 +337,57 @@ fn memory_folding_keeps_requests_short_and_the_journal_whole() {
 fn code_reviewer_reads_and_judges() {
     if let Some(world) = as_shown("code-reviewer", &["git"]) {
         nothing_failed(&world, "tmp/change");
+    }
+}
+
+#[test]
+fn careful_is_sent_what_its_tests_print() {
+    let world = as_shown("careful", &[]).unwrap();
+    let checks = first_run(&world, "tmp/careful").events("ACCEPTANCE");
+    let codes: Vec<_> = checks
+        .iter()
+        .map(|check| check["exit_code"].as_i64())
+        .collect();
+    assert_eq!(codes, [Some(0), Some(1), Some(0), Some(0)]);
+    nothing_failed(&world, "tmp/careful");
+}
+
+#[test]
+fn careful_publishes_once_whatever_interrupts_it() {
+    for (is_published, finding) in [(true, "HAPPENED"), (false, "ABSENT")] {
+        let world = as_shown("careful", &[]).unwrap();
+        let run = first_run(&world, "tmp/careful");
+        // The machine stops while it is being published.
+        let journal = run.text("journal.jsonl");
+        let is_publishing =
+            |line: &&str| line.contains("\"ACTION_REQUEST\"") && line.contains("\"publish\"");
+        let begun = journal.lines().find(is_publishing).unwrap();
+        let end = journal.find(begun).unwrap() + begun.len() + 1;
+        fs::write(run.path("journal.jsonl"), &journal[..end]).unwrap();
+        let mut metadata = run.metadata();
+        metadata["status"] = "RUNNING".into();
+        fs::write(run.path("metadata.json"), metadata.to_string()).unwrap();
+        if !is_published {
+            fs::remove_file(world.path("tmp/careful/published.sh")).unwrap();
+        }
+        let again = "delta continue -q -w /tmp/careful --run-id ";
+        let again = again.replace("/tmp/", "tmp/") + &run.id();
+        shell(&world, &again)
+            .end()
+            .exits(0)
+            .prints("It subtracted the numbers instead of adding them.\n");
+        assert!(world.exists("tmp/careful/published.sh"));
+        let found: Vec<_> = run.events("ACTION_CHECK");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0]["status"], finding);
+        assert_eq!(run.events("HUMAN_INPUT_REQUEST").len(), 1);
+        let said = &run.events("ACTION_RESULT").pop().unwrap()["observation_content"];
+        let said = said.as_str().unwrap();
+        assert_eq!(
+            said == "add.sh had been published.\n",
+            is_published,
+            "{said}"
+        );
     }
 }
 

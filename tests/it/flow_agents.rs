@@ -4,6 +4,7 @@ use crate::flow_run::{chain, run};
 use crate::harness::*;
 use serde_json::Value;
 use std::fs;
+use std::process::Command;
 
 /// A flow whose node `a` is the agent of the world, and the schema `ok` that wants `{"ok": true}`.
 pub fn world(more: &str, agent: &str) -> World {
@@ -119,6 +120,30 @@ fn a_question_ends_the_flow_and_an_answer_lets_it_go_on() {
 }
 
 #[test]
+fn a_call_that_a_person_must_confirm_ends_the_flow_and_a_yes_lets_it_go_on() {
+    let world = world("", "path: ../agent")
+        .tools("- {name: push, confirm: true, shell: 'echo pushed >> ../log'}");
+    let push = call("p", "push", &serde_json::json!({}));
+    world.server.says([push, text("{}")]);
+    let waiting = command(&world)
+        .end()
+        .exits(101)
+        .says("Run this call of push?");
+    let mut lines = waiting.stderr.lines();
+    let line = lines.find_map(|line| line.split_once("answer with: "));
+    let words = shlex::split(line.expect("a way to answer").1).unwrap();
+    assert!(words.contains(&"--question".to_owned()), "{words:?}");
+    let words = words[1..]
+        .iter()
+        .map(|word| if word == "ANSWER" { "yes" } else { word });
+    assert!(world.lines("log").is_empty());
+    Delta::new(world.home()).args(words).end().exits(0);
+    assert_eq!(world.lines("log"), ["pushed"]);
+    command(&world).end().exits(0).prints("{}\n");
+    assert_eq!(world.lines("log"), ["pushed"]);
+}
+
+#[test]
 fn the_run_of_an_agent_does_not_hide_the_flow_that_it_is_a_part_of() {
     let world = world("", "path: ../agent");
     let question = call(
@@ -188,7 +213,7 @@ fn while_one_agent_waits_for_a_person_the_rest_goes_on() {
     let world = world("", "path: ../agent");
     let asks = node("b", "linear", "").replace("deterministic", "agent");
     let asks = asks.replace("context: none", "context: none, agent_id: ag");
-    let note = ", shell: 'read n; echo $n >>../../ran; echo $n'";
+    let note = ", shell: 'read n; echo $n >>$FLOW_WORKSPACE/ran; echo $n'";
     let nodes = [
         start(),
         node("p", "split", ""),
@@ -217,7 +242,7 @@ fn while_one_agent_waits_for_a_person_the_rest_goes_on() {
     assert_eq!(paths[1..], [&no, &both, &both]);
     assert_eq!(world.lines("ws/ran"), ["8", "9"]);
     world.server.says([text("7")]);
-    let answer = Delta::new(world.home()).args(["continue", "-w", "ws/tasks/T1.s0", "-m", "it"]);
+    let answer = Delta::new(world.home()).args(["continue", "-w", "ws/tasks/r/T1.s0", "-m", "it"]);
     answer.end().exits(0);
     split().end().exits(0).prints("[7,8,9]\n");
     assert_eq!(world.lines("ws/ran"), ["8", "9", "7"]);
@@ -243,7 +268,7 @@ fn an_input_behind_one_that_waits_for_a_person_is_taken() {
 }
 
 #[test]
-fn a_model_that_is_down_comes_before_an_agent_that_waits_for_a_person() {
+fn an_agent_that_waits_for_a_person_comes_before_a_model_that_is_down() {
     let world = world("", "path: ../agent").llm("max_retries: 0");
     let workflow = world.read("f/workflow.yaml");
     let workflow = workflow.replace("edges:", &format!("{}edges:", node("p", "split", "")));
@@ -255,13 +280,65 @@ fn a_model_that_is_down_comes_before_an_agent_that_waits_for_a_person() {
     };
     let question = call("q", "ask_human", &serde_json::json!({"prompt": "Which?"}));
     world.server.says([question, Reply::error(503, "down")]);
-    split().end().exits(75).says("a of T1.s1: ").says("down");
+    split()
+        .end()
+        .exits(101)
+        .says("a of T1.s0 asks: Which?")
+        .says("a of T1.s1: ")
+        .says("down");
     world.server.says([text("2")]);
     split().end().exits(101).says("a of T1.s0 asks: Which?");
     world.server.says([text("1")]);
-    let answer = Delta::new(world.home()).args(["continue", "-w", "ws/tasks/T1.s0", "-m", "it"]);
+    let answer = Delta::new(world.home()).args(["continue", "-w", "ws/tasks/r/T1.s0", "-m", "it"]);
     answer.end().exits(0);
     split().end().exits(0).prints("[1,2]\n");
+}
+
+#[test]
+fn an_agent_that_a_signal_ends_has_not_failed() {
+    let world = world("", "path: ../agent");
+    world.server.says([text("1").held()]);
+    let running = command(&world).spawn();
+    world.server.wait_for(1);
+    let runs = world.runs();
+    let agent = runs.iter().find(|run| run.id() != "r").unwrap();
+    let pid = agent.metadata()["pid"].as_u64().unwrap();
+    let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    assert!(killed.unwrap().success());
+    running.wait().exits(75).says("a of T1: ").says("137");
+    world.server.says([text("2")]);
+    command(&world).end().exits(0).prints("2\n");
+    assert_eq!(world.runs().len(), 2);
+}
+
+#[test]
+fn an_agent_whose_files_break_comes_before_a_pause_and_both_are_told() {
+    let world = world("", "path: ../agent");
+    let file = world.path("agent/agent.yaml").display().to_string();
+    let good = world.read("agent/agent.yaml");
+    let agent = node("a", "linear", ", agent_id: ag").replace("deterministic", "agent");
+    let breaks = format!(", shell: 'echo \"llm: [\" >{file}; echo 1'");
+    let nodes = [
+        start(),
+        node("f", "branch", ""),
+        node("b", "linear", &breaks),
+        agent,
+        node("c", "linear", ", command: [echo, '3']"),
+        node("m", "merge", ""),
+        exit(),
+    ];
+    world.write(
+        "f/workflow.yaml",
+        flow(&nodes, "s>f f>b f>c b>a a>m c>m m>x"),
+    );
+    let paused = || command(&world).args(["--pause-before", "c"]);
+    let outcome = paused().json().end().exits(78);
+    let outcome = outcome.says("a of T1.c0: ");
+    let outcome = outcome.says("paused before c of T1.c1");
+    assert_eq!(outcome.object()["status"], "interrupted");
+    world.write("agent/agent.yaml", good);
+    world.server.says([text("2")]);
+    paused().end().exits(0).prints("[2,3]\n");
 }
 
 #[test]
@@ -489,5 +566,97 @@ fn from_every_prefix_of_the_journal_an_answer_is_sent_back_only_as_often_as_it_m
         let error = &outcome.object()["error"];
         assert_eq!(error["code"], "schema_out", "from {kept} lines");
         assert_eq!(sent_back(&whole), 2, "from {kept} lines");
+    }
+}
+
+/// An agent that is made from a model, at the world's server.
+fn model_agent(world: &World, more: &str) {
+    let url = world.server.url();
+    let agent = format!(
+        "agents:\n- {{id: ag, llm: any/m, prompt: be good, config: {{base_url: '{url}'}}, {more}}}\n"
+    );
+    world.write("f/agents.yaml", agent);
+}
+
+#[test]
+fn an_agent_that_is_made_from_a_model_and_has_tools_is_sent_its_answer_back_and_answered() {
+    let world = world(", schema_out: ok, tools: [t]", "path: ../agent");
+    let tools = "tools:\n- {id: t, command: [echo, hi]}\n";
+    world.write("f/tools.yaml", tools);
+    model_agent(&world, "repairs: 1");
+    let question = call(
+        "q",
+        "ask_human",
+        &serde_json::json!({"prompt": "Which one?"}),
+    );
+    world
+        .server
+        .says([text("bad"), question, text("{\"ok\": true}")]);
+    let waiting = command(&world).end().exits(101).says("Which one?");
+    let line = waiting.stderr.split("answer with: delta ").nth(1).unwrap();
+    let line = line.lines().next().unwrap().replace("ANSWER", "b");
+    let answered = Delta::new(world.home()).args(shlex::split(&line).unwrap());
+    answered.end().exits(0);
+    command(&world).end().exits(0).prints("{\"ok\": true}\n");
+}
+
+#[test]
+fn what_an_agent_may_spend_and_what_checks_its_answer_is_passed_on() {
+    let limits = "repairs: 1, budget: {tokens: 40}, max_iterations: 7, \
+                  accept: [{command: [sh, -c, 'grep -q right || { echo not right; exit 1; }']}]";
+    for from_model in [false, true] {
+        let world = world("", &format!("path: ../agent, {limits}"));
+        if from_model {
+            model_agent(&world, limits);
+        }
+        // A server that counts nothing makes each request cost its estimate, which is more than that.
+        world.server.says([text("\"wrong\"")]);
+        let ended = command(&world).end().exits(4);
+        ended.says("budget");
+        let agent = world
+            .runs()
+            .into_iter()
+            .find(|run| run.id() != "r")
+            .unwrap();
+        assert_eq!(agent.events("ACCEPTANCE").len(), 1);
+        let config = agent.events("ENGINE_START").swap_remove(0)["config"].clone();
+        assert_eq!(config["max_iterations"], 7);
+        assert_eq!(
+            (&config["budget"]["tokens"], &config["repairs"]),
+            (&40.into(), &1.into())
+        );
+
+        // What is raised binds the run that was begun with less.
+        let agents = world
+            .read("f/agents.yaml")
+            .replace("tokens: 40", "tokens: 900000");
+        world.write("f/agents.yaml", agents);
+        world.server.says([text("\"right\"")]);
+        let more = command(&world).args(["--changed", "ok"]).end();
+        more.exits(0).prints("\"right\"\n");
+        assert!(said(&world, 2).contains("not right"));
+    }
+}
+
+#[test]
+fn limits_of_an_agent_are_checked_with_the_flow() {
+    for (agent, says) in [
+        ("path: ../agent, budget: {cots: 3}", "cots"),
+        (
+            "path: ../agent, max_iterations: 0",
+            "max_iterations: expected at least 1",
+        ),
+        ("path: ../agent, accept: [{}]", "accept: needs a command"),
+        (
+            "llm: any/m, prompt: x, budget: {cost: 3}",
+            "there is no pricing of m",
+        ),
+        (
+            "command: [cat], budget: {tokens: 3}",
+            "is for a run of delta",
+        ),
+    ] {
+        let world = world("", agent);
+        command(&world).end().exits(78).says(says);
     }
 }

@@ -505,7 +505,7 @@ fn what_a_run_has_remembered_is_there_once_also_if_nobody_wanted_to_see_it_befor
     let world = World::new();
     world.write("f/workflow.yaml", two("none"));
     world.write("f/memory.yaml", STORE);
-    run(&world).args(["--pause-before", "b"]).end().exits(75);
+    run(&world).args(["--pause-before", "b"]).end().exits(4);
     world.write("f/workflow.yaml", two("p"));
     run(&world).args(["--changed", "ok"]).end().exits(0);
     assert_eq!(contents(&context(&world, "T1/b")), [json!("own")]);
@@ -516,7 +516,7 @@ fn a_first_line_that_somebody_has_edited_changes_no_names() {
     let world = World::new();
     world.write("f/workflow.yaml", two("p"));
     world.write("f/memory.yaml", STORE);
-    run(&world).args(["--pause-before", "b"]).end().exits(75);
+    run(&world).args(["--pause-before", "b"]).end().exits(4);
     let path = Run::latest(&world.path("ws")).path("journal.jsonl");
     let journal = std::fs::read_to_string(&path).unwrap();
     std::fs::write(
@@ -547,6 +547,6 @@ fn a_store_that_a_command_names_is_no_file_of_the_flow() {
         flow(&[start(), a, b, exit()], "s>a a>b b>x"),
     );
     world.write("f/memory.yaml", STORE);
-    run(&world).args(["--pause-before", "b"]).end().exits(75);
+    run(&world).args(["--pause-before", "b"]).end().exits(4);
     run(&world).end().exits(0);
 }

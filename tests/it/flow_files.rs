@@ -343,7 +343,7 @@ fn what_is_wrong_in_an_agents_directory_is_wrong_with_the_flow() {
     let world = World::new();
     world.write("f/workflow.yaml", flow(&[start(), exit()], "s>x"));
     world.write("f/agents.yaml", "agents: [{id: q, path: ag}]\n");
-    world.write("f/ag/agent.yaml", "name: x\nllm: {}\n");
+    world.write("f/ag/agent.yaml", "name: x\nllm: {model: 3}\n");
     world.write("f/ag/system_prompt.md", "x");
     world.write("f/ag/context.yaml", "sources: []\n");
     let errors = errors_of(&world, "f");

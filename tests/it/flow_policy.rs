@@ -369,7 +369,7 @@ fn a_changed_policy_is_a_changed_flow() {
     let world = World::new();
     chain(&world, "exec: cat");
     rules(&world, &["target: node, target_id: a, action: allow"]);
-    named(&world).args(["--pause-before", "a"]).end().exits(75);
+    named(&world).args(["--pause-before", "a"]).end().exits(4);
     let metadata = record(&world).metadata();
     let files = metadata["flow"]["files"].as_array().unwrap();
     assert!(files.iter().any(|file| file["path"] == "policy.yaml"));

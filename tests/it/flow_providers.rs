@@ -355,10 +355,7 @@ fn metadata_names_providers_and_models_and_no_credentials() {
 #[test]
 fn changed_providers_are_a_changed_flow() {
     let world = world("base_url: SERVER");
-    command(&world)
-        .args(["--pause-before", "a"])
-        .end()
-        .exits(75);
+    command(&world).args(["--pause-before", "a"]).end().exits(4);
     world.write(
         "f/providers.yaml",
         "providers: [{id: acme, base_url: 'http://127.0.0.1:1'}]",

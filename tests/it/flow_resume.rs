@@ -201,7 +201,7 @@ fn changed_files_are_refused_until_it_is_said_that_this_is_meant() {
     run(&world)
         .args(["--pause-before", "a"])
         .end()
-        .exits(75)
+        .exits(4)
         .says("paused before a of T1");
     chain(&world, "command: [echo, '2']");
     run(&world)
@@ -227,9 +227,9 @@ fn what_was_said_of_changed_files_holds_from_then_on() {
     let world = World::new();
     chain(&world, "command: [echo, '1']");
     let pause = |node: &'static str| run(&world).args(["--pause-before", node]);
-    pause("a").end().exits(75);
+    pause("a").end().exits(4);
     chain(&world, "command: [echo, '2']");
-    pause("x").args(["--changed", "ok"]).end().exits(75);
+    pause("x").args(["--changed", "ok"]).end().exits(4);
     run(&world).end().exits(0).prints("2\n");
     let run = Run::latest(&world.path("ws"));
     assert_eq!(run.events("FLOW_START").len(), 2);
@@ -248,7 +248,7 @@ fn a_node_that_has_come_between_is_run_and_those_before_it_are_not_run_again() {
     );
     let nodes = [start(), a.clone(), exit()];
     world.write("f/workflow.yaml", flow(&nodes, "s>a a>x"));
-    run(&world).args(["--pause-before", "x"]).end().exits(75);
+    run(&world).args(["--pause-before", "x"]).end().exits(4);
     // It stands first, so that places in the manifest are no longer what they were.
     let nodes = [b, start(), a, exit()];
     world.write("f/workflow.yaml", flow(&nodes, "s>a a>b b>x"));
@@ -300,15 +300,16 @@ fn a_pause_holds_once_and_the_same_command_goes_on() {
     let paused = || run(&world).args(["--pause-before", "a", "--pause-before", "x"]);
     paused()
         .end()
-        .exits(75)
+        .exits(4)
         .prints("")
-        .says("paused before a of T1");
+        .says("paused before a of T1")
+        .says("the same command continues past it");
     assert!(
         !Run::latest(&world.path("ws"))
             .path("io/nodes/T1/a")
             .exists()
     );
-    paused().end().exits(75).says("paused before x of T1");
+    paused().end().exits(4).says("paused before x of T1");
     paused().end().exits(0).prints("1\n");
 }
 
@@ -316,7 +317,7 @@ fn a_pause_holds_once_and_the_same_command_goes_on() {
 const TWO_WAYS: &str = "nodes:
 - {id: s, kind: deterministic, role: start, context: none, default_start: true}
 - {id: f, kind: deterministic, role: branch, context: none}
-- {id: a, kind: deterministic, role: linear, context: none, shell: 'echo up >../../../ready; read go <../../../go'}
+- {id: a, kind: deterministic, role: linear, context: none, shell: 'echo up >$FLOW_WORKSPACE/../ready; read go <$FLOW_WORKSPACE/../go'}
 - {id: b, kind: deterministic, role: linear, context: none, command: [echo, '2']}
 - {id: x, kind: deterministic, role: exit, context: none}
 edges:
@@ -330,7 +331,7 @@ edges:
 #[test]
 fn a_pause_in_several_tasks_lets_everything_else_go_on() {
     let world = World::new();
-    let waits = "echo up >../../../ready; read go <../../../go";
+    let waits = "echo up >$FLOW_WORKSPACE/../ready; read go <$FLOW_WORKSPACE/../go";
     let nodes = [
         start(),
         node("p", "split", ""),
@@ -359,7 +360,7 @@ fn a_pause_in_several_tasks_lets_everything_else_go_on() {
             == 2
     });
     go.tell("on");
-    let outcome = running.wait().exits(75).prints("");
+    let outcome = running.wait().exits(4).prints("");
     // In the order of the tasks, and not in that in which they came.
     outcome.says("paused before b of T1.s0, b of T1.s1, b of T1.s2\n");
     let run = Run::latest(&world.path("ws"));
@@ -386,12 +387,12 @@ fn a_pause_that_nobody_was_told_of_is_made_again() {
     world.write(
         "f/workflow.yaml",
         TWO_WAYS.replace(
-            "shell: 'echo up >../../../ready; read go <../../../go'",
+            "shell: 'echo up >$FLOW_WORKSPACE/../ready; read go <$FLOW_WORKSPACE/../go'",
             "shell: 'exit 1'",
         ),
     );
     let changed = || paused().args(["--changed", "ok"]);
-    changed().end().exits(75).says("paused before b of T1.c1");
+    changed().end().exits(4).says("paused before b of T1.c1");
     changed().end().exits(0).prints("2\n");
 }
 
@@ -415,7 +416,7 @@ fn a_named_run_that_has_ended_is_not_told_with_other_files() {
 fn a_damaged_line_is_named_and_no_command_that_cannot_help() {
     let world = World::new();
     chain(&world, "command: [cat]");
-    run(&world).args(["--pause-before", "a"]).end().exits(75);
+    run(&world).args(["--pause-before", "a"]).end().exits(4);
     let run_dir = Run::latest(&world.path("ws"));
     let journal = run_dir.text("journal.jsonl");
     fs::write(
@@ -432,7 +433,7 @@ fn a_script_that_a_shell_names_is_one_of_the_files() {
     let world = World::new();
     chain(&world, "shell: 'sh \"${FLOW_HOME}/do.sh\"'");
     world.write("f/do.sh", "echo 1");
-    run(&world).args(["--pause-before", "a"]).end().exits(75);
+    run(&world).args(["--pause-before", "a"]).end().exits(4);
     world.write("f/do.sh", "echo 2");
     run(&world).end().exits(78).says("do.sh");
 }
@@ -561,7 +562,7 @@ fn lines_that_have_been_taken_must_stay_as_they_were() {
     let world = World::new();
     chain(
         &world,
-        "shell: 'read n; test $n != 2 -o -e go || { touch go; kill -9 $PPID; }; echo $n'",
+        "shell: 'read n; go=$FLOW_WORKSPACE/go; test $n != 2 -o -e $go || { touch $go; kill -9 $PPID; }; echo $n'",
     );
     world.write("in.jsonl", "1\n2\n3\n");
     let all = || run(&world).args(["--inputs", "in.jsonl", "-j", "1"]);
@@ -580,7 +581,10 @@ fn lines_that_have_been_taken_must_stay_as_they_were() {
 fn without_an_input_a_run_goes_on_with_its_own() {
     let world = World::new();
     let once = "test -e $go || { touch $go; kill -9 $PPID; }";
-    chain(&world, &format!("shell: 'go=go; read n; {once}; echo $n'"));
+    chain(
+        &world,
+        &format!("shell: 'go=$FLOW_WORKSPACE/go; read n; {once}; echo $n'"),
+    );
     world.write("in.jsonl", "1\n2\n3\n");
     let lines = run(&world)
         .args(["--inputs", "in.jsonl", "-j", "1", "--run-id", "r"])
@@ -603,7 +607,7 @@ fn an_input_is_kept_from_the_first_moment() {
             .args(["--pause-before", "s", "-i"])
             .arg(&input)
             .end();
-        paused.exits(75);
+        paused.exits(4);
         // As a kill behind the first write leaves it.
         let run_dir = Run::latest(&world.path("ws"));
         let journal = run_dir.text("journal.jsonl");
@@ -622,7 +626,7 @@ fn what_is_known_of_tasks_is_told_of_a_run_that_has_not_ended() {
         .args(["--pause-before", "a"])
         .json()
         .end()
-        .exits(75);
+        .exits(4);
     let tasks = paused.object()["tasks"].take();
     assert_eq!(tasks[0]["status"], "running");
     assert_eq!(tasks[0]["path"], serde_json::json!(["s"]));
@@ -647,7 +651,7 @@ fn many_inputs_go_on_where_they_were() {
     let world = World::new();
     chain(
         &world,
-        "shell: 'read n; echo $n >>seen; if test $n = 3 -a ! -e go; then touch go; kill -9 $PPID; fi; echo $n'",
+        "shell: 'read n; cd $FLOW_WORKSPACE; echo $n >>seen; if test $n = 3 -a ! -e go; then touch go; kill -9 $PPID; fi; echo $n'",
     );
     world.write("in.jsonl", "1\n2\n3\n4\n");
     let all = || run(&world).args(["--inputs", "in.jsonl", "-j", "1"]);

@@ -156,6 +156,30 @@ fn a_program_gets_the_payload_and_knows_where_it_is() {
     assert_eq!(run.ending().0, "COMPLETED");
 }
 
+#[test]
+fn a_node_with_text_as_input_gets_a_string_as_it_is_and_everything_else_as_json() {
+    for (input, given) in [
+        (r#""two\n\"lines\" \u00e9""#, "two\n\"lines\" é"),
+        (r#""""#, ""),
+        (r#"{"a": "b"}"#, r#"{"a": "b"}"#),
+        ("7", "7"),
+    ] {
+        let world = World::new();
+        // The same command with the same payload, cached as the other node's: it is given something else.
+        let both = "cache: true, output: text, shell: 'cat; echo .'";
+        let [plain, text] = [both.to_owned(), format!("input: text, {both}")].map(|how| {
+            chain(&world, &how);
+            let outcome = run(&world).args(["-i", "-", "--start", "s"]).stdin(input);
+            let outcome = outcome.args(["--run-id", if how == both { "j" } else { "t" }]);
+            outcome.json().end().exits(0).object()["output"].take()
+        });
+        assert_eq!(plain, format!("{input}."));
+        assert_eq!(text, format!("{given}."));
+        let run = Run::latest(&world.path("ws"));
+        assert_eq!(run.text("io/nodes/T1/a/input.json"), input);
+    }
+}
+
 /// The code and the message of the failure of `a`.
 #[track_caller]
 fn failure(world: &World, jobs: &str) -> (String, String) {
@@ -296,8 +320,9 @@ fn subtasks_work_in_directories_of_their_own() {
     let outcome = run(&world).args(["-i", "-"]).stdin("[1,2]").end().exits(0);
     let ws = fs::canonicalize(world.path("ws")).unwrap();
     let ws = ws.display();
-    outcome.prints(&format!("[\"{ws}/tasks/T1.s0\",\"{ws}/tasks/T1.s1\"]\n"));
-    assert_eq!(world.read("ws/tasks/T1.s1/in"), "2");
+    let tasks = format!("{ws}/tasks/{}", world.latest().id());
+    outcome.prints(&format!("[\"{tasks}/T1.s0\",\"{tasks}/T1.s1\"]\n"));
+    assert_eq!(world.read(&world.in_task("T1.s1/in")), "2");
 }
 
 #[test]
@@ -402,7 +427,7 @@ fn a_program_is_told_the_flow_the_run_and_the_call() {
     let path = |path: PathBuf| path.to_str().unwrap().to_owned();
     let expected = [
         path(home.join("f")),
-        path(home.join("ws/tasks/T1.s0")),
+        path(home.join(world.in_task("T1.s0"))),
         started["call_id"].as_str().unwrap().to_owned(),
         run.id(),
         path(run_dir),
@@ -427,7 +452,7 @@ fn many_inputs_are_told_in_their_order_and_the_first_failure_ends_the_rest() {
     let world = World::new();
     chain(
         &world,
-        "shell: 'read n; echo $n >>../seen; test $n != 3 && echo $((n*n))'",
+        "shell: 'read n; echo $n >>$FLOW_WORKSPACE/../seen; test $n != 3 && echo $((n*n))'",
     );
     world.write("in.jsonl", "1\n2\n\n3\n4\n5\n6\n");
     for jobs in ["1", "2", "6"] {
@@ -608,6 +633,97 @@ fn ten_thousand_subtasks_are_merged() {
 }
 
 #[test]
+fn tasks_of_many_inputs_and_of_two_runs_at_once_never_see_each_others_files() {
+    for jobs in ["1", "8"] {
+        let world = World::new();
+        // Whoever shares a directory finds a letter there.
+        let work = "read n; test ! -e letter || exit 9; echo $n >letter; cat letter";
+        let nodes = [
+            start(),
+            node("a", "linear", &format!(", shell: '{work}'")),
+            node("b", "branch", ", shell: 'cat letter'"),
+            node("c", "linear", &format!(", shell: '{work}'")),
+            node("d", "linear", &format!(", shell: '{work}'")),
+            node(
+                "m",
+                "merge",
+                ", shell: 'printf \"[%s,\" $(cat letter); cat; echo ]'",
+            ),
+            exit(),
+        ];
+        let edges = "s>a a>b b>c b>d c>m d>m m>x";
+        world.write("f/workflow.yaml", flow(&nodes, edges));
+        let numbers =
+            |from: usize| -> String { (from..from + 8).map(|n| format!("{n}\n")).collect() };
+        world.write("one.jsonl", numbers(1));
+        world.write("two.jsonl", numbers(101));
+        let begin = |id: &'static str, file: &'static str| {
+            let run = run(&world).args(["--run-id", id, "-j", jobs]);
+            run.args(["--inputs", file]).spawn()
+        };
+        let both = [
+            (1, begin("one", "one.jsonl")),
+            (101, begin("two", "two.jsonl")),
+        ];
+        for (first, running) in both {
+            let outcome = running.wait().exits(0);
+            let printed = String::from_utf8(outcome.stdout).unwrap();
+            let lines: Vec<Value> = printed
+                .lines()
+                .map(|it| serde_json::from_str(it).unwrap())
+                .collect();
+            let own: Vec<&Value> = lines.iter().map(|line| &line[0]).collect();
+            let wanted: Vec<Value> = (first..first + 8).map(|n| json!(n)).collect();
+            assert_eq!(own, wanted.iter().collect::<Vec<_>>());
+            for (line, n) in lines.iter().zip(&wanted) {
+                let inputs = line[1]["merge_inputs"].as_array().unwrap();
+                let outputs: Vec<&Value> = inputs.iter().map(|it| &it["output"]).collect();
+                assert_eq!(outputs, [n, n]);
+            }
+        }
+        assert_eq!(world.read("ws/tasks/two/T8/letter"), "108\n");
+        assert_eq!(world.read("ws/tasks/one/T1.c1/letter"), "1\n");
+        assert!(!world.exists("ws/letter"));
+    }
+}
+
+#[test]
+fn a_single_task_holds_the_workspace_and_a_flow_within_it_works_there_too() {
+    let world = World::new();
+    let inner = [
+        start(),
+        node("a", "linear", ", shell: 'cat ours; echo 1 >theirs'"),
+        exit(),
+    ];
+    world.write("inner/workflow.yaml", flow(&inner, "s>a a>x"));
+    let nested = format!(
+        "{} run ${{FLOW_HOME}}/../inner -q -w \"$FLOW_WORKSPACE\"",
+        env!("CARGO_BIN_EXE_delta-flow")
+    );
+    let waits = "echo 7 >ours; echo up >../ready; read go <../go";
+    let script = format!(", output: text, shell: '{waits}; {nested} && cat theirs'");
+    let nodes = [start(), node("a", "linear", &script), exit()];
+    world.write("f/workflow.yaml", flow(&nodes, "s>a a>x"));
+    let (mut ready, mut go) = (world.fifo("ready"), world.fifo("go"));
+    let running = run(&world).args(["--run-id", "first"]).spawn();
+    assert_eq!(ready.line(), "up");
+    let other = || Delta::flow(world.home()).args(["run", "inner", "--run-id", "second"]);
+    let refused = other().args(["-w", "ws"]).end().exits(75).prints("");
+    refused.says("run first works in").says("-w");
+    assert!(!world.exists("ws/.delta/second"));
+    // Inputs have directories of their own, and so does another workspace.
+    world.write("in.jsonl", "1\n");
+    let apart = other().args(["-w", "ws", "--inputs", "in.jsonl"]).end();
+    apart.exits(1).says("printed nothing");
+    other().args(["-w", "elsewhere"]).end().exits(1);
+    go.tell("on");
+    running.wait().exits(0).prints("\"7\\n1\"\n");
+    // Nobody holds it now.
+    let free = Delta::flow(world.home()).args(["run", "inner", "-w", "ws"]);
+    free.end().exits(0).prints("7\n");
+}
+
+#[test]
 fn losers_of_a_race_are_ended() {
     let world = World::new();
     world.write(
@@ -615,8 +731,8 @@ fn losers_of_a_race_are_ended() {
         "nodes:\n\
          - {id: s, kind: deterministic, role: start, context: none, default_start: true}\n\
          - {id: b, kind: deterministic, role: branch, context: none}\n\
-         - {id: l, kind: deterministic, role: linear, context: none, shell: 'read go <../../go; echo 1'}\n\
-         - {id: k, kind: deterministic, role: linear, context: none, shell: 'echo >../../go; exec sleep 1000'}\n\
+         - {id: l, kind: deterministic, role: linear, context: none, shell: 'read go <$FLOW_WORKSPACE/go; echo 1'}\n\
+         - {id: k, kind: deterministic, role: linear, context: none, shell: 'echo >$FLOW_WORKSPACE/go; exec sleep 1000'}\n\
          - {id: x, kind: deterministic, role: exit, context: none}\n\
          edges:\n- {from: s, to: b}\n- {from: b, to: l}\n- {from: b, to: k}\n- {from: l, to: x}\n- {from: k, to: x}\n",
     );
@@ -658,7 +774,7 @@ fn a_loser_that_was_faster_is_told_like_one_that_was_not() {
          - {id: s, kind: deterministic, role: start, context: none, default_start: true}\n\
          - {id: b, kind: deterministic, role: branch, context: none}\n\
          - {id: l, kind: deterministic, role: linear, context: none, shell: 'SCRIPT'}\n\
-         - {id: k, kind: deterministic, role: linear, context: none, shell: 'cat; read go <../../go'}\n\
+         - {id: k, kind: deterministic, role: linear, context: none, shell: 'cat; read go <$FLOW_WORKSPACE/go'}\n\
          - {id: x, kind: deterministic, role: exit, context: none}\n\
          edges:\n- {from: s, to: b}\n- {from: b, to: k}\n- {from: b, to: l}\n- {from: l, to: x}\n- {from: k, to: x}\n"
         .replace("SCRIPT", script),
@@ -722,10 +838,10 @@ fn a_signal_ends_many_programs_that_ignore_it_and_what_they_have_started() {
     world.write("f/workflow.yaml", flow(&nodes, "s>p p>w w>m m>x"));
     let items: Vec<usize> = (0..120).collect();
     let running = run(&world)
-        .args(["-q", "-j", "120", "-i", "-"])
+        .args(["-q", "-j", "120", "--run-id", "r", "-i", "-"])
         .stdin(serde_json::to_vec(&items).unwrap())
         .spawn();
-    let tasks = world.path("ws/tasks");
+    let tasks = world.path("ws/tasks/r");
     eventually("all have started", || {
         items
             .iter()

@@ -193,7 +193,7 @@ fn the_run_of_an_agent_that_was_interrupted_is_told_once_however_often_it_was_ta
     let delta = begin();
     here.line();
     delta.kill();
-    let agent = world.path("ws/tasks/T1.c0/.delta");
+    let agent = world.path("ws/tasks/r/T1.c0/.delta");
     eventually("the agent has ended", || {
         agent.join("LATEST").is_file()
             && Run::latest(&agent.with_file_name("")).metadata()["status"] == "INTERRUPTED"
@@ -266,12 +266,12 @@ fn a_flow_within_a_flow_is_told_at_the_node_that_ran_it_though_both_have_one_nam
         );
     }
     // One of the two has started a run itself: the list has it there, and not below the other, too.
-    let inner = world.path("ws/tasks/T1.s0/.delta");
+    let inner = world.path(&world.in_task("T1.s0/.delta"));
     copy(&inner.join("same"), &inner.join("deep"));
-    let metadata = world.read("ws/tasks/T1.s0/.delta/deep/metadata.json");
+    let metadata = world.read(&world.in_task("T1.s0/.delta/deep/metadata.json"));
     let metadata = metadata.replace(&Run::latest(&world.path("ws")).id(), "same");
     let metadata = metadata.replace("\"run_id\": \"same\"", "\"run_id\": \"deep\"");
-    world.write("ws/tasks/T1.s0/.delta/deep/metadata.json", metadata);
+    world.write(&world.in_task("T1.s0/.delta/deep/metadata.json"), metadata);
     let list = list(&world, &[]);
     assert_eq!(list.matches("\n  same").count(), 2, "{list}");
     assert_eq!(list.matches("\n    deep").count(), 1, "{list}");
@@ -279,7 +279,7 @@ fn a_flow_within_a_flow_is_told_at_the_node_that_ran_it_though_both_have_one_nam
     let parent = Run::latest(&world.path("ws")).id();
     for n in 0..2 {
         let run = Run {
-            dir: world.path(&format!("ws/tasks/T1.s{n}/.delta/same")),
+            dir: world.path(&world.in_task(&format!("T1.s{n}/.delta/same"))),
         };
         let metadata = run.metadata();
         assert_eq!(metadata["parent_run_id"], json!(parent));
@@ -348,7 +348,7 @@ fn the_figures_of_a_flow_have_its_nodes_and_the_tokens_of_its_agents() {
     assert_eq!(of("delta"), of("total") - of("tools"));
     // An agent's run that is looked at by itself is what it was.
     let outcome = world
-        .delta(["stats", "-w", "ws/tasks/T1.c0"])
+        .delta(["stats", "-w", &world.in_task("T1.c0")])
         .json()
         .end()
         .exits(0);

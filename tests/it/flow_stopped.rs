@@ -51,7 +51,7 @@ fn a_signal_among_many_inputs_ends_what_runs_and_takes_no_more() {
         let world = World::new();
         chain(
             &world,
-            "shell: 'read n; echo $n >>seen; test $n = 1 -o -e go || { echo $$ >../ready; \
+            "shell: 'read n; cd $FLOW_WORKSPACE; echo $n >>seen; test $n = 1 -o -e go || { echo $$ >../ready; \
              exec sleep 1000; }; echo $n'",
         );
         world.write("in.jsonl", "1\n2\n3\n4\n");
@@ -124,7 +124,10 @@ fn of_several_engines_one_runs_and_the_others_come_back_later() {
 #[test]
 fn a_full_disk_ends_the_run_and_nothing_that_ended_runs_again() {
     let world = World::new();
-    chain(&world, "shell: 'read n; echo $n >>../log; echo $n'");
+    chain(
+        &world,
+        "shell: 'read n; echo $n >>$FLOW_WORKSPACE/../log; echo $n'",
+    );
     let numbers: Vec<String> = (1..=60).map(|n| n.to_string()).collect();
     let lines = numbers.join("\n") + "\n";
     world.write("in.jsonl", &lines);
@@ -184,7 +187,7 @@ fn a_disk_that_is_full_when_a_run_is_taken_up_is_a_reason_to_come_back() {
     let world = World::new();
     chain(&world, "shell: 'echo >>ran; cat'");
     let same = || run(&world).args(["-m", "one"]);
-    same().args(["--pause-before", "x"]).end().exits(75);
+    same().args(["--pause-before", "x"]).end().exits(4);
     let before = Run::latest(&world.path("ws")).read("journal.jsonl");
     without_room(&world);
     assert_eq!(Run::latest(&world.path("ws")).read("journal.jsonl"), before);
@@ -230,7 +233,10 @@ fn a_journal_that_somebody_else_writes_ends_the_flow_after_the_steps_under_way()
         ).replace("'\\''", "''"),
     );
     let outcome = run(&world).args(["--run-id", "r"]).end();
-    outcome.exits(4).prints("").says("changed by somebody else");
+    outcome
+        .exits(4)
+        .prints("")
+        .says("changed by another program");
     assert!(world.exists("ws/one") && !world.exists("ws/two"));
     let metadata = world.latest().metadata();
     assert_eq!(metadata["stop_reason"], "journal_changed");

@@ -81,6 +81,33 @@ fn a_fork_has_the_first_iterations_whole_and_goes_on_with_another_message() {
 }
 
 #[test]
+fn the_hint_of_an_interrupted_fork_names_a_command_that_resumes_it() {
+    let world = parent();
+    let words = [
+        "--at",
+        "1",
+        "-m",
+        "more",
+        "--run-id",
+        "twig",
+        "--max-iterations",
+        "1",
+    ];
+    world.server.says([note(4)]);
+    let outcome = fork(&world, &words).end().exits(4);
+    let outcome = outcome.does_not_say("the same command");
+    let hint = outcome
+        .stderr
+        .lines()
+        .find_map(|line| line.split_once("to resume it: delta "));
+    let (_, command) = hint.expect("a hint");
+    world.server.says([text("done")]);
+    let command = shlex::split(command).unwrap();
+    let command = command.iter().map(String::as_str);
+    world.delta(command).end().exits(0).prints("done\n");
+}
+
+#[test]
 fn every_iteration_of_a_run_can_be_forked() {
     let world = parent();
     for at in 0..4 {

@@ -399,6 +399,23 @@ fn on_a_terminal_a_password_is_not_shown() {
 }
 
 #[test]
+fn a_terminal_has_no_echo_from_the_moment_a_password_is_asked_for() {
+    let world = World::new();
+    let question = json!({"prompt": "Passphrase?", "sensitive": true});
+    world
+        .server
+        .says([call("call_1", "ask_human", &question), text("done")]);
+    let mut terminal = Terminal::new();
+    let delta = world.run("go").arg("-i").at(&terminal).spawn();
+    terminal.shows("Passphrase?");
+    assert!(!terminal.has_echo());
+    terminal.types("hunter2\n");
+    delta.wait().exits(0);
+    assert_eq!(world.server.last().observation("call_1"), "hunter2");
+    assert!(terminal.has_echo());
+}
+
+#[test]
 fn on_a_terminal_ctrl_c_ends_a_question() {
     let world = World::new();
     world.server.says([ask("call_1", "Which colour?")]);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::process::Command;
 
-const TEMPLATES: [&str; 4] = ["minimal", "hello-world", "file-ops", "api-tester"];
+const TEMPLATES: [&str; 5] = ["minimal", "hello-world", "file-ops", "api-tester", "coder"];
 
 /// Makes an agent `mine` of a template.
 #[track_caller]
@@ -23,6 +23,7 @@ impl World {
     /// `delta run` of a new agent, on the scripted server.
     fn run_mine(&self, message: &str) -> Delta {
         self.delta(["run", "-a", "mine", "-w", "ws", "-m", message])
+            .env("DELTA_MODEL", "scripted")
             .env("DELTA_BASE_URL", self.server.url())
     }
 
@@ -39,7 +40,11 @@ impl World {
 fn every_template_passes_check_and_runs_at_once() {
     for template in TEMPLATES {
         let world = made(template);
-        let checked = world.delta(["check", "mine"]).end().exits(0);
+        let checked = world
+            .delta(["check", "mine"])
+            .env("DELTA_MODEL", "scripted")
+            .end()
+            .exits(0);
         // Whether curl is installed is the machine's affair.
         let about_programs = |line: &&str| !line.contains("there is no program 'curl'");
         let said: Vec<&str> = checked.stderr.lines().filter(about_programs).collect();
@@ -98,6 +103,7 @@ fn the_next_steps_are_told_on_stderr_and_the_command_can_be_pasted() {
     world
         .delta(["run"])
         .args(&words)
+        .env("DELTA_MODEL", "scripted")
         .env("DELTA_BASE_URL", world.server.url())
         .end()
         .exits(0)

@@ -265,6 +265,33 @@ fn nothing_that_a_tool_prints_changes_the_direction_of_text() {
 }
 
 #[test]
+fn json_on_a_terminal_escapes_what_controls_it_and_keeps_its_value() {
+    let words = "a\u{9b}2Jb \u{202e}txt\u{2066} \u{7f}c";
+    let world = World::new();
+    world.server.says([text(words)]);
+    let run = world.run("go").json().end().exits(0);
+    assert!(printed(&run).contains(words), "a file gets it as it is");
+    let id = world.latest().id();
+    for command in [
+        &[
+            "run", "-a", "agent", "-w", "ws", "-m", "go", "--format", "json", "--run-id", &id,
+        ][..],
+        &["log", "--json", "-n", "1", "-w", "ws"],
+    ] {
+        let mut terminal = Terminal::new();
+        let delta = world.delta(command.iter().copied()).all_at(&terminal);
+        delta.end().exits(0);
+        let shown = terminal.shows("}\r\n");
+        let is_plain = |c: char| {
+            c == '\n' || !(c.is_control() || words.contains(c)) || c.is_ascii_graphic() || c == ' '
+        };
+        assert!(shown.chars().all(is_plain), "{shown:?}");
+        let value: Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(value["result"], words);
+    }
+}
+
+#[test]
 fn a_followed_log_ends_with_the_run() {
     let (world, delta) = held();
     let log = world.delta(["log", "-w", "ws", "-f"]).spawn();

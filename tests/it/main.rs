@@ -16,21 +16,27 @@
 
 mod harness;
 
+mod accept;
 mod advice;
 mod architecture;
 mod broken_agents;
 mod budget;
+mod chat;
 mod check;
 mod cli;
+mod coder;
+mod coder_edit;
 mod completion;
 #[cfg(feature = "flow")]
 mod completion_flow;
 mod config;
+mod confirm;
 mod context;
 mod damage;
 mod deadline;
 mod diff;
 mod environment;
+mod everyday;
 mod example_approval;
 mod example_batch;
 mod example_cron;
@@ -42,6 +48,7 @@ mod expand;
 mod flow_examples;
 #[cfg(feature = "flow")]
 mod flow_files;
+mod effects;
 #[cfg(feature = "flow")]
 mod flow_agents;
 #[cfg(feature = "flow")]
@@ -76,6 +83,7 @@ mod flow_told;
 mod flow_tools;
 #[cfg(feature = "flow")]
 mod flow_program;
+mod fleet;
 mod fork;
 mod guards;
 mod hooks;
@@ -86,8 +94,10 @@ mod init;
 mod install;
 mod legacy;
 mod limits;
+mod limits_kept;
 mod look;
 mod manual;
+mod mcp;
 mod migrate;
 mod model;
 mod old_runs;
@@ -110,13 +120,16 @@ mod sessions_safety;
 mod sessions_traps;
 mod shown_files;
 mod signals;
+mod skills;
 mod stats;
 mod stops;
 mod subagents;
+mod suspended;
 mod tools;
 mod torture;
 mod trust;
 mod values;
+mod wires;
 mod workspace;
 mod workspace_env;
 mod wrappers;

@@ -337,8 +337,8 @@ fn every_exit_code_is_in_the_manual() {
 
 /// The types of events in the journal of an agent's run.
 fn event_kinds() -> Vec<String> {
-    let code = source("record/event/kind.rs");
-    let list = code.split("event_kinds! {").nth(1).unwrap();
+    let code = source("record/event/words.rs");
+    let list = code.split("enum EventKind {").nth(1).unwrap();
     strings(list.split("// Of workflows").next().unwrap())
 }
 
@@ -372,7 +372,7 @@ fn every_status_and_stop_reason_is_in_the_manual() {
     let mut words: Vec<String> = StopReason::ALL
         .map(|reason| reason.name().to_owned())
         .to_vec();
-    let signals = source("unix/procfs.rs");
+    let signals = source("unix/signals.rs");
     let signals = signals.split("fn name(self)").nth(1).unwrap();
     words.extend(strings(signals.split("fn from_number").next().unwrap()));
     for word in ["final_answer", "seconds", "disk_full", "io_error", "SIGHUP"] {
@@ -572,7 +572,7 @@ fn every_event_of_a_flow_and_every_field_is_in_the_manual() {
     let basis = start.split("fn describe_basis").nth(1).unwrap();
     let basis = basis.split("fn record_basis").next().unwrap();
     let words: Vec<String> = [strings(writes), strings(basis)].concat();
-    let kinds = source("record/event/kind.rs");
+    let kinds = source("record/event/words.rs");
     let of_flows = kinds.split("// Of workflows alone.").nth(1).unwrap();
     let kinds = strings(of_flows.split('}').next().unwrap());
     assert!(kinds.contains(&"FLOW_START".to_owned()), "{kinds:?}");

@@ -11,8 +11,11 @@ fn recorded(status: &str, events: &[Value]) -> World {
     world.server.says([text("new")]);
     world.run("go").args(["--run-id", "old"]).end().exits(0);
     let run = world.latest();
-    fs::remove_dir_all(&run.dir).unwrap();
-    fs::create_dir(&run.dir).unwrap();
+    for name in ["io", "engine.log", "sandbox.txt"] {
+        fs::remove_dir_all(run.path(name))
+            .or_else(|_| fs::remove_file(run.path(name)))
+            .ok();
+    }
     let lines: Vec<String> = events.iter().map(|event| format!("{event}\n")).collect();
     fs::write(run.path("journal.jsonl"), lines.concat()).unwrap();
     let agent = world.path("agent").canonicalize().unwrap();
@@ -152,6 +155,13 @@ fn an_answer_to_a_question_without_an_id_is_read() {
 fn an_open_action_of_the_built_in_tool_is_a_question() {
     for answer in ["message", "file"] {
         let world = recorded("INTERRUPTED", &[start(), thought("ask"), asking()]);
+        let list = world.delta(["list-runs", "-w", "ws", "--resumable"]);
+        let list = list.end().exits(0);
+        assert!(
+            list.describe().contains("WAITING_FOR_INPUT"),
+            "{}",
+            list.describe()
+        );
         let asked = world.go_on().args(["--run-id", "old"]).end();
         asked.exits(101).says("Remove it?");
         let left = world.latest().path("interaction/request.json");

@@ -254,6 +254,39 @@ fn a_context_source_that_cannot_be_opened_for_the_moment_is_tried_again_later() 
 }
 
 #[test]
+fn what_the_system_lacks_while_a_run_is_opened_is_tried_again_later() {
+    if !installed(&["strace"]) {
+        return;
+    }
+    for (error, name) in [
+        ("EMFILE", "lock"),
+        ("ENFILE", "journal.jsonl"),
+        ("EIO", "journal.jsonl"),
+        ("ENOSPC", ".LATEST.tmp"),
+    ] {
+        let world = World::new().program([text("one"), text("done")]);
+        world.run("first").end().exits(0);
+        let dir = world.latest().dir;
+        let path = match name {
+            "journal.jsonl" => dir.join(name),
+            _ => dir.with_file_name(name),
+        };
+        let inject = format!("inject=openat:error={error}");
+        let trace = ["strace", "-qq", "-f", "-o", "/dev/null", "-P"];
+        let command = || world.run("go").args(["--run-id", "job"]);
+        let command = || match name {
+            "journal.jsonl" => world.go_on().args(["-m", "go"]),
+            _ => command(),
+        };
+        let outcome = command()
+            .under(&[&trace[..], &[path.to_str().unwrap(), "-e", &inject]].concat())
+            .end();
+        outcome.exits(75).prints("").says("cannot ");
+        command().end().exits(0).prints("done\n");
+    }
+}
+
+#[test]
 fn an_end_that_does_not_reach_the_disk_is_reported() {
     if !installed(&["strace"]) {
         return;

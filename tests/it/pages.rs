@@ -69,6 +69,9 @@ delta run -q -a agent -w work -m first
 /// What is there besides for the commands of one page, and where they are given.
 fn stage_of(page: &str) -> (&'static str, &'static str) {
     let more = match page {
+        "delta" | "run" | "chat" => {
+            "mkdir -p .config/delta/agents && cp -R agent .config/delta/agents/coder"
+        }
         "continue" => {
             "delta run -q -a agent -w work --run-id 20251013_101500_ab12cd -m second
              delta run -q -a agent -w work -m third --max-iterations 2 || [ $? = 4 ]"
@@ -387,7 +390,7 @@ fn every_command_line_of_the_readme_runs_as_shown() {
     run_shown("README.md", &commands, &world, |script| {
         let file = world.write("script", script);
         // make does everything but to build.
-        let make = format!("-s -- CARGO=true BIN={}", bin.display());
+        let make = format!("-s -- CARGO=true BIN={0} DEMO_BIN={0}", bin.display());
         Delta::new(world.home())
             .under(&["sh", file.to_str().unwrap()])
             .cwd(root())

@@ -741,7 +741,7 @@ fn a_copy_under_another_name_leaves_the_originals_tool_alone() {
         .status();
     assert!(copied.unwrap().success());
     world.server.says([text("copied")]);
-    let twin = world.go_on().args(["--run-id", "twin"]);
+    let twin = world.go_on().args(["--run-id", "twin", "--adopt"]);
     twin.end().exits(0).prints("copied\n");
     assert!(alive(tool), "the original's tool lives");
     world.server.says([text("done")]);

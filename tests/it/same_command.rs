@@ -290,6 +290,25 @@ fn a_dry_run_names_the_run_that_would_be_resumed_and_leaves_no_trace() {
 }
 
 #[test]
+fn a_failed_run_with_a_long_name_gets_one_that_can_still_be_named() {
+    let world = World::new();
+    let cut = || answer(&json!({"role": "assistant", "content": "half"}), "length");
+    world.server.says([cut(), cut(), text("done")]);
+    let id = "n".repeat(64);
+    let command = || world.run("go").args(["--run-id", &id, "--retry-failed"]);
+    command().end().exits(1);
+    command().end().exits(1);
+    command().end().exits(0).prints("done\n");
+    let mut names: Vec<String> = world.runs().iter().map(Run::id).collect();
+    names.sort();
+    let short = "n".repeat(55);
+    let aside = |n: u32| format!("{short}.failed.{n}");
+    assert_eq!(names, [aside(1), aside(2), id.clone()]);
+    let log = world.delta(["log", "-w", "ws", &aside(1)]).end();
+    log.exits(0);
+}
+
+#[test]
 fn a_failed_run_gives_its_name_free_when_it_is_put_aside() {
     let world = World::new();
     let cut = || {

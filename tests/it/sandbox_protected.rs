@@ -204,6 +204,120 @@ fn the_file_by_which_a_worktree_finds_its_repository_stays_as_it_is() {
 }
 
 #[test]
+fn what_submodules_and_worktrees_execute_stays_as_it_is_in_bare_repositories_too() {
+    if !has_namespaces() {
+        return;
+    }
+    for root in ["box/.git", "box"] {
+        let world = World::new();
+        world.write(&format!("{root}/HEAD"), "ref: refs/heads/main\n");
+        let submodule = format!("{root}/modules/deps/lib");
+        for dir in [root, &submodule, &format!("{submodule}/modules/inner")] {
+            for name in ["HEAD", "objects/pack/a", "config", "hooks/update"] {
+                world.write(&format!("{dir}/{name}"), "mine\n");
+            }
+        }
+        for name in ["HEAD", "commondir", "config.worktree"] {
+            world.write(&format!("{root}/worktrees/tree/{name}"), "mine\n");
+        }
+        let before = snapshot(&world.path("box"));
+        for script in [
+            "echo x > config",
+            "echo x > modules/deps/lib/config",
+            "echo x > modules/deps/lib/hooks/update",
+            "echo x > modules/deps/lib/hooks/new",
+            "mv modules/deps/lib modules/deps/other",
+            "mv -T modules/deps/lib/objects modules/deps/lib/hooks",
+            "mv modules other",
+            "rm modules/deps/lib/modules/inner/hooks/update",
+            "echo x > worktrees/tree/commondir",
+            "rm -f worktrees/tree/config.worktree",
+            "mv worktrees other",
+        ] {
+            let dir = world.path(root);
+            let script = format!("cd {} && {script} 2>/dev/null && echo done", dir.display());
+            sandbox(&world, &["--rw", "."], &script).end().prints("");
+            fs::remove_dir_all(world.path("box/.tmp")).unwrap();
+            assert_eq!(snapshot(&world.path("box")), before, "{script}");
+        }
+    }
+}
+
+#[test]
+fn what_would_redirect_git_is_put_aside_and_reported_when_the_command_ends() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = workspace();
+    world.write("box/.git/modules/lib/HEAD", "ref: refs/heads/main\n");
+    world.write("box/.git/modules/lib/objects/a", "a\n");
+    let plant = "echo x > .git/commondir; mkdir .git/modules/lib/hooks";
+    for (number, (end, code)) in [("", 1), ("; exit 3", 3), ("; kill -9 $$", -9)]
+        .into_iter()
+        .enumerate()
+    {
+        let mut outcome = sandbox(&world, &["--rw", "."], &format!("{plant}{end}")).end();
+        let ended = outcome.code().or(outcome.killed_by().map(|signal| -signal));
+        assert_eq!(ended, Some(code), "{}", outcome.describe());
+        for (dir, name) in [(".git", "commondir"), (".git/modules/lib", "hooks")] {
+            let aside = format!("{dir}/{name}.untrusted.{}", number + 1);
+            outcome = outcome
+                .says(&format!("{dir}/{name} was created"))
+                .says(&format!(
+                    "renamed to {}",
+                    world.path(&format!("box/{aside}")).display()
+                ));
+            assert!(world.exists(&format!("box/{aside}")));
+            assert!(!world.exists(&format!("box/{dir}/{name}")));
+        }
+    }
+    // What was there before the command is a person's.
+    world.write("box/.git/commondir", ".\n");
+    sandbox(&world, &["--rw", "."], "cat .git/commondir")
+        .end()
+        .exits(0)
+        .prints(".\n")
+        .says("");
+}
+
+#[test]
+fn git_works_in_the_sandbox_and_obeys_nothing_from_it_afterwards() {
+    if !has_namespaces() || !installed(&["git"]) {
+        return;
+    }
+    let world = World::new();
+    fs::create_dir(world.path("box")).unwrap();
+    let git = |script: &str| {
+        let status = std::process::Command::new("sh")
+            .args(["-ec", script])
+            .current_dir(world.path("box"))
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_SYSTEM", "/dev/null")
+            .status();
+        assert!(status.unwrap().success(), "{script}");
+    };
+    git(
+        "git init -q; git config user.name me; git config user.email me@example.org
+        git commit -q --allow-empty -m first; git worktree add -q ../tree",
+    );
+    let script = "set -e; echo 1 > file; git add file; git commit -qm file; git checkout -q -b side; git branch other
+        echo 2 >> file; git stash -q; git stash pop -q; git commit -qam more; git checkout -q -; git merge -q side
+        git gc -q; git worktree add -q inner; git -C inner commit -q --allow-empty -m inner; git worktree remove inner
+        git log --oneline | wc -l
+        cp -r .git elsewhere; rm -rf elsewhere/config; echo '[core] fsmonitor = touch obeyed' > elsewhere/config
+        echo ../elsewhere > .git/commondir";
+    sandbox(&world, &["--strict", "--rw", "."], script)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_SYSTEM", "/dev/null")
+        .end()
+        .exits(1)
+        .prints("3\n")
+        .says("commondir.untrusted.1");
+    git("git status -s > status; git fsck 2> /dev/null; git -C ../tree status -s");
+    assert!(!world.exists("box/obeyed"));
+}
+
+#[test]
 fn a_symbolic_link_in_their_place_is_named_and_with_strict_refused() {
     if !has_namespaces() {
         return;

@@ -33,7 +33,7 @@ pub fn family(options: &str) -> World {
     world
 }
 
-fn depth(request: &Received) -> usize {
+pub fn depth(request: &Received) -> usize {
     let system = request.messages()[0]["content"].to_string();
     ["I am one.", "I am two.", "I am three."]
         .iter()
@@ -42,7 +42,7 @@ fn depth(request: &Received) -> usize {
         + 1
 }
 
-fn said(request: &Received) -> Vec<Value> {
+pub fn said(request: &Received) -> Vec<Value> {
     request
         .messages()
         .into_iter()
@@ -65,7 +65,7 @@ pub fn model(request: &Received) -> Reply {
     }
 }
 
-fn run_at(world: &World, workspace: &str) -> Run {
+pub fn run_at(world: &World, workspace: &str) -> Run {
     Run::latest(&world.path(workspace))
 }
 

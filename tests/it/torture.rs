@@ -175,7 +175,7 @@ fn killed_at_random_moments_it_goes_on() {
 }
 
 /// Whether strace is there and may trace.
-fn strace_works() -> bool {
+pub fn strace_works() -> bool {
     let try_it = Command::new("strace")
         .args(["-o", "/dev/null", "true"])
         .output();
@@ -184,7 +184,7 @@ fn strace_works() -> bool {
 
 /// Runs under strace, with these arguments.
 #[track_caller]
-fn traced(world: &World, args: &[&str]) -> Outcome {
+pub fn traced(world: &World, args: &[&str]) -> Outcome {
     let strace = [&["strace", "-qq"], args].concat();
     world.run("go").arg("-q").under(&strace).end()
 }

@@ -271,6 +271,85 @@ fn a_run_outside_every_workspace_is_replayed_only_when_somebody_vouches_for_it()
         .prints("identical: 1 request\n");
 }
 
+#[test]
+fn a_run_that_was_put_into_ones_own_control_plane_is_foreign_until_it_is_adopted() {
+    let world = World::new();
+    world.server.says([text("done")]);
+    let first = || world.run("first").args(["--run-id", "mine"]);
+    first().end().exits(0);
+    forged(&world);
+    let before = snapshot(&world.path("ws"));
+    for words in [
+        &["run", "-a", "agent", "-w", "ws"][..],
+        &["run", "-a", "agent", "-w", "ws", "-m", "go"],
+        &[
+            "run", "-a", "agent", "-w", "ws", "-m", "go", "--run-id", "x",
+        ],
+        &[
+            "run", "-a", "agent", "-w", "ws", "-m", "other", "--run-id", "x",
+        ],
+        &["run", "-a", "agent", "-w", "ws", "-m", "go", "--dry-run"],
+        &["continue", "-w", "ws", "-a", "agent", "-m", "more"],
+        &["continue", "-w", "ws", "-a", "agent", "--run-id", "x"],
+        &["fork", "-w", "ws", "x", "--at", "0", "-a", "agent"],
+        &["replay", "-w", "ws", "x", "-a", "agent"],
+        &["request", "-w", "ws", "x", "--next", "-a", "agent"],
+    ] {
+        let outcome = world.delta(words.iter().copied()).end();
+        let outcome = outcome.exits(78).prints("").says("--adopt");
+        outcome.says(".delta/x has no file 'origin'");
+        assert_eq!(snapshot(&world.path("ws")), before, "{words:?}");
+    }
+    assert_eq!(world.server.requests().len(), 1);
+    for words in [["log", "x"], ["report", "x"]] {
+        let outcome = world.delta(words).args(["-w", "ws"]).end().exits(0);
+        outcome.says(".delta/x has no file").says("--adopt");
+    }
+    // It is in nobody's way.
+    first().end().exits(0).prints("done\n");
+    world.server.says([text("done")]);
+    let other = world.run("other").end().exits(0);
+    other.does_not_say("'go'");
+    // A copy of one's own run is not one's own.
+    let copy = ["-a", "ws/.delta/mine", "ws/.delta/copy"].map(|word| match word {
+        "-a" => word.into(),
+        path => world.path(path),
+    });
+    let copied = std::process::Command::new("cp").args(copy).status();
+    assert!(copied.unwrap().success());
+    let again = world.run("first").args(["--run-id", "copy"]).end();
+    again.exits(78).says("belongs to another directory");
+
+    world.server.says([text("went")]);
+    let go = || world.run("go").args(["--run-id", "x"]);
+    go().arg("--adopt").end().exits(0).prints("went\n");
+    go().end().exits(0).prints("went\n");
+}
+
+#[test]
+fn a_run_stays_ones_own_under_the_name_that_it_gets_when_it_has_failed() {
+    let world = World::new();
+    let cut = json!({"role": "assistant", "content": "It is"});
+    world.server.says([answer(&cut, "length"), text("done")]);
+    let run = || world.run("go").args(["--run-id", "job"]);
+    run().end().exits(1);
+    run().arg("--retry-failed").end().exits(0).prints("done\n");
+    world.server.says([text("more")]);
+    world
+        .delta([
+            "continue",
+            "-w",
+            "ws",
+            "--run-id",
+            "job.failed.1",
+            "-m",
+            "go on",
+        ])
+        .end()
+        .exits(0)
+        .prints("more\n");
+}
+
 /// What a record says that it overrides in agent.yaml, and the command line that says the same.
 fn overrides(world: &World) -> Vec<(&'static str, Value)> {
     let trap = format!("touch {}; echo no; exit 1", world.path("trap").display());

@@ -196,3 +196,12 @@ fn a_workspace_in_a_layout_that_is_not_known_is_refused() {
     assert_eq!(world.read("ws/.delta/VERSION"), "9.9\n");
     assert_eq!(world.runs().len(), 1);
 }
+
+#[test]
+fn a_work_directory_that_cannot_be_made_is_an_error_of_the_configuration() {
+    let world = World::new();
+    for place in ["/proc/x", "/dev/null/x"] {
+        let run = world.delta(["run", "-a", "agent", "-m", "go", "-w", place]);
+        run.end().exits(78).prints("").says(place);
+    }
+}

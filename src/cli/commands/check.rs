@@ -1,23 +1,30 @@
 //! `delta check`: reads an agent and reports all its errors and warnings.
 
+use crate::cli::agent_names;
 use crate::config::agent::{self, Problem, Severity};
 use crate::config::environment::Environment;
 use crate::config::lint;
 use crate::config::load;
 use crate::config::sources::AgentSources;
 use crate::error::{Exit, Result};
+use crate::runs::preflight::{install_signals, schema_problem};
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
-use crate::unix::terminal::{Screen, counted, print};
+use crate::unix::terminal::{Screen, counted, print, print_json};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::Path;
 
 pub(crate) fn check_agent(dir: &Path, format: OutputFormat) -> Result<Exit> {
+    let dir = &agent_names::find_word(dir)?.home;
     let (agent, mut problems, found) = load::survey(dir);
     if found.home.is_dir() {
         let path = search_path(&found, &mut problems);
         problems.extend(lint::about(&found, &path));
+        agent::sort_problems(&mut problems);
+    }
+    if let Some(agent) = agent.as_ref().filter(|it| it.acceptance.schema.is_some()) {
+        problems.extend(schema_problem(agent, &*install_signals()?)?);
         agent::sort_problems(&mut problems);
     }
     let agent = agent.filter(|_| problems.iter().all(|p| p.severity != Severity::Error));
@@ -40,7 +47,10 @@ pub(crate) fn check_agent(dir: &Path, format: OutputFormat) -> Result<Exit> {
             )
         }
     };
-    print(text.as_bytes())?;
+    match format {
+        OutputFormat::Text => print(text.as_bytes())?,
+        OutputFormat::Json => print_json(text.as_bytes())?,
+    }
     Ok(if agent.is_some() {
         Exit::Success
     } else {
@@ -63,26 +73,20 @@ fn search_path(found: &AgentSources, problems: &mut Vec<Problem>) -> OsString {
             message: message.to_owned(),
         }
     };
-    let own = match Environment::read(&found.home, None, None) {
+    match Environment::read(&found.home, None, None) {
         Ok((environment, warnings)) => {
             for warning in warnings {
                 let (file, message) = warning.split_once(": ").unwrap_or((".env", &warning));
                 problems.push(problem(Severity::Warning, file, message));
             }
-            let variables = environment.for_child(true).into_iter();
-            variables
-                .filter(|(name, _)| name == "PATH")
-                .find_map(|(_, value)| value)
+            environment.search_path().into()
         }
         Err(error) => {
             let file = found.shown_path(".env");
             problems.push(problem(Severity::Error, &file, &error.message));
-            None
+            std::env::var_os("PATH").unwrap_or_default()
         }
-    };
-    own.map(OsString::from)
-        .or_else(|| std::env::var_os("PATH"))
-        .unwrap_or_default()
+    }
 }
 
 fn object(problem: &Problem) -> Value {

@@ -3,6 +3,7 @@
 //! A helper of these scripts and no command for people. Only reads; what cannot be read is not offered.
 
 use super::flow;
+use crate::cli::agent_names;
 use crate::cli::tables::DELTA;
 use crate::cli::templates::{self, Template};
 use crate::error::{Exit, Result};
@@ -32,6 +33,18 @@ pub(crate) fn print_candidates(raw: &[OsString]) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
+/// The agents that have names, for a word that may become one.
+fn agent_candidates(value: &TypedValue) -> Vec<Candidate> {
+    if !value.typed.is_empty() && !value.typed.starts_with('@') {
+        return Vec::new();
+    }
+    let names = agent_names::list_names();
+    let names = names.iter();
+    names
+        .map(|(name, about)| Candidate::new(&format!("@{name}"), about))
+        .collect()
+}
+
 fn offer(value: &TypedValue, line: &TypedLine) -> Option<Offer> {
     let offer = match (value.value.kind, value.value.name, value.option) {
         (ValueKind::Workspace, ..) => ("dirs", workspace_candidates(value, line)),
@@ -39,6 +52,8 @@ fn offer(value: &TypedValue, line: &TypedLine) -> Option<Offer> {
             ("", run_candidates(line, true, |_| true))
         }
         (ValueKind::RunId, ..) => ("", run_candidates(line, false, |_| true)),
+        (_, _, Some("--agent")) => ("dirs", agent_candidates(value)),
+        (_, "@NAME", _) => ("", agent_candidates(value)),
         (_, _, Some("--template")) => {
             let candidate = |it: &Template| Candidate::new(it.name, it.description);
             ("", templates::ALL.into_iter().map(candidate).collect())

@@ -1,21 +1,25 @@
 //! `delta continue`: resumes a run according to its state.
 
+use crate::cli::agent_names::agent_for_run;
 use crate::cli::args::ContinueArgs;
 use crate::cli::result;
 use crate::engine::account::SpendingRules;
+use crate::engine::question::{self, Answer};
 use crate::error::{Error, Exit, Result};
+use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::decide::{Decision, Naming, Refusal, Wanted, decide};
 use crate::runs::find::{find_named, no_runs};
 use crate::runs::inspect::{RunSnapshot, inspect_run};
 use crate::runs::launch::Launch;
-use crate::runs::origin::require_own;
+use crate::runs::origin::{require_own, require_own_run};
 use crate::runs::overrides::{agent_dir, load_recorded};
 use crate::runs::preflight::{
-    check_depth, heed_deadline, install_signals, read_environment, read_message,
+    check_depth, check_schema, heed_deadline, install_signals, read_environment,
 };
 use crate::runs::result::RunResult;
+use crate::runs::task::Task;
 use crate::unix::terminal::Screen;
 use std::path::Path;
 
@@ -29,7 +33,8 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
     let signals = install_signals()?;
     heed_deadline(&signals, common.deadline)?;
     let screen = Screen::new(common.quiet, common.verbose);
-    let message = read_message(common.message.as_deref(), &signals)?;
+    let message = Task::read(&common.message, &signals)?;
+    let message = message.map(|message| message.text()).transpose()?;
     let workspace = Workspace::at(common.work_dir.as_deref().unwrap_or(Path::new(".")))?;
     workspace.check_layout()?;
     require_own(&workspace, wanted.adopt)?;
@@ -47,7 +52,18 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
             newest
         }
     };
-    let found = inspect_run(&RunDir::of(&workspace, &id))?;
+    let run = RunDir::of(&workspace, &id);
+    require_own_run(&run, wanted.adopt)?;
+    let found = inspect_run(&run)?;
+    let message = match &wanted.question {
+        Some(question) if !is_open(&found, question) => {
+            if keep_stale_answer(&found, question, message.as_deref(), screen)? {
+                return Ok(RunResult::recorded(found));
+            }
+            None
+        }
+        _ => message,
+    };
     let asked = Wanted {
         naming: Naming::Continue,
         has_text: message.is_some(),
@@ -58,14 +74,20 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
     match decide(asked, Some(found.standing(true))) {
         Decision::Busy => return Err(found.busy()),
         Decision::Retell => return Ok(RunResult::recorded(found)),
+        // The same command once more.
+        Decision::Refuse(Refusal::NeedsMessage) if wanted.question.is_some() => {
+            return Ok(RunResult::recorded(found));
+        }
         Decision::Refuse(refusal) => return Err(refused(refusal, &found)),
         Decision::Begin | Decision::BeginInPlace | Decision::Resume => {}
     }
     let recorded = (id.as_str(), found.metadata.agent_home.as_str());
-    let home = agent_dir(wanted.agent.as_deref(), recorded, &workspace)?;
+    let given = agent_for_run(wanted.agent.as_deref(), recorded.1)?;
+    let home = agent_dir(given.as_deref(), recorded, &workspace)?;
     let recorded = (id.as_str(), &found.metadata.set);
     let (agent, set) = load_recorded(&home, recorded, &wanted.set, screen)?;
     let environment = read_environment(&agent, Some(&workspace), screen)?;
+    check_schema(&agent, &signals)?;
     let launch = Launch {
         agent: &agent,
         workspace: &workspace,
@@ -76,12 +98,50 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         interactive: common.interactive,
         max_iterations: common.max_iterations,
         force: wanted.force,
+        checks_answers: true,
+        is_chat: false,
         spending: Some(SpendingRules::of(&agent, common.budget)?),
     };
-    if found.question.is_some() && !found.has_ended() {
-        return launch.resume(found, None, message, lock);
+    if let Some(question) = found.question.as_ref().filter(|_| !found.has_ended()) {
+        let request_id = question.request_id.clone();
+        let answer = message.map(|text| Answer { request_id, text });
+        return launch.resume(found, None, answer, lock);
     }
     launch.resume(found, message.as_deref(), None, lock)
+}
+
+/// True if a run waits for the answer to this question, or if somebody works on it.
+fn is_open(found: &RunSnapshot, request_id: &str) -> bool {
+    let open = found.question.as_ref().filter(|_| !found.has_ended());
+    found.metadata.status == Status::Running || open.is_some_and(|it| it.request_id == request_id)
+}
+
+/// Keeps an answer to a question that is not open, unless it is the one that has been recorded. Returns whether
+/// another question is open instead.
+///
+/// # Errors
+/// It is another answer, and no question is open.
+fn keep_stale_answer(
+    found: &RunSnapshot,
+    request_id: &str,
+    answer: Option<&str>,
+    screen: Screen,
+) -> Result<bool> {
+    let is_other_open = found.question.is_some() && !found.has_ended();
+    if found.answer_to(request_id)?.as_deref() == answer {
+        return Ok(is_other_open);
+    }
+    let name = question::keep_unread(&found.run, answer.unwrap_or_default())?;
+    let path = found.run.interaction().join(name);
+    let text = format!(
+        "question {request_id} is not open: the answer is not used; it is in {}",
+        path.display()
+    );
+    if !is_other_open {
+        return Err(Error::failure(text));
+    }
+    screen.warn(&text);
+    Ok(true)
 }
 
 fn refused(refusal: Refusal, found: &RunSnapshot) -> Error {

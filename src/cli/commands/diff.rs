@@ -1,6 +1,7 @@
 //! `delta diff`: the first difference between two runs, side by side.
 
 use crate::error::{At, Exit, Result};
+use crate::record::reader::read_journal;
 use crate::record::recording::unreadable;
 use crate::record::state::{self, Question, Reading, Run, Thought, Turn, decoded};
 use crate::runs::find::find_run;
@@ -89,7 +90,7 @@ impl Side {
         let run = find_run(work_dir, name)?;
         warn_if_foreign_run(&run)?;
         let path = run.journal();
-        let bytes = crate::unix::files::read_regular(&path).at("read", &path)?;
+        let bytes = read_journal(&path).at("read", &path)?;
         let lenient = Reading {
             lenient: true,
             window: None,
@@ -121,6 +122,10 @@ fn iterations(run: &Run<'_>) -> Vec<Iteration> {
     for turn in &run.turns {
         match turn {
             Turn::User(content) => next.rows.push(format!("> {}", decoded(content))),
+            Turn::Refusal(refusal) => {
+                let said = decoded(refusal.content);
+                next.rows.push(format!("! {}: {said}", refusal.what));
+            }
             Turn::Thought(thought) => {
                 add_thought(&mut next, thought);
                 list.push(std::mem::take(&mut next));

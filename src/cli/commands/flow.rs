@@ -3,6 +3,7 @@
 //! Unaware of what that program does, so that this one stays small.
 
 use crate::error::{Error, Exit, Result, reason};
+use crate::unix::siblings::find_sibling;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -13,7 +14,7 @@ const PROGRAM: &str = "delta-flow";
 
 /// Runs the command. Returns only if the program cannot be run.
 pub(crate) fn execute_flow(arguments: &[OsString]) -> Result<Exit> {
-    let program = find_beside_delta().unwrap_or_else(|| PathBuf::from(PROGRAM));
+    let program = find_sibling(PROGRAM).unwrap_or_else(|| PathBuf::from(PROGRAM));
     let error = Command::new(&program).args(arguments).exec();
     if error.kind() == ErrorKind::NotFound {
         let message = format!(
@@ -24,10 +25,4 @@ pub(crate) fn execute_flow(arguments: &[OsString]) -> Result<Exit> {
     }
     let message = format!("flow: {}: {}", program.display(), reason(&error));
     Err(Error::new(Exit::NotExecutable, message))
-}
-
-/// The program that was installed together with this one.
-fn find_beside_delta() -> Option<PathBuf> {
-    let path = std::env::current_exe().ok()?.with_file_name(PROGRAM);
-    path.is_file().then_some(path)
 }

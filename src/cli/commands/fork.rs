@@ -1,5 +1,6 @@
 //! `delta fork`: a new run that begins with the first iterations of another one, which stays as it is.
 
+use crate::cli::agent_names::agent_for_run;
 use crate::cli::args::ForkArgs;
 use crate::cli::result;
 use crate::engine::account::SpendingRules;
@@ -12,10 +13,11 @@ use crate::record::state::{self, Reading, Run};
 use crate::record::workspace::Workspace;
 use crate::runs::find::find_run;
 use crate::runs::launch::{Launch, start_event};
-use crate::runs::origin::require_own;
+use crate::runs::origin::require_own_run;
 use crate::runs::overrides::{agent_dir, load_recorded};
 use crate::runs::preflight;
 use crate::runs::result::RunResult;
+use crate::runs::task::Task;
 use crate::runs::workspace_copy::{copy_files, refuse_unless_empty};
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
@@ -24,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) fn fork_run(fork: &ForkArgs) -> Result<Exit> {
-    result::print_outcome(try_run(fork), &fork.common)
+    result::print_outcome_once(try_run(fork), &fork.common)
 }
 
 fn try_run(fork: &ForkArgs) -> Result<RunResult> {
@@ -33,7 +35,8 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     let common = &fork.common;
     preflight::heed_deadline(&signals, common.deadline)?;
     let screen = Screen::new(common.quiet, common.verbose);
-    let message = preflight::read_message(common.message.as_deref(), &signals)?;
+    let message = Task::read(&common.message, &signals)?;
+    let message = message.map(|message| message.text()).transpose()?;
     let work_dir = common.work_dir.as_deref().unwrap_or(Path::new("."));
     let parent = find_run(work_dir, &fork.run)?;
     let Some(root) = parent.workspace() else {
@@ -45,16 +48,18 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     };
     let here = Workspace::at(root)?;
     here.check_layout()?;
-    require_own(&here, fork.adopt)?;
+    require_own_run(&parent, fork.adopt)?;
     let recording = Recording::read(&parent)?;
     let whole = recording.state()?;
     let beginning = beginning(&recording, fork, message.is_some())?;
     let id = parent.id.as_str();
     let recorded = (id, whole.agent_home.as_deref().unwrap_or_default());
-    let home = agent_dir(fork.agent.as_deref(), recorded, &here)?;
+    let given = agent_for_run(fork.agent.as_deref(), recorded.1)?;
+    let home = agent_dir(given.as_deref(), recorded, &here)?;
     let (agent, set) = load_recorded(&home, (id, &whole.set), &fork.set, screen)?;
     let rules = SpendingRules::of(&agent, common.budget)?;
     // Report what the environment lacks before anything is created.
+    preflight::check_schema(&agent, &signals)?;
     let mut environment = preflight::read_environment(&agent, Some(&here), screen)?;
     let workspace = match &fork.to {
         Some(to) => {
@@ -77,6 +82,8 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
         interactive: common.interactive,
         max_iterations: common.max_iterations,
         force: false,
+        checks_answers: true,
+        is_chat: false,
         spending: Some(rules),
     };
     let from = Parent {

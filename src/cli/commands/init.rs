@@ -1,6 +1,6 @@
 //! `delta init`: makes a new agent.
 
-use crate::cli::templates::{self, Template};
+use crate::cli::templates::{self, Template, TemplateFile};
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::text::disguise::disguises;
@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 pub(crate) fn create_agent(
@@ -135,27 +136,26 @@ fn menu() -> Result<&'static Template> {
 }
 
 /// Writes the agent's files, and returns their names. If that fails, nothing is left of them.
-fn write(dir: &Path, name: &str, template: &Template) -> Result<Vec<&'static str>> {
+fn write(dir: &Path, name: &str, template: &Template) -> Result<Vec<String>> {
     let is_new = !dir.exists();
     fs::create_dir_all(dir).at("create", dir)?;
-    let files = [
-        (".gitignore", templates::GITIGNORE.to_owned()),
-        ("context.yaml", templates::CONTEXT.to_owned()),
-        ("system_prompt.md", template.prompt.to_owned()),
-        // Last: what makes the directory an agent.
-        ("agent.yaml", template.agent_named(name)),
-    ];
-    let mut written: Vec<&'static str> = Vec::new();
-    for (file, text) in files {
-        let path = dir.join(file);
-        match create(&path, &text) {
-            Ok(()) => written.push(file),
+    let ignored = TemplateFile {
+        path: ".gitignore".to_owned(),
+        text: templates::GITIGNORE.to_owned(),
+        is_program: false,
+    };
+    let mut written: Vec<String> = Vec::new();
+    for file in [ignored].into_iter().chain(template.files(name)) {
+        let path = dir.join(&file.path);
+        match create(&path, &file) {
+            Ok(()) => written.push(file.path),
             // It is hidden, and somebody's own.
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && file.starts_with('.') => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && file.path.starts_with('.') => {}
             Err(e) => {
                 for file in written {
                     may_fail(fs::remove_file(dir.join(file)));
                 }
+                may_fail(fs::remove_dir(dir.join("tools")));
                 if is_new {
                     may_fail(fs::remove_dir(dir));
                 }
@@ -166,9 +166,14 @@ fn write(dir: &Path, name: &str, template: &Template) -> Result<Vec<&'static str
     Ok(written)
 }
 
-fn create(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    let written = file.write_all(text.as_bytes());
+fn create(path: &Path, file: &TemplateFile) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let mut options = OpenOptions::new();
+    options.mode(if file.is_program { 0o777 } else { 0o666 });
+    let mut created = options.write(true).create_new(true).open(path)?;
+    let written = created.write_all(file.text.as_bytes());
     if written.is_err() {
         may_fail(fs::remove_file(path));
     }

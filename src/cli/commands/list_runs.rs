@@ -1,6 +1,7 @@
-//! `delta list-runs`: the runs of a workspace, or of all workspaces of an agent.
+//! `delta list-runs`: the runs of a workspace, of all workspaces of an agent, or of everything below directories.
 
 mod tree;
+mod below;
 
 use crate::cli::args::ListRunsArgs;
 use crate::error::{Error, Exit, Result};
@@ -15,7 +16,7 @@ use crate::text::json;
 use crate::text::options::format::OutputFormat;
 use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
-use crate::unix::terminal::{Screen, Tone, painted, print, size, stdout_has_colour};
+use crate::unix::terminal::{Screen, Tone, painted, print, print_json, size, stdout_has_colour};
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
@@ -35,10 +36,35 @@ struct Row {
     place: String,
     iterations: String,
     tokens: u64,
-    run: Option<Metadata>,
+    run: Option<Summary>,
+}
+
+/// What a line shows of a run, however long its texts are.
+struct Summary {
+    status: Status,
+    /// Why it ended; empty in lists that leave that out.
+    reason: String,
+    created_at: Option<Timestamp>,
+    message: String,
+}
+
+impl Summary {
+    fn of(run: &Metadata) -> Self {
+        /// More columns than any terminal has.
+        const WIDEST: usize = 500;
+        Self {
+            status: run.status,
+            reason: String::new(),
+            created_at: Timestamp::parse(&run.created_at),
+            message: in_short(run.initial_message.as_deref().unwrap_or_default(), WIDEST),
+        }
+    }
 }
 
 pub(crate) fn print_runs(options: &ListRunsArgs) -> Result<Exit> {
+    if !options.below.is_empty() {
+        return below::print_below(options);
+    }
     let workspaces = match &options.agent {
         Some(agent) => workspaces_of(agent)?,
         None => vec![find::open_workspace(
@@ -72,7 +98,7 @@ pub(crate) fn print_runs(options: &ListRunsArgs) -> Result<Exit> {
         entries.truncate(1);
     }
     match options.format {
-        OutputFormat::Json => print(&array(&entries))?,
+        OutputFormat::Json => print_json(&array(&entries))?,
         OutputFormat::Text if options.first => {
             for entry in &entries {
                 print(format!("{}\n", entry.metadata.run_id).as_bytes())?;
@@ -108,7 +134,15 @@ pub(crate) fn print_runs(options: &ListRunsArgs) -> Result<Exit> {
 impl ListRunsArgs {
     fn selects_run(&self, run: &Metadata) -> bool {
         let resumable = matches!(run.status, Status::Interrupted | Status::WaitingForInput);
-        self.status.is_none_or(|status| run.status == status) && (resumable || !self.resumable)
+        let reason = run.stop_reason.as_deref().unwrap_or_default();
+        self.status.is_none_or(|status| run.status == status)
+            && (resumable || !self.resumable)
+            && (run.is_retryable() || !self.retryable)
+            && (run.needs_attention() || !self.needs_attention)
+            && (self.stop_reasons.is_empty() || self.stop_reasons.iter().any(|it| it == reason))
+            && self
+                .since
+                .is_none_or(|since| Timestamp::parse(&run.created_at) >= Some(since))
     }
 }
 
@@ -144,6 +178,14 @@ fn table(rows: &[Row], with_workspace: bool) -> String {
         |of: fn(&Row) -> usize, least: usize| rows.iter().map(of).max().unwrap_or(0).max(least);
     let id = longest(|row| row.name.chars().count(), 3);
     let place = longest(|row| row.place.chars().count(), 9);
+    let of_run = |of: fn(&Summary) -> usize| {
+        let runs = rows.iter().filter_map(|row| row.run.as_ref());
+        runs.map(of).max().unwrap_or(0)
+    };
+    let reason = match of_run(|run| run.reason.chars().count()) {
+        0 => 0,
+        longest => longest.max("REASON".len()) + 2,
+    };
     let place = |name: &str| {
         if with_workspace {
             format!("{name:place$}  ")
@@ -158,9 +200,10 @@ fn table(rows: &[Row], with_workspace: bool) -> String {
         )
     };
     let (left, right) = row("RUN", "WORKSPACE", "AGE", "ITER", "TOKENS");
-    let frame = left.chars().count() + 17 + right.chars().count();
+    let frame = left.chars().count() + 17 + reason + right.chars().count();
     let width = size().map_or(WIDTH, |(_, columns)| columns.saturating_sub(frame).max(10));
-    let header = format!("{left}{:17}{right}MESSAGE", "STATUS");
+    let head = if reason > 0 { "  REASON" } else { "" };
+    let header = format!("{left}{:17}{head:reason$}{right}MESSAGE", "STATUS");
     let mut out = painted(colour, &[(Tone::Dim, &header)]) + "\n";
     for Row {
         name,
@@ -175,7 +218,8 @@ fn table(rows: &[Row], with_workspace: bool) -> String {
             out.push('\n');
             continue;
         };
-        let age = Timestamp::parse(&run.created_at)
+        let age = run
+            .created_at
             .map_or_else(|| "?".to_owned(), |at| age(now.since(at)));
         let (left, right) = row(name, place, &age, iterations, &tokens.to_string());
         let tone = match run.status {
@@ -183,8 +227,10 @@ fn table(rows: &[Row], with_workspace: bool) -> String {
             Status::Running => Tone::Command,
             _ => Tone::Bad,
         };
-        let message = in_short(run.initial_message.as_deref().unwrap_or_default(), width);
+        let message = in_short(&run.message, width);
         let status = format!("{:17}", run.status.name());
+        let gap = if reason > 0 { "  " } else { "" };
+        let right = format!("{:reason$}{right}", format!("{gap}{}", run.reason));
         let pieces = [
             (Tone::Said, left.as_str()),
             (tone, &status),

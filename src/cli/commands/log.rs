@@ -1,5 +1,7 @@
 //! `delta log`: a run as a timeline, also while it is live.
 
+mod effects;
+
 use crate::cli::args::LogArgs;
 use crate::error::{Exit, Result};
 use crate::record::event::EventKind;
@@ -11,9 +13,10 @@ use crate::runs::find;
 use crate::runs::origin::warn_if_foreign_run;
 use crate::text::timestamp::Timestamp;
 use crate::unix::pager::Pager;
-use crate::unix::terminal::{Screen, stdout_has_colour};
+use crate::unix::terminal::{Screen, printable_json, stdout_has_colour};
 use crate::view::timeline::Timeline;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 
 /// How often a run that is followed is looked at again.
@@ -28,6 +31,10 @@ const DEEPEST: usize = 8;
 pub(crate) fn print_log(options: &LogArgs) -> Result<Exit> {
     let run = find::find_run_or_newest(&options.work_dir, options.run.as_deref())?;
     warn_if_foreign_run(&run)?;
+    if options.effects {
+        effects::print_effects(&run, options.json)?;
+        return Ok(Exit::Success);
+    }
     let path = run.journal();
     let mut lines = match options.last {
         Some(count) => JournalReader::open_at_last(&path, count)?,
@@ -45,6 +52,7 @@ pub(crate) fn print_log(options: &LogArgs) -> Result<Exit> {
             Pager::new()
         },
         raw: options.json,
+        on_terminal: io::stdout().is_terminal(),
         family: RunTree::below(run.workspace().unwrap_or(&run.path)),
         underway: OpenActions::default(),
         ended: None,
@@ -72,6 +80,8 @@ struct LogPrinter {
     pager: Pager,
     /// Lines as they are.
     raw: bool,
+    /// True if stdout is a terminal.
+    on_terminal: bool,
     family: RunTree,
     underway: OpenActions,
     /// True if the last event shown is the end of an engine; none before the first.
@@ -123,6 +133,11 @@ impl LogPrinter {
             let line = match lines.read_next()? {
                 Next::Event(text, line) if self.raw => {
                     self.ended = Some(line.kind == EventKind::EngineEnd);
+                    let text = if self.on_terminal {
+                        printable_json(text)
+                    } else {
+                        text.to_owned()
+                    };
                     if !self.pager.show(&format!("{text}\n"))? {
                         return Ok(Stopped::Unread);
                     }

@@ -1,6 +1,7 @@
 //! `delta replay`: a recorded run again, with the model's recorded answers. Every request is compared
 //! with the recorded one.
 
+use crate::cli::agent_names::agent_for_run;
 use crate::cli::args::ReplayArgs;
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
@@ -9,7 +10,7 @@ use crate::engine::run_loop::{Ending, Engine, Options};
 use crate::error::{Error, Exit, Result};
 use crate::model::ask::Model;
 use crate::model::replay::{Divergence, Playback};
-use crate::record::event::Event;
+use crate::record::event::{Event, Line};
 use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
 use crate::record::recording::{Beginning, Recording};
@@ -25,9 +26,11 @@ use crate::runs::workspace_copy::ReplayDir;
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
-use crate::unix::terminal::{Screen, counted, print};
+use crate::unix::terminal::{Screen, Tone, counted, print};
+use crate::view::effects::EffectList;
 use crate::view::request_diff::first;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
@@ -51,12 +54,11 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
         )));
     }
     let (agent, set) = agent_and_overrides(wanted, &recording, screen)?;
+    if !wanted.executes_nothing {
+        preflight::check_schema(&agent, &signals)?;
+    }
     let place = ReplayDir::make(wanted.to.as_deref(), wanted.from.as_deref(), screen)?;
-    let (environment, _) = Environment::read(
-        &agent.home,
-        Some(&place.workspace.root),
-        agent.workspace_env.as_deref(),
-    )?;
+    let (environment, _) = Environment::of_agent(&agent, Some(&place.workspace.root))?;
     let launch = Launch {
         agent: &agent,
         workspace: &place.workspace,
@@ -67,13 +69,42 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
         interactive: false,
         max_iterations: None,
         force: false,
+        checks_answers: true,
+        is_chat: false,
         spending: None,
     };
+    if !wanted.executes_nothing {
+        warn_of_effects(&agent, &recording, screen);
+    }
     let mut playback = Playback::new(recording, wanted.executes_nothing);
     let ending = repeat(&launch, &mut playback)?;
     let exit = print_comparison(&playback, ending.as_ref(), &agent, &place.workspace)?;
     place.leave(exit == Exit::Success, screen);
     Ok(exit)
+}
+
+/// Names the tools whose effect a repetition has once more.
+fn warn_of_effects(agent: &Agent, recording: &Recording, screen: Screen) {
+    let mut list = EffectList::default();
+    let text = String::from_utf8_lossy(&recording.journal);
+    text.lines()
+        .filter_map(|line| Line::parse(line).ok())
+        .for_each(|line| list.add(&line));
+    let rows = list.into_rows(false).into_iter();
+    let done: BTreeSet<String> = rows
+        .filter(|row| !row.command.is_empty())
+        .map(|row| row.tool_name)
+        .collect();
+    let has_effect = |name: &&str| {
+        let mut tools = agent.tools.iter();
+        tools.any(|tool| tool.name == *name && tool.has_effect)
+    };
+    let again: Vec<&str> = done.iter().map(String::as_str).filter(has_effect).collect();
+    if !again.is_empty() {
+        let names = again.join(", ");
+        let text = format!("tools with an effect run again: {names}");
+        screen.progress(&[(Tone::Dim, &text)]);
+    }
 }
 
 /// The agent that the run had, or another one, without what would end a repetition early.
@@ -85,12 +116,17 @@ fn agent_and_overrides(
     let state = recording.state()?;
     let id = recording.run.id.as_str();
     let recorded = state.agent_home.as_deref().unwrap_or_default();
-    let dir = match (&wanted.agent, recording.run.workspace()) {
-        (Some(dir), _) => dir.clone(),
+    let given = agent_for_run(wanted.agent.as_deref(), recorded)?;
+    let dir = match (given, recording.run.workspace()) {
+        (Some(dir), _) => dir,
         (None, Some(root)) => agent_dir(None, (id, recorded), &Workspace::at(root)?)?,
         (None, None) => recorded.into(),
     };
     let (mut agent, set) = load_recorded(&dir, (id, &state.set), &wanted.set, screen)?;
+    if agent.llm.command.is_none() && (agent.llm.model.is_none() || agent.llm.is_from_environment) {
+        // What the environment says today is not what the requests were made with.
+        agent.llm.model = state.asked_model().or(agent.llm.model);
+    }
     (agent.limit_tokens, agent.limit_seconds) = (0, 0);
     agent.llm.max_retries = 0;
     // What can be repeated need not be durable.
@@ -190,7 +226,9 @@ fn engine(
         lenient: false,
         is_ours: true,
         answer: None,
+        checks_answers: launch.checks_answers,
         spending: None,
+        listener: None,
     };
     let ctx = launch.context(run);
     let model = Model::Recorded(playback);
@@ -204,7 +242,7 @@ fn reopen_journal(run: &RunDir) -> Result<Journal> {
     let path = run.journal();
     let Some(mut journal) = Journal::open(&path)? else {
         let path = path.display();
-        return Err(Error::failure(format!("another process works on {path}")));
+        return Err(Error::failure(format!("another process is using {path}")));
     };
     let mut bytes = Vec::new();
     journal.read_into(&mut bytes)?;

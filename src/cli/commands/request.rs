@@ -1,5 +1,6 @@
 //! `delta request`: the exact bytes of a request or of the next one, and the first difference of two.
 
+use crate::cli::agent_names::agent_for_run;
 use crate::cli::args::RequestArgs;
 use crate::error::{Error, Exit, Result};
 use crate::record::invocations;
@@ -7,11 +8,11 @@ use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::find::find_run;
 use crate::runs::inspect::inspect_run;
-use crate::runs::origin::{require_own, warn_if_foreign_run};
+use crate::runs::origin::{require_own_run, warn_if_foreign_run};
 use crate::runs::overrides::{agent_dir, load_recorded};
 use crate::runs::{preflight, preview};
 use crate::text::ids::RunId;
-use crate::unix::terminal::{Screen, print, printable};
+use crate::unix::terminal::{Screen, print, print_json, printable};
 use crate::view::request_diff;
 use std::path::PathBuf;
 
@@ -26,7 +27,7 @@ pub(crate) fn print_request(options: &RequestArgs) -> Result<Exit> {
         (sent.request(number)?, number.to_string())
     };
     let Some(other) = options.diff else {
-        print(&request)?;
+        print_json(&request)?;
         return Ok(Exit::Success);
     };
     let names = [name.as_str(), &other.to_string()];
@@ -48,12 +49,13 @@ fn next_request(run: &RunDir, options: &RequestArgs) -> Result<Vec<u8>> {
         )));
     };
     let workspace = Workspace::at(root)?;
-    require_own(&workspace, options.adopt)?;
+    require_own_run(run, options.adopt)?;
     let found = inspect_run(run)?;
     let screen = Screen::new(false, false);
     let id = run.id.as_str();
     let recorded = (id, found.metadata.agent_home.as_str());
-    let home = agent_dir(options.agent.as_deref(), recorded, &workspace)?;
+    let given = agent_for_run(options.agent.as_deref(), recorded.1)?;
+    let home = agent_dir(given.as_deref(), recorded, &workspace)?;
     let recorded = (id, &found.metadata.set);
     let (agent, _) = load_recorded(&home, recorded, &options.set, screen)?;
     preview::next_request(

@@ -1,8 +1,12 @@
 //! `delta run`: begins a run, or resumes the one that the same command began before.
 
-use crate::cli::args::RunArgs;
+use crate::cli::agent_names::{FoundAgent, find_agent};
+use crate::cli::args::{Common, RunArgs};
 use crate::cli::result;
 use crate::config::agent::Agent;
+use crate::config::environment::{Environment, MODEL};
+use crate::config::person;
+use crate::config::tool::bind::shell_quoted;
 use crate::engine::account::SpendingRules;
 use crate::engine::question::{Reply, read_line};
 use crate::error::{Error, Exit, Result, may_fail};
@@ -11,68 +15,112 @@ use crate::record::workspace::Workspace;
 use crate::runs::decide::Decision;
 use crate::runs::overrides::load_with_overrides;
 use crate::runs::preflight::{
-    check_depth, heed_deadline, install_signals, read_environment, read_message,
+    check_depth, check_schema, heed_deadline, install_signals, read_environment,
 };
 use crate::runs::preview;
 use crate::runs::run_request::{RunRequest, Site};
+use crate::runs::task::{GivenPart, Task};
 use crate::text::ids::RunId;
-use crate::unix::procfs::Signals;
-use crate::unix::terminal::{Screen, print};
+use crate::text::json;
+use crate::unix::signals::Signals;
+use crate::unix::terminal::{Screen, Tone, print_json};
+use rustix::fs::FileType;
 use serde_json::Map;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) fn run_agent(wanted: &RunArgs) -> Result<Exit> {
     let common = &wanted.common;
     if wanted.dry {
-        return with_request(wanted, |request| print_preview(&request));
+        return with_request(wanted, |request, found| print_preview(&request, found));
     }
-    let done = with_request(wanted, |request| {
+    let done = with_request(wanted, |request, _| {
         request.execute(&|| choose_site(request.agent, &request.signals))
     });
     result::print_outcome(done, common)
 }
 
 /// Reads what the request needs, before anything is created.
-fn with_request<T>(wanted: &RunArgs, act: impl FnOnce(RunRequest<'_>) -> Result<T>) -> Result<T> {
+fn with_request<T>(
+    wanted: &RunArgs,
+    act: impl FnOnce(RunRequest<'_>, &FoundAgent) -> Result<T>,
+) -> Result<T> {
     let common = &wanted.common;
     check_depth()?;
     let signals = install_signals()?;
     heed_deadline(&signals, common.deadline)?;
     let screen = Screen::new(common.quiet, common.verbose);
-    let text = read_message(common.message.as_deref(), &signals)?;
-    let (agent, set) = load_with_overrides(&wanted.agent, Map::new(), &wanted.set, screen)?;
+    let found = find_agent(&wanted.agent)?;
+    mention_unread_stdin(common, screen);
+    let task = Task::read(&common.message, &signals)?;
+    let (agent, set) = load_with_overrides(&found.home, Map::new(), &wanted.set, screen)?;
     // What is missing is reported before anything is created.
     SpendingRules::of(&agent, common.budget)?;
+    check_schema(&agent, &signals)?;
     let run_id = common.run_id.as_deref().map(RunId::parse);
-    act(RunRequest {
+    let here = found.works_here.then_some(Path::new("."));
+    let request = RunRequest {
         agent: &agent,
         set: &set,
         given: &wanted.set,
-        text: text.as_deref(),
-        work_dir: common.work_dir.as_deref(),
+        task: task.as_ref(),
+        work_dir: common.work_dir.as_deref().or(here),
         run_id: run_id.transpose().map_err(Error::usage)?,
         new: wanted.new,
         retry_failed: wanted.retry_failed,
         adopt: wanted.adopt,
         yes: wanted.yes,
         interactive: common.interactive,
+        is_chat: false,
         max_iterations: common.max_iterations,
         budget: common.budget,
         signals,
         screen,
-    })
+    };
+    warn_of_own_files(&request);
+    act(request, &found)
 }
 
-/// Prints the request that the command would send first.
-fn print_preview(request: &RunRequest<'_>) -> Result<Exit> {
+/// Warns of a workspace in which the person's own settings lie: the agent's tools could change them.
+pub(crate) fn warn_of_own_files(request: &RunRequest<'_>) {
+    let root = request.work_dir.and_then(|dir| dir.canonicalize().ok());
+    let own = person::config_dir().and_then(|dir| dir.canonicalize().ok());
+    if let (Some(root), Some(own)) = (root, own)
+        && own.starts_with(&root)
+    {
+        request.screen.warn(&format!(
+            "warning: {} is inside the workspace: what tools write there decides over later runs",
+            own.display()
+        ));
+    }
+}
+
+/// A person who pipes something in probably means it to be read.
+fn mention_unread_stdin(common: &Common, screen: Screen) {
+    let is_pipe = || {
+        let kind = rustix::fs::fstat(io::stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        kind == Ok(FileType::Fifo)
+    };
+    let is_read = common.interactive || common.message.contains(&GivenPart::Stdin);
+    if !is_read && !screen.quiet && io::stderr().is_terminal() && is_pipe() {
+        screen.warn("stdin is a pipe, and it is not read: -m - puts it into the message");
+    }
+}
+
+/// Prints the request that the command would send first, and where its settings come from.
+fn print_preview(request: &RunRequest<'_>, found_agent: &FoundAgent) -> Result<Exit> {
     let (workspace, found, decision) = request.decide_only()?;
     let (screen, about) = (
         request.screen,
         (Arc::clone(&request.signals), request.screen),
     );
-    if let Err(error) = read_environment(request.agent, Some(&workspace), screen) {
+    let environment = read_environment(request.agent, Some(&workspace), screen);
+    if let Err(error) = &environment {
         screen.warn(&format!("warning: {error}"));
+    }
+    for (name, value) in settings(request, found_agent, &workspace, environment.ok().as_ref()) {
+        screen.progress(&[(Tone::Dim, &format!("{name:<10} ")), (Tone::Said, &value)]);
     }
     let bytes = match (decision, found) {
         (Decision::Resume, Some(found)) => {
@@ -80,6 +128,7 @@ fn print_preview(request: &RunRequest<'_>) -> Result<Exit> {
                 screen.warn(&format!("run {} would be resumed", found.run.id));
             }
             let (agent, _) = request.agent_of(&found)?;
+            say_what_binds(&agent, request)?;
             preview::next_request(&agent, &workspace, found, about)?
         }
         (Decision::Busy, Some(found)) => return Err(found.busy()),
@@ -92,16 +141,109 @@ fn print_preview(request: &RunRequest<'_>) -> Result<Exit> {
         }
         (_, found) => {
             let recorded = found.and_then(|found| found.metadata.initial_message);
-            let text = request.text.map(str::to_owned).or(recorded);
+            let text = request.task.map(Task::text).transpose()?.or(recorded);
+            say_what_binds(request.agent, request)?;
             preview::first_request(request.agent, &workspace, &text.unwrap_or_default(), about)?
         }
     };
-    print(&bytes)?;
+    print_json(&bytes)?;
     Ok(Exit::Success)
 }
 
+/// Says on stderr which limits the run would have and what its answer would have to pass.
+fn say_what_binds(agent: &Agent, request: &RunRequest<'_>) -> Result<()> {
+    let acceptance = &agent.acceptance;
+    let mut lines = Vec::new();
+    if let Some(schema) = &acceptance.schema {
+        lines.push(format!("output_schema: {}", schema.name));
+    }
+    for accept in &acceptance.commands {
+        let words: Vec<String> = accept
+            .command
+            .iter()
+            .map(|word| word.written(|_| ""))
+            .collect();
+        lines.push(format!("accept: {}", shell_quoted(&words)));
+    }
+    if acceptance.has_checks() {
+        lines.push(format!("repairs: {}", acceptance.repairs));
+    }
+    let budget = SpendingRules::of(agent, request.budget)?.budget;
+    if budget.has_limit() {
+        lines.push(format!("budget: {}", json::text(&budget)));
+    }
+    if let Some(deadline) = request.signals.deadline() {
+        lines.push(format!("deadline: {deadline}"));
+    }
+    for line in lines.iter().filter(|_| !request.screen.quiet) {
+        request.screen.warn(line);
+    }
+    Ok(())
+}
+
+/// The settings of a run, each with its source.
+fn settings(
+    request: &RunRequest<'_>,
+    found: &FoundAgent,
+    workspace: &Workspace,
+    environment: Option<&Environment>,
+) -> Vec<(&'static str, String)> {
+    let (agent, llm) = (request.agent, &request.agent.llm);
+    let is_set = |key: &str| request.set.contains_key(key);
+    let file = |key| {
+        if is_set(key) {
+            "the command line"
+        } else {
+            "agent.yaml"
+        }
+    };
+    let home = agent.home.display();
+    let mut all = vec![
+        (
+            "agent",
+            format!("{}, {home} ({})", agent.name, found.source),
+        ),
+        ("workspace", workspace.root.display().to_string()),
+    ];
+    let in_environment = || {
+        person::variable(MODEL)
+            .ok()
+            .flatten()
+            .map(|(_, place)| place)
+    };
+    let model = match (&llm.command, &llm.model) {
+        (Some(command), _) => {
+            let words: Vec<String> = command.iter().map(|word| word.written(|_| "")).collect();
+            format!("{} ({})", shell_quoted(&words), file("llm.command"))
+        }
+        (None, None) => "none".to_owned(),
+        (None, Some(model)) if llm.is_from_environment => {
+            format!("{model} ({})", in_environment().unwrap_or_default())
+        }
+        (None, Some(model)) => format!("{model} ({})", file("llm.model")),
+    };
+    all.push(("model", model));
+    if llm.command.is_none()
+        && let Some(environment) = environment
+        && let Ok(endpoint) = environment.endpoint(llm.api, llm.base_url.as_deref(), &llm.headers)
+    {
+        let source = match &llm.base_url {
+            Some(_) => file("llm.base_url").to_owned(),
+            None => environment
+                .endpoint_source(llm.api)
+                .unwrap_or_else(|| "the default".to_owned()),
+        };
+        all.push(("endpoint", format!("{} ({source})", endpoint.base_url)));
+        all.push((
+            "key",
+            endpoint.key_source.unwrap_or_else(|| "none".to_owned()),
+        ));
+    }
+    all
+}
+
 /// Lets a person at the terminal choose one of the agent's workspaces; without one, the next is taken.
-fn choose_site(agent: &Agent, signals: &Signals) -> Result<Site> {
+pub(crate) fn choose_site(agent: &Agent, signals: &Signals) -> Result<Site> {
     let names = own_workspaces::numbered(&agent.home)?;
     let has_person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if names.is_empty() || !has_person {
@@ -125,12 +267,12 @@ fn choose_site(agent: &Agent, signals: &Signals) -> Result<Site> {
         let line = match read_line(signals) {
             Ok(Reply::Answer(line)) => line,
             Ok(Reply::Stopped(stop)) => {
-                return Err(Error::new(
-                    stop.into(),
-                    format!("{} in the menu", stop.name()),
-                ));
+                may_fail(stderr.write_all(b"\n"));
+                let message = format!("no workspace chosen: ended by {}", stop.name());
+                return Err(Error::new(stop.into(), message));
             }
             Ok(Reply::NobodyThere) | Err(_) => {
+                may_fail(stderr.write_all(b"\n"));
                 return Err(Error::usage(
                     "no workspace chosen; give one with -w DIR, or -y for a new one",
                 ));

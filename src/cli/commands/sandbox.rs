@@ -2,6 +2,7 @@
 
 use crate::cli::args::SandboxArgs;
 use crate::error::{At, Error, Exit, Result, may_fail, reason};
+use crate::unix::git_dir::{AbsentFile, decisive_paths, is_git_dir};
 use crate::unix::landlock::{Grants, restrict};
 use crate::unix::namespaces::{View, map_ids};
 use crate::unix::terminal::Screen;
@@ -19,12 +20,7 @@ const TEMPORARY: &str = ".tmp";
 
 /// Paths to protect in each writable directory, and whether they become read-only. Those that do not can neither be
 /// renamed nor replaced.
-const PROTECTED: [(&str, bool); 4] = [
-    (".delta", true),
-    (".git", false),
-    (".git/config", true),
-    (".git/hooks", true),
-];
+const PROTECTED: [(&str, bool); 3] = [(".delta", true), (".git", false), (".git/modules", false)];
 
 /// Actions that no kernel can restrict without privileges.
 const NEVER_RESTRICTED: &str = "mode, owner, times and extended attributes of the user's own files; \
@@ -32,29 +28,60 @@ const NEVER_RESTRICTED: &str = "mode, owner, times and extended attributes of th
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run_sandboxed(wanted: &SandboxArgs) -> Result<u8> {
-    let view = plan_view(wanted);
-    supervisor::run_in_session(map_ids, |keeper| match prepare(wanted, &view, &keeper) {
+    let (view, absent) = plan_view(wanted);
+    let inspect = (!absent.is_empty()).then_some(|| put_aside_new(&absent));
+    let execute = |keeper| match prepare(wanted, &view, &keeper) {
         Ok(command) => {
             supervisor::await_keeper(keeper);
             execute(command)
         }
         Err(error) => error,
-    })
+    };
+    supervisor::run_in_session(map_ids, execute, inspect)
 }
 
-fn plan_view(wanted: &SandboxArgs) -> View {
+/// The plan of what to protect, and the files that would belong to it but do not exist, so that they cannot be protected.
+fn plan_view(wanted: &SandboxArgs) -> (View, Vec<AbsentFile>) {
     let canonical = wanted.rw.iter().filter_map(|path| path.canonicalize().ok());
     let writable: Vec<PathBuf> = canonical.collect();
     let mut view = View::new(!wanted.no_network);
+    let mut all_absent = Vec::new();
     for dir in &writable {
         for (name, read_only) in PROTECTED {
             view.cover(&dir.join(name), read_only, &writable);
+        }
+        let inner = Some(dir.join(".git")).filter(|git| git.is_dir());
+        let itself = Some(dir.clone()).filter(|dir| is_git_dir(dir));
+        for git in inner.into_iter().chain(itself) {
+            let (present, absent) = decisive_paths(&git);
+            for path in present {
+                view.cover(&path, true, &writable);
+            }
+            all_absent.extend(absent);
         }
     }
     for path in &wanted.protect {
         view.cover(path, true, &writable);
     }
-    view
+    (view, all_absent)
+}
+
+/// Renames those of the files that exist now, and reports them. Returns whether there are any.
+fn put_aside_new(absent: &[AbsentFile]) -> bool {
+    let mut is_any = false;
+    for file in absent {
+        let outcome = match file.put_aside() {
+            Ok(None) => continue,
+            Ok(Some(aside)) => format!("renamed to {}", aside.display()),
+            Err(e) => format!("it could not be renamed: {}", reason(&e)),
+        };
+        is_any = true;
+        Screen::new(false, false).warn(&format!(
+            "sandbox: {} was created, which can make git outside the sandbox execute programs; {outcome}",
+            file.path().display()
+        ));
+    }
+    is_any
 }
 
 /// Restricts this process irrevocably.

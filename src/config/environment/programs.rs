@@ -18,6 +18,8 @@ const NAMES: &[&str] = &[
     "ZDOTDIR",
     "XDG_CONFIG_HOME",
     "XDG_CONFIG_DIRS",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
     "EDITOR",
     "VISUAL",
     "PAGER",

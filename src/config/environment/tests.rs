@@ -29,13 +29,13 @@ fn a_key_goes_only_to_an_endpoint_trusted_as_much() {
             ("DELTA_BASE_URL", REMOTE, url),
         ]);
         assert_eq!(
-            environment.endpoint(None).is_ok(),
+            environment.endpoint(Api::Chat, None, &[]).is_ok(),
             allowed,
             "{key:?} to {url:?}"
         );
     }
     let environment = with(&[("DELTA_BASE_URL", "http://127.0.0.1:1", Workspace)]);
-    assert!(environment.endpoint(None).is_err());
+    assert!(environment.endpoint(Api::Chat, None, &[]).is_err());
 }
 
 #[test]

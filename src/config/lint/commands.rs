@@ -4,13 +4,24 @@
 //! the first words of a command make the case plain.
 
 use crate::config::tool::argv_template::is_identifier;
-use crate::config::tool::definition::{Tool, is_script};
+use crate::config::tool::definition::{OnResume, Tool, is_script};
+use crate::config::tool::effect::options_of_run;
 use crate::config::tool::shell_lexer::find_placeholders;
 use serde_json::Value;
 
-/// Advice about a tool's command: the key that it is about, and the message. `item` is the tool as written.
-pub(super) fn advise_on(tool: &Tool, item: &Value) -> Vec<(&'static str, String)> {
+/// What a nested run is shut off from behind the wrapper of a sandbox.
+const SANDBOXED: &str = "runs delta behind `delta sandbox`, where it can write neither its own records nor the \
+    ledger of this run; say subagent: true, or wrapper: [] and give its own tools a sandbox";
+
+/// Advice about a tool's command: the key that it is about, and the message. `item` is the tool as written,
+/// `wrapper` the agent's.
+pub(super) fn advise_on(
+    tool: &Tool,
+    item: &Value,
+    wrapper: &[String],
+) -> Vec<(&'static str, String)> {
     let mut advice = Vec::new();
+    advice.extend(contradiction(tool, item).map(|message| ("effect", message.to_owned())));
     if tool.description.is_none() {
         let message = "has no description; the model is shown its command instead";
         advice.push(("description", message.to_owned()));
@@ -30,7 +41,13 @@ pub(super) fn advise_on(tool: &Tool, item: &Value) -> Vec<(&'static str, String)
         );
         advice.push(("shell", message));
     }
-    for command in commands_of(tool, script) {
+    let commands = commands_of(tool, script);
+    let is_only = commands
+        .iter()
+        .filter(|command| !command.is_empty())
+        .count()
+        == 1;
+    for command in commands {
         if let Some(program) = searches_delta(&command) {
             let message = format!(
                 "{program} also reads .delta, where its own output is captured, and fails; add \
@@ -42,8 +59,43 @@ pub(super) fn advise_on(tool: &Tool, item: &Value) -> Vec<(&'static str, String)
             let message = "runs delta, which gets no API key; say pass_api_key: true, or false if it needs none";
             advice.push((form_of(item), message.to_owned()));
         }
+        if !runs_delta(&command) || tool.subagent.is_some() {
+            continue;
+        }
+        let own = tool.wrapper.as_ref();
+        let own = own.map(|words| words.iter().map(|word| word.written(|_| "")).collect());
+        if is_sandbox(own.as_ref().map_or(wrapper, |words: &Vec<String>| words)) {
+            advice.push((form_of(item), SANDBOXED.to_owned()));
+        } else if is_only && item.get("subagent").is_none() {
+            let message = "runs delta; with exec: or command: and subagent: true its run is named after the \
+                 call and resumed with it, and a question or a limit there suspends this run, too, instead \
+                 of being read by the model; say subagent: false if that is not what it is for";
+            advice.push((form_of(item), message.to_owned()));
+        }
     }
     advice
+}
+
+/// What an `on_resume` says against `effect: none`.
+fn contradiction(tool: &Tool, item: &Value) -> Option<&'static str> {
+    item.get("on_resume").filter(|_| !tool.has_effect)?;
+    match tool.on_resume {
+        OnResume::Retry => None,
+        OnResume::Report => Some(
+            "none says that repeating a call is harmless, and on_resume: report that it is not repeated; \
+             remove one",
+        ),
+        OnResume::Check(_) => Some(
+            "none says that repeating a call is harmless, and on_resume has a check whether it has to be \
+             repeated; remove one",
+        ),
+    }
+}
+
+/// True for a wrapper with `delta sandbox` in it.
+fn is_sandbox(wrapper: &[String]) -> bool {
+    let mut pairs = wrapper.windows(2);
+    pairs.any(|pair| base_name(&pair[0]) == "delta" && pair[1] == "sandbox")
 }
 
 /// The key of a tool's command.
@@ -97,11 +149,7 @@ fn words_of(command: &str) -> Vec<String> {
 
 /// True for a run of an agent or a flow that does more than show what would be run.
 fn runs_delta(command: &[String]) -> bool {
-    let [program, subcommand, ..] = command else {
-        return false;
-    };
-    let is_shown = command.iter().any(|word| word == "--dry-run");
-    base_name(program) == "delta" && matches!(subcommand.as_str(), "run" | "flow") && !is_shown
+    options_of_run(command).is_some() && !command.iter().any(|word| word == "--dry-run")
 }
 
 /// The program's name, if a command searches directories below it and reads `.delta`, too.

@@ -3,12 +3,14 @@
 //! Every value is one argv element or part of one, byte for byte. Values are never parsed or expanded.
 //! Unaware of how the argv is executed.
 
-use crate::config::tool::definition::{Inject, Parameter, Piece, Tool, Word, is_script, text_of};
+use crate::config::tool::definition::{
+    Inject, Input, Parameter, Piece, Tool, Word, is_script, text_of,
+};
 use crate::text::disguise::disguises;
 use crate::text::suggestion::nearest;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::fmt;
 
 /// The values of the engine's variables.
@@ -41,7 +43,7 @@ pub(crate) fn bind_arguments(
     arguments: &str,
     places: &BaseDirs,
 ) -> Result<BoundCall, String> {
-    let entries = parse(arguments).map_err(|cause| {
+    let mut entries = parse(arguments).map_err(|cause| {
         let quote = cut(arguments, 500);
         format!(
             "tool '{}' was not run: its arguments are not a JSON object ({}); they were: {quote}",
@@ -49,6 +51,9 @@ pub(crate) fn bind_arguments(
             cut(&cause, 200)
         )
     })?;
+    if let Input::Schema(_) = tool.input {
+        return Ok(entries.into_call(tool, &Map::new(), places));
+    }
     let mut problems = unknown(tool, &entries);
     let values: Vec<Option<String>> = tool
         .parameters
@@ -59,20 +64,24 @@ pub(crate) fn bind_arguments(
         let list = problems.join("\n- ");
         return Err(format!("tool '{}' was not run:\n- {list}", tool.name));
     }
+    if tool.input == Input::Json {
+        let is_absent = |p: &&Parameter| entries.get(&p.name).is_none_or(|v| v.get() == "null");
+        let absent = tool.parameters.iter().filter(is_absent);
+        let defaults = absent.filter_map(|p| Some((p.name.clone(), p.default.clone()?)));
+        let defaults: Map<String, Value> = defaults.collect();
+        entries.0.retain(|(name, _)| !defaults.contains_key(name));
+        return Ok(entries.into_call(tool, &defaults, places));
+    }
     let argv = argv(tool, &values, places);
     let stdin = tool
         .parameters
         .iter()
         .position(|p| p.inject == Inject::Stdin);
     let stdin = stdin.and_then(|index| values.into_iter().nth(index).flatten());
-    let arguments = entries
-        .0
-        .into_iter()
-        .map(|(name, value)| (name, lossy(value)));
     Ok(BoundCall {
         argv,
         stdin: stdin.map(String::into_bytes),
-        arguments: Value::Object(arguments.collect()),
+        arguments: entries.into_value(),
     })
 }
 
@@ -122,6 +131,37 @@ impl<'de: 'j, 'j> Visitor<'de> for Entries<'j> {
 }
 
 impl Entries<'_> {
+    /// A call whose stdin is these entries.
+    fn into_call(self, tool: &Tool, defaults: &Map<String, Value>, places: &BaseDirs) -> BoundCall {
+        BoundCall {
+            argv: argv(tool, &[], places),
+            stdin: Some(self.object(defaults).into_bytes()),
+            arguments: self.into_value(),
+        }
+    }
+
+    /// One JSON object, each value as it was written but for white space; behind them the defaults.
+    fn object(&self, defaults: &Map<String, Value>) -> String {
+        let given = self
+            .0
+            .iter()
+            .map(|(name, value)| (name, compact(value.get())));
+        let defaults = defaults
+            .iter()
+            .map(|(name, value)| (name, value.to_string()));
+        let entries = given.chain(defaults);
+        let entries: Vec<String> = entries
+            .map(|(name, value)| format!("{}:{value}", Value::from(name.as_str())))
+            .collect();
+        format!("{{{}}}", entries.join(","))
+    }
+
+    /// The entries; numbers that do not fit are strings.
+    fn into_value(self) -> Value {
+        let entries = self.0.into_iter();
+        Value::Object(entries.map(|(name, value)| (name, lossy(value))).collect())
+    }
+
     fn get(&self, name: &str) -> Option<&RawValue> {
         let entry = self.0.iter().find(|(known, _)| known == name);
         entry.map(|(_, value)| *value)

@@ -14,7 +14,8 @@ use crate::config::tool::shell_lexer::{Placeholder, QuoteContext, find_placehold
 use crate::config::tool::shell_template;
 use crate::text::suggestion::nearest;
 use serde_json::Value;
-use settle::{SettledCommand, order_appended, settle_command};
+pub(crate) use settle::SettledCommand;
+use settle::{order_appended, settle_command};
 
 /// The keys of a tool that its command depends on.
 struct CommandSource<'g> {
@@ -56,6 +57,42 @@ pub(crate) fn read(
             None
         }
     }
+}
+
+/// Reads the command of a tool whose arguments go to stdin as one JSON object: no parameter has a
+/// place in it.
+pub(crate) fn read_fixed(
+    section: &Section,
+    declared: &[DeclaredParameter],
+    out: &mut Diagnostics,
+) -> Option<SettledCommand> {
+    if section.map.contains_key("stdin") {
+        let message = "stdin: cannot be used with input: json, which sends all arguments there";
+        out.error(section.path_to("stdin"), message);
+        return None;
+    }
+    for one in declared {
+        for key in ["inject_as", "option_name", "position", "raw"] {
+            if one.has_key(key) {
+                let message = format!("{key}: cannot be used with input: json; remove it");
+                out.error(one.path_to(key), message);
+            }
+        }
+    }
+    let mut usage = read(section, &[], out)?;
+    for parameter in &usage.parameters {
+        let message = format!(
+            "${{{}}} cannot be used with input: json, which sends all arguments to stdin as one object",
+            parameter.name
+        );
+        out.error(section.path_to(""), message);
+    }
+    let all = declared.iter().map(|one| Parameter {
+        inject: Inject::Stdin,
+        ..one.parameter.clone()
+    });
+    usage.parameters = all.collect();
+    Some(usage)
 }
 
 fn exec(given: &CommandSource, out: &mut Diagnostics) -> Option<SettledCommand> {

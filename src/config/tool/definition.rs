@@ -27,6 +27,8 @@ pub(crate) struct Tool {
     pub appended: Vec<usize>,
     /// In the order in which the model sees them; no two have the same name.
     pub parameters: Vec<Parameter>,
+    /// How the arguments reach the command.
+    pub input: Input,
     /// 0 is no limit; none is the agent's.
     pub timeout_ms: Option<u64>,
     /// None is the agent's.
@@ -36,8 +38,38 @@ pub(crate) struct Tool {
     /// Extra variables, names without `=` and NUL.
     pub env: Vec<(String, String)>,
     pub on_resume: OnResume,
+    pub confirm: Confirm,
+    /// False if repeating a call is harmless.
+    pub has_effect: bool,
+    /// The command is a `delta run` whose run is named after the call; its name is an option before the word
+    /// of this index.
+    pub subagent: Option<usize>,
     /// The command's environment holds the engine's API key.
     pub pass_api_key: bool,
+}
+
+impl Tool {
+    /// A command without parameters; all that can be set otherwise is the agent's.
+    pub(crate) fn fixed(name: &str, command: Vec<Word>) -> Self {
+        Self {
+            name: name.to_owned(),
+            description: None,
+            template: name.to_owned(),
+            command,
+            appended: Vec::new(),
+            parameters: Vec::new(),
+            input: Input::Parameters,
+            timeout_ms: None,
+            max_output_bytes: None,
+            wrapper: None,
+            env: Vec::new(),
+            on_resume: OnResume::Report,
+            confirm: Confirm::No,
+            has_effect: true,
+            subagent: None,
+            pass_api_key: false,
+        }
+    }
 }
 
 /// One argv element. No pieces make the empty string; no two texts are neighbours.
@@ -101,13 +133,46 @@ pub(crate) enum Inject {
     Stdin,
 }
 
+/// How a call's arguments reach the command.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Input {
+    /// Each parameter in its own way.
+    #[default]
+    Parameters,
+    /// All of them as one JSON object on the standard input; the argv is always the same.
+    Json,
+    /// As `Json`, with any object that the model gives: this JSON Schema of one is only shown to it.
+    Schema(Map<String, Value>),
+}
+
 /// The fate of a call that was running when the engine died.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum OnResume {
     /// The model gets a report, and decides.
     #[default]
     Report,
     Retry,
+    /// A command finds out whether the call has happened.
+    Check(EffectCheck),
+}
+
+/// A command that finds out whether a call has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EffectCheck {
+    /// Not empty; without parameters.
+    pub command: Vec<Word>,
+    /// 0 is no limit; none is the tool's.
+    pub timeout_ms: Option<u64>,
+}
+
+/// Whether a person is asked before a call runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Confirm {
+    #[default]
+    No,
+    Yes,
+    /// Yes, and with these words.
+    Sentence(String),
 }
 
 impl ParameterType {
@@ -252,6 +317,20 @@ pub(crate) fn one_line(command: &[Word], appended: &[usize], parameters: &[Param
 ///
 /// The order of keys is always the same, so that a request's leading bytes stay the same.
 pub(crate) fn schema(tool: &Tool) -> Value {
+    json!({
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description.as_ref().unwrap_or(&tool.template),
+            "parameters": arguments_schema(tool),
+        }
+    })
+}
+
+fn arguments_schema(tool: &Tool) -> Value {
+    if let Input::Schema(schema) = &tool.input {
+        return schema.clone().into();
+    }
     let mut properties = Map::new();
     let mut required = Vec::new();
     for parameter in &tool.parameters {
@@ -260,18 +339,7 @@ pub(crate) fn schema(tool: &Tool) -> Value {
             required.push(parameter.name.as_str());
         }
     }
-    json!({
-        "type": "function",
-        "function": {
-            "name": tool.name,
-            "description": tool.description.as_ref().unwrap_or(&tool.template),
-            "parameters": {
-                "type": "object",
-                "properties": properties,
-                "required": required,
-            }
-        }
-    })
+    json!({"type": "object", "properties": properties, "required": required})
 }
 
 fn property(parameter: &Parameter) -> Value {
@@ -302,11 +370,15 @@ mod tests {
             command: vec![Word::fixed("t"), Word(vec![Piece::Param(0)])],
             appended: vec![],
             parameters: vec![Parameter::new("a", Inject::Argument)],
+            input: Input::default(),
             timeout_ms: None,
             max_output_bytes: None,
             wrapper: None,
             env: vec![],
             on_resume: OnResume::default(),
+            confirm: Confirm::default(),
+            has_effect: true,
+            subagent: None,
             pass_api_key: false,
         }
     }

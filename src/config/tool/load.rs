@@ -7,11 +7,12 @@ pub(crate) use crate::config::section::Diagnostic;
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::argv_template::parse_fixed_word;
 use crate::config::tool::command;
-use crate::config::tool::definition::{Inject, OnResume, Parameter, Tool, Word, one_line};
+use crate::config::tool::definition::{Confirm, Inject, Input, Parameter, Tool, Word, one_line};
+use crate::config::tool::effect;
 use crate::config::tool::parameters;
 use serde_json::{Map, Value, json};
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 18] = [
     "name",
     "description",
     "exec",
@@ -19,11 +20,16 @@ const KEYS: [&str; 13] = [
     "command",
     "parameters",
     "stdin",
+    "input",
+    "input_schema",
     "timeout_ms",
     "max_output_bytes",
     "wrapper",
     "env",
     "on_resume",
+    "confirm",
+    "effect",
+    "subagent",
     "pass_api_key",
 ];
 
@@ -57,18 +63,23 @@ fn read(section: &Section, out: &mut Diagnostics) -> Option<Tool> {
     section.warn_of_unknown_keys(&KEYS, out);
     let name = name(section, out);
     let declared = parameters::read(section, out);
-    let usage = command::read(section, &declared, out);
+    let input = input(section, out);
+    let usage = match input {
+        Input::Parameters => command::read(section, &declared, out),
+        Input::Json | Input::Schema(_) => command::read_fixed(section, &declared, out),
+    };
     let wrapper = section.read_texts("wrapper", out);
-    let on_resume = [("report", OnResume::Report), ("retry", OnResume::Retry)];
     let description = section.read_text("description", out).map(str::to_owned);
     let timeout_ms = section.read_count("timeout_ms", out);
     let max_output_bytes = section.read_count("max_output_bytes", out);
     let env = env(section, out);
-    let on_resume = section
-        .read_choice("on_resume", &on_resume, out)
-        .unwrap_or_default();
+    let has_effect = effect::read_effect(section, out);
+    let on_resume = effect::read_on_resume(section, has_effect, out);
+    let confirm = confirm(section, out);
     let pass_api_key = section.read_flag("pass_api_key", out).unwrap_or(false);
     let usage = usage?;
+    let is_nested = section.read_flag("subagent", out).unwrap_or(false);
+    let subagent = is_nested.then(|| effect::read_subagent(section, &usage, out));
     Some(Tool {
         name: name?,
         description,
@@ -76,11 +87,15 @@ fn read(section: &Section, out: &mut Diagnostics) -> Option<Tool> {
         command: usage.command,
         appended: usage.appended,
         parameters: usage.parameters,
+        input,
         timeout_ms,
         max_output_bytes,
         wrapper: wrapper.map(|texts| texts.into_iter().map(parse_fixed_word).collect()),
         env,
         on_resume,
+        confirm,
+        has_effect,
+        subagent: subagent.flatten(),
         pass_api_key,
     })
 }
@@ -98,6 +113,25 @@ fn name(section: &Section, out: &mut Diagnostics) -> Option<String> {
         return None;
     }
     Some(name.to_owned())
+}
+
+/// How the arguments reach the command: `input:` and `input_schema:`.
+fn input(section: &Section, out: &mut Diagnostics) -> Input {
+    let json = section.read_choice("input", &[("json", ())], out);
+    let Some(schema) = section.read_mapping("input_schema", out) else {
+        return json.map_or(Input::Parameters, |()| Input::Json);
+    };
+    let at = section.path_to("input_schema");
+    if json.is_none() && !section.map.contains_key("input") {
+        out.error(at, "input_schema: needs input: json");
+    } else if section.map.contains_key("parameters") {
+        let message = "input_schema: takes the place of parameters:; keep one";
+        out.error(at, message);
+    } else if schema.get("type") != Some(&"object".into()) {
+        let message = "input_schema: its type must be object, because arguments are one";
+        out.error(at, message);
+    }
+    Input::Schema(schema.clone())
 }
 
 fn env(section: &Section, out: &mut Diagnostics) -> Vec<(String, String)> {
@@ -124,6 +158,25 @@ fn env(section: &Section, out: &mut Diagnostics) -> Vec<(String, String)> {
     env
 }
 
+fn confirm(section: &Section, out: &mut Diagnostics) -> Confirm {
+    // A single word may be meant as a flag: yes, no, none.
+    let is_sentence = |text: &str| text.contains(|c: char| !c.is_ascii_alphabetic());
+    match section.map.get("confirm") {
+        None | Some(Value::Bool(false)) => Confirm::No,
+        Some(Value::Bool(true)) => Confirm::Yes,
+        Some(Value::String(text)) if !text.trim().is_empty() && is_sentence(text) => {
+            Confirm::Sentence(text.clone())
+        }
+        Some(other) => {
+            let found = describe_value(other);
+            let message =
+                format!("confirm: expected true, false or a sentence to ask, found {found}");
+            out.error(section.path_to("confirm"), message);
+            Confirm::Yes
+        }
+    }
+}
+
 fn render_tool(tool: &Tool) -> Value {
     let mut map = Map::new();
     let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
@@ -146,12 +199,20 @@ fn render_tool(tool: &Tool) -> Value {
     if !tool.parameters.is_empty() {
         let render = |(index, parameter)| {
             let position = tool.appended.iter().position(|appended| *appended == index);
-            render_parameter(parameter, position)
+            render_parameter(parameter, position, &tool.input)
         };
         put(
             "parameters",
             tool.parameters.iter().enumerate().map(render).collect(),
         );
+    }
+    match &tool.input {
+        Input::Parameters => {}
+        Input::Json => drop(put("input", "json".into())),
+        Input::Schema(schema) => {
+            put("input", "json".into());
+            put("input_schema", schema.clone().into());
+        }
     }
     if let Some(ms) = tool.timeout_ms {
         put("timeout_ms", ms.into());
@@ -169,8 +230,23 @@ fn render_tool(tool: &Tool) -> Value {
             .map(|(name, value)| (name.clone(), value.as_str().into()));
         put("env", Value::Object(env.collect()));
     }
-    if tool.on_resume == OnResume::Retry {
-        put("on_resume", "retry".into());
+    if let Some(value) = effect::render_on_resume(tool) {
+        put("on_resume", value);
+    }
+    if !tool.has_effect {
+        put("effect", "none".into());
+    }
+    if tool.subagent.is_some() {
+        put("subagent", true.into());
+    }
+    match &tool.confirm {
+        Confirm::No => {}
+        Confirm::Yes => {
+            put("confirm", true.into());
+        }
+        Confirm::Sentence(words) => {
+            put("confirm", words.as_str().into());
+        }
     }
     if tool.pass_api_key {
         put("pass_api_key", true.into());
@@ -178,7 +254,7 @@ fn render_tool(tool: &Tool) -> Value {
     map.into()
 }
 
-fn render_parameter(parameter: &Parameter, position: Option<usize>) -> Value {
+fn render_parameter(parameter: &Parameter, position: Option<usize>, input: &Input) -> Value {
     let mut map = Map::new();
     let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
     put("name", parameter.name.as_str().into());
@@ -195,7 +271,9 @@ fn render_parameter(parameter: &Parameter, position: Option<usize>) -> Value {
     if let Some(default) = &parameter.default {
         put("default", default.clone());
     }
-    put("inject_as", parameter.inject.name().into());
+    if *input == Input::Parameters {
+        put("inject_as", parameter.inject.name().into());
+    }
     if let Inject::Option(option) = &parameter.inject {
         put("option_name", option.as_str().into());
     }

@@ -25,10 +25,14 @@ pub(crate) struct DeclaredParameter {
 }
 
 impl DeclaredParameter {
+    pub(crate) fn has_key(&self, key: &str) -> bool {
+        self.keys.iter().any(|k| k == key)
+    }
+
     /// The path of one of its keys.
     pub(crate) fn path_to(&self, key: &str) -> Vec<Step> {
         let mut at = self.at.clone();
-        if self.keys.iter().any(|k| k == key) {
+        if self.has_key(key) {
             at.push(Step::Key(key.to_owned()));
         }
         at

@@ -3,22 +3,20 @@
 use super::hook_points::Verdict;
 use super::{Ending, Engine, Ready, tool_named};
 use crate::config::agent::HookEvent;
-use crate::config::tool::bind::{BoundCall, bind_arguments};
-use crate::config::tool::definition::{OnResume, Tool};
+use crate::config::tool::bind::{BoundCall, bind_arguments, shell_quoted};
+use crate::config::tool::definition::Tool;
 use crate::engine::question::Question;
 use crate::engine::run_context::RunContext;
 use crate::engine::tool_call::{self, Done};
 use crate::error::Result;
 use crate::model::response::NewCall;
-use crate::record::engine_log::Level;
-use crate::record::event::{ActionStatus, Event};
+use crate::record::event::{ActionStatus, DENIED, Event};
 use crate::record::recording::RecordedResult;
 use crate::record::state::Call;
+use crate::record::stop_reason::Suspension;
 use crate::text::json;
-use crate::text::shorten::in_short;
-use crate::unix::process;
-use crate::unix::terminal::{Tone, counted, time};
-use std::path::Path;
+use crate::text::shorten::{cut_to_columns, in_short};
+use crate::unix::terminal::{Tone, time};
 
 /// The most calls of one message that are run.
 const MOST_CALLS: usize = 512;
@@ -27,15 +25,15 @@ const MOST_CALLS: usize = 512;
 #[derive(Debug)]
 pub(super) struct OpenCall {
     pub(super) id: String,
-    name: String,
+    pub(super) name: String,
     arguments: String,
     invalid: Option<String>,
     /// Why it must never run, whatever it is.
     barred: Option<Barred>,
     /// An earlier process started it.
     started: Option<StartedCall>,
-    /// A person has been asked.
-    asked: Option<(Question, Option<String>)>,
+    /// A person has been asked, and has perhaps answered.
+    pub(super) asked: Option<(Question, Option<String>)>,
 }
 
 /// Why a call is not run, whatever it is.
@@ -59,9 +57,13 @@ impl Barred {
 }
 
 #[derive(Debug)]
-struct StartedCall {
-    call_id: Option<String>,
-    execution_ref: Option<String>,
+pub(super) struct StartedCall {
+    pub(super) call_id: Option<String>,
+    pub(super) execution_ref: Option<String>,
+    /// The arguments that it was started with: a JSON object.
+    pub(super) arguments: Option<String>,
+    /// An engine has left it to the next start, and nothing of it runs.
+    pub(super) is_suspended: bool,
 }
 
 impl OpenCall {
@@ -90,14 +92,11 @@ impl OpenCall {
             started: call.request.as_ref().map(|request| StartedCall {
                 call_id: text(&request.call_id).filter(|id| !id.is_empty()),
                 execution_ref: text(&request.execution_ref),
+                arguments: request.arguments.map(str::to_owned),
+                is_suspended: request.is_suspended,
             }),
             asked: call.question.as_ref().map(|question| {
-                let asked = Question {
-                    request_id: question.request_id.to_string(),
-                    prompt: question.prompt.to_string(),
-                    input_type: question.input_type.to_string(),
-                    sensitive: question.sensitive,
-                };
+                let asked = Question::recorded(question);
                 (asked, text(&question.response))
             }),
         }
@@ -120,6 +119,10 @@ impl Engine<'_> {
             if let Some(ending) = self.run_call(&call)? {
                 return Ok(Some(ending));
             }
+            if call.asked.is_some() {
+                // The call may have got its result without an answer.
+                self.withdraw_question()?;
+            }
         }
         self.run_hooks(HookEvent::OnIterationEnd, b"{}")?;
         Ok(None)
@@ -141,11 +144,13 @@ impl Engine<'_> {
         {
             return self.replay_result(call, outcome).map(|()| None);
         }
-        if let Some((question, response)) = &call.asked {
+        if let Some((question, response)) = &call.asked
+            && question.fingerprint.is_none()
+        {
             return self.ask(call, question, response.clone());
         }
         if let Some(started) = &call.started {
-            return self.recover_call(call, started).map(|()| None);
+            return self.recover_call(call, started);
         }
         if asks_a_person {
             return self.ask_first(call);
@@ -166,9 +171,7 @@ impl Engine<'_> {
             return self.record_refusal(call, &text).map(|()| None);
         };
         match self.bind_call(tool, call) {
-            Ok(bound) => self
-                .run_guarded(call, (tool, bound), RunContext::new_call_id())
-                .map(|()| None),
+            Ok(bound) => self.run_guarded(call, (tool, bound), RunContext::new_call_id()),
             Err(text) => self.record_refusal(call, &text).map(|()| None),
         }
     }
@@ -195,35 +198,39 @@ impl Engine<'_> {
         self.record_result(call, Done::not_run(text.to_owned()), None)
     }
 
-    /// Lets the guard look at a call, then runs it.
-    fn run_guarded(
+    /// Lets the guard look at a call, and a person if one must confirm it, then runs it.
+    pub(super) fn run_guarded(
         &mut self,
         call: &OpenCall,
         (tool, bound): Ready<'_>,
         call_id: String,
-    ) -> Result<()> {
-        match self.past_guard(call, Some(tool), bound)? {
-            Some(bound) => self.execute_call(call, (tool, bound), call_id),
-            None => Ok(()),
+    ) -> Result<Option<Ending>> {
+        let Some((bound, questions)) = self.past_guard(call, Some(tool), bound)? else {
+            return Ok(None);
+        };
+        match self.consent(call, (tool, &bound), &questions)? {
+            Ok(true) => self.execute_call(call, (tool, bound), call_id),
+            Ok(false) => Ok(None),
+            Err(ending) => Ok(Some(ending)),
         }
     }
 
-    /// The call as the guard lets it through. None if it has been refused, or if the run must end:
+    /// The call as the guard lets it through, with the questions that are to be put to a person. None if it has been refused, or if the run must end:
     /// then it has not been started, and the next start of the engine starts it.
     pub(super) fn past_guard(
         &mut self,
         call: &OpenCall,
         tool: Option<&Tool>,
         bound: BoundCall,
-    ) -> Result<Option<BoundCall>> {
+    ) -> Result<Option<(BoundCall, Vec<String>)>> {
         let verdict = self.before_tool(&call.name, tool, bound)?;
         if self.ctx.signals.stop().is_some() {
             return Ok(None);
         }
         match verdict {
-            Verdict::Go(bound) => Ok(Some(bound)),
+            Verdict::Go(bound, questions) => Ok(Some((bound, questions))),
             Verdict::Denied(why) => {
-                self.record_refusal(call, &format!("denied: {why}"))?;
+                self.record_refusal(call, &format!("{DENIED}{why}"))?;
                 Ok(None)
             }
         }
@@ -232,38 +239,81 @@ impl Engine<'_> {
     fn execute_call(
         &mut self,
         call: &OpenCall,
-        (tool, bound): Ready<'_>,
+        (tool, mut bound): Ready<'_>,
         call_id: String,
-    ) -> Result<()> {
+    ) -> Result<Option<Ending>> {
+        self.remember_executed_files()?;
+        tool_call::name_subagent(tool, &mut bound, &call_id);
         let prepared = tool_call::prepare_call(&self.ctx, tool, &bound)?;
-        self.print_progress(&[
-            (Tone::Dim, "$ "),
-            (Tone::Command, &in_short(&prepared.command, 160)),
-        ]);
+        self.print_command(&bound);
         self.journal.add(
             self.iteration,
             &Event::ActionRequest {
                 action_id: &call.id,
                 tool_name: &call.name,
                 tool_args_json: json::text(&bound.arguments).as_bytes(),
-                resolved_command: &prepared.command,
+                resolved_command: &prepared.record.command,
                 call_id: &call_id,
                 execution_ref: Some(&prepared.reference),
             },
         );
         self.make_durable()?;
         let reference = prepared.reference.clone();
+        let command = prepared.record.command.clone();
+        let line = self.wait_for(&call.name);
         let done = tool_call::run_tool(&self.ctx, tool, &bound, prepared, &call_id)?;
+        drop(line);
+        if tool.subagent.is_some()
+            && let Some(suspension) = done.exit_code.and_then(Suspension::of_code)
+        {
+            let places = (call_id.as_str(), command.as_str());
+            return Ok(Some(self.suspended_by(call, suspension, places, &done)));
+        }
         let outcome = match done.exit_code {
             Some(0) => format!("ok, {}", time(done.duration)),
             Some(code) => format!("exit code {code}, {}", time(done.duration)),
             None => "not run".to_owned(),
         };
-        self.record_observation(call, done, &outcome, &reference)
+        self.record_observation(call, done, &outcome, &reference)?;
+        Ok(None)
+    }
+
+    /// Prints a command that is about to run, with the head of its stdin, or all of it if more is wanted.
+    fn print_command(&self, bound: &BoundCall) {
+        // Without the wrapper, which is the same each time.
+        let command = in_short(&shell_quoted(&bound.argv), 160);
+        let Some(stdin) = &bound.stdin else {
+            return self.print_progress(&[(Tone::Dim, "$ "), (Tone::Command, &command)]);
+        };
+        let text = String::from_utf8_lossy(stdin);
+        let mut lines = text.lines();
+        let first = lines.by_ref().find(|line| !line.trim().is_empty());
+        let more = lines.next().is_some();
+        let head = cut_to_columns(first.unwrap_or_default().trim_end(), 120);
+        let head = match more && !self.options.screen.verbose && !head.ends_with('…') {
+            true => format!("{head} …"),
+            false => head,
+        };
+        let shown = shell_quoted(&[head]);
+        let (sign, tone) = (" <<< ", Tone::Command);
+        if !self.options.screen.verbose || text.lines().count() < 2 {
+            let pieces = [
+                (Tone::Dim, "$ "),
+                (tone, &command),
+                (Tone::Dim, sign),
+                (tone, &shown),
+            ];
+            return self.print_progress(&pieces);
+        }
+        self.print_progress(&[(Tone::Dim, "$ "), (tone, &command), (Tone::Dim, sign)]);
+        for line in text.lines() {
+            let screen = self.options.screen;
+            screen.progress(&[(Tone::Dim, "      "), (tone, line)]);
+        }
     }
 
     /// Lets the hook look at what came of a call, then records it.
-    fn record_observation(
+    pub(super) fn record_observation(
         &mut self,
         call: &OpenCall,
         mut done: Done,
@@ -278,12 +328,13 @@ impl Engine<'_> {
     }
 
     /// Gives a call the result that it had in the recorded run. Nothing is executed.
-    fn replay_result(&mut self, call: &OpenCall, outcome: RecordedResult) -> Result<()> {
+    pub(super) fn replay_result(&mut self, call: &OpenCall, outcome: RecordedResult) -> Result<()> {
         let done = Done {
             status: outcome.status,
             exit_code: outcome.exit_code,
             observation: outcome.observation,
             duration: std::time::Duration::from_millis(outcome.duration_ms),
+            is_interrupted: false,
         };
         self.print_progress(&[
             (Tone::Dim, "= "),
@@ -317,67 +368,4 @@ impl Engine<'_> {
         }
         Ok(())
     }
-
-    /// A call that was running when an earlier engine died.
-    fn recover_call(&mut self, call: &OpenCall, started: &StartedCall) -> Result<()> {
-        if let Some(call_id) = &started.call_id
-            && self.options.is_ours
-        {
-            let left = process::end_leftovers(call_id);
-            if left > 0 {
-                let of_it = counted(left, "process");
-                let name = &call.name;
-                let text = format!("{name}: killed {of_it} left of it");
-                self.ctx.log.line(Level::Warn, &text);
-                self.record_note("INFO", &format!("{name}: ended {of_it} left of it"))?;
-            }
-        }
-        let tool = tool_named(self.ctx.agent, &call.name);
-        if let (Some(tool), Some(call_id)) = (tool, &started.call_id)
-            && tool.on_resume == OnResume::Retry
-            && let Ok(bound) = self.bind_call(tool, call)
-        {
-            let call_id = if self.options.is_ours {
-                call_id.clone()
-            } else {
-                RunContext::new_call_id()
-            };
-            return self.run_guarded(call, (tool, bound), call_id);
-        }
-        let dir = started
-            .execution_ref
-            .as_ref()
-            .map(|reference| self.ctx.run.path.join(reference));
-        let note = interruption(dir.as_deref());
-        let shown = match (tool, &dir) {
-            (Some(tool), Some(dir)) => {
-                tool_call::show_output(&self.ctx, tool, dir, std::slice::from_ref(&note))
-            }
-            _ => Ok(note.clone()),
-        };
-        let observation = shown.unwrap_or_else(|error| format!("{note}\n({error})"));
-        self.print_progress(&[
-            (Tone::Command, &call.name),
-            (Tone::Bad, " was interrupted; reporting that to the model"),
-        ]);
-        let done = Done::not_run(observation);
-        match &started.execution_ref {
-            // What it had printed is for the hook's eyes, too.
-            Some(reference) => self.record_observation(call, done, "not run again", reference),
-            None => self.record_result(call, done, None),
-        }
-    }
-}
-
-/// The observation of a call that was running when the engine died.
-fn interruption(dir: Option<&Path>) -> String {
-    let recorded =
-        dir.and_then(|dir| crate::unix::files::read_text(&dir.join("exit_code.txt")).ok());
-    let end = match recorded.as_deref().and_then(|text| text.strip_suffix('\n')) {
-        Some(code) => format!("it had ended with exit code {code}"),
-        None => "whether it finished is unknown".to_owned(),
-    };
-    format!(
-        "[the engine stopped before it recorded the result of this call: {end}; it has not been run again]"
-    )
 }

@@ -11,6 +11,7 @@ use crate::engine::observation::read_ends;
 use crate::engine::question;
 use crate::engine::tool_call::{self, Done};
 use crate::error::Result;
+use crate::model::wire::Neutral;
 use crate::record::event::Event;
 use crate::text::json::{self, Object};
 use serde_json::Value;
@@ -20,8 +21,9 @@ const LONGEST_STREAM: u64 = 32 << 10;
 
 /// A guard's verdict on a call.
 pub(super) enum Verdict {
-    /// The call may run, with these arguments, which need not be the model's.
-    Go(BoundCall),
+    /// The call may run, with these arguments, which need not be the model's; if guards want a person to be
+    /// asked, with their words, after a yes.
+    Go(BoundCall, Vec<String>),
     /// The call may not run, and why.
     Denied(String),
 }
@@ -118,7 +120,9 @@ impl Engine<'_> {
         };
         let number = self.next_hook;
         self.next_hook += 1;
+        let line = self.wait_for(&format!("the hook {}", hook.event.name()));
         let execution = hooks::run_hook(&self.ctx, hook, number, &input)?;
+        drop(line);
         let status = if execution.failure.is_some() {
             "FAILED"
         } else {
@@ -140,7 +144,7 @@ impl Engine<'_> {
         self.record_note(
             "WARN",
             &format!(
-                "hook {} failed: {failure}; going on without it",
+                "hook {} failed: {failure}; continuing without it",
                 event.name()
             ),
         )
@@ -195,18 +199,26 @@ impl Engine<'_> {
     }
 
     /// The request after the hooks have seen it.
-    pub(super) fn before_request(&mut self, request: Vec<u8>) -> Result<Vec<u8>> {
+    pub(super) fn before_request(&mut self, request: Neutral) -> Result<Neutral> {
         const EVENT: HookEvent = HookEvent::PreLlmRequest;
         if !self.has_hook(EVENT) {
             return Ok(request);
         }
         let names = ["proposed_payload.json", "payload.dat"];
-        let changed = self.transform_payload(EVENT, &names, request.clone())?;
-        Ok(changed.unwrap_or(request))
+        let Some(changed) = self.transform_payload(EVENT, &names, request.bytes.clone())? else {
+            return Ok(request);
+        };
+        match Neutral::changed(self.wire.api(), changed) {
+            Ok(changed) => Ok(changed),
+            Err(why) => {
+                self.warn_of(EVENT, &why)?;
+                Ok(request)
+            }
+        }
     }
 
     /// Asks the guards about a call. A guard that fails lets nothing through. `tool` is one of the agent's;
-    /// none stands for `ask_human`, which is no program.
+    /// none stands for `ask_human`, which is no program, and asks a person whatever a guard wants.
     pub(super) fn before_tool(
         &mut self,
         name: &str,
@@ -215,30 +227,34 @@ impl Engine<'_> {
     ) -> Result<Verdict> {
         const EVENT: HookEvent = HookEvent::PreToolExecution;
         if !self.has_hook(EVENT) {
-            return Ok(Verdict::Go(bound));
+            return Ok(Verdict::Go(bound, Vec::new()));
         }
         let payload = self.call_payload(name, tool, &bound);
         let asking = question::ask_human_tool();
-        let mut verdict = Verdict::Go(bound);
+        let mut questions = Vec::new();
+        let mut verdict = Ok(bound);
         self.run_each(
             EVENT,
             &["payload.json"],
             HookInput::new(payload, &[("TOOL_NAME", name)]),
             |engine, execution, given| {
                 if let Some(failure) = &execution.failure {
-                    verdict = Verdict::Denied(format!("the guard failed ({failure})"));
+                    verdict = Err(format!("the guard failed ({failure})"));
                     return Ok(false);
                 }
                 if execution.control.denies {
-                    verdict = Verdict::Denied(execution.control.message().to_owned());
+                    verdict = Err(execution.control.message().to_owned());
                     return Ok(false);
+                }
+                if execution.control.asks {
+                    questions.push(execution.control.question().to_owned());
                 }
                 let Some(new) = &execution.payload else {
                     return Ok(true);
                 };
                 let new: Value = serde_json::from_slice(new).unwrap_or_default();
                 if let Some(other) = new.get("tool_name").filter(|other| *other != name) {
-                    verdict = Verdict::Denied(format!(
+                    verdict = Err(format!(
                         "the guard failed (it named another tool, {other}; only tool_args can be changed)"
                     ));
                     return Ok(false);
@@ -247,11 +263,11 @@ impl Engine<'_> {
                 match bind_arguments(tool.unwrap_or(&asking), &arguments, &engine.places()) {
                     Ok(bound) => {
                         given.payload = engine.call_payload(name, tool, &bound);
-                        verdict = Verdict::Go(bound);
+                        verdict = Ok(bound);
                         Ok(true)
                     }
                     Err(why) => {
-                        verdict = Verdict::Denied(format!(
+                        verdict = Err(format!(
                             "the guard failed (it changed the arguments: {why})"
                         ));
                         Ok(false)
@@ -259,7 +275,10 @@ impl Engine<'_> {
                 }
             },
         )?;
-        Ok(verdict)
+        Ok(match verdict {
+            Ok(bound) => Verdict::Go(bound, questions),
+            Err(why) => Verdict::Denied(why),
+        })
     }
 
     /// A call as its guards see it.

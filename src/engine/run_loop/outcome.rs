@@ -6,7 +6,7 @@ use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::spending::{Amount, Denial};
 use crate::record::stop_reason::StopReason;
-use crate::unix::procfs::Stop;
+use crate::unix::signals::Stop;
 
 /// How a start of the engine ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,10 @@ impl Ending {
     pub(super) fn waiting(prompt: &str) -> Self {
         Self::new(
             StopReason::AskHuman,
-            format!("waiting for an answer: {prompt}"),
+            match prompt.contains('\n') {
+                true => format!("waiting for an answer:\n{prompt}"),
+                false => format!("waiting for an answer: {prompt}"),
+            },
         )
     }
 

@@ -3,10 +3,10 @@
 use super::calls::OpenCall;
 use super::{Ending, Engine};
 use crate::config::tool::bind::BoundCall;
-use crate::engine::question::{self, Question, Reply};
+use crate::engine::question::{self, Answer, Question, Reply};
 use crate::engine::tool_call::Done;
 use crate::error::{Result, reason};
-use crate::record::event::{ActionStatus, Event};
+use crate::record::event::{ActionStatus, Event, InputType};
 use crate::text::ids::hex;
 use serde_json::Value;
 use std::time::Instant;
@@ -23,7 +23,7 @@ impl Engine<'_> {
         if let Some(ending) = self.must_end() {
             return Ok(Some(ending));
         }
-        let Some(BoundCall { arguments, .. }) = bound else {
+        let Some((BoundCall { arguments, .. }, _)) = bound else {
             return Ok(None);
         };
         let text = |name: &str| {
@@ -40,11 +40,16 @@ impl Engine<'_> {
         let question = Question {
             request_id: hex(16),
             prompt: text("prompt").unwrap_or_default(),
-            input_type: text("input_type").unwrap_or_else(|| "text".to_owned()),
+            input_type: text("input_type").map(InputType::of).unwrap_or_default(),
             sensitive,
+            fingerprint: None,
         };
-        self.put_answer_aside()?;
-        question::clear(&self.ctx.run)?;
+        self.withdraw_question()?;
+        self.record_question(call, &question)?;
+        self.ask(call, &question, None)
+    }
+
+    pub(super) fn record_question(&mut self, call: &OpenCall, question: &Question) -> Result<()> {
         self.journal.add(
             self.iteration,
             &Event::HumanInputRequest {
@@ -53,10 +58,22 @@ impl Engine<'_> {
                 prompt: &question.prompt,
                 input_type: &question.input_type,
                 sensitive: question.sensitive,
+                fingerprint: question.fingerprint.as_deref(),
             },
         );
-        self.make_durable()?;
-        self.ask(call, &question, None)
+        self.make_durable()
+    }
+
+    pub(super) fn record_reply(&mut self, call: &OpenCall, question: &Question, answer: &str) {
+        self.journal.add(
+            self.iteration,
+            &Event::HumanInputReceived {
+                action_id: &call.id,
+                request_id: &question.request_id,
+                response: answer,
+                fingerprint: question.fingerprint.as_deref(),
+            },
+        );
     }
 
     /// Gets the answer to a question that is in the journal, or waits for it.
@@ -74,13 +91,7 @@ impl Engine<'_> {
             },
         };
         if is_new {
-            self.journal.add(
-                self.iteration,
-                &Event::HumanInputReceived {
-                    request_id: &question.request_id,
-                    response: &answer,
-                },
-            );
+            self.record_reply(call, question, &answer);
         }
         self.record_result(
             call,
@@ -89,6 +100,7 @@ impl Engine<'_> {
                 exit_code: Some(0),
                 observation: answer,
                 duration: std::time::Duration::ZERO,
+                is_interrupted: false,
             },
             None,
         )?;
@@ -97,20 +109,39 @@ impl Engine<'_> {
         Ok(None)
     }
 
+    /// Takes a question back: nobody can answer it any more, and answers to it are kept unread.
+    pub(super) fn withdraw_question(&mut self) -> Result<()> {
+        if let Some(answer) = self.options.answer.take() {
+            let name = question::keep_unread(&self.ctx.run, &answer.text)?;
+            self.note_unread(&name)?;
+        }
+        self.put_answer_aside()?;
+        question::clear(&self.ctx.run)
+    }
+
     /// Keeps an answer that lies there and answers nothing that is asked.
-    fn put_answer_aside(&mut self) -> Result<()> {
-        let Some(name) = question::put_answer_aside(&self.ctx.run)? else {
-            return Ok(());
-        };
+    pub(super) fn put_answer_aside(&mut self) -> Result<()> {
+        match question::put_answer_aside(&self.ctx.run)? {
+            Some(name) => self.note_unread(&name),
+            None => Ok(()),
+        }
+    }
+
+    fn note_unread(&mut self, name: &str) -> Result<()> {
         let path = self.ctx.run.interaction().join(name);
         let note = format!("an unread answer is now in {}", path.display());
         self.record_note("WARN", &note)
     }
 
-    fn find_answer(&mut self, question: &Question) -> Result<std::result::Result<String, Ending>> {
-        if let Some(answer) = self.options.answer.take() {
+    /// The answer to a question that is in the journal; inside, why there is none yet.
+    pub(super) fn find_answer(
+        &mut self,
+        question: &Question,
+    ) -> Result<std::result::Result<String, Ending>> {
+        let is_meant = |answer: &mut Answer| answer.request_id == question.request_id;
+        if let Some(answer) = self.options.answer.take_if(is_meant) {
             self.put_answer_aside()?;
-            return Ok(Ok(answer));
+            return Ok(Ok(answer.text));
         }
         if let Some(answer) = question::left_answer(&self.ctx.run, &question.request_id)? {
             return Ok(Ok(answer));

@@ -3,17 +3,23 @@
 use super::calls::OpenCall;
 use super::{Ending, Engine};
 use crate::config::agent::HookEvent;
-use crate::error::{At, Result};
+use crate::config::api::Api;
+use crate::error::{At, Error, Result};
 use crate::model::ask::{self, Asked, Invocation, Patience};
+use crate::model::attempt::Remedy;
 use crate::model::response::{Answer, calls_json, make_ids_unique, parse};
+use crate::model::wire::{Heard, Listener, Neutral, Sent, Wire};
 use crate::record::engine_log::Level;
-use crate::record::event::{Event, Tokens};
+use crate::record::event::{Event, FinishReason, Tokens};
 use crate::record::invocations::Begun;
 use crate::record::run_dir::reference;
 use crate::record::stop_reason::StopReason;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::{Tone, time};
 use std::time::Instant;
+
+/// A service that pauses more often than this within one answer is not asked to go on.
+const MOST_PAUSES: u32 = 30;
 
 /// An answer of the model that is not in the journal yet.
 struct Answered {
@@ -22,24 +28,47 @@ struct Answered {
     invocation: String,
     /// When the request was sent.
     began: Instant,
+    /// The digest of what the model read before it answered.
+    prefix: Option<String>,
 }
 
 /// The step that follows a thought.
 pub(super) enum ThoughtOutcome {
     /// Calls to be run.
     Calls(Vec<OpenCall>),
+    /// A final answer, which is still to be judged.
+    Answer(String),
     /// The end of this start.
     End(Ending),
 }
 
-/// True if the model was kept from finishing its answer.
-pub(super) fn is_cut_off(finish_reason: Option<&str>) -> bool {
-    matches!(finish_reason, Some("length" | "content_filter"))
+/// The end of a text on one line.
+fn last_words(text: &str) -> String {
+    const CHARACTERS: usize = 60;
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let skipped = line.chars().count().saturating_sub(CHARACTERS);
+    let end = if text.ends_with(char::is_whitespace) {
+        " "
+    } else {
+        ""
+    };
+    line.chars().skip(skipped).chain(end.chars()).collect()
 }
 
-/// The end of a run whose last answer was cut off.
-pub(super) fn cut_off(reason: &str) -> Ending {
-    if reason == "length" {
+/// The end of a run whose last answer was cut off. `detail` is the service's own word on why.
+pub(super) fn cut_off(reason: &FinishReason<'_>, detail: Option<&str>) -> Ending {
+    let ending = cut_off_for(reason);
+    match detail {
+        Some(detail) => Ending {
+            text: format!("{}: {detail}", ending.text),
+            ..ending
+        },
+        None => ending,
+    }
+}
+
+fn cut_off_for(reason: &FinishReason<'_>) -> Ending {
+    if *reason == FinishReason::Length {
         let text = "the model's answer was cut off at its limit of tokens (finish_reason: length); \
                     raise max_tokens, or ask for less";
         Ending::new(StopReason::Length, text)
@@ -77,42 +106,115 @@ impl Engine<'_> {
                 ));
             }
         };
-        let request = self.before_request(request)?;
+        let mut request = self.before_request(request)?;
         if let Some(ending) = self.must_end() {
             return Ok(Err(ending));
         }
-        let began = Instant::now();
-        let invoked = self.invocations.begin(self.iteration, request)?;
-        let asked = self.send_request(&invoked)?;
-        self.log_invocation(&invoked.name, &asked, began);
-        Ok(Err(match asked {
-            Asked::Answered(answer) => {
-                let response = invoked.dir.join("response.json");
-                let mut answer = self.after_response(*answer, &response)?;
-                self.name_as_recorded(&mut answer);
-                match self.ctx.signals.stop() {
-                    // A hook that was to look at the answer may have been kept from it.
-                    Some(stop) => Ending::stopped(stop),
-                    None => {
-                        return Ok(Ok(Answered {
-                            answer,
-                            invocation: reference("invocations", &invoked.name),
-                            began,
-                        }));
+        let mut sent = self.render(&mut request)?;
+        let mut pauses = 0;
+        loop {
+            let began = Instant::now();
+            let invoked = self.invocations.begin(self.iteration, sent.bytes)?;
+            let asked = self.send_request(&invoked)?;
+            self.log_invocation(&invoked.name, &asked, began);
+            let ending = match asked {
+                Asked::Answered(answer) if answer.is_paused && pauses < MOST_PAUSES => {
+                    pauses += 1;
+                    self.wire.go_on_from(*answer);
+                    if let Some(ending) = self.must_end() {
+                        return Ok(Err(ending));
+                    }
+                    sent = self.render(&mut request)?;
+                    continue;
+                }
+                Asked::Answered(answer) if answer.is_paused => {
+                    let why =
+                        format!("the service paused one answer more than {MOST_PAUSES} times");
+                    Ending::new(StopReason::ModelRefused, why)
+                }
+                Asked::Answered(answer) => {
+                    let response = invoked.dir.join("response.json");
+                    let mut answer = self.wire.whole(*answer);
+                    self.model.redact_joined(&mut answer);
+                    let mut answer = self.after_response(answer, &response)?;
+                    self.name_as_recorded(&mut answer);
+                    match self.ctx.signals.stop() {
+                        // A hook that was to look at the answer may have been kept from it.
+                        Some(stop) => Ending::stopped(stop),
+                        None => {
+                            return Ok(Ok(Answered {
+                                answer,
+                                invocation: reference("invocations", &invoked.name),
+                                began,
+                                prefix: sent.prefix,
+                            }));
+                        }
                     }
                 }
+                Asked::Stopped(stop) => Ending::stopped(stop),
+                Asked::OutOfTime => self.out_of_time(),
+                Asked::Denied(denial) => Ending::denied(denial),
+                Asked::Refused(why, remedy) => {
+                    if let Some(remedy) = remedy.filter(|remedy| self.wire.apply(*remedy)) {
+                        self.note_remedy(remedy)?;
+                        if let Some(ending) = self.must_end() {
+                            return Ok(Err(ending));
+                        }
+                        sent = self.render(&mut request)?;
+                        continue;
+                    }
+                    Ending::new(StopReason::ModelRefused, why)
+                }
+                Asked::ContextFull(why) => Ending::new(StopReason::ContextFull, why),
+                Asked::Unavailable(why) => Ending::new(StopReason::ModelUnavailable, why),
+            };
+            return Ok(Err(ending));
+        }
+    }
+
+    /// The request as the service reads it. One that is played back is sent as it was recorded, if that
+    /// differs only by what was done about a refusal.
+    fn render(&mut self, request: &mut Neutral) -> Result<Sent> {
+        let broken = |why: String| Error::failure(format!("the request cannot be sent: {why}"));
+        if let Some(playback) = self.model.playback()
+            && let Some(recorded) = playback.next_request()?
+        {
+            self.wire.adopt(recorded);
+            if self.wire.api() == Api::Chat {
+                return self.wire.render(request).map_err(broken);
             }
-            Asked::Stopped(stop) => Ending::stopped(stop),
-            Asked::OutOfTime => self.out_of_time(),
-            Asked::Denied(denial) => Ending::denied(denial),
-            Asked::Refused(why) => Ending::new(StopReason::ModelRefused, why),
-            Asked::ContextFull(why) => Ending::new(StopReason::ContextFull, why),
-            Asked::Unavailable(why) => Ending::new(StopReason::ModelUnavailable, why),
-        }))
+            let mut render = |wire: &mut Wire| {
+                let sent = wire.render(request)?;
+                match wire.adopt_pause(&sent.bytes, recorded) {
+                    true => wire.render(request),
+                    false => Ok(sent),
+                }
+            };
+            let sent = render(&mut self.wire).map_err(broken)?;
+            if sent.bytes != recorded && self.wire.apply(Remedy::WithoutReasoning) {
+                let other = render(&mut self.wire).map_err(broken)?;
+                if other.bytes == recorded {
+                    return Ok(other);
+                }
+                self.wire.undo_without_reasoning();
+            }
+            return Ok(sent);
+        }
+        self.wire.render(request).map_err(broken)
+    }
+
+    fn note_remedy(&mut self, remedy: Remedy) -> Result<()> {
+        let level = match remedy {
+            Remedy::WithoutReasoning => "WARN",
+            Remedy::WithoutInclude | Remedy::WithoutStreamOptions | Remedy::MaxTokens(_) => "INFO",
+        };
+        self.record_note(level, &remedy.description())
     }
 
     fn send_request(&mut self, invoked: &Begun) -> Result<Asked> {
         let screen = self.options.screen;
+        let name = self.ctx.agent.llm.model.as_deref().unwrap_or("the model");
+        let line = self.wait_for(name);
         let extends = invoked
             .extends
             .as_ref()
@@ -120,16 +222,12 @@ impl Engine<'_> {
         let invocation = Invocation {
             dir: &invoked.dir,
             request: self.invocations.last_request(),
+            wire: &self.wire,
             extends,
         };
         let patience = Patience {
             max_retries: self.ctx.agent.llm.max_retries,
             deadline: self.time_limit(),
-        };
-        let log = &self.ctx.log;
-        let notify = |text: &str| {
-            log.line(Level::Warn, text);
-            screen.progress(&[(Tone::Bad, text)]);
         };
         let signals = &self.ctx.signals;
         let sent = (invoked.name.as_str(), invocation.request.len());
@@ -138,8 +236,39 @@ impl Engine<'_> {
             Some(account) => account.book(signals, sent, attempt, &expense),
             None => Ok(()),
         };
+        let (log, mut attempts) = (&self.ctx.log, 1);
+        let notify = |text: &str| {
+            log.line(Level::Warn, text);
+            screen.progress(&[(Tone::Bad, text)]);
+            attempts += 1;
+            line.set_last_words(&format!("attempt {attempts}"));
+        };
         let model = &mut self.model;
-        let asked = ask::ask_model(model, &invocation, patience, signals, &mut purse, notify)?;
+        let mut said = String::new();
+        let mut show = |heard: Heard<'_>| {
+            match heard {
+                Heard::Text(words) | Heard::Reasoning(words) | Heard::Call(words) => {
+                    said.push_str(words);
+                }
+                Heard::Anew => said.clear(),
+            }
+            said = last_words(&said);
+            line.set_last_words(&said);
+        };
+        let listener: &mut Listener<'_> = match &mut self.options.listener {
+            Some(listener) => listener,
+            None => &mut show,
+        };
+        let asked = ask::ask_model(
+            model,
+            &invocation,
+            patience,
+            signals,
+            &mut purse,
+            notify,
+            listener,
+        )?;
+        drop(line);
         self.mention_uncounted()?;
         Ok(asked)
     }
@@ -150,7 +279,7 @@ impl Engine<'_> {
             Asked::Stopped(stop) => (Level::Info, format!("ended by {}", stop.name())),
             Asked::OutOfTime => (Level::Warn, "no time left for another attempt".to_owned()),
             Asked::Denied(_) => (Level::Warn, "denied before an attempt".to_owned()),
-            Asked::Refused(why) | Asked::ContextFull(why) | Asked::Unavailable(why) => {
+            Asked::Refused(why, _) | Asked::ContextFull(why) | Asked::Unavailable(why) => {
                 (Level::Warn, why.clone())
             }
         };
@@ -160,8 +289,9 @@ impl Engine<'_> {
     }
 
     /// The next request, from the journal as it is now.
-    fn build_request(&mut self) -> Result<std::result::Result<Vec<u8>, String>> {
+    fn build_request(&mut self) -> Result<std::result::Result<Neutral, String>> {
         self.catch_up()?;
+        let _line = self.wait_for("the context");
         let recorded = match self.model.playback() {
             Some(playback) => playback.upcoming()?,
             None => None,
@@ -192,7 +322,11 @@ impl Engine<'_> {
         if !self.has_hook(HookEvent::PostLlmResponse) {
             return Ok(answer);
         }
-        let raw = crate::unix::files::read_regular(response).at("read", response)?;
+        let raw = match self.wire.api() {
+            Api::Chat => crate::unix::files::read_regular(response).at("read", response)?,
+            // Hooks know one form.
+            Api::Responses | Api::Messages => answer.as_completion(),
+        };
         let Some(changed) =
             self.transform_payload(HookEvent::PostLlmResponse, &["payload.json"], raw)?
         else {
@@ -204,6 +338,8 @@ impl Engine<'_> {
                 self.model.redact_joined(&mut changed);
                 Ok(Answer {
                     usage: answer.usage.or(changed.usage),
+                    items: answer.items,
+                    view: answer.view,
                     ..changed
                 })
             }
@@ -220,9 +356,11 @@ impl Engine<'_> {
             mut answer,
             invocation,
             began,
+            prefix,
         } = answered;
         make_ids_unique(&mut answer.calls, |id| self.transcript.has_id(id));
         let calls = (!answer.calls.is_empty()).then(|| calls_json(&answer.calls));
+        let wire = prefix.map(|prefix| self.wire.record(&answer, &prefix));
         let invalid: Vec<(String, String)> = answer
             .calls
             .iter()
@@ -240,10 +378,11 @@ impl Engine<'_> {
                 tool_calls_json: calls.as_deref(),
                 invalid_arguments: &invalid,
                 reasoning: &reasoning,
-                finish_reason: answer.finish_reason.as_deref(),
+                finish_reason: answer.finish_reason.as_ref(),
                 model: answer.model.as_deref(),
                 usage: answer.usage,
                 llm_invocation_ref: &invocation,
+                wire_json: wire.as_deref(),
             },
         );
         self.iterations_here += 1;
@@ -252,10 +391,7 @@ impl Engine<'_> {
         self.metadata.usage.tokens.add(usage);
         self.metadata.usage.llm_calls += 1;
         self.print_thought(&answer, usage, began);
-        let cut_off_at = answer
-            .finish_reason
-            .as_deref()
-            .filter(|reason| is_cut_off(Some(reason)));
+        let cut_off_at = answer.finish_reason.as_ref().filter(|it| it.is_cut_off());
         let cut = cut_off_at.is_some();
         let open: Vec<OpenCall> = answer
             .calls
@@ -264,7 +400,7 @@ impl Engine<'_> {
             .map(|(before, call)| OpenCall::new(call, cut, before))
             .collect();
         if let Some(reason) = cut_off_at {
-            let ending = cut_off(reason);
+            let ending = cut_off(reason, answer.finish_detail.as_deref());
             if open.is_empty() {
                 self.run_hooks(HookEvent::OnIterationEnd, b"{}")?;
             } else {
@@ -277,9 +413,10 @@ impl Engine<'_> {
             self.run_hooks(HookEvent::OnIterationEnd, b"{}")?;
             // A hook that ends the run has not agreed with the answer.
             let ending = self.stopped_by_hook();
-            return Ok(ThoughtOutcome::End(
-                ending.unwrap_or_else(|| Ending::completed(answer.text)),
-            ));
+            return Ok(match ending {
+                Some(ending) => ThoughtOutcome::End(ending),
+                None => ThoughtOutcome::Answer(answer.text),
+            });
         }
         self.update_metadata()?;
         Ok(ThoughtOutcome::Calls(open))

@@ -2,6 +2,7 @@
 
 use super::tables::FLOW;
 use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
+use crate::engine::validator;
 use crate::error::{Error, Result};
 use crate::flow::manifest::memory::StoreName;
 use crate::flow::view::draw::Language;
@@ -29,6 +30,8 @@ pub(crate) enum FlowCommand {
     /// The words behind the program's name, as they are typed.
     Complete(Vec<OsString>),
     Memory(MemoryArgs),
+    /// Check the answer on the standard input, for `delta`.
+    ValidateJson,
     Version,
     Help {
         /// None: all commands.
@@ -131,6 +134,7 @@ pub(crate) fn parse_args(words: impl IntoIterator<Item = OsString>) -> Result<Fl
     match parse_line(&FLOW, words)? {
         CommandLine::Version => Ok(FlowCommand::Version),
         CommandLine::Help { command, full } => Ok(FlowCommand::Help { command, full }),
+        CommandLine::Raw(validator::COMMAND, _) => Ok(FlowCommand::ValidateJson),
         CommandLine::Raw(_, words) => Ok(FlowCommand::Complete(words)),
         CommandLine::Command(given) => command_of(&given),
     }

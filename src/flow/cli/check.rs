@@ -5,7 +5,7 @@ use crate::flow::PROGRAM;
 use crate::flow::manifest::{self, Flow, FlowProblem};
 use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::text::options::format::OutputFormat;
-use crate::unix::terminal::{Screen, counted, print};
+use crate::unix::terminal::{Screen, counted, print, print_json};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -38,7 +38,7 @@ pub(crate) fn print_errors(problems: &[FlowProblem]) -> Result<()> {
     let errors = problems.iter().filter(|problem| problem.code.is_some());
     let errors: Vec<Value> = errors.map(FlowProblem::object).collect();
     let object = json!({"schema_version": SCHEMA_VERSION, "errors": errors});
-    print(format!("{object}\n").as_bytes())
+    print_json(format!("{object}\n").as_bytes())
 }
 
 fn summary(dir: &Path, flow: &Flow) -> String {

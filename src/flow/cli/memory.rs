@@ -58,7 +58,7 @@ pub(crate) fn run_memory_command(wanted: &Wanted) -> Result<Exit> {
 fn add_item(
     store: &StoreFile,
     item: &MemoryItem,
-    signals: &crate::unix::procfs::Signals,
+    signals: &crate::unix::signals::Signals,
 ) -> Result<Exit> {
     store.make(signals)?;
     store.append(std::slice::from_ref(item), false, signals)?;

@@ -8,6 +8,7 @@ pub(crate) mod graph;
 pub(crate) mod result;
 pub(crate) mod run;
 pub(crate) mod tool;
+pub(crate) mod validate_json;
 pub(crate) mod memory;
 pub(crate) mod show;
 pub(crate) mod complete;

@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
-use crate::flow::engine::EngineStop;
+use crate::flow::engine::{EngineStop, Need, Suspension};
 use crate::flow::graph::router::FlowStatus as Came;
 use crate::flow::record::tally::{SCHEMA_VERSION, Tally};
 use crate::record::metadata::{Metadata, Status};
@@ -12,7 +12,7 @@ use crate::record::stop_reason::StopReason;
 use crate::text::json::{self, Object};
 use crate::text::options::format::OutputFormat;
 use crate::text::timestamp::Timestamp;
-use crate::unix::terminal::{Screen, print};
+use crate::unix::terminal::{Screen, print, print_json};
 use serde_json::json;
 
 /// How a start of the engine ended.
@@ -54,7 +54,7 @@ impl RunEnding {
             }
             EngineStop::JournalChanged => {
                 let reason = StopReason::JournalChanged;
-                let said = "the journal was changed by somebody else while the run was live; look at it, \
+                let said = "the journal was changed by another program while the run was live; look at it, \
                             then resume the run";
                 ending(
                     reason.status(),
@@ -63,16 +63,15 @@ impl RunEnding {
                     vec![said.to_owned()],
                 )
             }
-            EngineStop::Paused(steps) => {
-                let said = vec![format!("paused before {}", steps.join(", "))];
-                ending(Status::Interrupted, "paused", Exit::TempFail, said)
-            }
-            EngineStop::Undecided(why) => {
-                ending(Status::Interrupted, "agent", Exit::Undecided, why)
-            }
-            EngineStop::Later(why) => ending(Status::Interrupted, "agent", Exit::TempFail, why),
-            EngineStop::Waiting(how) => {
-                ending(Status::WaitingForInput, "ask_human", Exit::Waiting, how)
+            EngineStop::Suspended(open) => {
+                let (status, reason, exit) = match open.first().map_or(Need::Time, |it| it.need) {
+                    Need::Config => (Status::Interrupted, "agent", Exit::Config),
+                    Need::Decision => (Status::Interrupted, "agent", Exit::Undecided),
+                    Need::Look => (Status::Interrupted, "paused", Exit::Undecided),
+                    Need::Answer => (Status::WaitingForInput, "ask_human", Exit::Waiting),
+                    Need::Time => (Status::Interrupted, "agent", Exit::TempFail),
+                };
+                ending(status, reason, exit, explain(open))
             }
         }
     }
@@ -104,6 +103,21 @@ impl RunEnding {
     }
 }
 
+/// What is said of steps that do not go on by themselves; of all that are only to be looked at, once.
+fn explain(open: Vec<Suspension>) -> Vec<String> {
+    let (paused, others): (Vec<_>, Vec<_>) = open.into_iter().partition(|it| it.need == Need::Look);
+    let mut said = Vec::new();
+    if !paused.is_empty() {
+        let names: Vec<String> = paused.into_iter().map(|it| it.text).collect();
+        said.push(format!("paused before {}", names.join(", ")));
+        said.push(
+            "look at it with `delta flow show`; the same command continues past it".to_owned(),
+        );
+    }
+    let all = others.into_iter().map(|it| it.text);
+    all.chain(said).collect()
+}
+
 /// Prints the result on stdout, and what went wrong with the way out on stderr.
 pub(crate) fn print_result(
     format: OutputFormat,
@@ -124,7 +138,7 @@ pub(crate) fn print_result(
         screen.warn_as(PROGRAM, "the same command resumes the run");
     }
     match format {
-        OutputFormat::Json => print(&result_object(ending, tally, metadata, many)),
+        OutputFormat::Json => print_json(&result_object(ending, tally, metadata, many)),
         OutputFormat::Text if resumable => Ok(()),
         OutputFormat::Text => print(&tally.outputs(many)),
     }
@@ -140,7 +154,7 @@ pub(crate) fn print_error(error: &Error) -> Result<()> {
         "exit_code": error.exit.code(),
         "error": {"type": error.kind(), "message": error.message},
     });
-    print(format!("{}\n", json::text(&object)).as_bytes())
+    print_json(format!("{}\n", json::text(&object)).as_bytes())
 }
 
 fn result_object(ending: &RunEnding, tally: &Tally, metadata: &Metadata, many: bool) -> Vec<u8> {

@@ -19,12 +19,12 @@ use crate::record::event::Event;
 use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
-use crate::record::workspace::{DecisionLock, Workspace};
+use crate::record::workspace::{DecisionLock, RootHold, Workspace};
 use crate::runs::decide::{Decision, Naming, Refusal, Wanted, decide};
 use crate::runs::find;
 use crate::runs::inspect::{RunSnapshot, inspect_run};
 use crate::runs::launch::{start_event, start_metadata};
-use crate::runs::origin::require_own;
+use crate::runs::origin::{require_own, require_own_run};
 use crate::runs::preflight::{
     check_depth, heed_deadline, install_signals, parent_call, parent_run,
 };
@@ -34,7 +34,7 @@ use crate::text::options::format::OutputFormat;
 use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::procfs::Signals;
+use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone};
 use std::collections::HashSet;
 use std::path::Path;
@@ -105,6 +105,9 @@ impl RunCommand<'_> {
         let lock = self.workspace.lock(self.signals)?;
         self.workspace.clear_unborn()?;
         let (naming, found) = self.find()?;
+        if let Some(found) = &found {
+            require_own_run(&found.run, self.wanted.adopt)?;
+        }
         let past = found.as_ref().map(|found| self.past(&found.run));
         let past = past.transpose()?.flatten();
         let wanted = Wanted {
@@ -179,6 +182,35 @@ impl RunCommand<'_> {
         }
     }
 
+    /// Keeps other runs out of the directory that a single root task works in, until this process ends.
+    ///
+    /// # Errors
+    /// The run of another flow works there, and it is none that this one is part of.
+    fn hold_root(&self, id: &RunId) -> Result<Option<RootHold>> {
+        if matches!(self.basis.given, RunInput::Lines(_)) {
+            return Ok(None);
+        }
+        let holder = match self.workspace.hold_root(id)? {
+            Ok(hold) => return Ok(Some(hold)),
+            Err(holder) => holder,
+        };
+        let outer = account::outer_runs()?;
+        if let Some(holder) = &holder
+            && outer.contains(&self.workspace.run_path(holder))
+        {
+            return Ok(None);
+        }
+        let holder = holder.map_or_else(|| "another run".to_owned(), |id| format!("run {id}"));
+        let root = self.workspace.root.display();
+        Err(Error::new(
+            Exit::TempFail,
+            format!(
+                "{holder} works in {root}, and two flows would overwrite each other's files; wait until it has \
+                 ended, or give this one another directory with -w"
+            ),
+        ))
+    }
+
     /// Starts a new run.
     fn begin(&self, id: &RunId, lock: DecisionLock) -> Result<Exit> {
         let task = self.task();
@@ -191,6 +223,7 @@ impl RunCommand<'_> {
             parent_call_id: parent_call(),
             ..Metadata::default()
         });
+        let _hold = self.hold_root(id)?;
         let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
             journal.add(0, &start_event(&metadata, &task, &self.config(), false));
             basis::record_basis(journal, &self.basis, self.flow)
@@ -209,6 +242,7 @@ impl RunCommand<'_> {
     ) -> Result<Exit> {
         self.with_input_of(past);
         let changed = self.changes(&found, past)?;
+        let _hold = self.hold_root(&found.run.id)?;
         let Reopened {
             run,
             mut journal,
@@ -340,6 +374,7 @@ impl RunCommand<'_> {
             self.screen.progress(&[(Tone::Dim, &text)]);
         }
         let depth = run_context::depth().0;
+        let many = matches!(self.basis.given, RunInput::Lines(_));
         let options = FlowOptions {
             jobs: self.wanted.jobs(),
             launch: self.wanted.launch.clone(),
@@ -361,11 +396,11 @@ impl RunCommand<'_> {
             flow: self.flow,
             plan: self.plan,
             workspace: self.workspace,
+            has_many_roots: many,
             run,
             call_prefix: RunContext::call_prefix(),
             depth,
         };
-        let many = matches!(self.basis.given, RunInput::Lines(_));
         let mut engine = FlowEngine::new(place, options, journal, self.signals, inputs);
         let stopped = engine.run();
         let (mut journal, tally, run) = engine.into_parts();

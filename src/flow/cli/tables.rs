@@ -3,6 +3,7 @@
 //!
 //! Data only. A new option is a row here and a field in `args`.
 
+use crate::engine::validator;
 use crate::flow::view::draw::Language;
 use crate::text::options::completion;
 use crate::text::options::table::ValueKind::{
@@ -16,7 +17,7 @@ use crate::text::options::table::{
 pub(crate) static FLOW: ProgramTable = ProgramTable {
     name: "delta flow",
     commands: &COMMAND_TABLES,
-    hidden: &[completion::COMMAND],
+    hidden: &[completion::COMMAND, validator::COMMAND],
     options: &[HELP, VERSION],
 };
 

@@ -5,23 +5,24 @@
 
 use super::args::ToolArgs as Wanted;
 use crate::config::environment::Environment;
-use crate::config::tool::bind::{BaseDirs, BoundCall, bind_arguments, shell_quoted};
+use crate::config::tool::bind::{BaseDirs, BoundCall, bind_arguments};
 use crate::config::tool::definition::{CWD, ParameterType};
 use crate::engine::run_context::{self, RunContext};
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
 use crate::flow::graph::Failure;
 use crate::flow::graph::choice;
-use crate::flow::manifest::{self, Denied, Flow, FlowTool, OutputForm, Permissions, fill};
+use crate::flow::manifest::{self, Denied, Flow, FlowTool, PayloadForm, Permissions, fill};
 use crate::flow::record::{
     CallCode, CallRecord, NodeToolCall, attempt, check_schema, not_started, program_beside,
 };
-use crate::runs::preflight::{install_signals, read_stdin};
+use crate::record::execution::{self, ExecutionRecord, Stdin};
+use crate::runs::preflight::install_signals;
+use crate::runs::task::read_stdin;
 use crate::text::json;
 use crate::text::suggestion::nearest;
-use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, Outcome, Variable};
-use crate::unix::procfs::Signals;
+use crate::unix::signals::Signals;
 use crate::unix::terminal::{print_error, print_while_read};
 use serde_json::{Map, Value};
 use std::fs::File;
@@ -112,16 +113,13 @@ impl CallPlace {
         (record, signals): (CallRecord, &Signals),
     ) -> Result<u8> {
         let argv = self.confined(tool, bound.argv)?;
-        let command = shell_quoted(&argv);
-        record.write("command.txt", &format!("{command}\n"))?;
-        let stdin = bound.stdin.map(|bytes| {
-            let path = record.dir.join("stdin.txt");
-            files::write(&path, &bytes)?;
-            File::open(&path).at("open", &path)
-        });
-        let [stdout, stderr] =
-            ["stdout.log", "stderr.log"].map(|name| files::create(&record.dir.join(name)));
-        let (mut stdout, mut stderr) = (stdout?, stderr?);
+        let stdin = bound.stdin.as_deref().map_or(Stdin::Nothing, Stdin::Bytes);
+        let ExecutionRecord {
+            command,
+            stdin,
+            mut stdout,
+            mut stderr,
+        } = execution::begin_record(&record.dir, &argv, stdin, None)?;
         let timeout = tool.tool.timeout_ms.unwrap_or(TIMEOUT);
         let timeout = (timeout > 0).then(|| Duration::from_millis(timeout));
         let call_id = RunContext::new_call_id();
@@ -132,7 +130,7 @@ impl CallPlace {
                 dir: &self.cwd,
                 env: &tool_variables(tool),
                 call_id: &call_id,
-                stdin: stdin.transpose()?,
+                stdin,
                 stdout: stdout.try_clone().at("open", &record.dir)?,
                 stderr: stderr.try_clone().at("open", &record.dir)?,
                 timeout,
@@ -142,13 +140,17 @@ impl CallPlace {
         let (mut exit_code, duration, failure) = match ran {
             Ok(outcome) => {
                 let failure = find_tool_failure(flow, tool, &record.dir, (&outcome, timeout))?;
-                (attempt::exit_code(&outcome), outcome.duration, failure)
+                (outcome.how.code(), outcome.duration, failure)
             }
             Err(error) => {
-                let (code, failure) = not_started(&argv[0], &error);
+                let failure = not_started(&argv[0], &error);
                 let said = writeln!(stderr, "{}", failure.message);
                 said.at("write", &record.dir)?;
-                (code, Duration::ZERO, Some((CallCode::Operation, failure)))
+                (
+                    error.code(),
+                    Duration::ZERO,
+                    Some((CallCode::Operation, failure)),
+                )
             }
         };
         if exit_code == 0 && failure.is_some() {
@@ -313,7 +315,7 @@ fn find_tool_failure(
     let Some(schema) = tool.schema_out.map(|ix| &flow.schemas[ix]) else {
         return Ok(None);
     };
-    let failure = match attempt::read_output(dir, OutputForm::Json)? {
+    let failure = match attempt::read_output(dir, PayloadForm::Json)? {
         Ok(output) => check_schema(Some(schema), &output, choice::FailureCode::SchemaOut),
         Err(failure) => Some(failure),
     };

@@ -19,7 +19,7 @@ use crate::record::event::Line;
 use crate::record::run_dir::RunDir;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::procfs::Signals;
+use crate::unix::signals::Signals;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};

@@ -9,7 +9,7 @@
 use super::item::{self, MemoryItem};
 use crate::error::{At, Error, Result, may_fail};
 use crate::unix::files;
-use crate::unix::procfs::Signals;
+use crate::unix::signals::Signals;
 use rustix::fs::OFlags;
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions, TryLockError};

@@ -5,18 +5,18 @@
 //! often that was stands in the agent's own journal: it has the message, or has not, however often the
 //! engine was killed.
 
-use super::begin::{BeginningStep, task_dir, task_path};
+use super::begin::{BeginningStep, task_dir, task_path, text_of};
 use super::finish::{AttemptEnd, add_tool_calls};
-use super::{ActiveProgram, FlowEngine, RunPlace, Suspension};
+use super::{ActiveProgram, FlowEngine, Need, RunPlace};
 use crate::config::tool::bind::shell_quoted;
-use crate::error::{At, Error, Result};
+use crate::error::{At, Error, Exit, Result};
 use crate::flow::context::recall::find_lacking;
 use crate::flow::context::select::AssembledContext;
 use crate::flow::graph::{
     Failure, FailureCode, NodeIx, Payload, Role, StepRef, choose_route, edge_words,
 };
 use crate::flow::manifest::asked;
-use crate::flow::manifest::{AgentBody, Flow, FlowAgent, OutputForm, sha256};
+use crate::flow::manifest::{AgentBody, Flow, FlowAgent, PayloadForm};
 use crate::flow::record::{
     ProgramInput, check_schema, denied_tools, each_line, find_failure, one_value, program_beside,
     tools_option,
@@ -24,6 +24,7 @@ use crate::flow::record::{
 use crate::record::event::EventKind;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
+use crate::text::digest::sha256;
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::unix::files;
@@ -44,6 +45,14 @@ struct AgentResult {
     result: Option<String>,
     error: Option<AgentError>,
     interaction: Option<AgentQuestion>,
+    awaits: Option<AwaitedRun>,
+}
+
+/// The run of a sub-agent that an agent's run waits for.
+#[derive(Deserialize)]
+struct AwaitedRun {
+    interaction: Option<AgentQuestion>,
+    answer_command: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -51,8 +60,10 @@ struct AgentError {
     message: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct AgentQuestion {
+    request_id: String,
     prompt: String,
 }
 
@@ -86,12 +97,8 @@ impl FlowEngine<'_> {
             return Ok(());
         };
         let home = agent_home(&self.place, &flow.agents[agent])?;
-        let (agent_dir, work_dir) = (home.to_string_lossy(), dir.to_string_lossy());
-        let words = ["run", "-a", &agent_dir, "-m", "-", "-w", &work_dir];
-        let mut words = words.map(str::to_owned).to_vec();
-        words.extend(tools_option(flow, step.node, &home));
         let message = AgentMessage {
-            words,
+            words: agent_command("run", flow, step.node, (&home, &dir)),
             run_id: self.agent_run(step),
             text: first_message(flow, beginning, &context.told),
             context: context.text.clone(),
@@ -112,7 +119,15 @@ impl FlowEngine<'_> {
         let mut argv = self.options.launch.clone();
         argv.push(program_beside("delta"));
         argv.extend_from_slice(&message.words);
-        let rest = ["--run-id", &message.run_id, "--format", "json", "-q"];
+        let rest = [
+            "-m",
+            "-",
+            "--run-id",
+            &message.run_id,
+            "--format",
+            "json",
+            "-q",
+        ];
         argv.extend(rest.map(str::to_owned));
         let given = ProgramInput {
             argv,
@@ -144,31 +159,21 @@ impl FlowEngine<'_> {
         outcome: &Outcome,
         ended: AttemptEnd,
     ) -> Result<()> {
-        const RESUMABLE: i32 = 75;
-        const ASKS: i32 = 101;
-        const UNDECIDED: i32 = 4;
         let step = &active.step;
         let path = active.io.join("stdout.log");
         let printed = std::fs::read(&path).at("read", &path)?;
         let printed: AgentResult = serde_json::from_slice(&printed).unwrap_or_default();
-        match outcome.how {
-            Ended::Exited(ASKS) => {
-                let asked = printed.interaction.map(|asked| asked.prompt);
-                let how = self.how_to_answer(step, &asked.unwrap_or_default());
-                self.suspend(active.step, Suspension::Waiting(how));
-                return Ok(());
-            }
-            Ended::Exited(RESUMABLE) => {
-                let why = printed.error.map(|error| error.message);
-                self.suspend(active.step, Suspension::Later(why.unwrap_or_default()));
-                return Ok(());
-            }
-            Ended::Exited(UNDECIDED) => {
-                let why = printed.error.map(|error| error.message);
-                self.suspend(active.step, Suspension::Undecided(why.unwrap_or_default()));
-                return Ok(());
-            }
-            _ => {}
+        if let Ended::Exited(code) = outcome.how
+            && active.failure.is_none()
+            && let Some(need) = need_of(code)
+        {
+            let why = match (need, printed.error.as_ref()) {
+                (Need::Answer, _) => self.how_to_answer(step, printed),
+                (_, Some(error)) => error.message.clone(),
+                (_, None) => format!("its run ended with {code}"),
+            };
+            self.suspend(active.step, need, &why);
+            return Ok(());
         }
         add_tool_calls(&mut self.events, &self.place, step, (&active.io, &[]))?;
         let flow = self.place.flow;
@@ -220,11 +225,12 @@ impl FlowEngine<'_> {
             input: input.unwrap_or_else(|| "null".into()),
             attempt: self.attempts.get(&step.key).map_or(0, |it| it.last),
         };
-        let work_dir = dir.to_string_lossy().into_owned();
+        let Some(agent) = agent else {
+            return Ok(());
+        };
+        let home = agent_home(&self.place, &flow.agents[agent])?;
         let message = AgentMessage {
-            words: ["continue", "-w", &work_dir, "-m", "-"]
-                .map(str::to_owned)
-                .to_vec(),
+            words: agent_command("continue", flow, step.node, (&home, &dir)),
             run_id,
             text: format!(
                 "{SENT_BACK}{}\nAnswer again, with the whole JSON value and nothing else.",
@@ -235,30 +241,50 @@ impl FlowEngine<'_> {
         self.converse(&beginning, dir, &message)
     }
 
-    fn how_to_answer(&self, step: &StepRef, asked: &str) -> String {
+    fn how_to_answer(&self, step: &StepRef, printed: AgentResult) -> String {
+        let below = printed
+            .awaits
+            .and_then(|it| Some((it.interaction?, it.answer_command?)));
+        let (asked, below) = match (printed.interaction, below) {
+            (_, Some((asked, command))) => (asked, Some(command)),
+            (asked, None) => (asked.unwrap_or_default(), None),
+        };
         let dir = task_path(&self.place, step);
-        let run = self.agent_run(step);
-        let command = [
-            "delta",
-            "continue",
-            "-w",
-            &dir.to_string_lossy(),
-            "--run-id",
-            &run,
-        ];
-        format!(
-            "{} of {} asks: {asked}\nanswer with: {} -m ANSWER",
-            self.node_id(step),
-            step.task,
-            shell_quoted(&command.map(str::to_owned))
-        )
+        let flow = self.place.flow;
+        let agent = flow.nodes[step.node].agent.map(|agent| &flow.agents[agent]);
+        let home = agent.map_or_else(PathBuf::new, |agent| home_of(&self.place, agent));
+        let mut command = vec!["delta".to_owned()];
+        command.extend(agent_command("continue", flow, step.node, (&home, &dir)));
+        command.extend(["--run-id".to_owned(), self.agent_run(step)]);
+        command.extend(["--question".to_owned(), asked.request_id]);
+        let own = || shell_quoted(&command) + " -m ANSWER";
+        let prompt = asked.prompt;
+        format!("{prompt}\nanswer with: {}", below.unwrap_or_else(own))
+    }
+}
+
+/// What an agent's step needs whose run ended with a code, if it is none that ends the step: a run that
+/// can be resumed has not failed, and one that a signal ended can.
+fn need_of(code: i32) -> Option<Need> {
+    /// The codes that shells and the engine have for signals.
+    const SIGNALS: std::ops::RangeInclusive<i32> = 129..=192;
+    let is = |exit: Exit| code == exit as i32;
+    match code {
+        _ if is(Exit::Config) => Some(Need::Config),
+        _ if is(Exit::Undecided) => Some(Need::Decision),
+        _ if is(Exit::Waiting) => Some(Need::Answer),
+        _ if is(Exit::TempFail) || SIGNALS.contains(&code) => Some(Need::Time),
+        _ => None,
     }
 }
 
 /// The message with which the run of an agent begins.
 fn first_message(flow: &Flow, beginning: &BeginningStep, context: &str) -> String {
     let node = beginning.step.node;
-    let mut text = format!("Input:\n```json\n{}\n```\n{context}", beginning.input);
+    let mut text = match text_of(&beginning.input, flow.nodes[node].input) {
+        Some(input) => format!("Input:\n{input}\n{context}"),
+        None => format!("Input:\n```json\n{}\n```\n{context}", beginning.input),
+    };
     if flow.graph.nodes[node].role == Role::Decision {
         let ways = edge_words(&flow.graph, node);
         text.push_str(&format!(
@@ -266,7 +292,7 @@ fn first_message(flow: &Flow, beginning: &BeginningStep, context: &str) -> Strin
              one of them as \"selected_edge\": {ways}\n"
         ));
     }
-    if flow.nodes[node].output == OutputForm::Text {
+    if flow.nodes[node].output == PayloadForm::Text {
         return text;
     }
     match flow.schema_out(node) {
@@ -279,14 +305,56 @@ fn first_message(flow: &Flow, beginning: &BeginningStep, context: &str) -> Strin
     text
 }
 
-/// An agent's directory: its own, or one that is made from a model and a prompt.
+/// The words of a command of `delta` on an agent's run. What decides where programs go, and what is spent, is in
+/// each of them: no record is believed about it.
+fn agent_command(
+    command: &str,
+    flow: &Flow,
+    node: NodeIx,
+    (home, dir): (&Path, &Path),
+) -> Vec<String> {
+    let (agent_dir, work_dir) = (home.to_string_lossy(), dir.to_string_lossy());
+    let words = [command, "-a", &agent_dir, "-w", &work_dir];
+    let mut words = words.map(str::to_owned).to_vec();
+    words.extend(tools_option(flow, node, home));
+    let agent = flow.nodes[node].agent.map(|agent| &flow.agents[agent]);
+    // One that is made from a model has them in its own file.
+    let is_directory = |agent: &&FlowAgent| matches!(agent.body, AgentBody::Directory(_));
+    let limits = agent.filter(is_directory).map(|agent| &agent.limits);
+    for (key, value) in limits.into_iter().flatten() {
+        words.extend(match (key.as_str(), value) {
+            // It may be raised when the run is resumed.
+            ("budget", Value::Object(budget)) => ["--budget".to_owned(), budget_words(budget)],
+            _ => ["--set".to_owned(), format!("{key}={}", json::text(value))],
+        });
+    }
+    words
+}
+
+/// A budget as the command line has it.
+fn budget_words(budget: &Map<String, Value>) -> String {
+    let words = budget.iter().map(|(key, value)| match value {
+        Value::String(word) => format!("{key}={word}"),
+        number => format!("{key}={number}"),
+    });
+    words.collect::<Vec<_>>().join(",")
+}
+
+/// An agent's directory: its own, or the one for what is made from a model and a prompt.
+fn home_of(place: &RunPlace<'_>, agent: &FlowAgent) -> PathBuf {
+    match &agent.body {
+        AgentBody::Directory(path) => path.clone(),
+        AgentBody::Model { .. } => place.run.path.join("agents").join(&agent.id),
+        AgentBody::Command(_) => place.flow.home.clone(),
+    }
+}
+
+/// An agent's directory, made if it is from a model and a prompt.
 fn agent_home(place: &RunPlace<'_>, agent: &FlowAgent) -> Result<PathBuf> {
-    let (llm, prompt) = match &agent.body {
-        AgentBody::Directory(path) => return Ok(path.clone()),
-        AgentBody::Model { llm, prompt, .. } => (llm, prompt),
-        AgentBody::Command(_) => return Ok(place.flow.home.clone()),
+    let home = home_of(place, agent);
+    let AgentBody::Model { llm, prompt, .. } = &agent.body else {
+        return Ok(home);
     };
-    let home = place.run.path.join("agents").join(&agent.id);
     files::make_dirs(&home)?;
     let model = llm.split_once('/').map_or(llm.as_str(), |(_, model)| model);
     let mut settings = Map::new();
@@ -296,7 +364,9 @@ fn agent_home(place: &RunPlace<'_>, agent: &FlowAgent) -> Result<PathBuf> {
         settings.insert(key.to_owned(), value);
     }
     settings.extend(agent.config.clone());
-    let document = serde_json::json!({"name": agent.id, "llm": Value::Object(settings)});
+    let mut document = agent.limits.clone();
+    document.insert("name".to_owned(), agent.id.as_str().into());
+    document.insert("llm".to_owned(), settings.into());
     let context = "sources:\n  - type: file\n    id: system_prompt\n    \
                    path: '${AGENT_HOME}/system_prompt.md'\n  - type: journal\n    id: conversation\n";
     // JSON is YAML. Several starts write the same.
@@ -309,10 +379,10 @@ fn agent_home(place: &RunPlace<'_>, agent: &FlowAgent) -> Result<PathBuf> {
 /// An answer as the node's output, if it will do.
 fn understand(flow: &Flow, node: NodeIx, answer: String) -> std::result::Result<Payload, Failure> {
     let leads_on = |output: Payload| choose_route(&flow.graph, node, &output).map(|_| output);
-    if flow.nodes[node].output == OutputForm::Text {
+    if flow.nodes[node].output == PayloadForm::Text {
         return leads_on(json::text(&answer).into());
     }
-    let output = one_value(unfenced(&answer).to_owned())
+    let output = one_value(json::unfenced(&answer).to_owned())
         .map_err(|_| Failure::new(FailureCode::SchemaOut, "the answer is not one JSON value"))?;
     let misfit = check_schema(flow.schema_out(node), &output, FailureCode::SchemaOut);
     match misfit.or_else(|| find_lacking(&flow.nodes[node].remember, &output)) {
@@ -335,30 +405,4 @@ fn count_sent_back(work_dir: &Path, run_id: &str) -> Result<u32> {
         Ok(true)
     })?;
     Ok(count)
-}
-
-/// The text in the first fenced block of an answer, or all of it.
-fn unfenced(answer: &str) -> &str {
-    let text = answer.trim();
-    if json::check(text).is_ok() {
-        return text;
-    }
-    let Some((_, rest)) = text.split_once("```") else {
-        return text;
-    };
-    let body = rest.split_once('\n').map_or(rest, |(_, body)| body);
-    body.split("```").next().unwrap_or(body).trim()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::unfenced;
-
-    #[test]
-    fn an_answer_in_a_fenced_block_is_what_is_inside() {
-        assert_eq!(unfenced(" {\"a\": \"```\"} "), "{\"a\": \"```\"}");
-        assert_eq!(unfenced("Here:\n```json\n[1]\n```\nbye"), "[1]");
-        assert_eq!(unfenced("```\n7\n```"), "7");
-        assert_eq!(unfenced("no"), "no");
-    }
 }

@@ -1,12 +1,12 @@
 //! The first half of a step: everything up to its program, or all of it if it has none.
 
 use super::finish::AttemptEnd;
-use super::{ActiveProgram, FlowEngine, RunPlace, Suspension, WaitingProgram};
+use super::{ActiveProgram, FlowEngine, Need, RunPlace, WaitingProgram};
 use crate::engine::run_context::{DEADLINE, ENGINE_PID, LEDGERS};
 use crate::error::{At, Result};
 use crate::flow::context::select::AssembledContext;
 use crate::flow::graph::{Failure, FailureCode, Payload, StepRef};
-use crate::flow::manifest::{AgentBody, Denied, fill};
+use crate::flow::manifest::{AgentBody, Denied, PayloadForm, fill};
 use crate::flow::record::{
     NodeStart, ProgramInput, attempt, cache, check_schema, dir_name, not_started,
 };
@@ -32,7 +32,7 @@ impl FlowEngine<'_> {
         let input = router.input(step.key.step);
         let attempts = self.attempts.get(&step.key).copied().unwrap_or_default();
         if self.options.pause_before.contains(&step.node) && !attempts.pause_acknowledged {
-            self.suspend(step, Suspension::Paused);
+            self.suspend(step, Need::Look, "");
             return Ok(());
         }
         let beginning = BeginningStep {
@@ -137,12 +137,13 @@ impl FlowEngine<'_> {
                 return self.judge(step, result, ended);
             }
         }
+        let text = text_of(&beginning.input, settings.input);
         let given = ProgramInput {
             argv: [self.options.launch.clone(), own].concat(),
             dir,
             input: &beginning.input,
             context: Some(&context.text),
-            stdin: None,
+            stdin: text.as_deref().map(str::as_bytes),
         };
         self.prepare(beginning, given)
     }
@@ -163,7 +164,7 @@ impl FlowEngine<'_> {
             attempt: beginning.attempt,
             call_id: Some(&call_id),
             execution_ref: Some(&prepared.reference),
-            command: Some(&prepared.command),
+            command: Some(&prepared.record.command),
         };
         self.events.add_node_start(step, start);
         self.attempts.entry(step.key).or_default().last = beginning.attempt;
@@ -228,7 +229,7 @@ impl FlowEngine<'_> {
         match hidden {
             Ok(hidden) => env.extend(hidden),
             Err(why) => {
-                self.suspend(active.step, Suspension::Later(why));
+                self.suspend(active.step, Need::Time, &why);
                 return Ok(());
             }
         }
@@ -238,9 +239,9 @@ impl FlowEngine<'_> {
             dir: &prepared.dir,
             env: &env,
             call_id: &call_id,
-            stdin: prepared.stdin,
-            stdout: prepared.stdout,
-            stderr: prepared.stderr,
+            stdin: prepared.record.stdin,
+            stdout: prepared.record.stdout,
+            stderr: prepared.record.stderr,
             timeout: match &active.asks {
                 Some(ask) => self.time_for(ask),
                 None => flow.nodes[node].timeout,
@@ -253,8 +254,9 @@ impl FlowEngine<'_> {
             }
             Err(error) => error,
         };
-        let (code, failure) = not_started(&prepared.argv[0], &error);
-        attempt::record_end(&active.io, code, (Duration::ZERO, None), &mut self.linked)?;
+        let failure = not_started(&prepared.argv[0], &error);
+        let figures = (Duration::ZERO, None);
+        attempt::record_end(&active.io, error.code(), figures, &mut self.linked)?;
         if active.asks.is_some() {
             return self.fail_helper(active, &failure.message);
         }
@@ -264,6 +266,14 @@ impl FlowEngine<'_> {
         };
         self.judge(&active.step, Err(failure), ended)
     }
+}
+
+/// The string that a payload is, if it is to be given as a text and is one.
+pub(super) fn text_of(payload: &Payload, form: PayloadForm) -> Option<String> {
+    let is_text = form == PayloadForm::Text;
+    is_text
+        .then(|| serde_json::from_str(payload).ok())
+        .flatten()
 }
 
 /// The variables by which a program knows its step and its run.
@@ -281,6 +291,7 @@ fn environment(place: &RunPlace<'_>, waiting: &WaitingProgram) -> Vec<Variable> 
         ),
         ("FLOW_CONTEXT", context.to_string_lossy()),
         ("FLOW_ATTEMPT", waiting.attempt.to_string().into()),
+        ("FLOW_WORKSPACE", place.workspace.root.to_string_lossy()),
         ("CWD", dir.to_string_lossy()),
         ("DELTA_RUN_ID", place.run.id.as_str().into()),
         ("DELTA_RUN_DIR", place.run.path.to_string_lossy()),
@@ -297,22 +308,24 @@ fn environment(place: &RunPlace<'_>, waiting: &WaitingProgram) -> Vec<Variable> 
         .collect()
 }
 
-/// Where a task works: a root in the workspace, the others in directories of their own below it.
+/// Where a task works, made if it is not there.
 pub(super) fn task_dir(place: &RunPlace<'_>, step: &StepRef) -> Result<PathBuf> {
     let dir = task_path(place, step);
-    if !step.is_root {
+    if dir != place.workspace.root {
         std::fs::create_dir_all(&dir).at("create", &dir)?;
     }
     Ok(dir)
 }
 
+/// A single root works in the workspace; every other task has a directory of its own, which no other task
+/// and no other run has.
 pub(super) fn task_path(place: &RunPlace<'_>, step: &StepRef) -> PathBuf {
     let root = &place.workspace.root;
-    if step.is_root {
-        root.clone()
-    } else {
-        root.join("tasks").join(dir_name(&step.task))
+    if step.is_root && !place.has_many_roots {
+        return root.clone();
     }
+    let of_run = root.join("tasks").join(place.run.id.as_str());
+    of_run.join(dir_name(&step.task))
 }
 
 /// The name of a step's output among those that are known.
@@ -333,7 +346,7 @@ fn cache_key(
         argv,
         input: &beginning.input,
         context,
-        form: flow.nodes[node].output.name(),
+        forms: [flow.nodes[node].input, flow.nodes[node].output].map(PayloadForm::name),
         schemas: schemas
             .into_iter()
             .flatten()

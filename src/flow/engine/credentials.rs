@@ -3,14 +3,13 @@
 //! Unaware of nodes that are no agents' but for what they must not see.
 
 use crate::config::environment::{Secret, without};
-use crate::engine::hooks::spawn_failure;
 use crate::engine::run_context::RunContext;
 use crate::error::{may_fail, reason};
 use crate::flow::graph::NodeIx;
 use crate::flow::manifest::Flow;
 use crate::flow::manifest::{AgentBody, Credential, parse_key};
 use crate::unix::process::{self, Command, Ended, Variable};
-use crate::unix::procfs::Signals;
+use crate::unix::signals::Signals;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -156,7 +155,7 @@ fn ask_program(argv: &[String], (flow, signals): (&Flow, &Signals)) -> Result<Se
             return Err(format!("{}: it took longer than {seconds} s", argv[0]));
         }
         Ok(Ended::Interrupted(_)) => return Err(format!("{}: it was ended", argv[0])),
-        Err(error) => return Err(spawn_failure(&argv[0], &error)),
+        Err(error) => return Err(error.message(&argv[0])),
     }
     // A process that it left behind may hold the pipe open.
     rustix::io::ioctl_fionbio(&output, true).map_err(|e| system(e.into()))?;

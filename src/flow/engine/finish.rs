@@ -32,7 +32,7 @@ pub(super) struct AttemptEnd {
 impl FlowEngine<'_> {
     /// A program has ended.
     pub(super) fn end_program(&mut self, active: ActiveProgram, outcome: &Outcome) -> Result<()> {
-        let code = attempt::exit_code(outcome);
+        let code = outcome.how.code();
         let figures = (outcome.duration, outcome.used);
         attempt::record_end(&active.io, code, figures, &mut self.linked)?;
         if active.cancelled || self.router(active.step.key).is_none() {

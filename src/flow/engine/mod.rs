@@ -23,19 +23,20 @@ use super::graph::plan::RoutePlan;
 use super::graph::router::{Effect, Router, StepKey, StepRef};
 use super::graph::topology::NodeIx;
 use super::manifest::{Flow, ResumePolicy};
-use super::record::attempt::{LinkedFiles, PreparedAttempt};
+use super::record::attempt::PreparedAttempt;
 use super::record::events::{self, EventWriter, Output};
 use super::record::lineage::Attempts;
 use super::record::replay::Roots;
 use super::record::tally::{FinishedRoot, Tally};
 use super::view::progress_table::ProgressTable;
 use crate::error::{Result, may_fail};
+use crate::record::execution::LinkedFiles;
 use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::timestamp::Timestamp;
 use crate::unix::process::{Children, Token};
-use crate::unix::procfs::{Signals, Stop};
+use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::Screen;
 use credentials::Credentials;
 use inputs::Inputs;
@@ -73,8 +74,10 @@ pub(crate) struct RunPlace<'e> {
     pub flow: &'e Flow,
     /// Prepared for the start.
     pub plan: &'e RoutePlan<'e>,
-    /// Where root tasks work.
+    /// A single root task works in it, all others below it.
     pub workspace: &'e Workspace,
+    /// Its inputs are the lines of a file.
+    pub has_many_roots: bool,
     /// The run.
     pub run: RunDir,
     /// The beginning of the ids of its calls.
@@ -94,14 +97,31 @@ pub(crate) enum EngineStop {
     Signal(Stop),
     /// Somebody else wrote the journal.
     JournalChanged,
-    /// Only steps are left before which the run was to stop: these.
-    Paused(Vec<String>),
-    /// Only steps are left that wait for a person: how to answer, a line for each.
-    Waiting(Vec<String>),
-    /// Only steps are left that can be resumed later: why, a line for each.
-    Later(Vec<String>),
-    /// Steps are left that go on when somebody has decided something: what, a line for each.
-    Undecided(Vec<String>),
+    /// Only steps are left that do not go on by themselves: why, the most demanding first. Not empty.
+    Suspended(Vec<Suspension>),
+}
+
+/// What a step needs before it goes on; the most demanding first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Need {
+    /// Its agent's files mended.
+    Config,
+    /// Something decided.
+    Decision,
+    /// A look at it: the run was to stop before it.
+    Look,
+    /// A person's answer.
+    Answer,
+    /// Nothing but time.
+    Time,
+}
+
+/// Why a step does not begin, or did not end.
+#[derive(Debug)]
+pub(crate) struct Suspension {
+    pub need: Need,
+    /// One that is only looked at is named, the others are explained.
+    pub text: String,
 }
 
 /// A program that runs.
@@ -126,14 +146,6 @@ struct WaitingProgram {
     attempt: u32,
     /// The beginning is on disk.
     is_recorded: bool,
-}
-
-/// Why a step does not begin, or did not end.
-enum Suspension {
-    Paused,
-    Waiting(String),
-    Later(String),
-    Undecided(String),
 }
 
 /// One start of the engine on one run.
@@ -252,36 +264,22 @@ impl<'e> FlowEngine<'e> {
         if let Some(stop) = self.stop {
             return EngineStop::Signal(stop);
         }
-        let (mut paused, mut waiting, mut later) = (Vec::new(), Vec::new(), Vec::new());
-        let mut undecided = Vec::new();
         let mut suspended: Vec<_> = std::mem::take(&mut self.suspended).into_values().collect();
-        suspended.sort_by_cached_key(|(StepRef { key, .. }, _)| {
+        suspended.sort_by_cached_key(|(StepRef { key, .. }, why)| {
             let router = self.roots.get(&key.root);
-            (key.root, router.and_then(|it| it.place_of(key.step)))
+            (
+                why.need,
+                key.root,
+                router.and_then(|it| it.place_of(key.step)),
+            )
         });
-        for (step, why) in &suspended {
-            let name = format!("{} of {}", self.node_id(step), step.task);
-            match why {
-                Suspension::Paused => paused.push(name),
-                Suspension::Waiting(how) => waiting.push(how.clone()),
-                Suspension::Later(why) => later.push(format!("{name}: {why}")),
-                Suspension::Undecided(why) => undecided.push(format!("{name}: {why}")),
-            }
+        // Recorded with the end of this start, so that a pause that nobody has seen is made again.
+        for (step, _) in suspended.iter().filter(|(_, it)| it.need == Need::Look) {
+            self.events.add_pause(step);
         }
-        if !undecided.is_empty() {
-            EngineStop::Undecided(undecided)
-        } else if !later.is_empty() {
-            EngineStop::Later(later)
-        } else if !waiting.is_empty() {
-            EngineStop::Waiting(waiting)
-        } else if paused.is_empty() {
-            EngineStop::Done
-        } else {
-            // Recorded with the end of this start, so that a pause that nobody has seen is made again.
-            for (step, _) in &suspended {
-                self.events.add_pause(step);
-            }
-            EngineStop::Paused(paused)
+        match suspended.is_empty() {
+            true => EngineStop::Done,
+            false => EngineStop::Suspended(suspended.into_iter().map(|(_, why)| why).collect()),
         }
     }
 
@@ -379,7 +377,14 @@ impl<'e> FlowEngine<'e> {
         &self.place.flow.graph.nodes[step.node].id
     }
 
-    fn suspend(&mut self, step: StepRef, why: Suspension) {
+    fn suspend(&mut self, step: StepRef, need: Need, why: &str) {
+        let name = format!("{} of {}", self.node_id(&step), step.task);
+        let text = match need {
+            Need::Look => name,
+            Need::Answer => format!("{name} asks: {why}"),
+            Need::Config | Need::Decision | Need::Time => format!("{name}: {why}"),
+        };
+        let why = Suspension { need, text };
         self.suspended.insert(step.key, (step, why));
     }
 }

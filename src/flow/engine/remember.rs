@@ -11,7 +11,7 @@ use crate::flow::context::helper::{HelperAnswers, HelperQuestion};
 use crate::flow::context::recall::{self, Recall};
 use crate::flow::context::select::{AssembledContext, Selection, select_items};
 use crate::flow::graph::{Failure, FailureCode};
-use crate::flow::manifest::OutputForm;
+use crate::flow::manifest::PayloadForm;
 use crate::flow::record::{NodeStart, ProgramInput, attempt};
 use crate::record::event::EventKind;
 use crate::text::ids::hex;
@@ -116,7 +116,7 @@ impl FlowEngine<'_> {
         };
         let printed = match fault {
             Some(failure) => Err(failure),
-            None => attempt::read_output(&active.io, OutputForm::Json)?,
+            None => attempt::read_output(&active.io, PayloadForm::Json)?,
         };
         let learned = match printed {
             Ok(printed) => {

@@ -6,6 +6,7 @@ use super::command::{self, FLOW_HOME, NodeCommand};
 use super::items::{begin_item, read_items};
 use super::problem::Manifest;
 use super::tool;
+use crate::config::load::check_limits;
 use crate::config::section::{Diagnostics, Section};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
@@ -40,6 +41,7 @@ pub(super) struct AgentDraft {
     pub tools: Option<Vec<String>>,
     pub config: Map<String, Value>,
     pub repairs: u32,
+    pub limits: Map<String, Value>,
 }
 
 const KEYS: [&str; 14] = [
@@ -58,6 +60,9 @@ const KEYS: [&str; 14] = [
     "tools",
     "config",
 ];
+
+/// Keys that are those of agent.yaml.
+const LIMITS: [&str; 5] = ["limits", "max_iterations", "budget", "pricing", "accept"];
 
 /// How often an answer that does not fit is sent back.
 const REPAIRS: u32 = 1;
@@ -84,7 +89,7 @@ fn read_agent(
     at: Vec<Step>,
     out: &mut Diagnostics,
 ) -> AgentDraft {
-    let known: Vec<&str> = KEYS.into_iter().chain(["repairs"]).collect();
+    let known: Vec<&str> = KEYS.into_iter().chain(["repairs"]).chain(LIMITS).collect();
     node.warn_of_unknown_keys(&known, out);
     node.read_choice("kind", &[("agent", ())], out);
     let text = |key: &str, out: &mut Diagnostics| node.read_text(key, out).map(str::to_owned);
@@ -104,25 +109,52 @@ fn read_agent(
     if node.map.contains_key("llm") {
         check_settings(&config, node.path_to("config"), out);
     }
-    let repairs = node.read_count("repairs", out);
+    // What is wrong with it is reported with the limits.
+    let repairs = node.map.get("repairs").and_then(Value::as_u64);
     AgentDraft {
         body: read_body(home, node, &at, out),
         schema_out: text("schema_out", out),
         context: text("context", out),
         tools: tool::read_tool_names(node, out),
         config,
+        limits: read_limits(home, node, out),
         repairs: repairs.map_or(REPAIRS, |n| n.min(u32::MAX.into()) as u32),
         at,
         id,
     }
 }
 
+/// What the agent's run may spend and what checks its answer. What is wrong with it is said now, and not when
+/// the run begins.
+fn read_limits(home: &Path, node: &Section, out: &mut Diagnostics) -> Map<String, Value> {
+    let llm = node.map.get("llm").and_then(Value::as_str).unwrap_or("");
+    let model = llm.split_once('/').map_or(llm, |(_, model)| model);
+    check_limits(node, (!model.is_empty()).then_some(model), out);
+    let given = LIMITS.into_iter().filter_map(|key| {
+        let mut value = node.map.get(key).filter(|value| !value.is_null())?.clone();
+        fill_home(&mut value, home);
+        Some((key.to_owned(), value))
+    });
+    let mut given: Map<String, Value> = given.collect();
+    if given.contains_key("accept")
+        && let Some(repairs) = node.map.get("repairs")
+    {
+        given.insert("repairs".to_owned(), repairs.clone());
+    }
+    let mut programs = command::FORMS
+        .into_iter()
+        .filter(|form| node.map.contains_key(*form));
+    if let (Some(form), Some((key, _))) = (programs.next_back(), given.iter().next()) {
+        let message = format!("{key}: is for a run of delta, and {form}: is a program; remove it");
+        out.error(node.path_to(key), message);
+    }
+    given
+}
+
 /// Tells what is wrong with the settings of a model now, and not when an agent has been made from them.
 fn check_settings(config: &Map<String, Value>, at: Vec<Step>, out: &mut Diagnostics) {
-    let mut llm = config.clone();
-    llm.entry("model").or_insert_with(|| "named above".into());
-    let node = Section::new(&llm, at.clone()).within("config");
-    crate::config::llm::read_model(&node, at, out);
+    let node = Section::new(config, at).within("config");
+    crate::config::llm::read_model(&node, out);
     let url = config.get("base_url").and_then(Value::as_str);
     if let Some(why) = url.and_then(crate::config::environment::url_objection) {
         // Not shown: there may be a key in it.

@@ -300,6 +300,7 @@ impl FlowLoader<'_> {
             config: draft.config,
             asked,
             repairs: draft.repairs,
+            limits: draft.limits,
         })
     }
 }

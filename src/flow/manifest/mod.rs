@@ -97,8 +97,10 @@ pub(crate) struct NodeSettings {
     pub cache_files: Vec<Word>,
     /// An agent is always resumed.
     pub on_resume: ResumePolicy,
+    /// How a command gets its payload.
+    pub input: PayloadForm,
     /// How a command's standard output is read.
-    pub output: OutputForm,
+    pub output: PayloadForm,
     pub remember: Vec<Remember>,
 }
 
@@ -140,13 +142,13 @@ named_enum! {
 }
 
 named_enum! {
-    /// How a command's standard output is read.
+    /// How a payload is given to a command, or read from it.
     #[derive(Default)]
-    pub(crate) enum OutputForm {
+    pub(crate) enum PayloadForm {
         /// As one JSON value.
         #[default]
         Json = "json",
-        /// As one string.
+        /// As one string: without quotes, and without escapes.
         Text = "text",
     }
 }
@@ -166,6 +168,8 @@ pub(crate) struct FlowAgent {
     pub asked: AskedModel,
     /// How often an answer that does not fit is sent back.
     pub repairs: u32,
+    /// Keys of agent.yaml that its run overrides: what it may spend, and what checks its answer.
+    pub limits: Map<String, Value>,
 }
 
 /// A tool of `tools.yaml`.

@@ -6,7 +6,7 @@ use super::command::{self, parse_word};
 use super::items::{begin_item, key_path, read_texts};
 use super::memory::StoreName;
 use super::problem::{Code, Manifest};
-use super::{ContextChoice, NodeKind, NodeSettings, OutputForm, ResumePolicy};
+use super::{ContextChoice, NodeKind, NodeSettings, PayloadForm, ResumePolicy};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Word;
 use crate::flow::graph::{MergeFailureMode, Role};
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// The keys of a node.
-pub const KEYS: [&str; 25] = [
+pub const KEYS: [&str; 26] = [
     "id",
     "name",
     "kind",
@@ -35,6 +35,7 @@ pub const KEYS: [&str; 25] = [
     "cache",
     "cache_files",
     "on_resume",
+    "input",
     "output",
     "remember",
     "default_start",
@@ -159,8 +160,11 @@ fn read_settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -
         on_resume: node
             .read_choice("on_resume", &ResumePolicy::ALL, out)
             .unwrap_or_default(),
+        input: node
+            .read_choice("input", &PayloadForm::ALL, out)
+            .unwrap_or_default(),
         output: node
-            .read_choice("output", &OutputForm::ALL, out)
+            .read_choice("output", &PayloadForm::ALL, out)
             .unwrap_or_default(),
         remember: read_remember(node, out),
     }

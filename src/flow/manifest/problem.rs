@@ -3,9 +3,9 @@
 //! Unaware of what the files mean.
 
 use crate::config::section::Diagnostics;
+pub(crate) use crate::text::digest::sha256;
 use crate::text::yaml::{self, Step};
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 use std::fmt::{self, Display};
 use std::io;
 use std::path::Path;
@@ -234,13 +234,4 @@ impl Manifest {
             .then(|| yaml::locate(&self.text, at))
             .flatten()
     }
-}
-
-/// The SHA-256 of some bytes, in hexadecimal digits.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
-    let mut digits = String::with_capacity(64);
-    for byte in Sha256::digest(bytes) {
-        digits.push_str(&format!("{byte:02x}"));
-    }
-    digits
 }

@@ -4,21 +4,19 @@
 //! Unaware of routing and of the journal. Preparing is apart from running, so that the beginning can
 //! be journalled when nothing but the program itself can fail any more.
 
-use crate::config::tool::bind::shell_quoted;
-use crate::engine::hooks::spawn_failure;
 use crate::error::{At, Result};
 use crate::flow::graph::{Failure, FailureCode, Payload};
-use crate::flow::manifest::{NamedSchema, OutputForm};
+use crate::flow::manifest::{NamedSchema, PayloadForm};
+use crate::record::execution::{self, ExecutionRecord, LinkedFiles, Stdin};
 use crate::text::json;
 use crate::unix::files;
 use crate::unix::process::{Ended, Outcome, SpawnError, Used};
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Bytes that a node may print: more is a failure of the node, not a growth of the engine.
 pub(crate) const MOST_OUTPUT: u64 = 256 << 20;
@@ -32,15 +30,11 @@ pub(crate) struct PreparedAttempt {
     pub argv: Vec<String>,
     /// Where it works.
     pub dir: PathBuf,
-    pub stdin: Option<File>,
-    pub stdout: File,
-    pub stderr: File,
+    pub record: ExecutionRecord,
     /// The directory of records.
     pub io: PathBuf,
     /// The same from the run's directory.
     pub reference: String,
-    /// The command on one line.
-    pub command: String,
 }
 
 pub(crate) struct ProgramInput<'g> {
@@ -75,76 +69,29 @@ pub(crate) fn prepare_attempt(
     run: &Path,
     (task, node): (&str, &str),
     given: ProgramInput<'_>,
-    alike: &mut LinkedFiles,
+    linked: &mut LinkedFiles,
 ) -> Result<PreparedAttempt> {
     let parent = format!("io/nodes/{}", dir_name(task));
     files::make_dirs(&run.join(&parent))?;
     let name = files::make_unique_dir(&run.join(&parent), node)?;
     let reference = format!("{parent}/{name}");
     let io = run.join(&reference);
-    let command = shell_quoted(&given.argv);
-    alike.write(&io.join("command.txt"), &format!("{command}\n"))?;
     if let Some(context) = given.context {
-        alike.write(&io.join("context.json"), context)?;
+        linked.write(&io.join("context.json"), context)?;
     }
-    let path = io.join("input.json");
-    alike.write(&path, given.input)?;
+    let input = io.join("input.json");
+    linked.write(&input, given.input)?;
     let stdin = match given.stdin {
-        None => path,
-        Some(bytes) => {
-            let path = io.join("stdin.txt");
-            files::write(&path, bytes)?;
-            path
-        }
+        None => Stdin::Recorded(input),
+        Some(bytes) => Stdin::Bytes(bytes),
     };
-    let stdin = File::open(&stdin).at("open", &stdin)?;
     Ok(PreparedAttempt {
+        record: execution::begin_record(&io, &given.argv, stdin, Some(linked))?,
         argv: given.argv,
         dir: given.dir,
-        stdin: Some(stdin),
-        stdout: files::create(&io.join("stdout.log"))?,
-        stderr: files::create(&io.join("stderr.log"))?,
         io,
         reference,
-        command,
     })
-}
-
-/// Small files of records that are alike: written once, and linked from then on, because a new file costs
-/// more than what is in it. Programs can read them and not write to them.
-#[derive(Debug, Default)]
-pub(crate) struct LinkedFiles {
-    known: HashMap<String, (PathBuf, SystemTime)>,
-}
-
-impl LinkedFiles {
-    /// Makes a file with this text.
-    pub(crate) fn write(&mut self, path: &Path, text: &str) -> Result<()> {
-        /// Longer texts are not remembered, and not more of them than this.
-        const LONGEST: usize = 1 << 10;
-        const MOST: usize = 1 << 10;
-        if let Some((one, at)) = self.known.get(text)
-            && modified_time(one) == Some(*at)
-            && std::fs::hard_link(one, path).is_ok()
-        {
-            return Ok(());
-        }
-        files::write_once(path, text.as_bytes())?;
-        if text.len() <= LONGEST
-            && let Some(at) = modified_time(path)
-        {
-            if self.known.len() >= MOST {
-                self.known.clear();
-            }
-            self.known.insert(text.to_owned(), (path.to_owned(), at));
-        }
-        Ok(())
-    }
-}
-
-/// When a file was written to. One whom nothing is forbidden may have done so since.
-fn modified_time(path: &Path) -> Option<SystemTime> {
-    path.symlink_metadata().ok()?.modified().ok()
 }
 
 /// Records how a program ended.
@@ -152,34 +99,18 @@ pub(crate) fn record_end(
     io: &Path,
     exit_code: i32,
     (duration, used): (Duration, Option<Used>),
-    alike: &mut LinkedFiles,
+    linked: &mut LinkedFiles,
 ) -> Result<()> {
-    let mut line = |name: &str, text: String| alike.write(&io.join(name), &text);
-    line("exit_code.txt", format!("{exit_code}\n"))?;
-    line("duration_ms.txt", format!("{}\n", duration.as_millis()))?;
+    execution::end_record(io, exit_code, duration, Some(&mut *linked))?;
     let Some(used) = used else { return Ok(()) };
     let cpu = used.cpu.as_micros() as f64 / 1000.0;
     let text = format!("{{\"cpu_ms\":{cpu},\"memory_bytes\":{}}}\n", used.memory);
-    line("usage.json", text)
+    linked.write(&io.join("usage.json"), &text)
 }
 
-/// Why a program could not be started: the exit code that a shell would give, and words.
-pub(crate) fn not_started(program: &str, error: &SpawnError) -> (i32, Failure) {
-    let code = match error {
-        SpawnError::NotFound => 127,
-        SpawnError::NotExecutable(_) => 126,
-        SpawnError::TooLong | SpawnError::Other(_) => 125,
-    };
-    let message = spawn_failure(program, error);
-    (code, Failure::new(FailureCode::Operation, message))
-}
-
-/// The exit code that is recorded of a program that ended like this.
-pub(crate) fn exit_code(outcome: &Outcome) -> i32 {
-    match outcome.how {
-        Ended::Exited(code) | Ended::Interrupted(code) => code,
-        Ended::TimedOut => 124,
-    }
+/// Why a program could not be started.
+pub(crate) fn not_started(program: &str, error: &SpawnError) -> Failure {
+    Failure::new(FailureCode::Operation, error.message(program))
 }
 
 /// Why a program that ended like this has failed, if it has.
@@ -222,7 +153,7 @@ fn last_words(path: &Path) -> Result<String> {
 /// The output that a program printed, as JSON on one line.
 pub(crate) fn read_output(
     io: &Path,
-    form: OutputForm,
+    form: PayloadForm,
 ) -> Result<std::result::Result<Payload, Failure>> {
     let wrong = |message: String| Ok(Err(Failure::new(FailureCode::Operation, message)));
     let path = io.join("stdout.log");
@@ -236,7 +167,7 @@ pub(crate) fn read_output(
     let Ok(text) = String::from_utf8(bytes) else {
         return wrong("its output is not UTF-8".to_owned());
     };
-    if form == OutputForm::Text {
+    if form == PayloadForm::Text {
         let text = text.strip_suffix('\n').unwrap_or(&text);
         return Ok(Ok(json::text(text).into()));
     }

@@ -4,6 +4,7 @@
 
 use crate::error::{At, Result};
 use crate::flow::graph::Payload;
+use crate::flow::manifest::PayloadForm;
 use crate::flow::manifest::problem::sha256;
 use crate::record::workspace::Workspace;
 use crate::unix::files;
@@ -17,8 +18,8 @@ pub(crate) struct CacheKey<'k> {
     pub input: &'k str,
     /// And what context.
     pub context: &'k str,
-    /// How its output is read.
-    pub form: &'k str,
+    /// How its input is given, and how its output is read.
+    pub forms: [&'k str; 2],
     /// For the input and the output.
     pub schemas: Vec<String>,
     /// Files that it reads.
@@ -40,7 +41,11 @@ impl CacheKey<'_> {
         }
         part("input", self.input.as_bytes());
         part("context", self.context.as_bytes());
-        part("form", self.form.as_bytes());
+        let [input, output] = self.forms;
+        if input != PayloadForm::default().name() {
+            part("input form", input.as_bytes());
+        }
+        part("form", output.as_bytes());
         for schema in &self.schemas {
             part("schema", schema.as_bytes());
         }

@@ -133,7 +133,9 @@ impl Lineage {
             | EventKind::UserMessage
             | EventKind::Thought
             | EventKind::ActionRequest
+            | EventKind::ActionCheck
             | EventKind::ActionResult
+            | EventKind::Acceptance
             | EventKind::HumanInputRequest
             | EventKind::HumanInputReceived
             | EventKind::SystemMessage

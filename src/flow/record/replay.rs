@@ -93,7 +93,9 @@ impl<'p> Replay<'p> {
             | EventKind::UserMessage
             | EventKind::Thought
             | EventKind::ActionRequest
+            | EventKind::ActionCheck
             | EventKind::ActionResult
+            | EventKind::Acceptance
             | EventKind::HumanInputRequest
             | EventKind::HumanInputReceived
             | EventKind::SystemMessage

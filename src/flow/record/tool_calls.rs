@@ -5,18 +5,21 @@
 
 use crate::config::document::Document;
 use crate::config::load;
-use crate::config::tool::definition::{Inject, Parameter};
+use crate::config::tool::definition::{Inject, Input, Parameter};
 use crate::error::{At, Result, may_fail};
 use crate::flow::graph::NodeIx;
 use crate::flow::manifest::{AgentBody, Denied, Flow, FlowTool};
+use crate::record::execution;
 use crate::text::json::text;
 use crate::unix::files;
+use crate::unix::siblings::find_sibling;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The directory of the calls, in an attempt's directory of records.
 pub(crate) const DIR: &str = "tools";
@@ -117,8 +120,8 @@ impl CallRecord {
 
     /// Completes it.
     pub(crate) fn finish(self, call: &NodeToolCall) -> Result<()> {
-        self.write("exit_code.txt", &format!("{}\n", call.exit_code))?;
-        self.write("duration_ms.txt", &format!("{}\n", call.duration_ms))?;
+        let duration = Duration::from_millis(call.duration_ms);
+        execution::end_record(&self.dir, call.exit_code, duration, None)?;
         self.write(RESULT, &format!("{}\n", text(call)))?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let name: String = call
@@ -159,9 +162,7 @@ pub(crate) fn read_calls(io: &Path) -> Result<Vec<(String, NodeToolCall)>> {
 
 /// A program of ours: the one beside this one, or else the one on `PATH`.
 pub(crate) fn program_beside(program: &str) -> String {
-    let own = std::env::current_exe().ok();
-    let path = own.map(|own| own.with_file_name(program));
-    path.filter(|path| path.is_file()).map_or_else(
+    find_sibling(program).map_or_else(
         || program.to_owned(),
         |path| path.to_string_lossy().into_owned(),
     )
@@ -226,7 +227,11 @@ fn agent_tool(tool: &FlowTool, program: &str) -> Value {
     let tool = &tool.tool;
     let mut command = vec![program.to_owned(), "tool".to_owned(), tool.name.clone()];
     let mut stdin = None;
-    for Parameter { name, inject, .. } in &tool.parameters {
+    let placed = match tool.input {
+        Input::Parameters => &tool.parameters[..],
+        Input::Json | Input::Schema(_) => &[],
+    };
+    for Parameter { name, inject, .. } in placed {
         if *inject == Inject::Stdin {
             command.push(format!("--stdin={name}"));
             stdin = Some(name);
@@ -240,10 +245,20 @@ fn agent_tool(tool: &FlowTool, program: &str) -> Value {
         "name": tool.name,
         "description": tool.description.as_ref().unwrap_or(&tool.template),
         "command": command,
-        "parameters": parameters,
         "timeout_ms": 0,
         "wrapper": [],
     });
+    match &tool.input {
+        Input::Parameters => item["parameters"] = parameters.into(),
+        Input::Json => {
+            item["parameters"] = parameters.into();
+            item["input"] = "json".into();
+        }
+        Input::Schema(schema) => {
+            item["input_schema"] = schema.clone().into();
+            item["input"] = "json".into();
+        }
+    }
     if let Some(name) = stdin {
         item["stdin"] = name.as_str().into();
     }

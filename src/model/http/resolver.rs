@@ -1,6 +1,6 @@
 //! Names of hosts.
 
-use super::socket::Wire;
+use super::socket::Link;
 use crate::unix::process::{self, Command, Ended};
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ use ureq::unversioned::transport::NextTimeout;
 /// Finds addresses. The system's resolver blocks and cannot be interrupted, so that for real names
 /// it is asked in a child process.
 #[derive(Debug)]
-pub(super) struct Lookup(pub(super) Arc<Wire>);
+pub(super) struct Lookup(pub(super) Arc<Link>);
 
 impl Resolver for Lookup {
     fn resolve(

@@ -1,6 +1,6 @@
 //! The socket: every wait ends when a signal comes, and a connection that has gone stale is seen.
 
-use crate::unix::procfs::Signals;
+use crate::unix::signals::Signals;
 use rustix::event::PollFlags;
 use rustix::fd::AsFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -8,14 +8,14 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, Transport,
 };
 
 /// State shared by the sockets and their owner.
-pub(super) struct Wire {
+pub(super) struct Link {
     pub(super) signals: Arc<Signals>,
     /// Connections opened so far.
     pub(super) opened: AtomicUsize,
@@ -24,17 +24,19 @@ pub(super) struct Wire {
     /// Whether a request, or a part of one, has left: a connection that was refused, a name that was not
     /// found and a failed handshake have sent none.
     pub(super) sent: AtomicBool,
+    /// The longest silence while something is waited for, in milliseconds; 0: any.
+    pub(super) silence: AtomicU64,
 }
 
-impl fmt::Debug for Wire {
+impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Wire")
+        f.write_str("Link")
     }
 }
 
 /// Opens TCP connections.
 #[derive(Debug)]
-pub(super) struct Socket(pub(super) Arc<Wire>);
+pub(super) struct Socket(pub(super) Arc<Link>);
 
 impl<In: Transport> Connector<In> for Socket {
     type Out = Either<In, Connection>;
@@ -64,7 +66,7 @@ impl<In: Transport> Connector<In> for Socket {
                             config.input_buffer_size(),
                             config.output_buffer_size(),
                         ),
-                        wire: Arc::clone(&self.0),
+                        link: Arc::clone(&self.0),
                     })));
                 }
                 Err(e) if e.kind() == io::ErrorKind::TimedOut => {
@@ -78,7 +80,7 @@ impl<In: Transport> Connector<In> for Socket {
     }
 }
 
-impl Wire {
+impl Link {
     fn connect(&self, address: SocketAddr, until: Option<Instant>) -> io::Result<TcpStream> {
         let family = match address {
             SocketAddr::V4(_) => AddressFamily::INET,
@@ -118,7 +120,7 @@ impl Wire {
 pub(super) struct Connection {
     stream: TcpStream,
     buffers: LazyBuffers,
-    wire: Arc<Wire>,
+    link: Arc<Link>,
 }
 
 impl fmt::Debug for Connection {
@@ -127,8 +129,15 @@ impl fmt::Debug for Connection {
     }
 }
 
-fn deadline(timeout: &NextTimeout) -> Option<Instant> {
-    timeout.not_zero().map(|time| Instant::now() + *time)
+impl Connection {
+    /// When the wait that begins now is over.
+    fn deadline(&self, timeout: &NextTimeout) -> Option<Instant> {
+        let silence = self.link.silence.load(Ordering::Relaxed);
+        let silence = (silence > 0).then(|| Duration::from_millis(silence));
+        let whole = timeout.not_zero().map(|time| *time);
+        let first = silence.into_iter().chain(whole).min();
+        first.map(|time| Instant::now() + time)
+    }
 }
 
 fn with_reason(error: io::Error, timeout: &NextTimeout) -> ureq::Error {
@@ -145,7 +154,7 @@ impl Transport for Connection {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
-        let until = deadline(&timeout);
+        let until = self.deadline(&timeout);
         let output = &self.buffers.output()[..amount];
         let mut sent = 0;
         while sent < output.len() {
@@ -153,7 +162,7 @@ impl Transport for Connection {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Ok(n) => sent += n,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self
-                    .wire
+                    .link
                     .wait(&self.stream, PollFlags::OUT, until)
                     .map_err(|e| with_reason(e, &timeout))?,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -164,18 +173,18 @@ impl Transport for Connection {
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
-        let until = deadline(&timeout);
+        let until = self.deadline(&timeout);
         loop {
             match (&self.stream).read(self.buffers.input_append_buf()) {
                 Ok(n) => {
                     if n > 0 {
-                        self.wire.heard.store(true, Ordering::Relaxed);
+                        self.link.heard.store(true, Ordering::Relaxed);
                     }
                     self.buffers.input_appended(n);
                     return Ok(n > 0);
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self
-                    .wire
+                    .link
                     .wait(&self.stream, PollFlags::IN, until)
                     .map_err(|e| with_reason(e, &timeout))?,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -193,7 +202,7 @@ impl Transport for Connection {
 
 /// Notes that a request is sent, above the encryption.
 #[derive(Debug)]
-pub(super) struct SendWatch(pub(super) Arc<Wire>);
+pub(super) struct SendWatch(pub(super) Arc<Link>);
 
 impl<In: Transport> Connector<In> for SendWatch {
     type Out = Watched<In>;
@@ -203,8 +212,8 @@ impl<In: Transport> Connector<In> for SendWatch {
         _: &ConnectionDetails<'_>,
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, ureq::Error> {
-        let wire = Arc::clone(&self.0);
-        Ok(chained.map(|inner| Watched { inner, wire }))
+        let link = Arc::clone(&self.0);
+        Ok(chained.map(|inner| Watched { inner, link }))
     }
 }
 
@@ -212,7 +221,7 @@ impl<In: Transport> Connector<In> for SendWatch {
 #[derive(Debug)]
 pub(super) struct Watched<In> {
     inner: In,
-    wire: Arc<Wire>,
+    link: Arc<Link>,
 }
 
 impl<In: Transport> Transport for Watched<In> {
@@ -222,7 +231,7 @@ impl<In: Transport> Transport for Watched<In> {
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
         self.inner.transmit_output(amount, timeout)?;
-        self.wire.sent.store(true, Ordering::Relaxed);
+        self.link.sent.store(true, Ordering::Relaxed);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! A line of the journal as it is read, written by this engine or any other program.
 
-use super::{EventKind, ForkedFrom, REASONING, Tokens};
+use super::{EventKind, FinishReason, ForkedFrom, InputType, REASONING, Tokens};
 use crate::text::timestamp::Timestamp;
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
@@ -36,11 +36,13 @@ pub(crate) struct Line<'a> {
     pub thinking: Option<&'a RawValue>,
     #[serde(borrow)]
     pub thinking_blocks: Option<&'a RawValue>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub finish_reason: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub finish_reason: Option<FinishReason<'a>>,
     pub usage: Option<Tokens>,
     #[serde(borrow, deserialize_with = "text")]
     pub llm_invocation_ref: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub wire: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "text")]
     pub action_id: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]
@@ -58,15 +60,20 @@ pub(crate) struct Line<'a> {
     pub observation_content: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "text")]
     pub execution_ref: Option<Cow<'a, str>>,
+    pub thought_seq: Option<u64>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub what: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]
     pub request_id: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]
     pub prompt: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub input_type: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub input_type: Option<InputType<'a>>,
     pub sensitive: Option<bool>,
     #[serde(borrow, deserialize_with = "text")]
     pub response: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub fingerprint: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]
     pub run_id: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]
@@ -84,6 +91,7 @@ pub(crate) struct Line<'a> {
     #[serde(borrow, deserialize_with = "text")]
     pub hostname: Option<Cow<'a, str>>,
     pub forked_from: Option<ForkedFrom>,
+    pub message_parts: Option<Value>,
     pub set: Option<Map<String, Value>>,
     #[serde(borrow, deserialize_with = "text")]
     pub hook_name: Option<Cow<'a, str>>,
@@ -185,11 +193,11 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawV
 }
 
 impl<'a> Line<'a> {
-    /// Reads one line.
+    /// Reads one line. In a box, because a line has more than a kilobyte to be moved.
     ///
     /// # Errors
     /// The parser's, with the column: not JSON, not an object, or a field of the wrong type.
-    pub(crate) fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
+    pub(crate) fn parse(text: &'a str) -> Result<Box<Self>, serde_json::Error> {
         serde_json::from_str(text)
     }
 

@@ -1,7 +1,7 @@
 //! The effect of each line of a journal on the state.
 
-use super::{Call, End, Question, Request, Run, Thought, Turn, decoded};
-use crate::record::event::{EventKind, Line};
+use super::{Call, End, Question, Refusal, Request, Run, Thought, Turn, decoded};
+use crate::record::event::{EventKind, InputType, Line};
 use crate::record::legacy;
 use crate::record::reader::{Fault, read_event};
 use crate::text::json::parser_words;
@@ -54,7 +54,7 @@ impl<'j> Run<'j> {
             }
         }
         self.is_old |= line.is_old;
-        self.event(line).map_err(|message| (0, message))
+        self.event(*line).map_err(|message| (0, message))
     }
 
     fn event(&mut self, line: Line<'j>) -> Result<(), String> {
@@ -77,28 +77,43 @@ impl<'j> Run<'j> {
                 self.turns.extend(self.unsaid.take().map(Turn::User));
                 let thought = self.thought(&line)?;
                 self.turns.push(Turn::Thought(thought));
+                self.thought_seq = Some(self.seq);
+            }
+            EventKind::Acceptance => {
+                self.end = None;
+                self.acceptance(line);
             }
             EventKind::ActionRequest => self.action_request(line),
             EventKind::ActionResult => {
                 let content = line.observation_content.map_or("\"\"", RawValue::get);
+                let says_how = line.status.is_some() || line.exit_code.is_some();
+                let has_failed = says_how && !line.is_success();
                 if let Some(call) = self.finished(&line) {
+                    call.has_failed = has_failed;
                     call.result = Some(content);
                 }
             }
             EventKind::HumanInputRequest => self.question(line),
             EventKind::HumanInputReceived => {
                 let wanted = line.request_id;
+                let fingerprint = line.fingerprint;
                 let asked = self
                     .calls_of_last_thought()
                     .filter_map(|call| call.question.as_mut());
                 let mut open = asked.filter(|q| q.response.is_none());
-                if let Some(question) =
-                    open.find(|q| wanted.is_none() || wanted.as_ref() == Some(&q.request_id))
-                {
+                if let Some(question) = open.find(|q| {
+                    let is_meant = wanted.is_none() || wanted.as_ref() == Some(&q.request_id);
+                    is_meant && q.fingerprint == fingerprint
+                }) {
                     question.response = Some(line.response.unwrap_or_default());
                 }
             }
             EventKind::EngineEnd => {
+                let open = self.calls_of_last_thought();
+                let open = open.filter(|call| call.result.is_none());
+                for request in open.filter_map(|call| call.request.as_mut()) {
+                    request.is_suspended = true;
+                }
                 let is_completed = line.status.as_deref() == Some("COMPLETED");
                 let text = line.result.or(line.error);
                 let answer = || self.last_answer().filter(|_| is_completed);
@@ -111,7 +126,8 @@ impl<'j> Run<'j> {
                 });
             }
             EventKind::FlowStart => self.is_flow = true,
-            EventKind::SystemMessage
+            EventKind::ActionCheck
+            | EventKind::SystemMessage
             | EventKind::HookAudit
             | EventKind::Error
             | EventKind::TaskCreated
@@ -156,6 +172,7 @@ impl<'j> Run<'j> {
             self.created_at.clone_from(&line.timestamp);
         }
         self.forked_from = line.forked_from.or(self.forked_from.take());
+        self.message_parts = line.message_parts;
         self.set = line.set.unwrap_or_default();
         self.run_id = line.run_id.or(self.run_id.take());
         self.agent_home = line.agent_home.or(self.agent_home.take());
@@ -203,9 +220,11 @@ impl<'j> Run<'j> {
                 request: None,
                 question: None,
                 result: None,
+                has_failed: false,
             })
             .collect();
         Ok(Thought {
+            seq: self.seq,
             iteration: self.iterations,
             content: match line.content {
                 // Who edits the text leaves the mark of a null beside it.
@@ -221,10 +240,36 @@ impl<'j> Run<'j> {
                 .map(|(name, value)| (name, value.get()))
                 .collect(),
             asked_model: self.asked_model.clone(),
+            wire: line
+                .wire
+                .map(RawValue::get)
+                .filter(|raw| raw.starts_with('{')),
             finish_reason: line.finish_reason.clone(),
             calls,
+            accepted_by: Vec::new(),
             is_old: line.is_old,
         })
+    }
+
+    /// A check of the last answer. One that neither accepted nor refused it counts for nothing, and so does
+    /// one of an answer that has been taken out.
+    fn acceptance(&mut self, line: Line<'j>) {
+        if line.thought_seq.is_none() || line.thought_seq != self.thought_seq {
+            return;
+        }
+        let what = line.what.unwrap_or_default();
+        if let Some(content) = line.content {
+            self.turns.push(Turn::Refusal(Refusal {
+                content: content.get(),
+                what,
+                exit_code: line.exit_code,
+                execution_ref: line.execution_ref,
+            }));
+        } else if line.exit_code == Some(0)
+            && let Some(Turn::Thought(thought)) = self.turns.last_mut()
+        {
+            thought.accepted_by.push(what);
+        }
     }
 
     fn action_request(&mut self, line: Line<'j>) {
@@ -240,6 +285,9 @@ impl<'j> Run<'j> {
         let request = Request {
             call_id: line.call_id,
             execution_ref: line.execution_ref,
+            arguments: line.tool_args.map(RawValue::get),
+            command: line.resolved_command,
+            is_suspended: false,
         };
         if let Some(call) = self.call(id, |call| !is_new || call.request.is_none()) {
             call.request = Some(request);
@@ -276,6 +324,9 @@ impl<'j> Run<'j> {
             request: Some(Request {
                 call_id: None,
                 execution_ref: call.execution_ref.take().map(Cow::Owned),
+                arguments: None,
+                command: None,
+                is_suspended: false,
             }),
             id: call.id,
             name: call.name,
@@ -283,6 +334,7 @@ impl<'j> Run<'j> {
             invalid_arguments: None,
             question: None,
             result: None,
+            has_failed: false,
         });
         thought.calls.last_mut()
     }
@@ -294,8 +346,9 @@ impl<'j> Run<'j> {
         let question = Question {
             request_id: line.request_id.clone().unwrap_or_default(),
             prompt: line.prompt.clone().unwrap_or_default(),
-            input_type: line.input_type.clone().unwrap_or(Cow::Borrowed("text")),
+            input_type: line.input_type.clone().unwrap_or_default(),
             sensitive: line.sensitive.unwrap_or(false),
+            fingerprint: line.fingerprint.clone(),
             response: None,
         };
         if let Some(call) = self.asked(&line) {
@@ -316,7 +369,7 @@ impl<'j> Run<'j> {
     fn calls_of_last_thought(&mut self) -> impl Iterator<Item = &mut Call<'j>> {
         let last = self.turns.iter_mut().rev().find_map(|turn| match turn {
             Turn::Thought(thought) => Some(thought),
-            Turn::User(_) => None,
+            Turn::User(_) | Turn::Refusal(_) => None,
         });
         last.into_iter()
             .flat_map(|thought| thought.calls.iter_mut())
@@ -362,8 +415,9 @@ fn unrecorded_question<'j>(call: &Call<'j>) -> Option<Question<'j>> {
     Some(Question {
         request_id: Cow::Borrowed(""),
         prompt: Cow::Owned(prompt),
-        input_type: input_type.map_or(Cow::Borrowed("text"), Cow::Owned),
+        input_type: input_type.map(InputType::of).unwrap_or_default(),
         sensitive,
+        fingerprint: None,
         response: None,
     })
 }

@@ -34,6 +34,17 @@ pub(crate) struct ParsedCommand {
     pub command: &'static CommandTable,
     options: Vec<(&'static str, OsString)>,
     pub operands: Vec<OsString>,
+    /// How many options were given before each operand.
+    places: Vec<usize>,
+    /// How many operands were given before `--`.
+    before_dashes: usize,
+}
+
+/// An option with its value, or an operand by its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Given<'g> {
+    Option(&'static str, &'g OsStr),
+    Operand(usize),
 }
 
 /// Reads a command line, without the program's name.
@@ -47,6 +58,7 @@ pub(crate) fn parse_line(
     let mut reader = LineReader {
         parser: Parser::from_args(words),
         options: Vec::new(),
+        has_dashes: false,
     };
     let known: Vec<&OptionRow> = program.options.iter().collect();
     let name = match reader.next(&known)? {
@@ -63,11 +75,7 @@ pub(crate) fn parse_line(
         return Ok(CommandLine::Raw(hidden, reader.rest()?));
     }
     let Some(command) = program.command(&name) else {
-        return Err(unknown_word(
-            "unknown command",
-            &name,
-            &command_names(program),
-        ));
+        return Err(unknown_command(program, &name));
     };
     if command.is_raw {
         return Ok(CommandLine::Raw(command.name, reader.rest()?));
@@ -83,6 +91,24 @@ fn command_names(program: &ProgramTable) -> Vec<&'static str> {
         .collect()
 }
 
+/// The error for a first word that is no command. A sentence, or an agent's name, was meant for the command
+/// that takes them.
+fn unknown_command(program: &ProgramTable, name: &str) -> Error {
+    let is_task = |row: &OperandRow| row.is_repeatable && row.value.kind == ValueKind::Text;
+    let runs = |command: &&CommandTable| command.operands.last().is_some_and(is_task);
+    match program.commands.iter().find(runs) {
+        Some(command) if name.starts_with('@') || name.contains(char::is_whitespace) => {
+            Error::usage(format!(
+                "unknown command '{}'; a task is given to `{} {}`",
+                name.escape_debug(),
+                program.name,
+                command.name
+            ))
+        }
+        _ => unknown_word("unknown command", name, &command_names(program)),
+    }
+}
+
 fn asked(option: &OptionRow, command: Option<&'static CommandTable>) -> CommandLine {
     match option.long {
         "--version" => CommandLine::Version,
@@ -96,6 +122,8 @@ fn asked(option: &OptionRow, command: Option<&'static CommandTable>) -> CommandL
 struct LineReader {
     parser: Parser,
     options: Vec<(&'static str, OsString)>,
+    /// `--` has been read: what follows are operands.
+    has_dashes: bool,
 }
 
 enum NextWord {
@@ -109,6 +137,9 @@ impl LineReader {
     /// Reads options up to the next operand.
     fn next(&mut self, known: &[&'static OptionRow]) -> Result<NextWord> {
         loop {
+            let ahead = self.parser.try_raw_args();
+            self.has_dashes |=
+                ahead.is_some_and(|words| words.peek().is_some_and(|word| word == "--"));
             let name = match self.parser.next().map_err(|error| misuse(&error))? {
                 None => return Ok(NextWord::End),
                 Some(Arg::Value(word)) => return Ok(NextWord::Operand(word)),
@@ -153,6 +184,7 @@ impl LineReader {
     ) -> Result<CommandLine> {
         let known: Vec<&OptionRow> = command.rows().collect();
         let mut operands: Vec<OsString> = Vec::new();
+        let (mut places, mut before_dashes) = (Vec::new(), 0);
         loop {
             let word = match self.next(&known)? {
                 NextWord::End => break,
@@ -162,6 +194,8 @@ impl LineReader {
             let is_command = operand_at(command, operands.len())
                 .is_some_and(|row| row.value.kind == ValueKind::Command);
             push_operand(command, &mut operands, word)?;
+            places.push(self.options.len());
+            before_dashes += usize::from(!self.has_dashes);
             if is_command || command.options_first {
                 for word in self.rest()? {
                     push_operand(command, &mut operands, word)?;
@@ -173,6 +207,8 @@ impl LineReader {
             command,
             options: self.options,
             operands,
+            places,
+            before_dashes,
         };
         given.check_complete(program)?;
         Ok(CommandLine::Command(given))
@@ -233,6 +269,24 @@ impl ParsedCommand {
                 usage_line(program, self.command)
             ))),
         }
+    }
+
+    /// These options and the operands, in the order in which they were given; an operand by its number.
+    pub(crate) fn in_order(&self, longs: &[&str]) -> Vec<Given<'_>> {
+        let operands = self.places.iter().enumerate();
+        let operands = operands.map(|(at, place)| (2 * place, Given::Operand(at)));
+        let options = self.options.iter().enumerate();
+        let options = options.filter(|(_, (name, _))| longs.contains(name));
+        let options = options.map(|(at, (name, value))| (2 * at + 1, Given::Option(name, value)));
+        let mut all: Vec<_> = operands.chain(options).collect();
+        all.sort_by_key(|(place, _)| *place);
+        all.into_iter().map(|(_, given)| given).collect()
+    }
+
+    /// The first operand, unless it stands behind `--`.
+    pub(crate) fn first_before_dashes(&self) -> Option<&OsStr> {
+        let first = self.operands.first().filter(|_| self.before_dashes > 0);
+        first.map(OsString::as_os_str)
     }
 
     /// True if an option was given.

@@ -3,7 +3,7 @@
 //! Unaware of other children and of waiting.
 
 use super::{Ended, GIVE_UP, TICK, Token, Used};
-use crate::unix::procfs;
+use crate::unix::{procfs, signals};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, Signal};
 use std::io;
@@ -108,7 +108,7 @@ impl Running {
         if now >= *kill_at {
             // Once its leader has been waited for, the group's number may be somebody else's.
             let group = self.group.filter(|_| self.status.is_none());
-            procfs::signal_all(group, members, Signal::KILL);
+            signals::signal_all(group, members, Signal::KILL);
             killed_at.get_or_insert(now);
         }
         None

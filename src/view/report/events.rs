@@ -7,7 +7,7 @@ use super::source::{SourceEvent, record_dir};
 use super::steps::Attempts;
 use super::writer::PageRecord;
 use crate::engine::observation::read_ends;
-use crate::record::event::{EventKind, Line};
+use crate::record::event::{EventKind, FinishReason, Line};
 use crate::record::invocations;
 use crate::record::run_dir::RunDir;
 use crate::record::state::decoded;
@@ -58,17 +58,9 @@ impl SourceEvent<'_> {
                 record.text("text", &content(line.content), place);
             }
             EventKind::Thought => thought(record, line, run, place),
-            EventKind::ActionRequest => {
-                let args = line.tool_args.map_or_else(String::new, pretty);
-                let command = line.resolved_command.as_deref().unwrap_or_default();
-                record
-                    .maybe("id", line.action_id.as_deref())
-                    .maybe("tool", line.tool_name.as_deref())
-                    .maybe("ref", line.execution_ref.as_deref())
-                    .text("command", command, place)
-                    .text("args", &args, place);
-            }
+            EventKind::ActionRequest => request(record, line, place),
             EventKind::ActionResult => result(record, line, run, answers, place),
+            EventKind::Acceptance => acceptance(record, line, run, place),
             EventKind::HumanInputRequest => question(record, line, answers, place),
             EventKind::HumanInputReceived => answer(record, line, answers, place),
             EventKind::SystemMessage => {
@@ -83,13 +75,7 @@ impl SourceEvent<'_> {
                 self.fill_node_end(record, attempts, place);
             }
             EventKind::Error => self.fill_error(record, place),
-            EventKind::EngineEnd => {
-                record
-                    .maybe("status", line.status.as_deref())
-                    .maybe("reason", line.stop_reason.as_deref())
-                    .maybe("code", line.exit_code)
-                    .text("text", line.error.as_deref().unwrap_or_default(), place);
-            }
+            EventKind::EngineEnd => end(record, line, place),
             EventKind::FlowStart => {
                 record.text("text", self.text, place);
             }
@@ -109,7 +95,10 @@ impl SourceEvent<'_> {
             }
             EventKind::TaskEnd => self.fill_task_end(record, place),
             EventKind::Tool => self.fill_tool(record, place),
-            EventKind::Policy | EventKind::Memory | EventKind::Unknown(_) => {
+            EventKind::ActionCheck
+            | EventKind::Policy
+            | EventKind::Memory
+            | EventKind::Unknown(_) => {
                 record
                     .put("type", line.kind.name())
                     .text("text", self.text, place);
@@ -151,7 +140,7 @@ pub(super) fn record_name(line: &Line<'_>) -> Option<&'static str> {
         EventKind::UserMessage => "user",
         EventKind::Thought => "thought",
         EventKind::ActionRequest => "action",
-        EventKind::ActionResult => "result",
+        EventKind::ActionResult | EventKind::Acceptance => "result",
         EventKind::HumanInputRequest => "question",
         EventKind::HumanInputReceived => "answer",
         EventKind::SystemMessage => "note",
@@ -168,7 +157,7 @@ pub(super) fn record_name(line: &Line<'_>) -> Option<&'static str> {
         EventKind::TaskEnd => "task end",
         EventKind::Tool => "tool",
         EventKind::Memory => return None,
-        EventKind::Policy | EventKind::Unknown(_) => "other",
+        EventKind::ActionCheck | EventKind::Policy | EventKind::Unknown(_) => "other",
     })
 }
 
@@ -236,7 +225,10 @@ fn thought(record: &mut PageRecord<'_>, line: &Line<'_>, run: &RunDir, place: &s
         .maybe("in", line.usage.map(|usage| usage.prompt_tokens))
         .maybe("out", line.usage.map(|usage| usage.completion_tokens))
         .maybe("cached", cached)
-        .maybe("finish", line.finish_reason.as_deref())
+        .maybe(
+            "finish",
+            line.finish_reason.as_ref().map(FinishReason::name),
+        )
         .maybe("ref", line.llm_invocation_ref.as_deref())
         .text("text", &content(line.content), place);
     let reasoning: Vec<String> = line
@@ -273,6 +265,25 @@ fn thought(record: &mut PageRecord<'_>, line: &Line<'_>, run: &RunDir, place: &s
         .text("sent", told.trim_end(), place);
 }
 
+fn end(record: &mut PageRecord<'_>, line: &Line<'_>, place: &str) {
+    record
+        .maybe("status", line.status.as_deref())
+        .maybe("reason", line.stop_reason.as_deref())
+        .maybe("code", line.exit_code)
+        .text("text", line.error.as_deref().unwrap_or_default(), place);
+}
+
+fn request(record: &mut PageRecord<'_>, line: &Line<'_>, place: &str) {
+    let args = line.tool_args.map_or_else(String::new, pretty);
+    let command = line.resolved_command.as_deref().unwrap_or_default();
+    record
+        .maybe("id", line.action_id.as_deref())
+        .maybe("tool", line.tool_name.as_deref())
+        .maybe("ref", line.execution_ref.as_deref())
+        .text("command", command, place)
+        .text("args", &args, place);
+}
+
 fn result(
     record: &mut PageRecord<'_>,
     line: &Line<'_>,
@@ -296,6 +307,24 @@ fn result(
     } else {
         record.put("secret", &true).put("text", NOT_SHOWN);
     }
+}
+
+/// A check of a final answer, as the result of a tool without arguments.
+fn acceptance(record: &mut PageRecord<'_>, line: &Line<'_>, run: &RunDir, place: &str) {
+    let dir = record_dir(run, line.execution_ref.as_deref());
+    let size = |name: &str| Some(dir.as_ref()?.join(name).metadata().ok()?.len());
+    let is_good = line.exit_code == Some(0);
+    let what = line.what.as_deref().unwrap_or("?");
+    let said = content(line.content);
+    record
+        .put("tool", "accept")
+        .put("status", if is_good { "SUCCESS" } else { "FAILED" })
+        .maybe("code", line.exit_code)
+        .maybe("d", line.duration_ms)
+        .maybe("ref", line.execution_ref.as_deref())
+        .maybe("stdout", size("stdout.log"))
+        .maybe("stderr", size("stderr.log"))
+        .text("text", format!("{what}\n\n{said}").trim_end(), place);
 }
 
 fn hook(record: &mut PageRecord<'_>, line: &Line<'_>, run: &RunDir) {

@@ -144,7 +144,9 @@ impl<'s> Renderer<'s> {
             }
             EventKind::UserMessage
             | EventKind::ActionRequest
+            | EventKind::ActionCheck
             | EventKind::ActionResult
+            | EventKind::Acceptance
             | EventKind::HumanInputRequest
             | EventKind::HumanInputReceived
             | EventKind::SystemMessage

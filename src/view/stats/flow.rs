@@ -127,7 +127,9 @@ impl FlowFigures {
             | EventKind::UserMessage
             | EventKind::Thought
             | EventKind::ActionRequest
+            | EventKind::ActionCheck
             | EventKind::ActionResult
+            | EventKind::Acceptance
             | EventKind::HumanInputRequest
             | EventKind::HumanInputReceived
             | EventKind::SystemMessage

@@ -149,7 +149,8 @@ pub fn as_shown_twice(name: &str) {
             let name = file.strip_prefix(&tmp).expect("a file below");
             name.to_str().expect("UTF-8").to_owned()
         });
-        let own = [".delta/", ".git/", ".sessions/"];
+        // What a flow's tasks make is kept for each run.
+        let own = [".delta/", ".git/", ".sessions/", "/tasks/"];
         names
             .filter(|name| own.iter().all(|own| !name.contains(own)))
             .collect::<BTreeSet<_>>()

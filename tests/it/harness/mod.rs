@@ -12,6 +12,7 @@ mod recording;
 mod run;
 mod schema;
 mod server;
+pub mod services;
 pub mod sessions;
 mod shown;
 mod system;
@@ -32,7 +33,9 @@ pub use picture::Picture;
 pub use recording::{Recorded, copy, recordings, snapshot};
 pub use run::Run;
 pub use schema::violations;
-pub use server::{Moment, Received, Reply, answer, call, calls, completion, message, raw, text};
+pub use server::{
+    Moment, PING, Received, Reply, answer, call, calls, completion, message, raw, text,
+};
 pub use shown::{Shown, in_markdown, path, run_shown};
 pub use system::{Fifo, alive, eventually, files_below};
 pub use terminal::Terminal;

@@ -144,6 +144,7 @@ fn matches(text: &str, pattern: &str) -> bool {
         (1..=64).contains(&text.len()) && text.chars().all(is_good)
     };
     match pattern {
+        "[^A-Za-z]" => text.contains(|c: char| !c.is_ascii_alphabetic()),
         "\\S" => text.contains(|c: char| !c.is_whitespace()),
         "^https?://" => text.starts_with("http://") || text.starts_with("https://"),
         "^[A-Za-z0-9_-]{1,64}$" => word("_-"),

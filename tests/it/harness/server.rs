@@ -1,6 +1,6 @@
 //! A model server on loopback that answers from a script and remembers what it was sent.
 
-use super::check::objections;
+use super::services::{api_of, objections};
 use super::system::{PATIENCE, eventually};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A request as it arrived.
 #[derive(Debug)]
@@ -74,6 +74,9 @@ pub enum Moment {
     MidBody,
 }
 
+/// The time between two signs of life of a server that has nothing to say.
+pub const PING: Duration = Duration::from_millis(40);
+
 /// What the server does with one request.
 pub struct Reply {
     status: u16,
@@ -85,6 +88,7 @@ pub struct Reply {
     held: bool,
     drops: Option<Moment>,
     closure: Option<Closure>,
+    pings: usize,
 }
 
 type Closure = Box<dyn FnOnce(&Received) -> Reply + Send>;
@@ -149,6 +153,7 @@ pub fn raw(body: impl Into<Vec<u8>>) -> Reply {
         held: false,
         drops: None,
         closure: None,
+        pings: 0,
     }
 }
 
@@ -185,6 +190,12 @@ impl Reply {
         self
     }
 
+    /// A header in place of one that replies have anyway.
+    pub fn header_instead(mut self, name: &str, value: &str) -> Self {
+        self.headers.retain(|(known, _)| known != name);
+        self.header(name, value)
+    }
+
     /// In pieces, without a length.
     pub fn chunked(mut self) -> Self {
         self.chunked = true;
@@ -207,6 +218,12 @@ impl Reply {
     pub fn held(mut self) -> Self {
         self.held = true;
         self
+    }
+
+    /// In pieces, behind so many comments of a stream, one each [`PING`].
+    pub fn pings_before(mut self, pings: usize) -> Self {
+        self.pings = pings;
+        self.chunked()
     }
 
     pub fn body(&self) -> &[u8] {
@@ -413,7 +430,7 @@ impl Shared {
         self.state.lock().expect("no thread of the server panicked")
     }
 
-    fn serve(&self, mut stream: &TcpStream, connection: usize) {
+    fn serve(&self, stream: &TcpStream, connection: usize) {
         stream.set_nodelay(true).expect("nodelay");
         let mut reader = BufReader::new(stream);
         while stream.peek(&mut [0]).is_ok_and(|bytes| bytes > 0) {
@@ -423,8 +440,8 @@ impl Shared {
             let Some(reply) = self.receive(&mut reader, connection) else {
                 break;
             };
-            let broken = reply.drops == Some(Moment::AfterReading)
-                || stream.write_all(&reply.bytes()).is_err();
+            let broken =
+                reply.drops == Some(Moment::AfterReading) || self.send(stream, &reply).is_err();
             if broken || reply.closes || reply.drops.is_some() {
                 break;
             }
@@ -433,6 +450,24 @@ impl Shared {
         let mut state = self.lock();
         let here = stream.peer_addr().ok();
         state.streams.retain(|other| other.peer_addr().ok() != here);
+    }
+
+    fn send(&self, mut stream: &TcpStream, reply: &Reply) -> std::io::Result<()> {
+        let bytes = reply.bytes();
+        let mut from = 0;
+        if reply.pings > 0 {
+            let head = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+            from = head.expect("a head") + 4;
+            stream.write_all(&bytes[..from])?;
+            for _ in 0..reply.pings {
+                if self.lock().stopped {
+                    break;
+                }
+                stream.write_all(b"8\r\n: ping\n\n\r\n")?;
+                thread::sleep(PING);
+            }
+        }
+        stream.write_all(&bytes[from..])
     }
 
     fn drops_unread(&self) -> bool {
@@ -459,7 +494,7 @@ impl Shared {
         });
         if !state.unchecked {
             let number = received.number;
-            let found = objections(&received.body);
+            let found = objections(api_of(&received.line), &received.body);
             let found = found.iter().map(|why| format!("request {number}: {why}"));
             state.complaints.extend(found);
         }

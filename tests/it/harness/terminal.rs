@@ -82,6 +82,14 @@ impl Terminal {
         String::from_utf8(text).expect("text")
     }
 
+    /// Whether it shows what is typed.
+    pub fn has_echo(&self) -> bool {
+        let modes = rustix::termios::tcgetattr(&self.program).expect("its modes");
+        modes
+            .local_modes
+            .contains(rustix::termios::LocalModes::ECHO)
+    }
+
     pub fn types(&mut self, text: &str) {
         self.person.write_all(text.as_bytes()).expect("it types");
     }

@@ -177,6 +177,15 @@ impl World {
         Run::latest(&self.workspace())
     }
 
+    /// A file in the directory of a task of the only run that has such.
+    #[track_caller]
+    pub fn in_task(&self, name: &str) -> String {
+        let runs: Vec<_> = fs::read_dir(self.path("ws/tasks")).unwrap().collect();
+        assert_eq!(runs.len(), 1, "{runs:?}");
+        let run = runs[0].as_ref().unwrap().file_name();
+        format!("ws/tasks/{}/{name}", run.display())
+    }
+
     /// All runs in the workspace.
     pub fn runs(&self) -> Vec<Run> {
         let Ok(entries) = fs::read_dir(self.path("ws/.delta")) else {

@@ -3,7 +3,7 @@
 //! Runs of one workspace are in the list anyway. Those of a flow's tasks are in directories of their own
 //! and are searched for there.
 
-use super::{Entry, Row};
+use super::{Entry, Row, Summary};
 use crate::cli::args::ListRunsArgs;
 use crate::record::metadata::{self, Metadata};
 use crate::record::run_dir::RunDir;
@@ -92,7 +92,7 @@ impl Tree<'_, '_> {
                 metadata.iterations.to_string()
             },
             tokens: own,
-            run: Some(metadata),
+            run: Some(Summary::of(&metadata)),
         });
         let mut all = own;
         let mut left = 0;

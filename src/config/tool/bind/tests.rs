@@ -894,3 +894,61 @@ fn the_expanded_form_loads_again_to_a_tool_that_does_the_same() {
     }
     assert!(loaded > 2_000, "{loaded}");
 }
+
+#[test]
+fn with_input_json_all_arguments_are_one_object_on_stdin() {
+    let text = "name: t\ncommand: [prog, '$x']\ninput: json\nparameters:\n\
+        - {name: n, type: number}\n- {name: mode, enum: [a, b], default: a}\n- {name: o, required: false}";
+    let stdin = |arguments: &str| {
+        let bound = bind_arguments(&tool(text), arguments, &PLACES).unwrap();
+        assert_eq!(bound.argv, ["prog", "$x"]);
+        String::from_utf8(bound.stdin.unwrap()).unwrap()
+    };
+    // Numbers keep their digits, a name that occurs twice its last value, NUL bytes are data.
+    assert_eq!(
+        stdin("{ \"n\": 1, \"o\" : [ 1, \" x \" ],\"n\":1.000000000000000000001}"),
+        r#"{"n":1.000000000000000000001,"o":[1," x "],"mode":"a"}"#
+    );
+    assert_eq!(
+        stdin(r#"{"n":0,"mode":null,"o":"\u0000"}"#),
+        r#"{"n":0,"o":"\u0000","mode":"a"}"#
+    );
+    assert!(refusal(text, r#"{"n":1,"mode":"c"}"#).contains("must be one of"));
+    assert!(refusal(text, "{}").contains("required parameter 'n'"));
+    assert!(refusal(text, r#"{"n":1,"z":1}"#).contains("unknown parameter 'z'"));
+}
+
+#[test]
+fn with_an_input_schema_any_object_reaches_the_command() {
+    let text = "name: t\nexec: prog\ninput: json\ninput_schema:\n  type: object\n  properties:\n    \
+        a: {type: array, items: {type: object}}\n  required: [a]";
+    let tool = tool(text);
+    assert_eq!(
+        schema(&tool)["function"]["parameters"],
+        json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "object"}}},
+            "required": ["a"]})
+    );
+    let stdin = |arguments: &str| {
+        bind_arguments(&tool, arguments, &PLACES)
+            .unwrap()
+            .stdin
+            .unwrap()
+    };
+    assert_eq!(
+        stdin(r#"{"a": [ {"b": "c d"} ], "z": null}"#),
+        br#"{"a":[{"b":"c d"}],"z":null}"#
+    );
+    assert_eq!(stdin(""), b"{}");
+    assert!(refusal(text, "[1]").contains("not a JSON object"));
+    let again = load(&render(std::slice::from_ref(&tool))["tools"][0])
+        .unwrap()
+        .0;
+    assert_eq!(
+        schema(&again)["function"]["parameters"],
+        schema(&tool)["function"]["parameters"]
+    );
+    assert_eq!(
+        (again.input, again.command),
+        (tool.input.clone(), tool.command.clone())
+    );
+}

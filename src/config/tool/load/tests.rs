@@ -365,7 +365,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "exec: ls\non_resume: never",
-        "on_resume: expected one of report, retry, found the string \"never\"",
+        "on_resume: expected one of report, retry, {check: [PROGRAM, …]}, found the string \"never\"",
     ),
     (
         "exec: ls\npass_api_key: 1",
@@ -473,5 +473,40 @@ fn what_is_doubtful_is_a_warning() {
     ] {
         let (_, said) = loaded(&format!("name: t\n{text}\n"));
         assert_eq!(said, Vec::<String>::new(), "{text}");
+    }
+}
+
+#[test]
+fn what_contradicts_input_json_is_an_error() {
+    for (rest, message) in [
+        (
+            "exec: 'p ${x}', input: json",
+            "${x} cannot be used with input: json",
+        ),
+        (
+            "exec: p, input: json, stdin: x",
+            "stdin: cannot be used with input: json",
+        ),
+        (
+            "exec: p, input: json, parameters: [{name: x, position: 0}]",
+            "position: cannot be used with input: json",
+        ),
+        ("exec: p, input: jsn", "expected one of json"),
+        ("exec: p, input_schema: {type: object}", "needs input: json"),
+        (
+            "exec: p, input: json, input_schema: {type: array}",
+            "its type must be object",
+        ),
+        (
+            "exec: p, input: json, input_schema: {type: object}, parameters: [{name: x}]",
+            "takes the place of parameters:",
+        ),
+    ] {
+        let found = errors(&format!("{{name: t, {rest}}}"));
+        let messages: Vec<&str> = found.iter().map(|one| one.message.as_str()).collect();
+        assert!(
+            messages.iter().any(|one| one.contains(message)),
+            "{rest}: {messages:?}"
+        );
     }
 }

@@ -1,0 +1,16 @@
+#!/bin/sh
+# judge.sh TASK FRESH WORKSPACE: whether the task is solved there. FRESH holds the files as they were. The check runs in
+# a copy: it may leave files behind. Its commands are what a model wrote, so they run in the sandbox.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+cp -a "$3/." "$copy"
+rm -rf "$copy/.delta"
+cd "$copy"
+# Each line of a check must succeed, also one that begins with !.
+sed 's/^\( *\)! \(.*\)$/\1if \2; then exit 1; fi/' "$here/tasks/$1/check.sh" > "$copy.sh"
+status=0
+PYTHONDONTWRITEBYTECODE=1 delta sandbox --rw "$copy" --ro / --no-network -- sh "$copy.sh" "$2" >/dev/null 2>&1 || status=$?
+rm -f "$copy.sh"
+exit "$status"

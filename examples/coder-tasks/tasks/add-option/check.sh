@@ -1,0 +1,5 @@
+set -eu
+[ "$(./greet.sh Ann)" = 'Hello, Ann!' ]
+[ "$(./greet.sh -u Ann)" = 'HELLO, ANN!' ]
+! ./greet.sh 2>usage
+grep -q -e -u usage

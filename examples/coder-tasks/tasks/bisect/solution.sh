@@ -1,0 +1,2 @@
+set -eu
+git rev-parse main~2 > answer.txt

@@ -1,0 +1,2 @@
+set -eu
+printf '[client]\r\ntimeout = 10\r\n\r\n[server]\r\ntimeout = 30\r\nname = a\r\n' | cmp - legacy.ini

@@ -1,0 +1,2 @@
+set -eu
+echo 15 > total.txt

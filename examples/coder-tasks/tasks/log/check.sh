@@ -1,0 +1,3 @@
+set -eu
+[ "$(tr -d ' ' < answer.txt)" = 'r401
+db-7.internal' ]

@@ -1,0 +1,2 @@
+set -eu
+sed -i 's/^    /\t/' Makefile

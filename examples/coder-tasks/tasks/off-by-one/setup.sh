@@ -1,0 +1,3 @@
+set -eu
+printf '#!/bin/sh\necho $(($2 / $1 + 1))\n' > pages.sh
+chmod +x pages.sh

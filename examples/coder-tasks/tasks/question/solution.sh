@@ -1,0 +1,2 @@
+set -eu
+echo 'app/auth/rules.py allowed' > answer.txt

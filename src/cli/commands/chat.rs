@@ -1,0 +1,340 @@
+//! `delta chat`: a run, message by message. Each line is what `run` or `continue` would be given; the run is an
+//! ordinary one, and any other command can go on with it.
+
+use super::run::{choose_site, warn_of_own_files};
+use crate::cli::agent_names::find_agent;
+use crate::cli::args::ChatArgs;
+use crate::cli::result::print_answer;
+use crate::config::agent::Agent;
+use crate::engine::account::SpendingRules;
+use crate::engine::question::{Reply, read_line};
+use crate::error::{Error, Exit, Result, may_fail, reason};
+use crate::record::metadata::Status;
+use crate::record::run_dir::RunDir;
+use crate::record::workspace::Workspace;
+use crate::runs::decide::{Decision, Naming, Wanted, decide};
+use crate::runs::find::newest_where;
+use crate::runs::inspect::{RunSnapshot, inspect_run, is_run_of};
+use crate::runs::launch::Launch;
+use crate::runs::origin::{require_own, require_own_run};
+use crate::runs::overrides::{load_recorded, load_with_overrides};
+use crate::runs::preflight::{check_depth, install_signals, read_environment};
+use crate::runs::result::RunResult;
+use crate::runs::run_request::RunRequest;
+use crate::runs::task::Task;
+use crate::text::ids::RunId;
+use crate::unix::signals::{Signals, Stop};
+use crate::unix::terminal::{Screen, Tone};
+use serde_json::{Map, Value};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Begins and ends a message of several lines.
+const QUOTES: &str = "\"\"\"";
+
+/// A conversation, between two messages.
+struct Chat<'a> {
+    wanted: &'a ChatArgs,
+    agent: Agent,
+    set: Map<String, Value>,
+    /// The directory that is given, or the one that a named agent works in.
+    work_dir: Option<PathBuf>,
+    signals: Arc<Signals>,
+    screen: Screen,
+    /// A person types: there are prompts, and an answer that does not come ends nothing.
+    is_typed: bool,
+    /// None before the first message of a new run.
+    run: Option<RunDir>,
+}
+
+/// What comes from the person next.
+enum Typed {
+    Message(String),
+    End,
+    Stopped(Stop),
+}
+
+pub(crate) fn chat(wanted: &ChatArgs) -> Result<Exit> {
+    check_depth()?;
+    let common = &wanted.common;
+    let signals = install_signals()?;
+    let screen = Screen::new(common.quiet, common.verbose);
+    let found = find_agent(&wanted.agent)?;
+    let (agent, set) = load_with_overrides(&found.home, Map::new(), &wanted.set, screen)?;
+    SpendingRules::of(&agent, common.budget)?;
+    let here = found.works_here.then(|| PathBuf::from("."));
+    let mut chat = Chat {
+        wanted,
+        agent,
+        set,
+        work_dir: common.work_dir.clone().or(here),
+        signals,
+        screen,
+        is_typed: io::stdin().is_terminal() && io::stderr().is_terminal(),
+        run: None,
+    };
+    chat.run = chat.find_run()?;
+    if let Some(run) = &chat.run {
+        require_own_run(run, wanted.adopt)?;
+    }
+    chat.greet()?;
+    chat.talk()
+}
+
+impl Chat<'_> {
+    /// The run to go on with: the one that is named, or the newest one of the agent where `-w` points.
+    fn find_run(&self) -> Result<Option<RunDir>> {
+        let common = &self.wanted.common;
+        let id = common.run_id.as_deref().map(RunId::parse).transpose();
+        let id = id.map_err(Error::usage)?;
+        let dir = self.work_dir.as_deref().unwrap_or(Path::new("."));
+        if id.is_none() && common.work_dir.is_none() {
+            return Ok(None);
+        }
+        let workspace = Workspace::at(dir)?;
+        workspace.check_layout()?;
+        require_own(&workspace, self.wanted.adopt)?;
+        match id {
+            Some(id) if workspace.run_path(&id).is_dir() => Ok(Some(RunDir::of(&workspace, &id))),
+            Some(id) => Err(Error::failure(format!(
+                "there is no run {id} in {}; `delta list-runs` lists those that are there",
+                workspace.root.display()
+            ))),
+            None => {
+                let is_meant =
+                    |_: &RunDir, metadata: &_| Ok(is_run_of(metadata, &self.agent, None));
+                let newest = newest_where(&workspace, is_meant)?;
+                Ok(newest.map(|found| found.run))
+            }
+        }
+    }
+
+    /// Says to whom the person talks, and what is missing, before the first message is typed.
+    fn greet(&self) -> Result<()> {
+        let place = self
+            .run
+            .as_ref()
+            .and_then(RunDir::workspace)
+            .map(Path::to_owned);
+        let place = place.or_else(|| self.work_dir.clone());
+        let workspace = place.as_deref().map(Workspace::at).transpose()?;
+        if let Some(workspace) = &workspace {
+            workspace.check_layout()?;
+            require_own(workspace, self.wanted.adopt)?;
+        }
+        read_environment(&self.agent, workspace.as_ref(), self.screen)?;
+        if self.is_typed {
+            let model = self.agent.llm.model.as_deref().unwrap_or("its own program");
+            let run = self.run.as_ref();
+            let run = run.map_or_else(String::new, |run| format!(", run {}", run.id));
+            let root =
+                workspace.map_or_else(String::new, |it| format!(" in {}", it.root.display()));
+            let text = format!("{}, {model}{root}{run}; Ctrl-D ends", self.agent.name);
+            self.screen.progress(&[(Tone::Dim, &text)]);
+        }
+        Ok(())
+    }
+
+    fn talk(&mut self) -> Result<Exit> {
+        if let Some(run) = self.run.clone()
+            && has_open_question(&inspect_run(&run)?)
+        {
+            let asked = self.resume(&run, None);
+            if let Some(exit) = self.show(asked)? {
+                return Ok(exit);
+            }
+        }
+        loop {
+            let message = match self.next_message()? {
+                Typed::Message(message) => message,
+                Typed::End => return Ok(Exit::Success),
+                Typed::Stopped(stop) => return Ok(stop.into()),
+            };
+            let answered = self.say(&message);
+            if let Some(exit) = self.show(answered)? {
+                return Ok(exit);
+            }
+        }
+    }
+
+    /// Reads up to the end of a message. An empty line is none.
+    fn next_message(&self) -> Result<Typed> {
+        let mut block: Option<Vec<String>> = None;
+        loop {
+            self.prompt(if block.is_some() { "… " } else { "> " });
+            let reply = read_line(&self.signals).map_err(|error| {
+                Error::usage(format!("cannot read from stdin: {}", reason(&error)))
+            })?;
+            let line = match reply {
+                Reply::Answer(line) => line,
+                Reply::Stopped(Stop::Interrupt) if self.is_typed => {
+                    self.signals.forget_interrupt();
+                    block = None;
+                    self.prompt("\n");
+                    continue;
+                }
+                Reply::Stopped(stop) => return Ok(Typed::Stopped(stop)),
+                Reply::NobodyThere => {
+                    self.prompt("\n");
+                    // What has been begun is said, as the last line without an end is.
+                    return Ok(match block.map(|lines| lines.join("\n")) {
+                        Some(text) if !text.trim().is_empty() => Typed::Message(text),
+                        _ => Typed::End,
+                    });
+                }
+            };
+            let (text, begins) = match (&block, line.trim_start().strip_prefix(QUOTES)) {
+                (None, Some(rest)) => (rest, true),
+                _ => (line.as_str(), false),
+            };
+            if block.is_none() && !begins {
+                if text.trim().is_empty() {
+                    continue;
+                }
+                return Ok(Typed::Message(line));
+            }
+            let lines = block.get_or_insert_default();
+            let ending = text.trim_end().strip_suffix(QUOTES);
+            let text = ending.unwrap_or(text);
+            // Nothing stands beside the quotes.
+            if !(text.trim().is_empty() && (begins || ending.is_some())) {
+                lines.push(text.to_owned());
+            }
+            if ending.is_some() {
+                let message = block.take().unwrap_or_default().join("\n");
+                if !message.trim().is_empty() {
+                    return Ok(Typed::Message(message));
+                }
+            }
+        }
+    }
+
+    fn prompt(&self, text: &str) {
+        if self.is_typed {
+            may_fail(io::stderr().write_all(text.as_bytes()));
+        }
+    }
+
+    /// Sends a message. A question that is still open comes first, and its answer is not the message.
+    fn say(&mut self, message: &str) -> Result<RunResult> {
+        let Some(run) = self.run.clone() else {
+            return self.begin(message);
+        };
+        if has_open_question(&inspect_run(&run)?) {
+            let answered = self.resume(&run, None)?;
+            if answered.ending.status != Status::Completed {
+                return Ok(answered);
+            }
+            print_answer(answered, self.screen)?;
+        }
+        self.resume(&run, Some(message))
+    }
+
+    fn begin(&mut self, message: &str) -> Result<RunResult> {
+        let task = Task::of_text(message);
+        let common = &self.wanted.common;
+        let request = RunRequest {
+            agent: &self.agent,
+            set: &self.set,
+            given: &self.wanted.set,
+            task: Some(&task),
+            work_dir: self.work_dir.as_deref(),
+            run_id: None,
+            new: true,
+            retry_failed: false,
+            adopt: self.wanted.adopt,
+            yes: false,
+            interactive: true,
+            is_chat: true,
+            max_iterations: common.max_iterations,
+            budget: common.budget,
+            signals: Arc::clone(&self.signals),
+            screen: self.screen,
+        };
+        warn_of_own_files(&request);
+        let result = request.execute(&|| choose_site(request.agent, &request.signals))?;
+        self.run = Some(result.run.clone());
+        Ok(result)
+    }
+
+    /// Goes on with the run. Without a message, its question is asked.
+    fn resume(&self, run: &RunDir, message: Option<&str>) -> Result<RunResult> {
+        let Some(root) = run.workspace() else {
+            return Err(Error::failure(format!(
+                "{} is in no workspace",
+                run.path.display()
+            )));
+        };
+        let workspace = Workspace::at(root)?;
+        require_own_run(run, self.wanted.adopt)?;
+        let lock = workspace.lock(&self.signals)?;
+        let found = inspect_run(run)?;
+        let asked = Wanted {
+            naming: Naming::Continue,
+            has_text: message.is_some(),
+            new: false,
+            retry_failed: false,
+            interactive: true,
+        };
+        match decide(asked, Some(found.standing(true))) {
+            Decision::Resume => {}
+            Decision::Busy => return Err(found.busy()),
+            Decision::Begin | Decision::BeginInPlace | Decision::Retell | Decision::Refuse(_) => {
+                let id = &found.run.id;
+                return Err(Error::usage(format!(
+                    "run {id} cannot be talked to: it is a flow's"
+                )));
+            }
+        }
+        let recorded = (found.run.id.as_str(), &found.metadata.set);
+        let (agent, set) =
+            load_recorded(&self.agent.home, recorded, &self.wanted.set, self.screen)?;
+        let environment = read_environment(&agent, Some(&workspace), self.screen)?;
+        let common = &self.wanted.common;
+        let launch = Launch {
+            agent: &agent,
+            workspace: &workspace,
+            environment: &environment,
+            signals: Arc::clone(&self.signals),
+            screen: self.screen,
+            set: &set,
+            interactive: true,
+            max_iterations: common.max_iterations,
+            force: false,
+            checks_answers: false,
+            is_chat: true,
+            spending: Some(SpendingRules::of(&agent, common.budget)?),
+        };
+        launch.resume(found, message, None, lock)
+    }
+
+    /// Prints what came of a message. Returns how the conversation ends, if it does: where nobody types, an
+    /// answer that does not come is the end.
+    fn show(&self, done: Result<RunResult>) -> Result<Option<Exit>> {
+        let exit = match done {
+            Ok(result) => print_answer(result, self.screen)?,
+            Err(error) if self.is_typed && self.run.is_some() => {
+                self.screen.warn(&error.message);
+                error.exit
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(match (exit, self.signals.stop()) {
+            (_, Some(Stop::Interrupt)) if self.is_typed => {
+                self.signals.forget_interrupt();
+                None
+            }
+            (_, Some(stop)) => Some(stop.into()),
+            (Exit::Success, None) => None,
+            // At a question the input has ended.
+            (Exit::Waiting, None) => Some(exit),
+            (_, None) => (!self.is_typed).then_some(exit),
+        })
+    }
+}
+
+/// True if a run cannot go on before its question is answered.
+fn has_open_question(found: &RunSnapshot) -> bool {
+    found.question.is_some() && !found.has_ended()
+}

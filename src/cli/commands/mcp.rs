@@ -1,0 +1,333 @@
+//! `delta mcp`: the tools of MCP servers as commands.
+
+use crate::cli::args::McpArgs;
+use crate::error::{Error, Exit, Result};
+use crate::mcp::client::Client;
+use crate::mcp::content::read_result;
+use crate::mcp::module::{
+    Import, ImportedTool, argument_headers, changes, import_tools, read_module, write_module,
+};
+use crate::mcp::servers::{FILE, Reach, Server, is_name, read_servers, write_server};
+use crate::runs::preflight::install_signals;
+use crate::runs::task::read_stdin;
+use crate::text::shorten::in_short;
+use crate::text::suggestion::nearest;
+use crate::unix::files;
+use crate::unix::signals::Signals;
+use crate::unix::terminal::{Screen, Tone, counted, print, printable};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a server may be silent when it is listed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn run_command(wanted: McpArgs) -> Result<Exit> {
+    let session = Session {
+        home: find_home(wanted.agent.clone())?,
+        signals: install_signals()?,
+        screen: Screen::new(false, false),
+    };
+    match wanted.action.as_str() {
+        "list" => session.list(wanted),
+        "import" => session.import(wanted),
+        "check" => session.check(&wanted.words),
+        _ => session.call(&wanted),
+    }
+}
+
+/// The agent whose servers are meant: the given one, that of the run whose tool this is, or the one here.
+fn find_home(given: Option<PathBuf>) -> Result<PathBuf> {
+    let calling = || std::env::var_os("DELTA_AGENT_HOME").filter(|home| !home.is_empty());
+    let home = given.or_else(|| calling().map(PathBuf::from));
+    files::absolute(&home.unwrap_or_else(|| PathBuf::from(".")))
+}
+
+struct Session {
+    home: PathBuf,
+    signals: Arc<Signals>,
+    screen: Screen,
+}
+
+impl Session {
+    fn note(&self, text: &str) {
+        self.screen.progress(&[(Tone::Dim, text)]);
+    }
+
+    fn list(&self, wanted: McpArgs) -> Result<Exit> {
+        let server = given_server("server", wanted)?.ok_or_else(|| {
+            Error::usage("mcp list needs the server's command behind --, or --url URL")
+        })?;
+        let mut client = Client::connect(
+            &server,
+            (Path::new("."), Path::new(".")),
+            &self.signals,
+            None,
+            Some(PATIENCE),
+        )?;
+        let listed = client.list_tools();
+        let revision = client.revision.name();
+        client.close();
+        let listed = listed?;
+        for tool in &listed {
+            let text = |key: &str| tool.get(key).and_then(Value::as_str).unwrap_or_default();
+            print(line_of(text("name"), text("description")).as_bytes())?;
+        }
+        let count = counted(listed.len(), "tool");
+        self.note(&format!("{count}, revision {revision}"));
+        Ok(Exit::Success)
+    }
+
+    fn import(&self, mut wanted: McpArgs) -> Result<Exit> {
+        if wanted.words.is_empty() {
+            return Err(Error::usage(
+                "mcp import needs NAME, and for a new server its command behind --, or --url URL",
+            ));
+        }
+        let name = wanted.words.remove(0);
+        if !is_name(&name) {
+            let message = "1 to 40 letters, digits, '_' and '-' make a server's name";
+            return Err(Error::usage(format!("mcp import: {name:?}: {message}")));
+        }
+        if !self.home.join("agent.yaml").is_file() {
+            let home = self.home.display();
+            return Err(Error::config(format!(
+                "{home} has no agent.yaml; name the agent with -a"
+            )));
+        }
+        // Read also where it is not needed: what cannot be read is not to be written to.
+        let known = read_servers(&self.home)?;
+        let given = given_server(&name, wanted)?;
+        let server = match &given {
+            Some(server) => server.clone(),
+            None => find_server(&known, &name)?.clone(),
+        };
+        let mut client = Client::connect(
+            &server,
+            (&self.home, &self.home),
+            &self.signals,
+            None,
+            Some(PATIENCE),
+        )?;
+        let listed = client.list_tools();
+        let (revision, offers) = (client.revision, std::mem::take(&mut client.other_offers));
+        client.close();
+        let Import { tools, left_out } = import_tools(&name, &listed?)?;
+        for line in left_out {
+            self.screen.warn(&printable(&line));
+        }
+        if !offers.is_empty() {
+            let offers = offers.join(", ");
+            self.note(&format!(
+                "the server offers more than tools ({offers}); what it keeps in its process between \
+                 calls is lost, because each call is a process of its own"
+            ));
+        }
+        if given.is_some() {
+            write_server(&self.home, &server)?;
+        }
+        let path = write_module(&self.home, &server, revision, &tools)?;
+        print(review_of(&tools).as_bytes())?;
+        self.note(&format!(
+            "{} of revision {} in {}; review it, and add ./tools/mcp-{name}.yaml to imports: in agent.yaml",
+            counted(tools.len(), "tool"),
+            revision.name(),
+            path.display()
+        ));
+        Ok(Exit::Success)
+    }
+
+    fn check(&self, names: &[String]) -> Result<Exit> {
+        let known = read_servers(&self.home)?;
+        let chosen: Vec<&Server> = match names {
+            [] => known.iter().collect(),
+            names => names
+                .iter()
+                .map(|name| find_server(&known, name))
+                .collect::<Result<_>>()?,
+        };
+        let mut exit = Exit::Success;
+        for server in chosen {
+            let Some(module) = read_module(&self.home, &server.name)? else {
+                return Err(not_imported(&server.name));
+            };
+            let mut client = Client::connect(
+                server,
+                (&self.home, &self.home),
+                &self.signals,
+                None,
+                Some(PATIENCE),
+            )?;
+            let listed = client.list_tools();
+            let revision = client.revision;
+            client.close();
+            let import = import_tools(&server.name, &listed?)?;
+            let mut lines = changes(&module.tools, &import.tools);
+            if revision != module.revision {
+                let (before, now) = (module.revision.name(), revision.name());
+                lines.push(format!("revision: {before} was imported, {now} is spoken"));
+            }
+            if !lines.is_empty() {
+                exit = Exit::Failure;
+                print(format!("{}\n", lines.join("\n")).as_bytes())?;
+                let name = &server.name;
+                self.note(&format!(
+                    "{name}: delta mcp import {name} pins the server as it is now"
+                ));
+            }
+        }
+        Ok(exit)
+    }
+
+    fn call(&self, wanted: &McpArgs) -> Result<Exit> {
+        let [name, tool] = wanted.words.as_slice() else {
+            return Err(Error::usage(
+                "mcp call needs NAME and TOOL, and the arguments as a JSON object on stdin",
+            ));
+        };
+        let known = read_servers(&self.home)?;
+        let server = find_server(&known, name)?;
+        let module = read_module(&self.home, name)?.ok_or_else(|| not_imported(name))?;
+        let is_called = |entry: &&Value| {
+            let words = entry.get("command").and_then(Value::as_array);
+            words.and_then(|words| words.last()).and_then(Value::as_str) == Some(tool)
+        };
+        let entry = module.tools.values().find(is_called).ok_or_else(|| {
+            Error::config(format!("{name} has no tool {tool:?} in its module; import it again: delta mcp import {name}"))
+        })?;
+        let text = read_stdin("arguments", &self.signals)?;
+        let arguments = match text.trim_ascii() {
+            b"" => Ok(Value::Object(serde_json::Map::new())),
+            text => serde_json::from_slice(text),
+        };
+        let arguments: Value = arguments.map_err(|e| {
+            Error::usage(format!(
+                "mcp call: the arguments on stdin are not JSON: {e}"
+            ))
+        })?;
+        if !arguments.is_object() {
+            return Err(Error::usage(
+                "mcp call: the arguments on stdin are not a JSON object",
+            ));
+        }
+        let headers = argument_headers(entry, &arguments);
+        let dir = Path::new(".");
+        let mut client = Client::connect(
+            server,
+            (&self.home, dir),
+            &self.signals,
+            Some(module.revision),
+            None,
+        )?;
+        let result = client.call_tool(tool, arguments, &headers);
+        let spoken = client.revision;
+        client.close();
+        if spoken != module.revision {
+            self.screen.warn(&format!(
+                "the server no longer speaks revision {}; see delta mcp check {name}",
+                module.revision.name()
+            ));
+        }
+        let output = read_result(&result?, wanted.json)?;
+        let end = if output.text.is_empty() || output.text.ends_with('\n') {
+            ""
+        } else {
+            "\n"
+        };
+        print(format!("{}{end}", output.text).as_bytes())?;
+        Ok(if output.is_error {
+            Exit::Failure
+        } else {
+            Exit::Success
+        })
+    }
+}
+
+/// The server that the command line describes, if it does.
+fn given_server(name: &str, wanted: McpArgs) -> Result<Option<Server>> {
+    let reach = match (wanted.url, wanted.words) {
+        (Some(_), words) if !words.is_empty() => {
+            return Err(Error::usage("mcp: give a command or --url, not both"));
+        }
+        (Some(url), _) => Reach::Url(url),
+        (None, words) if words.is_empty() => {
+            if !wanted.env.is_empty() || wanted.bearer_env.is_some() {
+                return Err(Error::usage(
+                    "mcp: --env and --bearer-env need the server's command or --url",
+                ));
+            }
+            return Ok(None);
+        }
+        (None, words) => Reach::Command(words),
+    };
+    if wanted.bearer_env.is_some() && matches!(reach, Reach::Command(_)) {
+        return Err(Error::usage(
+            "mcp: --bearer-env needs --url; use --env with a command",
+        ));
+    }
+    Ok(Some(Server {
+        name: name.to_owned(),
+        reach,
+        env: wanted.env,
+        bearer_env: wanted.bearer_env,
+    }))
+}
+
+fn find_server<'k>(known: &'k [Server], name: &str) -> Result<&'k Server> {
+    known
+        .iter()
+        .find(|server| server.name == name)
+        .ok_or_else(|| {
+            let meant = nearest(name, known.iter().map(|server| server.name.as_str()));
+            let hint = match meant {
+                Some(meant) => format!("did you mean {meant:?}?"),
+                None => format!("add it: delta mcp import {name} -- COMMAND…, or --url URL"),
+            };
+            Error::config(format!("{FILE} has no server {name:?}; {hint}"))
+        })
+}
+
+fn not_imported(name: &str) -> Error {
+    Error::config(format!(
+        "{name} has not been imported: delta mcp import {name}"
+    ))
+}
+
+/// What a person reviews: each tool with its description, its parameters and the server's hints.
+fn review_of(tools: &[ImportedTool]) -> String {
+    let mut text = String::new();
+    for ImportedTool { entry, hints } in tools {
+        let string = |key: &str| entry[key].as_str().unwrap_or_default();
+        text += &line_of(string("name"), string("description"));
+        let properties = entry["input_schema"]
+            .get("properties")
+            .and_then(Value::as_object);
+        let names: Vec<&str> = properties
+            .into_iter()
+            .flat_map(serde_json::Map::keys)
+            .map(String::as_str)
+            .collect();
+        if !names.is_empty() {
+            text += &format!("    parameters: {}\n", printable(&names.join(", ")));
+        }
+        if !hints.is_empty() {
+            text += &format!(
+                "    the server says, unproved: {}\n",
+                printable(&hints.join(", "))
+            );
+        }
+    }
+    text
+}
+
+fn line_of(name: &str, description: &str) -> String {
+    let line = description
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty());
+    match line {
+        Some(line) => format!("{}  {}\n", printable(name), printable(&in_short(line, 100))),
+        None => format!("{}\n", printable(name)),
+    }
+}

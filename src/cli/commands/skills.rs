@@ -1,0 +1,120 @@
+//! `delta skills`: the catalogue of the skills in some directories, for a model that reads them by its own
+//! tools.
+
+use crate::config::skill::read_skill;
+use crate::error::{Exit, Result, reason};
+use crate::text::disguise::disguises;
+use crate::unix::files;
+use crate::unix::terminal::{Screen, print, printable};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The file that makes a directory a skill.
+const FILE: &str = "SKILL.md";
+
+/// How much of it is read: the front matter stands at its beginning.
+const MOST_BYTES: usize = 64 << 10;
+
+/// How deep below a directory skills are searched for, and in how many directories.
+const MOST_LEVELS: usize = 3;
+const MOST_DIRECTORIES: usize = 2_000;
+
+const INTRODUCTION: &str = "Skills are instructions for certain tasks. When a task fits one, read its file before you \
+    begin. Paths in it start at its directory.\n\n";
+
+/// Prints the catalogue, or puts it into a file. Without a skill there is neither.
+pub(crate) fn print_skills(dirs: &[PathBuf], output: Option<&Path>) -> Result<Exit> {
+    let screen = Screen::new(false, false);
+    let mut names: Vec<String> = Vec::new();
+    let mut catalogue = String::new();
+    for path in dirs.iter().flat_map(|dir| find_skills(dir, screen)) {
+        let shown = printable(&path.to_string_lossy());
+        let dir = path.parent().and_then(Path::file_name).unwrap_or_default();
+        let read = read_start(&path).map_err(|e| format!("cannot be read: {}", reason(&e)));
+        let skill = match read.and_then(|text| read_skill(&text, &dir.to_string_lossy())) {
+            Ok(skill) => skill,
+            Err(why) => {
+                screen.warn(&format!("{shown}: skipped: {why}"));
+                continue;
+            }
+        };
+        for fault in &skill.faults {
+            screen.warn(&format!("warning: {shown}: {fault}"));
+        }
+        if names.contains(&skill.name) {
+            let name = &skill.name;
+            screen.warn(&format!(
+                "{shown}: skipped: there is a skill {name} before it"
+            ));
+            continue;
+        }
+        let description: String = skill
+            .description
+            .chars()
+            .filter(|c| !disguises(*c))
+            .collect();
+        catalogue.push_str(&format!("- {}: {description} ({shown})\n", skill.name));
+        names.push(skill.name);
+    }
+    if !catalogue.is_empty() {
+        catalogue.insert_str(0, INTRODUCTION);
+    }
+    match output {
+        None => print(catalogue.as_bytes())?,
+        Some(file) if catalogue.is_empty() => files::remove(file)?,
+        Some(file) if files::read_text(file).is_ok_and(|text| text == catalogue) => {}
+        Some(file) => {
+            if let Some(parent) = file.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+                files::make_dirs(parent)?;
+            }
+            files::replace_shared(file, catalogue.as_bytes())?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn read_start(path: &Path) -> io::Result<String> {
+    let file = files::open_readable(path)?;
+    let bytes = files::read_part(&file, 0, MOST_BYTES)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The skills in a directory, by their paths; those in a skill are its own affair.
+fn find_skills(dir: &Path, screen: Screen) -> Vec<PathBuf> {
+    if let Err(e) = fs::read_dir(dir) {
+        screen.warn(&format!("warning: {}: {}", dir.display(), reason(&e)));
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut level = vec![dir.to_owned()];
+    let mut searched = 0;
+    for _ in 0..=MOST_LEVELS {
+        let mut below = Vec::new();
+        for dir in level {
+            searched += 1;
+            if searched > MOST_DIRECTORIES {
+                let most = MOST_DIRECTORIES;
+                screen.warn(&format!(
+                    "warning: {}: only {most} directories are searched",
+                    dir.display()
+                ));
+                return found;
+            }
+            let file = dir.join(FILE);
+            if file.is_file() {
+                found.push(file);
+                continue;
+            }
+            let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+            let dirs = entries
+                .map(|entry| entry.path())
+                .filter(|path| path.is_dir());
+            let mut dirs: Vec<PathBuf> = dirs.filter(|path| !path.ends_with(".git")).collect();
+            dirs.sort_unstable();
+            below.extend(dirs);
+        }
+        level = below;
+    }
+    found
+}

@@ -1,0 +1,136 @@
+//! `edit`: one text in a file becomes another, and nothing else in the file changes.
+
+use super::change::{diff, replaced};
+use super::folded::{Fold, Folded, folded_wanted};
+use super::matching::{Search, Tolerance, occurrences, search};
+use super::not_found::nearest_lines;
+use super::target::{self, Refusal, Target};
+use crate::unix::terminal::counted;
+
+/// A file that is larger than this is no text that a person wrote.
+const LARGEST: u64 = 64 << 20;
+
+/// How many places are listed.
+const MOST_PLACES: usize = 20;
+
+/// An edit as the model asks for it.
+#[derive(Debug)]
+pub(super) struct Edit<'a> {
+    pub path: &'a str,
+    pub old: &'a str,
+    pub new: &'a str,
+    /// Replace `old` wherever it is.
+    pub all: bool,
+}
+
+/// Changes the file, and returns the answer for the model.
+pub(super) fn edit_file(edit: &Edit<'_>) -> Result<String, Refusal> {
+    let path = edit.path;
+    let target = Target::existing(path, "to make a new file, use write")?;
+    if edit.old.is_empty() {
+        return Err(Refusal(
+            "old is empty; give the text to replace, or use write for the whole file".to_owned(),
+        ));
+    }
+    if edit.old == edit.new {
+        return Err(Refusal(
+            "old and new are the same; nothing to do".to_owned(),
+        ));
+    }
+    let text = String::from_utf8(target.read(LARGEST)?).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        Refusal(format!(
+            "{path} is not UTF-8 (byte {at}); nothing was written. Change it with a command in bash"
+        ))
+    })?;
+    match changed_text(&text, edit)? {
+        Changed::Now(new_text, answer) => {
+            target.replace(new_text.as_bytes())?;
+            Ok(answer)
+        }
+        Changed::Before(answer) => Ok(answer),
+    }
+}
+
+#[derive(Debug)]
+enum Changed {
+    /// The new text, and the answer.
+    Now(String, String),
+    /// Nothing is left to do.
+    Before(String),
+}
+
+fn changed_text(text: &str, edit: &Edit<'_>) -> Result<Changed, Refusal> {
+    let path = edit.path;
+    match search(text, edit.old, edit.new, edit.all) {
+        Search::Found(places, tolerance) => {
+            let new_text = replaced(text, &places);
+            let line = target::line_at(text, places[0].range.start);
+            let count = match places.len() {
+                1 => format!("at line {line}"),
+                many => format!("{many} places, the first at line {line}"),
+            };
+            let note = tolerance.described().map_or_else(String::new, |what| {
+                format!("; {what} of old did not match the file and were not compared")
+            });
+            if new_text == text {
+                return Err(Refusal(format!(
+                    "{path} has new there already, but for line ends; nothing was written"
+                )));
+            }
+            let diff = diff(text, &places);
+            Ok(Changed::Now(
+                new_text,
+                format!("edited {path}, {count}{note}\n{diff}"),
+            ))
+        }
+        Search::Several(starts, tolerance) => Err(several(text, edit, &starts, tolerance)),
+        Search::Nowhere => nowhere(text, edit),
+    }
+}
+
+fn several(text: &str, edit: &Edit<'_>, starts: &[usize], tolerance: Tolerance) -> Refusal {
+    let lines = starts.iter().take(MOST_PLACES);
+    let lines: Vec<String> = lines
+        .map(|at| target::line_at(text, *at).to_string())
+        .collect();
+    let more = match starts.len() > MOST_PLACES {
+        true => ", …",
+        false => "",
+    };
+    let (how, remedy) = match tolerance.described() {
+        None => (String::new(), ", or all: true"),
+        Some(what) => (format!(" if {what} are not compared"), ""),
+    };
+    Refusal(format!(
+        "old is in {} {} times{how}, at lines {}{more}; nothing was written. Add lines before or after{remedy}",
+        edit.path,
+        starts.len(),
+        lines.join(", ")
+    ))
+}
+
+fn nowhere(text: &str, edit: &Edit<'_>) -> Result<Changed, Refusal> {
+    let path = edit.path;
+    let folded = Folded::new(text, Fold::LineEnds);
+    let new = folded_wanted(edit.new, Fold::LineEnds);
+    if new.chars().filter(|c| c.is_alphanumeric()).count() >= 4
+        && let [at] = occurrences(&folded.text, &new).as_slice()
+    {
+        let line = target::line_at(&folded.text, *at);
+        return Ok(Changed::Before(format!(
+            "already done: {path} has new at line {line}, and old is not in it; nothing was written"
+        )));
+    }
+    let remedy = "Read the file again, copy, do not retype";
+    Err(Refusal(match nearest_lines(text, edit.old) {
+        Some(lines) => format!(
+            "old is not in {path} (of {}); nothing was written. {remedy}. The nearest {lines}",
+            counted(text.lines().count(), "line")
+        ),
+        None => format!(
+            "old is not in {path} (of {}), nor anything like it; nothing was written. {remedy}",
+            counted(text.lines().count(), "line")
+        ),
+    }))
+}

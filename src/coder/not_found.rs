@@ -1,0 +1,75 @@
+//! The answer to an edit whose text is not in the file: the lines that were probably meant, as they are.
+
+use super::change::shortened;
+use super::folded::MARK;
+use std::collections::HashSet;
+
+/// How many lines are shown.
+const SHOWN: usize = 12;
+
+/// The lines of the text nearest to what was looked for, under a line that says where they are; none if
+/// nothing in it resembles that.
+pub(super) fn nearest_lines(text: &str, old: &str) -> Option<String> {
+    let text = text.strip_prefix(MARK).unwrap_or(text);
+    let lines: Vec<&str> = text.lines().collect();
+    let (line, before) = nearest_line(&lines, old)?;
+    let start = line.saturating_sub(before.min(SHOWN / 2));
+    let start = start.min(lines.len().saturating_sub(SHOWN));
+    let end = (start + SHOWN).min(lines.len());
+    let mut shown = format!("lines {}–{end} are:\n", start + 1);
+    for line in &lines[start..end] {
+        shown.push_str(&shortened(line));
+        shown.push('\n');
+    }
+    Some(shown)
+}
+
+/// The line that is most like the most telling line of `old`, and how many lines stand before that one.
+///
+/// The most telling line is the longest of those that stand in the file, or of all if none does.
+fn nearest_line(lines: &[&str], old: &str) -> Option<(usize, usize)> {
+    let there: HashSet<&str> = lines.iter().map(|line| line.trim()).collect();
+    let wanted = old.lines().map(str::trim).enumerate();
+    let wanted = wanted.filter(|(_, line)| line.chars().any(char::is_alphanumeric));
+    let telling =
+        wanted.max_by_key(|(index, line)| (there.contains(line), line.len(), usize::MAX - index));
+    let (before, telling) = telling?;
+    let words: HashSet<&str> = words_of(telling).collect();
+    let likeness = |line: &str| {
+        let found: HashSet<&str> = words_of(line).filter(|word| words.contains(word)).collect();
+        let common: usize = found.iter().map(|word| word.len()).sum();
+        (line.trim() == telling, common)
+    };
+    let scored = lines
+        .iter()
+        .enumerate()
+        .map(|(at, line)| (likeness(line), at));
+    let ((is_same, common), at) = scored.max_by_key(|(score, at)| (*score, usize::MAX - at))?;
+    (is_same || common > 0).then_some((at, before))
+}
+
+fn words_of(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_around_the_most_telling_one_are_shown() {
+        let lines: Vec<String> = (1..=40).map(|n| format!("line number {n}\n")).collect();
+        let mut text = lines.concat();
+        text.push_str("    fn compute_total(items: &[Item]) -> u64 {\n        0\n    }\n");
+        let shown = nearest_lines(&text, "  }\n  fn compute_total(item: &Item) {").unwrap();
+        assert!(shown.starts_with("lines 32–43 are:\n"), "{shown}");
+        assert!(shown.contains("\n    fn compute_total(items: &[Item]) -> u64 {\n"));
+        assert_eq!(shown.lines().count(), SHOWN + 1);
+        assert_eq!(nearest_lines(&text, "zzz"), None);
+        assert_eq!(nearest_lines("", "x"), None);
+        // A line that is there counts more than a longer one that is not.
+        let shown = nearest_lines("a\nb\nthe end\n", "something much longer\nthe end").unwrap();
+        assert_eq!(shown, "lines 1–3 are:\na\nb\nthe end\n");
+    }
+}

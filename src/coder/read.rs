@@ -1,0 +1,184 @@
+//! `read`: lines of a file as they are, a directory as a list, of anything else its type and size.
+
+use super::change::shortened;
+use super::folded::MARK;
+use super::listing::list_directory;
+use super::target::{Refusal, missing, refused};
+use crate::unix::files;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+/// The most bytes of lines that are shown at once.
+const MOST_BYTES: usize = 50_000;
+
+/// The most lines that are shown at once.
+pub(super) const MOST_LINES: usize = 2_000;
+
+/// How far a file is looked at to tell text from other data.
+const HEAD: usize = 8_192;
+
+/// The first bytes of some types of files.
+const TYPES: [(&[u8], &str); 12] = [
+    (b"\x89PNG", "PNG image"),
+    (b"\xff\xd8\xff", "JPEG image"),
+    (b"GIF8", "GIF image"),
+    (b"%PDF", "PDF document"),
+    (b"PK\x03\x04", "ZIP archive"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"\xfd7zXZ", "xz data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"\x7fELF", "ELF program or library"),
+    (b"SQLite format 3", "SQLite database"),
+    (b"\0asm", "WebAssembly module"),
+    (b"\xca\xfe\xba\xbe", "Java class or Mach-O program"),
+];
+
+/// The lines of a file from `offset`, counted from 1, or what else the path leads to.
+pub(super) fn read_path(path: &str, offset: usize, limit: usize) -> Result<String, Refusal> {
+    if offset == 0 || limit == 0 {
+        return Err(Refusal(
+            "offset and limit count lines from 1; 0 is neither".to_owned(),
+        ));
+    }
+    let place = Path::new(path);
+    if place.is_dir() {
+        return list_directory(place, path).map_err(|e| refused("list", path, &e));
+    }
+    let file = match files::open_readable(place) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(missing(path, "")),
+        Err(e) => return Err(refused("read", path, &e)),
+    };
+    let shown = shown_file(file, path, offset, limit.min(MOST_LINES));
+    shown.map_err(|e| refused("read", path, &e))?
+}
+
+fn shown_file(
+    file: File,
+    path: &str,
+    offset: usize,
+    limit: usize,
+) -> io::Result<Result<String, Refusal>> {
+    let len = file.metadata()?.len();
+    let head = files::read_part(&file, 0, HEAD)?;
+    if memchr::memchr(0, &head).is_some() {
+        let kind = TYPES.iter().find(|(magic, _)| head.starts_with(magic));
+        let kind = kind.map_or("binary data", |(_, name)| name);
+        return Ok(Ok(format!("{path}: {kind}, {len} bytes\n")));
+    }
+    if len == 0 {
+        return Ok(Ok(format!("{path} is empty\n")));
+    }
+    let part = Part::read(BufReader::new(file), offset, limit)?;
+    if part.count == 0 {
+        return Ok(Err(Refusal(format!(
+            "{path} has {} lines; offset {offset} is behind the last one",
+            part.total
+        ))));
+    }
+    let last = offset + part.count - 1;
+    let mut notes = String::new();
+    if part.crlf == part.total {
+        notes.push_str(", line ends CRLF");
+    } else if part.crlf > 0 {
+        notes.push_str(&format!(", line ends mixed: {} CRLF", part.crlf));
+    }
+    if head.starts_with("\u{feff}".as_bytes()) {
+        notes.push_str(", begins with a byte order mark");
+    }
+    if !part.has_last_newline {
+        notes.push_str(", no newline at the end");
+    }
+    if part.text.contains(char::REPLACEMENT_CHARACTER) {
+        notes.push_str(", not all of it UTF-8");
+    }
+    let more = match last < part.total {
+        true => format!("[go on with offset {}]\n", last + 1),
+        false => String::new(),
+    };
+    Ok(Ok(format!(
+        "lines {offset}–{last} of {}{notes}\n{}{more}",
+        part.total, part.text
+    )))
+}
+
+/// Some lines of a file, and what the whole of it is like.
+#[derive(Debug, Default)]
+struct Part {
+    /// The lines without line ends but newlines; long ones are cut.
+    text: String,
+    count: usize,
+    total: usize,
+    crlf: usize,
+    has_last_newline: bool,
+}
+
+impl Part {
+    /// Reads the whole file, and keeps the lines that are wanted. A line without an end takes no memory.
+    fn read(mut reader: impl BufRead, offset: usize, limit: usize) -> io::Result<Self> {
+        let mut part = Self::default();
+        let mut is_full = false;
+        let mut line = Vec::new();
+        let mut passed = 0;
+        let mut previous = 0;
+        loop {
+            let chunk = reader.fill_buf()?;
+            if chunk.is_empty() {
+                break;
+            }
+            let end = memchr::memchr(b'\n', chunk);
+            let of_line = &chunk[..end.unwrap_or(chunk.len())];
+            let number = part.total + 1;
+            let is_wanted = number >= offset && number - offset < limit && !is_full;
+            if is_wanted && line.len() < MOST_BYTES {
+                line.extend_from_slice(of_line);
+            } else if is_wanted {
+                passed += of_line.len();
+            }
+            previous = of_line.last().copied().unwrap_or(previous);
+            let used = of_line.len() + usize::from(end.is_some());
+            reader.consume(used);
+            part.has_last_newline = end.is_some();
+            if end.is_none() {
+                continue;
+            }
+            part.crlf += usize::from(previous == b'\r');
+            previous = 0;
+            part.total += 1;
+            if is_wanted {
+                is_full = !part.add(&line, passed);
+            }
+            line.clear();
+            passed = 0;
+        }
+        if !part.has_last_newline {
+            part.total += 1;
+            if !is_full && part.total >= offset && part.total - offset < limit {
+                part.add(&line, passed);
+            }
+        }
+        Ok(part)
+    }
+
+    /// Adds a line, of which `passed` bytes were not kept. False if there is no room for it.
+    fn add(&mut self, line: &[u8], passed: usize) -> bool {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let line = String::from_utf8_lossy(line);
+        let line = line
+            .strip_prefix(MARK)
+            .filter(|_| self.total <= 1)
+            .unwrap_or(&line);
+        let mut line = shortened(line);
+        if passed > 0 {
+            line.push_str(&format!("[… and {passed} more]"));
+        }
+        if self.count > 0 && self.text.len() + line.len() > MOST_BYTES {
+            return false;
+        }
+        self.text.push_str(&line);
+        self.text.push('\n');
+        self.count += 1;
+        true
+    }
+}

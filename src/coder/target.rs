@@ -1,0 +1,144 @@
+//! The file that a path from a model leads to. A link is followed, and what it leads to is changed.
+
+use super::listing::nearest_paths;
+use crate::error::reason;
+use crate::unix::files;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Why a tool does not do what the model asked for, with the way out.
+#[derive(Debug)]
+pub(crate) struct Refusal(pub String);
+
+/// A file to read or to replace.
+#[derive(Debug)]
+pub(super) struct Target<'p> {
+    /// As the model wrote it.
+    path: &'p str,
+    /// Without links.
+    real: PathBuf,
+    /// None: there is no such file yet.
+    mode: Option<u32>,
+}
+
+impl<'p> Target<'p> {
+    /// A regular file that is there. `remedy` is for the case that it is not.
+    pub(super) fn existing(path: &'p str, remedy: &str) -> Result<Self, Refusal> {
+        let target = Self::any(path)?;
+        if target.mode.is_none() {
+            return Err(missing(path, remedy));
+        }
+        Ok(target)
+    }
+
+    /// A regular file, or a place for one.
+    pub(super) fn any(path: &'p str) -> Result<Self, Refusal> {
+        check_path(path)?;
+        let real = real_path(Path::new(path)).map_err(|e| refused("find", path, &e))?;
+        match fs::metadata(&real) {
+            Ok(meta) if meta.is_file() => Ok(Self {
+                path,
+                real,
+                mode: Some(meta.permissions().mode() & 0o7777),
+            }),
+            Ok(meta) if meta.is_dir() => Err(Refusal(format!("{path} is a directory"))),
+            Ok(_) => Err(Refusal(format!("{path} is not a regular file"))),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Self {
+                path,
+                real,
+                mode: None,
+            }),
+            Err(e) => Err(refused("find", path, &e)),
+        }
+    }
+
+    pub(super) fn is_new(&self) -> bool {
+        self.mode.is_none()
+    }
+
+    /// The content, unless it is larger than `largest`.
+    pub(super) fn read(&self, largest: u64) -> Result<Vec<u8>, Refusal> {
+        let path = self.path;
+        let file = files::open_readable(&self.real).map_err(|e| refused("read", path, &e))?;
+        let len = file.metadata().map_or(0, |meta| meta.len());
+        if len > largest {
+            return Err(Refusal(format!(
+                "{path} has {len} bytes, and this tool takes at most {largest}; use a command in bash"
+            )));
+        }
+        files::read_part(&file, 0, len as usize).map_err(|e| refused("read", path, &e))
+    }
+
+    /// Puts other content into the file in one step, with the mode that it has; makes what directories
+    /// are missing for a new one.
+    pub(super) fn replace(&self, bytes: &[u8]) -> Result<(), Refusal> {
+        let refused = |e: &io::Error| refused("write", self.path, e);
+        if self.is_new()
+            && let Some(parent) = self.real.parent()
+        {
+            fs::create_dir_all(parent).map_err(|e| refused(&e))?;
+        }
+        files::replace_with_mode(&self.real, bytes, self.mode).map_err(|e| refused(&e))
+    }
+}
+
+/// The path without links, also where the last of them leads to nothing yet.
+fn real_path(path: &Path) -> io::Result<PathBuf> {
+    /// As many as Linux follows.
+    const MOST_LINKS: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        match path.canonicalize() {
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            found => return found,
+        }
+        match fs::read_link(&path) {
+            Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("too many links"))
+}
+
+fn check_path(path: &str) -> Result<(), Refusal> {
+    if path.is_empty() {
+        return Err(Refusal("the path is empty; name a file".to_owned()));
+    }
+    Ok(())
+}
+
+/// There is no such file: names those that may have been meant.
+pub(super) fn missing(path: &str, remedy: &str) -> Refusal {
+    let near = nearest_paths(path);
+    let near = match near.as_slice() {
+        [] => String::new(),
+        near => format!("; the nearest paths are {}", near.join(", ")),
+    };
+    let remedy = match remedy {
+        "" => String::new(),
+        remedy => format!("; {remedy}"),
+    };
+    Refusal(format!("there is no {path}{near}{remedy}"))
+}
+
+/// What the system says, and what may be behind it.
+pub(super) fn refused(doing: &str, path: &str, error: &io::Error) -> Refusal {
+    let hint = match error.kind() {
+        // Busy is what the sandbox holds fast.
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::ResourceBusy
+            if doing == "write" =>
+        {
+            "; tools write only below the workspace, and not to .delta, .git/config and .git/hooks"
+        }
+        _ => "",
+    };
+    Refusal(format!("cannot {doing} {path}: {}{hint}", reason(error)))
+}
+
+/// The number of the line, from 1, that a place is in.
+pub(super) fn line_at(text: &str, at: usize) -> usize {
+    let before = text.as_bytes().get(..at).unwrap_or_default();
+    memchr::memchr_iter(b'\n', before).count() + 1
+}

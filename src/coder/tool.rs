@@ -1,0 +1,116 @@
+//! The command line: a tool's name and its values, each one word. The text that `write` and `edit` are to write
+//! and the command of `bash` are on stdin, which has no limit.
+
+use super::edit::{Edit, edit_file};
+use super::read::{MOST_LINES, read_path};
+use super::shell::{USUAL_SECONDS, run_command};
+use super::target::{Refusal, Target};
+use crate::error::{Error, Result, reason};
+use crate::unix::terminal::{counted, print};
+use std::io::{self, Read, Write};
+
+/// The hidden command of delta.
+pub(crate) const COMMAND: &str = "coder-tool";
+
+/// Runs a tool and returns its exit code: 1 for what the model must do in another way.
+///
+/// # Errors
+/// Wrong usage, and what the system refuses.
+pub(crate) fn run_tool(words: &[String]) -> Result<u8> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let answer = match words.as_slice() {
+        ["read", path, offset, limit] => {
+            let (offset, limit) = (number(offset, 1), number(limit, MOST_LINES));
+            offset.and_then(|offset| read_path(path, offset, limit?))
+        }
+        ["write", path] => write_file(path, &stdin()?),
+        ["edit", path, old, all] => match String::from_utf8(stdin()?) {
+            Ok(new) => edit_file(&Edit {
+                path,
+                old,
+                new: &new,
+                all: all.eq_ignore_ascii_case("true"),
+            }),
+            Err(_) => Err(Refusal("new is not UTF-8; nothing was written".to_owned())),
+        },
+        // The reason is for the person who is asked whether the command may run.
+        ["bash", seconds] | ["bash", seconds, _] => match number(seconds, USUAL_SECONDS) {
+            Ok(seconds) => match run_command(seconds, &stdin()?)? {
+                Ok(code) => return Ok(code),
+                Err(refusal) => Err(refusal),
+            },
+            Err(refusal) => Err(refusal),
+        },
+        _ => {
+            return Err(Error::usage(format!(
+                "{COMMAND}: read PATH OFFSET LIMIT, write PATH, edit PATH OLD ALL, or bash SECONDS [REASON]; \
+                 the text to write and the command are on stdin"
+            )));
+        }
+    };
+    match answer {
+        Ok(text) => {
+            let newline = if text.ends_with('\n') { "" } else { "\n" };
+            print(format!("{text}{newline}").as_bytes())?;
+            Ok(0)
+        }
+        Err(Refusal(text)) => {
+            // For the model alone, which knows which tool it has called.
+            let line = format!("{}\n", text.trim_end());
+            io::stderr()
+                .write_all(line.as_bytes())
+                .map_err(|e| Error::failure(format!("cannot write to stderr: {}", reason(&e))))?;
+            Ok(1)
+        }
+    }
+}
+
+fn stdin() -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match io::stdin().read_to_end(&mut bytes) {
+        Ok(_) => Ok(bytes),
+        Err(e) => Err(Error::failure(format!("cannot read stdin: {}", reason(&e)))),
+    }
+}
+
+/// A number as models write it: `120`, `120.0`; nothing is the default.
+fn number(text: &str, default: usize) -> std::result::Result<usize, Refusal> {
+    let whole = text.strip_suffix(".0").unwrap_or(text);
+    match whole.trim() {
+        "" => Ok(default),
+        text => text
+            .parse()
+            .map_err(|_| Refusal(format!("'{text}' is not a whole number from 0"))),
+    }
+}
+
+/// `write`: the whole of a file.
+fn write_file(path: &str, bytes: &[u8]) -> std::result::Result<String, Refusal> {
+    let target = Target::any(path)?;
+    let lines = lines_of(bytes);
+    if target.is_new() {
+        target.replace(bytes)?;
+        return Ok(format!("created {path}, {}", counted(lines, "line")));
+    }
+    let before = target.read(u64::MAX)?;
+    if before == bytes {
+        return Ok(format!(
+            "{path} has this content already; nothing was written"
+        ));
+    }
+    target.replace(bytes)?;
+    let lines_before = lines_of(&before);
+    let shrunk = match lines < lines_before / 2 || bytes.len() < before.len() / 2 {
+        true => "; less than half is left: if that was not meant, write the whole file",
+        false => "",
+    };
+    Ok(format!(
+        "replaced {path}, {lines_before} → {}{shrunk}",
+        counted(lines, "line")
+    ))
+}
+
+fn lines_of(bytes: &[u8]) -> usize {
+    let ends = memchr::memchr_iter(b'\n', bytes).count();
+    ends + usize::from(!bytes.is_empty() && !bytes.ends_with(b"\n"))
+}

@@ -1,0 +1,158 @@
+//! The APIs by which models are asked, and what belongs to each: endpoint, variables, headers.
+//!
+//! Unaware of what requests look like.
+
+/// The form of requests and answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Api {
+    /// `OpenAI`'s chat completions, which most servers speak.
+    #[default]
+    Chat,
+    /// `OpenAI`'s Responses.
+    Responses,
+    /// Anthropic's Messages.
+    Messages,
+}
+
+impl Api {
+    /// As they are written in agent.yaml.
+    pub(crate) const WORDS: [(&str, Self); 3] = [
+        ("chat", Self::Chat),
+        ("responses", Self::Responses),
+        ("messages", Self::Messages),
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
+        }
+    }
+
+    /// The endpoint if nothing names another.
+    pub(crate) fn public_endpoint(self) -> &'static str {
+        match self {
+            Self::Chat | Self::Responses => "https://api.openai.com/v1",
+            Self::Messages => "https://api.anthropic.com/v1",
+        }
+    }
+
+    /// The path of requests below the endpoint.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Chat => "/chat/completions",
+            Self::Responses => "/responses",
+            Self::Messages => "/messages",
+        }
+    }
+
+    /// Where requests go. The vendor of Messages gives its base URL without `/v1`.
+    pub(crate) fn url(self, base_url: &str) -> String {
+        let version = match self {
+            Self::Messages if !base_url.ends_with("/v1") => "/v1",
+            Self::Chat | Self::Responses | Self::Messages => "",
+        };
+        format!("{base_url}{version}{}", self.path())
+    }
+
+    /// The vendor's variable for the key.
+    pub(crate) fn key_name(self) -> &'static str {
+        match self {
+            Self::Chat | Self::Responses => "OPENAI_API_KEY",
+            Self::Messages => "ANTHROPIC_API_KEY",
+        }
+    }
+
+    /// The variables for the endpoint; only the first is no vendor's.
+    pub(crate) fn url_names(self) -> &'static [&'static str] {
+        match self {
+            Self::Chat | Self::Responses => {
+                &["DELTA_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_URL"]
+            }
+            Self::Messages => &["DELTA_BASE_URL", "ANTHROPIC_BASE_URL"],
+        }
+    }
+
+    /// The header that carries the key, and what stands before the key in it.
+    pub(crate) fn key_header(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Chat | Self::Responses => ("authorization", "Bearer "),
+            Self::Messages => ("x-api-key", ""),
+        }
+    }
+
+    /// Headers that every request has, unless `llm.headers` has them.
+    pub(crate) fn fixed_headers(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Chat | Self::Responses => &[],
+            Self::Messages => &[("anthropic-version", "2023-06-01")],
+        }
+    }
+}
+
+/// A header that `llm.headers` adds to each request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// In lower case.
+    pub name: String,
+    pub value: HeaderValue,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HeaderValue {
+    Text(String),
+    /// The variable that holds it. Such a value is a secret.
+    Variable(String),
+}
+
+impl Header {
+    /// The variable that holds the value, if one does.
+    pub(crate) fn variable(&self) -> Option<&str> {
+        match &self.value {
+            HeaderValue::Variable(name) => Some(name),
+            HeaderValue::Text(_) => None,
+        }
+    }
+
+    /// True for a header in which servers expect a key: it stands in for the key.
+    pub(crate) fn is_key(&self) -> bool {
+        matches!(
+            self.name.as_str(),
+            "authorization" | "x-api-key" | "api-key"
+        )
+    }
+}
+
+/// The path of an API that a base URL ends in by mistake.
+pub(crate) fn appended_path(url: &str) -> Option<&'static str> {
+    let url = url.trim_end_matches('/');
+    let mut apis = Api::WORDS.into_iter();
+    let found = apis.find(|(_, api)| url.ends_with(api.path()));
+    found.map(|(_, api)| api.path())
+}
+
+/// How long a service keeps the beginnings of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CacheTime {
+    Off,
+    #[default]
+    FiveMinutes,
+    Hour,
+}
+
+impl CacheTime {
+    pub(crate) const WORDS: [(&str, Self); 3] = [
+        ("off", Self::Off),
+        ("5m", Self::FiveMinutes),
+        ("1h", Self::Hour),
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::FiveMinutes => "5m",
+            Self::Hour => "1h",
+        }
+    }
+}

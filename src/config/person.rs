@@ -1,0 +1,117 @@
+//! The person's own settings: `~/.config/delta/env`, which counts behind the process's environment and is
+//! trusted as much.
+//!
+//! Unaware of what the variables mean. `XDG_CONFIG_HOME` and `XDG_CACHE_HOME` move the directories, as the
+//! XDG Base Directory Specification has it: a relative value is ignored.
+
+use super::dotenv;
+use crate::error::{At, Error, Result};
+use crate::unix::files;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// A value and the place that it comes from, in words.
+pub(crate) type Placed = (String, String);
+
+/// The directory of the person's settings; none without a home.
+pub(crate) fn config_dir() -> Option<PathBuf> {
+    base_dir("XDG_CONFIG_HOME", ".config")
+}
+
+/// The directory of what can be made again.
+pub(crate) fn cache_dir() -> Option<PathBuf> {
+    base_dir("XDG_CACHE_HOME", ".cache")
+}
+
+fn base_dir(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        let path = std::env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    let base = absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home)));
+    Some(base?.join("delta"))
+}
+
+/// The file, whether it is there or not.
+pub(crate) fn env_file() -> Option<PathBuf> {
+    Some(config_dir()?.join("env"))
+}
+
+/// The variables of the file, each once; the last of a name counts. The file is read once.
+///
+/// # Errors
+/// Somebody else can read or has written the file, or it has a line that means nothing.
+pub(crate) fn variables() -> Result<&'static [(String, String)]> {
+    static READ: OnceLock<std::result::Result<Vec<(String, String)>, String>> = OnceLock::new();
+    let read = READ.get_or_init(|| read_file().map_err(|error| error.message));
+    match read {
+        Ok(variables) => Ok(variables),
+        Err(message) => Err(Error::config(message.clone())),
+    }
+}
+
+/// A variable of the process's environment, or else of the file, if it is set and not empty.
+pub(crate) fn variable(name: &str) -> Result<Option<Placed>> {
+    let trimmed = |value: &str| Some(value.trim().to_owned()).filter(|value| !value.is_empty());
+    let in_process = std::env::var(name).ok();
+    if let Some(value) = in_process.as_deref().and_then(trimmed) {
+        return Ok(Some((value, format!("{name} in the environment"))));
+    }
+    let in_file = variables()?.iter().find(|(known, _)| known == name);
+    let value = in_file.and_then(|(_, value)| trimmed(value));
+    Ok(value.map(|value| (value, format!("{name} in {}", shown_file()))))
+}
+
+/// The file as messages call it.
+pub(crate) fn shown_file() -> String {
+    env_file().map_or_else(String::new, |path| path.display().to_string())
+}
+
+fn read_file() -> Result<Vec<(String, String)>> {
+    let Some(path) = env_file() else {
+        return Ok(Vec::new());
+    };
+    let bytes = match files::open_readable(&path) {
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(Vec::new());
+        }
+        Err(e) => return Err(e).at("read", &path),
+        Ok(mut file) => {
+            let meta = file.metadata().at("read", &path)?;
+            let shown = path.display();
+            if meta.uid() != rustix::process::geteuid().as_raw() {
+                return Err(Error::config(format!(
+                    "{shown} belongs to another user, who could send your key anywhere: make a file of your own"
+                )));
+            }
+            if meta.mode() & 0o077 != 0 {
+                return Err(Error::config(format!(
+                    "{shown} may hold a key, and others can read or write it: chmod 600 {shown}"
+                )));
+            }
+            let mut bytes = Vec::new();
+            io::Read::read_to_end(&mut file, &mut bytes).at("read", &path)?;
+            bytes
+        }
+    };
+    let shown = path.display();
+    let text =
+        String::from_utf8(bytes).map_err(|_| Error::config(format!("{shown}: it is not UTF-8")))?;
+    let (pairs, bad) = dotenv::parse(&text);
+    if let Some(line) = bad.first() {
+        return Err(Error::config(format!("{shown}:{}: not NAME=value", line.0)));
+    }
+    let mut variables: Vec<(String, String)> = Vec::new();
+    for (name, value) in pairs.into_iter().filter(|(_, value)| !value.contains('\0')) {
+        variables.retain(|(known, _)| *known != name);
+        variables.push((name, value));
+    }
+    Ok(variables)
+}

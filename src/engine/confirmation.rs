@@ -1,0 +1,205 @@
+//! A call that a person must confirm: what is asked, what exactly is confirmed, and what an answer means.
+//!
+//! Pure. Unaware of how the question reaches a person and of where it is recorded.
+
+use crate::config::tool::bind::{BoundCall, shell_quoted};
+use crate::config::tool::definition::{Confirm, Tool};
+use crate::text::digest::PartsDigest;
+use crate::text::disguise::disguises;
+
+/// How much of a call's standard input is in its question.
+const SHOWN_BYTES: usize = 2000;
+const SHOWN_LINES: usize = 40;
+
+/// A call as it would run.
+#[derive(Clone, Copy)]
+pub(crate) struct PlannedCall<'c> {
+    pub tool: &'c Tool,
+    /// The words before the call's own.
+    pub wrapper: &'c [String],
+    pub bound: &'c BoundCall,
+}
+
+impl PlannedCall<'_> {
+    /// What distinguishes this call from every other: a yes to one is none to another. Unaware of variables that
+    /// the call inherits, which differ from one start of the engine to the next.
+    pub(crate) fn fingerprint(&self) -> String {
+        let Self {
+            tool,
+            wrapper,
+            bound,
+        } = *self;
+        let mut env: Vec<&str> = tool
+            .env
+            .iter()
+            .flat_map(|(name, value)| [name.as_str(), value.as_str()])
+            .collect();
+        // A mapping has no order.
+        env.as_chunks_mut::<2>().0.sort_unstable();
+        let mut digest = PartsDigest::default();
+        add_list(&mut digest, [tool.name.as_str()]);
+        add_list(&mut digest, wrapper.iter().map(String::as_str));
+        add_list(&mut digest, bound.argv.iter().map(String::as_str));
+        add_list(&mut digest, env);
+        digest.add(&[u8::from(bound.stdin.is_some())]);
+        digest.add(bound.stdin.as_deref().unwrap_or_default());
+        digest.sum()
+    }
+
+    /// The question: the command line, the beginning of the standard input, and then the words of the guards
+    /// and of the agent. What would disguise any of it is made visible.
+    pub(crate) fn question(&self, of_guards: &[String]) -> String {
+        let words: Vec<String> = self
+            .wrapper
+            .iter()
+            .chain(&self.bound.argv)
+            .cloned()
+            .collect();
+        let mut text = format!("$ {}\n", shell_quoted(&words));
+        if let Some(stdin) = &self.bound.stdin {
+            add_stdin(&mut text, stdin);
+        }
+        let own = match &self.tool.confirm {
+            Confirm::Sentence(words) => Some(words.as_str()),
+            Confirm::No | Confirm::Yes => None,
+        };
+        let guards = of_guards.iter().map(String::as_str);
+        let asked = guards.chain(own).filter(|words| !words.trim().is_empty());
+        let asked: Vec<String> = asked.map(visible_lines).collect();
+        if asked.is_empty() {
+            text.push_str(&format!("Run this call of {}?", self.tool.name));
+        } else {
+            text.push_str(&asked.join("\n"));
+        }
+        text
+    }
+}
+
+/// Adds texts so that no two sequences of lists look the same.
+fn add_list<'t>(digest: &mut PartsDigest, texts: impl IntoIterator<Item = &'t str>) {
+    let texts: Vec<&str> = texts.into_iter().collect();
+    digest.add(&texts.len().to_be_bytes());
+    for text in texts {
+        digest.add(text.as_bytes());
+    }
+}
+
+fn add_stdin(text: &mut String, stdin: &[u8]) {
+    let size = stdin.len();
+    text.push_str(&format!("standard input, {size} bytes:\n"));
+    let stdin = String::from_utf8_lossy(stdin);
+    let mut end = stdin.len().min(SHOWN_BYTES);
+    while !stdin.is_char_boundary(end) {
+        end -= 1;
+    }
+    let is_cut = end < stdin.len() || stdin[..end].lines().count() > SHOWN_LINES;
+    for line in stdin[..end].lines().take(SHOWN_LINES) {
+        text.push_str(&format!("| {}\n", visible(line)));
+    }
+    if is_cut {
+        text.push_str("[only the beginning is shown]\n");
+    }
+}
+
+/// Words of an agent, which may repeat those of a model: no line of them looks like one of the question's own.
+fn visible_lines(words: &str) -> String {
+    let lines: Vec<String> = words.trim().lines().map(visible).collect();
+    lines.join("\n  ")
+}
+
+/// A line with escapes in place of what a terminal would obey.
+fn visible(line: &str) -> String {
+    let shown = |c: char| match disguises(c) {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    line.chars().map(shown).collect()
+}
+
+/// True for the one answer that lets a call run.
+pub(crate) fn is_yes(answer: &str) -> bool {
+    ["y", "yes"]
+        .iter()
+        .any(|yes| answer.eq_ignore_ascii_case(yes))
+}
+
+/// What the model reads of a call that a person did not confirm.
+pub(crate) fn refusal(answer: &str) -> String {
+    let answered = match answer {
+        "" => "gave no answer".to_owned(),
+        words => format!("answered: {words}"),
+    };
+    format!("denied: the person who was asked to confirm this call {answered}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tool::load;
+    use serde_json::json;
+
+    fn fingerprint(
+        env: &[(&str, &str)],
+        wrapper: &[&str],
+        argv: &[&str],
+        stdin: Option<&str>,
+    ) -> String {
+        let item = json!({"name": "t", "exec": "t"});
+        let (mut tool, _) = load::load(&item).unwrap();
+        let owned = |words: &[&str]| {
+            words
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect::<Vec<_>>()
+        };
+        tool.env = env
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let bound = BoundCall {
+            argv: owned(argv),
+            stdin: stdin.map(Into::into),
+            arguments: json!({}),
+        };
+        let call = PlannedCall {
+            tool: &tool,
+            wrapper: &owned(wrapper),
+            bound: &bound,
+        };
+        call.fingerprint()
+    }
+
+    #[test]
+    fn no_two_calls_have_the_same_fingerprint() {
+        let all = [
+            fingerprint(&[], &[], &["a", "b"], None),
+            fingerprint(&[], &["a"], &["b"], None),
+            fingerprint(&[], &[], &["ab"], None),
+            fingerprint(&[], &[], &["a", "b"], Some("")),
+            fingerprint(&[], &[], &["a", "b"], Some("c")),
+            fingerprint(&[], &[], &["a", "b", "c"], None),
+            fingerprint(&[("c", "")], &[], &["a", "b"], None),
+            fingerprint(&[("", "c")], &[], &["a", "b"], None),
+            fingerprint(&[("k", "v"), ("l", "w")], &[], &["a", "b"], None),
+            fingerprint(&[("k", "w"), ("l", "v")], &[], &["a", "b"], None),
+        ];
+        for (at, one) in all.iter().enumerate() {
+            assert_eq!(one.len(), 64);
+            assert!(!all[..at].contains(one), "{at}");
+        }
+        let swapped = fingerprint(&[("l", "w"), ("k", "v")], &[], &["a", "b"], None);
+        assert_eq!(swapped, all[8]);
+    }
+
+    #[test]
+    fn nothing_but_a_plain_yes_is_one() {
+        for yes in ["y", "Y", "yes", "YES", "yEs"] {
+            assert!(is_yes(yes), "{yes}");
+        }
+        for no in [
+            "", " yes", "yes ", "yes\n", "yes, but", "n", "no", "ok", "ja", "yeſ",
+        ] {
+            assert!(!is_yes(no), "{no}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Calls whose end no engine has recorded: the model gets a report, the call is repeated, a check is asked
+//! whether it has happened, or a sub-agent's run goes on.
+
+use super::calls::{OpenCall, StartedCall};
+use super::{Ending, Engine, tool_named};
+use crate::config::tool::definition::{EffectCheck, OnResume, Tool};
+use crate::engine::run_context::RunContext;
+use crate::engine::tool_call::{self, Done};
+use crate::error::Result;
+use crate::record::engine_log::Level;
+use crate::record::event::{Event, Finding};
+use crate::record::metadata::{self, Metadata};
+use crate::record::stop_reason::{StopReason, Suspension};
+use crate::record::subruns;
+use crate::text::shorten::in_short;
+use crate::unix::process;
+use crate::unix::terminal::{Tone, counted, time};
+use std::path::{Path, PathBuf};
+
+impl Engine<'_> {
+    /// Brings a call that an earlier engine started to its result.
+    pub(super) fn recover_call(
+        &mut self,
+        call: &OpenCall,
+        started: &StartedCall,
+    ) -> Result<Option<Ending>> {
+        let tool = tool_named(self.ctx.agent, &call.name);
+        let is_nested = tool.is_some_and(|tool| tool.subagent.is_some());
+        // What the tools of a suspended sub-agent have left running is not ours to end.
+        if !(is_nested && started.is_suspended) {
+            self.end_leftovers(call, started)?;
+        }
+        let (Some(tool), Some(call_id)) = (tool, &started.call_id) else {
+            return self.report_interruption(call, tool, started, None);
+        };
+        let check = match &tool.on_resume {
+            _ if is_nested => None,
+            OnResume::Report => return self.report_interruption(call, Some(tool), started, None),
+            OnResume::Retry => None,
+            OnResume::Check(check) => Some(check),
+        };
+        if let Some(check) = check {
+            match self.ask_check(call, started, (tool, check), call_id)? {
+                Some((Finding::Absent, _)) => {}
+                Some((Finding::Happened, _)) => return Ok(None),
+                Some((Finding::Unknown, why)) => {
+                    return self.report_interruption(call, Some(tool), started, Some(why));
+                }
+                // Nobody knows what it would have said: it is asked again.
+                None => return Ok(self.must_end()),
+            }
+        }
+        match self.bind_call(tool, call) {
+            Ok(bound) => {
+                // The processes of a directory that this is a copy of have the recorded id.
+                let call_id = match self.options.is_ours {
+                    true => call_id.clone(),
+                    false => RunContext::new_call_id(),
+                };
+                self.run_guarded(call, (tool, bound), call_id)
+            }
+            Err(text) if check.is_some() => self.record_refusal(call, &text).map(|()| None),
+            Err(_) => self.report_interruption(call, Some(tool), started, None),
+        }
+    }
+
+    /// Ends what is left of a call whose engine died.
+    fn end_leftovers(&mut self, call: &OpenCall, started: &StartedCall) -> Result<()> {
+        let Some(call_id) = started.call_id.as_ref().filter(|_| self.options.is_ours) else {
+            return Ok(());
+        };
+        let left = process::end_leftovers(call_id);
+        if left == 0 {
+            return Ok(());
+        }
+        let of_it = counted(left, "process");
+        let name = &call.name;
+        let text = format!("{name}: killed {of_it} left of it");
+        self.ctx.log.line(Level::Warn, &text);
+        self.record_note("INFO", &format!("{name}: ended {of_it} left of it"))
+    }
+
+    /// Asks whether a call has happened. If it has, that is its result. None if the engine was asked to end
+    /// before the check had answered.
+    fn ask_check(
+        &mut self,
+        call: &OpenCall,
+        started: &StartedCall,
+        (tool, check): (&Tool, &EffectCheck),
+        call_id: &str,
+    ) -> Result<Option<(Finding, String)>> {
+        let arguments = started.arguments.as_deref().unwrap_or("{}");
+        let prepared = tool_call::prepare_check(&self.ctx, tool, check, arguments.as_bytes())?;
+        self.print_progress(&[
+            (Tone::Dim, "? "),
+            (Tone::Command, &in_short(&prepared.record.command, 160)),
+        ]);
+        let reference = prepared.reference.clone();
+        let (finding, done) = tool_call::run_check(&self.ctx, tool, check, prepared, call_id)?;
+        if self.ctx.signals.stop().is_some() {
+            return Ok(None);
+        }
+        self.journal.add(
+            self.iteration,
+            &Event::ActionCheck {
+                action_id: &call.id,
+                tool_name: &call.name,
+                finding,
+                exit_code: done.exit_code,
+                duration_ms: done.duration.as_millis() as u64,
+                execution_ref: &reference,
+            },
+        );
+        self.journal.flush()?;
+        match finding {
+            Finding::Happened => {
+                let outcome = format!("had happened, {}", time(done.duration));
+                self.record_observation(call, done, &outcome, &reference)?;
+                return Ok(Some((finding, String::new())));
+            }
+            Finding::Absent => self.print_progress(&[(Tone::Dim, "  had not happened")]),
+            Finding::Unknown => {}
+        }
+        let said = match done.exit_code {
+            Some(_) => done.observation.lines().last().unwrap_or_default(),
+            None => done.observation.as_str(),
+        };
+        let why = format!(
+            "[a check whether this call has happened could not say: {}]",
+            in_short(said.trim_matches(['[', ']']), 200)
+        );
+        Ok(Some((finding, why)))
+    }
+
+    /// Reports to the model that a call was interrupted.
+    fn report_interruption(
+        &mut self,
+        call: &OpenCall,
+        tool: Option<&Tool>,
+        started: &StartedCall,
+        checked: Option<String>,
+    ) -> Result<Option<Ending>> {
+        let dir: Option<PathBuf> = started
+            .execution_ref
+            .as_ref()
+            .map(|reference| self.ctx.run.path.join(reference));
+        let note = interruption(dir.as_deref());
+        let notes: Vec<String> = [note.clone()].into_iter().chain(checked).collect();
+        let shown = match (tool, &dir) {
+            (Some(tool), Some(dir)) => tool_call::show_output(&self.ctx, tool, dir, &notes),
+            _ => Ok(notes.join("\n")),
+        };
+        let observation = shown.unwrap_or_else(|error| format!("{note}\n({error})"));
+        self.print_progress(&[
+            (Tone::Command, &call.name),
+            (Tone::Bad, " was interrupted; reporting that to the model"),
+        ]);
+        let done = Done::not_run(observation);
+        match &started.execution_ref {
+            // What it had printed is for the hook's eyes, too.
+            Some(reference) => self.record_observation(call, done, "not run again", reference)?,
+            None => self.record_result(call, done, None)?,
+        }
+        Ok(None)
+    }
+
+    /// How this run ends when the run of a sub-agent is suspended. The call has no result yet; the next start
+    /// makes it again, which resumes that run.
+    pub(super) fn suspended_by(
+        &self,
+        call: &OpenCall,
+        suspension: Suspension,
+        (call_id, command): (&str, &str),
+        done: &Done,
+    ) -> Ending {
+        if let Some(ending) = self.must_end() {
+            return ending;
+        }
+        let name = &call.name;
+        let id = tool_call::subagent_run(name, call_id);
+        let found = id.and_then(|id| {
+            let run = subruns::find_started(&self.ctx.run, (call_id, command), &id)?;
+            Some((id, metadata::read(&run.path)?))
+        });
+        let text = match found {
+            Some((
+                id,
+                Metadata {
+                    error: Some(error),
+                    stop_reason,
+                    ..
+                },
+            )) => {
+                match stop_reason.as_deref() == Some(StopReason::Subagent(suspension).name()) {
+                    // What it waits for itself.
+                    true => error,
+                    false => format!("sub-agent {name}, run {id}: {error}"),
+                }
+            }
+            _ => {
+                let code = done.exit_code.unwrap_or_default();
+                let first = done.observation.lines().find(|line| *line != "[stderr]");
+                let said = in_short(first.unwrap_or_default(), 300);
+                format!("sub-agent {name} ended with exit code {code}: {said}")
+            }
+        };
+        Ending::new(StopReason::Subagent(suspension), text)
+    }
+}
+
+/// The observation of a call that was running when the engine died.
+fn interruption(dir: Option<&Path>) -> String {
+    let recorded =
+        dir.and_then(|dir| crate::unix::files::read_text(&dir.join("exit_code.txt")).ok());
+    let end = match recorded.as_deref().and_then(|text| text.strip_suffix('\n')) {
+        Some(code) => format!("it had ended with exit code {code}"),
+        None => "whether it finished is unknown".to_owned(),
+    };
+    format!(
+        "[the engine stopped before it recorded the result of this call: {end}; it has not been run again]"
+    )
+}

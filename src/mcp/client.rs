@@ -1,0 +1,291 @@
+//! A client of one server: how it is reached, which revision it speaks, and what is asked of it.
+
+use super::http::HttpServer;
+use super::protocol::{
+    Answer, Incoming, Reply, Revision, RpcError, UNSUPPORTED_VERSION, cancelled, chosen_revision,
+    initialize, initialized, other_offers, request, speaks_modern,
+};
+use super::servers::{Reach, Server};
+use super::stdio::{StdioServer, stopped};
+use crate::config::environment::Environment;
+use crate::error::{Error, Result, may_fail};
+use crate::unix::signals::Signals;
+use serde_json::{Map, Value};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a program may be silent when it is asked for the revision without sessions, which an older
+/// one may not answer at all.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// The most pages of a list of tools.
+const MOST_PAGES: usize = 100;
+
+/// A connection to a server.
+pub(crate) struct Client<'s> {
+    transport: Transport<'s>,
+    pub revision: Revision,
+    /// What the server offers beside tools.
+    pub other_offers: Vec<String>,
+    next_id: u64,
+    patience: Option<Duration>,
+    signals: &'s Signals,
+}
+
+enum Transport<'s> {
+    Stdio(Box<StdioServer<'s>>),
+    Http(Box<HttpServer>),
+}
+
+impl<'s> Client<'s> {
+    /// Connects to a server, which works in `dir`; its program, if it is a path, is found from `home`. Without a pinned revision it is asked which it speaks.
+    ///
+    /// `patience` bounds each wait for an answer.
+    pub(crate) fn connect(
+        server: &Server,
+        (home, dir): (&Path, &Path),
+        signals: &'s Arc<Signals>,
+        pinned: Option<Revision>,
+        patience: Option<Duration>,
+    ) -> Result<Self> {
+        let transport = match &server.reach {
+            Reach::Command(argv) => {
+                let mut argv = argv.clone();
+                if argv[0].contains('/') {
+                    argv[0] = home.join(&argv[0]).display().to_string();
+                }
+                let mut env = Environment::default().for_child(false);
+                env.retain(|(name, _)| !server.env.contains(name));
+                Transport::Stdio(Box::new(StdioServer::start(signals, &argv, dir, &env)?))
+            }
+            Reach::Url(url) => Transport::Http(Box::new(HttpServer::new(
+                url,
+                server.bearer_env.as_deref(),
+                signals,
+            )?)),
+        };
+        let mut client = Self {
+            transport,
+            revision: Revision::Modern,
+            other_offers: Vec::new(),
+            next_id: 1,
+            patience,
+            signals,
+        };
+        let begun = match pinned {
+            Some(Revision::Modern) => Ok(()),
+            Some(Revision::Legacy(_)) => client.begin_legacy().map(|_| ()),
+            None => client.probe(),
+        };
+        match begun {
+            Ok(()) => Ok(client),
+            Err(error) => {
+                client.close();
+                Err(error)
+            }
+        }
+    }
+
+    /// All tools of the server, as it describes them.
+    pub(crate) fn list_tools(&mut self) -> Result<Vec<Map<String, Value>>> {
+        let mut tools = Vec::new();
+        let mut params = Map::new();
+        for _ in 0..MOST_PAGES {
+            let mut page = self.ask("tools/list", params)?;
+            if let Some(Value::Array(items)) = page.shift_remove("tools") {
+                tools.extend(items.into_iter().filter_map(|item| match item {
+                    Value::Object(tool) => Some(tool),
+                    _ => None,
+                }));
+            }
+            match page.shift_remove("nextCursor") {
+                Some(cursor @ Value::String(_)) => {
+                    params = Map::from_iter([("cursor".to_owned(), cursor)]);
+                }
+                _ => return Ok(tools),
+            }
+        }
+        Err(Error::failure(format!(
+            "the server lists more than {MOST_PAGES} pages of tools"
+        )))
+    }
+
+    /// Calls a tool. A server that refuses the revision is asked which it speaks, and called once more,
+    /// since a call that was refused had no effect.
+    pub(crate) fn call_tool(
+        &mut self,
+        tool: &str,
+        arguments: Value,
+        headers: &[(String, String)],
+    ) -> Result<Map<String, Value>> {
+        let params = Map::from_iter([
+            ("name".to_owned(), Value::from(tool)),
+            ("arguments".to_owned(), arguments),
+        ]);
+        self.set_headers(headers);
+        match self.request("tools/call", params.clone())? {
+            Reply::Answer(Answer::Error(error)) if error.code == UNSUPPORTED_VERSION => {
+                self.probe()?;
+                self.set_headers(headers);
+                self.ask("tools/call", params)
+            }
+            reply => self.expect_result("tools/call", reply),
+        }
+    }
+
+    /// Ends the connection. Of a program nothing is left.
+    pub(crate) fn close(self) {
+        match self.transport {
+            Transport::Stdio(server) => server.end(),
+            Transport::Http(server) => server.end(),
+        }
+    }
+
+    fn set_headers(&mut self, headers: &[(String, String)]) {
+        if let Transport::Http(server) = &mut self.transport {
+            server.set_headers(headers);
+        }
+    }
+
+    /// Finds out which revision the server speaks.
+    fn probe(&mut self) -> Result<()> {
+        self.revision = Revision::Modern;
+        if self.discover()? {
+            return Ok(());
+        }
+        match self.begin_legacy()? {
+            // One that had been too slow to answer at first.
+            Some(error) if error.is_modern() && self.discover()? => Ok(()),
+            Some(error) => Err(Error::failure(format!("initialize: {}", error.words()))),
+            None => Ok(()),
+        }
+    }
+
+    /// True if the server speaks the revision without sessions.
+    fn discover(&mut self) -> Result<bool> {
+        let patience = match self.transport {
+            Transport::Stdio(_) => Some(PROBE),
+            Transport::Http(_) => self.patience,
+        };
+        self.revision = Revision::Modern;
+        match self.exchange("server/discover", Map::new(), patience)? {
+            Reply::Answer(Answer::Result(result)) => {
+                self.other_offers = other_offers(&result);
+                Ok(speaks_modern(&result))
+            }
+            Reply::Answer(Answer::Error(error)) => {
+                let supported = error.data.get("supported").and_then(Value::as_array);
+                let has_modern = supported
+                    .is_some_and(|list| list.iter().any(|one| one == super::protocol::MODERN));
+                Ok(error.is_modern() && (error.code != UNSUPPORTED_VERSION || has_modern))
+            }
+            Reply::Status(status @ (401 | 403 | 407), text) => Err(refused(status, &text)),
+            Reply::Silence | Reply::Status(400..=499, _) => Ok(false),
+            Reply::Status(status, text) => Err(refused(status, &text)),
+        }
+    }
+
+    /// Begins a legacy connection. An error that only a modern server answers is returned.
+    fn begin_legacy(&mut self) -> Result<Option<RpcError>> {
+        let id = self.take_id();
+        let message = initialize(id);
+        self.revision = Revision::Legacy(super::protocol::LEGACY[0]);
+        match self.deliver(id, &message, self.patience)? {
+            Reply::Answer(Answer::Error(error)) if error.is_modern() => Ok(Some(error)),
+            reply => {
+                let result = self.expect_result("initialize", reply)?;
+                self.revision = chosen_revision(&result).map_err(Error::failure)?;
+                self.other_offers = other_offers(&result);
+                self.notify(&initialized())?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn notify(&mut self, message: &Value) -> Result<()> {
+        match &mut self.transport {
+            Transport::Stdio(server) => server.send(message),
+            Transport::Http(server) => server.notify(message, self.revision),
+        }
+    }
+
+    fn ask(&mut self, method: &str, params: Map<String, Value>) -> Result<Map<String, Value>> {
+        let reply = self.request(method, params)?;
+        self.expect_result(method, reply)
+    }
+
+    fn request(&mut self, method: &str, params: Map<String, Value>) -> Result<Reply> {
+        self.exchange(method, params, self.patience)
+    }
+
+    fn exchange(
+        &mut self,
+        method: &str,
+        params: Map<String, Value>,
+        patience: Option<Duration>,
+    ) -> Result<Reply> {
+        let id = self.take_id();
+        let message = request(id, method, params, self.revision);
+        self.deliver(id, &message, patience)
+    }
+
+    fn deliver(&mut self, id: u64, message: &Value, patience: Option<Duration>) -> Result<Reply> {
+        let until = patience.map(|patience| Instant::now() + patience);
+        match &mut self.transport {
+            Transport::Http(server) => server.exchange(id, message, self.revision, patience),
+            Transport::Stdio(server) => {
+                server.send(message)?;
+                loop {
+                    match server.receive(until) {
+                        Ok(Some(Incoming::Answer(answered, answer)))
+                            if answered == id || answered == 0 =>
+                        {
+                            return Ok(Reply::Answer(answer));
+                        }
+                        // An answer that came too late.
+                        Ok(Some(_)) => {}
+                        Ok(None) => {
+                            may_fail(server.send(&cancelled(id)));
+                            return Ok(Reply::Silence);
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_id(&mut self) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        id
+    }
+
+    fn expect_result(&self, method: &str, reply: Reply) -> Result<Map<String, Value>> {
+        match reply {
+            Reply::Answer(Answer::Result(result)) => Ok(result),
+            Reply::Answer(Answer::Error(error)) => {
+                Err(Error::failure(format!("{method}: {}", error.words())))
+            }
+            Reply::Silence => match self.signals.stop() {
+                Some(stop) => Err(stopped(stop)),
+                None => Err(Error::failure(format!(
+                    "{method}: the server does not answer"
+                ))),
+            },
+            Reply::Status(status, text) => Err(refused(status, &text)),
+        }
+    }
+}
+
+fn refused(status: u16, text: &str) -> Error {
+    let said = if text.is_empty() {
+        String::new()
+    } else {
+        format!(": {text}")
+    };
+    Error::failure(format!(
+        "the server answered with HTTP status {status}{said}"
+    ))
+}

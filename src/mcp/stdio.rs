@@ -1,0 +1,305 @@
+//! A server that is a program: one JSON object a line on its standard streams.
+//!
+//! Unaware of what the messages say. The program leads a session of its own, and dies with this process.
+
+use super::protocol::{Incoming, read_message, refusal};
+use crate::error::{Error, Exit, Result, may_fail, reason};
+use crate::text::ids::hex;
+use crate::text::shorten::in_short;
+use crate::unix::process::{
+    Children, Command, Ended, GRACE, Token, Variable, Woken, end_leftovers,
+};
+use crate::unix::procfs::CALL_ID;
+use crate::unix::signals::{Signals, Stop};
+use crate::unix::supervisor::{await_keeper, run_in_session};
+use crate::unix::terminal::{Screen, printable};
+use memchr::memchr;
+use rustix::event::PollFlags;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The hidden command that a server is started through.
+pub(crate) const SERVER_COMMAND: &str = "mcp-server";
+
+/// How long a server has to end once its standard input is closed.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A longer line is no message.
+const LONGEST_LINE: usize = 64 << 20;
+
+/// What is kept of a server's messages on stderr.
+const LAST_WORDS: usize = 4096;
+
+/// A running server.
+pub(super) struct StdioServer<'s> {
+    signals: &'s Signals,
+    children: Children<'s>,
+    token: Token,
+    call_id: String,
+    program: String,
+    /// None once it is closed.
+    stdin: Option<OwnedFd>,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+    /// What has come and has not been looked at.
+    unread: Vec<u8>,
+    /// How much of `unread` is known to hold no end of a line.
+    searched: usize,
+    /// The end of what came on stderr.
+    last_words: Vec<u8>,
+    has_warned: bool,
+}
+
+/// Becomes the server's supervisor: `arguments` are the process id of the client and the server's argv.
+pub(crate) fn run_server(arguments: Vec<OsString>) -> Result<u8> {
+    let mut words = arguments.into_iter();
+    let client = words.next().and_then(|pid| pid.to_str()?.parse().ok());
+    let Some((client, program)) = client.zip(words.next()) else {
+        return Err(Error::usage(format!("{SERVER_COMMAND}: for delta itself")));
+    };
+    may_fail(set_parent_process_death_signal(Some(Signal::KILL)));
+    if getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(client) {
+        return Err(Error::new(Exit::Terminate, "the client is gone"));
+    }
+    run_in_session(
+        |_, _| {},
+        |keeper| {
+            await_keeper(keeper);
+            let error = std::process::Command::new(&program).args(words).exec();
+            let exit = match error.kind() {
+                std::io::ErrorKind::NotFound => Exit::NotFound,
+                _ => Exit::NotExecutable,
+            };
+            Error::new(exit, format!("{}: {}", program.display(), reason(&error)))
+        },
+        None::<fn() -> bool>,
+    )
+}
+
+impl<'s> StdioServer<'s> {
+    pub(super) fn start(
+        signals: &'s Signals,
+        argv: &[String],
+        dir: &Path,
+        env: &[Variable],
+    ) -> Result<Self> {
+        let own = std::env::current_exe();
+        let own = own.map_err(|e| Error::failure(format!("cannot find delta: {}", reason(&e))))?;
+        let client = std::process::id().to_string();
+        let mut words = vec![own.display().to_string(), SERVER_COMMAND.to_owned(), client];
+        words.extend_from_slice(argv);
+        let (stdin, ours_in) = pipe()?;
+        let (ours_out, stdout) = pipe()?;
+        let (ours_err, stderr) = pipe()?;
+        for end in [&ours_in, &ours_out, &ours_err] {
+            rustix::io::ioctl_fionbio(end, true).map_err(|e| no_pipe(&e.into()))?;
+        }
+        let outer = std::env::var(CALL_ID).ok().filter(|id| !id.is_empty());
+        let call_id = outer.map_or_else(|| hex(12), |outer| format!("{outer}.{}", hex(12)));
+        let mut children = Children::new(signals);
+        let command = Command {
+            argv: &words,
+            dir,
+            env,
+            call_id: &call_id,
+            stdin: Some(File::from(stdin)),
+            stdout: File::from(stdout),
+            stderr: File::from(stderr),
+            timeout: None,
+        };
+        let token = children
+            .spawn(command)
+            .map_err(|error| Error::failure(error.message(&argv[0])))?;
+        Ok(Self {
+            signals,
+            children,
+            token,
+            call_id,
+            program: argv[0].clone(),
+            stdin: Some(ours_in),
+            stdout: Some(ours_out),
+            stderr: Some(ours_err),
+            unread: Vec::new(),
+            searched: 0,
+            last_words: Vec::new(),
+            has_warned: false,
+        })
+    }
+
+    /// Sends a message.
+    pub(super) fn send(&mut self, message: &Value) -> Result<()> {
+        let mut line = message.to_string();
+        line.push('\n');
+        let mut pending = line.as_bytes();
+        while !pending.is_empty() {
+            self.step(&mut pending, None)?;
+        }
+        Ok(())
+    }
+
+    /// The next answer; `None` if none came in time. Requests of the server are refused.
+    pub(super) fn receive(&mut self, until: Option<Instant>) -> Result<Option<Incoming>> {
+        loop {
+            while let Some(line) = self.take_line() {
+                match read_message(&line) {
+                    Incoming::Request { id, method } => self.send(&refusal(id, &method))?,
+                    Incoming::Notification => {}
+                    Incoming::Junk => self.warn_of_junk(&line),
+                    answer @ Incoming::Answer(..) => return Ok(Some(answer)),
+                }
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(None);
+            }
+            self.step(&mut &[][..], until)?;
+        }
+    }
+
+    /// Closes its stdin and waits for its end, which comes at the latest after SIGKILL. Nothing is left of it.
+    pub(super) fn end(mut self) {
+        self.stdin = None;
+        let mut until = Instant::now() + PATIENCE;
+        while !self.children.is_empty() {
+            let asked_to_end = self.signals.stop().is_some();
+            if asked_to_end {
+                self.children.interrupt(self.token, GRACE);
+            }
+            // What it prints must not keep it.
+            self.stdout = None;
+            self.stderr = None;
+            match self.children.wait(Some(until)) {
+                Ok(Woken::Ended(..)) | Err(_) => break,
+                Ok(Woken::Stopped(_) | Woken::Deadline) => {
+                    self.children.interrupt(self.token, GRACE);
+                    until = Instant::now() + GRACE + PATIENCE;
+                }
+                Ok(Woken::Suspended) => {}
+            }
+        }
+        end_leftovers(&self.call_id);
+    }
+
+    fn take_line(&mut self) -> Option<Vec<u8>> {
+        match memchr(b'\n', &self.unread[self.searched..]) {
+            Some(at) => {
+                let rest = self.unread.split_off(self.searched + at + 1);
+                self.searched = 0;
+                Some(std::mem::replace(&mut self.unread, rest))
+            }
+            None => {
+                self.searched = self.unread.len();
+                None
+            }
+        }
+    }
+
+    fn warn_of_junk(&mut self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        if !text.trim().is_empty() && !std::mem::replace(&mut self.has_warned, true) {
+            let shown = printable(&in_short(text.trim(), 80));
+            let message = format!("the server printed what is no message on stdout: {shown}");
+            Screen::new(false, false).warn(&message);
+        }
+    }
+
+    /// Waits until something can be read or written, and does it.
+    fn step(&mut self, pending: &mut &[u8], until: Option<Instant>) -> Result<()> {
+        if let Some(stop) = self.signals.stop() {
+            return Err(stopped(stop));
+        }
+        let mut fds = Vec::with_capacity(3);
+        fds.extend(self.stdout.iter().map(|fd| (fd.as_fd(), PollFlags::IN)));
+        fds.extend(self.stderr.iter().map(|fd| (fd.as_fd(), PollFlags::IN)));
+        if !pending.is_empty() {
+            fds.extend(self.stdin.iter().map(|fd| (fd.as_fd(), PollFlags::OUT)));
+        }
+        let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+        self.signals
+            .wait_for_any(&fds, timeout)
+            .map_err(|e| lost(&e))?;
+        drain(&mut self.stderr, &mut self.last_words)?;
+        let excess = self.last_words.len().saturating_sub(LAST_WORDS);
+        self.last_words.drain(..excess);
+        drain(&mut self.stdout, &mut self.unread)?;
+        if self.unread.len() > LONGEST_LINE && memchr(b'\n', &self.unread).is_none() {
+            let message = format!(
+                "the server sent a line of more than {} MiB",
+                LONGEST_LINE >> 20
+            );
+            return Err(Error::failure(message));
+        }
+        if self.stdout.is_none() && memchr(b'\n', &self.unread).is_none() {
+            return Err(self.report_end());
+        }
+        let Some(stdin) = self.stdin.as_ref().filter(|_| !pending.is_empty()) else {
+            return Ok(());
+        };
+        match rustix::io::write(stdin, pending) {
+            Ok(written) => *pending = &pending[written..],
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // Why it ended is known once its stdout has ended, too.
+            Err(Errno::PIPE) => *pending = &[],
+            Err(errno) => return Err(lost(&errno.into())),
+        }
+        Ok(())
+    }
+
+    /// Why there is no answer: the server has closed its stdout.
+    fn report_end(&mut self) -> Error {
+        let until = Instant::now() + PATIENCE;
+        let how = match self.children.wait(Some(until)) {
+            Ok(Woken::Ended(_, outcome)) => match outcome.how {
+                Ended::Exited(code) => format!("ended with exit code {code}"),
+                Ended::TimedOut | Ended::Interrupted(_) => "was ended".to_owned(),
+            },
+            _ => "closed its output".to_owned(),
+        };
+        may_fail(drain(&mut self.stderr, &mut self.last_words));
+        let start = self.last_words.len().saturating_sub(LAST_WORDS);
+        let words = String::from_utf8_lossy(&self.last_words[start..]);
+        let said = match words.trim() {
+            "" => String::new(),
+            words => format!("; its last words were:\n{}", printable(words)),
+        };
+        Error::failure(format!("the server {} {how}{said}", self.program))
+    }
+}
+
+/// Reads what there is, and closes what has ended.
+fn drain(fd: &mut Option<OwnedFd>, into: &mut Vec<u8>) -> Result<()> {
+    let Some(open) = fd else { return Ok(()) };
+    let mut buffer = [0; 1 << 14];
+    match rustix::io::read(&*open, &mut buffer) {
+        Ok(0) => *fd = None,
+        Ok(read) => into.extend_from_slice(&buffer[..read]),
+        Err(Errno::AGAIN | Errno::INTR) => {}
+        Err(errno) => return Err(lost(&errno.into())),
+    }
+    Ok(())
+}
+
+/// The error of a command that a signal has ended.
+pub(super) fn stopped(stop: Stop) -> Error {
+    Error::new(stop.into(), format!("ended by {}", stop.name()))
+}
+
+/// The end to read from, and the end to write to.
+fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = std::io::pipe().map_err(|e| no_pipe(&e))?;
+    Ok((reader.into(), writer.into()))
+}
+
+fn no_pipe(cause: &std::io::Error) -> Error {
+    Error::failure(format!("cannot make a pipe: {}", reason(cause)))
+}
+
+fn lost(cause: &std::io::Error) -> Error {
+    Error::failure(format!("the server's streams: {}", reason(cause)))
+}

@@ -1,0 +1,182 @@
+//! What a response or a failure means: an answer, another attempt, or none.
+
+use super::{Http, ResponseHead};
+use crate::model::attempt::{Attempt, Remedy, error_codes, their_words};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How codes of an error 429 begin that waiting does not end: the account has no more to spend.
+const QUOTA_CODES: [&str; 2] = ["insufficient_quota", "billing_"];
+
+/// Codes of an error 400 for a conversation that is longer than the model takes; the second is llama.cpp's.
+const TOO_LONG_CODES: [&str; 2] = ["context_length_exceeded", "exceed_context_size_error"];
+
+impl Http {
+    /// The outcome that a response's status means.
+    pub(super) fn judge_status(&self, head: &ResponseHead, body: &[u8]) -> Attempt {
+        let status = head.status;
+        if head.is_success() {
+            return Attempt::Body {
+                body: Vec::new(),
+                http_status: Some(status),
+            };
+        }
+        let said = their_words(body);
+        let codes = error_codes(body);
+        let has_code = |known: &[&str]| {
+            let mut known = known.iter();
+            known.any(|known| codes.iter().any(|code| code.starts_with(known)))
+        };
+        let is_too_long = status == 413
+            || status == 400
+                && (has_code(&TOO_LONG_CODES)
+                    || said.to_lowercase().contains("prompt is too long"));
+        let is_passing = matches!(status, 408 | 409 | 425 | 429 | 500..=599);
+        match status {
+            300..=399 => {
+                let to = head.location.as_deref().unwrap_or("elsewhere");
+                let why = format!(
+                    "redirects to {to}, which is not followed with a key; correct the base URL"
+                );
+                self.refused(status, &why)
+            }
+            429 if has_code(&QUOTA_CODES) => self.refused(status, &said),
+            400 | 413 if is_too_long => Attempt::Refused {
+                why: self.status_line(status, &said),
+                is_too_long: true,
+                remedy: None,
+                http_status: Some(status),
+            },
+            _ if head.should_retry.unwrap_or(is_passing) => self.again(status, &said, head.after),
+            _ if is_passing => Attempt::Again {
+                why: self.status_line(status, &said),
+                after: head.after,
+                timed_out: false,
+                is_last: true,
+                may_count: false,
+                http_status: Some(status),
+            },
+            401 | 403 if self.endpoint.key_source.is_some() => {
+                let source = self.endpoint.key_source.as_deref().unwrap_or_default();
+                self.refused(status, &format!("{said}; the key is from {source}"))
+            }
+            404 => {
+                let way_out =
+                    "choose another model with --set llm.model=NAME, or correct the base URL";
+                self.refused(status, &format!("{said}; {way_out}"))
+            }
+            400 => Attempt::Refused {
+                why: self.status_line(status, &with_way_out(&said)),
+                is_too_long: false,
+                remedy: Remedy::of(self.endpoint.api, body),
+                http_status: Some(status),
+            },
+            _ => self.refused(status, &said),
+        }
+    }
+
+    fn again(&self, status: u16, said: &str, after: Option<Duration>) -> Attempt {
+        Attempt::Again {
+            why: self.status_line(status, said),
+            after,
+            timed_out: false,
+            is_last: false,
+            may_count: false,
+            http_status: Some(status),
+        }
+    }
+
+    fn refused(&self, status: u16, said: &str) -> Attempt {
+        Attempt::Refused {
+            why: self.status_line(status, said),
+            is_too_long: false,
+            remedy: None,
+            http_status: Some(status),
+        }
+    }
+
+    /// An answer that is too large to be one.
+    pub(super) fn too_large(&self, head: &ResponseHead) -> Attempt {
+        let attempt = self.again(head.status, "an answer of more than 64 MiB", None);
+        if head.is_success() {
+            Self::counting(attempt)
+        } else {
+            attempt
+        }
+    }
+
+    /// A stream that ended before its answer did.
+    pub(super) fn cut_off(&self, error: Option<ureq::Error>) -> Attempt {
+        if let Some(stop) = self.link.signals.stop() {
+            return Attempt::Stopped {
+                stop,
+                may_count: true,
+            };
+        }
+        let url = &self.endpoint.base_url;
+        let timed_out = matches!(error, Some(ureq::Error::Timeout(_)));
+        let how = match error {
+            Some(ureq::Error::Timeout(_)) => {
+                "was not at its end in time, or fell silent".to_owned()
+            }
+            Some(ureq::Error::Io(e)) => format!("broke off: {}", crate::error::reason(&e)),
+            Some(other) => format!("broke off: {other}"),
+            None => "ended before the answer did".to_owned(),
+        };
+        Attempt::Again {
+            why: format!("{url}: the stream {how}"),
+            after: None,
+            timed_out,
+            is_last: false,
+            may_count: true,
+            http_status: Some(200),
+        }
+    }
+
+    /// An outcome that may have cost something: the server had begun to answer.
+    pub(super) fn counting(mut attempt: Attempt) -> Attempt {
+        if let Attempt::Again { may_count, .. } = &mut attempt {
+            *may_count = true;
+        }
+        attempt
+    }
+
+    fn status_line(&self, status: u16, said: &str) -> String {
+        let url = &self.endpoint.base_url;
+        match said {
+            "" => format!("{url} says {status}"),
+            said => format!("{url} says {status}: {said}"),
+        }
+    }
+
+    pub(super) fn failed(&self, error: &ureq::Error, timed_out: bool) -> Attempt {
+        let url = &self.endpoint.base_url;
+        let why = match error {
+            ureq::Error::Timeout(_) => format!("{url} gave no answer in time"),
+            ureq::Error::Io(e) => format!("{url}: {}", crate::error::reason(e)),
+            other => format!("{url}: {other}"),
+        };
+        Attempt::Again {
+            why,
+            after: None,
+            timed_out,
+            is_last: false,
+            may_count: self.link.sent.load(Ordering::Relaxed),
+            http_status: None,
+        }
+    }
+}
+
+/// A server's words, with the way out that they allow.
+fn with_way_out(said: &str) -> String {
+    let lower = said.to_lowercase();
+    if lower.contains("/v1/responses") {
+        return format!("{said}; set llm.api: responses");
+    }
+    let mut words = lower.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let parameter = words.find(|word| matches!(*word, "temperature" | "top_p" | "top_k"));
+    match parameter {
+        Some(name) => format!("{said}; leave it out with --set llm.{name}="),
+        None => said.to_owned(),
+    }
+}

@@ -1,0 +1,471 @@
+//! The wire: a request in the form of the service that is asked, and its answers in the neutral one.
+//!
+//! Pure: bytes in, bytes out; unaware of connections, journals and runs. Everything above knows the
+//! neutral form alone, which is that of chat completions.
+//!
+//! Architecture invariant: the same conversation always becomes the same bytes, and each request begins
+//! with those of the one before (but for marks of caches), as long as its head does. What has been
+//! rendered is kept for the next request, a cache that is compared with the request each time.
+
+mod neutral;
+mod ids;
+mod rendering;
+mod pause;
+mod messages;
+mod responses;
+pub(crate) mod sse;
+mod stream;
+mod pieces;
+mod errors;
+
+pub(crate) use errors::{error_status, stream_error_status};
+pub(crate) use ids::view;
+pub(crate) use neutral::Neutral;
+pub(crate) use pieces::joined_texts;
+pub(crate) use stream::{Broken, Heard, Listener, Stream};
+
+use crate::config::agent::Llm;
+use crate::config::api::{Api, CacheTime};
+use crate::model::attempt::{Remedy, their_words};
+use crate::model::response::{self, Answer, Counted};
+use crate::record::event::{FinishReason, Tokens};
+use crate::text::json::Object;
+use neutral::{Message, Recorded};
+use rendering::{Position, Rendering};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// What a request is to be like beside its conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Rules {
+    api: Api,
+    /// The model, as JSON.
+    model: Option<String>,
+    stream: bool,
+    /// Thinking is switched on by hand: such models demand it back, and verify no more than its signature.
+    is_manual: bool,
+    without_reasoning: bool,
+    without_include: bool,
+    without_stream_options: bool,
+    max_tokens: Option<u64>,
+}
+
+impl Rules {
+    /// The answer as it came, if it is of this API and model and still what the journal says.
+    fn recorded<'m>(&self, message: &Message<'m>) -> Option<Recorded<'m>> {
+        let recorded: Recorded<'m> = serde_json::from_str(message.wire?.get()).ok()?;
+        let content = message.content.map_or("null", RawValue::get);
+        let calls = message.tool_calls.map_or("", RawValue::get);
+        let is_same = recorded.api == self.api.name()
+            && recorded.model.map(RawValue::get) == self.model.as_deref()
+            && recorded.view == view(content.as_bytes(), calls.as_bytes());
+        let has_usable_ids = || message.calls().iter().all(|call| ids::is_call_id(&call.id));
+        (is_same && !recorded.items.is_empty() && has_usable_ids()).then_some(recorded)
+    }
+}
+
+/// What was rendered for the request before.
+struct Memo {
+    /// The part of that request, in the neutral form, that is rendered here.
+    neutral: Vec<u8>,
+    /// How much of it is the head.
+    head: usize,
+    rules: Rules,
+    parts: Head,
+    body: Rendering,
+}
+
+enum Head {
+    Responses(responses::Head),
+    Messages(messages::Head),
+}
+
+/// A request as it is sent.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    pub bytes: Vec<u8>,
+    /// The digest of what the service reads before its answer; none for chat completions.
+    pub prefix: Option<String>,
+}
+
+/// The wire of one start of the engine.
+pub(crate) struct Wire {
+    rules: Rules,
+    cache: CacheTime,
+    /// Tools whose arguments come in an object around them.
+    wrapped: Vec<String>,
+    memo: Option<Memo>,
+    /// What the service has said of the answer that it is to go on with.
+    paused: Option<Answer>,
+}
+
+impl Wire {
+    pub(crate) fn new(llm: &Llm) -> Self {
+        Self {
+            rules: Rules {
+                api: llm.api,
+                stream: llm.stream,
+                ..Rules::default()
+            },
+            cache: llm.cache,
+            wrapped: Vec::new(),
+            memo: None,
+            paused: None,
+        }
+    }
+
+    pub(crate) fn api(&self) -> Api {
+        self.rules.api
+    }
+
+    /// Applies a remedy from now on. False if it has been applied before.
+    pub(crate) fn apply(&mut self, remedy: Remedy) -> bool {
+        let before = self.rules.clone();
+        match remedy {
+            Remedy::WithoutReasoning => self.rules.without_reasoning = true,
+            Remedy::WithoutInclude => self.rules.without_include = true,
+            Remedy::WithoutStreamOptions => {
+                self.rules.without_stream_options = self.rules.stream;
+            }
+            Remedy::MaxTokens(most) => {
+                // A server that names a larger one each time would be asked forever.
+                if before.max_tokens.is_none_or(|before| most < before) {
+                    self.rules.max_tokens = Some(most);
+                }
+            }
+        }
+        self.rules != before
+    }
+
+    /// A request as the service reads it. Where that is the neutral form, the bytes are taken.
+    ///
+    /// # Errors
+    /// It is not in the neutral form.
+    pub(crate) fn render(&mut self, request: &mut Neutral) -> Result<Sent, String> {
+        if self.rules.api == Api::Chat {
+            let bytes = self.chat(&mut request.bytes);
+            return Ok(Sent {
+                bytes,
+                prefix: None,
+            });
+        }
+        let mut memo = self.memo(request)?;
+        let mut at = memo.neutral.len();
+        let end = request.bytes.len() - 2;
+        let mut stable: Option<Position> = (at == request.stable).then(|| memo.body.position());
+        while at < end {
+            if request.bytes[at] == b',' {
+                at += 1;
+            }
+            let (message, length) = next_message(&request.bytes[at..])?;
+            let add = |message: &Message<'_>, memo: &mut Memo| match &memo.parts {
+                Head::Responses(_) => responses::add(&mut memo.body, message, &memo.rules),
+                Head::Messages(head) => {
+                    messages::add(&mut memo.body, message, &memo.rules, &head.wrapped);
+                }
+            };
+            match response::without_lone_surrogates(&request.bytes[at..at + length]) {
+                Some(paired) => add(&next_message(&paired)?.0, &mut memo),
+                None => add(&message, &mut memo),
+            }
+            at += length;
+            if at == request.stable {
+                stable = Some(memo.body.position());
+            }
+        }
+        let mut sent = memo.finish(stable.as_ref(), self.cache);
+        let paused = self.paused.as_ref();
+        if let Some(blocks) = paused.and_then(|it| messages::sent_back(it, &self.rules)) {
+            pause::append_blocks(&mut sent.bytes, &blocks);
+        }
+        // What follows is of this request alone.
+        if let Some(stable) = stable {
+            memo.body.back_to(stable);
+            let known = memo.neutral.len();
+            memo.neutral
+                .extend_from_slice(&request.bytes[known..request.stable]);
+            self.memo = Some(memo);
+        }
+        Ok(sent)
+    }
+
+    /// The rendering to go on with: that of the request before, if this one begins in the same way.
+    fn memo(&mut self, request: &Neutral) -> Result<Memo, String> {
+        if let Some(memo) = self.memo.take()
+            && request.bytes.starts_with(&memo.neutral)
+            && memo.head == request.messages
+            && memo.neutral.len() <= request.stable
+            && memo.rules == self.rules
+        {
+            return Ok(memo);
+        }
+        let members = request.head()?;
+        self.rules.model = members.get("model").map(str::to_owned);
+        self.rules.is_manual = members.get("thinking").is_some_and(|thinking| {
+            let thinking: Value = serde_json::from_str(thinking).unwrap_or_default();
+            thinking["type"] == "enabled"
+        });
+        let (parts, has_roles) = match self.rules.api {
+            Api::Messages => {
+                let head = messages::Head::of(&members, &self.rules);
+                self.wrapped.clone_from(&head.wrapped);
+                (Head::Messages(head), true)
+            }
+            Api::Responses | Api::Chat => {
+                let head = responses::Head::of(&members, &self.rules);
+                (Head::Responses(head), false)
+            }
+        };
+        let tools = match &parts {
+            Head::Responses(head) => &head.tools,
+            Head::Messages(head) => &head.tools,
+        };
+        Ok(Memo {
+            neutral: request.bytes[..request.messages].to_vec(),
+            head: request.messages,
+            rules: self.rules.clone(),
+            body: Rendering::new(tools, has_roles),
+            parts,
+        })
+    }
+
+    /// Chat completions are the neutral form; only what asks for a stream is put into them.
+    fn chat(&self, request: &mut Vec<u8>) -> Vec<u8> {
+        if !self.rules.stream {
+            return std::mem::take(request);
+        }
+        let words: &[u8] = if self.rules.without_stream_options {
+            b"{\"stream\":true,"
+        } else {
+            b"{\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+        };
+        let start = request.iter().position(|byte| *byte == b'{').unwrap_or(0);
+        [words, &request[start + 1..]].concat()
+    }
+
+    /// Takes back that the model's reasoning is left out.
+    pub(crate) fn undo_without_reasoning(&mut self) {
+        self.rules.without_reasoning = false;
+    }
+
+    /// The record of an answer, whose calls have their final ids: it as it came, what it was made behind, and
+    /// what the journal's own fields were read from.
+    pub(crate) fn record(&self, answer: &Answer, prefix: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut object = Object::begin(&mut out);
+        object.put("api", self.rules.api.name());
+        object.raw(
+            "model",
+            self.rules.model.as_deref().unwrap_or("null").as_bytes(),
+        );
+        if let (Some(items), Some(view)) = (&answer.items, &answer.view) {
+            object
+                .raw("items", items)
+                .put("prefix", prefix)
+                .put("view", view);
+        }
+        object.end();
+        out
+    }
+
+    /// Adds what a service said before it paused to the next requests, until the answer is whole.
+    pub(crate) fn go_on_from(&mut self, paused: Answer) {
+        self.paused = Some(self.whole(paused));
+    }
+
+    /// The same for what a recorded request has behind the one that is sent. False if that is not all.
+    pub(crate) fn adopt_pause(&mut self, sent: &[u8], recorded: &[u8]) -> bool {
+        let Some(blocks) = pause::blocks_behind(sent, recorded) else {
+            return false;
+        };
+        let body = [b"{\"content\":", blocks, b"}"].concat();
+        self.paused = messages::parse(&body, &self.wrapped).ok();
+        self.paused.is_some()
+    }
+
+    /// The whole answer whose last part this is.
+    pub(crate) fn whole(&mut self, answer: Answer) -> Answer {
+        match self.paused.take() {
+            Some(paused) => pause::join(paused, answer),
+            None => answer,
+        }
+    }
+
+    /// Takes over the remedies that a recorded request shows.
+    pub(crate) fn adopt(&mut self, recorded: &[u8]) {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Shown<'r> {
+            #[serde(borrow)]
+            include: Option<&'r RawValue>,
+            #[serde(borrow)]
+            stream_options: Option<&'r RawValue>,
+            max_tokens: Option<u64>,
+        }
+        let shown: Shown<'_> = serde_json::from_slice(recorded).unwrap_or_default();
+        match self.rules.api {
+            Api::Chat => self.rules.without_stream_options = shown.stream_options.is_none(),
+            Api::Responses => {
+                let include = shown.include.map_or("", RawValue::get);
+                self.rules.without_include = !include.contains("reasoning.encrypted_content");
+            }
+            Api::Messages => self.rules.max_tokens = shown.max_tokens,
+        }
+    }
+
+    /// Reads a response.
+    ///
+    /// # Errors
+    /// The reason to ask again.
+    pub(crate) fn parse(&self, body: &[u8]) -> Result<Answer, String> {
+        if self.rules.api == Api::Chat {
+            return response::parse(body);
+        }
+        let paired = response::without_lone_surrogates(body);
+        let body = paired.as_deref().unwrap_or(body);
+        let mut answer = match self.rules.api {
+            Api::Chat | Api::Responses => responses::parse(body)?,
+            Api::Messages => messages::parse(body, &self.wrapped)?,
+        };
+        let cut_off = answer
+            .finish_reason
+            .as_ref()
+            .is_some_and(FinishReason::is_cut_off);
+        let before = self.paused.as_ref().map_or("", |paused| &paused.text);
+        let is_silent = answer.text.trim().is_empty() && before.trim().is_empty();
+        if is_silent && answer.calls.is_empty() && !cut_off && !answer.is_paused {
+            return Err("the answer has neither text nor tool calls".to_owned());
+        }
+        let counted = counted(self.rules.api, body);
+        answer.usage = counted.map(|counted| counted.tokens);
+        answer.cached_tokens = counted.map(|counted| counted.cached);
+        let calls = if answer.calls.is_empty() {
+            Vec::new()
+        } else {
+            response::calls_json(&answer.calls)
+        };
+        answer.view = Some(view(&answer.content_json, &calls));
+        if answer.calls.iter().any(|call| call.invalid.is_some()) {
+            // The service would refuse to have them back.
+            answer.items = None;
+        }
+        Ok(answer)
+    }
+}
+
+impl Memo {
+    /// The request, closed as the service wants it. The rendering is left closed, too.
+    fn finish(&mut self, stable: Option<&Position>, cache: CacheTime) -> Sent {
+        match &self.parts {
+            Head::Responses(head) => {
+                responses::close(&mut self.body);
+                Sent {
+                    prefix: Some(self.body.prefix()),
+                    bytes: head.request(&self.body),
+                }
+            }
+            Head::Messages(head) => {
+                let at = stable.unwrap_or(&self.body.at);
+                let marks = (at.last, at.before_answer);
+                messages::close(&mut self.body);
+                Sent {
+                    prefix: Some(self.body.prefix()),
+                    bytes: head.request(&self.body, marks, cache),
+                }
+            }
+        }
+    }
+}
+
+/// The message that a list goes on with, and its length.
+fn next_message(rest: &[u8]) -> Result<(Message<'_>, usize), String> {
+    let mut messages = serde_json::Deserializer::from_slice(rest).into_iter::<Message<'_>>();
+    let message = messages
+        .next()
+        .unwrap_or_else(|| Ok(Message::default()))
+        .map_err(|e| format!("a message of the request: {e}"))?;
+    let length = messages.byte_offset();
+    if length == 0 {
+        return Err("a message of the request is missing".to_owned());
+    }
+    Ok((message, length))
+}
+
+/// What a server says it has counted for an answer, whatever the answer is.
+pub(crate) fn counted(api: Api, body: &[u8]) -> Option<Counted> {
+    #[derive(Deserialize)]
+    struct WithUsage {
+        #[serde(default)]
+        usage: Option<Value>,
+    }
+    let with_usage: WithUsage = serde_json::from_slice(body).ok()?;
+    let usage = with_usage.usage.filter(Value::is_object)?;
+    let number = |place: &str| usage.pointer(place).and_then(Value::as_u64).unwrap_or(0);
+    let (prompt, cached, cache_written) = match api {
+        Api::Chat => return response::counted(&usage),
+        Api::Responses => (
+            number("/input_tokens"),
+            number("/input_tokens_details/cached_tokens"),
+            number("/input_tokens_details/cache_write_tokens"),
+        ),
+        Api::Messages => {
+            let read = number("/cache_read_input_tokens");
+            let written = number("/cache_creation_input_tokens");
+            let fresh = number("/input_tokens");
+            let all = fresh.saturating_add(read).saturating_add(written);
+            (all, read, written)
+        }
+    };
+    let completion = number("/output_tokens");
+    let tokens = Tokens {
+        prompt_tokens: prompt,
+        completion_tokens: completion,
+        total_tokens: prompt.saturating_add(completion),
+    };
+    let counted = Counted {
+        tokens,
+        cached,
+        cache_written,
+    };
+    (tokens.total_tokens > 0).then_some(counted)
+}
+
+fn not_of(body: &[u8], what: &str) -> String {
+    let said = their_words(&body[..body.len().min(200)]);
+    format!("the answer is not {what} of this API: {said}")
+}
+
+/// Items as a JSON array of one line.
+fn array(items: &[&RawValue]) -> Option<Vec<u8>> {
+    let mut out = vec![b'['];
+    for item in items {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&response::one_line(item.get()));
+    }
+    out.push(b']');
+    (out.len() > 2).then_some(out)
+}
+
+/// JSON without white space between its tokens.
+fn compact(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    let (mut in_string, mut is_escaped) = (false, false);
+    for character in json.chars() {
+        if in_string || !matches!(character, ' ' | '\n' | '\r' | '\t') {
+            out.push(character);
+        }
+        match character {
+            _ if is_escaped => is_escaped = false,
+            '\\' if in_string => is_escaped = true,
+            '"' => in_string = !in_string,
+            _ => {}
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

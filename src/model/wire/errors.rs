@@ -1,0 +1,139 @@
+//! Errors as each service words them: which status they have, and what can be done about them.
+
+use crate::config::api::Api;
+use crate::model::attempt::{Remedy, error_codes};
+use serde::Deserialize;
+use serde_json::Value;
+
+impl Remedy {
+    /// The remedy that an error 400 asks for.
+    pub(crate) fn of(api: Api, body: &[u8]) -> Option<Self> {
+        let said = String::from_utf8_lossy(body).to_lowercase();
+        let says = |words: &[&str]| words.iter().any(|it| said.contains(it));
+        let codes = error_codes(body);
+        match api {
+            Api::Messages => {
+                const ABOUT_THINKING: [&str; 4] = [
+                    "in `thinking` block",
+                    "bound to a different conversation",
+                    "cannot be modified",
+                    "expected `thinking`",
+                ];
+                let plain = said.replace('`', "");
+                let is_about = ABOUT_THINKING
+                    .iter()
+                    .any(|it| plain.contains(&it.replace('`', "")));
+                if is_about {
+                    return Some(Self::WithoutReasoning);
+                }
+                largest_answer(&said).map(Self::MaxTokens)
+            }
+            Api::Responses => {
+                if codes.iter().any(|code| code == "invalid_encrypted_content") {
+                    return Some(Self::WithoutReasoning);
+                }
+                let about_include = [
+                    "\"include\"",
+                    "'include",
+                    "`include",
+                    "include[",
+                    "reasoning.encrypted_content",
+                ];
+                let unsupported =
+                    said.contains("encrypted content") && said.contains("not supported");
+                (says(&about_include) || unsupported).then_some(Self::WithoutInclude)
+            }
+            Api::Chat => says(&["stream_options"]).then_some(Self::WithoutStreamOptions),
+        }
+    }
+
+    /// What is done, for the record.
+    pub(crate) fn description(self) -> String {
+        match self {
+            Self::WithoutReasoning => {
+                "the server refused the model's earlier reasoning; continuing without it".to_owned()
+            }
+            Self::WithoutInclude => {
+                "the server knows no encrypted reasoning; continuing without it".to_owned()
+            }
+            Self::WithoutStreamOptions => {
+                "the server does not know stream_options; continuing without".to_owned()
+            }
+            Self::MaxTokens(most) => {
+                format!(
+                    "the model's answers have at most {most} tokens; continuing with that limit"
+                )
+            }
+        }
+    }
+}
+
+/// The number in `max_tokens: 64000 > 32000, which is the maximum allowed number of output tokens`.
+fn largest_answer(said: &str) -> Option<u64> {
+    let (before, _) = said.split_once("which is the maximum")?;
+    let (asked, most) = before.rsplit_once('>')?;
+    let digits = |text: &str| {
+        text.chars()
+            .filter(char::is_ascii_digit)
+            .collect::<String>()
+    };
+    let most = digits(most).parse().ok()?;
+    (asked.contains("max_tokens") && most > 0).then_some(most)
+}
+
+/// The status that an error has which came with status 200 or in a stream; none if the body is no error.
+pub(crate) fn error_status(api: Api, body: &[u8]) -> Option<u16> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Shown {
+        r#type: Option<String>,
+        status: Option<Value>,
+        error: Option<Value>,
+    }
+    if api == Api::Chat {
+        return None;
+    }
+    let shown: Shown = serde_json::from_slice(body).ok()?;
+    let status = shown.status.as_ref().and_then(Value::as_str);
+    match (api, shown.r#type.as_deref(), status) {
+        (Api::Responses, _, Some("cancelled" | "in_progress" | "queued")) => Some(500),
+        (Api::Responses, _, Some("failed")) | (Api::Messages, Some("error"), _) => {
+            Some(status_of_error(api, body, shown.error.as_ref()))
+        }
+        _ => None,
+    }
+}
+
+/// The status of an error that a stream reports.
+pub(crate) fn stream_error_status(api: Api, body: &[u8]) -> u16 {
+    let error: Value = serde_json::from_slice(body).unwrap_or_default();
+    status_of_error(api, body, error.get("error"))
+}
+
+fn status_of_error(api: Api, body: &[u8], error: Option<&Value>) -> u16 {
+    let number = error.and_then(|error| error.get("code")?.as_u64());
+    if let Some(status) = number.filter(|number| (400..600).contains(number)) {
+        return status as u16;
+    }
+    let known = |code: &String| {
+        Some(match code.as_str() {
+            "overloaded_error" => 529,
+            "api_error" | "server_error" | "internal_error" => 500,
+            "server_is_overloaded" | "slow_down" => 503,
+            "timeout_error" => 504,
+            "rate_limit_error" | "rate_limit_exceeded" | "insufficient_quota" => 429,
+            "authentication_error" | "invalid_api_key" => 401,
+            "permission_error" => 403,
+            "not_found_error" | "model_not_found" => 404,
+            "request_too_large" => 413,
+            "invalid_request_error" => 400,
+            _ => return None,
+        })
+    };
+    // A code says more than a type.
+    let found = error_codes(body).iter().find_map(known);
+    found.unwrap_or(match api {
+        Api::Chat => 500,
+        Api::Responses | Api::Messages => 400,
+    })
+}

@@ -1,0 +1,423 @@
+//! Anthropic's Messages: from the neutral form, and back to it.
+
+use super::Rules;
+use super::ids::usable_call_id;
+use super::neutral::{Members, Message, Recorded, is_blank};
+use super::rendering::{Mark, Rendering, Role};
+use crate::config::api::CacheTime;
+use crate::config::llm::MESSAGES_MAX_TOKENS;
+use crate::model::response::{Answer, NewCall, usable_name};
+use crate::record::event::FinishReason;
+use crate::text::json::{self, Object};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// After so many blocks the service may not find a cache that ends before them: it looks back over twenty.
+const FAR: usize = 15;
+
+/// Stands for what a person did not say where the service wants somebody to have spoken.
+const NOTHING_SAID: &[u8] = br#"{"type":"text","text":"(no message)"}"#;
+
+/// A block of an answer.
+#[derive(Deserialize)]
+struct Block<'b> {
+    #[serde(borrow, default)]
+    r#type: Cow<'b, str>,
+    #[serde(borrow, default)]
+    text: Option<&'b RawValue>,
+    #[serde(borrow, default)]
+    thinking: Option<Cow<'b, str>>,
+    #[serde(borrow, default)]
+    signature: Option<Cow<'b, str>>,
+    #[serde(borrow, default)]
+    data: Option<&'b RawValue>,
+    #[serde(borrow, default)]
+    id: Option<Cow<'b, str>>,
+    #[serde(borrow, default)]
+    name: Option<Cow<'b, str>>,
+    #[serde(borrow, default)]
+    input: Option<&'b RawValue>,
+}
+
+impl Block<'_> {
+    fn is_thinking(&self) -> bool {
+        matches!(&*self.r#type, "thinking" | "redacted_thinking")
+    }
+
+    /// True for thinking that the service can verify.
+    fn is_signed(&self) -> bool {
+        self.data.is_some() || self.signature.as_ref().is_some_and(|it| !it.is_empty())
+    }
+}
+
+/// The members of a request before its messages, and its tools.
+pub(super) struct Head {
+    members: Vec<u8>,
+    /// A JSON array, or nothing.
+    pub tools: Vec<u8>,
+    /// Tools whose arguments had to be put into an object of one member.
+    pub wrapped: Vec<String>,
+}
+
+impl Head {
+    pub(super) fn of(head: &Members, rules: &Rules) -> Self {
+        let mut members = Vec::new();
+        let mut object = Object::begin(&mut members);
+        let given = head.get("max_tokens");
+        for (key, value) in &head.0 {
+            match key.as_str() {
+                "messages" | "tools" => {}
+                "max_tokens" => {
+                    write_limit(&mut object, rules, value.get());
+                }
+                "thinking" if rules.is_manual && rules.without_reasoning => {}
+                "model" => {
+                    object.raw(key, value.get().as_bytes());
+                    if given.is_none() {
+                        write_limit(&mut object, rules, &MESSAGES_MAX_TOKENS.to_string());
+                    }
+                }
+                _ => {
+                    object.raw(key, value.get().as_bytes());
+                }
+            }
+        }
+        if given.is_none() && head.get("model").is_none() {
+            write_limit(&mut object, rules, &MESSAGES_MAX_TOKENS.to_string());
+        }
+        if rules.stream {
+            object.put("stream", &true);
+        }
+        let (tools, wrapped) = tools(head.get("tools"));
+        Self {
+            members,
+            tools,
+            wrapped,
+        }
+    }
+
+    /// A whole request. `stable` is where the part ends that later requests repeat.
+    pub(super) fn request(
+        &self,
+        body: &Rendering,
+        stable: (Mark, Mark),
+        cache: CacheTime,
+    ) -> Vec<u8> {
+        let mark: &[u8] = match cache {
+            CacheTime::Off => b"",
+            CacheTime::FiveMinutes => br#","cache_control":{"type":"ephemeral"}"#,
+            CacheTime::Hour => br#","cache_control":{"type":"ephemeral","ttl":"1h"}"#,
+        };
+        let system = &body.at.system;
+        let room = self.members.len() + self.tools.len() + body.out.len() + 512;
+        let mut out = Vec::with_capacity(room + system.iter().map(String::len).sum::<usize>());
+        out.extend_from_slice(&self.members);
+        if !self.tools.is_empty() {
+            out.extend_from_slice(b",\"tools\":");
+            out.extend_from_slice(&self.tools);
+            if system.is_empty() {
+                out.truncate(out.len() - 2);
+                out.extend_from_slice(mark);
+                out.extend_from_slice(b"}]");
+            }
+        }
+        for (number, text) in system.iter().enumerate() {
+            out.extend_from_slice(if number == 0 { b",\"system\":[" } else { b"," });
+            out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
+            out.extend_from_slice(text.as_bytes());
+            if number + 1 == system.len() {
+                out.extend_from_slice(mark);
+                out.extend_from_slice(b"}]");
+            } else {
+                out.push(b'}');
+            }
+        }
+        out.extend_from_slice(b",\"messages\":[");
+        let (last, before) = stable;
+        let is_far = last.count - before.count.min(last.count) > FAR;
+        let earlier = before.end.filter(|_| is_far);
+        let ends = [earlier, last.end].into_iter().flatten();
+        let insertions: Vec<(usize, &[u8])> = ends.map(|end| (end, mark)).collect();
+        body.write(&mut out, &insertions);
+        out.extend_from_slice(b"]}");
+        out
+    }
+}
+
+fn write_limit(object: &mut Object<'_>, rules: &Rules, given: &str) {
+    match rules.max_tokens {
+        Some(most) => object.put("max_tokens", &most),
+        None => object.raw("max_tokens", given.as_bytes()),
+    };
+}
+
+fn tools(tools: Option<&str>) -> (Vec<u8>, Vec<String>) {
+    let tools: Vec<Value> = serde_json::from_str(tools.unwrap_or("[]")).unwrap_or_default();
+    let (mut out, mut wrapped) = (Vec::new(), Vec::new());
+    for tool in &tools {
+        out.push(if out.is_empty() { b'[' } else { b',' });
+        let Some(function) = tool.get("function") else {
+            // One of the service's own.
+            json::push(&mut out, tool);
+            continue;
+        };
+        let mut object = Object::begin(&mut out);
+        object.put("name", &function["name"]);
+        if let Some(description) = function.get("description") {
+            object.put("description", description);
+        }
+        let schema = function.get("parameters");
+        let has_choice = |schema: &&Value| {
+            let choices = ["oneOf", "anyOf", "allOf"];
+            choices.into_iter().any(|key| schema.get(key).is_some())
+        };
+        match schema {
+            Some(schema) if has_choice(&schema) => {
+                wrapped.extend(function["name"].as_str().map(str::to_owned));
+                let around = serde_json::json!({"type": "object", "properties": {"arguments": schema}, "required": ["arguments"]});
+                object.put("input_schema", &around);
+            }
+            Some(schema) => {
+                object.put("input_schema", schema);
+            }
+            None => {
+                object.put("input_schema", &serde_json::json!({"type": "object"}));
+            }
+        }
+        object.end();
+    }
+    if !out.is_empty() {
+        out.push(b']');
+    }
+    (out, wrapped)
+}
+
+/// Adds a message to the conversation.
+pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules, wrapped: &[String]) {
+    match &*message.role {
+        "assistant" => {
+            let prefix = body.prefix();
+            body.answer_follows();
+            let recorded = rules.recorded(message);
+            let mut blocks = match &recorded {
+                Some(recorded) => verbatim(recorded, rules, &prefix),
+                None => Vec::new(),
+            };
+            if recorded.is_none() {
+                rebuild(message, wrapped, &mut blocks);
+            }
+            if blocks.iter().all(|(_, can_end)| !can_end) {
+                return;
+            }
+            if body.is_empty() {
+                body.block(Role::User, NOTHING_SAID, true);
+            }
+            for (block, can_end) in blocks {
+                body.block(Role::Assistant, &block, can_end);
+            }
+        }
+        "tool" => {
+            let mut block = Vec::new();
+            let mut object = Object::begin(&mut block);
+            object
+                .put("type", "tool_result")
+                .put("tool_use_id", &*usable_call_id(&message.tool_call_id));
+            let texts = message.texts();
+            match texts.as_slice() {
+                [] => object.put("content", "(no output)"),
+                [text] => object.raw("content", text.as_bytes()),
+                texts => object.objects("content", texts, |part, text| {
+                    part.put("type", "text").raw("text", text.as_bytes());
+                }),
+            };
+            if message.is_error {
+                object.put("is_error", &true);
+            }
+            object.end();
+            body.block(Role::User, &block, true);
+        }
+        role => {
+            for text in message.texts() {
+                if matches!(role, "system" | "developer") && body.system(&text) {
+                    continue;
+                }
+                body.block(Role::User, &text_block(&text), true);
+            }
+        }
+    }
+}
+
+/// Lets a person have the last word, which the service insists on.
+pub(super) fn close(body: &mut Rendering) {
+    if body.role() != Some(Role::User) {
+        body.block(Role::User, NOTHING_SAID, false);
+    }
+}
+
+fn text_block(text: &str) -> Vec<u8> {
+    let mut block = Vec::with_capacity(text.len() + 24);
+    let mut object = Object::begin(&mut block);
+    object.put("type", "text").raw("text", text.as_bytes());
+    object.end();
+    block
+}
+
+/// The blocks as they came; thinking only where what stands before it is what it was made behind.
+fn verbatim<'m>(
+    recorded: &Recorded<'m>,
+    rules: &Rules,
+    prefix: &str,
+) -> Vec<(Cow<'m, [u8]>, bool)> {
+    let may_think = !rules.without_reasoning && (rules.is_manual || recorded.prefix == prefix);
+    let mut blocks = Vec::with_capacity(recorded.items.len());
+    for item in &recorded.items {
+        let Ok(block) = serde_json::from_str::<Block<'_>>(item.get()) else {
+            continue;
+        };
+        let is_sent = match &*block.r#type {
+            "text" => !is_blank(block.text.map_or("", RawValue::get)),
+            _ if block.is_thinking() => may_think && block.is_signed(),
+            _ => true,
+        };
+        if is_sent {
+            blocks.push((Cow::Borrowed(item.get().as_bytes()), !block.is_thinking()));
+        }
+    }
+    blocks
+}
+
+/// The blocks with which a service goes on that has paused; none if it has said nothing that can go back.
+pub(super) fn sent_back(paused: &Answer, rules: &Rules) -> Option<Vec<u8>> {
+    let Some(items) = &paused.items else {
+        // Something was taken out of what came.
+        let block = text_block(&String::from_utf8_lossy(&paused.content_json));
+        return (!paused.text.trim().is_empty()).then(|| [b"[", &block[..], b"]"].concat());
+    };
+    let items: Vec<&RawValue> = serde_json::from_slice(items).unwrap_or_default();
+    let recorded = Recorded {
+        items,
+        ..Recorded::default()
+    };
+    let blocks = verbatim(&recorded, rules, "");
+    let blocks: Vec<&[u8]> = blocks.iter().map(|(block, _)| &**block).collect();
+    (!blocks.is_empty()).then(|| [b"[", &blocks.join(&b',')[..], b"]"].concat())
+}
+
+fn rebuild(message: &Message<'_>, wrapped: &[String], blocks: &mut Vec<(Cow<'_, [u8]>, bool)>) {
+    for text in message.texts() {
+        blocks.push((text_block(&text).into(), true));
+    }
+    for call in message.calls() {
+        let name = usable_name(&call.function.name);
+        let input = call.function.arguments.get();
+        let input: Cow<'_, str> = match serde_json::from_str::<String>(input) {
+            Ok(text) => text.into(),
+            Err(_) => input.into(),
+        };
+        let is_object = serde_json::from_str::<Members>(&input).is_ok();
+        let input = if is_object { input.trim() } else { "{}" };
+        let mut block = Vec::new();
+        let mut object = Object::begin(&mut block);
+        object
+            .put("type", "tool_use")
+            .put("id", &*usable_call_id(&call.id))
+            .put("name", &*name);
+        if wrapped.iter().any(|it| *it == *name) {
+            let mut inner = Object::begin(object.nest("input"));
+            inner.raw("arguments", input.as_bytes());
+            inner.end();
+        } else {
+            object.raw("input", input.as_bytes());
+        }
+        object.end();
+        blocks.push((block.into(), true));
+    }
+}
+
+#[derive(Deserialize)]
+struct Response<'r> {
+    #[serde(borrow, default)]
+    content: Option<Vec<&'r RawValue>>,
+    #[serde(borrow, default)]
+    stop_reason: Option<Cow<'r, str>>,
+    #[serde(default)]
+    stop_details: Option<Value>,
+    #[serde(default)]
+    model: Option<String>,
+}
+
+/// Reads a response.
+///
+/// # Errors
+/// The reason to ask again.
+pub(super) fn parse(body: &[u8], wrapped: &[String]) -> Result<Answer, String> {
+    let response: Response<'_> =
+        serde_json::from_slice(body).map_err(|_| super::not_of(body, "a message"))?;
+    let Some(items) = response.content else {
+        return Err(super::not_of(body, "a message"));
+    };
+    let (mut text, mut thinking) = (String::new(), String::new());
+    let mut calls = Vec::new();
+    for item in &items {
+        let block: Block<'_> =
+            serde_json::from_str(item.get()).map_err(|e| format!("a block of the answer: {e}"))?;
+        match &*block.r#type {
+            "text" => {
+                let part: Option<String> = block
+                    .text
+                    .and_then(|raw| serde_json::from_str(raw.get()).ok());
+                text.push_str(&part.unwrap_or_default());
+            }
+            "thinking" => thinking.push_str(block.thinking.as_deref().unwrap_or_default()),
+            "tool_use" => {
+                let name = block.name.unwrap_or_default();
+                let input = block.input.map_or("{}", RawValue::get);
+                let input = unwrapped(input, wrapped.iter().any(|it| *it == *name));
+                let id = block.id.unwrap_or_default().into_owned();
+                calls.push(NewCall::understand(id, &name, super::compact(input)));
+            }
+            _ => {}
+        }
+    }
+    let reason = response.stop_reason.unwrap_or_default();
+    let (finish, detail) = match &*reason {
+        "end_turn" | "stop_sequence" => ("stop", None),
+        "tool_use" => ("tool_calls", None),
+        "max_tokens" => ("length", None),
+        "model_context_window_exceeded" => (
+            "length",
+            Some("the model's context window is full".to_owned()),
+        ),
+        "refusal" => ("content_filter", refusal(response.stop_details.as_ref())),
+        other => (other, None),
+    };
+    // With a call of ours it cannot go on before that has a result.
+    let is_paused = reason == "pause_turn" && calls.is_empty();
+    let mut answer = Answer::of_parts(text, thinking, calls, response.model);
+    answer.is_paused = is_paused;
+    answer.finish_reason = Some(FinishReason::of(finish.to_owned()));
+    answer.finish_detail = detail;
+    answer.items = super::array(&items);
+    Ok(answer)
+}
+
+fn refusal(details: Option<&Value>) -> Option<String> {
+    let details = details?;
+    let words = ["category", "explanation"].map(|key| details.get(key)?.as_str());
+    let words: Vec<&str> = words.into_iter().flatten().collect();
+    (!words.is_empty()).then(|| words.join(": "))
+}
+
+fn unwrapped(input: &str, is_wrapped: bool) -> &str {
+    #[derive(Deserialize)]
+    struct Around<'a> {
+        #[serde(borrow)]
+        arguments: &'a RawValue,
+    }
+    match serde_json::from_str::<Around<'_>>(input) {
+        Ok(around) if is_wrapped => around.arguments.get(),
+        _ => input,
+    }
+}

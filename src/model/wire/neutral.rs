@@ -1,0 +1,193 @@
+//! The neutral form: a request as the engine builds it, and how it is taken apart.
+//!
+//! It is that of chat completions; an assistant message may have `wire`, the answer as it came, and a
+//! result `is_error`.
+
+use crate::config::api::Api;
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt;
+
+/// A request in the neutral form. Its last member is the list of messages.
+#[derive(Debug)]
+pub(crate) struct Neutral {
+    pub bytes: Vec<u8>,
+    /// Where the first message begins.
+    pub messages: usize,
+    /// Where the conversation ends that later requests will repeat: what follows is of this request alone.
+    pub stable: usize,
+}
+
+impl Neutral {
+    /// A request that somebody else wrote, such as a hook: any JSON object. That of chat completions is sent
+    /// as it is.
+    ///
+    /// # Errors
+    /// It is none, or has no list of messages.
+    pub(crate) fn changed(api: Api, bytes: Vec<u8>) -> Result<Self, String> {
+        if api == Api::Chat {
+            return Ok(Self {
+                bytes,
+                messages: 0,
+                stable: 0,
+            });
+        }
+        Self::read(&bytes)
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, String> {
+        let request: serde_json::Value =
+            serde_json::from_slice(bytes).map_err(|e| format!("the request is not JSON: {e}"))?;
+        let serde_json::Value::Object(mut request) = request else {
+            return Err("the request is not an object".to_owned());
+        };
+        let Some(serde_json::Value::Array(messages)) = request.shift_remove("messages") else {
+            return Err("the request has no list of messages".to_owned());
+        };
+        let mut bytes = crate::text::json::text(&request).into_bytes();
+        bytes.pop();
+        if bytes.len() > 1 {
+            bytes.push(b',');
+        }
+        bytes.extend_from_slice(b"\"messages\":[");
+        let start = bytes.len();
+        let messages = crate::text::json::text(&messages);
+        bytes.extend_from_slice(&messages.as_bytes()[1..messages.len() - 1]);
+        let stable = bytes.len();
+        bytes.extend_from_slice(b"]}");
+        Ok(Self {
+            bytes,
+            messages: start,
+            stable,
+        })
+    }
+
+    /// Everything before the messages, as members in their order.
+    pub(super) fn head(&self) -> Result<Members, String> {
+        let mut head = self.bytes[..self.messages].to_vec();
+        head.extend_from_slice(b"]}");
+        serde_json::from_slice(&head).map_err(|e| format!("the request's head: {e}"))
+    }
+}
+
+/// The members of an object in their order, their values as they stand.
+#[derive(Debug, Default)]
+pub(super) struct Members(pub Vec<(String, Box<RawValue>)>);
+
+impl Members {
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(name, _)| name == key);
+        found.map(|(_, value)| value.get())
+    }
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Members;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        from.deserialize_map(Each)
+    }
+}
+
+/// A message of the neutral form.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Message<'m> {
+    #[serde(borrow)]
+    pub role: Cow<'m, str>,
+    #[serde(borrow)]
+    pub content: Option<&'m RawValue>,
+    #[serde(borrow)]
+    pub tool_calls: Option<&'m RawValue>,
+    #[serde(borrow)]
+    pub tool_call_id: Cow<'m, str>,
+    pub is_error: bool,
+    #[serde(borrow)]
+    pub wire: Option<&'m RawValue>,
+}
+
+/// A call of a message.
+#[derive(Debug, Deserialize)]
+pub(super) struct Call<'m> {
+    #[serde(borrow, default)]
+    pub id: Cow<'m, str>,
+    #[serde(borrow)]
+    pub function: Function<'m>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Function<'m> {
+    #[serde(borrow, default)]
+    pub name: Cow<'m, str>,
+    #[serde(borrow)]
+    pub arguments: &'m RawValue,
+}
+
+impl Message<'_> {
+    /// The calls; what is none is left out.
+    pub(super) fn calls(&self) -> Vec<Call<'_>> {
+        let calls = self.tool_calls.map_or("null", RawValue::get);
+        let calls: Option<Vec<Call<'_>>> = serde_json::from_str(calls).unwrap_or_default();
+        calls.unwrap_or_default()
+    }
+
+    /// The texts as JSON strings, without those that are blank. Content that is a list is read part by part;
+    /// a part that is no text is its own JSON.
+    pub(super) fn texts(&self) -> Vec<Cow<'_, str>> {
+        let content = self.content.map_or("null", RawValue::get);
+        let texts = if content.starts_with('[') {
+            let parts: Vec<serde_json::Value> = serde_json::from_str(content).unwrap_or_default();
+            let texts = parts.iter().map(|part| {
+                let text = part.as_str().or_else(|| part.get("text")?.as_str());
+                let text = text.map_or_else(|| part.to_string(), str::to_owned);
+                Cow::Owned(crate::text::json::text(&text))
+            });
+            texts.collect()
+        } else {
+            vec![Cow::Borrowed(content)]
+        };
+        texts.into_iter().filter(|text| !is_blank(text)).collect()
+    }
+}
+
+/// The wire of a message: the answer as it came.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Recorded<'m> {
+    #[serde(borrow)]
+    pub api: Cow<'m, str>,
+    #[serde(borrow)]
+    pub model: Option<&'m RawValue>,
+    #[serde(borrow)]
+    pub items: Vec<&'m RawValue>,
+    #[serde(borrow)]
+    pub prefix: Cow<'m, str>,
+    #[serde(borrow)]
+    pub view: Cow<'m, str>,
+}
+
+/// True for JSON that is no string, or one of white space alone.
+pub(super) fn is_blank(json: &str) -> bool {
+    let Some(text) = json.strip_prefix('"') else {
+        return true;
+    };
+    if text.starts_with(|first: char| first.is_ascii_graphic() && first != '"' && first != '\\') {
+        return false;
+    }
+    let text: String = serde_json::from_str(json).unwrap_or_default();
+    text.trim().is_empty()
+}

@@ -1,0 +1,175 @@
+//! A conversation that grows: what has been rendered of it, in the form of a service, and its digest.
+//!
+//! Unaware of what the blocks are. A block is a part of a message for Messages, and an item for Responses.
+
+use crate::text::digest::PartsDigest;
+
+/// Who a message is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    User,
+    Assistant,
+}
+
+impl Role {
+    fn opening(self) -> &'static [u8] {
+        match self {
+            Self::User => b"{\"role\":\"user\",\"content\":[",
+            Self::Assistant => b"{\"role\":\"assistant\",\"content\":[",
+        }
+    }
+}
+
+/// A block that a cache may end with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mark {
+    /// Where its closing brace is; none before the first.
+    pub end: Option<usize>,
+    /// How many blocks there are up to it.
+    pub count: usize,
+}
+
+/// The state of a rendering beside its bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Position {
+    /// The messages rendered so far, the last one still open.
+    len: usize,
+    digest: PartsDigest,
+    role: Option<Role>,
+    blocks: usize,
+    pub last: Mark,
+    /// The last mark before the newest answer: where the request for it ended.
+    pub before_answer: Mark,
+    /// The system's blocks, as JSON strings.
+    pub system: Vec<String>,
+    /// Something beside the system's blocks has been said.
+    is_begun: bool,
+}
+
+/// A rendered conversation.
+#[derive(Debug)]
+pub(super) struct Rendering {
+    pub out: Vec<u8>,
+    pub at: Position,
+    /// Blocks stand in messages by their roles; else in one list.
+    has_roles: bool,
+}
+
+impl Rendering {
+    /// One of nothing, behind these tools.
+    pub(super) fn new(tools: &[u8], has_roles: bool) -> Self {
+        let mut digest = PartsDigest::default();
+        digest.add(tools);
+        Self {
+            out: Vec::new(),
+            has_roles,
+            at: Position {
+                len: 0,
+                digest,
+                role: None,
+                blocks: 0,
+                last: Mark::default(),
+                before_answer: Mark::default(),
+                system: Vec::new(),
+                is_begun: false,
+            },
+        }
+    }
+
+    /// Where it stands, to come back to.
+    pub(super) fn position(&self) -> Position {
+        let mut position = self.at.clone();
+        position.len = self.out.len();
+        position
+    }
+
+    pub(super) fn back_to(&mut self, position: Position) {
+        self.out.truncate(position.len);
+        self.at = position;
+    }
+
+    /// Adds a block of the system. False if the conversation has begun, so that there is no place for it.
+    pub(super) fn system(&mut self, text: &str) -> bool {
+        if self.at.is_begun {
+            return false;
+        }
+        self.at.system.push(text.to_owned());
+        true
+    }
+
+    /// The digest of everything so far.
+    pub(super) fn prefix(&mut self) -> String {
+        self.begin();
+        self.at.digest.sum()
+    }
+
+    fn begin(&mut self) {
+        if !self.at.is_begun {
+            self.at.is_begun = true;
+            let system = std::mem::take(&mut self.at.system);
+            for text in &system {
+                self.at.digest.add(text.as_bytes());
+            }
+            self.at.digest.add(b"");
+            self.at.system = system;
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.at.blocks == 0
+    }
+
+    pub(super) fn role(&self) -> Option<Role> {
+        self.at.role
+    }
+
+    /// Notes that an answer follows.
+    pub(super) fn answer_follows(&mut self) {
+        self.at.before_answer = self.at.last;
+    }
+
+    /// Adds a block: a JSON object. A cache may end with it if it `can_end`.
+    pub(super) fn block(&mut self, role: Role, block: &[u8], can_end: bool) {
+        self.begin();
+        let is_same = self.at.role == Some(role);
+        if !self.has_roles {
+            if self.at.blocks > 0 {
+                self.out.push(b',');
+            }
+        } else if is_same {
+            self.out.push(b',');
+        } else {
+            if self.at.role.is_some() {
+                self.out.extend_from_slice(b"]},");
+            }
+            self.out.extend_from_slice(role.opening());
+        }
+        if !is_same {
+            self.at.digest.add(role.opening());
+        }
+        self.out.extend_from_slice(block);
+        self.at.digest.add(block);
+        self.at.role = Some(role);
+        self.at.blocks += 1;
+        if can_end {
+            self.at.last = Mark {
+                end: Some(self.out.len() - 1),
+                count: self.at.blocks,
+            };
+        }
+    }
+
+    /// Appends the messages to a request, with `insertions` before closing braces, in order.
+    pub(super) fn write(&self, out: &mut Vec<u8>, insertions: &[(usize, &[u8])]) {
+        let mut from = 0;
+        for (at, bytes) in insertions {
+            out.extend_from_slice(&self.out[from..*at]);
+            out.extend_from_slice(bytes);
+            from = *at;
+        }
+        out.extend_from_slice(&self.out[from..]);
+        if self.has_roles && self.at.role.is_some() {
+            out.extend_from_slice(b"]}");
+        }
+    }
+}

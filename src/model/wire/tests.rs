@@ -1,0 +1,469 @@
+//! Whatever a journal holds becomes a request that a strict service takes, and the same one each time.
+
+use super::*;
+use crate::record::messages::{self as record, Form};
+use crate::record::state::{self, Reading};
+use fastrand::Rng;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+
+fn wire(api: Api) -> Wire {
+    Wire {
+        rules: Rules {
+            api,
+            ..Rules::default()
+        },
+        cache: CacheTime::default(),
+        wrapped: Vec::new(),
+        paused: None,
+        memo: None,
+    }
+}
+
+/// A request as the engine builds it, from a journal.
+fn neutral(journal: &str, system: &str, after: Option<&str>) -> Neutral {
+    let mut bytes = br#"{"model":"m","tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{}}}}],"messages":["#.to_vec();
+    let messages = bytes.len();
+    record::message(&mut bytes, "system", json!(system).to_string().as_bytes());
+    let run = state::read(journal.as_bytes(), Reading::default()).unwrap();
+    let mut all = Vec::new();
+    record::write(&mut all, &run, &Form::Neutral);
+    record::splice(&mut bytes, &all);
+    let stable = bytes.len();
+    if let Some(after) = after {
+        record::message(&mut bytes, "user", json!(after).to_string().as_bytes());
+    }
+    bytes.extend_from_slice(b"]}");
+    Neutral {
+        bytes,
+        messages,
+        stable,
+    }
+}
+
+const TEXTS: [&str; 6] = [
+    r#""""#,
+    r#"" \n""#,
+    r#""plain""#,
+    r#""\ud83d\ude00 \ud800 lone""#,
+    r#""\u00a0""#,
+    r#""é \"quoted\" \\ud800""#,
+];
+
+/// One step of a conversation: what a person says, or an answer with its results.
+fn step(random: &mut Rng, api: Api, number: usize, out: &mut String) {
+    let text = |random: &mut Rng| TEXTS[random.usize(0..TEXTS.len())];
+    if random.u8(0..4) == 0 {
+        let said = text(random);
+        *out += &format!("{{\"type\":\"USER_MESSAGE\",\"content\":{said}}}\n");
+        return;
+    }
+    let content = text(random);
+    let ids = ["call_a", "functions.f:0", "", &"x".repeat(80)];
+    let ids: Vec<String> = (0..random.usize(0..4))
+        .map(|at| format!("{}{number}_{at}", ids[random.usize(0..ids.len())]))
+        .collect();
+    let calls: Vec<Value> = ids
+        .iter()
+        .map(|id| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{\"a\": [1, \"b\"]}"}}))
+        .collect();
+    let calls = match calls.is_empty() {
+        true => String::new(),
+        false => json!(calls).to_string(),
+    };
+    let content = match content {
+        r#""""# => "null",
+        content => content,
+    };
+    let items = items(random, api, content, &ids);
+    let view = match random.u8(0..4) {
+        0 => "edited since".to_owned(),
+        _ => view(content.as_bytes(), calls.as_bytes()),
+    };
+    let from = ["chat", "responses", "messages"][random.usize(0..3)];
+    let from = if random.bool() { from } else { api.name() };
+    let model = if random.u8(0..4) == 0 { "other" } else { "m" };
+    let wire =
+        json!({"api": from, "model": model, "items": items, "prefix": "moved", "view": view});
+    let shown = if content == "null" {
+        "\"\",\"content_null\":true"
+    } else {
+        content
+    };
+    let calls = if calls.is_empty() {
+        String::new()
+    } else {
+        format!(",\"tool_calls\":{calls}")
+    };
+    *out += &format!("{{\"type\":\"THOUGHT\",\"content\":{shown}{calls},\"wire\":{wire}}}\n");
+    for id in &ids {
+        if random.u8(0..8) == 0 {
+            continue;
+        }
+        let (id, said) = (json!(id), text(random));
+        *out += &format!(
+            "{{\"type\":\"ACTION_RESULT\",\"action_id\":{id},\"status\":\"FAILED\",\"observation_content\":{said}}}\n"
+        );
+    }
+}
+
+fn items(random: &mut Rng, api: Api, content: &str, ids: &[String]) -> Vec<Value> {
+    let text: String = String::from_utf8(
+        response::without_lone_surrogates(content.as_bytes()).unwrap_or(content.into()),
+    )
+    .map(|text| {
+        serde_json::from_str::<Option<String>>(&text)
+            .unwrap()
+            .unwrap_or_default()
+    })
+    .unwrap();
+    let mut items = Vec::new();
+    match api {
+        Api::Messages | Api::Chat => {
+            let signature = if random.bool() { "s" } else { "" };
+            items.push(json!({"type": "thinking", "thinking": "t", "signature": signature}));
+            items.push(json!({"type": "text", "text": text}));
+            items.push(json!({"type": "redacted_thinking", "data": "d"}));
+            items.extend(ids.iter().map(
+                |id| json!({"type": "tool_use", "id": id, "name": "f", "input": {"a": [1, "b"]}}),
+            ));
+        }
+        Api::Responses => {
+            items.push(json!({"type": "reasoning", "id": "rs_0", "summary": []}));
+            items.push(
+                json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"}),
+            );
+            items.push(json!({"type": "message", "id": "m".repeat(70), "role": "assistant", "content": [{"type": "output_text", "text": text}]}));
+            items.extend(ids.iter().map(
+                |id| json!({"type": "function_call", "id": "fc_1", "call_id": id, "name": "f", "arguments": "{\"a\": [1, \"b\"]}"}),
+            ));
+            items.push(
+                json!({"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "e"}),
+            );
+        }
+    }
+    items
+}
+
+fn is_id(id: &Value) -> bool {
+    ids::is_call_id(id.as_str().unwrap_or_default())
+}
+
+fn check_messages(request: &Value) {
+    assert!(request["max_tokens"].is_u64());
+    let marks = request.to_string().matches("cache_control").count();
+    assert!((1..=4).contains(&marks), "{marks} breakpoints");
+    let messages = request["messages"].as_array().unwrap();
+    assert_eq!(messages[0]["role"], "user");
+    assert_eq!(messages.last().unwrap()["role"], "user");
+    let mut open: Vec<&Value> = Vec::new();
+    for (at, message) in messages.iter().enumerate() {
+        assert!(
+            at == 0 || messages[at - 1]["role"] != message["role"],
+            "two in a row"
+        );
+        let blocks = message["content"].as_array().unwrap();
+        assert!(!blocks.is_empty());
+        let (mut results, mut is_behind_text) = (Vec::new(), false);
+        for block in blocks {
+            match block["type"].as_str().unwrap() {
+                "text" => {
+                    assert!(!block["text"].as_str().unwrap().trim().is_empty(), "blank");
+                    is_behind_text = true;
+                }
+                "tool_result" => {
+                    assert!(!is_behind_text, "a result behind a text");
+                    assert!(!block["content"].as_str().unwrap().trim().is_empty());
+                    results.push(&block["tool_use_id"]);
+                }
+                "tool_use" => {
+                    assert!(is_id(&block["id"]) && block["input"].is_object(), "{block}");
+                }
+                other => panic!("{other} where its prefix has moved"),
+            }
+        }
+        if message["role"] == "user" {
+            assert_eq!(results, open, "results are not those of the calls");
+        }
+        let calls = blocks.iter().filter(|block| block["type"] == "tool_use");
+        open = calls.map(|block| &block["id"]).collect();
+    }
+}
+
+fn check_responses(request: &Value) {
+    assert_eq!(request["store"], false);
+    assert_eq!(request["include"][0], "reasoning.encrypted_content");
+    assert_eq!(request["tools"][0]["strict"], false);
+    let items = request["input"].as_array().unwrap();
+    assert!(!items.is_empty());
+    let (mut calls, mut results) = (HashSet::new(), HashSet::new());
+    for item in items {
+        assert!(item["id"].as_str().is_none_or(|id| id.len() <= 64));
+        match item["type"].as_str().unwrap() {
+            "message" => {
+                let text = item["content"][0]["text"].as_str().unwrap();
+                assert!(!text.trim().is_empty());
+            }
+            "function_call" => {
+                assert!(is_id(&item["call_id"]) && item["arguments"].is_string());
+                assert!(calls.insert(item["call_id"].to_string()));
+            }
+            "function_call_output" => {
+                let id = item["call_id"].to_string();
+                assert!(calls.contains(&id), "a result before its call");
+                assert!(results.insert(id));
+            }
+            other => panic!("{other} where its prefix has moved"),
+        }
+    }
+    assert_eq!(calls, results);
+}
+
+fn without_marks(mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(map) => {
+            map.remove("cache_control");
+            for inner in map.values_mut() {
+                *inner = without_marks(inner.take());
+            }
+        }
+        Value::Array(list) => {
+            for inner in list {
+                *inner = without_marks(inner.take());
+            }
+        }
+        _ => {}
+    }
+    value
+}
+
+#[test]
+fn whatever_a_journal_holds_is_taken_and_is_the_same_each_time() {
+    for (seed, api) in (0..400).flat_map(|seed| [(seed, Api::Messages), (seed, Api::Responses)]) {
+        let mut random = Rng::with_seed(seed);
+        let mut kept = wire(api);
+        let mut journal = String::new();
+        let mut before: Option<Value> = None;
+        for number in 0..12 {
+            step(&mut random, api, number, &mut journal);
+            let after = (random.u8(0..4) == 0).then_some("now");
+            let mut request = neutral(&journal, "sys", after);
+            let sent = kept.render(&mut request).unwrap();
+            let anew = wire(api).render(&mut request).unwrap();
+            let text = String::from_utf8(sent.bytes.clone()).unwrap();
+            assert_eq!(text, String::from_utf8(anew.bytes).unwrap(), "seed {seed}");
+            assert_eq!(sent.prefix, anew.prefix);
+            let value: Value = serde_json::from_str(&text).unwrap();
+            match api {
+                Api::Messages => check_messages(&value),
+                Api::Responses | Api::Chat => check_responses(&value),
+            }
+            let plain = without_marks(value);
+            let key = if api == Api::Messages {
+                "messages"
+            } else {
+                "input"
+            };
+            if let Some(before) = &before {
+                let (old, new) = (
+                    before[key].as_array().unwrap(),
+                    plain[key].as_array().unwrap(),
+                );
+                let shared = old.len().saturating_sub(2);
+                assert_eq!(
+                    old[..shared],
+                    new[..shared],
+                    "seed {seed}: the beginning has changed"
+                );
+            }
+            before = Some(plain);
+        }
+    }
+}
+
+/// A journal whose answers are recorded as the engine records them, with what was made behind what.
+#[test]
+fn thinking_is_sent_back_as_long_as_what_stands_before_it_does() {
+    for (api, thinking, first, second) in [
+        (
+            Api::Messages,
+            "thinking",
+            json!({"content": [{"type": "thinking", "thinking": "1", "signature": "s"}, {"type": "text", "text": "a"}], "stop_reason": "end_turn"}),
+            json!({"content": [{"type": "thinking", "thinking": "2", "signature": "s"}, {"type": "text", "text": "b"}], "stop_reason": "end_turn"}),
+        ),
+        (
+            Api::Responses,
+            "reasoning",
+            json!({"status": "completed", "output": [{"type": "reasoning", "summary": [], "encrypted_content": "1"}, {"type": "message", "content": [{"type": "output_text", "text": "a"}]}]}),
+            json!({"status": "completed", "output": [{"type": "reasoning", "summary": [], "encrypted_content": "2"}, {"type": "message", "content": [{"type": "output_text", "text": "b"}]}]}),
+        ),
+    ] {
+        let mut wire = wire(api);
+        let mut journal = String::from("{\"type\":\"USER_MESSAGE\",\"content\":\"go\"}\n");
+        let mut answer = |journal: &mut String, system: &str, body: &Value| {
+            let sent = wire.render(&mut neutral(journal, system, None)).unwrap();
+            let answer = wire.parse(body.to_string().as_bytes()).unwrap();
+            let recorded = wire.record(&answer, &sent.prefix.unwrap());
+            let (content, recorded) = (
+                String::from_utf8(answer.content_json).unwrap(),
+                String::from_utf8(recorded).unwrap(),
+            );
+            *journal +=
+                &format!("{{\"type\":\"THOUGHT\",\"content\":{content},\"wire\":{recorded}}}\n");
+            *journal += "{\"type\":\"USER_MESSAGE\",\"content\":\"more\"}\n";
+            let next = wire.render(&mut neutral(journal, system, None)).unwrap();
+            String::from_utf8(next.bytes).unwrap()
+        };
+        let thoughts = |request: &str| request.matches(&format!("\"type\":\"{thinking}\"")).count();
+        let request = answer(&mut journal, "one", &first);
+        assert_eq!(thoughts(&request), 1, "{request}");
+        // The system has changed: the first is bound to the old one, the second is made behind the new one.
+        let request = answer(&mut journal, "two", &second);
+        assert_eq!(thoughts(&request), 1, "{request}");
+        assert!(request.contains('2'));
+        let other_model = neutral(&journal, "two", None);
+        let text = String::from_utf8(other_model.bytes).unwrap();
+        let mut other =
+            Neutral::changed(api, text.replacen("\"m\"", "\"n\"", 1).into_bytes()).unwrap();
+        let request = String::from_utf8(wire.render(&mut other).unwrap().bytes).unwrap();
+        assert_eq!(thoughts(&request), 0, "{request}");
+        let edited = journal.replacen("\"content\":\"b\"", "\"content\":\"c\"", 1);
+        let request = wire
+            .render(&mut neutral(&edited, "two", None))
+            .unwrap()
+            .bytes;
+        let request = String::from_utf8(request).unwrap();
+        assert_eq!(thoughts(&request), 0, "{request}");
+        assert!(request.contains("\"c\"") && !request.contains("\"b\""));
+        assert!(wire.apply(Remedy::WithoutReasoning) && !wire.apply(Remedy::WithoutReasoning));
+        let request = wire
+            .render(&mut neutral(&journal, "two", None))
+            .unwrap()
+            .bytes;
+        assert_eq!(thoughts(&String::from_utf8(request).unwrap()), 0);
+    }
+}
+
+#[test]
+fn a_refusal_names_its_remedy() {
+    let error = |message: &str, code: &str| {
+        json!({"error": {"message": message, "code": code}}).to_string()
+    };
+    for (api, message, code, remedy) in [
+        (
+            Api::Messages,
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+            "",
+            Some(Remedy::WithoutReasoning),
+        ),
+        (
+            Api::Messages,
+            "The block is bound to a different conversation",
+            "",
+            Some(Remedy::WithoutReasoning),
+        ),
+        (
+            Api::Messages,
+            "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified",
+            "",
+            Some(Remedy::WithoutReasoning),
+        ),
+        (
+            Api::Messages,
+            "Expected `thinking` or `redacted_thinking`, but found `tool_use`",
+            "",
+            Some(Remedy::WithoutReasoning),
+        ),
+        (
+            Api::Messages,
+            "max_tokens: 64000 > 32000, which is the maximum allowed number of output tokens for M-3",
+            "",
+            Some(Remedy::MaxTokens(32000)),
+        ),
+        (
+            Api::Messages,
+            "thinking is not supported by this model",
+            "",
+            None,
+        ),
+        (
+            Api::Responses,
+            "The encrypted content could not be verified",
+            "invalid_encrypted_content",
+            Some(Remedy::WithoutReasoning),
+        ),
+        (
+            Api::Responses,
+            "Encrypted content is not supported with this model",
+            "",
+            Some(Remedy::WithoutInclude),
+        ),
+        (
+            Api::Responses,
+            "Unknown parameter: 'include'",
+            "",
+            Some(Remedy::WithoutInclude),
+        ),
+        (Api::Responses, "Unknown parameter: 'max_tokens'", "", None),
+        (
+            Api::Chat,
+            "Unrecognized request argument: stream_options",
+            "",
+            Some(Remedy::WithoutStreamOptions),
+        ),
+        (
+            Api::Chat,
+            "max_tokens: 64000 > 32000, which is the maximum",
+            "",
+            None,
+        ),
+    ] {
+        assert_eq!(
+            Remedy::of(api, error(message, code).as_bytes()),
+            remedy,
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn breakpoints_stand_where_later_requests_begin_alike() {
+    let mut journal = String::from("{\"type\":\"USER_MESSAGE\",\"content\":\"go\"}\n");
+    let calls: Vec<Value> = (0..16)
+        .map(|n| json!({"id": format!("c{n}"), "type": "function", "function": {"name": "f", "arguments": "{}"}}))
+        .collect();
+    journal += &format!(
+        "{{\"type\":\"THOUGHT\",\"content\":\"\",\"tool_calls\":{}}}\n",
+        json!(calls)
+    );
+    for n in 0..16 {
+        journal += &format!(
+            "{{\"type\":\"ACTION_RESULT\",\"action_id\":\"c{n}\",\"status\":\"SUCCESS\",\"observation_content\":\"r{n}\"}}\n"
+        );
+    }
+    let sent = wire(Api::Messages)
+        .render(&mut neutral(&journal, "sys", Some("volatile")))
+        .unwrap();
+    let request: Value = serde_json::from_slice(&sent.bytes).unwrap();
+    let marked = |value: &Value| value["cache_control"] == json!({"type": "ephemeral"});
+    assert!(marked(&request["system"][0]));
+    let messages = &request["messages"];
+    assert!(
+        marked(&messages[0]["content"][0]),
+        "where the request before ended"
+    );
+    let last = messages[2]["content"].as_array().unwrap();
+    assert_eq!(last.len(), 17);
+    assert!(marked(&last[15]) && !marked(&last[16]), "{}", last[16]);
+    assert_eq!(request.to_string().matches("cache_control").count(), 3);
+    for (cache, marks) in [(CacheTime::Off, 0), (CacheTime::Hour, 3)] {
+        let mut other = wire(Api::Messages);
+        other.cache = cache;
+        let sent = other
+            .render(&mut neutral(&journal, "sys", Some("volatile")))
+            .unwrap();
+        let text = String::from_utf8(sent.bytes).unwrap();
+        assert_eq!(text.matches("cache_control").count(), marks);
+        assert_eq!(text.matches("\"ttl\":\"1h\"").count(), marks);
+    }
+}

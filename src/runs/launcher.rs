@@ -1,0 +1,36 @@
+//! What started this process: the variables by which batch systems name a job.
+
+use serde_json::{Map, Value};
+
+/// Of Slurm, PBS, LSF, and of Kubernetes as far as a pod is told its own name.
+const NAMES: [&str; 9] = [
+    "SLURM_CLUSTER_NAME",
+    "SLURM_JOB_ID",
+    "SLURM_RESTART_COUNT",
+    "PBS_JOBID",
+    "PBS_ARRAY_INDEX",
+    "LSB_JOBID",
+    "LSB_JOBINDEX",
+    "POD_NAME",
+    "POD_NAMESPACE",
+];
+
+const PREFIX: &str = "SLURM_ARRAY_";
+
+/// No batch system has longer names.
+const LONGEST: usize = 256;
+
+/// The variables of this process, sorted by name. Others of a batch system may be secrets.
+pub(super) fn launcher_variables() -> Map<String, Value> {
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
+        let is_known = NAMES.contains(&name.as_str()) || name.starts_with(PREFIX);
+        (is_known && value.len() <= LONGEST).then_some((name, value))
+    });
+    let mut variables: Vec<_> = variables.collect();
+    variables.sort();
+    let variables = variables.into_iter();
+    variables
+        .map(|(name, value)| (name, Value::from(value)))
+        .collect()
+}

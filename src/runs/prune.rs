@@ -1,0 +1,337 @@
+//! Old runs, removed: which may go, and how one goes.
+//!
+//! Unaware of who is told. A run that another one has started goes only when that one has come to its end, too: until
+//! then it may be asked for its result, and would do its work a second time.
+//!
+//! Architecture invariant: a kill between any two steps leaves a run that has ended and can be shown and removed, or
+//! no run.
+
+use super::inspect::read_summary;
+use super::origin::foreign_reason;
+use super::survey::{Found, FoundRun, REMOVED, visit_runs};
+use crate::error::{At, Error, Result};
+use crate::record::journal::Journal;
+use crate::record::metadata::{self, Metadata, Status};
+use crate::record::run_dir::RunDir;
+use crate::record::spending;
+use crate::record::state::{self, Reading};
+use crate::record::workspace::Workspace;
+use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::origin::ORIGIN;
+use crate::unix::signals::Signals;
+use crate::unix::terminal::Screen;
+use std::collections::HashMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What stays with the journal.
+const KEPT: [&str; 4] = ["journal.jsonl", "metadata.json", ORIGIN, spending::FILE];
+
+/// No engine nests deeper by default, and no cycle of forged parents is followed longer.
+const DEEPEST: usize = 64;
+
+/// Which runs go, and how much of them.
+#[derive(Debug)]
+pub(crate) struct PruneRules {
+    /// They ended before.
+    pub before: Timestamp,
+    /// Empty: however they ended.
+    pub statuses: Vec<Status>,
+    pub keep_journal: bool,
+}
+
+/// What there is to remove.
+#[derive(Debug, Default)]
+pub(crate) struct PrunePlan {
+    /// Runs behind those that they have started.
+    pub runs: Vec<RunDir>,
+    pub kept: KeptRuns,
+    /// What is left of runs that somebody began to remove.
+    remains: Vec<PathBuf>,
+}
+
+/// How many runs stay for other reasons than the rules.
+#[derive(Debug, Default)]
+pub(crate) struct KeptRuns {
+    /// Live, interrupted or waiting, or with a journal that nobody can read.
+    pub unfinished: usize,
+    pub foreign: usize,
+    /// Part of a run that has not ended.
+    pub needed: usize,
+    /// Part of a run that is nowhere below the directories.
+    pub parentless: usize,
+}
+
+/// A run that is one's own.
+struct Member {
+    run: RunDir,
+    parent: Option<String>,
+    status: Status,
+    /// None: it has not ended.
+    ended_at: Option<Timestamp>,
+}
+
+/// All runs that are one's own. Each is judged once, however many are called the same.
+struct Family<'m> {
+    members: &'m [Member],
+    rules: &'m PruneRules,
+    /// By workspace and name.
+    by_place: HashMap<(Option<&'m Path>, &'m str), usize>,
+    by_name: HashMap<&'m str, Vec<usize>>,
+    judged: Vec<Option<Verdict>>,
+    judged_names: HashMap<&'m str, Verdict>,
+}
+
+/// What becomes of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It is removed, behind those that it has started: so many runs are around it.
+    Goes(usize),
+    Unfinished,
+    /// The rules keep it.
+    Excepted,
+    Needed,
+    Parentless,
+}
+
+/// Finds out what the rules remove below directories. Nothing is changed.
+pub(crate) fn plan(dirs: &[PathBuf], rules: &PruneRules) -> Result<PrunePlan> {
+    let (mut plan, mut members) = (PrunePlan::default(), Vec::new());
+    visit_runs(dirs, &mut |found| {
+        match found {
+            Found::Removed(path) => plan.remains.push(path),
+            Found::Run(found) if found.foreign.is_some() => plan.kept.foreign += 1,
+            Found::Run(FoundRun { run, .. }) => members.push(Member::of(run)),
+        }
+        Ok(())
+    })?;
+    let mut family = Family::of(&members, rules);
+    let mut going = Vec::new();
+    for (at, member) in members.iter().enumerate() {
+        match family.judge(at, 0) {
+            Verdict::Goes(depth) => going.push((depth, &member.run)),
+            Verdict::Unfinished => plan.kept.unfinished += 1,
+            Verdict::Excepted => {}
+            Verdict::Needed => plan.kept.needed += 1,
+            Verdict::Parentless => plan.kept.parentless += 1,
+        }
+    }
+    going.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
+    plan.runs = going.into_iter().map(|(_, run)| run.clone()).collect();
+    Ok(plan)
+}
+
+impl Member {
+    fn of(run: RunDir) -> Self {
+        let (metadata, error) = read_summary(&run);
+        let ended_at = end_of(&metadata).filter(|_| error.is_none());
+        Self {
+            run,
+            parent: metadata.parent_run_id,
+            status: metadata.status,
+            ended_at,
+        }
+    }
+}
+
+impl<'m> Family<'m> {
+    fn of(members: &'m [Member], rules: &'m PruneRules) -> Self {
+        let (mut by_place, mut by_name) = (HashMap::new(), HashMap::<_, Vec<_>>::new());
+        for (at, member) in members.iter().enumerate() {
+            let id = member.run.id.as_str();
+            by_name.entry(id).or_default().push(at);
+            by_place.insert((member.run.workspace(), id), at);
+        }
+        Self {
+            members,
+            rules,
+            by_place,
+            by_name,
+            judged: vec![None; members.len()],
+            judged_names: HashMap::new(),
+        }
+    }
+
+    fn judge(&mut self, at: usize, depth: usize) -> Verdict {
+        if let Some(verdict) = self.judged[at] {
+            return verdict;
+        }
+        // Whoever is around himself stays.
+        self.judged[at] = Some(Verdict::Needed);
+        let verdict = self.verdict(&self.members[at], depth);
+        self.judged[at] = Some(verdict);
+        verdict
+    }
+
+    fn verdict(&mut self, member: &'m Member, depth: usize) -> Verdict {
+        let Some(ended_at) = member.ended_at else {
+            return Verdict::Unfinished;
+        };
+        let Some(parent) = member.parent.as_deref() else {
+            let statuses = &self.rules.statuses;
+            let is_meant = statuses.is_empty() || statuses.contains(&member.status);
+            return match is_meant && ended_at <= self.rules.before {
+                true => Verdict::Goes(0),
+                false => Verdict::Excepted,
+            };
+        };
+        if depth == DEEPEST {
+            return Verdict::Needed;
+        }
+        // Runs in different places may have one name: the one around this workspace, or else all of them.
+        let root = member.run.workspace().into_iter();
+        let itself = usize::from(parent == member.run.id.as_str());
+        let mut around = root.flat_map(Path::ancestors).skip(itself);
+        let around = around.find_map(|root| self.by_place.get(&(Some(root), parent)));
+        let of_parents = match around.copied() {
+            Some(at) => self.judge(at, depth + 1),
+            None => self.judge_name(parent, depth + 1),
+        };
+        match of_parents {
+            Verdict::Goes(above) => Verdict::Goes(above + 1),
+            Verdict::Unfinished => Verdict::Needed,
+            other => other,
+        }
+    }
+
+    /// The verdict on all runs of a name: the first that lets one of them stay.
+    fn judge_name(&mut self, name: &'m str, depth: usize) -> Verdict {
+        if let Some(verdict) = self.judged_names.get(name) {
+            return *verdict;
+        }
+        self.judged_names.insert(name, Verdict::Needed);
+        let mut found = Verdict::Parentless;
+        for at in self.by_name.get(name).cloned().unwrap_or_default() {
+            found = self.judge(at, depth);
+            if !matches!(found, Verdict::Goes(_)) {
+                break;
+            }
+        }
+        self.judged_names.insert(name, found);
+        found
+    }
+}
+
+/// When a run came to its end; none if it has not.
+fn end_of(metadata: &Metadata) -> Option<Timestamp> {
+    let end = metadata.end_time.as_deref().and_then(Timestamp::parse);
+    end.filter(|_| metadata.has_ended())
+}
+
+impl PruneRules {
+    /// How many bytes of the disk a run's removal gives back.
+    pub(crate) fn room(&self, run: &RunDir) -> u64 {
+        let entries = fs::read_dir(&run.path).into_iter().flatten().flatten();
+        let going = entries.filter(|entry| {
+            let is_kept = KEPT.iter().any(|kept| entry.file_name() == *kept);
+            !(self.keep_journal && is_kept)
+        });
+        going.map(|entry| room_of(&entry.path())).sum()
+    }
+
+    /// Removes a run, if it is still as it was when the plan was made. Returns whether it was.
+    ///
+    /// # Errors
+    /// A signal came, or something cannot be removed.
+    pub(crate) fn remove(&self, run: &RunDir, signals: &Signals) -> Result<bool> {
+        let Some(root) = run.workspace() else {
+            return Ok(false);
+        };
+        let workspace = Workspace::at(root)?;
+        let lock = workspace.lock(signals)?;
+        let is_own = |dir: &Path| Ok::<_, Error>(foreign_reason(dir)?.is_none());
+        if !run.path.is_dir() || !is_own(&workspace.control)? || !is_own(&run.path)? {
+            return Ok(false);
+        }
+        let Some(journal) = Journal::open(&run.journal())? else {
+            return Ok(false);
+        };
+        if end_in(run, &journal)?.is_none_or(|end| end > self.before) {
+            return Ok(false);
+        }
+        for name in files::names(&run.path)? {
+            if !KEPT.contains(&name.as_str()) {
+                remove_all(&run.path.join(name))?;
+            }
+        }
+        if self.keep_journal {
+            return Ok(true);
+        }
+        let removed = workspace.control.join(format!("{REMOVED}{}", run.id));
+        remove_all(&removed)?;
+        fs::rename(&run.path, &removed).at("remove", &run.path)?;
+        match workspace.newest()? {
+            Some(newest) => workspace.mend_latest(&newest)?,
+            None => files::remove(&workspace.control.join("LATEST"))?,
+        }
+        drop(lock);
+        remove_all(&removed).map(|()| true)
+    }
+}
+
+impl PrunePlan {
+    /// Removes what a killed process left of runs that it was removing.
+    pub(crate) fn remove_remains(&self) {
+        for path in &self.remains {
+            if let Err(error) = remove_all(path) {
+                Screen::new(false, false).warn(&format!("warning: {error}"));
+            }
+        }
+    }
+}
+
+/// When a run that nobody else works on came to its end, as its journal says, and as has been reported; none if
+/// either has not happened.
+fn end_in(run: &RunDir, journal: &Journal) -> Result<Option<Timestamp>> {
+    let mut bytes = Vec::new();
+    journal.read_into(&mut bytes)?;
+    let strict = Reading {
+        lenient: false,
+        window: None,
+    };
+    let Ok(state) = state::read(&bytes, strict) else {
+        return Ok(None);
+    };
+    let recorded = metadata::read(&run.path).unwrap_or_default();
+    if recorded.status == Status::Running {
+        return Ok(None);
+    }
+    let mut metadata = recorded;
+    metadata.correct(&state);
+    Ok(end_of(&metadata))
+}
+
+/// Removes a file, a link or a directory with all that is in it; what is not there is removed.
+fn remove_all(path: &Path) -> Result<()> {
+    let removed = match path.symlink_metadata() {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(e) => Err(e),
+    };
+    match removed {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e).at("remove", path),
+        _ => Ok(()),
+    }
+}
+
+/// The room that a file, or a directory with all that is in it, takes. What several share is divided.
+fn room_of(path: &Path) -> u64 {
+    let mut pending = vec![path.to_owned()];
+    let mut room = 0;
+    while let Some(path) = pending.pop() {
+        let Ok(meta) = path.symlink_metadata() else {
+            continue;
+        };
+        if meta.is_dir() {
+            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+            pending.extend(entries.map(|entry| entry.path()));
+            room += meta.blocks() * 512;
+        } else {
+            room += meta.blocks() * 512 / meta.nlink().max(1);
+        }
+    }
+    room
+}

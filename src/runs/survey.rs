@@ -1,0 +1,161 @@
+//! All runs below directories, whatever the workspace.
+//!
+//! No symbolic link is followed on the way. What cannot be looked at is reported and passed over.
+
+use super::origin::foreign_reason;
+use crate::error::{At, Error, Result};
+use crate::record::run_dir::RunDir;
+use crate::record::workspace::Workspace;
+use crate::text::ids::RunId;
+use crate::unix::origin::ForeignReason;
+use crate::unix::terminal::Screen;
+use std::fs::{self, DirEntry, FileType};
+use std::path::{Path, PathBuf};
+
+/// How the directory of a run is called that is being removed. No run can have this name.
+pub(super) const REMOVED: &str = ".pruned.";
+
+/// Something in a control plane.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Run(FoundRun),
+    /// What is left of a run that somebody began to remove.
+    Removed(PathBuf),
+}
+
+/// A run, and whether it may be obeyed.
+#[derive(Debug)]
+pub(crate) struct FoundRun {
+    pub run: RunDir,
+    /// The workspace, as it can be written behind `-w`.
+    pub place: String,
+    pub foreign: Option<ForeignReason>,
+}
+
+/// A directory that is looked at.
+struct Place {
+    /// Without symbolic links.
+    path: PathBuf,
+    /// From where the command was started.
+    shown: PathBuf,
+}
+
+/// Looks at everything below directories, in no order. A directory inside another one counts once.
+///
+/// # Errors
+/// One of the directories is not there, or `visit` fails.
+pub(crate) fn visit_runs(
+    dirs: &[PathBuf],
+    visit: &mut dyn FnMut(Found) -> Result<()>,
+) -> Result<()> {
+    let mut pending = outermost(dirs)?;
+    while let Some(place) = pending.pop() {
+        let entries = match list(&place.path) {
+            Ok(entries) => entries,
+            Err(error) => {
+                warn(&error.message);
+                continue;
+            }
+        };
+        for (entry, kind) in entries {
+            let name = entry.file_name();
+            if name == ".delta" {
+                visit_control(&place, kind, visit)?;
+            } else if kind.is_dir() && name != ".git" && name.to_str().is_some() {
+                pending.push(Place {
+                    path: entry.path(),
+                    shown: place.shown.join(&name),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn outermost(dirs: &[PathBuf]) -> Result<Vec<Place>> {
+    let mut places: Vec<Place> = Vec::new();
+    for dir in dirs {
+        let path = dir.canonicalize().at("open", dir)?;
+        if !path.is_dir() {
+            let dir = dir.display();
+            return Err(Error::failure(format!("{dir} is not a directory")));
+        }
+        let shown = dir.clone();
+        places.push(Place { path, shown });
+    }
+    places.sort_by(|a, b| a.path.cmp(&b.path));
+    // Sorted by components: whatever is inside a directory stands right behind it.
+    places.dedup_by(|inner, outer| inner.path.starts_with(&outer.path));
+    Ok(places)
+}
+
+fn list(dir: &Path) -> Result<Vec<(DirEntry, FileType)>> {
+    let entries = fs::read_dir(dir).at("read", dir)?;
+    let typed = entries.map(|entry| {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        Ok((entry, kind))
+    });
+    typed.collect::<std::io::Result<_>>().at("read", dir)
+}
+
+fn visit_control(
+    place: &Place,
+    kind: FileType,
+    visit: &mut dyn FnMut(Found) -> Result<()>,
+) -> Result<()> {
+    let workspace = Workspace {
+        control: place.path.join(".delta"),
+        root: place.path.clone(),
+    };
+    if !kind.is_dir() {
+        let control = workspace.control.display();
+        warn(&format!("{control} is not a directory; passed over"));
+        return Ok(());
+    }
+    let looked_at = workspace.check_layout().and_then(|()| {
+        let foreign = foreign_reason(&workspace.control)?;
+        Ok((foreign, list(&workspace.control)?))
+    });
+    let (foreign, entries) = match looked_at {
+        Ok(found) => found,
+        Err(error) => {
+            warn(&error.message);
+            return Ok(());
+        }
+    };
+    for (entry, kind) in entries {
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
+        if kind.is_dir() && foreign.is_none() && name.starts_with(REMOVED) {
+            visit(Found::Removed(path))?;
+            continue;
+        }
+        let Ok(id) = RunId::parse(&name) else {
+            continue;
+        };
+        if kind.is_symlink() {
+            let path = path.display();
+            warn(&format!("{path} is a symbolic link; passed over"));
+            continue;
+        }
+        let has = |file: &str| path.join(file).symlink_metadata().is_ok();
+        if !kind.is_dir() || !(has("journal.jsonl") || has("metadata.json")) {
+            continue;
+        }
+        let foreign = match foreign {
+            None => foreign_reason(&path)?,
+            foreign => foreign,
+        };
+        visit(Found::Run(FoundRun {
+            run: RunDir { id, path },
+            place: place.shown.to_string_lossy().into_owned(),
+            foreign,
+        }))?;
+    }
+    Ok(())
+}
+
+fn warn(text: &str) {
+    Screen::new(false, false).warn(&format!("warning: {text}"));
+}

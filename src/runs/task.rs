@@ -1,0 +1,233 @@
+//! What a command says to the model: texts, the standard input and files, in the order of the command line.
+//!
+//! Unaware of runs. A run is known again by its texts and by the names of its files, not by what is in them.
+
+use crate::error::{Error, Exit, Result, reason};
+use crate::record::metadata::Metadata;
+use crate::text::disguise::disguises;
+use crate::unix::signals::Signals;
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// More than this is no message but work for a tool.
+const LONGEST: usize = 1 << 20;
+
+/// A part of a message as the command line has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum GivenPart {
+    Text(String),
+    Stdin,
+    File(PathBuf),
+}
+
+/// A part of a message.
+#[derive(Debug)]
+enum Part {
+    Text(String),
+    File {
+        name: String,
+        /// Its text, or why there is none: a run that is resumed does not need it.
+        text: std::result::Result<String, String>,
+    },
+}
+
+/// A message of at least one part.
+#[derive(Debug)]
+pub(crate) struct Task(Vec<Part>);
+
+impl Task {
+    /// Reads what is given; none if nothing is.
+    ///
+    /// # Errors
+    /// A text is empty or too long, or the standard input is not UTF-8.
+    pub(crate) fn read(given: &[GivenPart], signals: &Signals) -> Result<Option<Self>> {
+        let mut parts = Vec::new();
+        for part in given {
+            parts.push(match part {
+                GivenPart::Text(text) => Part::Text(text.clone()),
+                GivenPart::Stdin => Part::Text(stdin_text(signals)?),
+                GivenPart::File(path) => read_file(path, signals)?,
+            });
+        }
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        let task = Self(parts);
+        if task.parts().is_none() {
+            task.text()?;
+        }
+        Ok(Some(task))
+    }
+
+    /// A text alone.
+    pub(crate) fn of_text(text: &str) -> Self {
+        Self(vec![Part::Text(text.to_owned())])
+    }
+
+    /// All of it as one text.
+    ///
+    /// # Errors
+    /// A file cannot be read, or all are too long together.
+    pub(crate) fn text(&self) -> Result<String> {
+        let texts = self.0.iter().map(Part::text);
+        let texts: Vec<String> = texts
+            .collect::<std::result::Result<_, _>>()
+            .map_err(Error::usage)?;
+        let text = texts.join("\n\n");
+        if text.len() > LONGEST {
+            return Err(Error::usage(format!(
+                "the message is longer than 1 MiB ({} bytes): leave it in a file in the workspace, and name \
+                 that file in the task",
+                text.len()
+            )));
+        }
+        Ok(text)
+    }
+
+    /// The texts and the files' names, for the record; none without files, when the text says it all.
+    pub(crate) fn parts(&self) -> Option<Value> {
+        let is_file = |part: &Part| matches!(part, Part::File { .. });
+        self.0.iter().any(is_file).then(|| {
+            let shown = |part: &Part| match part {
+                Part::Text(text) => json!({"text": text}),
+                Part::File { name, .. } => json!({"file": name}),
+            };
+            self.0.iter().map(shown).collect()
+        })
+    }
+
+    /// True if a run began so.
+    pub(crate) fn is_beginning_of(&self, metadata: &Metadata) -> bool {
+        match self.parts() {
+            Some(parts) => metadata.message_parts.as_ref() == Some(&parts),
+            None => {
+                let text = self.text().ok();
+                metadata.message_parts.is_none() && metadata.initial_message == text
+            }
+        }
+    }
+
+    /// The files whose text is not in a run's first message.
+    pub(crate) fn changed_since<'a>(&'a self, recorded: &str) -> Vec<&'a str> {
+        let changed = |part: &'a Part| match part {
+            Part::File { name, .. } => {
+                let is_there = |text: String| recorded.contains(&text);
+                (!part.text().is_ok_and(is_there)).then_some(name.as_str())
+            }
+            Part::Text(_) => None,
+        };
+        self.0.iter().filter_map(changed).collect()
+    }
+}
+
+impl Part {
+    /// The part as the model reads it.
+    fn text(&self) -> std::result::Result<String, String> {
+        match self {
+            Self::Text(text) => Ok(text.clone()),
+            Self::File { name, text } => {
+                let text = text.as_ref().map_err(Clone::clone)?;
+                Ok(format!("# File: {name}\n\n{text}"))
+            }
+        }
+    }
+}
+
+fn stdin_text(signals: &Signals) -> Result<String> {
+    let bytes = read_stdin("message", signals)?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        let way_out = "convert it with iconv, or leave it in a file and name that in the task";
+        Error::usage(format!("the message on stdin is not UTF-8: {way_out}"))
+    })?;
+    let text = without_last_newline(text);
+    if text.is_empty() {
+        return Err(Error::usage("the message given with -m - is empty"));
+    }
+    Ok(text)
+}
+
+fn without_last_newline(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    text
+}
+
+fn read_file(path: &Path, signals: &Signals) -> Result<Part> {
+    let shown = path.display();
+    let name = match path.to_str() {
+        Some(name) if !name.contains(disguises) => name.to_owned(),
+        _ => {
+            let shown = path.to_string_lossy();
+            let shown = shown.escape_debug();
+            return Err(Error::usage(format!(
+                "-f: '{shown}' cannot be named in a message: only printable UTF-8 can; rename or link it"
+            )));
+        }
+    };
+    let text = match read_at_most(path, signals) {
+        Err(error) if error.exit != Exit::Failure => return Err(error),
+        Err(error) => Err(error.message),
+        Ok(bytes) if bytes.len() > LONGEST => Err(format!(
+            "-f {shown}: longer than 1 MiB: leave it in the workspace, and name it in the task"
+        )),
+        Ok(bytes) => String::from_utf8(bytes).map(without_last_newline).map_err(|_| {
+            format!(
+                "-f {shown}: not UTF-8: convert it with iconv, or leave it in the workspace and name it in \
+                 the task"
+            )
+        }),
+    };
+    Ok(Part::File { name, text })
+}
+
+/// The bytes of a file, or a few more than are taken. What is read may be a pipe: `-f <(git diff)`.
+fn read_at_most(path: &Path, signals: &Signals) -> Result<Vec<u8>> {
+    let wrong = |error: std::io::Error| {
+        let why = reason(&error);
+        Error::failure(format!("-f {}: cannot read it: {why}", path.display()))
+    };
+    // Without a writer, opening a pipe would wait where no signal ends it.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file: OwnedFd = openat(CWD, path, flags, Mode::empty()).map_err(|e| wrong(e.into()))?;
+    let mut bytes = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
+    while bytes.len() <= LONGEST {
+        match (
+            signals.read(&file, &mut buffer).map_err(wrong)?,
+            signals.stop(),
+        ) {
+            (Some(0), _) => break,
+            (Some(read), _) => bytes.extend_from_slice(&buffer[..read]),
+            (None, Some(stop)) => {
+                let message = format!("{} while reading {}", stop.name(), path.display());
+                return Err(Error::new(stop.into(), message));
+            }
+            (None, None) => {}
+        }
+    }
+    Ok(bytes)
+}
+
+/// All of the standard input, which is called `name` in errors. A signal ends the reading.
+pub(crate) fn read_stdin(name: &str, signals: &Signals) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let read = signals.read(std::io::stdin(), &mut buffer).map_err(|e| {
+            let reason = crate::error::reason(&e);
+            Error::usage(format!("cannot read the {name} from stdin: {reason}"))
+        })?;
+        match (read, signals.stop()) {
+            (Some(0), _) => return Ok(bytes),
+            (Some(read), _) => bytes.extend_from_slice(&buffer[..read]),
+            (None, Some(stop)) => {
+                let message = format!("{} while reading the {name}", stop.name());
+                return Err(Error::new(stop.into(), message));
+            }
+            (None, None) => {}
+        }
+    }
+}

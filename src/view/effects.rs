@@ -1,0 +1,224 @@
+//! The actions of a run that have an effect, each with its state.
+//!
+//! Unaware of where the events come from and of how the list is printed. An action has an effect unless its tool
+//! says `effect: none`.
+
+use crate::record::event::{DENIED, EventKind, Finding, Line};
+use crate::record::state::decoded;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+/// An action with an effect.
+#[derive(Debug, Serialize)]
+pub(crate) struct EffectRow {
+    pub iteration: u64,
+    /// When it was begun, or refused.
+    pub timestamp: String,
+    pub action_id: String,
+    pub tool_name: String,
+    pub state: EffectState,
+    /// The exit code, if one is known.
+    pub exit_code: Option<i64>,
+    /// The command as it was begun; empty if it never was.
+    pub command: String,
+    pub call_id: Option<String>,
+    /// The directory of what was recorded of it, from the run's directory.
+    pub execution_ref: Option<String>,
+}
+
+/// What is known of an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum EffectState {
+    /// It has ended, and its exit code is known.
+    Done,
+    /// A guard or a person refused it.
+    Denied,
+    /// The engine died meanwhile, and nobody knows whether it happened.
+    Unknown,
+    /// The engine died meanwhile, and the tool's check said that it had happened.
+    Checked,
+    Running,
+    /// The engine died or was ended meanwhile; the next start decides about it.
+    Open,
+    /// A person has been asked whether it may run.
+    Waiting,
+}
+
+impl EffectState {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Denied => "denied",
+            Self::Unknown => "unknown",
+            Self::Checked => "checked",
+            Self::Running => "running",
+            Self::Open => "open",
+            Self::Waiting => "waiting",
+        }
+    }
+}
+
+/// The list, as far as the events have been read.
+#[derive(Debug, Default)]
+pub(crate) struct EffectList {
+    rows: Vec<EffectRow>,
+    /// The first row of the newest answer of the model.
+    newest: usize,
+    /// Calls of that answer: id and tool.
+    calls: Vec<(String, String)>,
+    /// The tools without an effect.
+    harmless: HashSet<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RecordedTools<'c> {
+    #[serde(borrow)]
+    tools: Vec<RecordedTool<'c>>,
+}
+
+#[derive(Deserialize)]
+struct RecordedTool<'c> {
+    #[serde(borrow)]
+    name: Cow<'c, str>,
+    #[serde(borrow)]
+    effect: Option<Cow<'c, str>>,
+}
+
+#[derive(Deserialize)]
+struct RecordedCall<'c> {
+    #[serde(borrow)]
+    id: Cow<'c, str>,
+    #[serde(borrow)]
+    function: RecordedFunction<'c>,
+}
+
+#[derive(Deserialize)]
+struct RecordedFunction<'c> {
+    #[serde(borrow)]
+    name: Cow<'c, str>,
+}
+
+impl EffectList {
+    /// Takes note of an event.
+    pub(crate) fn add(&mut self, line: &Line<'_>) {
+        match line.kind {
+            EventKind::EngineStart => {
+                let config = line.config.map_or("{}", RawValue::get);
+                let config: RecordedTools<'_> = serde_json::from_str(config).unwrap_or_default();
+                let tools = config.tools.into_iter();
+                let harmless = tools.filter(|tool| tool.effect.as_deref() == Some("none"));
+                self.harmless = harmless.map(|tool| tool.name.into_owned()).collect();
+            }
+            EventKind::Thought => {
+                self.newest = self.rows.len();
+                let calls = line.tool_calls.map_or("[]", RawValue::get);
+                let calls: Vec<RecordedCall<'_>> = serde_json::from_str(calls).unwrap_or_default();
+                let calls = calls.into_iter();
+                let pair = |call: RecordedCall<'_>| (call.id.into(), call.function.name.into());
+                self.calls = calls.map(pair).collect();
+            }
+            EventKind::ActionRequest => self.put(line, EffectState::Open),
+            EventKind::ActionCheck if line.status.as_deref() == Some(Finding::Happened.name()) => {
+                self.put(line, EffectState::Checked);
+            }
+            EventKind::ActionResult => self.result(line),
+            EventKind::HumanInputRequest => self.put(line, EffectState::Waiting),
+            EventKind::ActionCheck
+            | EventKind::UserMessage
+            | EventKind::Acceptance
+            | EventKind::HumanInputReceived
+            | EventKind::SystemMessage
+            | EventKind::HookAudit
+            | EventKind::Error
+            | EventKind::EngineEnd
+            | EventKind::FlowStart
+            | EventKind::TaskCreated
+            | EventKind::NodeStart
+            | EventKind::NodeEnd
+            | EventKind::Route
+            | EventKind::Merge
+            | EventKind::TaskEnd
+            | EventKind::Tool
+            | EventKind::Policy
+            | EventKind::Memory
+            | EventKind::Unknown(_) => {}
+        }
+    }
+
+    /// The rows in order. `live` says that a process works on the run.
+    pub(crate) fn into_rows(mut self, live: bool) -> Vec<EffectRow> {
+        for row in &mut self.rows[self.newest..] {
+            if live && row.state == EffectState::Open {
+                row.state = EffectState::Running;
+            }
+        }
+        self.rows
+    }
+
+    fn result(&mut self, line: &Line<'_>) {
+        let is_begun = |row: &EffectRow| row.state != EffectState::Waiting;
+        let state = self
+            .row(line)
+            .filter(|row| is_begun(row))
+            .map(|row| row.state);
+        let has_code = line.exit_code.is_some();
+        match state {
+            Some(EffectState::Checked) => {}
+            Some(_) if has_code => self.put(line, EffectState::Done),
+            Some(_) => self.put(line, EffectState::Unknown),
+            None => {
+                let said = line.observation_content.map_or("", RawValue::get);
+                if self.row(line).is_some() || decoded(said).starts_with(DENIED) {
+                    self.put(line, EffectState::Denied);
+                }
+            }
+        }
+    }
+
+    fn row(&mut self, line: &Line<'_>) -> Option<&mut EffectRow> {
+        let id = line.action_id.as_deref();
+        let mut rows = self.rows[self.newest..].iter_mut();
+        rows.find(|row| Some(row.action_id.as_str()) == id)
+    }
+
+    /// Sets the state of the action that an event is about.
+    fn put(&mut self, line: &Line<'_>, state: EffectState) {
+        let text = |from: &Option<Cow<'_, str>>| from.as_deref().map(str::to_owned);
+        if self.row(line).is_none() {
+            let action_id = text(&line.action_id).unwrap_or_default();
+            let mut calls = self.calls.iter();
+            let called = calls
+                .find(|(id, _)| *id == action_id)
+                .map(|(_, name)| name.clone());
+            let tool_name = text(&line.tool_name).or(called).unwrap_or_default();
+            // The question that the model asks is no action.
+            if self.harmless.contains(&tool_name) || tool_name == "ask_human" {
+                return;
+            }
+            self.rows.push(EffectRow {
+                iteration: line.iteration.unwrap_or(0),
+                timestamp: text(&line.timestamp).unwrap_or_default(),
+                action_id,
+                tool_name,
+                state,
+                exit_code: None,
+                command: String::new(),
+                call_id: None,
+                execution_ref: None,
+            });
+        }
+        if let Some(row) = self.row(line) {
+            row.state = state;
+            row.exit_code = line.exit_code;
+            row.call_id = text(&line.call_id).or(row.call_id.take());
+            row.execution_ref = text(&line.execution_ref).or(row.execution_ref.take());
+            if let Some(command) = &line.resolved_command {
+                row.command = command.to_string();
+            }
+        }
+    }
+}

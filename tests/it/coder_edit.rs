@@ -1,0 +1,339 @@
+//! The programs behind the tools of the agent `coder`, by themselves: what they change, what they leave
+//! alone, and what they tell a model.
+
+use crate::harness::*;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+/// A world with a file `f`.
+fn with_file(content: impl AsRef<[u8]>) -> World {
+    let world = World::new();
+    world.write("f", content);
+    world
+}
+
+impl World {
+    fn tool(&self, words: &[&str], stdin: &str) -> Outcome {
+        let tool = self.delta(["coder-tool"]).args(words);
+        tool.stdin(stdin).end()
+    }
+
+    fn edit(&self, old: &str, new: &str) -> Outcome {
+        self.tool(&["edit", "f", old, "false"], new)
+    }
+
+    /// An edit that is refused with these words and changes nothing.
+    #[track_caller]
+    fn refuses(&self, old: &str, new: &str, words: &[&str]) {
+        let before = fs::read(self.path("f")).unwrap();
+        let mut outcome = self.edit(old, new).exits(1).prints("");
+        for word in words {
+            outcome = outcome.says(word);
+        }
+        assert_eq!(fs::read(self.path("f")).unwrap(), before);
+    }
+}
+
+fn printed(outcome: &Outcome) -> String {
+    String::from_utf8(outcome.stdout.clone()).unwrap()
+}
+
+#[test]
+fn an_edit_changes_one_place_and_no_other_byte() {
+    // The file, old, new, the file afterwards, and what was not compared.
+    let crlf = "\u{feff}one\r\n\ttwo  \r\nthree";
+    for (file, old, new, after, note) in [
+        ("a\nb\nc", "b", "B", "a\nB\nc", ""),
+        (
+            crlf,
+            "one\n\ttwo  \n",
+            "1\n\t2\n",
+            "\u{feff}1\r\n\t2\r\nthree",
+            "line ends",
+        ),
+        (
+            crlf,
+            "three\n",
+            "3\n",
+            "\u{feff}one\r\n\ttwo  \r\n3",
+            "line ends",
+        ),
+        (
+            crlf,
+            "\ttwo\n",
+            "\t2\n",
+            "\u{feff}one\r\n\t2\r\nthree",
+            "blanks at line ends",
+        ),
+        (
+            crlf,
+            "three",
+            "3\n4",
+            "\u{feff}one\r\n\ttwo  \r\n3\r\n4",
+            "",
+        ),
+        (
+            "if x:\n\t\ty()\n\t\tz()\n",
+            "y()\nz()\n",
+            "w()\n",
+            "if x:\n\t\tw()\n",
+            "indentation",
+        ),
+        ("a\n\tb\n", "\tb", "", "a\n\n", ""),
+    ] {
+        let world = with_file(file);
+        let outcome = world.edit(old, new).exits(0);
+        assert_eq!(world.read("f"), after, "{file:?} {old:?}");
+        let printed = printed(&outcome);
+        assert!(printed.starts_with("edited f, at line "), "{printed}");
+        let first = printed.lines().next().unwrap();
+        assert_eq!(
+            first.contains("not compared"),
+            !note.is_empty(),
+            "{printed}"
+        );
+        assert!(first.contains(note), "{printed}");
+        assert!(printed.contains("\n@@ -"), "{printed}");
+    }
+}
+
+#[test]
+fn several_places_are_counted_and_changed_only_together() {
+    let world = with_file("aaa\n");
+    world.refuses("aa", "b", &["2 times, at lines 1, 1", "all: true"]);
+    let world = with_file("x = 1;\n".repeat(3));
+    world.refuses("x = 1;", "y", &["3 times, at lines 1, 2, 3"]);
+    let outcome = world.tool(&["edit", "f", "x = 1;", "true"], "y").exits(0);
+    assert!(printed(&outcome).starts_with("edited f, 3 places, the first at line 1\n"));
+    assert_eq!(world.read("f"), "y\ny\ny\n");
+    // A tolerance is for one place alone, whatever is asked for.
+    let world = with_file("a \nb\na\t\nb\n");
+    for all in ["false", "true"] {
+        let outcome = world.tool(&["edit", "f", "a\nb", all], "c").exits(1);
+        outcome.says("2 times if blanks at line ends are not compared, at lines 1, 3");
+    }
+}
+
+#[test]
+fn what_cannot_be_edited_is_said_with_the_way_out() {
+    let world = with_file("fn total(items: &[u32]) -> u32 {\n    items.iter().sum()\n}\n");
+    world.refuses(
+        "fn totals(items: &[u32]) {",
+        "x",
+        &[
+            "lines 1–3 are:\nfn total(items: &[u32]) -> u32 {\n",
+            "copy, do not retype",
+        ],
+    );
+    world.refuses("", "x", &["old is empty"]);
+    world.refuses("items", "items", &["the same"]);
+    fs::write(world.path("f"), b"caf\xe9 x\n").unwrap();
+    world.refuses("x", "y", &["not UTF-8"]);
+    world.write("src/deep/main.rs", "");
+    for (path, words) in [
+        (
+            "src/main.rs",
+            "the nearest paths are src/deep/main.rs; to make a new file, use write",
+        ),
+        ("src/deep/mian.rs", "src/deep/main.rs"),
+        ("src", "is a directory"),
+        ("/dev/null", "not a regular file"),
+        ("", "the path is empty"),
+    ] {
+        let outcome = world.tool(&["edit", path, "a", "false"], "b");
+        outcome.exits(1).prints("").says(words);
+    }
+}
+
+#[test]
+fn the_same_edit_again_says_that_it_is_done() {
+    let world = with_file("let a = 1;\n");
+    world.edit("let a = 1;", "let b = 12345;").exits(0);
+    let outcome = world.edit("let a = 1;", "let b = 12345;").exits(0);
+    assert!(printed(&outcome).starts_with("already done: f has new at line 1"));
+    assert_eq!(world.read("f"), "let b = 12345;\n");
+}
+
+#[test]
+fn modes_and_links_stay() {
+    let world = with_file("#!/bin/sh\necho one\n");
+    fs::set_permissions(world.path("f"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("f", world.path("link")).unwrap();
+    symlink("new/file", world.path("dangling")).unwrap();
+    let mode = |name: &str| fs::metadata(world.path(name)).unwrap().permissions().mode() & 0o777;
+    world
+        .tool(&["edit", "link", "one", "false"], "two")
+        .exits(0);
+    assert_eq!(world.read("f"), "#!/bin/sh\necho two\n");
+    let outcome = world.tool(&["write", "link"], "#!/bin/sh\n").exits(0);
+    assert_eq!(printed(&outcome), "replaced link, 2 → 1 line\n");
+    assert_eq!(
+        (world.read("f"), mode("f")),
+        ("#!/bin/sh\n".to_owned(), 0o755)
+    );
+    assert!(
+        fs::symlink_metadata(world.path("link"))
+            .unwrap()
+            .is_symlink()
+    );
+    world
+        .tool(&["write", "dangling"], "x")
+        .exits(0)
+        .prints("created dangling, 1 line\n");
+    assert_eq!(world.read("new/file"), "x");
+    // A new file has the usual mode, not a private one.
+    let umask = world
+        .delta(["coder-tool", "write", "usual"])
+        .after("umask 027");
+    umask
+        .stdin("")
+        .end()
+        .exits(0)
+        .prints("created usual, 0 lines\n");
+    assert_eq!(mode("usual"), 0o640);
+}
+
+#[test]
+fn a_file_is_whole_whenever_the_tool_is_killed() {
+    if !installed(&["strace"]) {
+        return;
+    }
+    // The first write is that of the file, then comes its rename.
+    for inject in [
+        "inject=write:signal=KILL:when=1",
+        "inject=rename:signal=KILL",
+    ] {
+        let world = with_file("one\n".repeat(1000));
+        let trace = ["strace", "-qq", "-o", "/dev/null", "-e", inject];
+        let killed = world
+            .delta(["coder-tool", "edit", "f", "one\n", "true"])
+            .under(&trace);
+        let killed = killed.stdin("two\n").end();
+        assert!(killed.code() != Some(0), "{}", killed.describe());
+        let text = world.read("f");
+        assert!(text == "one\n".repeat(1000) || text == "two\n".repeat(1000));
+        world.tool(&["edit", "f", "one\n", "true"], "two\n");
+        assert_eq!(world.read("f"), "two\n".repeat(1000));
+    }
+}
+
+#[test]
+fn a_write_says_what_it_replaced() {
+    let world = with_file("line\n".repeat(10));
+    let outcome = world.tool(&["write", "f"], "line\nline\n").exits(0);
+    let printed = printed(&outcome);
+    assert!(
+        printed.starts_with("replaced f, 10 → 2 lines; less than half is left"),
+        "{printed}"
+    );
+    let again = world.tool(&["write", "f"], "line\nline\n").exits(0);
+    again.prints("f has this content already; nothing was written\n");
+    let taken = world.tool(&["write", "f/x"], "x").exits(1);
+    taken.says("cannot find f/x: ");
+}
+
+#[test]
+fn reading_shows_lines_as_they_are_and_says_how_to_go_on() {
+    let world = with_file((1..=3000).map(|n| format!("\t{n}\n")).collect::<String>());
+    let read = |path: &str, offset: &str, limit: &str| {
+        printed(&world.tool(&["read", path, offset, limit], "").exits(0))
+    };
+    let shown = read("f", "1", "2000");
+    assert!(
+        shown.starts_with("lines 1–2000 of 3000\n\t1\n\t2\n"),
+        "{shown}"
+    );
+    assert!(shown.ends_with("\t2000\n[go on with offset 2001]\n"));
+    assert_eq!(
+        read("f", "2999", "2000"),
+        "lines 2999–3000 of 3000\n\t2999\n\t3000\n"
+    );
+    world
+        .tool(&["read", "f", "3001", "5"], "")
+        .exits(1)
+        .says("f has 3000 lines");
+    world
+        .tool(&["read", "f", "0", "5"], "")
+        .exits(1)
+        .says("from 1");
+    world
+        .tool(&["read", "f", "x", "5"], "")
+        .exits(1)
+        .says("'x' is not a whole number");
+
+    world.write("crlf", "\u{feff}a\r\nb");
+    let notes = "line ends mixed: 1 CRLF, begins with a byte order mark, no newline at the end";
+    assert_eq!(
+        read("crlf", "1", "9"),
+        format!("lines 1–2 of 2, {notes}\na\nb\n")
+    );
+    world.write("long", "é".repeat(1 << 20) + "\nend\n");
+    let shown = read("long", "1", "9");
+    assert!(shown.len() < 5_000 && shown.contains("bytes more]") && shown.ends_with("\nend\n"));
+    world.write("wide", format!("{}\n", "x".repeat(1_500)).repeat(100));
+    let shown = read("wide", "1", "2000");
+    assert!(
+        shown.len() < 52_000 && shown.ends_with("[go on with offset 34]\n"),
+        "{}",
+        shown.len()
+    );
+    world.write("image", b"\x89PNG\r\n\x1a\n\0\0");
+    assert_eq!(read("image", "1", "9"), "image: PNG image, 10 bytes\n");
+    world.write("empty", "");
+    assert_eq!(read("empty", "1", "9"), "empty is empty\n");
+    rustix_fifo(&world);
+    world
+        .tool(&["read", "pipe", "1", "9"], "")
+        .exits(1)
+        .says("not a regular file");
+    world
+        .tool(&["read", "lang", "1", "9"], "")
+        .exits(1)
+        .says("there is no lang; the nearest paths are long");
+
+    for path in ["d/.git/config", "d/a/b/c", "d/z"] {
+        world.write(path, "");
+    }
+    symlink("a", world.path("d/link")).unwrap();
+    let listed = read("d", "1", "9");
+    assert_eq!(
+        listed,
+        "directory d, two levels, without .git and .delta\na/\n  b/\nlink/ -> a\nz\n"
+    );
+}
+
+fn rustix_fifo(world: &World) {
+    let made = std::process::Command::new("mkfifo")
+        .arg(world.path("pipe"))
+        .status();
+    assert!(made.unwrap().success());
+}
+
+#[test]
+fn a_command_ends_with_its_time_and_takes_its_children_along() {
+    let world = World::new();
+    let outcome = world
+        .tool(&["bash", "1"], "echo begun; sleep 1000 & sleep 1000")
+        .exits(124);
+    assert!(printed(&outcome).starts_with("begun\n[ended after 1 s; "));
+    eventually("nothing is left", || world.processes().is_empty());
+    let outcome = world
+        .tool(&["bash", "120"], "cat; echo out; echo err >&2; exit 3")
+        .exits(3);
+    assert_eq!(
+        (printed(&outcome).as_str(), outcome.stderr.as_str()),
+        ("out\n", "err\n")
+    );
+    for seconds in ["0", "601"] {
+        world
+            .tool(&["bash", seconds], "touch ran")
+            .exits(1)
+            .says("may be 1 to 600");
+    }
+    let long = format!(": {}", "x".repeat(140_000));
+    world
+        .tool(&["bash", "9"], &long)
+        .exits(1)
+        .says("Put it into a file with write");
+    assert!(!world.exists("ran"));
+}

@@ -1,0 +1,596 @@
+//! The everyday command: agents by name, the usual agent, the person's own settings, messages of several parts.
+
+use crate::harness::*;
+use serde_json::{Value, json};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// An agent that is reached at the scripted server, in a directory of this name.
+fn agent(world: &World, dir: &str, name: &str) {
+    let url = world.server.url();
+    let yaml = format!("name: {name}\nllm: {{model: scripted, base_url: '{url}'}}\n");
+    world.write(&format!("{dir}/agent.yaml"), yaml);
+    world.write(
+        &format!("{dir}/system_prompt.md"),
+        format!("You are {name}.\n"),
+    );
+    world.write(
+        &format!("{dir}/context.yaml"),
+        world.read("agent/context.yaml"),
+    );
+}
+
+/// A world with a directory `proj` to work in.
+fn everyday() -> World {
+    let world = World::new();
+    fs::create_dir(world.path("proj")).unwrap();
+    world
+}
+
+/// `delta` in `proj`, for an agent whose wrapper is `delta` itself.
+fn in_proj<'a>(world: &World, args: impl IntoIterator<Item = &'a str>) -> Delta {
+    let own = Path::new(env!("CARGO_BIN_EXE_delta")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let delta = world.delta(args).cwd(world.path("proj"));
+    delta.env("PATH", format!("{}:{path}", own.display()))
+}
+
+/// The same with a model and its server in the environment.
+fn at_work<'a>(world: &World, args: impl IntoIterator<Item = &'a str>) -> Delta {
+    in_proj(world, args)
+        .env("DELTA_BASE_URL", world.server.url())
+        .env("DELTA_MODEL", "chosen")
+}
+
+fn env_file(world: &World, text: &str, mode: u32) -> PathBuf {
+    let path = world.write(".config/delta/env", text);
+    fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+/// The system message and the last one of the person, as the model got them.
+fn told(request: &Received) -> (String, String) {
+    let messages = request.messages();
+    let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
+    let user = messages.iter().rfind(|it| it["role"] == "user").unwrap();
+    (text(&messages[0]), text(user))
+}
+
+fn newest(world: &World) -> Run {
+    Run::latest(&world.path("proj"))
+}
+
+#[test]
+fn a_bare_sentence_goes_to_the_built_in_agent_in_the_current_directory() {
+    let world = everyday();
+    world.server.says([text("fixed")]);
+    at_work(&world, ["run", "fix", "the", "test"])
+        .end()
+        .exits(0)
+        .prints("fixed\n");
+    let run = newest(&world);
+    assert_eq!(run.metadata()["agent_name"], "coder");
+    assert_eq!(told(&world.server.last()).1, "fix the test");
+    assert_eq!(world.server.last().json()["model"], "chosen");
+    let start = run.events("ENGINE_START").remove(0);
+    assert_eq!(start["config"]["llm"]["model"], "chosen");
+    let home = PathBuf::from(start["agent_home"].as_str().unwrap());
+    assert!(
+        home.starts_with(world.path(".cache/delta/agents")),
+        "{home:?}"
+    );
+    assert!(!home.join("workspaces").exists());
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&home), 0o700);
+    assert_eq!(mode(&home.join("agent.yaml")), 0o600);
+}
+
+#[test]
+fn an_agent_in_the_current_directory_is_never_used_for_a_task() {
+    let world = everyday();
+    agent(&world, "proj", "evil");
+    agent(&world, "proj/coder", "evil");
+    agent(&world, "proj/@coder", "evil");
+    for args in [
+        &["run", "look"][..],
+        &["run", "--", "-a look"],
+        &["run", "look", "-m", "more"],
+    ] {
+        world.server.says([text("ok")]);
+        // Relative places in the list are not looked at.
+        let run = at_work(&world, args.iter().copied()).env("DELTA_AGENTS", ".:");
+        run.end().exits(0);
+        assert!(!told(&world.server.last()).0.contains("evil"), "{args:?}");
+    }
+    // As before: without an operand, the agent in the current directory is meant.
+    world.server.says([text("ok")]);
+    at_work(&world, ["run", "-w", "ws", "-m", "look"])
+        .end()
+        .exits(0);
+    assert!(told(&world.server.last()).0.contains("evil"));
+}
+
+#[test]
+fn a_name_is_looked_up_in_its_places_in_order() {
+    let world = everyday();
+    let places = ["one/probe", "two/probe", ".config/delta/agents/probe"];
+    for place in places {
+        agent(&world, place, &place.replace('/', "_"));
+    }
+    let list = format!(
+        "proj:{}:{}",
+        world.path("one").display(),
+        world.path("two").display()
+    );
+    let prompt = |args: &[&str]| {
+        world.server.says([text("ok")]);
+        let run = at_work(&world, args.iter().copied()).env("DELTA_AGENTS", &list);
+        run.end().exits(0);
+        told(&world.server.last())
+    };
+    let expected = |place: &str, task: &str| {
+        (
+            format!("# Context Block: system_prompt\n\nYou are {place}.\n"),
+            task.to_owned(),
+        )
+    };
+    let same = |found: (String, String), place: &str, task: &str| {
+        let (system, said) = expected(place, task);
+        assert_eq!((found.0.trim(), found.1), (system.trim(), said));
+    };
+    same(prompt(&["run", "@probe", "a", "@b"]), "one_probe", "a @b");
+    fs::remove_dir_all(world.path("one/probe")).unwrap();
+    same(prompt(&["run", "-a", "@probe", "c"]), "two_probe", "c");
+    fs::remove_dir_all(world.path("two")).unwrap();
+    same(
+        prompt(&["run", "@probe", "--", "@d"]),
+        ".config_delta_agents_probe",
+        "@d",
+    );
+    assert_eq!(world.runs().len(), 0);
+    assert!(world.exists("proj/.delta"));
+    let both = at_work(&world, ["run", "-a", "agent", "@probe", "x"])
+        .end()
+        .exits(2);
+    both.says("two agents").says_one_line();
+}
+
+#[test]
+fn a_name_leads_nowhere_else() {
+    let world = everyday();
+    agent(&world, "outside", "evil");
+    for name in [
+        "@../outside",
+        "@/etc",
+        "@",
+        "@.",
+        "@..",
+        "@a/b",
+        "@.hidden",
+        "@a b",
+    ] {
+        at_work(&world, ["run", name, "x"])
+            .end()
+            .exits(2)
+            .says("names no agent")
+            .says_one_line();
+    }
+    at_work(&world, ["run", "@codr", "x"])
+        .end()
+        .exits(2)
+        .says("did you mean @coder?");
+    at_work(&world, ["run", ""])
+        .end()
+        .exits(2)
+        .says("the task is empty");
+    let stray = at_work(&world, ["fix the test"]).end().exits(2);
+    stray.says("delta run").says_one_line();
+    assert!(!world.exists("proj/.delta"));
+}
+
+#[test]
+fn the_usual_agent_is_a_persons_own_word_and_no_workspaces() {
+    let world = everyday();
+    agent(&world, "mine", "mine");
+    let mine = world.path("mine").display().to_string();
+    let evil = format!("DELTA_AGENT={mine}\nDELTA_AGENTS=/tmp\nDELTA_MODEL=evil\n");
+    world.write("proj/.env", &evil);
+    world.server.says([text("ok")]);
+    let run = at_work(&world, ["run", "x"]).end().exits(0);
+    run.says("DELTA_AGENT is ignored")
+        .says("DELTA_MODEL is ignored");
+    assert_eq!(newest(&world).metadata()["agent_name"], "coder");
+    assert_eq!(world.server.last().json()["model"], "chosen");
+    fs::remove_file(world.path("proj/.env")).unwrap();
+
+    world.server.says([text("ok")]);
+    at_work(&world, ["run", "y"])
+        .env("DELTA_AGENT", &mine)
+        .end()
+        .exits(0);
+    assert_eq!(newest(&world).metadata()["agent_name"], "mine");
+    assert!(!world.exists("mine/workspaces"));
+    let relative = at_work(&world, ["run", "z"])
+        .env("DELTA_AGENT", "mine")
+        .end();
+    relative.exits(78).says("absolute path");
+}
+
+#[test]
+fn nobody_can_plant_another_agent_in_the_cache() {
+    let world = everyday();
+    let run = |task: &str| {
+        world.server.says([text("ok")]);
+        at_work(&world, ["run", task]).end().exits(0);
+        let system = told(&world.server.last()).0;
+        assert!(!system.contains("evil"), "{task}: {system}");
+        let home = newest(&world).metadata()["agent_home"].clone();
+        PathBuf::from(home.as_str().unwrap())
+    };
+    let home = run("first");
+    let plant: [&dyn Fn(); 6] = [
+        &|| fs::write(home.join("system_prompt.md"), "evil").unwrap(),
+        &|| fs::write(home.join("hooks.yaml"), "evil").unwrap(),
+        &|| fs::write(home.join(".env"), "DELTA_API_KEY=evil").unwrap(),
+        &|| {
+            fs::remove_file(home.join("system_prompt.md")).unwrap();
+            symlink(
+                world.write("evil.md", "evil"),
+                home.join("system_prompt.md"),
+            )
+            .unwrap();
+        },
+        &|| {
+            agent(&world, "planted", "evil");
+            fs::remove_dir_all(&home).unwrap();
+            symlink(world.path("planted"), &home).unwrap();
+        },
+        &|| fs::set_permissions(&home, Permissions::from_mode(0o777)).unwrap(),
+    ];
+    for (at, plant) in plant.iter().enumerate() {
+        plant();
+        assert_eq!(run(&format!("after {at}")), home);
+        assert!(!home.join("hooks.yaml").exists() && !home.join(".env").exists());
+        assert!(!home.is_symlink());
+    }
+    // Nothing else is left there.
+    let agents = world.path(".cache/delta/agents");
+    assert_eq!(fs::read_dir(&agents).unwrap().count(), 1);
+    fs::set_permissions(&agents, Permissions::from_mode(0o777)).unwrap();
+    at_work(&world, ["run", "x"])
+        .end()
+        .exits(78)
+        .says("chmod go-w");
+}
+
+#[test]
+fn a_run_of_a_built_in_agent_goes_on_whatever_its_record_leads_to() {
+    let world = everyday();
+    world.server.says([text("ok")]);
+    at_work(&world, ["run", "x"]).end().exits(0);
+    let run = newest(&world);
+    let home = PathBuf::from(run.metadata()["agent_home"].as_str().unwrap());
+    // Of a version that has gone, in a place that anybody could have filled.
+    let old = world.path(".cache/delta/agents/0123456789abcdef/coder");
+    agent(&world, ".cache/delta/agents/0123456789abcdef/coder", "evil");
+    for file in ["journal.jsonl", "metadata.json"] {
+        let text = run
+            .text(file)
+            .replace(home.to_str().unwrap(), old.to_str().unwrap());
+        fs::write(run.path(file), text).unwrap();
+    }
+    world.server.says([text("again")]);
+    let on = at_work(&world, ["continue", "-m", "more"]).end();
+    on.exits(0).prints("again\n");
+    assert!(!told(&world.server.last()).0.contains("evil"));
+}
+
+#[test]
+fn a_clones_records_are_not_obeyed() {
+    let world = everyday();
+    world.server.says([text("ok")]);
+    at_work(&world, ["run", "x"]).end().exits(0);
+    copy(&world.path("proj"), &world.path("clone"));
+    for args in [&["run", "y"][..], &["run", "@coder", "x"], &["chat"]] {
+        let run = at_work(&world, args.iter().copied())
+            .cwd(world.path("clone"))
+            .end();
+        run.exits(78).says("--adopt");
+    }
+}
+
+#[test]
+fn the_persons_own_file_counts_behind_the_environment() {
+    let world = everyday();
+    let url = world.server.url();
+    let file = format!(
+        "DELTA_MODEL=of-the-file\nDELTA_BASE_URL={url}\nDELTA_API_KEY=key-of-the-file-0123456789\n"
+    );
+    let path = env_file(&world, &file, 0o600);
+    let run = |env: &[(&str, &str)]| {
+        world.server.says([text("ok")]);
+        let run = in_proj(&world, ["run", "--new", "x"]);
+        let run = env
+            .iter()
+            .fold(run, |run, (name, value)| run.env(name, value));
+        run.end().exits(0);
+        let request = world.server.last();
+        let key = request.header("authorization").unwrap().to_owned();
+        (request.json()["model"].as_str().unwrap().to_owned(), key)
+    };
+    let key = "Bearer key-of-the-file-0123456789".to_owned();
+    assert_eq!(run(&[]), ("of-the-file".to_owned(), key.clone()));
+    assert_eq!(
+        run(&[("DELTA_MODEL", "other")]),
+        ("other".to_owned(), key.clone())
+    );
+    assert_eq!(run(&[("DELTA_MODEL", "")]), ("of-the-file".to_owned(), key));
+    assert_eq!(run(&[("DELTA_API_KEY", "abc")]).1, "Bearer abc");
+    for mode in [0o640, 0o604, 0o620, 0o660] {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        let refused = in_proj(&world, ["run", "x"]).end();
+        refused.exits(78).says("chmod 600").says_one_line();
+    }
+    env_file(&world, "DELTA_MODEL=m\nnonsense\n", 0o600);
+    let refused = in_proj(&world, ["run", "x"]).end();
+    refused.exits(78).says("env:2: not NAME=value");
+    // The place can be moved; a relative one is none.
+    fs::remove_file(&path).unwrap();
+    let moved = world.write("xdg/delta/env", &file);
+    fs::set_permissions(moved, Permissions::from_mode(0o600)).unwrap();
+    let xdg = world.path("xdg").display().to_string();
+    assert_eq!(run(&[("XDG_CONFIG_HOME", &xdg)]).0, "of-the-file");
+    let relative = in_proj(&world, ["run", "x"]);
+    relative
+        .env("XDG_CONFIG_HOME", "xdg")
+        .end()
+        .exits(78)
+        .says("no model is chosen");
+}
+
+#[test]
+fn the_persons_key_reaches_no_tool() {
+    let world = everyday();
+    let url = world.server.url();
+    env_file(
+        &world,
+        &format!(
+            "DELTA_API_KEY=key-of-the-file-0123456789\nDELTA_BASE_URL={url}\nOPENAI_API_KEY=sk-vendor-0123456789\nMINE=seen\n"
+        ),
+        0o600,
+    );
+    agent(&world, ".config/delta/agents/shows", "shows");
+    let yaml =
+        world.read(".config/delta/agents/shows/agent.yaml") + "tools: [{name: show, exec: env}]\n";
+    world.write(".config/delta/agents/shows/agent.yaml", yaml);
+    world
+        .server
+        .says([call("c", "show", &json!({})), text("ok")]);
+    in_proj(&world, ["run", "@shows", "x"]).end().exits(0);
+    let seen = world.server.last().observation("c");
+    assert!(seen.contains("MINE=seen"), "{seen}");
+    assert!(!seen.contains("0123456789"), "{seen}");
+}
+
+#[test]
+fn without_a_model_the_ways_out_are_named() {
+    let world = everyday();
+    let refused = in_proj(&world, ["run", "x"]).end().exits(78);
+    let refused = refused
+        .says("-M NAME")
+        .says("DELTA_MODEL")
+        .says("no key for");
+    refused.says(".config/delta/env");
+    assert!(!world.exists("proj/.delta"));
+    world.server.says([text("ok")]);
+    let named = at_work(&world, ["run", "-M", "a: [b", "x"]).end();
+    named.exits(0);
+    assert_eq!(world.server.last().json()["model"], "a: [b");
+    let config = newest(&world).events("ENGINE_START").remove(0);
+    assert_eq!(config["set"], json!({"llm.model": "a: [b"}));
+    // check says it, because such an agent does not run by itself.
+    agent(&world, "open", "open");
+    world.write("open/agent.yaml", "name: open\nllm: {}\n");
+    world
+        .delta(["check", "open"])
+        .end()
+        .exits(0)
+        .says("no model is named");
+    in_proj(&world, ["check", "@coder"])
+        .env("DELTA_MODEL", "m")
+        .end()
+        .exits(0)
+        .does_not_say("no model");
+}
+
+#[test]
+fn a_message_is_joined_in_the_order_given() {
+    let world = everyday();
+    world.write("proj/a.txt", "text of a\n");
+    world.write("proj/b.txt", "text of b");
+    world.server.says([text("ok")]);
+    let args = [
+        "run", "-f", "a.txt", "-m", "one", "do", "-m", "-", "it", "-f", "b.txt", "-m", "two",
+    ];
+    at_work(&world, args).stdin("from stdin\n").end().exits(0);
+    let expected = "# File: a.txt\n\ntext of a\n\none\n\ndo it\n\nfrom stdin\n\n# File: b.txt\n\ntext of b\n\ntwo";
+    assert_eq!(told(&world.server.last()).1, expected);
+    let twice = at_work(&world, ["run", "-m", "-", "-m", "-"])
+        .stdin("x")
+        .end()
+        .exits(2);
+    twice.says("given twice");
+    world.server.says([text("ok")]);
+    at_work(&world, ["continue", "-f", "a.txt", "-m", "and now"])
+        .end()
+        .exits(0);
+    assert_eq!(
+        told(&world.server.last()).1,
+        "# File: a.txt\n\ntext of a\n\nand now"
+    );
+}
+
+#[test]
+fn what_cannot_be_a_message_is_refused_before_anything_is_created() {
+    let world = everyday();
+    world.write("proj/binary", b"a\xffb");
+    world.write("proj/long", vec![b'x'; (1 << 20) + 1]);
+    world.write("proj/half", vec![b'x'; 600 << 10]);
+    let refused = |args: &[&str], words: &str| {
+        let run = at_work(&world, ["run", "x"].iter().chain(args).copied());
+        run.end().exits(2).says(words).says_one_line();
+        assert!(!world.exists("proj/.delta"), "{args:?}");
+    };
+    refused(&["-f", "binary"], "iconv");
+    refused(&["-f", "long"], "longer than 1 MiB");
+    refused(&["-f", "half", "-f", "half"], "longer than 1 MiB");
+    refused(&["-f", "gone"], "gone: cannot read it");
+    refused(&["-f", "."], "cannot read it");
+    refused(&["-f", "-"], "-m -");
+    refused(&["-f", "a\nb"], "cannot be named");
+    let piped = at_work(&world, ["run", "-m", "-"]).stdin(b"a\xffb").end();
+    piped.exits(2).says("not UTF-8").says("iconv");
+}
+
+#[test]
+fn a_run_is_known_again_by_its_texts_and_the_names_of_its_files() {
+    let world = everyday();
+    world.write("proj/log", "version one\n");
+    let args = ["run", "-f", "log", "why?", "--max-iterations", "1"];
+    let looks = || call("c", "read", &json!({"path": "log"}));
+    world.server.says([looks()]);
+    at_work(&world, args).end().exits(4);
+    world.write("proj/log", "version two\n");
+    // Metadata is a cache: without it the journal says the same.
+    fs::remove_file(newest(&world).path("metadata.json")).unwrap();
+    world.server.says([looks()]);
+    let again = at_work(&world, args).end().exits(4);
+    again.says("changed since run").says("log").says("--new");
+    let first = world.server.last().messages()[1]["content"].clone();
+    assert_eq!(first, "# File: log\n\nversion one\n\nwhy?");
+    fs::remove_file(world.path("proj/log")).unwrap();
+    world.server.says([text("so")]);
+    at_work(&world, args)
+        .end()
+        .exits(0)
+        .prints("so\n")
+        .says("changed since run");
+    assert_eq!(
+        Run::latest(&world.path("proj"))
+            .events("ENGINE_START")
+            .len(),
+        3
+    );
+
+    // Another name, or the same words as a text, is another run.
+    world.write("proj/log", "version two\n");
+    world.server.says([looks()]);
+    at_work(&world, args).end().exits(4);
+    world.server.says([text("new"), text("new")]);
+    at_work(&world, ["run", "-f", "./log", "why?"])
+        .end()
+        .exits(0)
+        .says("starting a new run");
+    let same_text = at_work(&world, ["run", "-m", "# File: log\n\nversion two", "why?"]);
+    same_text.end().exits(0).says("starting a new run");
+    world.server.says([text("over")]);
+    at_work(&world, ["run", "-f", "log", "why?", "--new"])
+        .end()
+        .exits(0);
+    assert_eq!(
+        told(&world.server.last()).1,
+        "# File: log\n\nversion two\n\nwhy?"
+    );
+}
+
+#[test]
+fn a_dry_run_says_where_each_setting_comes_from() {
+    let world = everyday();
+    let url = world.server.url();
+    env_file(
+        &world,
+        &format!("DELTA_MODEL=of-the-file\nDELTA_API_KEY=0123456789abcdef\nDELTA_BASE_URL={url}\n"),
+        0o600,
+    );
+    let dry = in_proj(&world, ["run", "--dry-run", "x"]).end().exits(0);
+    let file = world.path(".config/delta/env").display().to_string();
+    let dry = dry.says("coder, ").says("the default: @coder, built in");
+    let dry = dry.says(&format!("of-the-file (DELTA_MODEL in {file})"));
+    let dry = dry.says(&format!("{url} (DELTA_BASE_URL in {file})"));
+    let dry = dry
+        .says(&format!("DELTA_API_KEY in {file}"))
+        .does_not_say("0123456789abcdef");
+    assert_eq!(dry.object()["model"], "of-the-file");
+    let run = at_work(
+        &world,
+        [
+            "run",
+            "--dry-run",
+            "-M",
+            "mine",
+            "-a",
+            "../agent",
+            "-m",
+            "x",
+        ],
+    );
+    let dry = run.env("DELTA_API_KEY", "abc").end().exits(0);
+    let dry = dry
+        .says("mine (the command line)")
+        .says("(agent.yaml)")
+        .says("DELTA_API_KEY in the environment");
+    dry.says("../agent)");
+    assert!(!world.exists("proj/.delta"));
+}
+
+#[test]
+fn at_a_terminal_a_wait_and_a_commands_stdin_are_shown() {
+    let world = everyday();
+    let mut terminal = Terminal::new();
+    let script = json!({"command": "if true; then\n    echo indented\nfi"});
+    world
+        .server
+        .says([call("c", "bash", &script), text("done").held()]);
+    let run = at_work(&world, ["run", "x"])
+        .env("TERM", "xterm")
+        .env("NO_COLOR", "1")
+        .at(&terminal)
+        .spawn();
+    terminal.shows("<<< 'if true; then …'");
+    let line = terminal.shows("\r[2] waiting for chosen, 1 s");
+    assert!(!line.contains("\n[2]"), "{line}");
+    world.server.release();
+    let rest = terminal.shows("tokens)");
+    assert!(rest.contains("\r\u{1b}[K"), "{rest:?}");
+    run.wait().exits(0).prints("done\n");
+
+    let mut terminal = Terminal::new();
+    world
+        .server
+        .says([call("c", "bash", &script), text("done")]);
+    let run = at_work(&world, ["run", "-v", "y"])
+        .env("NO_COLOR", "1")
+        .at(&terminal)
+        .spawn();
+    terminal.shows("if true; then");
+    terminal.shows("          echo indented");
+    run.wait().exits(0);
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_is_mentioned_at_a_terminal_only() {
+    let world = everyday();
+    world.server.says([text("ok")]);
+    let piped = at_work(&world, ["run", "x"]).stdin("data").end().exits(0);
+    piped.does_not_say("stdin");
+    let mut terminal = Terminal::new();
+    world.server.says([text("ok")]);
+    let under = ["sh", "-c", "echo data | \"$0\" \"$@\""];
+    let run = at_work(&world, ["run", "y"])
+        .under(&under)
+        .at(&terminal)
+        .spawn();
+    terminal.shows("-m - puts it into the message");
+    run.wait().exits(0);
+}

@@ -1,0 +1,406 @@
+//! Many runs in many workspaces: one list of all of them, and the removal of old ones.
+
+use crate::harness::*;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+/// A run in a workspace, whose model gives one answer.
+fn run_in(world: &World, workspace: &str, reply: Reply, code: i32) -> Run {
+    world.server.says([reply]);
+    start(world, workspace).end().exits(code);
+    Run::latest(&world.path(workspace))
+}
+
+fn start(world: &World, workspace: &str) -> Delta {
+    world.delta(["run", "-a", "agent", "-w", workspace, "-m", "go"])
+}
+
+/// A run that waits for its model.
+fn held_in(world: &World, workspace: &str) -> Running {
+    let asked = world.server.requests().len();
+    world.server.says([text("late").held()]);
+    let delta = start(world, workspace).spawn();
+    world.server.wait_for(asked + 1);
+    delta
+}
+
+fn question() -> Reply {
+    call("c1", "ask_human", &json!({"prompt": "Shall I?"}))
+}
+
+/// The list as objects.
+fn listed(world: &World, args: &[&str]) -> Vec<Value> {
+    let list = world.delta(["list-runs"]).args(args).json().end().exits(0);
+    let text = String::from_utf8(list.stdout).unwrap();
+    let lines = text.lines().map(serde_json::from_str);
+    lines.collect::<Result<_, _>>().unwrap()
+}
+
+/// The workspaces of a list, relative to the world, each with a field.
+fn fields(world: &World, args: &[&str], field: &str) -> Vec<(String, String)> {
+    let home = world.home().canonicalize().unwrap();
+    let list = listed(world, args);
+    let rows = list.iter().map(|run| {
+        let place = Path::new(run["workspace_path"].as_str().unwrap());
+        let place = place.strip_prefix(&home).unwrap().to_str().unwrap();
+        (place.to_owned(), run[field].to_string().replace('"', ""))
+    });
+    rows.collect()
+}
+
+fn places(world: &World, args: &[&str]) -> Vec<String> {
+    let rows = fields(world, args, "status").into_iter();
+    rows.map(|(place, _)| place).collect()
+}
+
+/// Changes a run's summary, which is newer than its journal then.
+fn amend(run: &Run, change: impl FnOnce(&mut Value)) {
+    let mut metadata = run.metadata();
+    change(&mut metadata);
+    fs::write(run.path("metadata.json"), metadata.to_string()).unwrap();
+}
+
+/// Runs of all kinds of ends, in this order.
+fn fleet() -> (World, Running) {
+    let world = World::new().top("pricing: {input: 1000000, output: 1000000}");
+    run_in(&world, "a/done", text("done"), 0);
+    run_in(&world, "a/deep/er/refused", Reply::error(400, "no"), 4);
+    let signalled = held_in(&world, "b/signalled");
+    signalled.signal(Signal::TERM);
+    signalled.wait().exits(143);
+    held_in(&world, "b/died").kill();
+    run_in(&world, "a/asks", question(), 101);
+    let live = held_in(&world, "a/live");
+    (world, live)
+}
+
+#[test]
+fn all_runs_below_directories_are_one_list_whatever_the_workspace() {
+    let (world, _live) = fleet();
+    let all = fields(&world, &["-r", "b", "a", "a/deep"], "status");
+    let expected = [
+        ("a/live", "RUNNING"),
+        ("a/asks", "WAITING_FOR_INPUT"),
+        ("b/died", "INTERRUPTED"),
+        ("b/signalled", "INTERRUPTED"),
+        ("a/deep/er/refused", "INTERRUPTED"),
+        ("a/done", "COMPLETED"),
+    ];
+    let expected = expected.map(|(place, status)| (place.to_owned(), status.to_owned()));
+    assert_eq!(all, expected);
+    let costs = fields(&world, &["-r", "a/done"], "cost");
+    assert_eq!(costs, [("a/done".to_owned(), "110.0".to_owned())]);
+
+    let outcome = world.delta(["list-runs", "-r", "a"]).end().exits(0);
+    let table = String::from_utf8(outcome.stdout.clone()).unwrap();
+    assert_eq!(table.lines().count(), 5, "{table}");
+    assert!(
+        table.contains("a/deep/er/refused  INTERRUPTED        model_refused"),
+        "{table}"
+    );
+    // The answer and the question are 110 tokens each.
+    outcome
+        .says("4 runs: ")
+        .says("1 COMPLETED")
+        .says("; 220 tokens; cost ");
+
+    let only = |args: &[&str]| {
+        let args = [&["-r", "a", "-r", "b"][..], args].concat();
+        places(&world, &args)
+    };
+    assert_eq!(only(&["--retryable"]), ["b/died", "b/signalled"]);
+    assert_eq!(
+        only(&["--needs-attention"]),
+        ["a/asks", "a/deep/er/refused"]
+    );
+    assert_eq!(
+        only(&["--stop-reason", "model_refused"]),
+        ["a/deep/er/refused"]
+    );
+    assert_eq!(
+        only(&["--status", "completed", "--agent", "probe"]),
+        ["a/done"]
+    );
+    assert_eq!(only(&["--agent", "agent", "--since", "1h"]).len(), 6);
+    assert_eq!(only(&["--agent", "other"]).len(), 0);
+    assert_eq!(only(&["--since", "2999-01-01T00:00:00Z"]).len(), 0);
+    let refused = &newest_dir(&world, "a/deep/er/refused");
+    let first = world.delta([
+        "list-runs",
+        "-r",
+        "a",
+        "--first",
+        "--stop-reason",
+        "model_refused",
+    ]);
+    first.end().exits(0).prints(&format!("{refused}\n"));
+    for (args, words) in [
+        (&["--since", "yesterday"][..], "--since: 'yesterday'"),
+        (&["-r", "a", "-w", "b"], "-w and -r"),
+        (&["a"], "-r a"),
+    ] {
+        let outcome = world.delta(["list-runs"]).args(args).end();
+        outcome.exits(2).says(words).says_one_line();
+    }
+}
+
+/// The directory of the newest run of a workspace.
+fn newest_dir(world: &World, workspace: &str) -> String {
+    let dir = Run::latest(&world.path(workspace)).dir;
+    dir.canonicalize().unwrap().display().to_string()
+}
+
+#[test]
+fn a_list_shows_foreign_runs_as_such_and_leads_through_no_link() {
+    let world = World::new();
+    let run = run_in(&world, "in/own", text("done"), 0);
+    run_in(&world, "out/ws", text("done"), 0);
+    copy(&world.path("in/own"), &world.path("in/copied"));
+    copy(&run.dir, &world.path("in/own/.delta/put"));
+    symlink(world.path("out"), world.path("in/link")).unwrap();
+    fs::create_dir(world.path("in/bare")).unwrap();
+    symlink(world.path("out/ws/.delta"), world.path("in/bare/.delta")).unwrap();
+    let linked = Run::latest(&world.path("out/ws")).dir;
+    symlink(linked, world.path("in/own/.delta/linked")).unwrap();
+    world.write("in/old/.delta/schema_version.txt", "1.1");
+
+    let mut rows = fields(&world, &["-r", "in"], "foreign");
+    rows.sort();
+    let expected = [
+        ("in/copied", "true"),
+        ("in/own", "false"),
+        ("in/own", "true"),
+    ];
+    let expected = expected.map(|(place, foreign)| (place.to_owned(), foreign.to_owned()));
+    assert_eq!(rows, expected);
+    let outcome = world.delta(["list-runs", "-r", "in"]).end().exits(0);
+    outcome
+        .says("3 runs: 3 COMPLETED")
+        .says("2 runs came from elsewhere")
+        .says("in/own/.delta/linked is a symbolic link")
+        .says("in/bare/.delta is not a directory")
+        .says("delta migrate");
+    // What was shown was not made one's own by that.
+    world.server.may_stay_unasked();
+    start(&world, "in/copied").end().exits(78);
+}
+
+#[test]
+fn the_summary_names_the_job_that_started_the_engine_and_nothing_else_of_the_batch_system() {
+    let world = World::new();
+    world.server.says([question()]);
+    let job = start(&world, "ws")
+        .env("SLURM_JOB_ID", "41")
+        .env("SLURM_RESTART_COUNT", "2")
+        .env("SLURM_ARRAY_TASK_ID", "7")
+        .env("SLURM_JWT", "secret")
+        .env("PBS_JOBID", "x".repeat(300));
+    job.end().exits(101);
+    let launcher =
+        json!({"SLURM_ARRAY_TASK_ID": "7", "SLURM_JOB_ID": "41", "SLURM_RESTART_COUNT": "2"});
+    assert_eq!(listed(&world, &["-r", "."])[0]["launcher"], launcher);
+    world.server.says([text("done")]);
+    world.go_on().args(["-m", "yes"]).end().exits(0);
+    assert_eq!(world.latest().metadata().get("launcher"), None);
+}
+
+#[test]
+fn on_a_file_system_that_is_declared_shared_another_hosts_run_is_left_alone() {
+    let world = World::new();
+    held_in(&world, "ws").kill();
+    let run = world.latest();
+    for file in ["journal.jsonl", "metadata.json"] {
+        let text = run.text(file);
+        let host = run.metadata()["hostname"].to_string();
+        let elsewhere = text.replace(&host, "\"n17\"");
+        assert_ne!(elsewhere, text);
+        // The summary is read for the next one.
+        fs::write(run.path(&format!("{file}.new")), elsewhere).unwrap();
+    }
+    for file in ["journal.jsonl", "metadata.json"] {
+        fs::rename(run.path(&format!("{file}.new")), run.path(file)).unwrap();
+    }
+    let before = snapshot(&run.dir);
+    let shared = |value: &str| start(&world, "ws").env("DELTA_SHARED_FS", value);
+    shared("1").end().exits(75).prints("").says("host n17");
+    assert!(snapshot(&run.dir) == before, "something was changed");
+    world.server.says([text("done")]);
+    shared("0").end().exits(0).prints("done\n");
+}
+
+/// The directories that a command prints, and what stays of them.
+fn prune(world: &World, args: &[&str]) -> Outcome {
+    let outcome = world
+        .delta(["prune", "--older-than", "0s"])
+        .args(args)
+        .end();
+    outcome.exits(0)
+}
+
+#[test]
+fn old_runs_that_have_ended_are_removed_and_no_others() {
+    let (world, _live) = fleet();
+    run_in(&world, "b/died", text("done"), 0);
+    let done = Run::latest(&world.path("a/done"));
+    copy(&world.path("a/done"), &world.path("a/copied"));
+    let kept = Run::latest(&world.path("a/asks"));
+    let all = || [snapshot(&world.path("a")), snapshot(&world.path("b"))];
+    let before = all();
+    for args in [&["--older-than", "1h"][..], &["--status", "failed"]] {
+        prune(&world, args).prints("").says("removed 0 runs");
+    }
+    let line = format!("{}\n", newest_dir(&world, "a/done"));
+    prune(&world, &["-r", "a", "--dry-run"])
+        .prints(&line)
+        .says("would remove 1 run, 0.");
+    assert!(all() == before, "something was changed");
+
+    prune(&world, &["-r", "a"])
+        .prints(&line)
+        .says("removed 1 run")
+        .says("kept 3 runs: live or unfinished")
+        .says("kept 1 run: from elsewhere");
+    assert!(!done.dir.exists() && kept.dir.exists());
+    assert!(world.exists("a/copied/.delta") && !world.exists("a/done/.delta/LATEST"));
+    assert_eq!(places(&world, &["-r", "a/done"]).len(), 0);
+
+    // Its name is free again.
+    run_in(&world, "a/done", text("new"), 0);
+    for wrong in ["30", "1y", "-1d", ""] {
+        let outcome = world.delta(["prune", "--older-than", wrong]).end();
+        outcome.exits(2).says("--older-than");
+    }
+    world.delta(["prune"]).end().exits(2).says("--older-than");
+}
+
+#[test]
+fn a_run_is_unfinished_if_its_journal_says_so_or_nobody_has_been_told_its_end() {
+    let world = World::new();
+    let forged = run_in(&world, "ws", question(), 101);
+    amend(&forged, |metadata| {
+        metadata["status"] = "COMPLETED".into();
+        metadata["end_time"] = "2020-01-01T00:00:00.000Z".into();
+    });
+    let untold = run_in(&world, "other", text("done"), 0);
+    amend(&untold, |metadata| metadata["status"] = "RUNNING".into());
+    prune(&world, &[]).prints("").says("removed 0 runs");
+    assert!(forged.path("journal.jsonl").exists() && untold.path("journal.jsonl").exists());
+}
+
+#[test]
+fn a_run_goes_only_together_with_the_one_that_started_it() {
+    let world = World::new();
+    let asks = run_in(&world, "asks", question(), 101);
+    let done = run_in(&world, "done", text("done"), 0);
+    let child_of = |place: &str, parent: &str| {
+        let run = run_in(&world, place, text("done"), 0);
+        amend(&run, |metadata| metadata["parent_run_id"] = parent.into());
+        run
+    };
+    let needed = child_of("asks/sub", &asks.id());
+    let going = child_of("done/sub", &done.id());
+    let below = child_of("done/sub/sub", &going.id());
+    let orphan = child_of("orphan", "nowhere");
+    let circle = child_of("circle", "x");
+    amend(&circle, |metadata| {
+        metadata["parent_run_id"] = circle.id().into();
+    });
+
+    let outcome = prune(&world, &["--status", "completed"])
+        .says("removed 3 runs")
+        .says("kept 1 run: live or unfinished")
+        .says("kept 2 runs: part of a run that is unfinished")
+        .says("kept 1 run: part of a run that is not below");
+    let printed = String::from_utf8(outcome.stdout).unwrap();
+    let removed: Vec<String> = printed
+        .lines()
+        .map(|line| {
+            Path::new(line)
+                .file_name()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    // From the inside out, so that a kill leaves no run without its parent.
+    assert_eq!(removed, [below.id(), going.id(), done.id()]);
+    for run in [needed, orphan, circle, asks] {
+        assert!(run.path("journal.jsonl").exists());
+    }
+}
+
+#[test]
+fn a_parent_is_the_run_of_that_name_around_the_workspace_or_else_all_of_that_name() {
+    let world = World::new();
+    let named = |place: &str, name: &str, reply: Reply, code: i32| {
+        world.server.says([reply]);
+        start(&world, place)
+            .args(["--run-id", name])
+            .end()
+            .exits(code);
+        world.path(place).join(".delta").join(name)
+    };
+    let child_of = |place: &str, parent: &str| {
+        let dir = named(place, "sub", text("done"), 0);
+        let run = Run { dir };
+        amend(&run, |metadata| metadata["parent_run_id"] = parent.into());
+        run.dir
+    };
+    let done = named("one", "job", text("done"), 0);
+    let open = named("two", "job", question(), 101);
+    let going = child_of("one/deep/sub", "job");
+    let inner = child_of("one/deep/sub/sub", "sub");
+    let needed = child_of("two/sub", "job");
+    let unclear = child_of("three", "job");
+    // A chain of one name, each of which any other may have started.
+    for at in 0..3 {
+        child_of(&format!("chain/{at}"), "sub");
+    }
+    prune(&world, &[])
+        .says("removed 3 runs")
+        .says("kept 1 run: live or unfinished")
+        .says("kept 5 runs: part of a run that is unfinished");
+    assert!(!done.exists() && !going.exists() && !inner.exists());
+    assert!(open.exists() && needed.exists() && unclear.exists());
+}
+
+#[test]
+fn the_journal_can_stay_and_what_a_kill_left_goes_the_next_time() {
+    let world = World::with_tools("- {name: echo, exec: 'echo ${words}'}");
+    world.observe("echo", &json!({"words": "hello"}));
+    let run = world.latest();
+    prune(&world, &["--keep-journal"]).says("all but the journals of 1 run");
+    let mut names: Vec<_> = fs::read_dir(&run.dir)
+        .unwrap()
+        .map(|it| it.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["journal.jsonl", "metadata.json", "origin", "spending.jsonl"]
+    );
+    prune(&world, &["--keep-journal"])
+        .prints("")
+        .says("of 0 runs");
+    let log = world.delta(["log", "-w", "ws"]).end().exits(0);
+    assert!(String::from_utf8(log.stdout).unwrap().contains("hello"));
+    world.server.says([text("more")]);
+    world
+        .go_on()
+        .args(["-m", "more"])
+        .end()
+        .exits(0)
+        .prints("more\n");
+
+    // As a kill leaves them: one run without its records, and the remains of another.
+    fs::remove_dir_all(run.path("io")).unwrap();
+    world.write("ws/.delta/.pruned.other/metadata.json", "{}");
+    symlink(world.path("agent"), world.path("ws/.delta/.pruned.link")).unwrap();
+    prune(&world, &[]).says("removed 1 run");
+    assert!(!run.dir.exists() && !world.exists("ws/.delta/.pruned.other"));
+    assert!(world.exists("agent/agent.yaml"));
+}

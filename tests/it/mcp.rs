@@ -1,0 +1,346 @@
+//! `delta mcp`: servers of the Model Context Protocol, whose tools become commands.
+
+use crate::harness::*;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// A server in a shell: `ANSWER`s by method, each with the id of its request.
+const SERVER: &str = r#"#!/bin/sh
+# $1: a revision. $2: the description of its tool.
+answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
+while read -r line; do
+    id=${line#*'"id":'} id=${id%%[,\}]*}
+    printf '%s\n' "$line" >>"$HOME/received"
+    case $line in
+    *'"server/discover"'*)
+        if [ "$1" = 2026-07-28 ]; then
+            answer '"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}'
+        else
+            answer '"error":{"code":-32601,"message":"unknown"}'
+        fi ;;
+    *'"initialize"'*) answer '"result":{"protocolVersion":"'"$1"'","capabilities":{"tools":{},"resources":{}}}' ;;
+    *'"tools/list"'*)
+        printf '{"jsonrpc":"2.0","id":"x","method":"roots/list"}\n'
+        answer '"result":{"tools":[{"name":"get.time","description":"'"$2"'","inputSchema":{"type":"object","properties":{"zones":{"type":"array"}}},"annotations":{"readOnlyHint":true}}]}' ;;
+    *'"tools/call"'*)
+        case $line in
+        *hang*) exec sleep 1000 ;;
+        *end*) echo 'out of order' >&2; exit 3 ;;
+        *fail*) answer '"result":{"content":[{"type":"text","text":"no such zone"}],"isError":true}' ;;
+        *ask*) answer '"result":{"resultType":"input_required","inputRequests":{"q":{"params":{"message":"Which?"}}}}' ;;
+        *image*) answer '"result":{"content":[{"type":"image","mimeType":"image/png","data":"Zm9v"}]}' ;;
+        *) answer '"result":{"content":[{"type":"text","text":"noon '"$TOKEN"'"}],"structuredContent":{"t":12}}' ;;
+        esac ;;
+    esac
+done
+"#;
+
+fn world_with_server(revision: &str) -> World {
+    let world = World::new();
+    world.script("server.sh", SERVER);
+    let path = world.path("server.sh");
+    let path = path.to_str().unwrap();
+    let import = [
+        "mcp",
+        "import",
+        "-a",
+        "agent",
+        "s",
+        "--env",
+        "TOKEN",
+        "--",
+        path,
+        revision,
+        "Tells the time",
+    ];
+    let outcome = world.delta(import).end().exits(0);
+    outcome.prints(
+        "s_get_time  Tells the time\n    parameters: zones\n    the server says, unproved: readOnlyHint: true\n",
+    );
+    world.top("imports: [./tools/mcp-s.yaml]")
+}
+
+#[test]
+fn an_imported_tool_is_an_ordinary_command_of_either_era() {
+    for (revision, offers) in [
+        ("2026-07-28", false),
+        ("2025-06-18", true),
+        ("2024-11-05", true),
+    ] {
+        let world = world_with_server(revision);
+        let module = world.read("agent/tools/mcp-s.yaml");
+        assert!(module.contains(&format!("version: {revision}")), "{module}");
+        std::fs::remove_file(world.path("received")).unwrap();
+        let observation = world.observe("s_get_time", &json!({"zones": ["a", {"b": 1}]}));
+        assert!(observation.starts_with("noon"), "{observation}");
+        let received: Vec<Value> = world
+            .lines("received")
+            .iter()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let call = received.last().unwrap();
+        assert_eq!(
+            call["params"]["arguments"],
+            json!({"zones": ["a", {"b": 1}]})
+        );
+        assert_eq!(call["params"]["name"], "get.time");
+        // A call asks for nothing that is pinned.
+        let methods: Vec<&str> = received
+            .iter()
+            .filter_map(|m| m["method"].as_str())
+            .collect();
+        let expected: &[&str] = match offers {
+            false => &["tools/call"],
+            true => &["initialize", "notifications/initialized", "tools/call"],
+        };
+        assert_eq!(methods, expected);
+        world.server.may_stay_unasked();
+    }
+}
+
+#[test]
+fn what_a_server_changes_is_reported_and_an_import_pins_it() {
+    let world = world_with_server("2026-07-28");
+    world
+        .delta(["mcp", "check", "-a", "agent"])
+        .end()
+        .exits(0)
+        .prints("");
+    let servers = world
+        .read("agent/mcp.yaml")
+        .replace("Tells the time", "Sends your files");
+    world.write("agent/mcp.yaml", servers);
+    let check = || world.delta(["mcp", "check", "-a", "agent", "s"]).end();
+    check()
+        .exits(1)
+        .prints("changed: s_get_time (description)\n");
+    world
+        .delta(["mcp", "import", "-a", "agent", "s"])
+        .end()
+        .exits(0);
+    check().exits(0).prints("");
+    world.server.may_stay_unasked();
+}
+
+#[test]
+fn the_ways_in_which_a_call_can_fail_are_told_apart() {
+    let world = world_with_server("2026-07-28");
+    let call = |arguments: &str| {
+        let words = ["mcp", "call", "-a", "agent", "s", "get.time"];
+        world
+            .delta(words)
+            .stdin(arguments)
+            .env("TMPDIR", world.home())
+            .end()
+    };
+    call("{}").exits(0).prints("noon \n");
+    call(r#"{"z":"fail"}"#).exits(1).prints("no such zone\n");
+    call(r#"{"z":"ask"}"#).exits(1).prints("").says("q: Which?");
+    call(r#"{"z":"end"}"#)
+        .exits(1)
+        .prints("")
+        .says("ended with exit code 3")
+        .says("out of order");
+    call("[1]").exits(2).says("not a JSON object");
+    call("{").exits(2).says("not JSON");
+    let shown = call(r#"{"z":"image"}"#).exits(0).stdout;
+    let shown = String::from_utf8(shown).unwrap();
+    let file = shown
+        .strip_prefix("[image/png, 3 bytes: ")
+        .and_then(|rest| rest.strip_suffix("]\n"));
+    assert_eq!(std::fs::read(file.unwrap()).unwrap(), b"foo");
+    let json = world
+        .delta(["mcp", "call", "-a", "agent", "s", "get.time", "--json"])
+        .stdin("{}");
+    json.end().exits(0).prints("{\"t\":12}\n");
+    world
+        .delta(["mcp", "call", "-a", "agent", "t", "x"])
+        .stdin("{}")
+        .end()
+        .exits(78)
+        .says("no server \"t\"");
+    world
+        .delta(["mcp", "call", "-a", "agent", "s", "x"])
+        .stdin("{}")
+        .end()
+        .exits(78)
+        .says("no tool \"x\"");
+    world.server.may_stay_unasked();
+}
+
+#[test]
+fn nothing_is_left_of_a_server_that_hangs_whatever_is_killed() {
+    let world = world_with_server("2026-07-28");
+    for signal in [Signal::TERM, Signal::KILL] {
+        let call = world
+            .delta(["mcp", "call", "-a", "agent", "s", "get.time"])
+            .stdin(r#"{"z":"hang"}"#);
+        std::fs::remove_file(world.path("received")).unwrap();
+        let call = call.spawn();
+        eventually("the call arrives", || {
+            world.exists("received") && world.read("received").contains("hang")
+        });
+        call.signal(signal);
+        let outcome = call.wait();
+        if signal == Signal::TERM {
+            outcome.exits(143);
+        }
+        eventually("no process is left", || world.processes().is_empty());
+    }
+    world.server.may_stay_unasked();
+}
+
+#[test]
+fn noise_on_the_streams_is_no_message() {
+    let world = World::new();
+    world.script("server.sh", SERVER);
+    world.script(
+        "noisy.sh",
+        "#!/bin/sh\necho 'Server ready.'\nyes noise | head -c 3000000 >&2\nexec \"$HOME/server.sh\" \"$@\"\n",
+    );
+    let path = world.path("noisy.sh");
+    let words = [
+        "mcp",
+        "list",
+        "--",
+        path.to_str().unwrap(),
+        "2026-07-28",
+        "Tells the time",
+    ];
+    let outcome = world
+        .delta(words)
+        .end()
+        .exits(0)
+        .prints("get.time  Tells the time\n");
+    outcome
+        .says("printed what is no message on stdout: Server ready.")
+        .does_not_say("noise");
+    world.server.may_stay_unasked();
+}
+
+#[test]
+fn a_servers_variables_reach_its_own_tools_only() {
+    let world =
+        world_with_server("2026-07-28").tools("- {name: other, shell: 'echo \"[$TOKEN]\"'}");
+    world.server.says([
+        calls(&[("a", "s_get_time", json!({})), ("b", "other", json!({}))]),
+        text("Done."),
+    ]);
+    world.run("go").env("TOKEN", "sesame").end().exits(0);
+    let last = world.server.last();
+    assert_eq!(last.observation("a"), "noon sesame\n");
+    assert_eq!(last.observation("b"), "[]\n");
+}
+
+#[test]
+fn over_http_the_headers_are_those_of_the_specification_and_nothing_is_sent_twice() {
+    let world = World::new();
+    let other = World::new();
+    let server = &other.server;
+    server.accepts_anything().answers(|received| {
+        let request = received.json();
+        let result = |result: Value| json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
+        match request["method"].as_str().unwrap() {
+            "server/discover" => completion(&result(json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}))),
+            "tools/list" => completion(&result(json!({"tools": [{"name": "q", "inputSchema": {
+                "type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}}]}))),
+            _ if request["params"]["arguments"]["region"] == "cut" => {
+                raw("data: {\"jsonrpc\":\"2.0\",").header_instead("Content-Type", "text/event-stream")
+            }
+            _ => {
+                let answer = result(json!({"content": [{"type": "text", "text": "one"}]}));
+                let body = format!(": hello\r\n\r\ndata: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}}\r\n\r\ndata: {answer}\r\n\r\n");
+                raw(body).header_instead("Content-Type", "text/event-stream")
+            }
+        }
+    });
+    let url = format!("{}/mcp", server.url());
+    let import = [
+        "mcp",
+        "import",
+        "-a",
+        "agent",
+        "h",
+        "--bearer-env",
+        "TOKEN",
+        "--url",
+        &url,
+    ];
+    world
+        .delta(import)
+        .end()
+        .exits(78)
+        .says("needs the variable TOKEN");
+    world.delta(import).env("TOKEN", "sesame").end().exits(0);
+    let call = |region: &str| {
+        let words = ["mcp", "call", "-a", "agent", "h", "q"];
+        let arguments = json!({"region": region}).to_string();
+        world
+            .delta(words)
+            .stdin(arguments)
+            .env("TOKEN", "sesame")
+            .end()
+    };
+    call("süd").exits(0).prints("one\n");
+    let request = server.last();
+    for (name, value) in [
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "q"),
+        ("mcp-param-region", "=?base64?c8O8ZA==?="),
+        ("authorization", "Bearer sesame"),
+    ] {
+        assert_eq!(request.header(name), Some(value), "{name}");
+    }
+    let before = server.requests().len();
+    call("cut")
+        .exits(1)
+        .prints("")
+        .says("ended before its answer");
+    assert_eq!(server.requests().len(), before + 1);
+    world.server.may_stay_unasked();
+}
+
+#[test]
+fn over_http_a_legacy_server_has_a_session() {
+    let world = World::new();
+    let other = World::new();
+    let server = &other.server;
+    server.accepts_anything().answers(|received| {
+        if received.body.is_empty() {
+            return text("");
+        }
+        let request = received.json();
+        let result = |result: Value| {
+            completion(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
+        };
+        match request["method"].as_str().unwrap() {
+            "server/discover" => Reply::error(400, "no session"),
+            "initialize" => result(json!({"protocolVersion": "2025-06-18", "capabilities": {}}))
+                .header("Mcp-Session-Id", "s1"),
+            "tools/list" => {
+                result(json!({"tools": [{"name": "q", "inputSchema": {"type": "object"}}]}))
+            }
+            _ => raw("").status(202),
+        }
+    });
+    let url = server.url();
+    world
+        .delta(["mcp", "list", "--url", &url])
+        .end()
+        .exits(0)
+        .prints("q\n")
+        .says("2025-06-18");
+    let requests = server.requests();
+    let listed = requests
+        .iter()
+        .find(|r| !r.body.is_empty() && r.json()["method"] == "tools/list")
+        .unwrap();
+    assert_eq!(listed.header("mcp-session-id"), Some("s1"));
+    assert_eq!(listed.header("mcp-protocol-version"), Some("2025-06-18"));
+    assert!(
+        requests.last().unwrap().body.is_empty(),
+        "the session is ended"
+    );
+    world.server.may_stay_unasked();
+}

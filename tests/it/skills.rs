@@ -1,0 +1,120 @@
+//! `delta skills`: the catalogue of the skills in directories.
+
+use crate::harness::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+const HEAD: &str = "Skills are instructions for certain tasks. When a task fits one, read its file before you begin. \
+                    Paths in it start at its directory.\n\n";
+
+fn skill(world: &World, dir: &str, front: &str) {
+    world.write(
+        &format!("{dir}/SKILL.md"),
+        format!("---\n{front}\n---\n# Text\n"),
+    );
+}
+
+#[test]
+fn skills_are_listed_and_what_is_wrong_with_them_is_reported() {
+    let world = World::new();
+    skill(
+        &world,
+        "a/pdf",
+        "name: pdf\ndescription: >\n  Fill in\n  forms.",
+    );
+    skill(
+        &world,
+        "a/group/deep/csv",
+        "name: csv\ndescription: Clean tables.",
+    );
+    skill(
+        &world,
+        "a/pdf/inner",
+        "name: inner\ndescription: Not a skill of its own.",
+    );
+    skill(&world, "a/odd", "name: Odd\ndescription: Odd name.");
+    skill(&world, "a/silent", "name: silent");
+    skill(&world, "a/torn", "name: [");
+    skill(&world, "b/pdf", "name: pdf\ndescription: Another.");
+    world.write(
+        "a/huge/SKILL.md",
+        "---\nname: x\n".to_owned() + &"x".repeat(1 << 20),
+    );
+    let pipe = std::process::Command::new("mkfifo")
+        .arg(world.path("b/SKILL.md"))
+        .status();
+    assert!(pipe.unwrap().success());
+    symlink("../a/pdf", world.path("b/link")).unwrap();
+    symlink("..", world.path("b/loop")).unwrap();
+    let outcome = world
+        .delta(["skills", "a", "b/pdf", "nowhere"])
+        .end()
+        .exits(0);
+    let expected = format!(
+        "{HEAD}- Odd: Odd name. (a/odd/SKILL.md)\n- pdf: Fill in forms. (a/pdf/SKILL.md)\n\
+         - csv: Clean tables. (a/group/deep/csv/SKILL.md)\n"
+    );
+    let outcome = outcome.prints(&expected);
+    for words in [
+        "warning: a/odd/SKILL.md: name: 'Odd' is not made of a to z",
+        "a/silent/SKILL.md: skipped: it has no description",
+        "a/torn/SKILL.md: skipped: line 3: not valid YAML",
+        "a/huge/SKILL.md: skipped: its front matter does not end",
+        "b/pdf/SKILL.md: skipped: there is a skill pdf before it",
+        "warning: nowhere: ",
+    ] {
+        assert!(
+            outcome.stderr.contains(words),
+            "{words}: {}",
+            outcome.stderr
+        );
+    }
+    // Pipes and loops of links hold nobody up.
+    world.delta(["skills", "b"]).end().exits(0);
+}
+
+#[test]
+fn a_file_follows_what_is_there() {
+    let world = World::new();
+    skill(&world, "a/pdf", "name: pdf\ndescription: Fill in forms.");
+    let write = || {
+        world
+            .delta(["skills", "-o", "out/skills.md", "a"])
+            .end()
+            .exits(0)
+            .prints("")
+    };
+    write();
+    assert_eq!(
+        world.read("out/skills.md"),
+        format!("{HEAD}- pdf: Fill in forms. (a/pdf/SKILL.md)\n")
+    );
+    let before = fs::metadata(world.path("out/skills.md")).unwrap();
+    write();
+    let after = fs::metadata(world.path("out/skills.md")).unwrap();
+    assert_eq!(before.modified().unwrap(), after.modified().unwrap());
+    fs::remove_dir_all(world.path("a/pdf")).unwrap();
+    write();
+    assert!(!world.exists("out/skills.md"));
+    world.delta(["skills", "a"]).end().exits(0).prints("");
+    world.delta(["skills"]).end().exits(2);
+}
+
+#[test]
+fn a_model_is_shown_the_catalogue() {
+    let world = World::new();
+    skill(
+        &world,
+        "agent/skills/pdf",
+        "name: pdf\ndescription: Fill in forms.",
+    );
+    let source = "sources:\n  - type: computed_file\n    id: skills\n    generator: {command: [delta, skills, \
+                  '${AGENT_HOME}/skills']}\n    output_path: '${CWD}/.delta/context_artifacts/skills.md'\n    \
+                  on_missing: skip\n  - type: journal\n";
+    world.write("agent/context.yaml", source);
+    world.server.says([text("done")]);
+    world.run("go").end().exits(0);
+    let request = world.server.last().json();
+    let system = request["messages"][0]["content"].as_str().unwrap();
+    assert!(system.contains("- pdf: Fill in forms. ("), "{system}");
+}
