@@ -33,6 +33,7 @@ pub(crate) mod record;
 pub(crate) mod context;
 pub(crate) mod view;
 pub(crate) mod engine;
+pub mod eval;
 pub mod cli;
 
 /// The program's name in its messages.

@@ -1,0 +1,55 @@
+//! A trial: one attempt of a flow, an agent or a command at a case, as it was recorded.
+
+use serde_json::Value;
+
+/// What a trial came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// A final answer of which every assertion holds.
+    Passed,
+    /// Anything else that the target itself came to, its own limits included.
+    Failed,
+    /// An end that says nothing of the target: an outage, a signal, a broken grader.
+    NotMeasured,
+}
+
+impl Outcome {
+    /// The name in files.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::NotMeasured => "not_measured",
+        }
+    }
+}
+
+/// One trial of a case under a setting.
+#[derive(Clone, Debug)]
+pub(crate) struct Trial {
+    /// The case's id, as the user wrote it.
+    pub case: String,
+    /// The setting's name.
+    pub setting: String,
+    /// From 1, within the case and the setting.
+    pub number: u32,
+    pub outcome: Outcome,
+    /// Why the trial ended, in the words of runs and flows, or `asked`, `grader`, `context_full`.
+    pub stop_reason: String,
+    /// The weighted share of its assertions that hold, 0..=1; none if it was not measured.
+    pub score: Option<f64>,
+    /// Its assertions with their results, as printed in JSONL.
+    pub assertions: Vec<Value>,
+    pub run_id: String,
+    /// Its directory.
+    pub workspace: String,
+    /// In the currency of the prices.
+    pub cost: Option<f64>,
+    pub tokens: Option<u64>,
+    /// Wall clock without queueing, retries included.
+    pub duration_ms: Option<u64>,
+    /// Attempts that ended not measured before this one.
+    pub retries: u32,
+    /// SHA-256 of the output, by which trials that are identical are found.
+    pub output_hash: Option<String>,
+}
