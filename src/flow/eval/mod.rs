@@ -2,4 +2,5 @@
 
 #![allow(dead_code, reason = "the command that evaluates is not there yet")]
 
+pub mod numbers;
 pub(crate) mod trial;

@@ -1,0 +1,41 @@
+//! The statistics of an evaluation: pure functions of counts.
+//!
+//! Unaware of trials, settings and how anything is printed. Rates are 0..=1. A tail is the probability beyond a bound
+//! on one side: an interval of 95 % has tails of 0.025.
+
+pub mod distribution;
+pub mod exact;
+pub mod interval;
+pub mod pass;
+pub mod difference;
+pub mod threshold;
+
+/// A case under one setting: how many of its trials were measured, and how many of those passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// At most as many as were measured.
+    pub passed: u32,
+    pub measured: u32,
+}
+
+impl Counts {
+    /// The share that passed; none without a measured trial.
+    pub fn rate(self) -> Option<f64> {
+        (self.measured > 0).then(|| f64::from(self.passed) / f64::from(self.measured))
+    }
+}
+
+/// Sums of squares below this are rounding, since rates are quotients of counts.
+const ROUNDING: f64 = 1e-24;
+
+/// The mean and the variance with n − 1; none of nothing. The variance of a single value is 0.
+fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
+    let count = values.len() as f64;
+    if values.is_empty() {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let variance = squares / (count - 1.0).max(1.0);
+    Some((mean, if variance < ROUNDING { 0.0 } else { variance }))
+}
