@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fmt;
 
 /// One step from a node of a document to a node below it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
     /// The value of a key in a mapping.
     Key(String),

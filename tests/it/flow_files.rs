@@ -14,7 +14,11 @@ fn warnings(world: &World) -> Vec<String> {
 #[test]
 fn unknown_keys_are_warnings_with_the_nearest_known_one() {
     let world = World::new();
-    let mut middle = node("a", "linear", ", contineu_on_failure: true, zzz: 1");
+    let mut middle = node(
+        "a",
+        "linear",
+        ", exec: cat, contineu_on_failure: true, zzz: 1",
+    );
     middle += "  # a comment\n";
     world.write("f/workflow.yaml", around(&middle) + "noeds: []\n");
     world.write(

@@ -7,8 +7,8 @@ nodes:
 - {id: s, kind: deterministic, role: start, context: none, default_start: true}
 - {id: d, kind: agent, role: decision, context: none, agent_id: chooser, name: 'Which "way"?'}
 - {id: b, kind: deterministic, role: branch, context: none}
-- {id: l, kind: deterministic, role: linear, context: none}
-- {id: k, kind: deterministic, role: linear, context: none, name: "a <b> & \\ #c"}
+- {id: l, kind: deterministic, role: linear, context: none, exec: cat}
+- {id: k, kind: deterministic, role: linear, context: none, exec: cat, name: "a <b> & \\ #c"}
 - {id: m, kind: deterministic, role: merge, context: none}
 - {id: x, kind: deterministic, role: exit, context: none}
 edges:
@@ -164,7 +164,9 @@ fn a_long_chain_beside_a_long_edge_is_drawn() {
     let mut edges =
         "edges:\n- {from: s, to: b}\n- {from: b, to: x}\n- {from: b, to: n0}\n".to_owned();
     for n in 0..2000 {
-        nodes += &format!("- {{id: n{n}, kind: deterministic, role: linear, context: none}}\n");
+        nodes += &format!(
+            "- {{id: n{n}, kind: deterministic, role: linear, context: none, exec: cat}}\n"
+        );
         let to = if n < 1999 {
             format!("n{}", n + 1)
         } else {
@@ -217,7 +219,7 @@ nodes:
 - {id: m, kind: deterministic, role: merge, context: none, merge_failure_mode: ignore_failures}
 - {id: d, kind: deterministic, role: decision, context: none, command: [echo, '\"go\"']}
 - {id: bad, kind: deterministic, role: linear, context: none, exec: 'false'}
-- {id: other, kind: deterministic, role: linear, context: none}
+- {id: other, kind: deterministic, role: linear, context: none, exec: cat}
 - {id: x, kind: deterministic, role: exit, context: none}
 edges:
 - {from: s, to: p}

@@ -110,7 +110,7 @@ fn a_file_that_is_no_manifest_is_invalid_with_its_place() {
         ),
         (
             b"nodes: []\nedges: [a]\n",
-            "f/workflow.yaml:2: edges: expected a mapping, found the string",
+            "f/workflow.yaml:2: edges: expected a mapping or a chain of nodes, found the string",
         ),
         (
             b"nodes: []\nedges: [{}]\n",

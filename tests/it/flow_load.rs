@@ -305,21 +305,17 @@ fn every_error_of_a_workflow_has_its_code_and_its_ids() {
 }
 
 #[test]
-fn a_node_without_role_kind_or_context_is_told_so() {
+fn a_node_with_a_wrong_role_or_kind_or_none_that_can_be_derived_is_told_so() {
     let nodes = "nodes:\n- id: a\n- {id: b, role: 3, kind: robot, context: null}\n";
     let errors = errors_in(nodes);
     for (code, message) in [
         ("bad_role", "workflow.yaml:2: node \"a\": has no role"),
         (
-            "bad_kind",
-            "workflow.yaml:2: node \"a\": has no kind; needs agent or deterministic",
-        ),
-        (
             "context_missing",
             "workflow.yaml:2: node \"a\": has no context; needs none, global, or",
         ),
     ] {
-        has(&errors, 8, code, &["a"], "workflow.yaml", message);
+        has(&errors, 7, code, &["a"], "workflow.yaml", message);
     }
     for (code, message) in [
         (
@@ -332,7 +328,7 @@ fn a_node_without_role_kind_or_context_is_told_so() {
         ),
         ("context_missing", "node \"b\": has no context"),
     ] {
-        has(&errors, 8, code, &["b"], "workflow.yaml", message);
+        has(&errors, 7, code, &["b"], "workflow.yaml", message);
     }
 }
 

@@ -52,6 +52,8 @@ mod effects;
 #[cfg(feature = "flow")]
 mod flow_agents;
 #[cfg(feature = "flow")]
+mod flow_derive;
+#[cfg(feature = "flow")]
 mod flow_graph;
 #[cfg(feature = "flow")]
 mod flow_hostile;

@@ -20,6 +20,8 @@ pub use super::tables::COMMANDS;
 pub(crate) enum FlowCommand {
     Check {
         dir: PathBuf,
+        /// Print what was derived, too.
+        verbose: bool,
         format: OutputFormat,
     },
     Run(Box<FlowRunArgs>),
@@ -149,6 +151,7 @@ fn command_of(given: &ParsedCommand) -> Result<FlowCommand> {
         }),
         "check" => FlowCommand::Check {
             dir: given.operand_dir(0),
+            verbose: given.has("--verbose"),
             format: given.format(),
         },
         "graph" => {

@@ -10,13 +10,23 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Runs the command.
-pub(crate) fn check_flow(dir: &Path, format: OutputFormat) -> Result<Exit> {
+pub(crate) fn check_flow(dir: &Path, verbose: bool, format: OutputFormat) -> Result<Exit> {
     let loaded = manifest::load_to_run(dir);
     print_problems(&loaded.problems, format);
+    let derived = loaded.flow.as_ref().filter(|_| verbose);
     match (&loaded.flow, format) {
-        (Some(flow), OutputFormat::Text) => print(summary(dir, flow).as_bytes())?,
+        (Some(flow), OutputFormat::Text) => {
+            let derived = derived.map(derived_lines).unwrap_or_default();
+            print((summary(dir, flow) + &derived).as_bytes())?;
+        }
         (None, OutputFormat::Text) => {}
-        (_, OutputFormat::Json) => print_errors(&loaded.problems)?,
+        (_, OutputFormat::Json) => {
+            let mut object = errors_object(&loaded.problems);
+            if let Some(flow) = derived {
+                object["derived"] = derived_object(flow);
+            }
+            print_json(format!("{object}\n").as_bytes())?;
+        }
     }
     Ok(match loaded.flow {
         Some(_) => Exit::Success,
@@ -35,10 +45,48 @@ pub(crate) fn print_problems(problems: &[FlowProblem], format: OutputFormat) {
 
 /// Prints the object for a flow that cannot be loaded.
 pub(crate) fn print_errors(problems: &[FlowProblem]) -> Result<()> {
+    print_json(format!("{}\n", errors_object(problems)).as_bytes())
+}
+
+fn errors_object(problems: &[FlowProblem]) -> Value {
     let errors = problems.iter().filter(|problem| problem.code.is_some());
     let errors: Vec<Value> = errors.map(FlowProblem::object).collect();
-    let object = json!({"schema_version": SCHEMA_VERSION, "errors": errors});
-    print_json(format!("{object}\n").as_bytes())
+    json!({"schema_version": SCHEMA_VERSION, "errors": errors})
+}
+
+/// A line for each node that keys were derived for.
+fn derived_lines(flow: &Flow) -> String {
+    let nodes = flow.graph.nodes.iter().zip(&flow.derived);
+    let nodes: Vec<_> = nodes.filter(|(_, derived)| !derived.is_empty()).collect();
+    let width = nodes.iter().map(|(node, _)| node.id.len()).max();
+    let width = width.unwrap_or_default().min(24);
+    let mut lines = String::new();
+    for (node, derived) in nodes {
+        let keys: Vec<String> = derived
+            .iter()
+            .map(|(key, value)| format!("{key}: {value}"))
+            .collect();
+        lines += &format!("  {:<width$}  {}\n", node.id, keys.join(", "));
+    }
+    lines
+}
+
+/// The keys that were derived, by node. Their values are those that could have been written.
+fn derived_object(flow: &Flow) -> Value {
+    let nodes = flow.graph.nodes.iter().zip(&flow.derived);
+    let keys = |derived: &Vec<(&'static str, String)>| -> Value {
+        let keys = derived.iter().map(|(key, value)| {
+            let value = match *key {
+                "default_start" | "timeout_ms" => value.parse().unwrap_or(Value::Null),
+                _ => value.as_str().into(),
+            };
+            ((*key).to_owned(), value)
+        });
+        Value::Object(keys.collect())
+    };
+    let nodes = nodes.filter(|(_, derived)| !derived.is_empty());
+    let nodes = nodes.map(|(node, derived)| (node.id.clone(), keys(derived)));
+    Value::Object(nodes.collect())
 }
 
 fn summary(dir: &Path, flow: &Flow) -> String {

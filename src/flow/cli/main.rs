@@ -36,7 +36,11 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         FlowCommand::Run(wanted) => run::run_flow(&wanted).map_err(Error::of_run),
         FlowCommand::Show(wanted) => show::show_run(&wanted),
         FlowCommand::Stats(wanted) => print_stats(&wanted),
-        FlowCommand::Check { dir, format } => check::check_flow(&dir, format),
+        FlowCommand::Check {
+            dir,
+            verbose,
+            format,
+        } => check::check_flow(&dir, verbose, format),
         FlowCommand::Graph(wanted) => graph::draw_graph(&wanted),
         FlowCommand::Complete(words) => complete::print_candidates(&words),
         FlowCommand::Memory(wanted) => memory::run_memory_command(&wanted),

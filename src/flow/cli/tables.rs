@@ -76,7 +76,10 @@ const COMMAND_TABLES: [CommandTable; 8] = [
     CommandTable {
         text: "Check a flow (default: the one in the current directory) and report all problems.",
         operands: &[operand("DIR", Directory).optional()],
-        options: &[&[valued("", "--format", "", FORMATS, "print text (default) or one JSON object")]],
+        options: &[&[
+            flag("-v", "--verbose", "print what was derived for keys that were not written"),
+            valued("", "--format", "", FORMATS, "print text (default) or one JSON object"),
+        ]],
         ..command("check", "check a flow and report all problems")
     },
     CommandTable {

@@ -2,6 +2,7 @@
 
 use super::agent::{self, AgentBody, AgentDraft};
 use super::asked::{self, AskedModel};
+use super::derive::derive_contexts;
 use super::directory;
 use super::lookup::{Finder, KnownNames, NameLookup, index_names, warn_of_unseen};
 use super::memory;
@@ -10,9 +11,8 @@ use super::policy;
 use super::problem::{Code, FlowProblem, Manifest, sha256, sort_problems};
 use super::providers::{self, ProvidersFile};
 use super::tool::{self, ToolDraft};
-use super::{
-    Flow, FlowAgent, FlowTool, NamedSchema, NodeKind, NodeSettings, UsedFile, used, workflow,
-};
+use super::workflow::{self, WorkflowFile};
+use super::{Flow, FlowAgent, FlowTool, NamedSchema, NodeKind, NodeSettings, UsedFile, used};
 use crate::error::reason;
 use crate::flow::schema::JsonSchema;
 use std::collections::BTreeMap;
@@ -101,15 +101,20 @@ impl FlowLoader<'_> {
             providers_file,
             policy_file,
         ] = manifests;
-        let (drafts, edges) = if main.exists() || !main.problems.is_empty() {
+        let WorkflowFile {
+            nodes: mut drafts,
+            edges,
+            defaults,
+        } = if main.exists() || !main.problems.is_empty() {
             workflow::read_workflow(main)
         } else {
             self.add_missing("there is no such file; a flow's directory needs it");
-            (Vec::new(), Vec::new())
+            WorkflowFile::default()
         };
         let memory = memory::read_memory(memory_file);
         let (tools, wrong_tools) = tool::read_tools(tools_file);
         let agents = agent::read_agents(&self.home, agents_file);
+        derive_contexts(main, &mut drafts, &agents, &defaults);
         let mut tool_names = index_names(tools.iter().map(|tool| &*tool.tool.name));
         for id in wrong_tools {
             tool_names.entry(id).or_insert(None);
@@ -120,6 +125,7 @@ impl FlowLoader<'_> {
             index_names(agents.iter().map(|agent| &*agent.id)),
             self.schemas(),
         );
+        lookup.check_default_context(main, defaults.context.as_deref());
         self.warn_of_unused();
         let providers = providers::read_providers(&self.home, providers_file);
         warn_of_unseen(main, &drafts, &memory);
@@ -151,6 +157,10 @@ impl FlowLoader<'_> {
         Some(Flow {
             home: std::mem::take(&mut self.home),
             graph: workflow::build_graph(&drafts, edges)?,
+            derived: drafts
+                .iter_mut()
+                .map(|it| std::mem::take(&mut it.derived))
+                .collect(),
             nodes: nodes.into_iter().collect::<Option<_>>()?,
             agents: agents.into_iter().collect::<Option<_>>()?,
             tools,
@@ -337,7 +347,10 @@ fn settings_of(
     };
     let schema_in = finder.find(&lookup.schemas, "schema_in", draft.schema_in.as_deref());
     let schema_out = finder.find(&lookup.schemas, "schema_out", draft.schema_out.as_deref());
-    let context = finder.context(lookup, draft.context.as_deref());
+    let context = match draft.lacks_context {
+        true => lookup.context(draft.context.as_deref()?),
+        false => finder.context(lookup, draft.context.as_deref()),
+    };
     let tools = finder.tools(lookup, draft.tools.as_deref());
     let agent = finder.find(&lookup.agents, "agent_id", draft.agent_id.as_deref());
     let kind = draft.kind?;

@@ -46,6 +46,30 @@ impl NameLookup {
             schemas: names(Code::UnknownSchema, "schema", "schemas/", schemas),
         }
     }
+
+    /// A context by its name. What is wrong with the name is reported where it stands.
+    pub(super) fn context(&self, name: &str) -> Option<ContextChoice> {
+        match name {
+            "none" => Some(ContextChoice::None),
+            "global" => Some(ContextChoice::Global),
+            name => {
+                let known = self.profiles.known.get(name).copied().flatten();
+                known.map(ContextChoice::Profile)
+            }
+        }
+    }
+
+    /// Adds a context in `defaults:` that there is not, once for all nodes.
+    pub(super) fn check_default_context(&self, file: &mut Manifest, name: Option<&str>) {
+        let is_unknown = |name: &&str| {
+            !matches!(*name, "none" | "global") && !self.profiles.known.contains_key(*name)
+        };
+        if let Some(name) = name.filter(is_unknown) {
+            let message = format!("defaults: {}", self.profiles.unknown(name));
+            let at = ["defaults", "context"].map(|key| Step::Key(key.to_owned()));
+            file.add(self.profiles.code, Vec::new(), &at, message);
+        }
+    }
 }
 
 /// Something that names are looked up in.
@@ -55,6 +79,23 @@ pub(super) struct Names {
     what: &'static str,
     of: &'static str,
     known: KnownNames,
+}
+
+impl Names {
+    /// The sentence about a name that there is not.
+    fn unknown(&self, name: &str) -> String {
+        let mut candidates: Vec<&str> = Vec::new();
+        // Looking for what was meant takes a while in a long list.
+        if self.known.len() <= 1000 {
+            candidates.extend(self.known.keys().map(String::as_str));
+            candidates.sort_unstable();
+        }
+        let hint = match nearest(name, candidates) {
+            Some(near) => format!("; did you mean \"{near}\"?"),
+            None => format!("; define it in {}", self.of),
+        };
+        format!("there is no {} \"{name}\"{hint}", self.what)
+    }
 }
 
 /// Looks up what one item of a manifest names.
@@ -75,21 +116,8 @@ impl Finder<'_> {
         if let Some(known) = names.known.get(name) {
             return *known;
         }
-        let mut candidates: Vec<&str> = Vec::new();
-        // Looking for what was meant takes a while in a long list.
-        if names.known.len() <= 1000 {
-            candidates.extend(names.known.keys().map(String::as_str));
-            candidates.sort_unstable();
-        }
-        let hint = match nearest(name, candidates) {
-            Some(near) => format!("; did you mean \"{near}\"?"),
-            None => format!("; define it in {}", names.of),
-        };
         let Self { kind, id, .. } = self;
-        let message = format!(
-            "{kind} \"{id}\": there is no {} \"{name}\"{hint}",
-            names.what
-        );
+        let message = format!("{kind} \"{id}\": {}", names.unknown(name));
         let at = key_path(self.at, key);
         self.file
             .add(names.code, vec![self.id.to_owned()], &at, message);
@@ -101,12 +129,11 @@ impl Finder<'_> {
         lookup: &NameLookup,
         name: Option<&str>,
     ) -> Option<ContextChoice> {
-        match name? {
-            "none" => Some(ContextChoice::None),
-            "global" => Some(ContextChoice::Global),
-            name => self
-                .find(&lookup.profiles, "context", Some(name))
+        match lookup.context(name?) {
+            None => self
+                .find(&lookup.profiles, "context", name)
                 .map(ContextChoice::Profile),
+            known => known,
         }
     }
 

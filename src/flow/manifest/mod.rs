@@ -16,7 +16,9 @@ pub(crate) mod credential;
 pub(crate) mod providers;
 pub(crate) mod asked;
 mod directory;
+mod defaults;
 pub mod node;
+mod derive;
 mod shape;
 mod workflow;
 mod lookup;
@@ -66,6 +68,8 @@ pub(crate) struct Flow {
     pub providers: Vec<Provider>,
     /// By name.
     pub schemas: Vec<NamedSchema>,
+    /// The keys of each node that were not written, with what was derived for them.
+    pub derived: Vec<Vec<(&'static str, String)>>,
     /// Every file that the flow was read from or names, sorted by path.
     pub files: Vec<UsedFile>,
 }

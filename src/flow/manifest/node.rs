@@ -3,6 +3,7 @@
 //! Unaware of the edges and of the other files: names are looked up later.
 
 use super::command::{self, parse_word};
+use super::defaults::{Defaults, timeout_of};
 use super::items::{begin_item, key_path, read_texts};
 use super::memory::StoreName;
 use super::problem::{Code, Manifest};
@@ -68,8 +69,12 @@ pub(super) struct NodeDraft {
     pub at: Vec<Step>,
     pub id: String,
     pub role: Option<Role>,
+    /// It is to be derived.
+    pub lacks_role: bool,
     pub kind: Option<NodeKind>,
     pub context: Option<String>,
+    /// It is to be derived, or has been.
+    pub lacks_context: bool,
     pub schema_in: Option<String>,
     pub schema_out: Option<String>,
     pub tools: Option<Vec<String>>,
@@ -82,10 +87,17 @@ pub(super) struct NodeDraft {
     pub default_start: bool,
     pub always_fail: bool,
     pub merge_failure_mode: MergeFailureMode,
+    /// Keys that were not written, with what was derived for them.
+    pub derived: Vec<(&'static str, String)>,
 }
 
 /// Reads an item of `nodes:`. None if it has no id that it could be known by.
-pub(super) fn read_node(manifest: &mut Manifest, item: &Value, at: Vec<Step>) -> Option<NodeDraft> {
+pub(super) fn read_node(
+    manifest: &mut Manifest,
+    item: &Value,
+    at: Vec<Step>,
+    defaults: &Defaults,
+) -> Option<NodeDraft> {
     let mut out = Diagnostics::about("");
     let Some(map) = item.as_object() else {
         out.error(
@@ -98,10 +110,36 @@ pub(super) fn read_node(manifest: &mut Manifest, item: &Value, at: Vec<Step>) ->
     let node = Section::new(map, at.clone());
     let (id, mut out) = begin_item(manifest, "node", &node, std::iter::empty())?;
     node.warn_of_unknown_keys(&KEYS, &mut out);
-    let draft = read_draft(id, &node, at, &mut out);
+    let mut draft = read_draft(id, &node, at, &mut out);
     manifest.report(std::slice::from_ref(&draft.id), out);
-    check_required(manifest, &draft, map);
+    check_words(manifest, &draft, map);
+    derive_own(&mut draft, map, defaults);
     Some(draft)
+}
+
+/// Derives what neither the edges nor another file decide.
+fn derive_own(draft: &mut NodeDraft, map: &Map<String, Value>, defaults: &Defaults) {
+    if is_absent(map, "kind") {
+        let kind = match is_absent(map, "agent_id") {
+            true => NodeKind::Deterministic,
+            false => NodeKind::Agent,
+        };
+        draft.kind = Some(kind);
+        draft.derived.push(("kind", kind.name().to_owned()));
+    }
+    if let Some(timeout) = defaults.timeout
+        && !map.contains_key("timeout_ms")
+    {
+        draft.settings.timeout = timeout;
+        let ms = timeout.unwrap_or_default().as_millis();
+        if draft.form.is_some() || draft.agent_id.is_some() {
+            draft.derived.push(("timeout_ms", ms.to_string()));
+        }
+    }
+}
+
+fn is_absent(map: &Map<String, Value>, key: &str) -> bool {
+    map.get(key).is_none_or(Value::is_null)
 }
 
 fn read_draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) -> NodeDraft {
@@ -115,8 +153,10 @@ fn read_draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) 
     text("description", out);
     NodeDraft {
         role: role.map(|(_, role)| role),
+        lacks_role: is_absent(node.map, "role"),
         kind: kind.map(|(_, kind)| kind),
         context: read_context(node, out),
+        lacks_context: is_absent(node.map, "context"),
         schema_in: text("schema_in", out),
         schema_out: text("schema_out", out),
         tools: read_texts(node, "tools", out),
@@ -131,6 +171,7 @@ fn read_draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) 
         merge_failure_mode: node
             .read_choice("merge_failure_mode", &MergeFailureMode::ALL, out)
             .unwrap_or_default(),
+        derived: Vec::new(),
         at,
         id,
     }
@@ -148,8 +189,7 @@ fn read_settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -
         command: command::read_command(node.map, at, out),
         timeout: match node.read_count("timeout_ms", out) {
             None => Some(TIMEOUT),
-            Some(0) => None,
-            Some(ms) => Some(Duration::from_millis(ms)),
+            Some(ms) => timeout_of(ms),
         },
         retries: node
             .read_count("retries", out)
@@ -260,39 +300,24 @@ fn read_remember(node: &Section, out: &mut Diagnostics) -> Vec<Remember> {
     all
 }
 
-/// Role, kind and context, which have codes of their own.
-fn check_required(manifest: &mut Manifest, draft: &NodeDraft, map: &Map<String, Value>) {
+/// A role and a kind have codes of their own.
+fn check_words(manifest: &mut Manifest, draft: &NodeDraft, map: &Map<String, Value>) {
     let roles = Role::ALL.map(|(word, _)| word).join(", ");
-    let has_context = map.get("context").is_some_and(|value| !value.is_null());
-    let profiles = "none, global, or a profile of memory.yaml";
-    for (has, code, key, wanted) in [
+    let (is_role, is_kind) = (draft.role.is_some(), draft.kind.is_some());
+    for (is_good, code, key, wanted) in [
+        (is_role, Code::BadRole, "role", format!("one of {roles}")),
         (
-            draft.role.is_some(),
-            Code::BadRole,
-            "role",
-            &*format!("one of {roles}"),
-        ),
-        (
-            draft.kind.is_some(),
+            is_kind,
             Code::BadKind,
             "kind",
-            "agent or deterministic",
+            "agent or deterministic".to_owned(),
         ),
-        (has_context, Code::ContextMissing, "context", profiles),
     ] {
-        if has {
+        let Some(value) = map.get(key).filter(|value| !is_good && !value.is_null()) else {
             continue;
-        }
-        let said = match map.get(key).filter(|value| !value.is_null()) {
-            None => format!("has no {key}"),
-            Some(value) => format!("{key} cannot be {}", describe_value(value)),
         };
-        let message = format!("node \"{}\": {said}; needs {wanted}", draft.id);
-        manifest.add(
-            code,
-            vec![draft.id.clone()],
-            &key_path(&draft.at, key),
-            message,
-        );
+        let (id, found) = (&draft.id, describe_value(value));
+        let message = format!("node \"{id}\": {key} cannot be {found}; needs {wanted}");
+        manifest.add(code, vec![id.clone()], &key_path(&draft.at, key), message);
     }
 }

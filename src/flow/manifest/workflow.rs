@@ -3,7 +3,9 @@
 //! Unaware of the other files.
 
 use super::NodeKind;
-use super::items::{key_path, read_mappings};
+use super::defaults::{Defaults, read_defaults};
+use super::derive::derive_roles;
+use super::items::key_path;
 use super::node::{self, NodeDraft};
 use super::problem::{Code, Manifest};
 use super::shape::{self, EdgeSketch, NodeSketch};
@@ -23,28 +25,58 @@ pub(super) struct EdgeDraft {
     /// Where it ends.
     pub to: Option<usize>,
     pub label: Option<String>,
+    /// Where it stands in the document.
+    at: Vec<Step>,
 }
 
-/// Reads the file. Of nodes with one id there is only the first.
-pub(super) fn read_workflow(manifest: &mut Manifest) -> (Vec<NodeDraft>, Vec<EdgeDraft>) {
+/// The file as it was written.
+#[derive(Debug, Default)]
+pub(super) struct WorkflowFile {
+    /// Of nodes with one id there is only the first.
+    pub nodes: Vec<NodeDraft>,
+    pub edges: Vec<EdgeDraft>,
+    pub defaults: Defaults,
+}
+
+/// The ids of an edge's ends and its label as they were written.
+struct EdgeWords {
+    ends: [Option<String>; 2],
+    /// Where the ends stand.
+    at: [Vec<Step>; 2],
+    label: Option<String>,
+}
+
+/// Reads the file. Contexts are derived later.
+pub(super) fn read_workflow(manifest: &mut Manifest) -> WorkflowFile {
     let root = std::mem::take(&mut manifest.root);
     let mut out = Diagnostics::about("");
     let top = Section::new(&root, vec![]);
     top.warn_of_unknown_keys(
-        &["nodes", "edges", "name", "description", "version"],
+        &[
+            "nodes",
+            "edges",
+            "defaults",
+            "name",
+            "description",
+            "version",
+        ],
         &mut out,
     );
-    let edges = read_mappings(&top, "edges", &mut out);
+    let defaults = read_defaults(&top, &mut out);
+    let words = read_edge_words(&top, &mut out);
     if let Some(other) = root.get("nodes").filter(|nodes| !nodes.is_array()) {
         let message = format!("nodes: expected a list, found {}", describe_value(other));
         out.error(top.path_to("nodes"), message);
     }
     manifest.report(&[], out);
     let broken = !manifest.problems.is_empty();
-    let nodes = read_nodes(manifest, &root);
-    let ids = nodes.iter().enumerate();
-    let by_id: HashMap<&str, usize> = ids.map(|(ix, node)| (node.id.as_str(), ix)).collect();
-    let edges = read_edges(manifest, edges, &nodes, &by_id);
+    let mut nodes = read_nodes(manifest, &root, &defaults);
+    let edges = find_ends(manifest, words, &nodes);
+    let ends = edges
+        .iter()
+        .map(|edge| (edge.from, edge.to, edge.label.is_some()));
+    derive_roles(manifest, &mut nodes, ends);
+    check_labels(manifest, &nodes, &edges);
     if root.contains_key("nodes") || !broken {
         check_shape(manifest, &nodes, &edges);
     }
@@ -52,16 +84,25 @@ pub(super) fn read_workflow(manifest: &mut Manifest) -> (Vec<NodeDraft>, Vec<Edg
         check_role(manifest, node);
         warn_of_unused(manifest, node);
     }
-    (nodes, edges)
+    warn_of_idle(manifest, &nodes);
+    WorkflowFile {
+        nodes,
+        edges,
+        defaults,
+    }
 }
 
-fn read_nodes(manifest: &mut Manifest, root: &Map<String, Value>) -> Vec<NodeDraft> {
+fn read_nodes(
+    manifest: &mut Manifest,
+    root: &Map<String, Value>,
+    defaults: &Defaults,
+) -> Vec<NodeDraft> {
     let mut nodes: Vec<NodeDraft> = Vec::new();
     let mut ids = HashSet::new();
     let items = root.get("nodes").and_then(Value::as_array);
     for (index, item) in items.into_iter().flatten().enumerate() {
         let at = vec![Step::Key("nodes".to_owned()), Step::Item(index)];
-        let Some(draft) = node::read_node(manifest, item, at) else {
+        let Some(draft) = node::read_node(manifest, item, at, defaults) else {
             continue;
         };
         if ids.insert(draft.id.clone()) {
@@ -74,60 +115,144 @@ fn read_nodes(manifest: &mut Manifest, root: &Map<String, Value>) -> Vec<NodeDra
     nodes
 }
 
-fn read_edges(
+/// The edges as they were written: each is a mapping, or a chain of ids.
+fn read_edge_words(top: &Section, out: &mut Diagnostics) -> Vec<EdgeWords> {
+    let mut words = Vec::new();
+    if top.map.get("edges").is_none_or(Value::is_null) {
+        return words;
+    }
+    let items = top.read_list("edges", out);
+    for (index, item) in items.into_iter().flatten().enumerate() {
+        let mut at = top.path_to("edges");
+        at.push(Step::Item(index));
+        match item {
+            Value::Object(map) => words.push(read_edge(map, at, out)),
+            Value::Array(ids) => words.extend(read_chain(ids, &at, out)),
+            other => {
+                let found = describe_value(other);
+                let message =
+                    format!("edges: expected a mapping or a chain of nodes, found {found}");
+                out.error(at, message);
+            }
+        }
+    }
+    words
+}
+
+fn read_edge(map: &Map<String, Value>, at: Vec<Step>, all: &mut Diagnostics) -> EdgeWords {
+    let mut out = Diagnostics::about("edge");
+    let node = Section::new(map, at.clone());
+    node.warn_of_unknown_keys(&["from", "to", "label"], &mut out);
+    let mut end = |key: &str| {
+        if !map.contains_key(key) {
+            out.error(at.clone(), format!("has no {key}; name a node"));
+        }
+        node.read_text(key, &mut out).map(str::to_owned)
+    };
+    let ends = [end("from"), end("to")];
+    let label = match map.get("label") {
+        None | Some(Value::Null) => None,
+        Some(_) => node.read_text("label", &mut out).map(str::to_owned),
+    };
+    all.absorb(out);
+    EdgeWords {
+        ends,
+        at: [at.clone(), at],
+        label,
+    }
+}
+
+/// The edges of `[a, b, c]`: one from each node to the next.
+fn read_chain(ids: &[Value], at: &[Step], all: &mut Diagnostics) -> Vec<EdgeWords> {
+    let mut out = Diagnostics::about("edge");
+    let place = |index: usize| {
+        let mut at = at.to_vec();
+        at.push(Step::Item(index));
+        at
+    };
+    if ids.len() < 2 {
+        let found = crate::unix::terminal::counted(ids.len(), "node");
+        out.error(
+            at.to_vec(),
+            format!("a chain of {found} leads nowhere; it needs two or more"),
+        );
+    }
+    let mut name = |(index, id): (usize, &Value)| {
+        if !id.is_string() {
+            let found = describe_value(id);
+            out.error(
+                place(index),
+                format!("a chain is made of ids of nodes, not of {found}"),
+            );
+        }
+        id.as_str().map(str::to_owned)
+    };
+    let names: Vec<Option<String>> = ids.iter().enumerate().map(&mut name).collect();
+    all.absorb(out);
+    let pairs = names.windows(2).enumerate();
+    let edge = |(index, pair): (usize, &[Option<String>])| EdgeWords {
+        ends: [pair[0].clone(), pair[1].clone()],
+        at: [place(index), place(index + 1)],
+        label: None,
+    };
+    pairs.map(edge).collect()
+}
+
+/// Looks up the ends of edges. Of edges that are the same there is only the first.
+fn find_ends(
     manifest: &mut Manifest,
-    items: Vec<(&Map<String, Value>, Vec<Step>)>,
+    words: Vec<EdgeWords>,
     nodes: &[NodeDraft],
-    by_id: &HashMap<&str, usize>,
 ) -> Vec<EdgeDraft> {
+    let ids = nodes.iter().enumerate();
+    let by_id: HashMap<&str, usize> = ids.map(|(ix, node)| (node.id.as_str(), ix)).collect();
     let mut edges = Vec::new();
     let mut seen = HashSet::new();
-    let mut labels = HashSet::new();
-    for (map, at) in items {
-        let mut out = Diagnostics::about("edge");
-        let node = Section::new(map, at.clone());
-        node.warn_of_unknown_keys(&["from", "to", "label"], &mut out);
-        let mut end = |key: &str| {
-            if !map.contains_key(key) {
-                out.error(at.clone(), format!("has no {key}; name a node"));
-            }
-            node.read_text(key, &mut out).map(str::to_owned)
-        };
-        let ends = [end("from"), end("to")];
-        let label = match map.get("label") {
-            None | Some(Value::Null) => None,
-            Some(_) => node.read_text("label", &mut out).map(str::to_owned),
-        };
-        manifest.report(&[], out);
-        let [from, to] = ends.each_ref().map(|end| {
-            let found = by_id.get(end.as_ref()?.as_str()).copied();
-            if let (None, Some(id)) = (found, end) {
-                add_unknown_node(manifest, id, nodes, &at);
+    let mut unknown = HashSet::new();
+    for EdgeWords { ends, at, label } in words {
+        let mut find = |end: usize| {
+            let id = ends[end].as_ref()?;
+            let found = by_id.get(id.as_str()).copied();
+            // A node inside a chain is the end of two edges.
+            if found.is_none() && unknown.insert((id.clone(), at[end].clone())) {
+                add_unknown_node(manifest, id, nodes, &at[end]);
             }
             found
-        });
-        let [Some(from_id), Some(to_id)] = ends else {
-            edges.push(EdgeDraft { from, to, label });
-            continue;
         };
-        if !seen.insert((from_id.clone(), to_id.clone(), label.clone())) {
+        let [from, to] = [find(0), find(1)];
+        let [_, at] = at;
+        if let [Some(from_id), Some(to_id)] = ends
+            && !seen.insert((from_id.clone(), to_id.clone(), label.clone()))
+        {
             let message =
                 format!("a second edge goes from \"{from_id}\" to \"{to_id}\"; remove one");
             manifest.add(Code::DuplicateEdge, vec![from_id, to_id], &at, message);
             continue;
         }
-        let decides = from.is_some_and(|ix| nodes[ix].role == Some(Role::Decision));
-        if let Some(label) = label.as_ref().filter(|_| decides)
-            && !labels.insert((from, label.clone()))
-        {
-            let message = format!(
-                "a second edge of decision \"{from_id}\" has the label \"{label}\"; rename one"
-            );
-            manifest.add(Code::DuplicateLabel, vec![from_id], &at, message);
-        }
-        edges.push(EdgeDraft { from, to, label });
+        edges.push(EdgeDraft {
+            from,
+            to,
+            label,
+            at,
+        });
     }
     edges
+}
+
+/// Adds labels that two edges of one decision have.
+fn check_labels(manifest: &mut Manifest, nodes: &[NodeDraft], edges: &[EdgeDraft]) {
+    let mut labels = HashSet::new();
+    for edge in edges {
+        let (Some(from), Some(_), Some(label)) = (edge.from, edge.to, &edge.label) else {
+            continue;
+        };
+        if nodes[from].role == Some(Role::Decision) && !labels.insert((from, label)) {
+            let id = &nodes[from].id;
+            let message =
+                format!("a second edge of decision \"{id}\" has the label \"{label}\"; rename one");
+            manifest.add(Code::DuplicateLabel, vec![id.clone()], &edge.at, message);
+        }
+    }
 }
 
 fn add_unknown_node(manifest: &mut Manifest, id: &str, nodes: &[NodeDraft], at: &[Step]) {
@@ -187,6 +312,27 @@ fn check_role(manifest: &mut Manifest, node: &NodeDraft) {
             manifest.add(code, vec![node.id.clone()], &key_path(&node.at, key), message);
         }
     }
+}
+
+/// Warns, once, of linear nodes that the payload only passes.
+fn warn_of_idle(manifest: &mut Manifest, nodes: &[NodeDraft]) {
+    let is_idle = |node: &&NodeDraft| {
+        let runs = node.form.is_some() || node.kind != Some(NodeKind::Deterministic);
+        let checks = node.schema_in.is_some() || node.schema_out.is_some();
+        let remembers = !node.settings.remember.is_empty();
+        node.role == Some(Role::Linear) && !runs && !checks && !remembers
+    };
+    let idle: Vec<&NodeDraft> = nodes.iter().filter(is_idle).collect();
+    let ids: Vec<String> = idle.iter().map(|node| node.id.clone()).collect();
+    let subject = match &*idle {
+        [] => return,
+        [only] => format!("node \"{}\"", only.id),
+        [first, rest @ ..] => format!("node \"{}\" and {} more", first.id, rest.len()),
+    };
+    let mut out = Diagnostics::about(subject);
+    let message = "linear, without a command or an agent: the payload passes unchanged; give it one, or remove it";
+    out.warn(idle[0].at.clone(), message);
+    manifest.report(&ids, out);
 }
 
 /// Warns of keys that have no meaning on such a node.
