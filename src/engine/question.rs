@@ -211,6 +211,27 @@ pub(crate) fn leave_question(run: &RunDir, question: &Question) -> Result<()> {
     files::replace(&dir.join("request.json"), &out)
 }
 
+/// Leaves an answer where the engine looks for it. Returns whether there was none yet: one that is there has not
+/// been read, and stays.
+pub(crate) fn leave_answer(run: &RunDir, answer: &str) -> Result<bool> {
+    let dir = run.interaction();
+    let path = dir.join(format!("response.{}", std::process::id()));
+    files::remove(&path)?;
+    files::write(&path, format!("{answer}\n").as_bytes())?;
+    files::open_regular(&path)?.sync_all().at("sync", &path)?;
+    let place = dir.join("response.txt");
+    match renameat_with(CWD, &path, CWD, &place, RenameFlags::NOREPLACE) {
+        Ok(()) => files::sync_dir(&dir).map(|()| true),
+        Err(error) => {
+            files::remove(&path)?;
+            match error {
+                Errno::EXIST => Ok(false),
+                error => Err(io::Error::from(error)).at("rename", &place),
+            }
+        }
+    }
+}
+
 /// Puts an answer that fits no open question where no question finds it. Returns its new name.
 pub(crate) fn put_answer_aside(run: &RunDir) -> Result<Option<String>> {
     let answer = run.interaction().join("response.txt");

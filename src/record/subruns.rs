@@ -163,11 +163,14 @@ pub(crate) struct StartedRun {
     pub run: RunDir,
     /// The node of a workflow that started it; none if it was an action.
     pub node: Option<String>,
+    /// The task that was at the node.
+    pub task: Option<String>,
 }
 
 /// The attempts at a node.
 #[derive(Debug, Default)]
 struct StepAttempts {
+    task: String,
     node: String,
     calls: Vec<String>,
     elsewhere: Vec<PathBuf>,
@@ -190,7 +193,9 @@ impl OpenActions {
             }
             EventKind::NodeStart => {
                 if let (Some(key), Some(call)) = (line.step(), &line.call_id) {
+                    let task = key.0.clone();
                     let step = self.steps.entry(key).or_default();
+                    step.task = task;
                     line.node_id
                         .as_deref()
                         .unwrap_or_default()
@@ -222,6 +227,12 @@ impl OpenActions {
             | EventKind::Memory
             | EventKind::Unknown(_) => {}
         }
+    }
+
+    /// Takes note of an event. What ends with it is not looked for.
+    pub(crate) fn follow(&mut self, run: &RunDir, line: &Line<'_>) {
+        self.begins(run, line);
+        self.ending(line);
     }
 
     /// The steps that end with an event.
@@ -349,6 +360,7 @@ impl RunTree {
             runs.extend(found.map(|run| StartedRun {
                 run,
                 node: Some(step.node.clone()),
+                task: Some(step.task.clone()),
             }));
         }
         runs
@@ -384,7 +396,11 @@ pub(crate) fn find_started(
 }
 
 fn by_action(run: RunDir) -> StartedRun {
-    StartedRun { run, node: None }
+    StartedRun {
+        run,
+        node: None,
+        task: None,
+    }
 }
 
 /// The directories in a directory: no links, and none whose name begins with a dot.

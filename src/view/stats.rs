@@ -366,7 +366,7 @@ impl Figures {
     fn spent_in(&mut self, runs: &[StartedRun], family: &mut RunTree, depth: usize) {
         /// No engine nests deeper by default.
         const DEEPEST: usize = 8;
-        for StartedRun { run, node } in runs.iter().filter(|_| depth < DEEPEST) {
+        for StartedRun { run, node, .. } in runs.iter().filter(|_| depth < DEEPEST) {
             let Ok((spent, _)) = of_one(run, family, depth + 1) else {
                 continue;
             };

@@ -113,7 +113,13 @@ fn every_value_and_operand_of_a_flow_is_offered_what_it_can_be() {
         ("memory add ", ": project global"),
         ("memory add project ", "dirs:"),
         ("tool ", ":"),
-        ("help ", ": run show check graph stats tool memory help"),
+        ("answer -w ws ", ": T1 T1.s0 T1.s1"),
+        ("answer -w ws --run-id ", ": beta alpha"),
+        ("answer T1 ", ":"),
+        (
+            "help ",
+            ": run show check graph answer stats tool memory help",
+        ),
         ("nonsense ", ":"),
     ] {
         let mut words = shlex::split(line).unwrap();

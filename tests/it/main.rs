@@ -54,6 +54,8 @@ mod flow_agents;
 #[cfg(feature = "flow")]
 mod flow_derive;
 #[cfg(feature = "flow")]
+mod flow_answer;
+#[cfg(feature = "flow")]
 mod flow_graph;
 #[cfg(feature = "flow")]
 mod flow_hostile;

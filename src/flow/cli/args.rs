@@ -32,6 +32,7 @@ pub(crate) enum FlowCommand {
     /// The words behind the program's name, as they are typed.
     Complete(Vec<OsString>),
     Memory(MemoryArgs),
+    Answer(AnswerArgs),
     /// Check the answer on the standard input, for `delta`.
     ValidateJson,
     Version,
@@ -96,6 +97,17 @@ pub(crate) struct GraphArgs {
     pub what: Option<String>,
     pub work_dir: PathBuf,
     pub language: Language,
+}
+
+/// `answer`.
+#[derive(Debug)]
+pub(crate) struct AnswerArgs {
+    pub work_dir: PathBuf,
+    /// Of a flow; none: all that have not ended.
+    pub run: Option<String>,
+    pub task: Option<String>,
+    /// None: questions are only listed.
+    pub text: Option<String>,
 }
 
 /// `tool`.
@@ -170,6 +182,7 @@ fn command_of(given: &ParsedCommand) -> Result<FlowCommand> {
             parameters: given.pairs("--parameter"),
             stdin: given.text("--stdin"),
         }),
+        "answer" => FlowCommand::Answer(answer_args(given)),
         "memory" => FlowCommand::Memory(memory_args(given)?),
         _ => help_of(given.operand_text(0))?,
     })
@@ -210,6 +223,17 @@ fn run_args(given: &ParsedCommand) -> Result<FlowRunArgs> {
 fn command_words(text: &str) -> Result<Vec<String>> {
     let words = shlex::split(text).filter(|words| !words.is_empty());
     words.ok_or_else(|| Error::usage(format!("--launch: '{text}' is no command")))
+}
+
+fn answer_args(given: &ParsedCommand) -> AnswerArgs {
+    let mut words = given.operand_texts();
+    let text = words.pop();
+    AnswerArgs {
+        work_dir: given.work_dir(),
+        run: given.text("--run-id"),
+        task: words.pop(),
+        text,
+    }
 }
 
 fn memory_args(given: &ParsedCommand) -> Result<MemoryArgs> {

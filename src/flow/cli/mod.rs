@@ -11,5 +11,6 @@ pub(crate) mod tool;
 pub(crate) mod validate_json;
 pub(crate) mod memory;
 pub(crate) mod show;
+pub(crate) mod answer;
 pub(crate) mod complete;
 pub mod main;

@@ -22,7 +22,7 @@ pub(crate) static FLOW: ProgramTable = ProgramTable {
 };
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 8] = names(&COMMAND_TABLES);
+pub const COMMANDS: [&str; 9] = names(&COMMAND_TABLES);
 
 const LANGUAGES: [&str; 3] = [Language::ALL[0].0, Language::ALL[1].0, Language::ALL[2].0];
 
@@ -36,7 +36,7 @@ const WORK_DIR: OptionRow = valued(
 
 // One row a line.
 #[rustfmt::skip]
-const COMMAND_TABLES: [CommandTable; 8] = [
+const COMMAND_TABLES: [CommandTable; 9] = [
     CommandTable {
         text: "Run the flow in DIR (default: the current directory), or resume an interrupted \
                run of it. The output of its exit is printed as JSON.",
@@ -91,6 +91,17 @@ const COMMAND_TABLES: [CommandTable; 8] = [
             valued("", "--format", "", Words(&LANGUAGES), "for Graphviz (dot, the default), for Mermaid, or as a picture (svg)"),
         ]],
         ..command("graph", "draw a flow")
+    },
+    CommandTable {
+        text: "Answer the question, or confirm the call, that an agent of a flow waits for; the command \
+               that began the flow then resumes it. TASK says which question if several are open. \
+               Without TEXT, list them.",
+        operands: &[operand("TASK", Other).optional(), operand("TEXT", Other).optional()],
+        options: &[&[
+            WORK_DIR,
+            valued("", "--run-id", "ID", Run, "the run of the flow (default: all that have not ended)"),
+        ]],
+        ..command("answer", "answer the question that an agent of a flow asks")
     },
     CommandTable {
         text: "Report where the time, the memory and the tokens of runs (default: the newest) \

@@ -1,0 +1,205 @@
+//! `delta-flow answer`: leaves a person's answer where the run that asked looks for it.
+//!
+//! Starts nothing: the command that began the flow goes on with it. Which question is meant follows from the journals
+//! of flows that have not ended, and from the runs that their open steps have started.
+
+use super::args::AnswerArgs;
+use crate::engine::question::{Question, is_left, leave_answer};
+use crate::error::{Error, Exit, Result};
+use crate::flow::PROGRAM;
+use crate::flow::record::each_line;
+use crate::record::event::InputType;
+use crate::record::metadata::Status;
+use crate::record::run_dir::RunDir;
+use crate::record::subruns::{OpenActions, RunTree};
+use crate::record::workspace::Workspace;
+use crate::runs::find;
+use crate::runs::inspect::{inspect_run, read_summary};
+use crate::runs::origin::{require_own, require_own_run};
+use crate::runs::preflight::install_signals;
+use crate::runs::suspended::{awaited_run, is_suspended};
+use crate::runs::task::read_stdin;
+use crate::text::shorten::in_short;
+use crate::unix::terminal::{Screen, print, printable};
+
+/// Flows within flows are not followed further down.
+const DEEPEST: usize = 16;
+
+/// A question that a person can answer now.
+struct OpenQuestion {
+    /// The run of the flow.
+    flow: RunDir,
+    /// The task, and those of flows within it: `T1/T1.s0`.
+    task: String,
+    node: String,
+    /// The run that asks.
+    run: RunDir,
+    question: Question,
+    is_answered: bool,
+}
+
+/// Runs the command.
+pub(crate) fn answer_question(wanted: &AnswerArgs) -> Result<Exit> {
+    let workspace = find::open_workspace(&wanted.work_dir)?;
+    require_own(&workspace, false)?;
+    let mut all = Vec::new();
+    for run in flows_under_way(&workspace, wanted.run.as_deref())? {
+        let mut tree = RunTree::below(&workspace.root);
+        collect_questions(&run, (&run, ""), &mut tree, 0, &mut all)?;
+    }
+    let Some(text) = &wanted.text else {
+        all.retain(|it| !it.is_answered);
+        print(list_of(&all).as_bytes())?;
+        return Ok(Exit::Success);
+    };
+    let meant = choose_question(all, wanted)?;
+    require_own_run(&meant.run, false)?;
+    let text = match text.as_str() {
+        "-" => stdin_text()?,
+        text => text.to_owned(),
+    };
+    if !leave_answer(&meant.run, &text)? {
+        return Err(Error::failure(already_answered(&meant)));
+    }
+    let (task, node, flow) = (&meant.task, &meant.node, &meant.flow.id);
+    let text = format!(
+        "answered {node} of {task} in run {flow}; the command that began the flow resumes it"
+    );
+    Screen::new(false, false).warn_as(PROGRAM, &text);
+    Ok(Exit::Success)
+}
+
+fn stdin_text() -> Result<String> {
+    let bytes = read_stdin("answer", &*install_signals()?)?;
+    let mut text =
+        String::from_utf8(bytes).map_err(|_| Error::usage("the answer on stdin is not UTF-8"))?;
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    Ok(text)
+}
+
+/// The runs of flows that have not ended, the newest last; or the one that is named.
+fn flows_under_way(workspace: &Workspace, named: Option<&str>) -> Result<Vec<RunDir>> {
+    if let Some(name) = named {
+        let id = find::find_named(workspace, name)?;
+        return Ok(vec![RunDir::of(workspace, &id)]);
+    }
+    let runs = workspace.runs()?.into_iter();
+    let runs = runs.map(|id| RunDir::of(workspace, &id));
+    let is_open = |run: &RunDir| {
+        let (metadata, _) = read_summary(run);
+        let has_ended = matches!(metadata.status, Status::Completed | Status::Failed);
+        // What a flow has started is found through it.
+        metadata.flow.is_some() && !has_ended && metadata.parent_run_id.is_none()
+    };
+    Ok(runs.filter(is_open).collect())
+}
+
+/// Adds the questions of the runs that the open steps of a flow have started.
+fn collect_questions(
+    flow: &RunDir,
+    (run, around): (&RunDir, &str),
+    tree: &mut RunTree,
+    depth: usize,
+    found: &mut Vec<OpenQuestion>,
+) -> Result<()> {
+    if depth == DEEPEST {
+        return Ok(());
+    }
+    let mut open = OpenActions::default();
+    each_line(&run.journal(), true, |line| {
+        open.follow(run, line);
+        Ok(true)
+    })?;
+    for started in tree.of_open(&mut open, run) {
+        let (Some(node), Some(task)) = (started.node, started.task) else {
+            continue;
+        };
+        let task = match around {
+            "" => task,
+            around => format!("{around}/{task}"),
+        };
+        let Ok(mut asking) = inspect_run(&started.run) else {
+            continue;
+        };
+        if is_suspended(asking.metadata.stop_reason.as_deref())
+            && let Some(below) = awaited_run(&asking.run)
+        {
+            asking = below;
+        }
+        if asking.is_flow {
+            collect_questions(flow, (&asking.run, &task), tree, depth + 1, found)?;
+            continue;
+        }
+        let is_waiting = !asking.has_ended() && asking.metadata.status != Status::Running;
+        let (run, is_answered) = (asking.run, asking.is_answered);
+        if let Some(question) = asking.question.filter(|_| is_waiting)
+            && is_left(&run, &question.request_id)
+        {
+            found.push(OpenQuestion {
+                flow: flow.clone(),
+                task,
+                node,
+                run,
+                question,
+                is_answered,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The one question that a command line means.
+fn choose_question(all: Vec<OpenQuestion>, wanted: &AnswerArgs) -> Result<OpenQuestion> {
+    let is_named = |it: &OpenQuestion| wanted.task.as_ref().is_none_or(|task| *task == it.task);
+    let (answered, mut open): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.is_answered);
+    let listed = list_of(&open);
+    open.retain(is_named);
+    if open.len() > 1 {
+        let count = open.len();
+        let how = match wanted.task {
+            Some(_) => "--run-id ID",
+            None => "a task before the answer, and --run-id ID",
+        };
+        return Err(Error::usage(format!(
+            "{count} questions are open; say which with {how}:\n{}",
+            list_of(&open).trim_end()
+        )));
+    }
+    if let Some(one) = open.pop() {
+        return Ok(one);
+    }
+    if let Some(one) = answered.into_iter().find(is_named) {
+        return Err(Error::failure(already_answered(&one)));
+    }
+    Err(Error::failure(match (&wanted.task, listed.trim_end()) {
+        (Some(task), list) if !list.is_empty() => {
+            format!("{task} asks nothing; these questions are open:\n{list}")
+        }
+        _ => "no question of a flow is open here".to_owned(),
+    }))
+}
+
+fn already_answered(it: &OpenQuestion) -> String {
+    let path = it.run.interaction().join("response.txt");
+    let (task, node) = (&it.task, &it.node);
+    format!(
+        "{node} of {task} has an answer that has not been read, in {}; the command that began the flow resumes it",
+        path.display()
+    )
+}
+
+/// A line for each question.
+fn list_of(all: &[OpenQuestion]) -> String {
+    let line = |it: &OpenQuestion| {
+        let kind = match it.question.input_type {
+            InputType::Confirmation => "  [yes, or what to do instead]",
+            _ => "",
+        };
+        let prompt = in_short(&it.question.prompt, 200);
+        let text = format!("{}  {}  {}  {prompt}{kind}", it.flow.id, it.task, it.node);
+        printable(&text) + "\n"
+    };
+    all.iter().map(line).collect()
+}
