@@ -362,6 +362,37 @@ fn wait_for_child(
     }
 }
 
+/// Starts a program that is not waited for, in a process group of its own, without a standard input. It goes on when
+/// this process has ended.
+///
+/// # Errors
+/// Why it could not be started.
+pub(crate) fn start_apart(
+    argv: &[String],
+    dir: &Path,
+    env: &[Variable],
+    (stdout, stderr): (File, File),
+) -> Result<(), SpawnError> {
+    let Some((program, words)) = argv.split_first() else {
+        return Err(SpawnError::NotFound);
+    };
+    let mut builder = std::process::Command::new(program);
+    builder
+        .args(words)
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(stderr)
+        .process_group(0);
+    for (name, value) in env {
+        match value {
+            Some(value) => builder.env(name, value),
+            None => builder.env_remove(name),
+        };
+    }
+    builder.spawn().map(drop).map_err(SpawnError::of)
+}
+
 /// Ends what is left of a call whose engine died: SIGTERM, then SIGKILL. Returns how many processes
 /// there were.
 pub(crate) fn end_leftovers(call_id: &str) -> usize {

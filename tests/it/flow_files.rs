@@ -54,10 +54,10 @@ fn unknown_keys_are_warnings_with_the_nearest_known_one() {
 fn files_that_this_version_does_not_use_are_named() {
     let world = World::new();
     world.write("f/workflow.yaml", flow(&[start(), exit()], "s>x"));
-    world.write("f/plugins.yaml", "plugins: [");
+    world.write("f/cli_profiles.yaml", "profiles: [");
     assert_eq!(
         warnings(&world),
-        ["delta-flow: warning: f/plugins.yaml: this version of delta-flow makes no use of it"]
+        ["delta-flow: warning: f/cli_profiles.yaml: this version of delta-flow makes no use of it"]
     );
 }
 

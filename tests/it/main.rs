@@ -62,6 +62,8 @@ mod flow_hostile;
 #[cfg(feature = "flow")]
 mod flow_load;
 #[cfg(feature = "flow")]
+mod flow_observe;
+#[cfg(feature = "flow")]
 mod flow_policy;
 #[cfg(feature = "flow")]
 mod flow_providers;

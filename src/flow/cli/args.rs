@@ -4,6 +4,7 @@ use super::tables::FLOW;
 use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
 use crate::engine::validator;
 use crate::error::{Error, Result};
+use crate::flow::manifest::is_id;
 use crate::flow::manifest::memory::StoreName;
 use crate::flow::view::draw::Language;
 use crate::text::options::format::OutputFormat;
@@ -33,6 +34,7 @@ pub(crate) enum FlowCommand {
     Complete(Vec<OsString>),
     Memory(MemoryArgs),
     Answer(AnswerArgs),
+    Observe(ObserveArgs),
     /// Check the answer on the standard input, for `delta`.
     ValidateJson,
     Version,
@@ -110,6 +112,20 @@ pub(crate) struct AnswerArgs {
     pub text: Option<String>,
 }
 
+/// `observe`.
+#[derive(Debug)]
+pub(crate) struct ObserveArgs {
+    /// None: the newest.
+    pub run: Option<String>,
+    pub work_dir: PathBuf,
+    /// None: one that follows from command and patterns.
+    pub id: Option<String>,
+    /// Patterns for the types of events; none: all.
+    pub events: Vec<String>,
+    /// The program and its arguments. Not empty.
+    pub command: Vec<String>,
+}
+
 /// `tool`.
 #[derive(Debug, Default)]
 pub(crate) struct ToolArgs {
@@ -183,6 +199,7 @@ fn command_of(given: &ParsedCommand) -> Result<FlowCommand> {
             stdin: given.text("--stdin"),
         }),
         "answer" => FlowCommand::Answer(answer_args(given)),
+        "observe" => FlowCommand::Observe(observe_args(given)?),
         "memory" => FlowCommand::Memory(memory_args(given)?),
         _ => help_of(given.operand_text(0))?,
     })
@@ -234,6 +251,29 @@ fn answer_args(given: &ParsedCommand) -> AnswerArgs {
         task: words.pop(),
         text,
     }
+}
+
+fn observe_args(given: &ParsedCommand) -> Result<ObserveArgs> {
+    let run = given.first_before_dashes();
+    let run = run.map(|run| run.to_string_lossy().into_owned());
+    let command = given.operand_texts().split_off(usize::from(run.is_some()));
+    if command.is_empty() || given.count_before_dashes() > 1 {
+        let message = "observe: give the program behind --: observe RUN -- PROGRAM";
+        return Err(Error::usage(message));
+    }
+    let id = given.text("--id");
+    if let Some(id) = id.as_ref().filter(|id| !is_id(id)) {
+        return Err(Error::usage(format!(
+            "--id: {id:?}: 1 to 64 letters, digits, '_', '.' and '-' make an id"
+        )));
+    }
+    Ok(ObserveArgs {
+        run,
+        work_dir: given.work_dir(),
+        id,
+        events: given.texts("--events"),
+        command,
+    })
 }
 
 fn memory_args(given: &ParsedCommand) -> Result<MemoryArgs> {

@@ -34,11 +34,12 @@ fn offer(value: &TypedValue, line: &TypedLine) -> Option<Offer> {
         ("RUN" | "DIR|RUN", _) if is_path => return None,
         ("DIR|RUN", _) => return Some(("dirs", run_candidates(line, true, is_flows))),
         // The run may be left out, so that its first task stands in its place.
-        ("RUN", _) => [
+        ("RUN", _) if line.command == "show" => [
             run_candidates(line, true, is_flows),
             operand_candidates(line),
         ]
         .concat(),
+        ("RUN", _) => run_candidates(line, true, is_flows),
         ("TASK", _) | ("NODE", None) => operand_candidates(line),
         ("NODE", Some("--start")) => node_candidates(line, |role| role == Role::Start),
         ("NODE", Some(_)) => node_candidates(line, |_| true),

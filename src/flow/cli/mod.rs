@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod basis;
 pub(crate) mod graph;
 pub(crate) mod result;
+pub(crate) mod observe;
 pub(crate) mod run;
 pub(crate) mod tool;
 pub(crate) mod validate_json;

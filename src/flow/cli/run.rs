@@ -5,6 +5,7 @@
 use super::args::FlowRunArgs;
 use super::basis::{self, RecordedBasis, RunBasis, RunInput};
 use super::check;
+use super::observe::start_observers;
 use super::result::{RunEnding, print_error, print_result};
 use crate::engine::account;
 use crate::engine::run_context::{self, RunContext, earlier_deadline};
@@ -372,6 +373,7 @@ impl RunCommand<'_> {
             let (id, root) = (&run.id, self.workspace.root.display());
             let text = format!("run {id} in {root}, flow {}", self.name());
             self.screen.progress(&[(Tone::Dim, &text)]);
+            start_observers(self.flow, &run, &self.workspace.root, self.screen);
         }
         let depth = run_context::depth().0;
         let many = matches!(self.basis.given, RunInput::Lines(_));

@@ -7,7 +7,7 @@ use crate::engine::validator;
 use crate::flow::view::draw::Language;
 use crate::text::options::completion;
 use crate::text::options::table::ValueKind::{
-    Directory, File, Number, Other, Pair, Run, RunId, Text, Words, Workspace,
+    Bytes, Directory, File, Number, Other, Pair, Run, RunId, Text, Words, Workspace,
 };
 use crate::text::options::table::{
     CommandTable, FORMATS, HELP, OptionRow, ProgramTable, TABLE_FORMATS, VERSION, command, flag,
@@ -22,7 +22,7 @@ pub(crate) static FLOW: ProgramTable = ProgramTable {
 };
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 9] = names(&COMMAND_TABLES);
+pub const COMMANDS: [&str; 10] = names(&COMMAND_TABLES);
 
 const LANGUAGES: [&str; 3] = [Language::ALL[0].0, Language::ALL[1].0, Language::ALL[2].0];
 
@@ -36,7 +36,7 @@ const WORK_DIR: OptionRow = valued(
 
 // One row a line.
 #[rustfmt::skip]
-const COMMAND_TABLES: [CommandTable; 9] = [
+const COMMAND_TABLES: [CommandTable; 10] = [
     CommandTable {
         text: "Run the flow in DIR (default: the current directory), or resume an interrupted \
                run of it. The output of its exit is printed as JSON.",
@@ -102,6 +102,22 @@ const COMMAND_TABLES: [CommandTable; 9] = [
             valued("", "--run-id", "ID", Run, "the run of the flow (default: all that have not ended)"),
         ]],
         ..command("answer", "answer the question that an agent of a flow asks")
+    },
+    CommandTable {
+        text: "Give the events of a run (default: the newest) to a program, as JSON lines on its stdin, \
+               while the run goes on: each at least once, and in order. Started again, it continues \
+               behind the events that were read. It ends ten seconds after the run.",
+        operands: &[
+            operand("RUN", Run).optional(),
+            operand("PROGRAM", Other).optional(),
+            operand("ARGUMENT", Bytes).optional().repeatable(),
+        ],
+        options: &[&[
+            WORK_DIR,
+            valued("", "--events", "GLOB", Text, "only events of these types, as in 'NODE_*'").repeatable(),
+            valued("", "--id", "ID", Text, "name the observer: one of a name per run"),
+        ]],
+        ..command("observe", "give the events of a run to a program")
     },
     CommandTable {
         text: "Report where the time, the memory and the tokens of runs (default: the newest) \

@@ -7,6 +7,7 @@ use super::directory;
 use super::lookup::{Finder, KnownNames, NameLookup, index_names, warn_of_unseen};
 use super::memory;
 use super::node::NodeDraft;
+use super::plugin;
 use super::policy;
 use super::problem::{Code, FlowProblem, Manifest, sha256, sort_problems};
 use super::providers::{self, ProvidersFile};
@@ -19,12 +20,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Files that belong to a flow and that this version makes no use of.
-const UNUSED: [&str; 4] = [
-    "evaluations.yaml",
-    "scheduler.yaml",
-    "plugins.yaml",
-    "cli_profiles.yaml",
-];
+const UNUSED: [&str; 3] = ["evaluations.yaml", "scheduler.yaml", "cli_profiles.yaml"];
 
 #[derive(Debug)]
 pub(crate) struct Loaded {
@@ -84,6 +80,7 @@ impl FlowLoader<'_> {
             "memory.yaml",
             "providers.yaml",
             "policy.yaml",
+            "plugins.yaml",
         ];
         let mut manifests = manifests.map(|file| self.read(file));
         let flow = self.read_manifests(&mut manifests);
@@ -92,7 +89,7 @@ impl FlowLoader<'_> {
         flow
     }
 
-    fn read_manifests(&mut self, manifests: &mut [Manifest; 6]) -> Option<Flow> {
+    fn read_manifests(&mut self, manifests: &mut [Manifest; 7]) -> Option<Flow> {
         let [
             main,
             agents_file,
@@ -100,6 +97,7 @@ impl FlowLoader<'_> {
             memory_file,
             providers_file,
             policy_file,
+            plugins_file,
         ] = manifests;
         let WorkflowFile {
             nodes: mut drafts,
@@ -141,6 +139,10 @@ impl FlowLoader<'_> {
         let used = used::used_paths(&self.home, &nodes, &agents, &tools, &memory);
         self.add_used(used);
         self.add_used(providers.files);
+        let plugins = plugin::read_plugins(plugins_file);
+        for plugin in &plugins {
+            self.add_used(plugin.command.files(&self.home));
+        }
         let ids: Vec<&str> = drafts.iter().map(|draft| &*draft.id).collect();
         if self.to_run {
             let nodes = ids.iter().copied().zip(nodes.iter().map(Option::as_ref));
@@ -166,6 +168,7 @@ impl FlowLoader<'_> {
             tools,
             memory,
             policies,
+            plugins,
             providers: providers.all,
             schemas: std::mem::take(&mut self.schemas),
             files: files

@@ -1,5 +1,5 @@
 //! A flow's directory, understood: `workflow.yaml`, `agents.yaml`, `tools.yaml`, `memory.yaml`,
-//! `policy.yaml`, `providers.yaml` and the schemas.
+//! `policy.yaml`, `providers.yaml`, `plugins.yaml` and the schemas.
 //!
 //! Loading reports everything that is wrong at once, runs nothing and creates nothing. Unaware of
 //! runs, tasks and payloads.
@@ -12,6 +12,7 @@ pub(crate) mod memory;
 pub(crate) mod tool;
 pub(crate) mod agent;
 pub(crate) mod policy;
+pub(crate) mod plugin;
 pub(crate) mod credential;
 pub(crate) mod providers;
 pub(crate) mod asked;
@@ -31,6 +32,7 @@ use crate::config::tool::definition::Word;
 use asked::AskedModel;
 use command::NodeCommand;
 use memory::Memory;
+use plugin::Plugin;
 use policy::{Policies, Target};
 use providers::Provider;
 use serde_json::{Map, Value};
@@ -40,6 +42,7 @@ use std::time::Duration;
 pub(crate) use agent::AgentBody;
 pub(crate) use command::fill;
 pub(crate) use credential::{Credential, parse_key};
+pub(crate) use items::is_id;
 pub(crate) use load::{load_flow, load_to_run};
 pub(crate) use memory::{HelperProgram, Profile, ProfileSource, StoreName};
 pub(crate) use node::Remember;
@@ -64,6 +67,8 @@ pub(crate) struct Flow {
     pub memory: Memory,
     /// `policy.yaml`.
     pub policies: Policies,
+    /// In the order of `plugins.yaml`.
+    pub plugins: Vec<Plugin>,
     /// In the order of `providers.yaml`.
     pub providers: Vec<Provider>,
     /// By name.

@@ -6,6 +6,7 @@ pub(crate) mod lineage;
 pub(crate) mod replay;
 pub(crate) mod attempt;
 pub(crate) mod cache;
+pub(crate) mod tail;
 pub(crate) mod tally;
 
 pub(crate) use attempt::{

@@ -38,6 +38,8 @@ pub(crate) type Offer = (&'static str, Vec<Candidate>);
 /// A command line as far as it has been typed.
 #[derive(Debug)]
 pub(crate) struct TypedLine {
+    /// Its name; empty before it is known.
+    pub command: &'static str,
     options: Vec<(&'static str, String)>,
     /// The operands behind the command.
     pub operands: Vec<String>,
@@ -100,6 +102,7 @@ fn read_line(program: &ProgramTable, words: &[String]) -> (TypedLine, CursorPosi
         only_operands: false,
         is_lost: false,
         line: TypedLine {
+            command: "",
             options: Vec::new(),
             operands: Vec::new(),
         },
@@ -146,6 +149,7 @@ impl TypedReader<'_> {
         } else if let Some(command) = self.program.command(word) {
             self.options = command.rows().collect();
             self.command = Some(command);
+            self.line.command = command.name;
         } else {
             self.is_lost = true;
         }

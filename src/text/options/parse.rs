@@ -289,6 +289,11 @@ impl ParsedCommand {
         first.map(OsString::as_os_str)
     }
 
+    /// How many operands were given before `--`.
+    pub(crate) fn count_before_dashes(&self) -> usize {
+        self.before_dashes
+    }
+
     /// True if an option was given.
     pub(crate) fn has(&self, long: &str) -> bool {
         self.value(long).is_some()

@@ -1,0 +1,344 @@
+//! `delta-flow observe`: gives the events of a run to a program, as its engine records them.
+//!
+//! A process of its own, which only reads the journal: however slow the program is, no engine waits for it. The offset
+//! behind what the program has read is kept, so that each event is given at least once, and in order.
+//!
+//! Also starts the observers of `plugins.yaml`. Unaware of what they do with the events.
+
+use super::args::ObserveArgs;
+use crate::engine::run_context::{ENGINE_PID, RunContext};
+use crate::error::{At, Error, Exit, Result, reason};
+use crate::flow::PROGRAM;
+use crate::flow::engine::credentials::Credentials;
+use crate::flow::manifest::Flow;
+use crate::flow::manifest::glob::Glob;
+use crate::flow::manifest::plugin::Plugin;
+use crate::flow::record::tail::read_tail;
+use crate::record::event::EventKind;
+use crate::record::journal::Journal;
+use crate::record::reader::read_event;
+use crate::record::run_dir::RunDir;
+use crate::runs::find;
+use crate::runs::origin::require_own_run;
+use crate::runs::preflight::install_signals;
+use crate::text::digest::sha256;
+use crate::unix::files;
+use crate::unix::process::{self, Children, Command, GRACE, Token, Variable, Woken};
+use crate::unix::signals::Signals;
+use crate::unix::terminal::Screen;
+use rustix::fd::AsFd;
+use std::fs::File;
+use std::io::{self, ErrorKind, PipeWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long after the end of a run more of it is waited for.
+const AFTERLIFE: Duration = Duration::from_secs(10);
+
+/// How often the journal is looked at, and whether the program has read what it was given.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// Bytes that the program is given at once: no more than a pipe holds.
+const BATCH: usize = 32 << 10;
+
+/// The file with the offset behind the last event that was taken, in the observer's directory.
+const OFFSET: &str = "offset";
+
+/// Starts the observers of a flow for a run whose engine is about to work. None is waited for, and one that cannot be
+/// started is only reported.
+pub(crate) fn start_observers(flow: &Flow, run: &RunDir, workspace: &Path, screen: Screen) {
+    let hidden = Credentials::new(flow).hidden();
+    for plugin in &flow.plugins {
+        if let Err(error) = start_observer(flow, plugin, run, (workspace, &hidden)) {
+            let (id, why) = (&plugin.id, error.message);
+            screen.warn_as(PROGRAM, &format!("warning: observer {id}: {why}"));
+        }
+    }
+}
+
+fn start_observer(
+    flow: &Flow,
+    plugin: &Plugin,
+    run: &RunDir,
+    (workspace, hidden): (&Path, &[Variable]),
+) -> Result<()> {
+    let dir = observer_dir(run, &plugin.id)?;
+    let own = std::env::current_exe()
+        .map_err(|e| Error::failure(format!("cannot find {PROGRAM}: {}", reason(&e))))?;
+    let path = run.path.to_string_lossy();
+    let mut argv = vec![own.to_string_lossy().into_owned()];
+    argv.extend(["observe", &path, "--id", &plugin.id].map(str::to_owned));
+    for glob in &plugin.events {
+        argv.extend(["--events".to_owned(), glob.text.clone()]);
+    }
+    argv.push("--".to_owned());
+    argv.extend(plugin.command.argv(&flow.home, workspace));
+    let mut env = hidden.to_vec();
+    let text = |path: &Path| Some(path.to_string_lossy().into_owned());
+    env.extend([
+        ("FLOW_HOME".to_owned(), text(&flow.home)),
+        ("CWD".to_owned(), text(workspace)),
+        // It goes on when this engine has ended.
+        (ENGINE_PID.to_owned(), None),
+    ]);
+    let output = ["stdout.log", "stderr.log"].map(|name| files::append(&dir.join(name)));
+    let [stdout, stderr] = output;
+    process::start_apart(&argv, workspace, &env, (stdout?, stderr?))
+        .map_err(|error| Error::failure(error.message(&argv[0])))
+}
+
+/// The directory of an observer's records, made if it is not there.
+fn observer_dir(run: &RunDir, id: &str) -> Result<PathBuf> {
+    let dir = run.io("observers").join(id);
+    files::make_dirs(&dir)?;
+    Ok(dir)
+}
+
+/// Runs the command, until the run has ended or the program has.
+pub(crate) fn observe_run(wanted: &ObserveArgs) -> Result<Exit> {
+    let run = find::find_run_or_newest(&wanted.work_dir, wanted.run.as_deref())?;
+    require_own_run(&run, false)?;
+    let events = wanted.events.iter().map(|text| {
+        Glob::parse(text)
+            .map_err(|why| Error::usage(format!("--events: the pattern {text:?} {why}")))
+    });
+    let events: Vec<Glob> = events.collect::<Result<_>>()?;
+    let id = wanted.id.clone().unwrap_or_else(|| id_of(wanted));
+    let dir = observer_dir(&run, &id)?;
+    let lock = files::append(&dir.join("lock"))?;
+    let signals = install_signals()?;
+    while lock.try_lock().is_ok() {
+        let mut observer = Observer::begin(&run, &events, &dir, (&wanted.command, &signals))?;
+        observer.follow()?;
+        let (over, seen) = (observer.end()?, observer.seen);
+        lock.unlock().at("unlock", &dir)?;
+        // An engine that went on in this moment has started an observer that found the lock taken.
+        match over {
+            Some(exit) => return Ok(exit),
+            None if journal_len(&run) <= seen => break,
+            None => {}
+        }
+    }
+    Ok(Exit::Success)
+}
+
+/// The id of an observer that has none: the same for the same command and patterns.
+fn id_of(wanted: &ObserveArgs) -> String {
+    let words = [wanted.command.join("\0"), wanted.events.join("\0")].join("\n");
+    format!("by-hand-{}", &sha256(words.as_bytes())[..10])
+}
+
+fn journal_len(run: &RunDir) -> u64 {
+    run.journal().metadata().map_or(0, |meta| meta.len())
+}
+
+/// A program and what it has been given.
+struct Observer<'o> {
+    run: &'o RunDir,
+    events: &'o [Glob],
+    dir: &'o Path,
+    children: Children<'o>,
+    program: Token,
+    stdin: Option<PipeWriter>,
+    /// Behind the last line that was taken or passed over.
+    offset: u64,
+    /// Behind the last line that was read.
+    seen: u64,
+    /// The last line that was read is an end of the engine.
+    at_end: bool,
+    /// How the program ended, or the signal that asks to end.
+    over: Option<Exit>,
+}
+
+impl<'o> Observer<'o> {
+    /// Starts the program.
+    fn begin(
+        run: &'o RunDir,
+        events: &'o [Glob],
+        dir: &'o Path,
+        (argv, signals): (&[String], &'o Signals),
+    ) -> Result<Self> {
+        let (stdin, ours) = io::pipe().at("create", dir)?;
+        rustix::io::ioctl_fionbio(&ours, true)
+            .map_err(io::Error::from)
+            .at("create", dir)?;
+        let root = run.workspace().unwrap_or(&run.path).to_owned();
+        let text = |path: &Path| Some(path.to_string_lossy().into_owned());
+        let env = [
+            ("FLOW_RUN_ID".to_owned(), Some(run.id.to_string())),
+            ("FLOW_WORKSPACE".to_owned(), text(&root)),
+            ("DELTA_RUN_ID".to_owned(), Some(run.id.to_string())),
+            ("DELTA_RUN_DIR".to_owned(), text(&run.path)),
+        ];
+        let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(File::from);
+        let mut children = Children::new(signals);
+        let program = children
+            .spawn(Command {
+                argv,
+                dir: &root,
+                env: &env,
+                call_id: &RunContext::new_call_id(),
+                stdin: Some(File::from(std::os::fd::OwnedFd::from(stdin))),
+                stdout: own(io::stdout().as_fd()).at("open", dir)?,
+                stderr: own(io::stderr().as_fd()).at("open", dir)?,
+                timeout: None,
+            })
+            .map_err(|error| {
+                let program = argv.first().map_or("", |program| program);
+                Error::new(exit_of(error.code()), error.message(program))
+            })?;
+        let offset = files::read_line(&dir.join(OFFSET));
+        let offset = offset.and_then(|line| line.parse().ok()).unwrap_or(0);
+        Ok(Self {
+            run,
+            events,
+            dir,
+            children,
+            program,
+            stdin: Some(ours),
+            offset,
+            seen: offset,
+            at_end: false,
+            over: None,
+        })
+    }
+
+    /// Gives the program one batch after the other, until it has ended or no more is to be expected of the run.
+    fn follow(&mut self) -> Result<()> {
+        let journal = self.run.journal();
+        let mut quiet_since: Option<Instant> = None;
+        while self.over.is_none() {
+            let taken = self.offset;
+            if self.stdin.is_some() {
+                let part = read_tail(&journal, self.offset)?;
+                self.give_lines(&part.bytes, part.end, &mut quiet_since)?;
+            }
+            if self.offset != taken {
+                quiet_since = None;
+            } else if self.over.is_some() || self.is_over(&mut quiet_since) {
+                break;
+            } else {
+                self.rest(PERIOD)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the program whole lines of the journal that end at an offset.
+    fn give_lines(&mut self, bytes: &[u8], end: u64, quiet: &mut Option<Instant>) -> Result<()> {
+        let mut at = end - bytes.len() as u64;
+        let mut batch = Vec::new();
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            at += line.len() as u64;
+            self.seen = self.seen.max(at);
+            if let Ok(event) = read_event(line.trim_ascii(), 0) {
+                self.at_end = event.kind == EventKind::EngineEnd;
+                let kind = event.kind.name();
+                if self.events.is_empty() || self.events.iter().any(|glob| glob.fits(kind)) {
+                    batch.extend_from_slice(line.trim_ascii());
+                    batch.push(b'\n');
+                }
+            }
+            if (batch.len() >= BATCH || at == end) && !self.give_batch(&mut batch, at, quiet)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the program events and waits until it has read them. Returns whether it has.
+    fn give_batch(
+        &mut self,
+        batch: &mut Vec<u8>,
+        end: u64,
+        quiet: &mut Option<Instant>,
+    ) -> Result<bool> {
+        let mut pending = &batch[..];
+        let mut pause = Duration::from_millis(1);
+        while let Some(stdin) = &mut self.stdin {
+            let unread = match stdin.write(pending) {
+                Ok(written) => {
+                    pending = &pending[written..];
+                    // Where the system cannot say it, what is in the pipe counts as read.
+                    pending.len() as u64 + rustix::io::ioctl_fionread(stdin.as_fd()).unwrap_or(0)
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => u64::MAX,
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                // It reads no more; how it ends is waited for.
+                Err(_) => {
+                    self.stdin = None;
+                    break;
+                }
+            };
+            if unread == 0 {
+                break;
+            }
+            if self.over.is_some() || self.is_over(quiet) {
+                // A part of it may have been read: it is given again, to the next program.
+                self.stdin = None;
+                break;
+            }
+            self.rest(pause)?;
+            pause = (2 * pause).min(PERIOD);
+        }
+        if self.stdin.is_none() {
+            return Ok(false);
+        }
+        batch.clear();
+        self.offset = end;
+        files::replace(&self.dir.join(OFFSET), format!("{end}\n").as_bytes())?;
+        Ok(true)
+    }
+
+    /// True if the run has ended, or nobody has worked on it, for so long that no more of it is waited for.
+    fn is_over(&self, quiet_since: &mut Option<Instant>) -> bool {
+        if !self.at_end && Journal::is_owned(&self.run.journal()) {
+            *quiet_since = None;
+            return false;
+        }
+        quiet_since.get_or_insert_with(Instant::now).elapsed() >= AFTERLIFE
+    }
+
+    /// Waits a moment, or until the program has ended or a signal has come.
+    fn rest(&mut self, pause: Duration) -> Result<()> {
+        let until = Instant::now() + pause;
+        let woken = self.children.wait(Some(until)).at("wait for", self.dir)?;
+        match woken {
+            Woken::Ended(_, outcome) => self.over = Some(exit_of(outcome.how.code())),
+            Woken::Stopped(stop) => self.over = Some(stop.into()),
+            Woken::Suspended | Woken::Deadline => {}
+        }
+        Ok(())
+    }
+
+    /// Closes the program's standard input, and ends it if that does not. Returns how it ended, if not because the
+    /// run is over.
+    fn end(&mut self) -> Result<Option<Exit>> {
+        self.stdin = None;
+        let mut until = Instant::now() + GRACE;
+        if self.over.is_some() {
+            self.children.interrupt(self.program, GRACE);
+        }
+        while !self.children.is_empty() {
+            match self.children.wait(Some(until)).at("wait for", self.dir)? {
+                Woken::Ended(..) => break,
+                Woken::Suspended => {}
+                Woken::Stopped(_) | Woken::Deadline => {
+                    self.children.interrupt(self.program, GRACE);
+                    until = Instant::now() + 2 * GRACE;
+                }
+            }
+        }
+        Ok(self.over)
+    }
+}
+
+/// The exit code of a program as one of ours: what it is beside 0 does not matter.
+fn exit_of(code: i32) -> Exit {
+    match code {
+        0 => Exit::Success,
+        126 => Exit::NotExecutable,
+        127 => Exit::NotFound,
+        _ => Exit::Failure,
+    }
+}
