@@ -4,3 +4,4 @@
 
 pub mod numbers;
 pub(crate) mod trial;
+pub(crate) mod summary;

@@ -52,4 +52,6 @@ pub(crate) struct Trial {
     pub retries: u32,
     /// SHA-256 of the output, by which trials that are identical are found.
     pub output_hash: Option<String>,
+    /// What its model was asked to draw with.
+    pub seed: Option<u64>,
 }

@@ -34,8 +34,22 @@ fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
     if values.is_empty() {
         return None;
     }
-    let mean = values.iter().sum::<f64>() / count;
+    let mean = sum_of(values) / count;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     let variance = squares / (count - 1.0).max(1.0);
     Some((mean, if variance < ROUNDING { 0.0 } else { variance }))
+}
+
+/// The sum without the rounding of its parts (Neumaier 1974), so that equal rates have that rate as their mean.
+fn sum_of(values: &[f64]) -> f64 {
+    let (mut sum, mut lost) = (0.0_f64, 0.0_f64);
+    for value in values {
+        let next = sum + value;
+        lost += match sum.abs() >= value.abs() {
+            true => (sum - next) + value,
+            false => (value - next) + sum,
+        };
+        sum = next;
+    }
+    sum + lost
 }

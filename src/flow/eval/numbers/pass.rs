@@ -2,8 +2,8 @@
 //!
 //! Chen et al. 2021 (arXiv 2107.03374) and Yao et al. 2024 (arXiv 2406.12045).
 
-use super::Counts;
 use super::interval::{Interval, of_mean};
+use super::{Counts, sum_of};
 
 /// What k trials of a case come to, over the cases that have so many.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,9 +47,9 @@ pub fn of_suite(cases: &[Counts], k: u32) -> Option<PassAt> {
     let count = any.len();
     (count > 0 && k > 0).then(|| PassAt {
         k,
-        any: any.iter().sum::<f64>() / count as f64,
+        any: sum_of(&any) / count as f64,
         any_interval: of_mean(&any),
-        all: all.iter().sum::<f64>() / count as f64,
+        all: sum_of(&all) / count as f64,
         all_interval: of_mean(&all),
         cases: count,
     })

@@ -1,0 +1,173 @@
+//! Reads an earlier result, as `--format json` printed it, to compare with: counts only, all of them checked.
+
+use super::Plan;
+use crate::error::{Error, Result};
+use crate::flow::eval::numbers::Counts;
+use serde::Deserialize;
+use std::collections::HashMap;
+
+/// A longer file is none of ours.
+pub(crate) const MOST_BYTES: usize = 256 << 20;
+
+/// So many names are listed.
+const NAMES_SHOWN: usize = 5;
+
+/// A suite of an earlier result.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Baseline {
+    suite: String,
+    graders: Option<String>,
+    pub(super) settings: Vec<BaselineSetting>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct BaselineSetting {
+    pub name: String,
+    pub cases: Vec<BaselineCase>,
+}
+
+/// A case of an earlier result under a setting.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct BaselineCase {
+    pub id: String,
+    hash: Option<String>,
+    passed: u32,
+    failed: u32,
+    not_measured: u32,
+}
+
+impl BaselineCase {
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            passed: self.passed,
+            measured: self.passed + self.failed,
+        }
+    }
+
+    pub(super) fn planned(&self) -> u32 {
+        self.passed + self.failed + self.not_measured
+    }
+}
+
+/// The whole file.
+#[derive(Deserialize)]
+struct ResultFile {
+    suites: Vec<Baseline>,
+}
+
+impl Baseline {
+    /// A suite of the file.
+    ///
+    /// # Errors
+    /// The file is no such result, or does not have the suite. The message does not name the file.
+    pub(crate) fn parse(bytes: &[u8], suite: &str) -> Result<Self> {
+        if bytes.len() > MOST_BYTES {
+            return Err(Error::usage("larger than any result of an evaluation"));
+        }
+        let read: std::result::Result<ResultFile, _> = serde_json::from_slice(bytes);
+        let no_result =
+            |why: String| Error::usage(format!("not a result of eval --format json: {why}"));
+        let file = read.map_err(|error| no_result(crate::text::json::parser_words(&error)))?;
+        let names: Vec<String> = file
+            .suites
+            .iter()
+            .map(|suite| suite.suite.clone())
+            .collect();
+        let Some(found) = file.suites.into_iter().find(|found| found.suite == suite) else {
+            let names = listed(names.into_iter());
+            return Err(Error::usage(format!(
+                "has no suite {suite:?}; it has: {names}"
+            )));
+        };
+        found.check().map_err(no_result)?;
+        Ok(found)
+    }
+
+    /// What must hold of counts.
+    fn check(&self) -> std::result::Result<(), String> {
+        if self.settings.is_empty() {
+            return Err("no settings".to_owned());
+        }
+        for setting in &self.settings {
+            let mut ids = HashMap::new();
+            for case in &setting.cases {
+                let sum = case.passed.checked_add(case.failed);
+                if sum
+                    .and_then(|sum| sum.checked_add(case.not_measured))
+                    .is_none()
+                {
+                    return Err(format!("case {:?} has too many trials", case.id));
+                }
+                if ids.insert(&case.id, ()).is_some() {
+                    return Err(format!("two cases have the id {:?}", case.id));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Why the plan cannot be compared with it, naming what differs. None if it can.
+    pub(crate) fn refusal(&self, plan: &Plan) -> Option<String> {
+        let refused =
+            |what: String| Some(format!("suite {:?} cannot be compared: {what}", plan.suite));
+        if self.graders.as_deref() != plan.graders {
+            return refused("it was graded by other assertions or graders".to_owned());
+        }
+        for setting in plan.settings {
+            let Some(before) = self.setting_for(setting) else {
+                let names = listed(self.settings.iter().map(|before| before.name.clone()));
+                return refused(format!("no setting {setting:?} there, only {names}"));
+            };
+            let there: HashMap<&str, Option<&str>> = before
+                .cases
+                .iter()
+                .map(|case| (case.id.as_str(), case.hash.as_deref()))
+                .collect();
+            let here = plan.cases.iter().map(|case| case.id.as_str());
+            let new: Vec<&str> = here.clone().filter(|id| !there.contains_key(id)).collect();
+            if !new.is_empty() {
+                return refused(format!("cases that are only here: {}", quoted(&new)));
+            }
+            if there.len() > plan.cases.len() {
+                let here: HashMap<&str, ()> = here.map(|id| (id, ())).collect();
+                let ids = before.cases.iter().map(|case| case.id.as_str());
+                let gone: Vec<&str> = ids.filter(|id| !here.contains_key(id)).collect();
+                return refused(format!("cases that are only there: {}", quoted(&gone)));
+            }
+            let is_changed =
+                |case: &&super::PlannedCase| there[case.id.as_str()] != case.hash.as_deref();
+            let changed = plan.cases.iter().filter(is_changed);
+            let changed: Vec<&str> = changed.map(|case| case.id.as_str()).collect();
+            if !changed.is_empty() {
+                return refused(format!("cases with another text: {}", quoted(&changed)));
+            }
+        }
+        None
+    }
+
+    /// The setting that one of the same name is compared with, or the only one.
+    pub(super) fn setting_for(&self, name: &str) -> Option<&BaselineSetting> {
+        let same = self.settings.iter().find(|setting| setting.name == name);
+        same.or(match self.settings.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        })
+    }
+}
+
+fn quoted(names: &[&str]) -> String {
+    listed(names.iter().map(|name| (*name).to_owned()))
+}
+
+/// Names, the first of them.
+fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+    let more = names.len().saturating_sub(NAMES_SHOWN);
+    let mut shown: Vec<String> = names
+        .take(NAMES_SHOWN)
+        .map(|name| format!("{name:?}"))
+        .collect();
+    if more > 0 {
+        shown.push(format!("and {more} more"));
+    }
+    shown.join(", ")
+}
