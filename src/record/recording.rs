@@ -181,6 +181,7 @@ impl Recording {
                 | EventKind::NodeEnd
                 | EventKind::Route
                 | EventKind::Merge
+                | EventKind::Winner
                 | EventKind::TaskEnd
                 | EventKind::Tool
                 | EventKind::Policy
@@ -308,6 +309,7 @@ impl<'j> Beginning<'j> {
                 | EventKind::NodeEnd
                 | EventKind::Route
                 | EventKind::Merge
+                | EventKind::Winner
                 | EventKind::TaskEnd
                 | EventKind::Tool
                 | EventKind::Policy

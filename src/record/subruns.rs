@@ -221,6 +221,7 @@ impl OpenActions {
             | EventKind::NodeEnd
             | EventKind::Route
             | EventKind::Merge
+            | EventKind::Winner
             | EventKind::TaskEnd
             | EventKind::Tool
             | EventKind::Policy

@@ -141,6 +141,7 @@ impl EffectList {
             | EventKind::NodeEnd
             | EventKind::Route
             | EventKind::Merge
+            | EventKind::Winner
             | EventKind::TaskEnd
             | EventKind::Tool
             | EventKind::Policy

@@ -248,6 +248,7 @@ impl Figures {
             | EventKind::NodeEnd
             | EventKind::Route
             | EventKind::Merge
+            | EventKind::Winner
             | EventKind::TaskEnd
             | EventKind::Policy
             | EventKind::Memory

@@ -202,6 +202,7 @@ impl Timeline {
             EventKind::Tool => flow::tool(line),
             EventKind::Route => flow::route(line),
             EventKind::Merge => flow::merge(line),
+            EventKind::Winner => flow::winner(line),
             EventKind::TaskEnd => flow::task_end(line),
             // They follow from the start of the run, the ends of nodes and the calls of tools.
             EventKind::FlowStart | EventKind::Policy | EventKind::Memory => return None,

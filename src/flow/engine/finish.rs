@@ -157,8 +157,7 @@ impl FlowEngine<'_> {
         if let Some(router) = self.roots.get_mut(&step.key.root) {
             router.end_step(step.key.step, outcome, note);
         }
-        self.drain(step.key.root, None);
-        Ok(())
+        self.drain(step.key.root, None)
     }
 
     /// Writes an output where people look for it. Returns where the journal has it.

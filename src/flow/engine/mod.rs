@@ -335,22 +335,27 @@ impl<'e> FlowEngine<'e> {
         let kept = events::keep_text(&self.place.run.path, &events::input_name(number), &input)?;
         let router = Router::new(self.place.plan, number, input);
         self.roots.insert(number, router);
-        self.drain(number, Some(&kept));
+        self.drain(number, Some(&kept))?;
         Ok(true)
     }
 
     /// Does what a router wants. `input` is what a new root was given.
-    fn drain(&mut self, number: usize, input: Option<&Output>) {
+    fn drain(&mut self, number: usize, input: Option<&Output>) -> Result<()> {
         while let Some(router) = self.roots.get_mut(&number)
             && let Some(effect) = router.next_effect()
         {
             match effect {
                 Effect::Start(step) => self.ready.push_back(step),
                 Effect::Cancel(key) => self.cancel(key),
+                Effect::Won(..) => {
+                    self.events.add_effect(router, &effect, input);
+                    self.events.journal.sync()?;
+                }
                 report => self.events.add_effect(router, &report, input),
             }
         }
         self.harvest(number);
+        Ok(())
     }
 
     /// A root that is over makes room for others.

@@ -6,7 +6,7 @@ use super::agents::is_conversation;
 use super::finish::{AttemptEnd, add_tool_calls};
 use crate::error::Result;
 use crate::flow::PROGRAM;
-use crate::flow::graph::{Failure, FailureCode, StepRef};
+use crate::flow::graph::{Effect, Failure, FailureCode, StepRef};
 use crate::flow::manifest::ResumePolicy;
 use crate::flow::record::{Lineage, Replay, Replayed, each_line, edge_told};
 use crate::record::event::EventKind;
@@ -60,6 +60,13 @@ impl FlowEngine<'_> {
             if let Some(router) = self.roots.get(number) {
                 self.events.add_effect(router, report, None);
             }
+        }
+        // A race that is decided is on disk before its losers are ended.
+        if replay
+            .unrecorded()
+            .any(|(_, it)| matches!(it, Effect::Won(..)))
+        {
+            self.events.journal.sync()?;
         }
         self.go_on(replay.into_open(), &lineage)
     }

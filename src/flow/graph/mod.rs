@@ -12,4 +12,4 @@ pub(crate) use plan::RoutePlan;
 pub(crate) use router::{
     Effect, FlowStatus, Note, Router, StepKey, StepOutcome, StepRef, TaskKind, TaskStatus, TaskView,
 };
-pub(crate) use topology::{EdgeIx, Graph, MergeFailureMode, Node, NodeIx, Role};
+pub(crate) use topology::{EdgeIx, Graph, MergeFailureMode, Node, NodeIx, Role, WinnerRule};

@@ -35,7 +35,7 @@ pub(crate) use trail::Note;
 
 use super::choice::{Failure, Payload, Route};
 use super::plan::RoutePlan;
-use super::topology::{EdgeIx, NodeIx, Role};
+use super::topology::{EdgeIx, NodeIx, Role, WinnerRule};
 use ending::TaskEnding;
 use gather::Instance;
 use std::collections::{HashMap, VecDeque};
@@ -83,6 +83,9 @@ pub(crate) enum Effect {
     Routed(TaskIx, NodeIx, Vec<EdgeIx>),
     /// A merge in this task has gathered so many arrivals and failures: all that can come.
     Merged(TaskIx, NodeIx, (usize, usize)),
+    /// The race at a branch of this task is decided by time, and this clone has won. It must be on disk
+    /// before anything is cancelled.
+    Won(TaskIx, NodeIx, TaskIx),
     Ended(TaskIx),
 }
 
@@ -164,6 +167,8 @@ struct RoutedTask {
     /// How its steps ended that did not go on in this task, each in the innermost fork around it.
     endings: Vec<(Option<FrameIx>, Order, TaskEnding)>,
     ended: Option<TaskEnding>,
+    /// It lost a race while something of it was under way.
+    is_cancelled: bool,
 }
 
 /// The merges and children that a node has opened when a task ran it.
@@ -185,7 +190,8 @@ struct TaskFork {
     /// In a race, so many of the first children have not won.
     lost: usize,
     winner: Option<usize>,
-    races: bool,
+    /// The rule of the race, if it is one.
+    race: Option<WinnerRule>,
 }
 
 /// Routes one root task.

@@ -45,6 +45,18 @@ named_enum! {
     }
 }
 
+named_enum! {
+    /// Which of the clones of a branch without a merge wins.
+    #[derive(Default)]
+    pub(crate) enum WinnerRule {
+        /// The first in edge order that succeeds, whatever the timing.
+        #[default]
+        Order = "order",
+        /// The first in time that succeeds.
+        First = "first",
+    }
+}
+
 /// A node, as routing sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
@@ -59,6 +71,8 @@ pub(crate) struct Node {
     pub continue_on_failure: bool,
     /// For a merge.
     pub merge_failure_mode: MergeFailureMode,
+    /// For a branch without a merge.
+    pub winner: WinnerRule,
 }
 
 /// A way from one node to another.
@@ -133,14 +147,14 @@ pub(crate) mod tests {
 
     /// A graph in short: `id:role>target,target=label` for each node; a role that is not said is linear.
     /// Behind the role stand `!` for `continue_on_failure`, `?` for `ignore_failures`, `~` for partial, `-` for
-    /// `always_fail`.
+    /// `always_fail`, `^` for `winner: first`.
     pub(crate) fn graph(text: &str) -> Graph {
         let words: Vec<&str> = text.split_whitespace().collect();
         let mut nodes = Vec::new();
         for word in &words {
             let head = word.split('>').next().unwrap();
             let (id, role) = head.split_once(':').unwrap_or((head, "linear"));
-            let name = role.trim_end_matches(['!', '?', '~', '-']);
+            let name = role.trim_end_matches(['!', '?', '~', '-', '^']);
             let (_, role_of) = Role::ALL.into_iter().find(|(n, _)| *n == name).unwrap();
             nodes.push(Node {
                 id: id.to_owned(),
@@ -152,6 +166,10 @@ pub(crate) mod tests {
                     _ if role.contains('?') => MergeFailureMode::IgnoreFailures,
                     _ if role.contains('~') => MergeFailureMode::Partial,
                     _ => MergeFailureMode::FailOnAny,
+                },
+                winner: match role.contains('^') {
+                    true => WinnerRule::First,
+                    false => WinnerRule::Order,
                 },
             });
         }

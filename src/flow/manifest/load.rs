@@ -156,13 +156,17 @@ impl FlowLoader<'_> {
         };
         let policies = policy::read_policies(policy_file, &known);
         let files = std::mem::take(&mut self.files).into_iter();
+        let graph = workflow::build_graph(&drafts, edges)?;
+        if main.problems.iter().all(|problem| problem.code.is_none()) {
+            workflow::warn_of_idle_winners(main, &drafts, &graph);
+        }
         Some(Flow {
             home: std::mem::take(&mut self.home),
-            graph: workflow::build_graph(&drafts, edges)?,
             derived: drafts
                 .iter_mut()
                 .map(|it| std::mem::take(&mut it.derived))
                 .collect(),
+            graph,
             nodes: nodes.into_iter().collect::<Option<_>>()?,
             agents: agents.into_iter().collect::<Option<_>>()?,
             tools,

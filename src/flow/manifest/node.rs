@@ -10,13 +10,13 @@ use super::problem::{Code, Manifest};
 use super::{ContextChoice, NodeKind, NodeSettings, PayloadForm, ResumePolicy};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Word;
-use crate::flow::graph::{MergeFailureMode, Role};
+use crate::flow::graph::{MergeFailureMode, Role, WinnerRule};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// The keys of a node.
-pub const KEYS: [&str; 26] = [
+pub const KEYS: [&str; 27] = [
     "id",
     "name",
     "kind",
@@ -42,6 +42,7 @@ pub const KEYS: [&str; 26] = [
     "default_start",
     "always_fail",
     "merge_failure_mode",
+    "winner",
     "description",
 ];
 
@@ -89,6 +90,7 @@ pub(super) struct NodeDraft {
     pub merge_failure_mode: MergeFailureMode,
     /// Keys that were not written, with what was derived for them.
     pub derived: Vec<(&'static str, String)>,
+    pub winner: Option<WinnerRule>,
 }
 
 /// Reads an item of `nodes:`. None if it has no id that it could be known by.
@@ -172,6 +174,7 @@ fn read_draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) 
             .read_choice("merge_failure_mode", &MergeFailureMode::ALL, out)
             .unwrap_or_default(),
         derived: Vec::new(),
+        winner: node.read_choice("winner", &WinnerRule::ALL, out),
         at,
         id,
     }

@@ -11,7 +11,7 @@ use super::problem::{Code, Manifest};
 use super::shape::{self, EdgeSketch, NodeSketch};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::flow::graph::topology;
-use crate::flow::graph::{Graph, MergeFailureMode, Role};
+use crate::flow::graph::{Graph, MergeFailureMode, NodeIx, Role, RoutePlan};
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
@@ -347,7 +347,34 @@ fn warn_of_unused(manifest: &mut Manifest, node: &NodeDraft) {
         let message = "merge_failure_mode has no meaning on a node that is not a merge";
         out.warn(key_path(&node.at, "merge_failure_mode"), message);
     }
+    let is_branch = node.role.is_none_or(|role| role == Role::Branch);
+    if !is_branch && node.winner.is_some() {
+        let message = "winner has no meaning on a node that is not a branch";
+        out.warn(key_path(&node.at, "winner"), message);
+    }
     manifest.report(std::slice::from_ref(&node.id), out);
+}
+
+/// Warns of branches that choose a winner and whose clones are merged. The graph is one that can be run.
+pub(super) fn warn_of_idle_winners(manifest: &mut Manifest, drafts: &[NodeDraft], graph: &Graph) {
+    let chooses =
+        |node: NodeIx| graph.nodes[node].role == Role::Branch && drafts[node].winner.is_some();
+    let mut idle: Vec<NodeIx> = (0..drafts.len()).filter(|node| chooses(*node)).collect();
+    if idle.is_empty() {
+        return;
+    }
+    let is_start = |node: &NodeIx| graph.nodes[*node].role == Role::Start;
+    for start in (0..graph.nodes.len()).filter(is_start) {
+        let plan = RoutePlan::new(graph, start);
+        idle.retain(|node| !plan.races[*node]);
+    }
+    for node in idle {
+        let draft = &drafts[node];
+        let mut out = Diagnostics::about(format!("node \"{}\"", draft.id));
+        let message = "winner has no meaning on a branch whose clones come to a merge";
+        out.warn(key_path(&draft.at, "winner"), message);
+        manifest.report(std::slice::from_ref(&draft.id), out);
+    }
 }
 
 /// The graph, if nothing is wrong with its nodes and edges.
@@ -360,6 +387,7 @@ pub(super) fn build_graph(drafts: &[NodeDraft], edges: Vec<EdgeDraft>) -> Option
             always_fail: draft.always_fail && draft.role == Some(Role::Exit),
             continue_on_failure: draft.continue_on_failure,
             merge_failure_mode: draft.merge_failure_mode,
+            winner: draft.winner.unwrap_or_default(),
         })
     };
     let nodes = drafts.iter().map(node).collect::<Option<_>>()?;

@@ -110,6 +110,14 @@ impl EventWriter<'_> {
                         .put("failed", failed);
                 });
             }
+            Effect::Won(task, node, winner) => {
+                let node = id(*node);
+                self.journal.add_line(&EventKind::Winner, |line| {
+                    line.put("task_id", router.id(*task))
+                        .put("node_id", node)
+                        .put("winner", router.id(*winner));
+                });
+            }
             Effect::Ended(task) => self.add_task_end(&router.view(*task)),
             Effect::Start(_) | Effect::Cancel(_) => {}
         }

@@ -144,6 +144,7 @@ impl Lineage {
             | EventKind::FlowStart
             | EventKind::Route
             | EventKind::Merge
+            | EventKind::Winner
             | EventKind::Memory
             | EventKind::Unknown(_) => {}
         }

@@ -88,6 +88,7 @@ impl<'p> Replay<'p> {
             }
             EventKind::Route => self.forget_report(&format!("R {task} {node}")),
             EventKind::Merge => self.forget_report(&format!("M {task} {node}")),
+            EventKind::Winner => self.forget_report(&format!("W {task} {node}")),
             EventKind::NodeEnd => self.follow_end(roots, line, note)?,
             EventKind::EngineStart
             | EventKind::UserMessage
@@ -231,6 +232,7 @@ fn report_key(graph: &Graph, router: &Router<'_>, effect: &Effect) -> String {
         Effect::Ended(task) => format!("E {}", router.id(*task)),
         Effect::Routed(task, node, _) => format!("R {} {}", router.id(*task), id(*node)),
         Effect::Merged(task, node, _) => format!("M {} {}", router.id(*task), id(*node)),
+        Effect::Won(task, node, _) => format!("W {} {}", router.id(*task), id(*node)),
         Effect::Start(_) | Effect::Cancel(_) => String::new(),
     }
 }

@@ -142,6 +142,8 @@ pub(crate) struct Line<'a> {
     pub cached: Option<bool>,
     pub cpu_ms: Option<u64>,
     pub memory_bytes: Option<u64>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub winner: Option<Cow<'a, str>>,
     pub arrived: Option<u64>,
     pub failed: Option<u64>,
     pub index: Option<usize>,

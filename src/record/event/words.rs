@@ -80,6 +80,7 @@ pub(crate) enum EventKind {
     NodeEnd = "NODE_END",
     Route = "ROUTE",
     Merge = "MERGE",
+    Winner = "WINNER",
     TaskEnd = "TASK_END",
     Tool = "TOOL",
     Policy = "POLICY",

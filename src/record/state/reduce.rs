@@ -135,6 +135,7 @@ impl<'j> Run<'j> {
             | EventKind::NodeEnd
             | EventKind::Route
             | EventKind::Merge
+            | EventKind::Winner
             | EventKind::TaskEnd
             | EventKind::Tool
             | EventKind::Policy

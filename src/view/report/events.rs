@@ -93,6 +93,11 @@ impl SourceEvent<'_> {
                     .maybe("arrived", line.arrived)
                     .maybe("failed", line.failed);
             }
+            EventKind::Winner => {
+                record
+                    .maybe("node", line.node_id.as_deref())
+                    .maybe("winner", line.winner.as_deref());
+            }
             EventKind::TaskEnd => self.fill_task_end(record, place),
             EventKind::Tool => self.fill_tool(record, place),
             EventKind::ActionCheck
@@ -154,6 +159,7 @@ pub(super) fn record_name(line: &Line<'_>) -> Option<&'static str> {
         EventKind::NodeEnd => "node end",
         EventKind::Route => "route",
         EventKind::Merge => "merge",
+        EventKind::Winner => "winner",
         EventKind::TaskEnd => "task end",
         EventKind::Tool => "tool",
         EventKind::Memory => return None,

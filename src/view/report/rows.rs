@@ -157,6 +157,7 @@ impl<'s> Renderer<'s> {
             | EventKind::NodeEnd
             | EventKind::Route
             | EventKind::Merge
+            | EventKind::Winner
             | EventKind::TaskEnd
             | EventKind::Tool
             | EventKind::Policy

@@ -138,6 +138,7 @@ impl FlowFigures {
             | EventKind::FlowStart
             | EventKind::Route
             | EventKind::Merge
+            | EventKind::Winner
             | EventKind::Tool
             | EventKind::Policy
             | EventKind::Memory

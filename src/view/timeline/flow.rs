@@ -68,6 +68,10 @@ pub(super) fn merge(line: &Line<'_>) -> TimelineEntry {
     at_node(line).say(Tone::Dim, format!("merges {arrived}, {failed} failed"))
 }
 
+pub(super) fn winner(line: &Line<'_>) -> TimelineEntry {
+    at_node(line).say(Tone::Good, format!("won by {}", text(line.winner.as_ref())))
+}
+
 pub(super) fn task_end(line: &Line<'_>) -> TimelineEntry {
     if is_failure(line) {
         return of_task(line).say(Tone::Bad, format!("failure: {}", failure_reason(line)));

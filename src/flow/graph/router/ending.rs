@@ -4,7 +4,7 @@ use super::gather::json_list;
 use super::{Effect, FrameIx, OpenStep, Order, Router, TaskIx};
 
 use crate::flow::graph::choice::Payload;
-use crate::flow::graph::topology::{NodeIx, Role};
+use crate::flow::graph::topology::{NodeIx, Role, WinnerRule};
 
 /// One of several endings that are judged together.
 type Item = (Order, TaskEnding);
@@ -135,16 +135,26 @@ impl Router<'_> {
         }
     }
 
-    /// Looks whether a race is decided: by the first child in order that succeeded, once all before it
-    /// have ended otherwise. The others are cancelled.
+    /// Looks whether a race is decided. The clones that have not won are cancelled.
     fn race(&mut self, frame: FrameIx) {
+        let Some(fork) = &self.frames[frame].fork else {
+            return;
+        };
+        let Some(rule) = fork.race.filter(|_| fork.winner.is_none()) else {
+            return;
+        };
+        match rule {
+            WinnerRule::Order => self.race_by_order(frame),
+            WinnerRule::First => self.race_by_time(frame),
+        }
+    }
+
+    /// The first child in order that succeeded wins, once all before it have ended otherwise.
+    fn race_by_order(&mut self, frame: FrameIx) {
         let tasks = &self.tasks;
         let Some(fork) = &mut self.frames[frame].fork else {
             return;
         };
-        if !fork.races || fork.winner.is_some() {
-            return;
-        }
         while let Some(ending) = fork
             .children
             .get(fork.lost)
@@ -169,6 +179,30 @@ impl Router<'_> {
         }
     }
 
+    /// The first child that succeeded wins. Those that ended before it stay as they ended.
+    fn race_by_time(&mut self, frame: FrameIx) {
+        let succeeded = |child: &TaskIx| {
+            let ended = self.tasks[*child].ended.as_ref();
+            ended.is_some_and(|ended| ended.status == FlowStatus::Success)
+        };
+        let (node, task) = (self.frames[frame].node, self.frames[frame].task);
+        let Some(fork) = &self.frames[frame].fork else {
+            return;
+        };
+        let Some(winner) = fork.children.iter().position(succeeded) else {
+            return;
+        };
+        let children = fork.children.clone();
+        if let Some(fork) = &mut self.frames[frame].fork {
+            fork.winner = Some(winner);
+        }
+        self.effects
+            .push_back(Effect::Won(task, node, children[winner]));
+        for child in children {
+            self.cancel_task(child);
+        }
+    }
+
     fn cancel_task(&mut self, task: TaskIx) {
         let mut pending = vec![task];
         while let Some(at) = pending.pop() {
@@ -176,6 +210,7 @@ impl Router<'_> {
                 continue;
             }
             self.tasks[at].ended = Some(TaskEnding::failed());
+            self.tasks[at].is_cancelled = true;
             for step in std::mem::take(&mut self.tasks[at].steps) {
                 self.steps.remove(&step);
                 self.effects.push_back(Effect::Cancel(self.key(step)));
@@ -241,14 +276,18 @@ impl Router<'_> {
             })
     }
 
-    /// The children of a fork that have ended; of a race, up to the winner.
+    /// The children of a fork that have ended; of a race, those that have not lost.
     fn children_of(&self, frame: FrameIx) -> Vec<Item> {
         let Some(fork) = &self.frames[frame].fork else {
             return Vec::new();
         };
-        let last = fork.winner.map_or(fork.children.len(), |winner| winner + 1);
         let ended = |child: &TaskIx| Some(((*child, 0), self.tasks[*child].ended.clone()?));
-        fork.children[..last].iter().filter_map(ended).collect()
+        let counts = |child: &&TaskIx| !self.has_lost(**child);
+        fork.children
+            .iter()
+            .filter(counts)
+            .filter_map(ended)
+            .collect()
     }
 
     /// The ending that the items of a fork, in order of place, make. None if there are none.

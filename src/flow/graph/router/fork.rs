@@ -19,7 +19,8 @@ impl Router<'_> {
             children: Vec::with_capacity(edges.len()),
             lost: 0,
             winner: None,
-            races: is_branch && self.plan.races[node],
+            race: (is_branch && self.plan.races[node])
+                .then_some(self.plan.graph.nodes[node].winner),
         };
         let frame = self.open(step, Some(fork));
         let (kind, letter) = if is_branch {
@@ -78,6 +79,7 @@ impl Router<'_> {
             failures: Vec::new(),
             endings: Vec::new(),
             ended: None,
+            is_cancelled: false,
         });
         self.effects.push_back(Effect::Created(ix));
         ix

@@ -3,7 +3,7 @@
 use super::ending::FlowStatus;
 use super::{Router, TaskIx, TaskKind};
 use crate::flow::graph::choice::{Failure, FailureCode, Payload};
-use crate::flow::graph::topology::{EdgeIx, NodeIx};
+use crate::flow::graph::topology::{EdgeIx, NodeIx, WinnerRule};
 
 /// A task's status as it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,13 +73,21 @@ impl Router<'_> {
         all
     }
 
-    fn has_lost(&self, task: TaskIx) -> bool {
+    pub(super) fn has_lost(&self, task: TaskIx) -> bool {
         let Some((_, frame, _)) = self.tasks[task].origin else {
             return false;
         };
-        let fork = self.frames[frame].fork.as_ref();
-        fork.and_then(|fork| fork.winner)
-            .is_some_and(|winner| winner < self.tasks[task].index)
+        let Some(fork) = &self.frames[frame].fork else {
+            return false;
+        };
+        let Some(winner) = fork.winner else {
+            return false;
+        };
+        match fork.race {
+            // One that failed before time decided is what it is.
+            Some(WinnerRule::First) => self.tasks[task].is_cancelled,
+            _ => winner < self.tasks[task].index,
+        }
     }
 
     pub(crate) fn view(&self, ix: TaskIx) -> TaskView<'_> {

@@ -281,6 +281,96 @@ fn the_first_clone_in_order_that_succeeds_decides_and_the_rest_is_cancelled() {
     );
 }
 
+/// The clones' tasks as told, when their steps end in this order; `-` before a name: it fails.
+fn race(order: &[&str]) -> String {
+    let graph = graph("s:start>b b:branch^>l,k,j l>x k>x j>x x:exit");
+    let plan = RoutePlan::new(&graph, 0);
+    let mut router = Router::new(&plan, 1, "1".into());
+    let mut open: BTreeMap<Name, StepRef> = BTreeMap::new();
+    let quick = |name: &Name| ["s", "b", "x"].contains(&graph.nodes[name.1].id.as_str());
+    let mut order = order.iter();
+    loop {
+        learn(&mut router, &mut open);
+        open.retain(|_, step| router.is_wanted(step.key.step));
+        let next = open.keys().find(|name| quick(name)).cloned();
+        let (name, fails) = match next {
+            Some(name) => (name, false),
+            None => {
+                let Some(id) = order.next() else {
+                    return told(&graph, &router);
+                };
+                let node = graph.find(id.trim_start_matches('-')).unwrap();
+                let is_it = |name: &&Name| name.1 == node;
+                let Some(name) = open.keys().find(is_it).cloned() else {
+                    // It was cancelled.
+                    continue;
+                };
+                (name, id.starts_with('-'))
+            }
+        };
+        let step = open.remove(&name).unwrap();
+        let outcome = match fails {
+            true => StepOutcome::Failure(Failure::new(FailureCode::Operation, "no")),
+            false => {
+                StepOutcome::Success("1".into(), choose_route(&graph, step.node, "1").unwrap())
+            }
+        };
+        router.end_step(step.key.step, outcome, None);
+    }
+}
+
+#[test]
+fn with_winner_first_time_decides_and_a_clone_that_had_failed_stays_so() {
+    assert_eq!(
+        race(&["-j", "k", "l"]),
+        "T1 success s,b exit x = 1\nT1.c0 cancelled \n\
+         T1.c1 success k,x exit x = 1\nT1.c2 failure j operation@j\n"
+    );
+    assert_eq!(
+        race(&["l", "k", "j"]),
+        "T1 success s,b exit x = 1\nT1.c0 success l,x exit x = 1\n\
+         T1.c1 cancelled \nT1.c2 cancelled \n"
+    );
+    let none = race(&["-j", "-k", "-l"]);
+    assert!(
+        none.starts_with("T1 failure s,b upstream_failure@b\n"),
+        "{none}"
+    );
+}
+
+#[test]
+fn a_random_race_replayed_in_its_own_order_has_the_same_winner() {
+    let mut differ = 0;
+    for seed in 0..300 {
+        let mut graph = random_graph(&mut Rng::with_seed(seed));
+        for node in &mut graph.nodes {
+            node.winner = WinnerRule::First;
+        }
+        let plan = RoutePlan::new(&graph, 0);
+        let operation = |task: &str, node: &str, _: &str| by_place(&graph, seed, task, node);
+        let mut results = HashSet::new();
+        for order in 0..4 {
+            let mut router = Router::new(&plan, 1, "0".into());
+            let mut executor = executor(&graph, &operation, 8, order);
+            executor.run(&mut router);
+            assert!(router.is_over(), "seed {seed} has not ended: {graph:#?}");
+            let mut again = Router::new(&plan, 1, "0".into());
+            let mut open: BTreeMap<Name, StepRef> = BTreeMap::new();
+            for (name, outcome) in &executor.history {
+                learn(&mut again, &mut open);
+                let step = open.remove(name).expect("what ended had been started");
+                again.end_step(step.key.step, outcome.clone(), None);
+            }
+            let told_first = told(&graph, &router);
+            assert_eq!(told_first, told(&graph, &again), "seed {seed}");
+            results.insert(told_first);
+        }
+        differ += usize::from(results.len() > 1);
+    }
+    // Time decides something.
+    assert!(differ > 10, "{differ}");
+}
+
 #[test]
 fn subtasks_without_a_merge_make_a_list() {
     let flow = "s:start>p p:split>w w>x x:exit";
@@ -512,6 +602,7 @@ fn random_graph(rng: &mut Rng) -> Graph {
                 MergeFailureMode::IgnoreFailures,
                 MergeFailureMode::Partial,
             ][rng.usize(..3)],
+            winner: WinnerRule::Order,
         });
         nodes.len() - 1
     };
