@@ -3,10 +3,33 @@
 //! Unaware of what the bytes are.
 
 use sha2::{Digest, Sha256};
+use std::io::{self, Read};
 
 /// The SHA-256 of some bytes, in hexadecimal digits.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     digits(&Sha256::digest(bytes))
+}
+
+/// The number of bytes that are read and their SHA-256, in hexadecimal digits. None if `is_stopped`, which is asked
+/// between parts, says so.
+pub(crate) fn sha256_of(
+    from: &mut impl Read,
+    is_stopped: &dyn Fn() -> bool,
+) -> io::Result<Option<(u64, String)>> {
+    let (mut sum, mut size) = (Sha256::new(), 0);
+    let mut part = vec![0; 1 << 16];
+    loop {
+        if is_stopped() {
+            return Ok(None);
+        }
+        match from.read(&mut part)? {
+            0 => return Ok(Some((size, digits(&sum.finalize())))),
+            count => {
+                sum.update(&part[..count]);
+                size += count as u64;
+            }
+        }
+    }
 }
 
 /// The SHA-256 of a list of parts. It differs where the same bytes are parted otherwise.

@@ -83,8 +83,8 @@ fn by_time_the_first_that_succeeds_wins_and_is_recorded_before_others_are_cancel
         .exits(0);
     let log = String::from_utf8_lossy(&log.stdout).into_owned();
     assert!(log.contains("won by T1.c2"), "{log}");
-    let shown = Delta::new(world.home()).args(["report", "-w", "ws", "-o", "page.html"]);
-    shown.end().exits(0);
+    let page = Delta::new(world.home()).args(["report", "-w", "ws"]);
+    page.end().exits(0);
 }
 
 #[test]

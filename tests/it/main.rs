@@ -88,6 +88,8 @@ mod flow_told;
 #[cfg(feature = "flow")]
 mod flow_tools;
 #[cfg(feature = "flow")]
+mod flow_outputs;
+#[cfg(feature = "flow")]
 mod flow_winner;
 #[cfg(feature = "flow")]
 mod flow_program;

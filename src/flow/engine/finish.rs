@@ -1,12 +1,14 @@
 //! The second half of a step: what its program came to, whether that will do, and where it leads.
 
 use super::agents::is_conversation;
+use super::begin::task_path;
 use super::{ActiveProgram, FlowEngine, RunPlace};
 use crate::error::{Result, may_fail};
 use crate::flow::context::recall::find_lacking;
 use crate::flow::graph::{
     Failure, FailureCode, Payload, Route, StepOutcome, StepRef, choose_route,
 };
+use crate::flow::record::made_files::{MadeFile, find_made_files};
 use crate::flow::record::{
     EventWriter, NodeEnd, Output, attempt, cache, check_schema, denial_name, dir_name, events,
     tool_calls,
@@ -27,6 +29,8 @@ pub(super) struct AttemptEnd {
     pub cached: bool,
     /// The output is what the step was given.
     pub identity: bool,
+    /// The files that it made.
+    pub made: Vec<MadeFile>,
 }
 
 impl FlowEngine<'_> {
@@ -77,13 +81,24 @@ impl FlowEngine<'_> {
         &mut self,
         step: &StepRef,
         result: std::result::Result<Payload, Failure>,
-        ended: AttemptEnd,
+        mut ended: AttemptEnd,
     ) -> Result<()> {
         let flow = self.place.flow;
         if self.router(step.key).is_none() {
             return Ok(());
         }
         let settings = &flow.nodes[step.node];
+        let mut result = result;
+        if result.is_ok() && ended.io.is_some() {
+            let dir = task_path(&self.place, step);
+            let is_stopped = || self.signals.stop().is_some();
+            match find_made_files(&dir, &settings.outputs, &is_stopped) {
+                Ok(Some(made)) => ended.made = made,
+                // The engine was asked to end. The next start begins the step again.
+                Ok(None) => return Ok(()),
+                Err(why) => result = Err(Failure::new(FailureCode::Operation, why)),
+            }
+        }
         let fault = |output: &Payload| {
             let misfit = check_schema(flow.schema_out(step.node), output, FailureCode::SchemaOut);
             misfit.or_else(|| find_lacking(&settings.remember, output))
@@ -145,6 +160,7 @@ impl FlowEngine<'_> {
             duration: ended.duration,
             used: ended.used,
             cached: ended.cached,
+            made: ended.made,
         };
         let time = self.events.add_node_end(step, &end);
         let (outcome, note) = match result {

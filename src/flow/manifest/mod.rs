@@ -5,6 +5,7 @@
 //! runs, tasks and payloads.
 
 pub(crate) mod glob;
+mod file_pattern;
 pub mod problem;
 pub(crate) mod command;
 mod items;
@@ -42,6 +43,7 @@ use std::time::Duration;
 pub(crate) use agent::AgentBody;
 pub(crate) use command::fill;
 pub(crate) use credential::{Credential, parse_key};
+pub(crate) use file_pattern::{FilePattern, PathPart};
 pub(crate) use items::is_id;
 pub(crate) use load::{load_flow, load_to_run};
 pub(crate) use memory::{HelperProgram, Profile, ProfileSource, StoreName};
@@ -111,6 +113,8 @@ pub(crate) struct NodeSettings {
     /// How a command's standard output is read.
     pub output: PayloadForm,
     pub remember: Vec<Remember>,
+    /// The files that it makes, below its task's directory.
+    pub outputs: Vec<FilePattern>,
 }
 
 impl NodeSettings {

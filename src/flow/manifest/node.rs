@@ -4,6 +4,7 @@
 
 use super::command::{self, parse_word};
 use super::defaults::{Defaults, timeout_of};
+use super::file_pattern::FilePattern;
 use super::items::{begin_item, key_path, read_texts};
 use super::memory::StoreName;
 use super::problem::{Code, Manifest};
@@ -16,7 +17,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// The keys of a node.
-pub const KEYS: [&str; 27] = [
+pub const KEYS: [&str; 28] = [
     "id",
     "name",
     "kind",
@@ -38,6 +39,7 @@ pub const KEYS: [&str; 27] = [
     "on_resume",
     "input",
     "output",
+    "outputs",
     "remember",
     "default_start",
     "always_fail",
@@ -210,6 +212,7 @@ fn read_settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -
             .read_choice("output", &PayloadForm::ALL, out)
             .unwrap_or_default(),
         remember: read_remember(node, out),
+        outputs: read_outputs(node, out),
     }
 }
 
@@ -247,6 +250,17 @@ fn read_cache_files(node: &Section, out: &mut Diagnostics) -> Vec<Word> {
         .into_iter()
         .map(parse_word)
         .collect()
+}
+
+fn read_outputs(node: &Section, out: &mut Diagnostics) -> Vec<FilePattern> {
+    let mut patterns = Vec::new();
+    for text in node.read_texts("outputs", out).unwrap_or_default() {
+        match FilePattern::parse(&text) {
+            Ok(pattern) => patterns.push(pattern),
+            Err(why) => out.error(node.path_to("outputs"), format!("outputs: {text:?} {why}")),
+        }
+    }
+    patterns
 }
 
 fn read_remember(node: &Section, out: &mut Diagnostics) -> Vec<Remember> {

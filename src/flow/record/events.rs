@@ -6,6 +6,7 @@
 //! Architecture invariant: an output stands in the journal as the JSON text that it is, or, if it is
 //! large, in a file that was made durable before the line that names it.
 
+use super::made_files::MadeFile;
 use super::tool_calls::NodeToolCall;
 use crate::error::{At, Result};
 use crate::flow::graph::{
@@ -63,6 +64,8 @@ pub(crate) struct NodeEnd {
     pub used: Option<Used>,
     /// Nothing was run: the output was known.
     pub cached: bool,
+    /// The files that it made.
+    pub made: Vec<MadeFile>,
 }
 
 /// The journal of a run, as its engine writes it.
@@ -202,6 +205,14 @@ impl EventWriter<'_> {
             }
             if end.cached {
                 line.put("cached", &true);
+            }
+            if !end.made.is_empty() {
+                line.objects("outputs", &end.made, |object, made| {
+                    object
+                        .put("path", &made.path)
+                        .put("size", &made.size)
+                        .put("sha256", &made.sha256);
+                });
             }
             match &end.outcome {
                 Ok(Output::Identity) => {}

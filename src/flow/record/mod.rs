@@ -1,5 +1,6 @@
 //! The record of a flow's run: its events, its cache and what its tools were asked.
 
+pub(crate) mod made_files;
 pub(crate) mod tool_calls;
 pub(crate) mod events;
 pub(crate) mod lineage;

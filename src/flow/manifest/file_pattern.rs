@@ -1,0 +1,88 @@
+//! Patterns for the paths of files below a directory: names with `*`, `?` and `[…]`, separated by `/`, and
+//! `**` for any number of directories.
+//!
+//! Unaware of which files there are. As in a shell, only a pattern that begins with a dot fits a name that
+//! does.
+
+use super::glob::Glob;
+
+/// A pattern for paths. It must fit all of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FilePattern {
+    /// Not empty, and the last is a name.
+    pub parts: Vec<PathPart>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PathPart {
+    /// Any number of directories, none of them hidden.
+    AnyDirectories,
+    /// One name.
+    Name(Glob),
+}
+
+impl FilePattern {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// The fault of the pattern.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if text.starts_with('/') {
+            return Err("is absolute; name files below the task's directory".to_owned());
+        }
+        let mut parts = Vec::new();
+        for word in text.split('/') {
+            match word {
+                "" => return Err("has an empty name".to_owned()),
+                "." | ".." => {
+                    return Err(format!(
+                        "has {word:?}; name files below the task's directory"
+                    ));
+                }
+                "**" if parts.last() == Some(&PathPart::AnyDirectories) => {}
+                "**" => parts.push(PathPart::AnyDirectories),
+                name => parts.push(PathPart::Name(Glob::parse(name)?)),
+            }
+        }
+        if parts.last() == Some(&PathPart::AnyDirectories) {
+            parts.push(PathPart::Name(Glob::parse("*")?));
+        }
+        Ok(Self { parts })
+    }
+}
+
+impl PathPart {
+    /// A file or directory of this name fits.
+    pub(crate) fn fits(&self, name: &str) -> bool {
+        match self {
+            Self::AnyDirectories => !name.starts_with('.'),
+            Self::Name(glob) => {
+                (glob.text.starts_with('.') || !name.starts_with('.')) && glob.fits(name)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_stay_below_the_directory() {
+        for wrong in ["", "/a", "../a", "a/../b", "a//b", "a/", "./a", "[a"] {
+            assert!(FilePattern::parse(wrong).is_err(), "{wrong}");
+        }
+        for right in ["a", "*.txt", "out/**/*.csv", "**", ".hidden/x"] {
+            assert!(FilePattern::parse(right).is_ok(), "{right}");
+        }
+    }
+
+    #[test]
+    fn hidden_names_fit_only_patterns_with_a_dot() {
+        let name = |text: &str| FilePattern::parse(text).unwrap().parts.remove(0);
+        assert!(!name("*").fits(".a"));
+        assert!(!name("**").fits(".a"));
+        assert!(name(".*").fits(".a"));
+        assert!(name("*").fits("a"));
+    }
+}

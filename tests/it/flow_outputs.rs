@@ -1,0 +1,85 @@
+//! The files that nodes make: `outputs` names them, the end of the node has their sizes and SHA-256.
+
+use crate::flow_run::{chain, run};
+use crate::harness::*;
+use serde_json::json;
+
+#[test]
+fn files_that_fit_are_recorded_with_size_and_hash_and_links_lead_nowhere() {
+    let world = World::new();
+    let shell = "mkdir -p out/deep && printf abc >out/a.csv && printf abc >out/deep/b.csv && \
+                 printf x >out/c.txt && ln -s /etc/passwd out/link.csv && ln -s /etc out/etc && \
+                 mkfifo out/pipe.csv && echo 1";
+    chain(
+        &world,
+        &format!("shell: '{shell}', outputs: ['out/**/*.csv', 'none/*', 'out/a.csv']"),
+    );
+    run(&world).end().exits(0).prints("1\n");
+    let ends = Run::latest(&world.path("ws")).events("NODE_END");
+    let end = ends.iter().find(|it| it["node_id"] == "a").unwrap();
+    let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    assert_eq!(
+        end["outputs"],
+        json!([
+            {"path": "out/a.csv", "size": 3, "sha256": abc},
+            {"path": "out/deep/b.csv", "size": 3, "sha256": abc},
+        ])
+    );
+    let start = ends.iter().find(|it| it["node_id"] == "s").unwrap();
+    assert!(start.get("outputs").is_none());
+}
+
+#[test]
+fn a_file_that_cannot_be_read_fails_the_node() {
+    let world = World::new();
+    // As root everything can be read.
+    let shell = "mkdir d && printf x >d/f && chmod 0 d/f && echo 1";
+    chain(&world, &format!("shell: '{shell}', outputs: ['d/*']"));
+    let is_root = rustix::process::geteuid().is_root();
+    let outcome = run(&world).json().end().exits(i32::from(!is_root));
+    if !is_root {
+        outcome.says("cannot read \"d/f\"");
+    }
+}
+
+#[test]
+fn patterns_that_leave_the_directory_are_errors() {
+    for (pattern, why) in [
+        ("/etc/*", "absolute"),
+        ("../x", ".."),
+        ("a//b", "empty name"),
+    ] {
+        let middle = node(
+            "a",
+            "linear",
+            &format!(", command: [cat], outputs: ['{pattern}']"),
+        );
+        has(
+            &errors_in(&around(&middle)),
+            1,
+            "manifest_invalid",
+            &["a"],
+            "workflow.yaml",
+            why,
+        );
+    }
+}
+
+#[test]
+fn a_failed_node_and_a_cached_one_record_no_files() {
+    let world = World::new();
+    chain(&world, "shell: 'touch f; exit 1', outputs: ['f']");
+    run(&world).end().exits(1);
+    chain(
+        &world,
+        "shell: 'touch f; echo 1', outputs: ['f'], cache: true",
+    );
+    for (id, made) in [("one", true), ("two", false)] {
+        run(&world).args(["--run-id", id]).end().exits(0);
+        let ends = Run::latest(&world.path("ws")).events("NODE_END");
+        let end = ends.iter().find(|it| it["node_id"] == "a").unwrap();
+        assert_eq!(end.get("outputs").is_some(), made, "{id}");
+    }
+    let first = world.read("ws/.delta/one/journal.jsonl");
+    assert!(first.contains("\"outputs\""));
+}
