@@ -14,7 +14,7 @@ use crate::runs::overrides::{is_guarded, is_inside, option_words};
 use crate::runs::result::RunResult;
 use crate::text::json::{self, Object};
 use crate::text::options::format::OutputFormat;
-use crate::unix::terminal::{Screen, Tone, print, print_json, printable};
+use crate::unix::terminal::{Screen, Tone, end_text, print, print_json, printable};
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::path::Path;
@@ -78,6 +78,7 @@ fn print_result(
 pub(crate) fn print_answer(result: RunResult, screen: Screen) -> Result<Exit> {
     let (ending, metadata) = (&result.ending, &result.metadata);
     match ending.status {
+        Status::Completed if result.is_shown() => end_text(),
         Status::Completed => print_ending(OutputFormat::Text, ending, metadata, (None, None))?,
         Status::WaitingForInput => explain(screen, &result, false),
         _ if ending.exit == Exit::Interrupt => {

@@ -9,6 +9,7 @@ pub(crate) mod hooks;
 pub(crate) mod question;
 pub(crate) mod upward;
 pub(crate) mod request;
+pub(crate) mod streamed;
 pub(crate) mod tool_call;
 pub(crate) mod confirmation;
 pub(crate) mod validator;

@@ -21,16 +21,17 @@ mod think;
 pub(crate) use outcome::{Ended, Ending};
 
 use crate::VERSION;
-use crate::config::agent::Agent;
+use crate::config::agent::{Agent, Hook, HookEvent};
 use crate::config::tool::bind::{BaseDirs, BoundCall};
 use crate::config::tool::definition::Tool;
 use crate::engine::account::{Account, SpendingRules};
 use crate::engine::question::{self, Answer};
 use crate::engine::request::{Builder, form};
 use crate::engine::run_context::RunContext;
+use crate::engine::streamed::StreamedText;
 use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Model;
-use crate::model::wire::{Listener, Wire};
+use crate::model::wire::Wire;
 use crate::record::engine_log::Level;
 use crate::record::event::Event;
 use crate::record::invocations::Invocations;
@@ -65,8 +66,8 @@ pub(crate) struct Options {
     pub checks_answers: bool,
     /// None: nothing is spent, as in a replay.
     pub spending: Option<SpendingRules>,
-    /// Hears answers as they arrive, where they are streamed.
-    pub listener: Option<Box<Listener<'static>>>,
+    /// Print the text of answers on the terminal as it arrives, where it is streamed and no hook may change it.
+    pub shows_text: bool,
 }
 
 /// One start of the engine on one run.
@@ -96,6 +97,7 @@ pub(crate) struct Engine<'a> {
     entries_synced: bool,
     stop_wanted: Option<String>,
     account: Option<Account>,
+    streamed: StreamedText,
     /// The files that other programs execute are remembered.
     executed_known: bool,
 }
@@ -123,6 +125,9 @@ impl<'a> Engine<'a> {
         journal.set_sync(agent.sync);
         ctx.run.reserve();
         let rules = options.spending.take();
+        let may_change = |hook: &Hook| hook.event == HookEvent::PostLlmResponse;
+        let has_hook = agent.hooks.iter().any(may_change);
+        let (shows_text, screen) = (options.shows_text && !has_hook, options.screen);
         let account = rules.map(|rules| Account::new(rules, &ctx.run, journal.path()));
         let ledgers = account.as_ref().map(|account| account.variable(&ctx.run));
         ctx.ledgers.replace(ledgers);
@@ -145,6 +150,7 @@ impl<'a> Engine<'a> {
             entries_synced: false,
             stop_wanted: None,
             account,
+            streamed: StreamedText::new(shows_text, screen),
             executed_known: false,
         })
     }
@@ -186,6 +192,7 @@ impl<'a> Engine<'a> {
         self.ctx.log.line(level, &text);
         Ended {
             spent: self.spent(),
+            is_shown: ending.status == Status::Completed && self.streamed.is_shown(&ending.text),
             ending,
             metadata: self.metadata,
             run: self.ctx.run,

@@ -25,7 +25,7 @@ use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::procfs;
 use crate::unix::signals::Signals;
-use crate::unix::terminal::{Screen, Tone};
+use crate::unix::terminal::{Screen, Tone, is_all_shown};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::path::Path;
@@ -131,7 +131,7 @@ impl Launch<'_> {
             is_ours,
             checks_answers: self.checks_answers,
             spending: self.spending.clone(),
-            listener: None,
+            shows_text: self.is_chat && is_all_shown(),
         };
         let engine = Engine::new(ctx, journal, metadata, options, model)?;
         RunResult::of_engine(engine.run())

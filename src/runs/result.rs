@@ -44,6 +44,11 @@ impl RunResult {
         })
     }
 
+    /// True if the result stands on the terminal already.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.ended.as_ref().is_some_and(|ended| ended.is_shown)
+    }
+
     /// What the run has used, in a line, if an engine has just worked on it.
     pub(crate) fn summary(&self) -> Option<String> {
         let (spent, has_price) = self.ended.as_ref()?.spent?;

@@ -64,7 +64,7 @@ impl Screen {
     }
 
     fn line(self, pieces: &[(Tone, &str)]) {
-        erase_line();
+        begin_line();
         let mut out = painted(self.colour, pieces);
         out.push('\n');
         may_fail(io::stderr().write_all(out.as_bytes()));
@@ -74,8 +74,15 @@ impl Screen {
 /// True while the cursor stands behind a line that is going to be redrawn.
 static IS_DRAWN: AtomicBool = AtomicBool::new(false);
 
-/// Writes a line in the place of the last one that was drawn so; other output erases it first.
+/// True while the cursor stands behind a text whose line has no end yet.
+static HAS_OPEN_TEXT: AtomicBool = AtomicBool::new(false);
+
+/// Writes a line in the place of the last one that was drawn so; other output erases it first. Does nothing while the
+/// cursor stands behind a text.
 pub(crate) fn redraw_line(text: &str) {
+    if HAS_OPEN_TEXT.load(Ordering::Relaxed) {
+        return;
+    }
     IS_DRAWN.store(true, Ordering::Relaxed);
     may_fail(io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes()));
 }
@@ -85,6 +92,34 @@ pub(crate) fn erase_line() {
     if IS_DRAWN.swap(false, Ordering::Relaxed) {
         may_fail(io::stderr().write_all(b"\r\x1b[K"));
     }
+}
+
+/// Writes a piece of a text that is arriving to the terminal that stdout is. Other output begins on a line of its own.
+pub(crate) fn print_piece(text: &str) {
+    erase_line();
+    HAS_OPEN_TEXT.store(!text.ends_with('\n'), Ordering::Relaxed);
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(printable(text).as_bytes());
+    may_fail(written.and_then(|()| stdout.flush()));
+}
+
+/// Ends the line of a text that arrived, if it has no end yet.
+pub(crate) fn end_text() {
+    if HAS_OPEN_TEXT.swap(false, Ordering::Relaxed) {
+        let mut stdout = io::stdout().lock();
+        may_fail(stdout.write_all(b"\n").and_then(|()| stdout.flush()));
+    }
+}
+
+/// Leaves the cursor at the beginning of an empty line.
+fn begin_line() {
+    erase_line();
+    end_text();
+}
+
+/// True if the result and the progress go to a terminal.
+pub(crate) fn is_all_shown() -> bool {
+    io::stdout().is_terminal() && io::stderr().is_terminal()
 }
 
 /// True unless the person wants no colours: <https://no-color.org>.
@@ -165,7 +200,7 @@ pub(crate) fn print_error(program: &str, error: &Error) {
             out.push_str(&format!("{line}\n"));
         }
     }
-    erase_line();
+    begin_line();
     may_fail(io::stderr().write_all(out.as_bytes()));
 }
 
@@ -202,7 +237,7 @@ pub(crate) fn printable_json(text: &str) -> String {
 
 /// Writes to stdout. Tells whether anybody still reads it.
 pub(crate) fn print_while_read(bytes: &[u8]) -> Result<bool> {
-    erase_line();
+    begin_line();
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),

@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn newest(world: &World) -> Run {
 }
 
 fn said(run: &Run) -> Vec<String> {
-    let content = |event: serde_json::Value| event["content"].as_str().unwrap().to_owned();
+    let content = |event: Value| event["content"].as_str().unwrap().to_owned();
     run.events("USER_MESSAGE")
         .into_iter()
         .map(content)
@@ -191,4 +191,161 @@ fn an_agent_that_is_given_by_path_has_its_own_workspaces() {
             .count(),
         0
     );
+}
+
+/// A stream of chat completions with these pieces of text, and then a call of `read` if a path is given.
+/// [`HERE`] stands behind the first piece.
+fn pieces(pieces: &[&str], path: Option<&str>) -> String {
+    let event = |delta: Value, reason: Option<&str>| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
+        format!("data: {}\n\n", json!({"model": "m", "choices": [choice]}))
+    };
+    let mut out = String::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        out += &event(json!({"content": piece}), None);
+        if at == 0 {
+            out += HERE;
+        }
+    }
+    if let Some(path) = path {
+        let function = json!({"name": "read", "arguments": json!({"path": path}).to_string()});
+        let call = json!({"index": 0, "id": "c", "type": "function", "function": function});
+        out += &event(json!({"tool_calls": [call]}), None);
+    }
+    let reason = if path.is_some() { "tool_calls" } else { "stop" };
+    out + &event(json!({}), Some(reason)) + "data: [DONE]\n\n"
+}
+
+const HERE: &str = ": here\n\n";
+
+fn streaming(stream: &str) -> Reply {
+    raw(stream).header_instead("Content-Type", "text/event-stream")
+}
+
+/// `delta chat` with streams, all of it at a terminal.
+fn streamed_chat(world: &World, terminal: &Terminal) -> Delta {
+    chat(world, ["--set", "llm.stream=true"])
+        .env("TERM", "xterm")
+        .all_at(terminal)
+}
+
+#[test]
+fn text_is_shown_as_it_arrives_and_only_once() {
+    let world = World::new();
+    world.write("proj/a.txt", "content\n");
+    let mut terminal = Terminal::new();
+    let stream = pieces(&["\n\nHel\u{1b}", "[2Jlo ", "wor", "ld"], None);
+    world.server.says([
+        streaming(&stream).pauses_behind(HERE),
+        streaming(&pieces(&["I look ", "first."], Some("a.txt"))),
+        streaming(&pieces(&["It says: ", "content\n"], None)),
+        text("whole at once"),
+    ]);
+    let running = streamed_chat(&world, &terminal).spawn();
+    terminal.shows("> ");
+    terminal.types("hi\n");
+    // The rest has not been sent.
+    let head = terminal.shows("Hel\u{FFFD}");
+    assert!(head.ends_with("hi\nHel\u{FFFD}"), "{head:?}");
+    world.server.release();
+    let rest = terminal.shows("> ");
+    assert!(rest.starts_with("[2Jlo world\n[1] answers ("), "{rest:?}");
+    assert!(!rest.contains("Hel"), "{rest:?}");
+
+    terminal.types("look\n");
+    let all = terminal.shows("> ");
+    assert!(all.contains("I look first.\n[2] calls read ("), "{all:?}");
+    assert!(all.contains("\nIt says: content\n[3] answers ("), "{all:?}");
+    for words in ["I look", "It says"] {
+        assert_eq!(all.matches(words).count(), 1, "{words}: {all:?}");
+    }
+    // A server that does not stream.
+    terminal.types("more\n");
+    let all = terminal.shows("> ");
+    assert_eq!(all.matches("whole at once\n").count(), 1, "{all:?}");
+    terminal.types("\u{4}");
+    running.wait().exits(0);
+}
+
+#[test]
+fn what_is_shown_of_a_failed_attempt_is_not_taken_for_the_answer() {
+    let world = World::new();
+    let mut terminal = Terminal::new();
+    let whole = pieces(&["the first ", "half"], None);
+    let early = &whole[..whole.find(HERE).unwrap()];
+    world
+        .server
+        .says([streaming(early), streaming(&whole), text("bye")]);
+    let running = streamed_chat(&world, &terminal).spawn();
+    terminal.shows("> ");
+    terminal.types("hi\n");
+    let all = terminal.shows("> ");
+    let (failed, again) = all
+        .split_once("delta: the answer broke off; it begins once more:\n")
+        .unwrap_or_else(|| panic!("{all:?}"));
+    assert!(failed.contains("\nthe first \n"), "{failed:?}");
+    assert!(
+        again.starts_with("the first half\n[1] answers"),
+        "{again:?}"
+    );
+    assert_eq!(again.matches("the first").count(), 1, "{again:?}");
+    // It is stopped in the middle.
+    world
+        .server
+        .says([streaming(&pieces(&["never ", "whole"], None)).pauses_behind(HERE)]);
+    terminal.types("and\n");
+    terminal.shows("bye");
+    terminal.shows("> ");
+    terminal.types("on\n");
+    terminal.shows("never ");
+    running.signal(Signal::INT);
+    let stopped = terminal.shows("> ");
+    assert!(
+        stopped.starts_with("\ndelta: stopped; the next message goes on from here"),
+        "{stopped:?}"
+    );
+    terminal.types("\u{4}");
+    running.wait().exits(0);
+    assert!(!newest(&world).text("journal.jsonl").contains("never"));
+}
+
+#[test]
+fn text_that_a_hook_may_change_is_not_shown_before() {
+    let world = World::new();
+    let mut terminal = Terminal::new();
+    let hook = "#!/bin/sh\nsed 's/secret/public/' \"$DELTA_HOOK_IO_PATH/input/payload.json\" \
+                > \"$DELTA_HOOK_IO_PATH/output/final_payload.json\"\n";
+    world.script("agent/hook.sh", hook);
+    world.write(
+        "agent/hooks.yaml",
+        "post_llm_response: {command: ['${AGENT_HOME}/hook.sh']}\n",
+    );
+    let stream = pieces(&["a secret ", "word"], None);
+    world.server.says([streaming(&stream)]);
+    let running = streamed_chat(&world, &terminal).args(["-a", "../agent"]);
+    let running = running.spawn();
+    terminal.shows("> ");
+    terminal.types("hi\n");
+    let all = terminal.shows("a public word");
+    assert!(!all.contains("secret"), "{all:?}");
+    terminal.shows("> ");
+    terminal.types("\u{4}");
+    running.wait().exits(0);
+}
+
+#[test]
+fn a_stream_into_a_file_is_the_answer_alone() {
+    let world = World::new();
+    let stream = pieces(&["one ", "two"], None);
+    world.server.says([streaming(&stream)]);
+    let mut terminal = Terminal::new();
+    let running = chat(&world, ["--set", "llm.stream=true"])
+        .at(&terminal)
+        .spawn();
+    terminal.shows("> ");
+    terminal.types("hi\n");
+    terminal.shows("[1] answers");
+    terminal.shows("> ");
+    terminal.types("\u{4}");
+    running.wait().exits(0).prints("one two\n");
 }

@@ -228,7 +228,7 @@ fn engine(
         answer: None,
         checks_answers: launch.checks_answers,
         spending: None,
-        listener: None,
+        shows_text: false,
     };
     let ctx = launch.context(run);
     let model = Model::Recorded(playback);

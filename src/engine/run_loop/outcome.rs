@@ -87,6 +87,8 @@ pub(crate) struct Ended {
     pub run: RunDir,
     /// What it and the runs below it have spent over their whole lives, and whether that has a price.
     pub spent: Option<(Amount, bool)>,
+    /// The result stands on the terminal already.
+    pub is_shown: bool,
     /// Keeps the run ours until all is said.
     pub(super) journal: Journal,
 }

@@ -8,7 +8,7 @@ use crate::error::{At, Error, Result};
 use crate::model::ask::{self, Asked, Invocation, Patience};
 use crate::model::attempt::Remedy;
 use crate::model::response::{Answer, calls_json, make_ids_unique, parse};
-use crate::model::wire::{Heard, Listener, Neutral, Sent, Wire};
+use crate::model::wire::{Heard, Neutral, Sent, Wire};
 use crate::record::engine_log::Level;
 use crate::record::event::{Event, FinishReason, Tokens};
 use crate::record::invocations::Begun;
@@ -111,6 +111,7 @@ impl Engine<'_> {
             return Ok(Err(ending));
         }
         let mut sent = self.render(&mut request)?;
+        self.streamed.begin();
         let mut pauses = 0;
         loop {
             let began = Instant::now();
@@ -245,7 +246,9 @@ impl Engine<'_> {
         };
         let model = &mut self.model;
         let mut said = String::new();
-        let mut show = |heard: Heard<'_>| {
+        let streamed = &mut self.streamed;
+        let mut listener = |heard: Heard<'_>| {
+            streamed.hear(&heard);
             match heard {
                 Heard::Text(words) | Heard::Reasoning(words) | Heard::Call(words) => {
                     said.push_str(words);
@@ -255,10 +258,6 @@ impl Engine<'_> {
             said = last_words(&said);
             line.set_last_words(&said);
         };
-        let listener: &mut Listener<'_> = match &mut self.options.listener {
-            Some(listener) => listener,
-            None => &mut show,
-        };
         let asked = ask::ask_model(
             model,
             &invocation,
@@ -266,7 +265,7 @@ impl Engine<'_> {
             signals,
             &mut purse,
             notify,
-            listener,
+            &mut listener,
         )?;
         drop(line);
         self.mention_uncounted()?;
@@ -428,7 +427,8 @@ impl Engine<'_> {
             0 => format!(" ({took})"),
             tokens => format!(" ({took}, {tokens} tokens)"),
         };
-        let text = if answer.text.trim().is_empty() {
+        let is_told = answer.text.trim().is_empty() || self.streamed.is_shown(&answer.text);
+        let text = if is_told && !answer.calls.is_empty() {
             let names: Vec<&str> = answer.calls.iter().map(|call| call.name.as_str()).collect();
             format!("calls {}", names.join(", "))
         } else if answer.calls.is_empty() {

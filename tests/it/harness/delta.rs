@@ -20,7 +20,6 @@ enum Input {
     Open,
     Terminal(File),
     /// Also for what it prints.
-    #[cfg_attr(not(feature = "flow"), allow(dead_code))]
     All(File),
 }
 
@@ -106,7 +105,6 @@ impl Delta {
     }
 
     /// With stdin, stdout and stderr at a terminal.
-    #[cfg(feature = "flow")]
     pub fn all_at(mut self, terminal: &Terminal) -> Self {
         self.input = Input::All(terminal.user());
         self

@@ -86,6 +86,8 @@ pub struct Reply {
     chunked: bool,
     closes: bool,
     held: bool,
+    /// Words behind which it waits.
+    pause: Option<String>,
     drops: Option<Moment>,
     closure: Option<Closure>,
     pings: usize,
@@ -151,6 +153,7 @@ pub fn raw(body: impl Into<Vec<u8>>) -> Reply {
         chunked: false,
         closes: false,
         held: false,
+        pause: None,
         drops: None,
         closure: None,
         pings: 0,
@@ -224,6 +227,13 @@ impl Reply {
     pub fn pings_before(mut self, pings: usize) -> Self {
         self.pings = pings;
         self.chunked()
+    }
+
+    /// The first half up to the end of these words, which stand in the body once; the rest not before
+    /// [`Server::release`].
+    pub fn pauses_behind(mut self, words: &str) -> Self {
+        self.pause = Some(words.to_owned());
+        self
     }
 
     pub fn body(&self) -> &[u8] {
@@ -465,6 +475,18 @@ impl Shared {
                 }
                 stream.write_all(b"8\r\n: ping\n\n\r\n")?;
                 thread::sleep(PING);
+            }
+        }
+        if let Some(words) = &reply.pause {
+            let mut windows = bytes.windows(words.len());
+            let at = windows.position(|it| it == words.as_bytes());
+            let to = at.expect("the words are in the body") + words.len();
+            let before = self.lock().released;
+            stream.write_all(&bytes[from..to])?;
+            from = to;
+            let mut state = self.lock();
+            while state.released == before && !state.stopped {
+                state = self.changed.wait(state).expect("the server lives");
             }
         }
         stream.write_all(&bytes[from..])
