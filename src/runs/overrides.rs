@@ -5,6 +5,9 @@ use crate::config::agent::{Agent, Severity};
 use crate::config::load;
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{Error, Result};
+use crate::record::reader::read_journal;
+use crate::record::run_dir::RunDir;
+use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
 use crate::text::json;
 use crate::text::yaml;
@@ -52,10 +55,11 @@ pub(crate) fn is_guarded(key: &str) -> bool {
 /// The run was begun with a guarded override that is not given again.
 pub(crate) fn load_recorded(
     home: &Path,
-    (id, recorded): (&str, &Map<String, Value>),
+    (run, recorded): (&RunDir, &Map<String, Value>),
     given: &[(String, String)],
     screen: Screen,
 ) -> Result<(Agent, Map<String, Value>)> {
+    let id = &run.id;
     for (key, value) in recorded.iter().filter(|(key, _)| is_guarded(key)) {
         let now = given.iter().rfind(|(name, _)| name == key);
         let now = now.and_then(|(_, text)| yaml::parse(text).ok());
@@ -71,7 +75,28 @@ pub(crate) fn load_recorded(
             )));
         }
     }
-    load_with_overrides(home, recorded.clone(), given, screen)
+    let (mut agent, set) = load_with_overrides(home, recorded.clone(), given, screen)?;
+    keep_model(&mut agent, run);
+    Ok((agent, set))
+}
+
+/// Gives an agent that names no model, where the environment names none either, that of the run's newest start. A
+/// name decides neither where a request goes nor which key goes with it, as `llm.model` among the recorded overrides does not.
+pub(crate) fn keep_model(agent: &mut Agent, run: &RunDir) {
+    if agent.llm.model.is_some() || agent.llm.command.is_some() {
+        return;
+    }
+    let reading = Reading {
+        lenient: true,
+        window: None,
+    };
+    // What is wrong with the journal is reported by whoever resumes the run.
+    if let Ok(journal) = read_journal(&run.journal())
+        && let Ok(state) = state::read(&journal, reading)
+    {
+        let name = state.asked_model();
+        agent.llm.model = name.filter(|name| !name.trim().is_empty());
+    }
 }
 
 /// The words of a command line that set a key to this value.

@@ -130,8 +130,7 @@ impl RunRequest<'_> {
 
     /// The agent with the overrides that a run was begun with.
     pub(crate) fn agent_of(&self, found: &RunSnapshot) -> Result<(Agent, Map<String, Value>)> {
-        let id = found.run.id.as_str();
-        let recorded = (id, &found.metadata.set);
+        let recorded = (&found.run, &found.metadata.set);
         load_recorded(&self.agent.home, recorded, self.given, self.screen)
     }
 

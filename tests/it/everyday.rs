@@ -557,7 +557,8 @@ fn at_a_terminal_a_wait_and_a_commands_stdin_are_shown() {
         .env("NO_COLOR", "1")
         .at(&terminal)
         .spawn();
-    terminal.shows("<<< 'if true; then …'");
+    let shown = terminal.shows("$ bash <<< 'if true; then …'");
+    assert!(!shown.contains("coder-tool"), "{shown}");
     let line = terminal.shows("\r[2] waiting for chosen, 1 s");
     assert!(!line.contains("\n[2]"), "{line}");
     world.server.release();
@@ -593,4 +594,42 @@ fn a_pipe_that_nobody_reads_is_mentioned_at_a_terminal_only() {
         .spawn();
     terminal.shows("-m - puts it into the message");
     run.wait().exits(0);
+}
+
+#[test]
+fn a_run_keeps_its_model_where_none_is_named() {
+    let world = everyday();
+    let asked = |args: &[&str]| {
+        world.server.says([text("ok")]);
+        let delta = in_proj(&world, args.iter().copied());
+        let delta = delta.env("DELTA_BASE_URL", world.server.url());
+        delta.stdin("more\n").end().exits(0);
+        world.server.last().json()["model"].clone()
+    };
+    world.server.says([text("ok")]);
+    at_work(&world, ["run", "x"]).end().exits(0);
+    let id = newest(&world).id();
+    assert_eq!(asked(&["continue", "-m", "on"]), "chosen");
+    assert_eq!(asked(&["chat", "--run-id", &id]), "chosen");
+    assert_eq!(asked(&["fork", &id, "--at", "1", "-m", "on"]), "chosen");
+    let next = ["request", "--next", "-w", ".", &id];
+    let next = in_proj(&world, next).env("DELTA_BASE_URL", world.server.url());
+    assert_eq!(next.end().exits(0).object()["model"], "chosen");
+    // What the person says now counts more, and stays.
+    let other = ["continue", "--run-id", &id, "-M", "other", "-m", "on"];
+    assert_eq!(asked(&other), "other");
+    assert_eq!(asked(&["continue", "--run-id", &id, "-m", "on"]), "other");
+    world.server.says([text("ok")]);
+    at_work(&world, ["run", "y"]).end().exits(0);
+    world.server.says([text("ok")]);
+    let now = at_work(&world, ["continue", "-m", "on"]).env("DELTA_MODEL", "now");
+    now.end().exits(0);
+    assert_eq!(world.server.last().json()["model"], "now");
+    // A new run has none to keep.
+    let new = in_proj(&world, ["run", "z"]).env("DELTA_BASE_URL", world.server.url());
+    new.end().exits(78).says("no model is chosen");
+    // The record of a stranger names none.
+    copy(&world.path("proj"), &world.path("clone"));
+    let clone = in_proj(&world, ["continue", "-m", "on"]).cwd(world.path("clone"));
+    clone.end().exits(78).says("--adopt");
 }

@@ -17,7 +17,7 @@ use crate::runs::find::newest_where;
 use crate::runs::inspect::{RunSnapshot, inspect_run, is_run_of};
 use crate::runs::launch::Launch;
 use crate::runs::origin::{require_own, require_own_run};
-use crate::runs::overrides::{load_recorded, load_with_overrides};
+use crate::runs::overrides::{keep_model, load_recorded, load_with_overrides};
 use crate::runs::preflight::{check_depth, install_signals, read_environment};
 use crate::runs::result::RunResult;
 use crate::runs::run_request::RunRequest;
@@ -78,6 +78,7 @@ pub(crate) fn chat(wanted: &ChatArgs) -> Result<Exit> {
     if let Some(run) = &chat.run {
         require_own_run(run, wanted.adopt)?;
     }
+        keep_model(&mut chat.agent, run);
     chat.greet()?;
     chat.talk()
 }
@@ -287,7 +288,7 @@ impl Chat<'_> {
                 )));
             }
         }
-        let recorded = (found.run.id.as_str(), &found.metadata.set);
+        let recorded = (&found.run, &found.metadata.set);
         let (agent, set) =
             load_recorded(&self.agent.home, recorded, &self.wanted.set, self.screen)?;
         let environment = read_environment(&agent, Some(&workspace), self.screen)?;

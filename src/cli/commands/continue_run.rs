@@ -84,7 +84,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
     let recorded = (id.as_str(), found.metadata.agent_home.as_str());
     let given = agent_for_run(wanted.agent.as_deref(), recorded.1)?;
     let home = agent_dir(given.as_deref(), recorded, &workspace)?;
-    let recorded = (id.as_str(), &found.metadata.set);
+    let recorded = (&run, &found.metadata.set);
     let (agent, set) = load_recorded(&home, recorded, &wanted.set, screen)?;
     let environment = read_environment(&agent, Some(&workspace), screen)?;
     check_schema(&agent, &signals)?;

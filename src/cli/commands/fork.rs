@@ -56,7 +56,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     let recorded = (id, whole.agent_home.as_deref().unwrap_or_default());
     let given = agent_for_run(fork.agent.as_deref(), recorded.1)?;
     let home = agent_dir(given.as_deref(), recorded, &here)?;
-    let (agent, set) = load_recorded(&home, (id, &whole.set), &fork.set, screen)?;
+    let (agent, set) = load_recorded(&home, (&parent, &whole.set), &fork.set, screen)?;
     let rules = SpendingRules::of(&agent, common.budget)?;
     // Report what the environment lacks before anything is created.
     preflight::check_schema(&agent, &signals)?;

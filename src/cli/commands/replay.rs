@@ -122,7 +122,7 @@ fn agent_and_overrides(
         (None, Some(root)) => agent_dir(None, (id, recorded), &Workspace::at(root)?)?,
         (None, None) => recorded.into(),
     };
-    let (mut agent, set) = load_recorded(&dir, (id, &state.set), &wanted.set, screen)?;
+    let (mut agent, set) = load_recorded(&dir, (&recording.run, &state.set), &wanted.set, screen)?;
     if agent.llm.command.is_none() && (agent.llm.model.is_none() || agent.llm.is_from_environment) {
         // What the environment says today is not what the requests were made with.
         agent.llm.model = state.asked_model().or(agent.llm.model);

@@ -56,7 +56,7 @@ fn next_request(run: &RunDir, options: &RequestArgs) -> Result<Vec<u8>> {
     let recorded = (id, found.metadata.agent_home.as_str());
     let given = agent_for_run(options.agent.as_deref(), recorded.1)?;
     let home = agent_dir(given.as_deref(), recorded, &workspace)?;
-    let recorded = (id, &found.metadata.set);
+    let recorded = (run, &found.metadata.set);
     let (agent, _) = load_recorded(&home, recorded, &options.set, screen)?;
     preview::next_request(
         &agent,
