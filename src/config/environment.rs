@@ -135,6 +135,8 @@ pub(crate) struct Environment {
     header_names: Vec<String>,
     /// The person's own, each name once.
     own: &'static [(String, String)],
+    /// The person's own file lies in the workspace, so that it is trusted as that is.
+    own_is_inside: bool,
     /// Variables that only the tools of one MCP server get: the server, and the name.
     reserved: Vec<(String, String)>,
 }
@@ -158,6 +160,7 @@ impl Environment {
     ) -> Result<(Self, Vec<String>)> {
         let mut environment = Self {
             own: person::variables()?,
+            own_is_inside: workspace.is_some_and(person::lies_in),
             ..Self::default()
         };
         let mut warnings = Vec::new();
@@ -215,7 +218,11 @@ impl Environment {
                 .ok()
                 .map(|value| (value, Trust::Trusted));
             let own = self.own.iter().find(|(known, _)| known == name);
-            let own = own.map(|(_, value)| (value.clone(), Trust::Trusted));
+            let trust = match self.own_is_inside {
+                true => Trust::Workspace,
+                false => Trust::Trusted,
+            };
+            let own = own.map(|(_, value)| (value.clone(), trust));
             in_files
                 .chain(in_process)
                 .chain(own)
@@ -330,10 +337,17 @@ impl Environment {
             .any(|origin| url_origin < origin);
         let has_own = key_origin == Some(Trust::Workspace) || stands_in && key_origin.is_none();
         if url_origin == Trust::Workspace && !has_own || is_too_far {
-            let whose = if url_origin == Trust::Workspace {
-                "the workspace's .env"
-            } else {
-                "the project's .env"
+            let names = api.url_names();
+            let is_in_files = self
+                .set
+                .iter()
+                .any(|(name, ..)| names.contains(&name.as_str()));
+            let whose = match url_origin {
+                Trust::Workspace if !is_in_files => {
+                    format!("{}, which is inside the workspace,", person::shown_file())
+                }
+                Trust::Workspace => "the workspace's .env".to_owned(),
+                Trust::Project | Trust::Trusted => "the project's .env".to_owned(),
             };
             return Err(Error::config(format!(
                 "{whose} sends requests to {base_url} without a key of its own; a key from elsewhere \

@@ -6,6 +6,8 @@
 mod programs;
 mod commands;
 
+pub(crate) use commands::is_sandbox;
+
 use super::agent::{Problem, Severity};
 use super::document::Document;
 use super::environment::MODEL;

@@ -1,5 +1,5 @@
 //! The person's own settings: `~/.config/delta/env`, which counts behind the process's environment and is
-//! trusted as much.
+//! trusted as much, unless it lies in the workspace.
 //!
 //! Unaware of what the variables mean. `XDG_CONFIG_HOME` and `XDG_CACHE_HOME` move the directories, as the
 //! XDG Base Directory Specification has it: a relative value is ignored.
@@ -9,7 +9,7 @@ use crate::error::{At, Error, Result};
 use crate::unix::files;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// A value and the place that it comes from, in words.
@@ -37,6 +37,17 @@ fn base_dir(variable: &str, below_home: &str) -> Option<PathBuf> {
 /// The file, whether it is there or not.
 pub(crate) fn env_file() -> Option<PathBuf> {
     Some(config_dir()?.join("env"))
+}
+
+/// True if the person's settings lie in a directory, or would: what can write there can set them.
+pub(crate) fn lies_in(dir: &Path) -> bool {
+    let Some(own) = config_dir() else {
+        return false;
+    };
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    // What is not there yet lies where the nearest directory above it does.
+    let there = own.ancestors().find_map(|path| path.canonicalize().ok());
+    own.starts_with(&dir) || there.is_some_and(|there| there.starts_with(&dir))
 }
 
 /// The variables of the file, each once; the last of a name counts. The file is read once.

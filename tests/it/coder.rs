@@ -4,7 +4,7 @@
 use crate::harness::*;
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
 /// The agent `mine`, and a repository `ws`. None if this kernel confines nothing.
@@ -156,6 +156,50 @@ fn its_tools_work_in_the_workspace_and_nowhere_else() {
 #[test]
 fn long_output_is_named_and_can_be_searched() {
     let Some(world) = coder() else { return };
+#[test]
+fn its_tools_cannot_write_the_persons_own_settings() {
+    let Some(world) = coder() else { return };
+    let write = |id: &'static str, name: &str| {
+        let path = world.path(".config/delta").join(name);
+        (
+            id,
+            "write",
+            json!({"path": path, "content": "DELTA_MODEL=evil\n"}),
+        )
+    };
+    let run = |task: &str| {
+        world.server.says([
+            calls(&[
+                write("a", "env"),
+                write("b", "agents/coder/agent.yaml"),
+                (
+                    "c",
+                    "bash",
+                    json!({"command": "mv .config aside; mkdir -p .config/delta/x"}),
+                ),
+            ]),
+            text("done"),
+        ]);
+        let home = world.delta(["run", "-a", "mine", "-w", ".", "-m", task]);
+        let home = home.env("DELTA_MODEL", "scripted");
+        let home = home.env("DELTA_BASE_URL", world.server.url());
+        let ended = home.end().exits(0).does_not_say("decides over later runs");
+        let last = world.server.last();
+        for id in ["a", "b", "c"] {
+            let told = last.observation(id);
+            assert!(told.contains("[exit code: 1]"), "{task}, {id}: {told}");
+        }
+        assert!(!world.exists("aside"), "{}", ended.describe());
+        assert!(!world.exists(".config/delta/agents") && !world.exists(".config/delta/x"));
+    };
+    run("nothing is there");
+    assert!(!world.exists(".config/delta/env"));
+    let file = world.write(".config/delta/env", "DELTA_MODEL=mine\n");
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    run("it is there");
+    assert_eq!(world.read(".config/delta/env"), "DELTA_MODEL=mine\n");
+}
+
     let command = json!({"command": "seq 1 20000; seq 1 9"});
     let told = world.told_coder(&[("bash", command)]).remove(0);
     let last = told.lines().last().unwrap();

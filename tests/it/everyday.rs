@@ -633,3 +633,48 @@ fn a_run_keeps_its_model_where_none_is_named() {
     let clone = in_proj(&world, ["continue", "-m", "on"]).cwd(world.path("clone"));
     clone.end().exits(78).says("--adopt");
 }
+
+#[test]
+fn the_persons_own_file_is_trusted_less_inside_the_workspace() {
+    let world = everyday();
+    let url = world.server.url();
+    agent(&world, "open", "open");
+    world.write(
+        "open/agent.yaml",
+        "name: open\nllm: {}\ntools: [{name: t, exec: ls}]\n",
+    );
+    let at_home = |key: bool| {
+        let delta = in_proj(&world, ["run", "--new", "-a", "open", "-w", ".", "-m", "x"]);
+        let delta = delta.cwd(world.home());
+        if key {
+            delta.env("DELTA_API_KEY", "key-of-the-environment")
+        } else {
+            delta
+        }
+    };
+    let file = format!("DELTA_MODEL=m\nDELTA_BASE_URL={url}\n");
+    env_file(
+        &world,
+        &format!("{file}DELTA_API_KEY=key-of-the-file\n"),
+        0o600,
+    );
+    world.server.says([text("ok")]);
+    let run = at_home(false).end().exits(0);
+    run.says("decides over later runs");
+    let sent = world
+        .server
+        .last()
+        .header("authorization")
+        .map(str::to_owned);
+    assert_eq!(sent.as_deref(), Some("Bearer key-of-the-file"));
+    // A key from elsewhere is not sent where something in the workspace says.
+    env_file(&world, &file, 0o600);
+    let refused = at_home(true).end().exits(78);
+    refused
+        .says("env, which is inside the workspace, sends requests to")
+        .does_not_say("key-of-the-environment");
+    world.server.says([text("ok")]);
+    let elsewhere = in_proj(&world, ["run", "-a", "../open", "-w", ".", "-m", "x"]);
+    let elsewhere = elsewhere.env("DELTA_API_KEY", "key-of-the-environment");
+    elsewhere.end().exits(0).does_not_say("decides over");
+}

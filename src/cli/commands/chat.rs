@@ -74,11 +74,12 @@ pub(crate) fn chat(wanted: &ChatArgs) -> Result<Exit> {
         is_typed: io::stdin().is_terminal() && io::stderr().is_terminal(),
         run: None,
     };
+    warn_of_own_files(&chat.agent, chat.work_dir.as_deref(), screen);
     chat.run = chat.find_run()?;
     if let Some(run) = &chat.run {
         require_own_run(run, wanted.adopt)?;
-    }
         keep_model(&mut chat.agent, run);
+    }
     chat.greet()?;
     chat.talk()
 }
@@ -253,7 +254,6 @@ impl Chat<'_> {
             signals: Arc::clone(&self.signals),
             screen: self.screen,
         };
-        warn_of_own_files(&request);
         let result = request.execute(&|| choose_site(request.agent, &request.signals))?;
         self.run = Some(result.run.clone());
         Ok(result)

@@ -1,5 +1,6 @@
 //! `delta continue`: resumes a run according to its state.
 
+use super::run::warn_of_own_files;
 use crate::cli::agent_names::agent_for_run;
 use crate::cli::args::ContinueArgs;
 use crate::cli::result;
@@ -87,6 +88,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
     let recorded = (&run, &found.metadata.set);
     let (agent, set) = load_recorded(&home, recorded, &wanted.set, screen)?;
     let environment = read_environment(&agent, Some(&workspace), screen)?;
+    warn_of_own_files(&agent, Some(&workspace.root), screen);
     check_schema(&agent, &signals)?;
     let launch = Launch {
         agent: &agent,

@@ -5,8 +5,10 @@ use crate::cli::args::{Common, RunArgs};
 use crate::cli::result;
 use crate::config::agent::Agent;
 use crate::config::environment::{Environment, MODEL};
+use crate::config::lint::is_sandbox;
 use crate::config::person;
 use crate::config::tool::bind::shell_quoted;
+use crate::config::tool::definition::Tool;
 use crate::engine::account::SpendingRules;
 use crate::engine::question::{Reply, read_line};
 use crate::error::{Error, Exit, Result, may_fail};
@@ -78,18 +80,24 @@ fn with_request<T>(
         signals,
         screen,
     };
-    warn_of_own_files(&request);
+    warn_of_own_files(&agent, request.work_dir, screen);
     act(request, &found)
 }
 
-/// Warns of a workspace in which the person's own settings lie: the agent's tools could change them.
-pub(crate) fn warn_of_own_files(request: &RunRequest<'_>) {
-    let root = request.work_dir.and_then(|dir| dir.canonicalize().ok());
-    let own = person::config_dir().and_then(|dir| dir.canonicalize().ok());
-    if let (Some(root), Some(own)) = (root, own)
-        && own.starts_with(&root)
+/// Warns of a workspace in which the person's own settings lie, if the agent's tools could change them: `delta sandbox`
+/// keeps them from it.
+pub(crate) fn warn_of_own_files(agent: &Agent, work_dir: Option<&Path>, screen: Screen) {
+    let is_confined = |tool: &Tool| {
+        let wrapper = tool.wrapper.as_ref().unwrap_or(&agent.wrapper);
+        let words: Vec<String> = wrapper.iter().map(|word| word.written(|_| "")).collect();
+        is_sandbox(&words)
+    };
+    let can_write = !agent.tools.iter().all(is_confined);
+    if let (Some(dir), Some(own)) = (work_dir, person::config_dir())
+        && can_write
+        && person::lies_in(dir)
     {
-        request.screen.warn(&format!(
+        screen.warn(&format!(
             "warning: {} is inside the workspace: what tools write there decides over later runs",
             own.display()
         ));

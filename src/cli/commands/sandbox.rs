@@ -1,6 +1,7 @@
 //! `delta sandbox`: restricts a child process, which then executes the command.
 
 use crate::cli::args::SandboxArgs;
+use crate::config::person;
 use crate::error::{At, Error, Exit, Result, may_fail, reason};
 use crate::unix::git_dir::{AbsentFile, decisive_paths, is_git_dir};
 use crate::unix::landlock::{Grants, restrict};
@@ -60,10 +61,24 @@ fn plan_view(wanted: &SandboxArgs) -> (View, Vec<AbsentFile>) {
             all_absent.extend(absent);
         }
     }
+    if let Some(own) = own_settings(&writable) {
+        view.cover(&own, true, &writable);
+    }
     for path in &wanted.protect {
         view.cover(path, true, &writable);
     }
     (view, all_absent)
+}
+
+/// The directory of the person's settings, if it lies in one that may be written. It is made, because nothing else could
+/// keep the command from making it.
+fn own_settings(writable: &[PathBuf]) -> Option<PathBuf> {
+    let own = person::config_dir()?;
+    let is_inside = writable.iter().any(|dir| person::lies_in(dir));
+    if is_inside && !own.exists() {
+        may_fail(files::make_dirs(&own));
+    }
+    is_inside.then_some(own)
 }
 
 /// Renames those of the files that exist now, and reports them. Returns whether there are any.

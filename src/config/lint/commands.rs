@@ -93,7 +93,7 @@ fn contradiction(tool: &Tool, item: &Value) -> Option<&'static str> {
 }
 
 /// True for a wrapper with `delta sandbox` in it.
-fn is_sandbox(wrapper: &[String]) -> bool {
+pub(crate) fn is_sandbox(wrapper: &[String]) -> bool {
     let mut pairs = wrapper.windows(2);
     pairs.any(|pair| base_name(&pair[0]) == "delta" && pair[1] == "sandbox")
 }
