@@ -1,16 +1,17 @@
-//! The command line: a tool's name and its values, each one word. The text that `write` and `edit` are to write
-//! and the command of `bash` are on stdin, which has no limit.
+//! The command line: a tool's name, its values, each one word, and then the options that were given. The text that
+//! `write` and `edit` are to write and the command of `bash` are on stdin, which has no limit.
 
 use super::edit::{Edit, edit_file};
 use super::read::{MOST_LINES, read_path};
 use super::shell::{USUAL_SECONDS, run_command};
 use super::target::{Refusal, Target};
+use crate::config::tool::shown::OWN_TOOLS;
 use crate::error::{Error, Result, reason};
 use crate::unix::terminal::{counted, print};
 use std::io::{self, Read, Write};
 
 /// The hidden command of delta.
-pub(crate) const COMMAND: &str = "coder-tool";
+pub(crate) const COMMAND: &str = OWN_TOOLS[1];
 
 /// Runs a tool and returns its exit code: 1 for what the model must do in another way.
 ///
@@ -19,34 +20,36 @@ pub(crate) const COMMAND: &str = "coder-tool";
 pub(crate) fn run_tool(words: &[String]) -> Result<u8> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let answer = match words.as_slice() {
-        ["read", path, offset, limit] => {
+        ["read", path, options @ ..] => {
+            let [offset, limit] = values(options, ["--offset=", "--limit="])?;
             let (offset, limit) = (number(offset, 1), number(limit, MOST_LINES));
             offset.and_then(|offset| read_path(path, offset, limit?))
         }
         ["write", path] => write_file(path, &stdin()?),
-        ["edit", path, old, all] => match String::from_utf8(stdin()?) {
-            Ok(new) => edit_file(&Edit {
-                path,
-                old,
-                new: &new,
-                all: all.eq_ignore_ascii_case("true"),
-            }),
-            Err(_) => Err(Refusal("new is not UTF-8; nothing was written".to_owned())),
-        },
-        // The reason is for the person who is asked whether the command may run.
-        ["bash", seconds] | ["bash", seconds, _] => match number(seconds, USUAL_SECONDS) {
-            Ok(seconds) => match run_command(seconds, &stdin()?)? {
-                Ok(code) => return Ok(code),
-                Err(refusal) => Err(refusal),
-            },
-            Err(refusal) => Err(refusal),
-        },
-        _ => {
-            return Err(Error::usage(format!(
-                "{COMMAND}: read PATH OFFSET LIMIT, write PATH, edit PATH OLD ALL, or bash SECONDS [REASON]; \
-                 the text to write and the command are on stdin"
-            )));
+        ["edit", path, old, options @ ..] => {
+            let [all] = values(options, ["--all="])?;
+            match String::from_utf8(stdin()?) {
+                Ok(new) => edit_file(&Edit {
+                    path,
+                    old,
+                    new: &new,
+                    all: all.eq_ignore_ascii_case("true"),
+                }),
+                Err(_) => Err(Refusal("new is not UTF-8; nothing was written".to_owned())),
+            }
         }
+        ["bash", options @ ..] => {
+            // The reason is for the person who is asked whether the command may run.
+            let [seconds, _reason] = values(options, ["--timeout=", "--reason="])?;
+            match number(seconds, USUAL_SECONDS) {
+                Ok(seconds) => match run_command(seconds, &stdin()?)? {
+                    Ok(code) => return Ok(code),
+                    Err(refusal) => Err(refusal),
+                },
+                Err(refusal) => Err(refusal),
+            }
+        }
+        _ => return Err(usage()),
     };
     match answer {
         Ok(text) => {
@@ -63,6 +66,24 @@ pub(crate) fn run_tool(words: &[String]) -> Result<u8> {
             Ok(1)
         }
     }
+}
+
+fn usage() -> Error {
+    Error::usage(format!(
+        "{COMMAND}: read PATH [--offset=LINE] [--limit=LINES], write PATH, edit PATH OLD [--all=true], or \
+         bash [--timeout=SECONDS] [--reason=TEXT]; the text to write and the command are on stdin"
+    ))
+}
+
+/// The values of these options, empty for one that is not given.
+fn values<'w, const N: usize>(words: &[&'w str], names: [&str; N]) -> Result<[&'w str; N]> {
+    let mut values = [""; N];
+    for word in words {
+        let at = names.iter().position(|name| word.starts_with(name));
+        let at = at.ok_or_else(usage)?;
+        values[at] = &word[names[at].len()..];
+    }
+    Ok(values)
 }
 
 fn stdin() -> Result<Vec<u8>> {
@@ -95,7 +116,7 @@ fn write_file(path: &str, bytes: &[u8]) -> std::result::Result<String, Refusal> 
     let before = target.read(u64::MAX)?;
     if before == bytes {
         return Ok(format!(
-            "{path} has this content already; nothing was written"
+            "{path} has this content already; nothing was written."
         ));
     }
     target.replace(bytes)?;

@@ -11,3 +11,4 @@ pub(crate) mod command;
 pub(crate) mod effect;
 pub(crate) mod load;
 pub(crate) mod bind;
+pub(crate) mod shown;

@@ -3,6 +3,7 @@
 //! Unaware of where the events come from and where the lines go. Each event is printed by itself, with
 //! the little state that must be kept of those before it.
 
+mod call;
 mod flow;
 
 use crate::record::event::{EventKind, Line, Tokens};
@@ -12,14 +13,12 @@ use crate::text::shorten::{cut_to_columns, in_short};
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Tone, painted, time};
 use crate::view::shown_answers::{NOT_SHOWN, ShownAnswers};
+use call::{COMMAND_WIDTH, KnownTools};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// As much of a command is shown.
-const COMMAND_WIDTH: usize = 300;
 
 /// As much of a line of output is shown.
 const OUTPUT_WIDTH: usize = 160;
@@ -42,6 +41,7 @@ pub(crate) struct Timeline {
     colour: bool,
     /// The action that is running.
     running: Option<String>,
+    tools: KnownTools,
     answers: ShownAnswers,
     before: Option<Timestamp>,
     /// The start of the engine, once it has been printed.
@@ -109,6 +109,7 @@ impl Timeline {
             margin: String::new(),
             colour,
             running: None,
+            tools: KnownTools::default(),
             answers: ShownAnswers::default(),
             before: None,
             started_at: None,
@@ -144,6 +145,7 @@ impl Timeline {
             EventKind::EngineStart => {
                 self.started_at = at;
                 self.tokens = Tokens::default();
+                self.tools = KnownTools::of_start(line);
                 start(line)
             }
             EventKind::UserMessage => {
@@ -152,10 +154,9 @@ impl Timeline {
             EventKind::Thought => self.thought(line, at),
             EventKind::ActionRequest => {
                 self.running = Some(text(&line.action_id));
-                let command = in_short(&text(&line.resolved_command), COMMAND_WIDTH);
                 TimelineEntry::new(number())
                     .say(Tone::Dim, "$ ")
-                    .say(Tone::Command, command)
+                    .say(Tone::Command, self.tools.shown(line))
             }
             EventKind::ActionCheck => {
                 let said = match line.status.as_deref() {

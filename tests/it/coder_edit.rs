@@ -19,7 +19,7 @@ impl World {
     }
 
     fn edit(&self, old: &str, new: &str) -> Outcome {
-        self.tool(&["edit", "f", old, "false"], new)
+        self.tool(&["edit", "f", old], new)
     }
 
     /// An edit that is refused with these words and changes nothing.
@@ -103,13 +103,17 @@ fn several_places_are_counted_and_changed_only_together() {
     world.refuses("aa", "b", &["2 times, at lines 1, 1", "all: true"]);
     let world = with_file("x = 1;\n".repeat(3));
     world.refuses("x = 1;", "y", &["3 times, at lines 1, 2, 3"]);
-    let outcome = world.tool(&["edit", "f", "x = 1;", "true"], "y").exits(0);
+    let outcome = world
+        .tool(&["edit", "f", "x = 1;", "--all=true"], "y")
+        .exits(0);
     assert!(printed(&outcome).starts_with("edited f, 3 places, the first at line 1\n"));
     assert_eq!(world.read("f"), "y\ny\ny\n");
     // A tolerance is for one place alone, whatever is asked for.
     let world = with_file("a \nb\na\t\nb\n");
     for all in ["false", "true"] {
-        let outcome = world.tool(&["edit", "f", "a\nb", all], "c").exits(1);
+        let outcome = world
+            .tool(&["edit", "f", "a\nb", &format!("--all={all}")], "c")
+            .exits(1);
         outcome.says("2 times if blanks at line ends are not compared, at lines 1, 3");
     }
 }
@@ -140,7 +144,7 @@ fn what_cannot_be_edited_is_said_with_the_way_out() {
         ("/dev/null", "not a regular file"),
         ("", "the path is empty"),
     ] {
-        let outcome = world.tool(&["edit", path, "a", "false"], "b");
+        let outcome = world.tool(&["edit", path, "a"], "b");
         outcome.exits(1).prints("").says(words);
     }
 }
@@ -161,9 +165,7 @@ fn modes_and_links_stay() {
     symlink("f", world.path("link")).unwrap();
     symlink("new/file", world.path("dangling")).unwrap();
     let mode = |name: &str| fs::metadata(world.path(name)).unwrap().permissions().mode() & 0o777;
-    world
-        .tool(&["edit", "link", "one", "false"], "two")
-        .exits(0);
+    world.tool(&["edit", "link", "one"], "two").exits(0);
     assert_eq!(world.read("f"), "#!/bin/sh\necho two\n");
     let outcome = world.tool(&["write", "link"], "#!/bin/sh\n").exits(0);
     assert_eq!(printed(&outcome), "replaced link, 2 → 1 line\n");
@@ -206,13 +208,13 @@ fn a_file_is_whole_whenever_the_tool_is_killed() {
         let world = with_file("one\n".repeat(1000));
         let trace = ["strace", "-qq", "-o", "/dev/null", "-e", inject];
         let killed = world
-            .delta(["coder-tool", "edit", "f", "one\n", "true"])
+            .delta(["coder-tool", "edit", "f", "one\n", "--all=true"])
             .under(&trace);
         let killed = killed.stdin("two\n").end();
         assert!(killed.code() != Some(0), "{}", killed.describe());
         let text = world.read("f");
         assert!(text == "one\n".repeat(1000) || text == "two\n".repeat(1000));
-        world.tool(&["edit", "f", "one\n", "true"], "two\n");
+        world.tool(&["edit", "f", "one\n", "--all=true"], "two\n");
         assert_eq!(world.read("f"), "two\n".repeat(1000));
     }
 }
@@ -227,7 +229,9 @@ fn a_write_says_what_it_replaced() {
         "{printed}"
     );
     let again = world.tool(&["write", "f"], "line\nline\n").exits(0);
-    again.prints("f has this content already; nothing was written\n");
+    again.prints(
+        "f has this content already; nothing was written\n",
+    );
     let taken = world.tool(&["write", "f/x"], "x").exits(1);
     taken.says("cannot find f/x: ");
 }
@@ -236,7 +240,19 @@ fn a_write_says_what_it_replaced() {
 fn reading_shows_lines_as_they_are_and_says_how_to_go_on() {
     let world = with_file((1..=3000).map(|n| format!("\t{n}\n")).collect::<String>());
     let read = |path: &str, offset: &str, limit: &str| {
-        printed(&world.tool(&["read", path, offset, limit], "").exits(0))
+        printed(
+            &world
+                .tool(
+                    &[
+                        "read",
+                        path,
+                        &format!("--offset={offset}"),
+                        &format!("--limit={limit}"),
+                    ],
+                    "",
+                )
+                .exits(0),
+        )
     };
     let shown = read("f", "1", "2000");
     assert!(
@@ -249,15 +265,15 @@ fn reading_shows_lines_as_they_are_and_says_how_to_go_on() {
         "lines 2999–3000 of 3000\n\t2999\n\t3000\n"
     );
     world
-        .tool(&["read", "f", "3001", "5"], "")
+        .tool(&["read", "f", "--offset=3001", "--limit=5"], "")
         .exits(1)
         .says("f has 3000 lines");
     world
-        .tool(&["read", "f", "0", "5"], "")
+        .tool(&["read", "f", "--offset=0", "--limit=5"], "")
         .exits(1)
         .says("from 1");
     world
-        .tool(&["read", "f", "x", "5"], "")
+        .tool(&["read", "f", "--offset=x", "--limit=5"], "")
         .exits(1)
         .says("'x' is not a whole number");
 
@@ -283,11 +299,11 @@ fn reading_shows_lines_as_they_are_and_says_how_to_go_on() {
     assert_eq!(read("empty", "1", "9"), "empty is empty\n");
     rustix_fifo(&world);
     world
-        .tool(&["read", "pipe", "1", "9"], "")
+        .tool(&["read", "pipe", "--offset=1", "--limit=9"], "")
         .exits(1)
         .says("not a regular file");
     world
-        .tool(&["read", "lang", "1", "9"], "")
+        .tool(&["read", "lang", "--offset=1", "--limit=9"], "")
         .exits(1)
         .says("there is no lang; the nearest paths are long");
 
@@ -313,12 +329,18 @@ fn rustix_fifo(world: &World) {
 fn a_command_ends_with_its_time_and_takes_its_children_along() {
     let world = World::new();
     let outcome = world
-        .tool(&["bash", "1"], "echo begun; sleep 1000 & sleep 1000")
+        .tool(
+            &["bash", "--timeout=1"],
+            "echo begun; sleep 1000 & sleep 1000",
+        )
         .exits(124);
     assert!(printed(&outcome).starts_with("begun\n[ended after 1 s; "));
     eventually("nothing is left", || world.processes().is_empty());
     let outcome = world
-        .tool(&["bash", "120"], "cat; echo out; echo err >&2; exit 3")
+        .tool(
+            &["bash", "--timeout=120"],
+            "cat; echo out; echo err >&2; exit 3",
+        )
         .exits(3);
     assert_eq!(
         (printed(&outcome).as_str(), outcome.stderr.as_str()),
@@ -326,13 +348,13 @@ fn a_command_ends_with_its_time_and_takes_its_children_along() {
     );
     for seconds in ["0", "601"] {
         world
-            .tool(&["bash", seconds], "touch ran")
+            .tool(&["bash", &format!("--timeout={seconds}")], "touch ran")
             .exits(1)
             .says("may be 1 to 600");
     }
     let long = format!(": {}", "x".repeat(140_000));
     world
-        .tool(&["bash", "9"], &long)
+        .tool(&["bash", "--timeout=9"], &long)
         .exits(1)
         .says("Put it into a file with write");
     assert!(!world.exists("ran"));

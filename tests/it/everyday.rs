@@ -597,6 +597,53 @@ fn a_pipe_that_nobody_reads_is_mentioned_at_a_terminal_only() {
 }
 
 #[test]
+fn a_log_shows_what_the_tools_of_coder_were_given() {
+    let world = everyday();
+    world.write("proj/a.txt", "one\n");
+    world.server.says([
+        calls(&[
+            (
+                "a",
+                "bash",
+                json!({"command": "\necho hi\necho there", "timeout_s": 9}),
+            ),
+            ("b", "read", json!({"path": "a.txt"})),
+            (
+                "c",
+                "edit",
+                json!({"path": "a.txt", "old": "one", "new": "two"}),
+            ),
+        ]),
+        text("done"),
+    ]);
+    let run = at_work(&world, ["run", "x"]).end().exits(0);
+    let log = in_proj(&world, ["log"]).end().exits(0);
+    let log = String::from_utf8(log.stdout).unwrap();
+    for shown in [
+        "$ bash --timeout=9 <<< 'echo hi …'\n",
+        "$ read a.txt\n",
+        "$ edit a.txt one <<< two\n",
+    ] {
+        assert!(run.stderr.contains(shown), "{shown}\n{}", run.stderr);
+        assert!(log.contains(shown), "{shown}\n{log}");
+    }
+    assert!(!log.contains("coder-tool"), "{log}");
+    // Words of a model do not hide what another tool runs.
+    agent(&world, "other", "other");
+    let yaml = world.read("other/agent.yaml");
+    let tools = "tools: [{name: say, exec: 'echo ${a} ${b} ${c}'}]\n";
+    world.write("other/agent.yaml", yaml + tools);
+    let words = json!({"a": "delta", "b": "coder-tool", "c": "hidden"});
+    world.server.says([call("d", "say", &words), text("done")]);
+    in_proj(&world, ["run", "-a", "../other", "-w", ".", "-m", "y"])
+        .end()
+        .exits(0);
+    let log = in_proj(&world, ["log"]).end().exits(0);
+    let log = String::from_utf8(log.stdout).unwrap();
+    assert!(log.contains("$ echo delta coder-tool hidden\n"), "{log}");
+}
+
+#[test]
 fn a_run_keeps_its_model_where_none_is_named() {
     let world = everyday();
     let asked = |args: &[&str]| {

@@ -5,6 +5,7 @@ use super::{Ending, Engine, Ready, tool_named};
 use crate::config::agent::HookEvent;
 use crate::config::tool::bind::{BoundCall, bind_arguments, shell_quoted};
 use crate::config::tool::definition::Tool;
+use crate::config::tool::shown::{first_line, telling_words};
 use crate::engine::question::Question;
 use crate::engine::run_context::RunContext;
 use crate::engine::tool_call::{self, Done};
@@ -15,7 +16,7 @@ use crate::record::recording::RecordedResult;
 use crate::record::state::Call;
 use crate::record::stop_reason::Suspension;
 use crate::text::json;
-use crate::text::shorten::{cut_to_columns, in_short};
+use crate::text::shorten::in_short;
 use crate::unix::terminal::{Tone, time};
 
 /// The most calls of one message that are run.
@@ -281,20 +282,12 @@ impl Engine<'_> {
     /// Prints a command that is about to run, with the head of its stdin, or all of it if more is wanted.
     fn print_command(&self, bound: &BoundCall) {
         // Without the wrapper, which is the same each time.
-        let command = in_short(&shell_quoted(&bound.argv), 160);
+        let command = in_short(&shell_quoted(telling_words(&bound.argv)), 160);
         let Some(stdin) = &bound.stdin else {
             return self.print_progress(&[(Tone::Dim, "$ "), (Tone::Command, &command)]);
         };
         let text = String::from_utf8_lossy(stdin);
-        let mut lines = text.lines();
-        let first = lines.by_ref().find(|line| !line.trim().is_empty());
-        let more = lines.next().is_some();
-        let head = cut_to_columns(first.unwrap_or_default().trim_end(), 120);
-        let head = match more && !self.options.screen.verbose && !head.ends_with('…') {
-            true => format!("{head} …"),
-            false => head,
-        };
-        let shown = shell_quoted(&[head]);
+        let shown = first_line(&text);
         let (sign, tone) = (" <<< ", Tone::Command);
         if !self.options.screen.verbose || text.lines().count() < 2 {
             let pieces = [
