@@ -367,6 +367,46 @@ fn every_command_line_of_the_tutorial_runs_as_shown() {
     hold_pages(|_, section| section == 7);
 }
 
+/// The heading of the part of the README whose commands are given in a directory of the reader's own.
+const TASK: &str = "\n## A task\n";
+
+#[test]
+fn every_command_line_about_a_task_runs_as_shown() {
+    if !is_installed("git") {
+        eprintln!("skipped: git is not installed");
+        return;
+    }
+    let world = World::new();
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, task) = readme.split_once(TASK).unwrap();
+    let (task, _) = task.split_once("\n## ").unwrap();
+    let shown = in_markdown(task);
+    let runs = |shown: &&Shown| shown.command.contains("delta run");
+    let answers = shown.iter().filter(runs).map(|_| text("Done."));
+    world.server.says(answers);
+    world.write("proj/build.log", "it failed\n");
+    let stage = "git init -q && git add build.log && echo more >> build.log\n";
+    run_shown("README.md", &shown, &world, |script| {
+        // Nobody types into the conversation.
+        let file = world.write("script", format!("exec </dev/null\n{stage}{script}"));
+        Delta::new(world.home())
+            .under(&["sh", file.to_str().unwrap()])
+            .cwd(world.path("proj"))
+            .env("PATH", path())
+            .env("DELTA_BASE_URL", world.server.url())
+    });
+    let requests = world.server.requests();
+    let asked: Vec<String> = requests
+        .iter()
+        .map(|request| request.messages().last().unwrap().to_string())
+        .collect();
+    assert_eq!(asked.len(), 3);
+    assert!(asked[1].contains("# File: build.log"), "{asked:?}");
+    assert!(asked[2].contains("+more"), "{asked:?}");
+    assert_eq!(requests[0].json()["model"], "gpt-4o");
+    assert_eq!(requests[0].header("authorization"), Some("Bearer ..."));
+}
+
 #[test]
 fn every_command_line_of_the_readme_runs_as_shown() {
     if !is_installed("make") {
@@ -376,6 +416,10 @@ fn every_command_line_of_the_readme_runs_as_shown() {
     let world = World::new();
     world.server.says([text("Done.")]);
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let (before, task) = readme.split_once(TASK).unwrap();
+    let (_, after) = task.split_once("\n## ").unwrap();
+    let lines = "\n".repeat(TASK.lines().count() + task.lines().count() - after.lines().count());
+    let readme = format!("{before}{lines}{after}");
     let readme = readme.replace("http://127.0.0.1:8080/v1", &world.server.url());
     // What is built is this, and not what may lie there.
     let bin = Path::new(env!("CARGO_BIN_EXE_delta")).parent().unwrap();

@@ -68,11 +68,20 @@ pub fn in_markdown(page: &str) -> Vec<Shown> {
 
 /// A line of a `console` block below a command: more of it, or what it prints.
 fn belongs_to(shown: &mut Shown, text: &str) {
-    if shown.output.is_none() && shown.command.ends_with("\\\n") {
+    let goes_on = shown.command.ends_with("\\\n") || has_open_here_document(&shown.command);
+    if shown.output.is_none() && goes_on {
         add_line(&mut shown.command, text);
     } else {
         add_line(shown.output.get_or_insert_default(), text);
     }
+}
+
+/// Whether a command has the beginning of a here-document, `<<'END'`, and not its end.
+fn has_open_here_document(command: &str) -> bool {
+    let begun = command
+        .split_once("<<'")
+        .and_then(|(_, rest)| rest.split_once('\''));
+    begun.is_some_and(|(end, rest)| !rest.lines().any(|line| line == end))
 }
 
 fn add_line(to: &mut String, line: &str) {
