@@ -1,6 +1,6 @@
 //! `edit`: one text in a file becomes another, and nothing else in the file changes.
 
-use super::change::{diff, replaced};
+use super::change::{diff, replaced, shortened};
 use super::folded::{Fold, Folded, folded_wanted};
 use super::matching::{Search, Tolerance, occurrences, search};
 use super::not_found::nearest_lines;
@@ -10,8 +10,9 @@ use crate::unix::terminal::counted;
 /// A file that is larger than this is no text that a person wrote.
 const LARGEST: u64 = 64 << 20;
 
-/// How many places are listed.
+/// How many places are listed, and of how many the line is shown.
 const MOST_PLACES: usize = 20;
+const SHOWN_PLACES: usize = 5;
 
 /// An edit as the model asks for it.
 #[derive(Debug)]
@@ -90,10 +91,9 @@ fn changed_text(text: &str, edit: &Edit<'_>) -> Result<Changed, Refusal> {
 }
 
 fn several(text: &str, edit: &Edit<'_>, starts: &[usize], tolerance: Tolerance) -> Refusal {
-    let lines = starts.iter().take(MOST_PLACES);
-    let lines: Vec<String> = lines
-        .map(|at| target::line_at(text, *at).to_string())
-        .collect();
+    let numbers = starts.iter().take(MOST_PLACES);
+    let numbers: Vec<usize> = numbers.map(|at| target::line_at(text, *at)).collect();
+    let listed: Vec<String> = numbers.iter().map(usize::to_string).collect();
     let more = match starts.len() > MOST_PLACES {
         true => ", …",
         false => "",
@@ -102,11 +102,18 @@ fn several(text: &str, edit: &Edit<'_>, starts: &[usize], tolerance: Tolerance) 
         None => (String::new(), ", or all: true"),
         Some(what) => (format!(" if {what} are not compared"), ""),
     };
+    let mut different = numbers.clone();
+    different.dedup();
+    let shown = different.iter().take(SHOWN_PLACES).map(|number| {
+        let line = text.lines().nth(number - 1).unwrap_or_default();
+        format!("\n{number}: {}", shortened(line))
+    });
     Refusal(format!(
-        "old is in {} {} times{how}, at lines {}{more}; nothing was written. Add lines before or after{remedy}",
+        "old is in {} {} times{how}, at lines {}{more}; nothing was written. Add lines before or after{remedy}:{}",
         edit.path,
         starts.len(),
-        lines.join(", ")
+        listed.join(", "),
+        shown.collect::<String>()
     ))
 }
 

@@ -130,11 +130,29 @@ pub(super) fn refused(doing: &str, path: &str, error: &io::Error) -> Refusal {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::ResourceBusy
             if doing == "write" =>
         {
-            "; tools write only below the workspace, and not to .delta, .git/config and .git/hooks"
+            where_to_write(path)
         }
-        _ => "",
+        _ => String::new(),
     };
     Refusal(format!("cannot {doing} {path}: {}{hint}", reason(error)))
+}
+
+/// Where a tool may write, for a model that tried elsewhere.
+fn where_to_write(path: &str) -> String {
+    let path = Path::new(path);
+    let workspace = std::env::current_dir().ok();
+    let outside = workspace.filter(|dir| path.is_absolute() && !path.starts_with(dir));
+    match (outside, path.file_name()) {
+        (Some(dir), Some(name)) => format!(
+            "; tools write only below the workspace, {}: give the path from there, such as {}",
+            dir.display(),
+            name.display()
+        ),
+        _ => {
+            "; tools write only below the workspace, and not to .delta, .git/config and .git/hooks"
+                .to_owned()
+        }
+    }
 }
 
 /// The number of the line, from 1, that a place is in.

@@ -140,6 +140,9 @@ fn its_tools_work_in_the_workspace_and_nowhere_else() {
             "{}",
             told[at]
         );
+        // Elsewhere, the workspace is named.
+        let way_out = told[at].contains("give the path from there, such as outside.txt");
+        assert_eq!(way_out, at == 5, "{}", told[at]);
         assert!(told[at].ends_with("[exit code: 1]"), "{}", told[at]);
     }
     assert_eq!(world.read("outside.txt"), "outside\n");
@@ -153,9 +156,6 @@ fn its_tools_work_in_the_workspace_and_nowhere_else() {
     assert!(told[10].contains("the argument 'old' is too long: it has 200000 bytes"));
 }
 
-#[test]
-fn long_output_is_named_and_can_be_searched() {
-    let Some(world) = coder() else { return };
 #[test]
 fn its_tools_cannot_write_the_persons_own_settings() {
     let Some(world) = coder() else { return };
@@ -200,6 +200,9 @@ fn its_tools_cannot_write_the_persons_own_settings() {
     assert_eq!(world.read(".config/delta/env"), "DELTA_MODEL=mine\n");
 }
 
+#[test]
+fn long_output_is_named_and_can_be_searched() {
+    let Some(world) = coder() else { return };
     let command = json!({"command": "seq 1 20000; seq 1 9"});
     let told = world.told_coder(&[("bash", command)]).remove(0);
     let last = told.lines().last().unwrap();

@@ -230,7 +230,7 @@ fn a_write_says_what_it_replaced() {
     );
     let again = world.tool(&["write", "f"], "line\nline\n").exits(0);
     again.prints(
-        "f has this content already; nothing was written\n",
+        "f has this content already; nothing was written. If nothing else is left to do, give the final answer\n",
     );
     let taken = world.tool(&["write", "f/x"], "x").exits(1);
     taken.says("cannot find f/x: ");
