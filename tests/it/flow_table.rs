@@ -199,7 +199,7 @@ fn further_attempts_and_failures_are_counted_and_what_they_say_cannot_move_the_c
     fan.here.line();
     fan.shows("2 done, 1 running, 0 waiting, 0 failed");
     fan.shows("T1.s0  a     2 ");
-    assert!(fan.has("operation, again: exit code 1: no\u{FFFD}[2Jway"));
+    assert!(fan.has("operation, again in 1 s: exit code 1: no\u{FFFD}[2Jway"));
     fan.gates[0].tell("stop");
     running.wait().exits(1);
     assert!(has_no_table(&fan.finally()));

@@ -74,6 +74,8 @@ mod flow_memory;
 #[cfg(feature = "flow")]
 mod flow_resume;
 #[cfg(feature = "flow")]
+mod flow_retries;
+#[cfg(feature = "flow")]
 mod flow_run;
 #[cfg(feature = "flow")]
 mod flow_shown;

@@ -2,6 +2,7 @@
 
 use super::agents::is_conversation;
 use super::begin::task_path;
+use super::ready::wait_after;
 use super::{ActiveProgram, FlowEngine, RunPlace};
 use crate::error::{Result, may_fail};
 use crate::flow::context::recall::find_lacking;
@@ -13,11 +14,12 @@ use crate::flow::record::{
     EventWriter, NodeEnd, Output, attempt, cache, check_schema, denial_name, dir_name, events,
     tool_calls,
 };
+use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::{Ended, Outcome, Used};
 use crate::unix::terminal::time;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The end of an attempt, beside its result.
 #[derive(Clone, Debug, Default)]
@@ -111,10 +113,12 @@ impl FlowEngine<'_> {
             let attempts = self.attempts.entry(step.key).or_default();
             if attempts.failed < settings.retries && ended.io.is_some() {
                 attempts.failed += 1;
-                self.events.add_retry(step, failure);
-                let how = format!("{}, again", failure.code.name());
+                let wait = wait_after(attempts.failed);
+                self.events
+                    .add_retry(step, failure, Timestamp::now().plus(wait));
+                let how = format!("{}, again in {} s", failure.code.name(), wait.as_secs());
                 self.report_step(step, Err(&failure.message), &how);
-                self.ready.push_front(step.clone());
+                self.ready.delay(step.clone(), Instant::now() + wait);
                 return Ok(());
             }
         }

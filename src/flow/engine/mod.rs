@@ -9,6 +9,7 @@
 
 pub(crate) mod credentials;
 pub(crate) mod inputs;
+mod ready;
 mod finish;
 mod begin;
 mod agents;
@@ -40,9 +41,13 @@ use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::Screen;
 use credentials::Credentials;
 use inputs::Inputs;
+use ready::ReadySteps;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+/// So many steps for each program that may run are prepared, or held, at the same time.
+const AHEAD: usize = 4;
 
 /// How a start of the engine is to behave.
 #[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
@@ -157,7 +162,7 @@ pub(crate) struct FlowEngine<'e> {
     children: Children<'e>,
     inputs: Inputs,
     roots: Roots<'e>,
-    ready: VecDeque<StepRef>,
+    ready: ReadySteps,
     prepared: VecDeque<WaitingProgram>,
     active: HashMap<Token, ActiveProgram>,
     attempts: HashMap<StepKey, Attempts>,
@@ -194,7 +199,7 @@ impl<'e> FlowEngine<'e> {
             children,
             inputs,
             roots: Roots::new(),
-            ready: VecDeque::new(),
+            ready: ReadySteps::default(),
             prepared: VecDeque::new(),
             active: HashMap::new(),
             attempts: HashMap::new(),
@@ -247,7 +252,8 @@ impl<'e> FlowEngine<'e> {
                 self.launch()?;
             }
             self.store_items(false)?;
-            if !self.children.is_empty() {
+            let waits = !began && self.ready.next_due().is_some() && self.stop.is_none();
+            if !self.children.is_empty() || (is_ours && waits) {
                 self.wait()?;
             } else if !began || self.stop.is_some() {
                 break;
@@ -287,7 +293,7 @@ impl<'e> FlowEngine<'e> {
     /// the old ones is ready. Where much is ready, some more is prepared than may run, so that one sync
     /// of the journal serves for many programs. Returns whether anything has begun.
     fn fill(&mut self) -> Result<bool> {
-        const AHEAD: usize = 4;
+        self.ready.release(Instant::now());
         let jobs = self.options.jobs.max(1);
         if self.active.len() + self.prepared.len() >= jobs {
             return Ok(false);
@@ -296,8 +302,8 @@ impl<'e> FlowEngine<'e> {
         let mut began = false;
         loop {
             let at_work = self.active.len() + self.prepared.len();
-            let Some(step) = self.ready.pop_front() else {
-                if at_work >= jobs || self.failed.is_some() || !self.admit()? {
+            let Some(step) = self.ready.pop() else {
+                if at_work >= jobs || !self.may_admit() || !self.admit()? {
                     break;
                 }
                 continue;
@@ -321,6 +327,12 @@ impl<'e> FlowEngine<'e> {
             }
         }
         Ok(began)
+    }
+
+    /// Another input may be taken: not behind a failure, and not while many steps are held, so that inputs
+    /// are not read faster than they can be worked on.
+    fn may_admit(&self) -> bool {
+        self.failed.is_none() && self.ready.held() < self.options.jobs.max(1) * AHEAD
     }
 
     /// Takes the next input. Returns whether there was one.

@@ -4,10 +4,12 @@
 use super::FlowEngine;
 use super::agents::is_conversation;
 use super::finish::{AttemptEnd, add_tool_calls};
+use super::ready::wait_after;
 use crate::error::Result;
 use crate::flow::PROGRAM;
 use crate::flow::graph::{Effect, Failure, FailureCode, StepRef};
 use crate::flow::manifest::ResumePolicy;
+use crate::flow::record::lineage::Attempts;
 use crate::flow::record::{Lineage, Replay, Replayed, each_line, edge_told};
 use crate::record::event::EventKind;
 use crate::text::timestamp::Timestamp;
@@ -15,6 +17,7 @@ use crate::unix::process;
 use crate::unix::terminal::counted;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant};
 
 impl FlowEngine<'_> {
     /// Brings everything to where the journal leaves it.
@@ -95,7 +98,10 @@ impl FlowEngine<'_> {
             if attempts.last > 0 || attempts.pause_acknowledged {
                 self.attempts.insert(step.key, attempts);
             }
-            self.ready.push_back(step);
+            match rest_of_wait(&attempts) {
+                Some(wait) => self.ready.delay(step, Instant::now() + wait),
+                None => self.ready.push_back(step),
+            }
         }
         if self.recall.asks(flow) {
             dead.push(self.calls_of_helpers());
@@ -131,6 +137,12 @@ impl FlowEngine<'_> {
         }
         Ok(())
     }
+}
+
+/// How long a retry still waits. Neither a clock that jumped nor a record makes that longer than it was.
+fn rest_of_wait(attempts: &Attempts) -> Option<Duration> {
+    let rest = attempts.retry_at?.since(Timestamp::now());
+    Some(rest.min(wait_after(attempts.failed)))
 }
 
 /// A mark to recognise an input by within one process.

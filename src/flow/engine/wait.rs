@@ -13,6 +13,7 @@ impl FlowEngine<'_> {
     pub(super) fn cancel(&mut self, key: StepKey) {
         self.suspended.remove(&key);
         self.attempts.remove(&key);
+        self.ready.forget_delayed(key);
         self.prepared.retain(|it| it.active.step.key != key);
         let found = self.active.iter_mut().find(|(_, it)| it.step.key == key);
         if let Some((token, active)) = found {
@@ -41,7 +42,7 @@ impl FlowEngine<'_> {
     pub(super) fn wait(&mut self) -> Result<()> {
         /// How often it is looked how much programs have printed.
         const PERIOD: Duration = Duration::from_secs(1);
-        let mut until = self.looked + PERIOD;
+        let mut until = self.earlier_of(self.looked + PERIOD);
         let mut any = false;
         loop {
             if !any {
@@ -72,12 +73,23 @@ impl FlowEngine<'_> {
                 }
                 Woken::Deadline if any => return Ok(()),
                 Woken::Deadline => {
-                    self.end_oversized_programs();
-                    self.looked = Instant::now();
-                    until = self.looked + PERIOD;
+                    let now = Instant::now();
+                    if now >= self.looked + PERIOD {
+                        self.end_oversized_programs();
+                        self.looked = now;
+                    }
+                    if self.ready.next_due().is_some_and(|due| due <= now) {
+                        return Ok(());
+                    }
+                    until = self.earlier_of(self.looked + PERIOD);
                 }
             }
         }
+    }
+
+    /// A time, or that of the next retry, if it is earlier.
+    fn earlier_of(&self, time: Instant) -> Instant {
+        self.ready.next_due().map_or(time, |due| due.min(time))
     }
 
     /// Ends programs that print more than may be.

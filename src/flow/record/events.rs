@@ -227,13 +227,15 @@ impl EventWriter<'_> {
         })
     }
 
-    /// An attempt failed, and another one follows.
-    pub(crate) fn add_retry(&mut self, step: &StepRef, failure: &Failure) {
+    /// An attempt failed, and another one follows at that time.
+    pub(crate) fn add_retry(&mut self, step: &StepRef, failure: &Failure, retry_at: Timestamp) {
         self.add_step_event(&EventKind::Error, step, |line| {
             put_failure(line, failure);
             let (code, why) = (failure.code.name(), &failure.message);
             let text = format!("{code}, and is retried: {why}");
-            line.put("error_message", &text).raw("error_details", b"{}");
+            line.put("error_message", &text)
+                .raw("error_details", b"{}")
+                .put("retry_at", &retry_at.to_string());
         });
     }
 

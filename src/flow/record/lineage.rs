@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::flow::graph::Failure;
 use crate::record::event::{EventKind, Line};
 use crate::record::run_dir::RunDir;
+use crate::text::timestamp::Timestamp;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -57,6 +58,8 @@ pub(crate) struct Attempts {
     pub last: u32,
     /// A person knows that the run stopped before the step: the next start begins it.
     pub pause_acknowledged: bool,
+    /// When the next one is due, if it has not begun.
+    pub retry_at: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -125,7 +128,7 @@ impl Lineage {
             }
             EventKind::NodeStart => task.open_or_add(line).begin_attempt(line),
             EventKind::NodeEnd => task.update_open(line, |step| step.end(line)),
-            EventKind::Error => task.update_open(line, StepRecord::fail_attempt),
+            EventKind::Error => task.update_open(line, |step| step.fail_attempt(line)),
             EventKind::Tool | EventKind::Policy => {
                 task.update_open(line, |step| step.add_call(line));
             }
@@ -194,6 +197,7 @@ impl StepRecord {
     fn begin_attempt(&mut self, line: &Line<'_>) {
         let reference = line.execution_ref.as_deref();
         self.attempts.last = line.attempt.unwrap_or_default() as u32;
+        self.attempts.retry_at = None;
         self.is_running = true;
         self.call_id = line.call_id.as_deref().map(str::to_owned);
         self.records.extend(reference.map(str::to_owned));
@@ -201,8 +205,9 @@ impl StepRecord {
         self.calls.clear();
     }
 
-    fn fail_attempt(&mut self) {
+    fn fail_attempt(&mut self, line: &Line<'_>) {
         self.attempts.failed += 1;
+        self.attempts.retry_at = line.retry_at.as_deref().and_then(Timestamp::parse);
         self.is_running = false;
     }
 

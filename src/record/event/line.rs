@@ -153,6 +153,8 @@ pub(crate) struct Line<'a> {
     pub target_id: Option<Cow<'a, str>>,
     pub paused: Option<bool>,
     #[serde(borrow, deserialize_with = "text")]
+    pub retry_at: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
     pub item_id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub flow: Option<&'a RawValue>,

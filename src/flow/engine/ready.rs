@@ -1,0 +1,98 @@
+//! Steps that are to begin: those that may at once, and retries that are not due yet.
+//!
+//! Unaware of programs and of time: whoever asks says what time it is.
+
+use crate::flow::graph::{StepKey, StepRef};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// The wait before a retry doubles up to this.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// How long a step waits after so many failed attempts: a second after the first, doubled by each other.
+pub(super) fn wait_after(failed: u32) -> Duration {
+    let doubled = 1_u64.checked_shl(failed.saturating_sub(1));
+    let wait = Duration::from_secs(doubled.unwrap_or(u64::MAX));
+    wait.min(LONGEST_WAIT)
+}
+
+/// The steps that have not begun.
+#[derive(Default)]
+pub(super) struct ReadySteps {
+    now: VecDeque<StepRef>,
+    /// Retries, by the time when they are due.
+    due: BTreeSet<(Instant, StepKey)>,
+    delayed: HashMap<StepKey, (Instant, StepRef)>,
+}
+
+impl ReadySteps {
+    pub(super) fn push_back(&mut self, step: StepRef) {
+        self.now.push_back(step);
+    }
+
+    /// It is the next one.
+    pub(super) fn push_front(&mut self, step: StepRef) {
+        self.now.push_front(step);
+    }
+
+    /// It is ready at that time, and not before.
+    pub(super) fn delay(&mut self, step: StepRef, due: Instant) {
+        self.due.insert((due, step.key));
+        self.delayed.insert(step.key, (due, step));
+    }
+
+    /// Nobody waits for the time of a step any more.
+    pub(super) fn forget_delayed(&mut self, key: StepKey) {
+        if let Some((due, _)) = self.delayed.remove(&key) {
+            self.due.remove(&(due, key));
+        }
+    }
+
+    /// Makes the retries ready that are due, the one that has waited longest first.
+    pub(super) fn release(&mut self, now: Instant) {
+        let mut released = Vec::new();
+        while let Some((due, key)) = self.due.first().copied()
+            && due <= now
+        {
+            self.due.pop_first();
+            released.extend(self.delayed.remove(&key));
+        }
+        for (_, step) in released.into_iter().rev() {
+            self.now.push_front(step);
+        }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<StepRef> {
+        self.now.pop_front()
+    }
+
+    /// When the next retry is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        Some(self.due.first()?.0)
+    }
+
+    /// How many steps wait, for whatever reason.
+    pub(super) fn len(&self) -> usize {
+        self.now.len() + self.delayed.len()
+    }
+
+    /// How many steps wait for something else than a free place.
+    pub(super) fn held(&self) -> usize {
+        self.delayed.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_doubles_from_a_second_to_five_minutes() {
+        let seconds = |failed| wait_after(failed).as_secs();
+        let waits: Vec<u64> = (1..=10).map(seconds).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
+        for failed in [64, 65, u32::MAX] {
+            assert_eq!(seconds(failed), 300);
+        }
+    }
+}
