@@ -16,6 +16,7 @@ pub(crate) mod mcp;
 pub(crate) mod engine;
 pub(crate) mod runs;
 pub(crate) mod view;
+pub(crate) mod export;
 pub(crate) mod coder;
 pub mod cli;
 pub mod sessions;

@@ -46,6 +46,7 @@ pub(crate) enum DeltaCommand {
     Prune(PruneArgs),
     Log(LogArgs),
     Report(ReportArgs),
+    Export(ExportArgs),
     Request(RequestArgs),
     Stats(StatsArgs),
     Schema(&'static Schema),
@@ -207,6 +208,28 @@ pub(crate) struct LogArgs {
     pub effects: bool,
 }
 
+/// `delta export`.
+#[derive(Debug)]
+pub(crate) struct ExportArgs {
+    pub work_dir: PathBuf,
+    /// None: the newest.
+    pub runs: Vec<String>,
+    pub form: ExportForm,
+    /// What was said, too, where the form can do without.
+    pub has_content: bool,
+}
+
+/// The form in which runs are exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExportForm {
+    /// A trajectory of the Agent Trajectory Interchange Format.
+    Atif,
+    /// Requests of OpenTelemetry's protocol, in JSON.
+    Otlp,
+    /// The conversation of each run.
+    Chat,
+}
+
 /// `delta report`.
 #[derive(Debug)]
 pub(crate) struct ReportArgs {
@@ -335,6 +358,7 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
         "list-runs" => DeltaCommand::ListRuns(list_runs_args(given)?),
         "prune" => DeltaCommand::Prune(prune_args(given)?),
         "log" => DeltaCommand::Log(log_args(given)?),
+        "export" => DeltaCommand::Export(export_args(given)?),
         "report" => DeltaCommand::Report(ReportArgs {
             work_dir: given.work_dir(),
             run: given.operand_text(0),
@@ -632,6 +656,26 @@ fn below(given: &ParsedCommand) -> Result<Vec<PathBuf>> {
     }
     dirs.extend(given.operand_texts().into_iter().map(PathBuf::from));
     Ok(dirs)
+}
+
+fn export_args(given: &ParsedCommand) -> Result<ExportArgs> {
+    let form = match given.text("--format").as_deref() {
+        Some("atif") => ExportForm::Atif,
+        Some("otlp") => ExportForm::Otlp,
+        _ => ExportForm::Chat,
+    };
+    let has_content = given.has("--content");
+    if has_content && form != ExportForm::Otlp {
+        return Err(Error::usage(
+            "--content is for --format otlp; the other formats always have the content",
+        ));
+    }
+    Ok(ExportArgs {
+        work_dir: given.work_dir(),
+        runs: given.operand_texts(),
+        form,
+        has_content,
+    })
 }
 
 fn prune_args(given: &ParsedCommand) -> Result<PruneArgs> {

@@ -10,6 +10,7 @@ pub(crate) mod prune;
 pub(crate) mod log;
 pub(crate) mod request;
 pub(crate) mod report;
+pub(crate) mod export;
 pub(crate) mod migrate;
 pub(crate) mod model;
 pub(crate) mod replay;

@@ -3,8 +3,8 @@
 use crate::VERSION;
 use crate::cli::args::{DeltaCommand as Command, parse_args};
 use crate::cli::commands::{
-    chat, check, complete, continue_run, diff, expand, flow, fork, init, list_runs, log, mcp,
-    migrate, model, prune, replay, report, request, run, sandbox, skills,
+    chat, check, complete, continue_run, diff, expand, export, flow, fork, init, list_runs, log,
+    mcp, migrate, model, prune, replay, report, request, run, sandbox, skills,
 };
 use crate::cli::tables::DELTA;
 use crate::coder::tool;
@@ -53,6 +53,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::Log(options) => log::print_log(&options),
         Command::Request(options) => request::print_request(&options),
         Command::Report(options) => report::print_report(&options),
+        Command::Export(options) => export::export_runs(&options),
         Command::Stats(options) => print_stats(&options),
         Command::ToolExpand { file } => expand::print_expanded(&file),
         Command::Skills { dirs, output } => skills::print_skills(&dirs, output.as_deref()),

@@ -30,7 +30,7 @@ pub(crate) static DELTA: ProgramTable = ProgramTable {
 };
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 23] = names(&COMMAND_TABLES);
+pub const COMMANDS: [&str; 24] = names(&COMMAND_TABLES);
 
 // One row a line.
 #[rustfmt::skip]
@@ -53,6 +53,8 @@ const STATUS_NAMES: [&str; 5] = [
 ];
 
 const ENDED_NAMES: [&str; 2] = [Status::Completed.name(), Status::Failed.name()];
+
+const EXPORT_FORMS: [&str; 3] = ["atif", "otlp", "chat"];
 
 const BELOW: OptionRow = valued(
     "-r",
@@ -129,7 +131,7 @@ const WORK_DIR: OptionRow = valued(
 );
 
 #[rustfmt::skip]
-const COMMAND_TABLES: [CommandTable; 23] = [
+const COMMAND_TABLES: [CommandTable; 24] = [
     CommandTable {
         text: "Give TASK to an agent: to @NAME, to the one in a directory (-a), or to $DELTA_AGENT, else to \
                @coder. A named agent works in the current directory.\n\n\
@@ -259,6 +261,18 @@ const COMMAND_TABLES: [CommandTable; 23] = [
         operands: &[operand("RUN", Run).optional()],
         options: &[&[WORK_DIR]],
         ..command("report", "show a run as one page of HTML")
+    },
+    CommandTable {
+        text: "Print runs (default: the newest) in a form that other programs read. Runs that they have \
+               started go with them.\n\n\
+               RUN is an id, the beginning of one, LATEST, or the path of a run's directory.",
+        operands: &[operand("RUN", Run).optional().repeatable()],
+        options: &[&[
+            WORK_DIR,
+            valued("", "--format", "", Words(&EXPORT_FORMS), "a trajectory (ATIF), a trace (OTLP) or conversations (chat)").required(),
+            flag("", "--content", "of a trace: print what was said, too"),
+        ]],
+        ..command("export", "print runs for other programs")
     },
     CommandTable {
         text: "Print the exact bytes of the N-th request of a run (default: the last).",

@@ -142,6 +142,8 @@ pub(crate) enum Event<'a> {
         forked_from: Option<&'a ForkedFrom>,
         /// Keys of agent.yaml that this run sets otherwise, and to what.
         set: &'a Map<String, Value>,
+        /// The span of another program that the run is a part of: `TRACEPARENT`.
+        traceparent: Option<&'a str>,
     },
     /// Somebody spoke to the model.
     UserMessage { content: &'a str },
@@ -482,6 +484,7 @@ impl Event<'_> {
             parent_call_id,
             forked_from,
             set,
+            traceparent,
         } = *self
         else {
             return;
@@ -510,6 +513,9 @@ impl Event<'_> {
         }
         if !set.is_empty() {
             line.put("set", set);
+        }
+        if let Some(span) = traceparent {
+            line.put("traceparent", span);
         }
     }
 

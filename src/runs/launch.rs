@@ -1,6 +1,6 @@
 //! Starting the engine on a run, new or resumed.
 
-use super::launcher::launcher_variables;
+use super::launcher::{launcher_variables, traceparent};
 use super::preflight::{parent_call, parent_run};
 use super::result::RunResult;
 use crate::VERSION;
@@ -236,5 +236,6 @@ pub(crate) fn start_event<'e>(
         parent_call_id: metadata.parent_call_id.as_deref(),
         forked_from: metadata.forked_from.as_ref(),
         set: &metadata.set,
+        traceparent: traceparent(),
     }
 }

@@ -1,6 +1,7 @@
-//! What started this process: the variables by which batch systems name a job.
+//! What started this process: the variables by which batch systems name a job, and tracers a span.
 
 use serde_json::{Map, Value};
+use std::sync::LazyLock;
 
 /// Of Slurm, PBS, LSF, and of Kubernetes as far as a pod is told its own name.
 const NAMES: [&str; 9] = [
@@ -19,6 +20,18 @@ const PREFIX: &str = "SLURM_ARRAY_";
 
 /// No batch system has longer names.
 const LONGEST: usize = 256;
+
+/// The header by which W3C's programs hand on the span that they are in.
+static TRACEPARENT: LazyLock<Option<String>> = LazyLock::new(|| {
+    let value = std::env::var("TRACEPARENT").ok()?;
+    let is_header = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
+    (!value.is_empty() && value.len() <= LONGEST && value.bytes().all(is_header)).then_some(value)
+});
+
+/// The span that this process is a part of, if the variable `TRACEPARENT` may name one.
+pub(super) fn traceparent() -> Option<&'static str> {
+    TRACEPARENT.as_deref()
+}
 
 /// The variables of this process, sorted by name. Others of a batch system may be secrets.
 pub(super) fn launcher_variables() -> Map<String, Value> {

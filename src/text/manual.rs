@@ -34,6 +34,7 @@ pub const PAGES: &[Page] = pages![
     "log" 1 "delta-log",
     "stats" 1 "delta-stats",
     "report" 1 "delta-report",
+    "export" 1 "delta-export",
     "request" 1 "delta-request",
     "fork" 1 "delta-fork",
     "replay" 1 "delta-replay",

@@ -44,6 +44,7 @@ mod example_hooks;
 mod example_sub_agents;
 mod examples;
 mod expand;
+mod export;
 #[cfg(feature = "flow")]
 mod flow_examples;
 #[cfg(feature = "flow")]

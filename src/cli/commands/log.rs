@@ -106,7 +106,7 @@ impl LogPrinter {
             match self.tell_what_is_there(lines)? {
                 Stopped::Unread => return Ok(()),
                 Stopped::AtDamage(damage) => {
-                    warn_of(&damage, &self.run.journal());
+                    warn_of(&damage, &self.run.journal(), SHOWN_SO_FAR);
                     return Ok(());
                 }
                 Stopped::AtEnd { torn } if !live => {
@@ -231,7 +231,7 @@ fn nested(
                 return all_nested(&runs, family, timeline, pager, depth + 1);
             }
             Next::Damaged(damage) => {
-                warn_of(&damage, &path);
+                warn_of(&damage, &path, SHOWN_SO_FAR);
                 return Ok(());
             }
         }
@@ -250,14 +250,17 @@ fn somebody_reads() -> bool {
     }
 }
 
-/// Says that a journal is shown up to a line that cannot be read.
-pub(super) fn warn_of(damage: &Damage, path: &Path) {
+/// What becomes of a journal with a line that cannot be read.
+pub(super) const SHOWN_SO_FAR: &str = "shown up to here";
+
+/// Says that a line of a journal cannot be read, and what becomes of it.
+pub(super) fn warn_of(damage: &Damage, path: &Path, effect: &str) {
     let place = match damage.column {
         0 => damage.line.to_string(),
         column => format!("{}:{column}", damage.line),
     };
     warn(&format!(
-        "warning: {}:{place}: damaged: {}; shown up to here",
+        "warning: {}:{place}: damaged: {}; {effect}",
         path.display(),
         damage.message
     ));

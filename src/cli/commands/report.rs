@@ -1,6 +1,6 @@
 //! `delta report`: a run as one page of HTML on stdout.
 
-use super::log::warn_of;
+use super::log::{SHOWN_SO_FAR, warn_of};
 use crate::cli::args::ReportArgs;
 use crate::error::{Exit, Result};
 use crate::runs::origin::warn_if_foreign_run;
@@ -15,7 +15,7 @@ pub(crate) fn print_report(options: &ReportArgs) -> Result<Exit> {
     let root = run.workspace().unwrap_or(&run.path);
     let damaged = report::write(&run, root, &summary, &mut |piece| print_while_read(piece))?;
     for report::Damaged { path, damage } in &damaged {
-        warn_of(damage, path);
+        warn_of(damage, path, SHOWN_SO_FAR);
     }
     Ok(Exit::Success)
 }

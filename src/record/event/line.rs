@@ -90,6 +90,10 @@ pub(crate) struct Line<'a> {
     pub config: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "text")]
     pub hostname: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub delta_version: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub traceparent: Option<Cow<'a, str>>,
     pub forked_from: Option<ForkedFrom>,
     pub message_parts: Option<Value>,
     pub set: Option<Map<String, Value>>,

@@ -25,7 +25,7 @@ pub(super) fn print_effects(run: &RunDir, as_json: bool) -> Result<()> {
             Next::Event(_, line) => list.add(&line),
             Next::End { .. } => break,
             Next::Damaged(damage) => {
-                super::warn_of(&damage, &run.journal());
+                super::warn_of(&damage, &run.journal(), super::SHOWN_SO_FAR);
                 break;
             }
         }

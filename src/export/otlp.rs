@@ -1,0 +1,654 @@
+//! A run as a trace of OpenTelemetry: requests of OTLP in JSON, by the conventions for generative AI.
+//!
+//! Ids are hexadecimal, enumerations are numbers, and integers of 64 bits are texts, as the encoding of OTLP has
+//! it. Posting is left to other programs.
+
+use super::conversation::messages_of;
+use super::ids::{span_id, span_outside, trace_id};
+use super::recorded::{Answer, Call, RecordedRun, What};
+use super::records::Invocation;
+use crate::VERSION;
+use crate::error::Result;
+use crate::text::json;
+use crate::text::timestamp::Timestamp;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The last version of the conventions that has those for generative AI in it.
+const SCHEMA: &str = "https://opentelemetry.io/schemas/1.41.0";
+
+/// At most so many spans are in a request,
+const MOST_SPANS: usize = 512;
+
+/// and so many bytes.
+const MOST_BYTES: usize = 4_000_000;
+
+/// As many bytes of a conversation stand in one span; the oldest messages are left out.
+const LONGEST_INPUT: usize = 1_000_000;
+
+/// Kinds of spans.
+const INTERNAL: u8 = 1;
+const CLIENT: u8 = 3;
+
+/// Takes one request. False if no more are wanted.
+type Emit<'e> = dyn FnMut(&str) -> Result<bool> + 'e;
+
+/// The requests that carry a run, one a line, each handed to `emit` until that wants no more.
+///
+/// # Errors
+/// Those of `emit`.
+pub(crate) fn write(run: &RecordedRun, has_content: bool, emit: &mut Emit<'_>) -> Result<()> {
+    let outside = run.traceparent.as_deref().and_then(span_outside);
+    let by_call = |(id, call): &(String, Option<String>)| {
+        let call = call.as_ref()?;
+        Some(span_id(id, "execute_tool", call))
+    };
+    let parent = run.parent.as_ref().and_then(by_call);
+    let trace = Trace {
+        id: trace_id(run),
+        has_content,
+    };
+    let parent = match &run.parent {
+        Some(_) => parent,
+        None => outside.map(|(_, span)| span),
+    };
+    trace.write(run, parent, emit).map(|_| ())
+}
+
+struct Trace {
+    id: String,
+    has_content: bool,
+}
+
+impl Trace {
+    fn write(
+        &self,
+        run: &RecordedRun,
+        parent: Option<String>,
+        emit: &mut Emit<'_>,
+    ) -> Result<bool> {
+        let own = span_id(&run.id, "invoke_agent", "0");
+        let mut batch = Batch::new(run);
+        let texts = match self.has_content {
+            true => message_texts(run),
+            false => vec![String::new(); run.steps.len()],
+        };
+        let mut spans = vec![self.run_span(run, &own, parent)];
+        spans.extend(
+            run.unanswered
+                .iter()
+                .map(|it| self.failed_span(run, &own, it)),
+        );
+        for (at, step) in run
+            .steps
+            .iter()
+            .enumerate()
+            .filter(|(_, step)| !step.is_copied)
+        {
+            match &step.what {
+                What::Answer(answer) => {
+                    let before = at.checked_sub(1).and_then(|at| run.steps[at].at);
+                    let span = self.answer_span(run, &own, answer, (before, step.at), &texts[..at]);
+                    spans.push(span);
+                    let calls = answer.calls.iter();
+                    spans.extend(calls.filter_map(|it| self.call_span(run, &own, it)));
+                }
+                What::Node(calls) => {
+                    spans.extend(calls.iter().filter_map(|it| self.call_span(run, &own, it)));
+                }
+                What::User(_) | What::System { .. } => {}
+            }
+            for span in spans.drain(..) {
+                if !batch.add(span, emit)? {
+                    return Ok(false);
+                }
+            }
+        }
+        for span in spans {
+            if !batch.add(span, emit)? {
+                return Ok(false);
+            }
+        }
+        if !batch.flush(emit)? {
+            return Ok(false);
+        }
+        for (place, child) in run.children.iter().enumerate() {
+            let parent = call_that_started(run, place).map(|call| call_span_id(run, call));
+            let parent = parent.unwrap_or_else(|| own.clone());
+            if !self.write(child, Some(parent), emit)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn span(
+        &self,
+        (id, parent): (String, Option<&str>),
+        (name, kind): (String, u8),
+        (began, ended): (Option<Timestamp>, Option<Timestamp>),
+        attributes: Vec<Value>,
+    ) -> Value {
+        let began = began.or(ended).unwrap_or(Timestamp::from_millis(0));
+        let ended = ended.unwrap_or(began).max(began);
+        let mut span = json!({"traceId": self.id, "spanId": id});
+        if let Some(parent) = parent {
+            span["parentSpanId"] = parent.into();
+        }
+        span["name"] = name.into();
+        span["kind"] = kind.into();
+        span["startTimeUnixNano"] = nanos(began).into();
+        span["endTimeUnixNano"] = nanos(ended).into();
+        span["attributes"] = attributes.into();
+        span
+    }
+
+    fn run_span(&self, run: &RecordedRun, own: &str, parent: Option<String>) -> Value {
+        let name = &run.agent.name;
+        let mut attributes = Attributes::default();
+        let operation = if run.is_flow {
+            "invoke_workflow"
+        } else {
+            "invoke_agent"
+        };
+        attributes.text("gen_ai.operation.name", operation);
+        if run.is_flow {
+            attributes.text("gen_ai.workflow.name", name);
+        } else {
+            attributes.text("gen_ai.provider.name", provider(&run.agent.llm));
+            attributes.text("gen_ai.agent.name", name);
+            attributes.maybe_text("gen_ai.agent.id", run.agent.home.as_deref());
+            attributes.maybe_text("gen_ai.agent.version", run.agent.version.as_deref());
+            attributes.maybe_text("gen_ai.request.model", run.agent.model.as_deref());
+            let spent = run.spent(false);
+            attributes.number("gen_ai.usage.input_tokens", Some(spent.prompt));
+            attributes.number("gen_ai.usage.output_tokens", Some(spent.completion));
+        }
+        attributes.text("gen_ai.conversation.id", &run.id);
+        let status = match &run.end {
+            Some(end) if end.status == "COMPLETED" => Some(status(None)),
+            Some(end) => {
+                let reason = end.stop_reason.as_deref().unwrap_or(&end.status);
+                attributes.text("error.type", reason);
+                Some(status(Some(end.error.as_deref().unwrap_or(reason))))
+            }
+            None => None,
+        };
+        if self.has_content && !run.head.system.is_empty() {
+            attributes.json("gen_ai.system_instructions", &system_parts(run));
+        }
+        let times = (run.began, run.ended);
+        let ids = (own.to_owned(), parent.as_deref());
+        let mut span = self.span(
+            ids,
+            (format!("{operation} {name}"), INTERNAL),
+            times,
+            attributes.0,
+        );
+        if let Some(status) = status {
+            span["status"] = status;
+        }
+        span
+    }
+
+    fn answer_span(
+        &self,
+        run: &RecordedRun,
+        parent: &str,
+        answer: &Answer,
+        (before, at): (Option<Timestamp>, Option<Timestamp>),
+        said_before: &[String],
+    ) -> Value {
+        let record = answer.invocation.clone().unwrap_or_default();
+        let mut attributes = request_attributes(&answer.llm);
+        let model = answer.model.as_deref().or(record.model.as_deref());
+        attributes.maybe_text("gen_ai.response.model", model);
+        attributes.maybe_text("gen_ai.response.id", record.response_id.as_deref());
+        if let Some(reason) = &answer.finish_reason {
+            attributes.texts("gen_ai.response.finish_reasons", &[reason]);
+        }
+        if let Some(spent) = answer.spent() {
+            attributes.number("gen_ai.usage.input_tokens", Some(spent.prompt));
+            attributes.number("gen_ai.usage.output_tokens", Some(spent.completion));
+            let cached = record.cached.map(|_| spent.cached);
+            attributes.number("gen_ai.usage.cache_read.input_tokens", cached);
+        }
+        attributes.number(
+            "gen_ai.usage.cache_creation.input_tokens",
+            record.cache_written,
+        );
+        attributes.number(
+            "gen_ai.usage.reasoning.output_tokens",
+            record.reasoning_tokens,
+        );
+        if self.has_content {
+            self.put_messages(&mut attributes, run, answer, said_before);
+        }
+        let ended = record
+            .began
+            .map(|at| at.plus(Duration::from_millis(record.duration_ms)));
+        let times = match ended {
+            Some(ended) if record.duration_ms > 0 => (record.began, Some(ended)),
+            _ => (record.began.or(before), at),
+        };
+        let number = match record.name.as_str() {
+            "" => format!("thought {}", answer.seq),
+            name => name.to_owned(),
+        };
+        let ids = (span_id(&run.id, "chat", &number), Some(parent));
+        let mut span = self.span(ids, (chat_name(&answer.llm), CLIENT), times, attributes.0);
+        let failed = record.attempts.len().saturating_sub(1);
+        put_attempts(&mut span, &record, failed);
+        span["status"] = status(None);
+        span
+    }
+
+    /// A request that was never answered.
+    fn failed_span(&self, run: &RecordedRun, parent: &str, record: &Invocation) -> Value {
+        let llm = &run.agent.llm;
+        let mut attributes = request_attributes(llm);
+        let code = record.http_status.map(|code| code.to_string());
+        // The engine may have died before it was answered, or before the answer was in the journal.
+        let kind = if record.is_success {
+            "not_recorded"
+        } else {
+            "no_answer"
+        };
+        attributes.text("error.type", code.as_deref().unwrap_or(kind));
+        let ended = record
+            .began
+            .map(|at| at.plus(Duration::from_millis(record.duration_ms)));
+        let ids = (span_id(&run.id, "chat", &record.name), Some(parent));
+        let mut span = self.span(
+            ids,
+            (chat_name(llm), CLIENT),
+            (record.began, ended),
+            attributes.0,
+        );
+        put_attempts(&mut span, record, record.attempts.len());
+        let last = record.attempts.last().map(|(_, outcome)| outcome.as_str());
+        span["status"] = status(Some(last.unwrap_or(kind)));
+        span
+    }
+
+    /// None if nothing was run.
+    fn call_span(&self, run: &RecordedRun, parent: &str, call: &Call) -> Option<Value> {
+        let result = call.result.as_ref();
+        let ended = result.and_then(|it| it.at);
+        let began = call.began?;
+        let mut attributes = Attributes::default();
+        attributes.text("gen_ai.operation.name", "execute_tool");
+        attributes.text("gen_ai.tool.name", &call.name);
+        attributes.text("gen_ai.tool.call.id", &call.id);
+        attributes.text("gen_ai.tool.type", "function");
+        let failure = result
+            .filter(|it| !it.is_success)
+            .map(|it| match it.exit_code {
+                Some(code) => code.to_string(),
+                None if it.text.contains("[timed out") => "timeout".to_owned(),
+                None => it.status.clone().unwrap_or_else(|| "ERROR".to_owned()),
+            });
+        attributes.maybe_text("error.type", failure.as_deref());
+        if self.has_content {
+            let arguments = Value::from(call.arguments.clone());
+            attributes.json("gen_ai.tool.call.arguments", &arguments);
+            attributes.maybe_text("gen_ai.tool.call.result", result.map(|it| it.text.as_str()));
+        }
+        let ids = (call_span_id(run, call), Some(parent));
+        let name = format!("execute_tool {}", call.name);
+        let times = (Some(began), ended.or(run.ended));
+        let mut span = self.span(ids, (name, INTERNAL), times, attributes.0);
+        if result.is_some() {
+            span["status"] = status(failure.as_deref());
+        }
+        Some(span)
+    }
+
+    fn put_messages(
+        &self,
+        attributes: &mut Attributes,
+        run: &RecordedRun,
+        answer: &Answer,
+        said_before: &[String],
+    ) {
+        let mut length = 0;
+        let newest_first = said_before.iter().rev().filter(|texts| !texts.is_empty());
+        let mut kept: Vec<&str> = newest_first
+            .map(String::as_str)
+            .take_while(|texts| {
+                length += texts.len();
+                length <= LONGEST_INPUT
+            })
+            .collect();
+        kept.reverse();
+        if !run.head.system.is_empty() {
+            attributes.json("gen_ai.system_instructions", &system_parts(run));
+        }
+        attributes.text("gen_ai.input.messages", &format!("[{}]", kept.join(",")));
+        let said = messages_of_answer(answer);
+        attributes.json("gen_ai.output.messages", &Value::from(said));
+    }
+}
+
+/// The messages of each step in the form of the conventions, as JSON with commas between them.
+fn message_texts(run: &RecordedRun) -> Vec<String> {
+    let texts = run.steps.iter().map(|step| {
+        let messages = messages_of(&step.what).into_iter();
+        let texts: Vec<String> = messages.map(|it| json::text(&in_parts(&it))).collect();
+        texts.join(",")
+    });
+    texts.collect()
+}
+
+fn messages_of_answer(answer: &Answer) -> Vec<Value> {
+    let reason = match answer.finish_reason.as_deref() {
+        Some("length" | "max_tokens") => "length",
+        Some("content_filter" | "refusal") => "content_filter",
+        Some("error") => "error",
+        _ if !answer.calls.is_empty() => "tool_call",
+        _ => "stop",
+    };
+    let mut parts = Vec::new();
+    if let Some(text) = &answer.reasoning {
+        parts.push(json!({"type": "reasoning", "content": text}));
+    }
+    if let Some(text) = &answer.text {
+        parts.push(json!({"type": "text", "content": text}));
+    }
+    let calls = answer.calls.iter();
+    parts.extend(calls.map(|call| {
+        json!({"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments})
+    }));
+    vec![json!({"role": "assistant", "parts": parts, "finish_reason": reason})]
+}
+
+/// A message of chat completions in the form of the conventions.
+fn in_parts(message: &Value) -> Value {
+    let mut parts = Vec::new();
+    let content = &message["content"];
+    if message["role"] == "tool" {
+        let id = &message["tool_call_id"];
+        parts.push(json!({"type": "tool_call_response", "id": id, "response": content}));
+    } else {
+        if message["reasoning_content"].is_string() {
+            parts.push(json!({"type": "reasoning", "content": message["reasoning_content"]}));
+        }
+        if content.is_string() {
+            parts.push(json!({"type": "text", "content": content}));
+        }
+    }
+    for call in message["tool_calls"].as_array().into_iter().flatten() {
+        let function = &call["function"];
+        let arguments = function["arguments"].as_str().unwrap_or("{}");
+        let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+        let (id, name) = (&call["id"], &function["name"]);
+        parts.push(json!({"type": "tool_call", "id": id, "name": name, "arguments": arguments}));
+    }
+    json!({"role": message["role"], "parts": parts})
+}
+
+fn system_parts(run: &RecordedRun) -> Value {
+    let texts = run.head.system.iter();
+    texts
+        .map(|text| json!({"type": "text", "content": text}))
+        .collect()
+}
+
+/// The call that has started a child.
+fn call_that_started(run: &RecordedRun, child: usize) -> Option<&Call> {
+    let calls = run.steps.iter().flat_map(|step| match &step.what {
+        What::Answer(answer) => answer.calls.as_slice(),
+        What::Node(calls) => calls.as_slice(),
+        What::User(_) | What::System { .. } => &[],
+    });
+    let mut calls = calls.filter(|call| call.began.is_some());
+    calls.find(|call| call.started.contains(&child))
+}
+
+/// A child finds it by its own record, too, if the call has an id of its own.
+fn call_span_id(run: &RecordedRun, call: &Call) -> String {
+    let began = call.began.map_or(0, Timestamp::millis);
+    let number = match &call.call_id {
+        Some(id) => id.clone(),
+        None => format!("{}@{began}", call.id),
+    };
+    span_id(&run.id, "execute_tool", &number)
+}
+
+fn chat_name(llm: &serde_json::Map<String, Value>) -> String {
+    match llm.get("model").and_then(Value::as_str) {
+        Some(model) => format!("chat {model}"),
+        None => "chat".to_owned(),
+    }
+}
+
+fn request_attributes(llm: &serde_json::Map<String, Value>) -> Attributes {
+    let mut attributes = Attributes::default();
+    let get = |key: &str| llm.get(key).unwrap_or(&Value::Null);
+    attributes.text("gen_ai.operation.name", "chat");
+    attributes.text("gen_ai.provider.name", provider(llm));
+    attributes.maybe_text("gen_ai.request.model", get("model").as_str());
+    let longest = get("max_tokens")
+        .as_u64()
+        .or(get("max_completion_tokens").as_u64());
+    attributes.number("gen_ai.request.max_tokens", longest);
+    attributes.real("gen_ai.request.temperature", get("temperature").as_f64());
+    attributes.number("gen_ai.request.seed", get("seed").as_u64());
+    if get("stream") == true {
+        attributes
+            .0
+            .push(json!({"key": "gen_ai.request.stream", "value": {"boolValue": true}}));
+    }
+    if let Some((host, port)) = server(llm) {
+        attributes.text("server.address", &host);
+        attributes.number("server.port", Some(port));
+    }
+    attributes
+}
+
+/// The host and the port of the endpoint that the configuration names.
+fn server(llm: &serde_json::Map<String, Value>) -> Option<(String, u64)> {
+    let url = llm.get("base_url")?.as_str()?;
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let authority = authority.rsplit('@').next()?;
+    let end_of_host = authority.rfind(']').unwrap_or(0);
+    let colon = authority[end_of_host..]
+        .rfind(':')
+        .map(|at| end_of_host + at);
+    let (host, port) = match colon {
+        Some(at) => (&authority[..at], authority[at + 1..].parse().ok()),
+        None => (authority, None),
+    };
+    let usual = if scheme == "https" { 443 } else { 80 };
+    (!host.is_empty()).then(|| (host.to_owned(), port.unwrap_or(usual)))
+}
+
+/// The conventions' word for a provider, by the host that is asked.
+fn provider(llm: &serde_json::Map<String, Value>) -> &'static str {
+    const BY_HOST: [(&str, &str); 9] = [
+        ("openai.com", "openai"),
+        ("anthropic.com", "anthropic"),
+        ("azure.com", "azure.ai.openai"),
+        ("googleapis.com", "gcp.gemini"),
+        ("mistral.ai", "mistral_ai"),
+        ("deepseek.com", "deepseek"),
+        ("groq.com", "groq"),
+        ("x.ai", "x_ai"),
+        ("perplexity.ai", "perplexity"),
+    ];
+    if llm.get("command").is_some_and(|it| !it.is_null()) {
+        return "command";
+    }
+    match server(llm) {
+        Some((host, _)) => {
+            let is_of = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
+            let known = BY_HOST.iter().find(|(domain, _)| is_of(domain));
+            known.map_or("other", |(_, name)| name)
+        }
+        None if llm.get("api").is_some_and(|api| api == "messages") => "anthropic",
+        None => "openai",
+    }
+}
+
+fn put_attempts(span: &mut Value, record: &Invocation, count: usize) {
+    let failed = record.attempts.iter().take(count);
+    let events = failed.map(|(at, outcome)| {
+        let mut attributes = Attributes::default();
+        attributes.text("error.message", outcome);
+        let at = at.or(record.began).unwrap_or(Timestamp::from_millis(0));
+        json!({"timeUnixNano": nanos(at), "name": "attempt_failed", "attributes": attributes.0})
+    });
+    let events: Vec<Value> = events.collect();
+    if !events.is_empty() {
+        span["events"] = events.into();
+    }
+}
+
+/// 1 is OK, 2 is ERROR.
+fn status(error: Option<&str>) -> Value {
+    match error {
+        None => json!({"code": 1}),
+        Some(message) => json!({"code": 2, "message": message}),
+    }
+}
+
+fn nanos(at: Timestamp) -> String {
+    at.millis().saturating_mul(1_000_000).to_string()
+}
+
+#[derive(Default)]
+struct Attributes(Vec<Value>);
+
+impl Attributes {
+    fn put(&mut self, key: &str, value: Value) {
+        self.0.push(json!({"key": key, "value": value}));
+    }
+
+    fn text(&mut self, key: &str, text: &str) {
+        self.put(key, json!({"stringValue": text}));
+    }
+
+    fn maybe_text(&mut self, key: &str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.text(key, text);
+        }
+    }
+
+    fn texts(&mut self, key: &str, texts: &[&String]) {
+        let values = texts.iter().map(|text| json!({"stringValue": text}));
+        let values: Vec<Value> = values.collect();
+        self.put(key, json!({"arrayValue": {"values": values}}));
+    }
+
+    /// An integer of 64 bits with a sign.
+    fn number(&mut self, key: &str, number: Option<u64>) {
+        if let Some(number) = number {
+            let number = number.min(i64::MAX as u64);
+            self.put(key, json!({"intValue": number.to_string()}));
+        }
+    }
+
+    fn real(&mut self, key: &str, number: Option<f64>) {
+        if let Some(number) = number {
+            self.put(key, json!({"doubleValue": number}));
+        }
+    }
+
+    /// JSON as a text, as the conventions have it for spans.
+    fn json(&mut self, key: &str, value: &Value) {
+        self.text(key, &json::text(value));
+    }
+}
+
+/// Attributes that are left out of a span that is too long for a request.
+const CONTENT: [&str; 5] = [
+    "gen_ai.system_instructions",
+    "gen_ai.input.messages",
+    "gen_ai.output.messages",
+    "gen_ai.tool.call.arguments",
+    "gen_ai.tool.call.result",
+];
+
+/// Spans of one run that have not been handed over yet.
+struct Batch {
+    head: String,
+    tail: String,
+    spans: Vec<String>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn new(run: &RecordedRun) -> Self {
+        let mut resource = Attributes::default();
+        resource.text("service.name", &run.agent.name);
+        resource.maybe_text("service.version", run.agent.version.as_deref());
+        resource.maybe_text("host.name", run.hostname.as_deref());
+        let resource = json::text(&json!({"attributes": resource.0}));
+        let version = run.delta_version.as_deref().unwrap_or(VERSION);
+        let scope = json::text(&json!({"name": "delta", "version": version}));
+        Self {
+            head: format!(
+                "{{\"resourceSpans\":[{{\"resource\":{resource},\"scopeSpans\":[{{\"scope\":{scope},\"spans\":["
+            ),
+            tail: format!("],\"schemaUrl\":\"{SCHEMA}\"}}],\"schemaUrl\":\"{SCHEMA}\"}}]}}"),
+            spans: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Adds a span. False if no more are wanted.
+    fn add(&mut self, span: Value, emit: &mut Emit<'_>) -> Result<bool> {
+        let around = self.head.len() + self.tail.len();
+        let mut text = json::text(&span);
+        if text.len() + around > MOST_BYTES {
+            text = json::text(&shortened(span));
+        }
+        let is_full = self.bytes + text.len() + around + self.spans.len() > MOST_BYTES;
+        if (is_full || self.spans.len() == MOST_SPANS) && !self.flush(emit)? {
+            return Ok(false);
+        }
+        self.bytes += text.len();
+        self.spans.push(text);
+        Ok(true)
+    }
+
+    fn flush(&mut self, emit: &mut Emit<'_>) -> Result<bool> {
+        if self.spans.is_empty() {
+            return Ok(true);
+        }
+        let line = format!("{}{}{}", self.head, self.spans.join(","), self.tail);
+        self.spans.clear();
+        self.bytes = 0;
+        emit(&line)
+    }
+}
+
+/// A span without its content, and with other texts cut.
+fn shortened(mut span: Value) -> Value {
+    if let Some(attributes) = span["attributes"].as_array_mut() {
+        attributes.retain(|it| !CONTENT.iter().any(|key| it["key"] == *key));
+    }
+    let is_long = |span: &Value| json::text(span).len() > MOST_BYTES / 2;
+    if is_long(&span) {
+        if let Some(map) = span.as_object_mut() {
+            map.shift_remove("events");
+        }
+        cut_texts(&mut span);
+    }
+    span
+}
+
+/// Cuts all texts in a value to a length that no honest one of them has.
+fn cut_texts(value: &mut Value) {
+    const LONGEST: usize = 4096;
+    match value {
+        Value::String(text) if text.len() > LONGEST => {
+            let end = (0..=LONGEST).rev().find(|at| text.is_char_boundary(*at));
+            text.truncate(end.unwrap_or(0));
+        }
+        Value::Array(list) => list.iter_mut().for_each(cut_texts),
+        Value::Object(map) => map.values_mut().for_each(cut_texts),
+        _ => {}
+    }
+}
