@@ -5,3 +5,4 @@
 pub mod numbers;
 pub(crate) mod trial;
 pub(crate) mod summary;
+pub(crate) mod tables;

@@ -7,8 +7,6 @@ pub(crate) mod baseline;
 pub(crate) mod figures;
 pub(crate) mod decision;
 pub(crate) mod comparison;
-#[cfg(test)]
-pub(crate) mod tests;
 
 use crate::error::{Error, Result};
 use crate::flow::eval::numbers::threshold::alpha_of_look;
@@ -135,3 +133,6 @@ pub(crate) fn summarize(
         settings,
     })
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

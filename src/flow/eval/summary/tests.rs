@@ -70,6 +70,14 @@ impl Scene {
         self
     }
 
+    /// Gives a case and its trials another id.
+    pub(crate) fn rename_case(&mut self, at: usize, id: &str) {
+        let old = std::mem::replace(&mut self.cases[at].id, id.to_owned());
+        for trial in self.recorded.iter_mut().filter(|trial| trial.case == old) {
+            trial.case = id.to_owned();
+        }
+    }
+
     fn plan(&self) -> Plan<'_> {
         Plan {
             suite: "triage",

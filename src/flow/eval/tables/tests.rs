@@ -1,0 +1,255 @@
+//! What is printed, byte for byte, and that nothing which others wrote gets out of its place.
+
+use super::*;
+use crate::flow::eval::summary::tests::Scene;
+use crate::flow::eval::trial::Outcome;
+use crate::text::shorten::columns_of;
+use serde_json::{Value, json};
+
+/// What nobody should name a case.
+const HOSTILE: &str = "a\x1b[2J\r\n<b attr=\"'&]]>\u{202e}\u{fffe}\u{0}# SKIP \\ not ok 7\u{9b}";
+
+/// Two settings of which the second is better.
+fn two_settings() -> Scene {
+    Scene::new(&["base", "new prompt"], 12, 5)
+        .with(
+            "base",
+            &[
+                "-----", "+++++", "++++-", "+++++", "+-+-+", "-----", "+++++", "+++++", "---+-",
+                "+++++", "++-++", "+++++",
+            ],
+        )
+        .with(
+            "new prompt",
+            &[
+                "+++++", "+-+++", "+++++", "+++++", "++++-", "-+---", "+++++", "+++++", "+++++",
+                "+++++", "+++++", "+++++",
+            ],
+        )
+}
+
+#[test]
+fn a_table_has_settings_as_columns_and_cases_that_differ_as_rows() {
+    let text = text::text(&two_settings().summary(), 0);
+    assert_eq!(
+        text,
+        "\
+triage   12 cases × 5 trials   measured 120 of 120 (100 %)   look 1   rates of cases like these, 95 %
+
+                   base             new prompt
+rate               70 %  [42, 88]   90 %  [67, 98]
+these cases only   [63, 76]         [83, 94]
+pass@5 / pass^5    83 % / 50 %      100 % / 75 %
+cost / success     0.71             0.56
+tokens / trial     100              100
+time median, p90   3.0 s, 5.0 s     3.0 s, 5.0 s
+not measured       0                0
+
+new prompt − base   +20 points [−2, +42], paired over 12 cases; this many trials could have shown 31
+→ cannot say (paired t, p = 0.0745). 13 cases more would show 20 points
+→ failed: 24 trials failed
+
+case   base   new prompt   diff
+c0     0/5    5/5          +100
+c8     1/5    5/5          +80
+c4     3/5    4/5          +20
+c5     0/5    1/5          +20
+c1     5/5    4/5          −20
+c2     4/5    5/5          +20
+c10    4/5    5/5          +20
+…   (5 cases without a difference)
+"
+    );
+}
+
+#[test]
+fn a_table_of_one_setting_lists_the_cases_that_did_not_pass() {
+    let scene = Scene::of(&["++++", "+-+?", "????", "++++"]).threshold(0.9);
+    let text = text::text(&scene.summary(), 0);
+    assert_eq!(
+        text,
+        "\
+triage   4 cases × 4 trials   measured 11 of 16 (69 %)   look 1   rates of cases like these, 95 %
+
+warning: base: the share of measured trials differs between cases by more than 10 points
+
+                     base
+rate                 89 %  [24, 99.5]
+these cases only     [54, 98]
+if missing counted   62 … 94 %
+pass@4 / pass^4      100 % / 100 % (2 cases left out)
+cost / success       0.55
+cost, not measured   2.50
+tokens / trial       100
+time median, p90     2.0 s, 4.0 s
+not measured         5 (model unavailable)
+
+threshold 0.9   → undecided: no verdict while the share of measured trials differs by more than 10 points; \
+         the same command measures the 5 trials that are missing
+
+case   base
+c1     2/3
+c2     –
+…   (2 cases that passed every trial)
+"
+    );
+}
+
+#[test]
+fn a_table_is_no_wider_than_the_terminal() {
+    let names = ["one", "two", "three", "four", "five", "six"];
+    let mut scene = Scene::new(&names, 4, 5);
+    for name in names {
+        scene = scene.with(name, &["+++++", "+-+++", "-----", "++--+"]);
+    }
+    let wide = text::text(&scene.summary(), 0);
+    let narrow = text::text(&scene.summary(), 80);
+    let rows = |text: &str| -> usize {
+        text.lines()
+            .filter(|line| line.starts_with("rate "))
+            .count()
+    };
+    assert_eq!((rows(&wide), rows(&narrow)), (1, 2));
+    for line in narrow
+        .lines()
+        .filter(|line| line.starts_with("rate ") || line.starts_with("time "))
+    {
+        assert!(columns_of(line) <= 80, "{line}");
+    }
+    for name in names {
+        assert!(narrow.contains(name), "{name}");
+    }
+}
+
+/// A scene in which everything has a hostile name.
+fn hostile() -> (Summary, Vec<Trial>) {
+    let mut scene = Scene::new(&[HOSTILE, "new"], 3, 2)
+        .with(HOSTILE, &["+-", "??", "--"])
+        .with("new", &["--", "??", "++"]);
+    scene.rename_case(0, HOSTILE);
+    for trial in &mut scene.recorded {
+        trial.stop_reason = format!("reason {HOSTILE}");
+        trial.run_id = HOSTILE.to_owned();
+        trial.workspace = HOSTILE.to_owned();
+        trial.assertions = vec![
+            json!({"type": "contains", "passed": trial.outcome == Outcome::Passed, "reason": HOSTILE}),
+            json!({"type": HOSTILE, "passed": false}),
+            json!(7),
+        ];
+    }
+    (scene.summary(), scene.recorded.clone())
+}
+
+#[track_caller]
+fn assert_harmless(text: &str) {
+    for c in text.chars() {
+        let is_harmless = c == '\n' || !(c.is_control() || c == '\u{202e}');
+        assert!(is_harmless, "{c:?} in {text}");
+    }
+}
+
+#[test]
+fn hostile_names_control_no_terminal_and_stay_on_their_line() {
+    let (summary, trials) = hostile();
+    let table = text::text(&summary, 0);
+    assert_harmless(&table);
+    let lines = |text: &str| text.lines().count();
+    let plain = Scene::new(&["base", "new"], 3, 2)
+        .with("base", &["+-", "??", "--"])
+        .with("new", &["--", "??", "++"])
+        .summary();
+    assert_eq!(lines(&table), lines(&text::text(&plain, 0)));
+    assert_harmless(&junit::junit(&[(&summary, &trials)]));
+    assert_harmless(&tap::tap(&[(&summary, &trials)]));
+}
+
+#[test]
+fn junit_is_escaped_and_counts_failures_and_errors_apart() {
+    let (summary, trials) = hostile();
+    let xml = junit::junit(&[(&summary, &trials)]);
+    assert!(
+        xml.contains("tests=\"6\" failures=\"3\" errors=\"2\" skipped=\"0\""),
+        "{xml}"
+    );
+    assert_eq!(xml.matches("<testcase ").count(), 12);
+    assert_eq!(xml.matches("<failure ").count(), 5);
+    assert_eq!(xml.matches("<error type=\"not_measured\"").count(), 4);
+    assert!(!xml.contains("<b attr"), "{xml}");
+    assert!(xml.contains("&lt;b attr=&quot;&apos;&amp;]]&gt;"), "{xml}");
+    assert!(!xml.contains('\u{fffe}'));
+    if let Some(dir) = std::env::var_os("EVAL_TABLES_OUT") {
+        let dir = std::path::Path::new(&dir);
+        std::fs::write(dir.join("junit.xml"), &xml).unwrap();
+        std::fs::write(dir.join("tap.txt"), tap::tap(&[(&summary, &trials)])).unwrap();
+    }
+}
+
+#[test]
+fn tap_has_a_point_for_each_trial_and_skips_what_was_not_measured() {
+    let scene = Scene::of(&["+-?"]);
+    let (summary, trials) = (scene.summary(), scene.recorded);
+    assert_eq!(
+        tap::tap(&[(&summary, &trials)]),
+        "TAP version 14\n\
+         1..3\n\
+         ok 1 - triage / base / c0, trial 1\n\
+         not ok 2 - triage / base / c0, trial 2\n\
+         \x20 ---\n\
+         \x20 message: \"assertion\"\n\
+         \x20 run_id: \"run-base-c0-2\"\n\
+         \x20 workspace: \"eval/triage/c0-2\"\n\
+         \x20 ...\n\
+         ok 3 - triage / base / c0, trial 3 # SKIP not measured: model_unavailable\n"
+    );
+    let (summary, trials) = hostile();
+    let tap = tap::tap(&[(&summary, &trials)]);
+    let points = tap
+        .lines()
+        .filter(|line| line.starts_with("ok ") || line.starts_with("not ok "));
+    assert_eq!(points.clone().count(), 12);
+    // A name skips nothing.
+    let skipped = points.filter(|line| line.contains(" # SKIP"));
+    assert_eq!(skipped.count(), 4);
+}
+
+#[test]
+fn json_lines_have_the_members_of_the_manual_first() {
+    let mut trial = Scene::of(&["-"]).recorded.remove(0);
+    trial.assertions = vec![json!({"type": "equals", "passed": false})];
+    let line = jsonl(&trial);
+    let value: Value = serde_json::from_str(&line).expect("JSON");
+    let keys: Vec<&String> = value.as_object().expect("an object").keys().collect();
+    assert_eq!(
+        keys,
+        [
+            "case",
+            "setting",
+            "trial",
+            "status",
+            "stop_reason",
+            "score",
+            "assertions",
+            "run_id",
+            "workspace",
+            "cost",
+            "duration_ms",
+            "tokens",
+            "retries",
+            "seed"
+        ]
+    );
+    assert_eq!(value["status"], "failed");
+    assert_eq!(line.matches('\n').count(), 1);
+}
+
+#[test]
+fn json_is_read_again_as_a_baseline() {
+    let (summary, _) = hostile();
+    let text = json(&[summary]);
+    assert!(
+        text.starts_with("{\"schema_version\":\"1.0\",\"suites\":[{\"suite\":\"triage\","),
+        "{text}"
+    );
+    crate::flow::eval::summary::baseline::Baseline::parse(text.as_bytes(), "triage")
+        .expect("a baseline");
+}
