@@ -116,10 +116,13 @@ fn every_value_and_operand_of_a_flow_is_offered_what_it_can_be() {
         ("answer -w ws ", ": T1 T1.s0 T1.s1"),
         ("answer -w ws --run-id ", ": beta alpha"),
         ("answer T1 ", ":"),
+        ("replay -w ws ", ": beta alpha LATEST"),
+        ("replay -w ws alpha ", ": s parts join x"),
+        ("replay -w ws alpha parts --task ", ": T1 T1.s0 T1.s1"),
         ("observe -w ws ", ": beta alpha LATEST"),
         (
             "help ",
-            ": run show check graph answer observe stats tool memory help",
+            ": run show check graph answer observe replay stats tool memory help",
         ),
         ("nonsense ", ":"),
     ] {

@@ -73,6 +73,8 @@ mod flow_context;
 #[cfg(feature = "flow")]
 mod flow_memory;
 #[cfg(feature = "flow")]
+mod flow_replay;
+#[cfg(feature = "flow")]
 mod flow_resume;
 #[cfg(feature = "flow")]
 mod flow_retries;

@@ -35,6 +35,7 @@ pub(crate) enum FlowCommand {
     Memory(MemoryArgs),
     Answer(AnswerArgs),
     Observe(ObserveArgs),
+    Replay(ReplayArgs),
     /// Check the answer on the standard input, for `delta`.
     ValidateJson,
     Version,
@@ -79,8 +80,7 @@ pub(crate) struct FlowRunArgs {
 impl FlowRunArgs {
     /// So many programs at once.
     pub(crate) fn jobs(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.jobs.unwrap_or_else(cores)
+        self.jobs.unwrap_or_else(processors)
     }
 }
 
@@ -124,6 +124,33 @@ pub(crate) struct ObserveArgs {
     pub events: Vec<String>,
     /// The program and its arguments. Not empty.
     pub command: Vec<String>,
+}
+
+/// `replay`.
+#[derive(Debug)]
+pub(crate) struct ReplayArgs {
+    pub run: String,
+    /// None: the whole run.
+    pub node: Option<String>,
+    pub task: Option<String>,
+    pub work_dir: PathBuf,
+    jobs: Option<usize>,
+    pub format: OutputFormat,
+    pub adopt: bool,
+    pub changed_ok: bool,
+    pub quiet: bool,
+}
+
+impl ReplayArgs {
+    /// So many programs at once.
+    pub(crate) fn jobs(&self) -> usize {
+        self.jobs.unwrap_or_else(processors)
+    }
+}
+
+/// As many programs run at once where nobody says how many.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// `tool`.
@@ -200,6 +227,17 @@ fn command_of(given: &ParsedCommand) -> Result<FlowCommand> {
         }),
         "answer" => FlowCommand::Answer(answer_args(given)),
         "observe" => FlowCommand::Observe(observe_args(given)?),
+        "replay" => FlowCommand::Replay(ReplayArgs {
+            run: given.operand_text(0).unwrap_or_default(),
+            node: given.operand_text(1),
+            task: given.text("--task"),
+            work_dir: given.work_dir(),
+            jobs: given.number("--jobs"),
+            format: given.format(),
+            adopt: given.has("--adopt"),
+            changed_ok: given.has("--changed"),
+            quiet: given.has("--quiet"),
+        }),
         "memory" => FlowCommand::Memory(memory_args(given)?),
         _ => help_of(given.operand_text(0))?,
     })

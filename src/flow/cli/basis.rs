@@ -208,6 +208,11 @@ impl RecordedBasis {
         &self.start
     }
 
+    /// Each of its inputs is the task of a root of its own.
+    pub(crate) fn has_many_roots(&self) -> bool {
+        self.inputs.is_some()
+    }
+
     /// The input, as far as it is known.
     pub(crate) fn given(&self) -> Option<RunInput> {
         match (&self.inputs, &self.input) {

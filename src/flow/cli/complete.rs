@@ -8,8 +8,9 @@ use super::tables::{COMMANDS, FLOW};
 use crate::error::{Exit, Result};
 use crate::flow::graph::{Node, Role};
 use crate::flow::manifest::{self, NodeSettings};
-use crate::flow::record::lineage::Lineage;
+use crate::flow::record::lineage::{Lineage, TaskRecord};
 use crate::record::metadata;
+use crate::runs::find;
 use crate::text::options::completion::{Candidate, Offer, TypedLine, TypedValue, complete_line};
 use crate::text::options::table::ValueKind;
 use crate::unix::terminal::print;
@@ -40,6 +41,11 @@ fn offer(value: &TypedValue, line: &TypedLine) -> Option<Offer> {
         ]
         .concat(),
         ("RUN", _) => run_candidates(line, true, is_flows),
+        // Of a whole run, and not of one task.
+        ("NODE", _) if is_of_run(line) => steps_candidates(line, |_, task| {
+            task.steps.iter().map(|step| step.node.clone()).collect()
+        }),
+        ("TASK", Some(_)) => steps_candidates(line, |id, _| vec![id.to_owned()]),
         ("TASK", _) | ("NODE", None) => operand_candidates(line),
         ("NODE", Some("--start")) => node_candidates(line, |role| role == Role::Start),
         ("NODE", Some(_)) => node_candidates(line, |_| true),
@@ -75,6 +81,33 @@ fn node_candidates(line: &TypedLine, is_wanted: impl Fn(Role) -> bool) -> Vec<Ca
         Candidate::new(&node.id, &about)
     };
     wanted.map(candidate).collect()
+}
+
+/// The command's nodes are those of a run.
+fn is_of_run(line: &TypedLine) -> bool {
+    ["replay", "artifacts"].contains(&line.command)
+}
+
+/// What the tasks of the run that the line names bring, each name once.
+fn steps_candidates(
+    line: &TypedLine,
+    names: impl Fn(&str, &TaskRecord) -> Vec<String>,
+) -> Vec<Candidate> {
+    let dir = line.value("--work-dir").unwrap_or(".");
+    let name = line.operands.first().map(String::as_str);
+    let run = find::find_run_or_newest(Path::new(dir), name);
+    let Ok(lineage) = run.and_then(|run| Lineage::read(&run)) else {
+        return Vec::new();
+    };
+    let mut all: Vec<String> = Vec::new();
+    for id in &lineage.order {
+        for name in names(id, &lineage.tasks[id]) {
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        }
+    }
+    Candidate::plain(all.iter().map(String::as_str))
 }
 
 /// Candidates behind the operands of `show`: tasks of the run, or nodes of the task.

@@ -2,7 +2,9 @@
 
 use super::args::{FlowCommand, parse_args};
 use super::tables::FLOW;
-use super::{answer, check, complete, graph, memory, observe, run, show, tool, validate_json};
+use super::{
+    answer, check, complete, graph, memory, observe, replay, run, show, tool, validate_json,
+};
 use crate::VERSION;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
@@ -44,6 +46,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         FlowCommand::Graph(wanted) => graph::draw_graph(&wanted),
         FlowCommand::Answer(wanted) => answer::answer_question(&wanted),
         FlowCommand::Observe(wanted) => observe::observe_run(&wanted),
+        FlowCommand::Replay(wanted) => replay::replay_run(&wanted),
         FlowCommand::Complete(words) => complete::print_candidates(&words),
         FlowCommand::Memory(wanted) => memory::run_memory_command(&wanted),
         FlowCommand::ValidateJson => return validate_json::answer_request(),

@@ -385,6 +385,7 @@ impl RunCommand<'_> {
             screen: Screen::new(self.wanted.quiet || !is_live, false),
             with_tasks: self.wanted.format == OutputFormat::Json,
             grace: run_context::grace(depth),
+            answered: None,
             is_ours,
             is_live,
         };

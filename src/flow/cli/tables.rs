@@ -22,7 +22,7 @@ pub(crate) static FLOW: ProgramTable = ProgramTable {
 };
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 10] = names(&COMMAND_TABLES);
+pub const COMMANDS: [&str; 11] = names(&COMMAND_TABLES);
 
 const LANGUAGES: [&str; 3] = [Language::ALL[0].0, Language::ALL[1].0, Language::ALL[2].0];
 
@@ -36,7 +36,7 @@ const WORK_DIR: OptionRow = valued(
 
 // One row a line.
 #[rustfmt::skip]
-const COMMAND_TABLES: [CommandTable; 10] = [
+const COMMAND_TABLES: [CommandTable; 11] = [
     CommandTable {
         text: "Run the flow in DIR (default: the current directory), or resume an interrupted \
                run of it. The output of its exit is printed as JSON.",
@@ -118,6 +118,22 @@ const COMMAND_TABLES: [CommandTable; 10] = [
             valued("", "--id", "ID", Text, "name the observer: one of a name per run"),
         ]],
         ..command("observe", "give the events of a run to a program")
+    },
+    CommandTable {
+        text: "Run a node of a run again, with the input and the context that it had, or walk the whole \
+               run with the recorded answers of its agents, in a copy of the workspace; and compare \
+               status, output and time. Exits with 1 if they differ.",
+        operands: &[operand("RUN", Run), operand("NODE", Other).optional()],
+        options: &[&[
+            valued("", "--task", "TASK", Other, "the task that was at the node, if several were"),
+            WORK_DIR,
+            valued("-j", "--jobs", "N", Number(1), "run at most N programs at once (default: processors)"),
+            valued("", "--format", "", FORMATS, "print for people (default) or one JSON object"),
+            flag("", "--adopt", "obey the records of a copied or cloned workspace"),
+            valued("", "--changed", "", Words(&["ok"]), "replay although files of the flow have changed"),
+            flag("-q", "--quiet", "print nothing but the comparison"),
+        ]],
+        ..command("replay", "run a node, or a whole run, again and compare")
     },
     CommandTable {
         text: "Report where the time, the memory and the tokens of runs (default: the newest) \

@@ -74,6 +74,11 @@ impl Recall {
         Ok(new)
     }
 
+    /// Nothing is appended to the files of stores.
+    pub(crate) fn leave_stores(&mut self) {
+        self.files = [const { None }; 3];
+    }
+
     /// Empty if there is nothing to remember.
     pub(crate) fn key(&self) -> &str {
         &self.key

@@ -8,7 +8,9 @@ use super::item::{MemoryItem, text_of};
 use super::rank::{best_first, bm25, cosine, fuse_ranks};
 use crate::flow::manifest::memory::{Profile, Retrieval, StoreName};
 use crate::text::json::{self, Object};
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// As many bytes of a text count as one token where the flow has no tokenizer.
 const BYTES_A_TOKEN: usize = 4;
@@ -53,30 +55,59 @@ impl AssembledContext {
         }
     }
 
+    /// The one that a step was given before, as it was recorded.
+    pub(crate) fn recorded(text: String) -> Self {
+        #[derive(Deserialize, Default)]
+        struct Recorded<'r> {
+            #[serde(borrow, default)]
+            items: Vec<RecordedItem<'r>>,
+        }
+        #[derive(Deserialize)]
+        struct RecordedItem<'r> {
+            store: String,
+            tags: Vec<String>,
+            #[serde(borrow)]
+            content: &'r RawValue,
+        }
+        let recorded: Recorded<'_> = serde_json::from_str(&text).unwrap_or_default();
+        let items = recorded.items.iter();
+        let items = items.map(|it| (it.store.as_str(), &*it.tags, it.content.get()));
+        Self {
+            essence: text.clone(),
+            told: told(items),
+            text,
+        }
+    }
+
     fn of(profile: &Profile, taken: &[TakenItem<'_>]) -> Self {
-        let mut told = String::new();
-        for TakenItem { store, item, .. } in taken {
-            let mut line = Vec::new();
-            let mut object = Object::begin(&mut line);
-            object
-                .put("store", store.name())
-                .put("tags", &item.tags)
-                .raw("content", item.content.as_bytes());
-            object.end();
-            told.push_str(&String::from_utf8_lossy(&line));
-            told.push('\n');
-        }
-        if !told.is_empty() {
-            told = format!(
-                "\nContext, the most relevant first, one item a line:\n```json\n{told}```\n"
-            );
-        }
+        let items = taken.iter();
+        let items = items.map(|it| (it.store.name(), &*it.item.tags, &*it.item.content));
         Self {
             text: context_object(profile, taken, true),
             essence: context_object(profile, taken, false),
-            told,
+            told: told(items),
         }
     }
+}
+
+/// How an agent is told of items, each with its store, its tags and its content.
+fn told<'i>(items: impl Iterator<Item = (&'i str, &'i [String], &'i str)>) -> String {
+    let mut told = String::new();
+    for (store, tags, content) in items {
+        let mut line = Vec::new();
+        let mut object = Object::begin(&mut line);
+        object
+            .put("store", store)
+            .put("tags", tags)
+            .raw("content", content.as_bytes());
+        object.end();
+        told.push_str(&String::from_utf8_lossy(&line));
+        told.push('\n');
+    }
+    if told.is_empty() {
+        return told;
+    }
+    format!("\nContext, the most relevant first, one item a line:\n```json\n{told}```\n")
 }
 
 fn context_object(profile: &Profile, taken: &[TakenItem<'_>], in_full: bool) -> String {

@@ -44,6 +44,9 @@ impl FlowEngine<'_> {
         if let Some(failure) = failed_early {
             return self.fail_unstarted(&beginning, failure, None);
         }
+        let Some(beginning) = self.begin_unanswered(beginning)? else {
+            return Ok(());
+        };
         if let Some(denied) = flow.denial(node) {
             let failure = Failure::new(FailureCode::PolicyDenied, denied.message());
             return self.fail_unstarted(&beginning, failure, Some(&denied));
@@ -78,7 +81,7 @@ impl FlowEngine<'_> {
     }
 
     /// Records the beginning of a step that runs nothing.
-    fn add_plain_start(&mut self, beginning: &BeginningStep) {
+    pub(super) fn add_plain_start(&mut self, beginning: &BeginningStep) {
         let start = NodeStart {
             attempt: beginning.attempt,
             ..NodeStart::default()

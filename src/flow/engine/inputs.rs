@@ -20,6 +20,8 @@ pub(crate) struct Inputs {
 #[derive(Debug)]
 enum InputSource {
     One(Option<Payload>),
+    /// With their numbers.
+    Known(std::vec::IntoIter<(usize, Payload)>),
     Lines {
         reader: BufReader<File>,
         path: PathBuf,
@@ -33,6 +35,12 @@ impl Inputs {
     /// One input, or none at all.
     pub(crate) fn one(input: Option<Payload>) -> Self {
         let source = InputSource::One(input);
+        Self { source, next: 1 }
+    }
+
+    /// Inputs that roots of these numbers had before.
+    pub(crate) fn known(inputs: Vec<(usize, Payload)>) -> Self {
+        let source = InputSource::Known(inputs.into_iter());
         Self { source, next: 1 }
     }
 
@@ -87,6 +95,7 @@ impl Inputs {
     pub(crate) fn take(&mut self) -> Result<Option<(usize, Payload)>> {
         let input = match &mut self.source {
             InputSource::One(input) => input.take(),
+            InputSource::Known(inputs) => return Ok(inputs.next()),
             InputSource::Lines {
                 reader, path, line, ..
             } => read_input_line(reader, path, line)?,

@@ -12,6 +12,7 @@ pub(crate) mod inputs;
 mod ready;
 mod finish;
 mod begin;
+pub(crate) mod answered;
 mod agents;
 mod resume;
 mod remember;
@@ -39,6 +40,7 @@ use crate::text::timestamp::Timestamp;
 use crate::unix::process::{Children, Token};
 use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::Screen;
+use answered::AnsweredSteps;
 use credentials::Credentials;
 use inputs::Inputs;
 use ready::ReadySteps;
@@ -66,6 +68,8 @@ pub(crate) struct FlowOptions {
     pub with_tasks: bool,
     /// How long programs have between SIGTERM and SIGKILL.
     pub grace: Duration,
+    /// What is not done, because it is known how it ended.
+    pub answered: Option<AnsweredSteps>,
     /// Processes that carry this run's calls are this run's, and not those of a directory that
     /// it is a copy of.
     pub is_ours: bool,

@@ -23,6 +23,9 @@ impl FlowEngine<'_> {
     pub(super) fn begin_recall(&mut self) -> Result<()> {
         let (flow, root) = (self.place.flow, &self.place.workspace.root);
         self.recall = Recall::new(flow, root, &self.place.run)?;
+        if self.options.answered.is_some() {
+            self.recall.leave_stores();
+        }
         if self.options.is_live {
             let place = (root.as_path(), &self.place.run);
             match self.recall.begin(flow, place, self.signals) {
@@ -41,6 +44,9 @@ impl FlowEngine<'_> {
     ) -> Result<Option<std::result::Result<AssembledContext, Failure>>> {
         let flow = self.place.flow;
         let key = beginning.step.key;
+        if let Some(context) = self.recorded_context(&beginning.step) {
+            return Ok(Some(Ok(context)));
+        }
         let settings = &flow.nodes[beginning.step.node];
         let profile = recall::profile_of(flow, settings.context).filter(|_| settings.runs());
         let (Some(profile), Some(router)) = (profile, self.router(key)) else {

@@ -4,6 +4,7 @@ pub(crate) mod made_files;
 pub(crate) mod tool_calls;
 pub(crate) mod events;
 pub(crate) mod lineage;
+pub(crate) mod ends;
 pub(crate) mod replay;
 pub(crate) mod attempt;
 pub(crate) mod cache;
@@ -13,6 +14,7 @@ pub(crate) mod tally;
 pub(crate) use attempt::{
     ProgramInput, check_schema, dir_name, find_failure, not_started, one_value,
 };
+pub(crate) use ends::{RecordedEnd, RecordedEnds, StepId};
 pub(crate) use events::{EventWriter, NodeEnd, NodeStart, Output, each_line, edge_told};
 pub(crate) use lineage::{Lineage, StepRecord, TaskRecord, denial_name};
 pub(crate) use replay::{Replay, Replayed, Roots};

@@ -5,6 +5,7 @@
 //!
 //! Unaware of attempts ([`super::lineage`]) and of programs.
 
+use super::ends::root_number;
 use super::events::{edge_name, failure_of, read_text};
 use crate::error::{Error, Result};
 use crate::flow::graph::choice::{Payload, choose_route};
@@ -216,12 +217,6 @@ impl<'p> Replay<'p> {
         open.sort_by_key(|step| step.key);
         open
     }
-}
-
-/// The number in the id of a root task.
-fn root_number(id: &str) -> Option<usize> {
-    let number = id.strip_prefix('T')?.parse().ok();
-    number.filter(|number| *number > 0)
 }
 
 /// The name of a report, which is that of the event that has it, too.
