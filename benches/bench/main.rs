@@ -9,6 +9,7 @@
 #![allow(clippy::print_stdout)] // A table is what it is for.
 #![allow(clippy::missing_panics_doc, clippy::must_use_candidate)] // Only this program calls it.
 
+mod answers;
 mod figures;
 mod floor;
 mod flow;
@@ -16,6 +17,7 @@ mod instructions;
 mod journal;
 mod server;
 
+use answers::APIS;
 use figures::{Figures, Sample, often};
 use server::{Arrival, Server};
 use std::fs;
@@ -77,11 +79,16 @@ impl Bench {
 
     /// An agent with one tool, and other keys at the top.
     pub fn agent(&self, tool: &str, top: &str) -> PathBuf {
+        self.agent_over(tool, top, "")
+    }
+
+    /// The same, with other keys of `llm`, a comma behind each.
+    fn agent_over(&self, tool: &str, top: &str, llm: &str) -> PathBuf {
         let agent = self.dir.join("agent");
         fs::create_dir_all(&agent).expect("a directory");
         let url = &self.server.url;
         let yaml = format!(
-            "name: bench\nllm: {{model: m, base_url: '{url}'}}\nmax_iterations: 100000\n{top}\n\
+            "name: bench\nllm: {{model: m, {llm} base_url: '{url}'}}\nmax_iterations: 100000\n{top}\n\
              tools:\n  - {{name: tool, {tool}}}\n"
         );
         fs::write(agent.join("agent.yaml"), yaml).expect("a file");
@@ -254,6 +261,33 @@ fn starts(bench: &Bench, out: &mut Figures, spawn: f64) {
     );
 }
 
+/// The same run over each API. With reasoning that goes back, so that requests are longer than over chat completions.
+fn apis(bench: &Bench, out: &mut Figures, spawn: f64) {
+    const ITERATIONS: usize = 300;
+    figures::heading("each API, 300 iterations with a trivial tool");
+    for stream in [false, true] {
+        bench.server.streams(stream);
+        let mut of_chat = None;
+        for api in APIS {
+            let llm = format!("api: {}, stream: {stream},", api.name());
+            let agent = bench.agent_over("command: ['true']", "sync: false", &llm);
+            let runs: Vec<Run> = (0..3)
+                .map(|_| bench.run(&agent, ITERATIONS, "{}"))
+                .collect();
+            let how = if stream { "streamed" } else { "whole" };
+            let name = |what: &str| format!("{}, {how}: {what}", api.name());
+            let gaps = Sample::of_times(runs.iter().flat_map(|run| run.gaps(last_tenth)));
+            let exchange = floor::exchange(runs[0].last().bytes).median();
+            let floor = spawn + exchange;
+            out.add(&name("gap, last tenth"), "ms", &gaps, Some(floor));
+            let own = gaps.median() - floor;
+            let than_chat = own - *of_chat.get_or_insert(own);
+            out.one(&name("of it more than over chat"), "ms", than_chat);
+        }
+    }
+    bench.server.streams(false);
+}
+
 fn outputs(bench: &Bench, out: &mut Figures, spawn: f64) {
     figures::heading("much to write, much to read");
     let print = "head -c 1073741824 /dev/zero | tr '\\0' x";
@@ -353,6 +387,7 @@ fn measure(bench: &Bench) -> Figures {
     let spawn_printf = floor::spawn(200, &argv).median();
     let agent = bench.agent(&format!("command: {argv:?}"), "sync: false");
     bench.lengths(&mut out, &agent, "1 KiB", &[30, 300, 2000], spawn_printf);
+    apis(bench, &mut out, spawn);
     outputs(bench, &mut out, spawn);
     journal::rebuild(&mut out);
     sessions(bench, &mut out);

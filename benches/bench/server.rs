@@ -1,9 +1,10 @@
 //! A scripted model on loopback: it thinks no time, and notes when each request has arrived whole.
 
+use crate::answers::{self, Api};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ struct Script {
     calls: AtomicUsize,
     /// The arguments of each call: a JSON object, as a JSON string.
     arguments: Mutex<String>,
+    /// Answers are streams.
+    streams: AtomicBool,
     /// The process that is measured.
     pid: AtomicU32,
 }
@@ -68,6 +71,11 @@ impl Server {
         *self.script.arguments.lock().expect("no panic") = json;
     }
 
+    /// Whether answers are streams from now on.
+    pub fn streams(&self, streams: bool) {
+        self.script.streams.store(streams, Ordering::SeqCst);
+    }
+
     /// The process that is measured.
     pub fn watch(&self, pid: u32) {
         self.script.pid.store(pid, Ordering::SeqCst);
@@ -78,7 +86,7 @@ fn serve(stream: TcpStream, arrivals: &Sender<Arrival>, script: &Script) {
     stream.set_nodelay(true).ok();
     let mut reader = BufReader::with_capacity(1 << 20, stream.try_clone().expect("a socket"));
     for n in 0.. {
-        let Some(bytes) = request(&mut reader) else {
+        let Some((api, bytes)) = request(&mut reader) else {
             return;
         };
         let at = Instant::now();
@@ -91,18 +99,19 @@ fn serve(stream: TcpStream, arrivals: &Sender<Arrival>, script: &Script) {
         };
         arrivals.send(arrival).ok();
         let last = n >= script.calls.load(Ordering::SeqCst);
-        answer(
-            &stream,
-            n,
-            last,
-            &script.arguments.lock().expect("no panic"),
-        );
+        let arguments = script.arguments.lock().expect("no panic");
+        let call = (!last).then(|| arguments.as_str());
+        match script.streams.load(Ordering::SeqCst) {
+            true => send(&stream, "text/event-stream", &answers::stream(api, n, call)),
+            false => send(&stream, "application/json", &answers::whole(api, n, call)),
+        }
     }
 }
 
-/// Reads one request; its body's length.
-fn request(reader: &mut impl BufRead) -> Option<usize> {
+/// Reads one request; its API and its body's length.
+fn request(reader: &mut impl BufRead) -> Option<(Api, usize)> {
     let mut length = 0;
+    let mut api = Api::Chat;
     loop {
         let mut line = String::new();
         if reader.read_line(&mut line).ok()? == 0 {
@@ -111,27 +120,22 @@ fn request(reader: &mut impl BufRead) -> Option<usize> {
         if line == "\r\n" {
             break;
         }
+        for other in [Api::Responses, Api::Messages] {
+            if line.starts_with("POST ") && line.contains(&format!("/{} ", other.name())) {
+                api = other;
+            }
+        }
         if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
             length = value.trim().parse().ok()?;
         }
     }
     let copied = std::io::copy(&mut reader.take(length), &mut std::io::sink());
-    (copied.ok()? == length).then_some(length as usize)
+    (copied.ok()? == length).then_some((api, length as usize))
 }
 
-fn answer(mut stream: &TcpStream, n: usize, last: bool, arguments: &str) {
-    let message = if last {
-        r#"{"role":"assistant","content":"done"}"#.to_owned()
-    } else {
-        format!(
-            r#"{{"role":"assistant","content":null,"tool_calls":[{{"id":"call_{n}","type":"function","function":{{"name":"tool","arguments":{arguments}}}}}]}}"#
-        )
-    };
-    let body = format!(
-        r#"{{"model":"m","choices":[{{"message":{message},"finish_reason":"stop"}}],"usage":{{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}}}"#
-    );
+fn send(mut stream: &TcpStream, kind: &str, body: &str) {
     let response = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(response.as_bytes()).ok();
