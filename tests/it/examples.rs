@@ -102,12 +102,13 @@ fn every_example_is_in_the_table_and_has_a_page_that_is_run() {
 
 #[test]
 fn every_command_of_a_page_can_be_given_twice() {
-    let needs: [(&str, &[&str]); 9] = [
+    let needs: [(&str, &[&str]); 10] = [
         ("calculator", &["bc"]),
         ("code-reviewer", &["git"]),
         ("hooks", &["python3", "git"]),
         ("memory-folding", &["python3"]),
         ("orchestration/approval", &["python3"]),
+        ("other-model", &["jq"]),
         ("orchestration/batch", &["bc", "make", "parallel"]),
         ("orchestration/cron", &["flock"]),
         ("python-repl", &["python3"]),
@@ -163,6 +164,41 @@ fn the_scripted_model_answers_turn_by_turn() {
         serde_json::from_slice(&play(&script, second.as_bytes()).unwrap()).unwrap();
     assert_eq!(answer["choices"][0]["message"]["content"], "Got one\ntwo");
     assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+}
+
+#[test]
+fn an_adaptor_makes_a_model_of_a_service_with_an_api_of_its_own() {
+    let Some(world) = as_shown("other-model", &["jq"]) else {
+        return;
+    };
+    let run = Run::latest(&world.path("tmp/counted"));
+    let thoughts = run.events("THOUGHT");
+    assert_eq!(thoughts[0]["usage"]["prompt_tokens"], 9);
+    // What the service refuses ends the run, with its words; what may pass is asked again.
+    for (sends, code, said) in [
+        ("echo too large; exit 22", 4, "too large"),
+        ("exit 7", 75, "asked again"),
+    ] {
+        world.script(
+            "sends.sh",
+            &format!("#!/bin/sh\ncat > \"$HOME/sent\"\n{sends}\n"),
+        );
+        let line = "delta run -q -a examples/other-model -w tmp/refused -m x --new --set llm.max_retries=0 \
+             --set \"llm.command=['$PWD/examples/other-model/adaptor.sh', '$PWD/sends.sh']\"";
+        let outcome = shell(&world, line).end();
+        assert_eq!(outcome.code(), Some(code), "{}", outcome.stderr);
+        assert!(
+            code == 75 || outcome.stderr.contains(said),
+            "{}",
+            outcome.stderr
+        );
+        let sent: serde_json::Value = serde_json::from_str(&world.read("sent")).unwrap();
+        assert_eq!(sent["stream"], false);
+        assert_eq!(
+            sent["messages"][1],
+            serde_json::json!({"role": "user", "content": "x"})
+        );
+    }
 }
 
 #[test]
