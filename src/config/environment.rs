@@ -70,6 +70,13 @@ impl Secret {
         is_key.then(|| Self(text.to_owned()))
     }
 
+    /// What a variable holds that only one program is to have. A path that is there is no secret.
+    pub(crate) fn of_variable(value: &str) -> Option<Self> {
+        let value = value.trim();
+        let is_path = value.starts_with('/') && Path::new(value).exists();
+        (!value.is_empty() && !is_path).then(|| Self(value.to_owned()))
+    }
+
     /// The variable with which a run of an agent gets it for the endpoint in the agent's files.
     pub(crate) fn given(&self) -> Variable {
         (GIVEN_KEY.to_owned(), Some(self.0.clone()))

@@ -57,11 +57,16 @@ impl<'s> Client<'s> {
                 }
                 let mut env = Environment::default().for_child(false);
                 env.retain(|(name, _)| !server.env.contains(name));
-                Transport::Stdio(Box::new(StdioServer::start(signals, &argv, dir, &env)?))
+                Transport::Stdio(Box::new(StdioServer::start(
+                    signals,
+                    &argv,
+                    (dir, &env),
+                    server.secrets(),
+                )?))
             }
             Reach::Url(url) => Transport::Http(Box::new(HttpServer::new(
                 url,
-                server.bearer_env.as_deref(),
+                (server.bearer_env.as_deref(), server.secrets()),
                 signals,
             )?)),
         };

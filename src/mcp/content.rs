@@ -1,5 +1,6 @@
 //! The result of a call, as it goes to stdout.
 
+use super::servers::Secrets;
 use crate::error::{At, Error, Result};
 use crate::text::ids::hex;
 use crate::unix::files;
@@ -22,7 +23,11 @@ pub(crate) struct Output {
 ///
 /// # Errors
 /// The server wants an answer of a person first, or the result has no form that is known.
-pub(crate) fn read_result(result: &Map<String, Value>, structured_only: bool) -> Result<Output> {
+pub(crate) fn read_result(
+    result: &Map<String, Value>,
+    structured_only: bool,
+    secrets: Secrets,
+) -> Result<Output> {
     match result.get("resultType").and_then(Value::as_str) {
         None | Some("complete") => {}
         Some("input_required") => return Err(input_required(result)),
@@ -43,7 +48,10 @@ pub(crate) fn read_result(result: &Map<String, Value>, structured_only: bool) ->
         });
     }
     let blocks = result.get("content").and_then(Value::as_array);
-    let mut files = BlobFiles::default();
+    let mut files = BlobFiles {
+        secrets,
+        ..BlobFiles::default()
+    };
     let blocks = blocks.into_iter().flatten();
     let texts: Vec<String> = blocks
         .map(|block| files.show(block))
@@ -72,6 +80,8 @@ fn input_required(result: &Map<String, Value>) -> Error {
 struct BlobFiles {
     dir: Option<PathBuf>,
     count: usize,
+    /// Base64 hides them.
+    secrets: Secrets,
 }
 
 impl BlobFiles {
@@ -94,9 +104,10 @@ impl BlobFiles {
 
     fn save(&mut self, mime: Option<&str>, data: Option<&str>) -> Result<String> {
         let mime = mime.unwrap_or("application/octet-stream");
-        let Some(bytes) = data.and_then(|data| STANDARD.decode(data.trim()).ok()) else {
+        let Some(mut bytes) = data.and_then(|data| STANDARD.decode(data.trim()).ok()) else {
             return Ok(format!("[{mime}: not valid base64]"));
         };
+        self.secrets.redact(&mut bytes);
         let dir = match &self.dir {
             Some(dir) => dir.clone(),
             None => {
@@ -149,7 +160,8 @@ mod tests {
     #[test]
     fn blocks_become_lines_and_structure_is_shown_where_there_is_no_text() {
         let read = |result: Value, structured| {
-            let output = read_result(result.as_object().unwrap(), structured).unwrap();
+            let output =
+                read_result(result.as_object().unwrap(), structured, Secrets::default()).unwrap();
             (output.text, output.is_error)
         };
         let both = json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b\n"},
@@ -164,7 +176,7 @@ mod tests {
         assert_eq!(read(only, false), (r#"{"k":1}"#.to_owned(), true));
         let asks = json!({"resultType": "input_required",
             "inputRequests": {"who": {"method": "elicitation/create", "params": {"message": "Name?"}}}});
-        let error = read_result(asks.as_object().unwrap(), false).unwrap_err();
+        let error = read_result(asks.as_object().unwrap(), false, Secrets::default()).unwrap_err();
         assert!(error.message.contains("who: Name?"), "{error}");
     }
 }

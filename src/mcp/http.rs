@@ -4,6 +4,7 @@
 //! A request is never sent twice: a call may have had an effect.
 
 use super::protocol::{Incoming, LEGACY, Reply, Revision, read_message, refusal};
+use super::servers::Secrets;
 use super::stdio::stopped;
 use crate::config::environment::{Secret, url_objection};
 use crate::error::{Error, Result, may_fail};
@@ -34,12 +35,17 @@ pub(super) struct HttpServer {
     session: Option<String>,
     /// Headers of the next call beside those of every request.
     headers: Vec<(String, String)>,
+    secrets: Secrets,
     signals: Arc<Signals>,
 }
 
 impl HttpServer {
-    /// A server, with the variable that holds its bearer token.
-    pub(super) fn new(url: &str, bearer: Option<&str>, signals: &Arc<Signals>) -> Result<Self> {
+    /// A server, with the variable that holds its bearer token and all that is to be taken out of what it sends.
+    pub(super) fn new(
+        url: &str,
+        (bearer, secrets): (Option<&str>, Secrets),
+        signals: &Arc<Signals>,
+    ) -> Result<Self> {
         // Unlike a model's, its URL may have a query.
         if let Some(why) = url_objection(url.split('?').next().unwrap_or_default()) {
             return Err(Error::config(format!("{url}: {why}")));
@@ -56,6 +62,7 @@ impl HttpServer {
             token: token.transpose()?,
             session: None,
             headers: Vec::new(),
+            secrets,
             signals: Arc::clone(signals),
         })
     }
@@ -91,6 +98,7 @@ impl HttpServer {
         let mut body = body;
         body.read_to_end(&mut bytes)
             .map_err(|e| self.lost(&ureq::Error::from(e)))?;
+        self.secrets.redact(&mut bytes);
         match read_message(&bytes) {
             Incoming::Answer(answered, answer) if answered == id || answered == 0 => {
                 Ok(Reply::Answer(answer))
@@ -182,7 +190,9 @@ impl HttpServer {
             };
             let mut messages = Vec::new();
             events.push(&buffer[..read], &mut |_, data| {
-                messages.push(read_message(data));
+                let mut data = data.to_vec();
+                self.secrets.redact(&mut data);
+                messages.push(read_message(&data));
             });
             for message in messages {
                 match message {

@@ -4,9 +4,9 @@
 //! passed on, and decides nothing.
 
 pub(crate) mod protocol;
+pub(crate) mod servers;
 pub(crate) mod stdio;
 pub(crate) mod http;
-pub(crate) mod servers;
 pub(crate) mod client;
 pub(crate) mod module;
 pub(crate) mod content;

@@ -2,6 +2,7 @@
 
 use crate::config::agent::Problem;
 use crate::config::document::Document;
+use crate::config::environment::Secret;
 use crate::config::section::{Diagnostics, Section};
 use crate::error::{Error, Result};
 use crate::text::yaml::{self, Step};
@@ -23,6 +24,32 @@ pub(crate) struct Server {
     pub env: Vec<String>,
     /// The variable that holds its bearer token.
     pub bearer_env: Option<String>,
+}
+
+impl Server {
+    /// The values of its variables: what it sends back of them is taken out.
+    pub(crate) fn secrets(&self) -> Secrets {
+        let names = self.env.iter().chain(&self.bearer_env);
+        let values = names.filter_map(|name| std::env::var(name).ok());
+        Secrets(
+            values
+                .filter_map(|value| Secret::of_variable(&value))
+                .collect(),
+        )
+    }
+}
+
+/// What a server is told and nobody else is to read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Secrets(Vec<Secret>);
+
+impl Secrets {
+    /// Takes them out of what the server sent.
+    pub(crate) fn redact(&self, bytes: &mut Vec<u8>) {
+        for secret in &self.0 {
+            secret.redact(bytes);
+        }
+    }
 }
 
 /// The way to reach a server.

@@ -3,6 +3,7 @@
 //! Unaware of what the messages say. The program leads a session of its own, and dies with this process.
 
 use super::protocol::{Incoming, read_message, refusal};
+use super::servers::Secrets;
 use crate::error::{Error, Exit, Result, may_fail, reason};
 use crate::text::ids::hex;
 use crate::text::shorten::in_short;
@@ -54,6 +55,7 @@ pub(super) struct StdioServer<'s> {
     searched: usize,
     /// The end of what came on stderr.
     last_words: Vec<u8>,
+    secrets: Secrets,
     has_warned: bool,
 }
 
@@ -87,8 +89,8 @@ impl<'s> StdioServer<'s> {
     pub(super) fn start(
         signals: &'s Signals,
         argv: &[String],
-        dir: &Path,
-        env: &[Variable],
+        (dir, env): (&Path, &[Variable]),
+        secrets: Secrets,
     ) -> Result<Self> {
         let own = std::env::current_exe();
         let own = own.map_err(|e| Error::failure(format!("cannot find delta: {}", reason(&e))))?;
@@ -129,6 +131,7 @@ impl<'s> StdioServer<'s> {
             unread: Vec::new(),
             searched: 0,
             last_words: Vec::new(),
+            secrets,
             has_warned: false,
         })
     }
@@ -191,7 +194,9 @@ impl<'s> StdioServer<'s> {
             Some(at) => {
                 let rest = self.unread.split_off(self.searched + at + 1);
                 self.searched = 0;
-                Some(std::mem::replace(&mut self.unread, rest))
+                let mut line = std::mem::replace(&mut self.unread, rest);
+                self.secrets.redact(&mut line);
+                Some(line)
             }
             None => {
                 self.searched = self.unread.len();
@@ -262,6 +267,7 @@ impl<'s> StdioServer<'s> {
             _ => "closed its output".to_owned(),
         };
         may_fail(drain(&mut self.stderr, &mut self.last_words));
+        self.secrets.redact(&mut self.last_words);
         let start = self.last_words.len().saturating_sub(LAST_WORDS);
         let words = String::from_utf8_lossy(&self.last_words[start..]);
         let said = match words.trim() {

@@ -233,6 +233,102 @@ fn a_servers_variables_reach_its_own_tools_only() {
 }
 
 #[test]
+fn a_secret_that_a_server_sends_back_is_redacted_wherever_it_is() {
+    const SECRET: &str = "tk-0123456789abcdef";
+    const ESCAPED: &str = r"tk-\u0030123456789abcdef";
+    let call = |world: &World, tool: &str, arguments: &str| {
+        let words = ["mcp", "call", "-a", "agent", "s", tool];
+        let call = world.delta(words).stdin(arguments).env("TOKEN", SECRET);
+        let outcome = call.env("TMPDIR", world.home()).end();
+        assert!(!outcome.stderr.contains(SECRET), "{}", outcome.stderr);
+        outcome
+    };
+    // A program that prints what it gets: in a result, as its last words, and where no message is expected.
+    let world = world_with_server("2026-07-28");
+    call(&world, "get.time", "{}")
+        .exits(0)
+        .prints("noon [redacted]\n");
+    let script = world.read("server.sh");
+    let script = script.replace("out of order", "no: $TOKEN");
+    world.script(
+        "server.sh",
+        &script.replace("'no: $TOKEN'", "\"no: $TOKEN\""),
+    );
+    call(&world, "get.time", r#"{"z":"end"}"#)
+        .exits(1)
+        .says("no: [redacted]");
+    world.script(
+        "server.sh",
+        &script.replacen("answer()", "echo \"$TOKEN\"; answer()", 1),
+    );
+    call(&world, "get.time", "{}").says("no message on stdout: [redacted]");
+    world.server.may_stay_unasked();
+
+    let (world, other) = (World::new(), World::new());
+    let server = &other.server;
+    server.accepts_anything().answers(|received| {
+        let request = received.json();
+        let sent = received.header("authorization").unwrap_or_default();
+        assert!(sent.ends_with(SECRET));
+        let result = |result: Value| json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
+        let blob = base64_of(&format!("blob {SECRET}"));
+        match request["method"].as_str().unwrap() {
+            "server/discover" => completion(&result(json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}))),
+            "tools/list" => completion(&result(json!({"tools": [
+                {"name": "q", "description": format!("Knows {SECRET}"), "inputSchema": {"type": "object"}}]}))),
+            _ => match request["params"]["arguments"]["as"].as_str().unwrap() {
+                "blob" => completion(&result(json!({"content": [{"type": "resource", "resource": {"blob": blob}}]}))),
+                "error" => completion(&json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -1, "message": SECRET}})),
+                "status" => raw(SECRET).status(500),
+                "stream" => {
+                    let answer = result(json!({"content": [{"type": "text", "text": "a \u{1}"}]}));
+                    let answer = answer.to_string().replace("\\u0001", ESCAPED);
+                    raw(format!("data: {answer}\n\n")).header_instead("Content-Type", "text/event-stream")
+                }
+                _ => completion(&result(json!({"content": [], "structuredContent": {"k": SECRET}}))),
+            },
+        }
+    });
+    let url = server.url();
+    let import = [
+        "mcp",
+        "import",
+        "-a",
+        "agent",
+        "s",
+        "--bearer-env",
+        "TOKEN",
+        "--url",
+        &url,
+    ];
+    let import = world.delta(import).env("TOKEN", SECRET).end().exits(0);
+    import.prints("s_q  Knows [redacted]\n");
+    for (form, code, printed, said) in [
+        ("stream", 0, "a [redacted]\n", ""),
+        ("structured", 0, "{\"k\":\"[redacted]\"}\n", ""),
+        ("error", 1, "", "[redacted]"),
+        ("status", 1, "", "[redacted]"),
+    ] {
+        let outcome = call(&world, "q", &json!({"as": form}).to_string());
+        outcome.exits(code).prints(printed).says(said);
+    }
+    let shown = call(&world, "q", r#"{"as":"blob"}"#).exits(0).stdout;
+    let shown = String::from_utf8(shown).unwrap();
+    let (_, file) = shown.trim_end_matches("]\n").split_once("bytes: ").unwrap();
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "blob [redacted]");
+    for path in files_below(world.home()) {
+        let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+        assert!(!text.contains(SECRET), "{}", path.display());
+    }
+    world.server.may_stay_unasked();
+}
+
+fn base64_of(text: &str) -> String {
+    use base64::Engine;
+    base64::prelude::BASE64_STANDARD.encode(text)
+}
+
+#[test]
 fn over_http_the_headers_are_those_of_the_specification_and_nothing_is_sent_twice() {
     let world = World::new();
     let other = World::new();

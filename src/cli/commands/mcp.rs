@@ -229,7 +229,7 @@ impl Session {
                 module.revision.name()
             ));
         }
-        let output = read_result(&result?, wanted.json)?;
+        let output = read_result(&result?, wanted.json, server.secrets())?;
         let end = if output.text.is_empty() || output.text.ends_with('\n') {
             ""
         } else {
