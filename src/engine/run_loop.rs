@@ -33,7 +33,7 @@ use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Model;
 use crate::model::wire::Wire;
 use crate::record::engine_log::Level;
-use crate::record::event::Event;
+use crate::record::event::{Event, Fact};
 use crate::record::invocations::Invocations;
 use crate::record::journal::Journal;
 use crate::record::message_cache::MessageCache;
@@ -236,6 +236,7 @@ impl<'a> Engine<'a> {
             }
             _ => self.refused_for_good(&run),
         };
+        self.wire.recall(&run.remedies, &run.pauses);
         let thought = run.last_thought();
         let cut_off = thought.is_some_and(|thought| thought.cut_off().is_some());
         let calls = thought.map_or(&[][..], |thought| &thought.calls);
@@ -310,8 +311,16 @@ impl<'a> Engine<'a> {
     }
 
     fn record_note(&mut self, level: &str, content: &str) -> Result<()> {
-        self.journal
-            .add(self.iteration, &Event::SystemMessage { level, content });
+        self.record_fact(level, content, None)
+    }
+
+    fn record_fact(&mut self, level: &str, content: &str, fact: Option<Fact<'_>>) -> Result<()> {
+        let note = Event::SystemMessage {
+            level,
+            content,
+            fact,
+        };
+        self.journal.add(self.iteration, &note);
         self.journal.flush()?;
         if level != "INFO" {
             self.options.screen.warn(content);

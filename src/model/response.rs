@@ -5,8 +5,9 @@
 //! an object.
 
 use crate::record::event::{FinishReason, REASONING, Tokens};
+use crate::record::messages::message_members;
 use crate::text::ids::hex;
-use crate::text::json::{self, Object};
+use crate::text::json::{self, Members, Object};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -104,8 +105,8 @@ pub(crate) struct NewCall {
     pub arguments: String,
     /// The raw arguments, if they are no JSON object.
     pub invalid: Option<String>,
-    /// JSON that some servers insist on having back with the call.
-    pub extra_content: Option<String>,
+    /// Members of the call that are nobody's here, and that some servers insist on having back: names and JSON.
+    pub extra: Vec<(String, String)>,
 }
 
 #[derive(Deserialize)]
@@ -121,7 +122,7 @@ struct Response<'r> {
 #[derive(Deserialize)]
 struct Choice<'r> {
     #[serde(borrow, default)]
-    message: Option<Message<'r>>,
+    message: Option<&'r RawValue>,
     #[serde(default)]
     finish_reason: Option<Value>,
 }
@@ -130,7 +131,8 @@ struct Choice<'r> {
 #[serde(default)]
 struct Message<'r> {
     content: Option<Value>,
-    tool_calls: Option<Vec<WireCall>>,
+    #[serde(borrow)]
+    tool_calls: Option<Vec<&'r RawValue>>,
     refusal: Option<Value>,
     #[serde(borrow)]
     reasoning_content: Option<&'r RawValue>,
@@ -150,8 +152,6 @@ struct WireCall {
     id: Option<Value>,
     #[serde(default)]
     function: Option<WireFunction>,
-    #[serde(default)]
-    extra_content: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -170,10 +170,7 @@ struct WireFunction {
 pub(crate) fn parse(body: &[u8]) -> Result<Answer, String> {
     let paired = without_lone_surrogates(body);
     let body = paired.as_deref().unwrap_or(body);
-    let response: Response<'_> = serde_json::from_slice(body).map_err(|_| {
-        let said = super::attempt::their_words(&body[..body.len().min(200)]);
-        format!("the answer is not a chat completion: {said}")
-    })?;
+    let response: Response<'_> = serde_json::from_slice(body).map_err(|_| not_chat(body))?;
     let mut choices = response.choices.unwrap_or_default();
     if choices.is_empty() {
         return Err(format!(
@@ -186,12 +183,42 @@ pub(crate) fn parse(body: &[u8]) -> Result<Answer, String> {
     choices
         .swap_remove(0)
         .into_answer(model, response.usage.as_ref())
+        .unwrap_or_else(|_| Err(not_chat(body)))
+}
+
+fn not_chat(body: &[u8]) -> String {
+    let said = super::attempt::their_words(&body[..body.len().min(200)]);
+    format!("the answer is not a chat completion: {said}")
+}
+
+/// Members of an object beside the known ones, without those that say nothing.
+fn other_members(object: &str, known: &[&str]) -> serde_json::Result<Vec<(String, String)>> {
+    let members: Option<Members> = serde_json::from_str(object)?;
+    let members = members.unwrap_or_default().0.into_iter();
+    let is_other = |(name, value): &(String, Box<RawValue>)| {
+        let says_nothing = matches!(value.get(), "null" | "\"\"" | "[]" | "{}");
+        !says_nothing && !known.contains(&name.as_str())
+    };
+    let text = |json: &str| String::from_utf8_lossy(&one_line(json)).into_owned();
+    let others = members.filter(is_other);
+    Ok(others
+        .map(|(name, value)| (name, text(value.get())))
+        .collect())
 }
 
 impl Choice<'_> {
-    /// The answer that is in a choice, if it has text or calls or was cut off.
-    fn into_answer(self, model: Option<String>, usage: Option<&Value>) -> Result<Answer, String> {
-        let message = self.message.unwrap_or_default();
+    /// The answer that is in a choice, if it has text or calls or was cut off; inside, why it is none.
+    ///
+    /// # Errors
+    /// The message has another form.
+    fn into_answer(
+        self,
+        model: Option<String>,
+        usage: Option<&Value>,
+    ) -> serde_json::Result<Result<Answer, String>> {
+        let raw = self.message.map_or("null", RawValue::get);
+        let message: Option<Message<'_>> = serde_json::from_str(raw)?;
+        let message = message.unwrap_or_default();
         let finish_reason = self.finish_reason.as_ref().and_then(Value::as_str);
         let finish_reason = finish_reason.map(|it| FinishReason::of(it.to_owned()));
         let refusal = message.refusal.as_ref().and_then(Value::as_str);
@@ -206,16 +233,15 @@ impl Choice<'_> {
         } else {
             text
         };
-        let calls: Vec<NewCall> = message
-            .tool_calls
-            .into_iter()
-            .flatten()
-            .map(WireCall::understood)
-            .collect();
+        let calls = message.tool_calls.into_iter().flatten();
+        let calls: Vec<NewCall> = calls
+            .map(WireCall::understand)
+            .collect::<serde_json::Result<_>>()?;
         let cut_off = finish_reason.as_ref().is_some_and(FinishReason::is_cut_off);
         if text.trim().is_empty() && calls.is_empty() && !cut_off {
-            return Err("the answer has neither text nor tool calls".to_owned());
+            return Ok(Err("the answer has neither text nor tool calls".to_owned()));
         }
+        let others = other_members(raw, &message_members())?;
         let reasoning = [
             message.reasoning_content,
             message.reasoning,
@@ -229,7 +255,7 @@ impl Choice<'_> {
         } else {
             b"null".to_vec()
         };
-        Ok(Answer {
+        Ok(Ok(Answer {
             content_json,
             text,
             calls,
@@ -248,10 +274,20 @@ impl Choice<'_> {
                     .or_else(|| usage.get("prompt_cache_hit_tokens"))
                     .and_then(Value::as_u64)
             }),
-            items: None,
+            items: (!others.is_empty()).then(|| {
+                let mut items = Vec::new();
+                items.push(b'[');
+                let mut members = Object::begin(&mut items);
+                for (name, value) in &others {
+                    members.raw(name, value.as_bytes());
+                }
+                members.end();
+                items.push(b']');
+                items
+            }),
             view: None,
             is_paused: false,
-        })
+        }))
     }
 }
 
@@ -344,6 +380,15 @@ fn tokens(usage: &Value) -> Tokens {
 }
 
 impl WireCall {
+    fn understand(raw: &RawValue) -> serde_json::Result<NewCall> {
+        let call: Self = serde_json::from_str(raw.get())?;
+        let extra = other_members(raw.get(), &["id", "type", "index", "function"])?;
+        Ok(NewCall {
+            extra,
+            ..call.understood()
+        })
+    }
+
     fn understood(self) -> NewCall {
         let function = self.function.unwrap_or(WireFunction {
             name: None,
@@ -360,10 +405,7 @@ impl WireCall {
             _ => String::new(),
         };
         let name = function.name.unwrap_or_default();
-        NewCall {
-            extra_content: self.extra_content.map(|extra| extra.to_string()),
-            ..NewCall::understand(id, &name, text)
-        }
+        NewCall::understand(id, &name, text)
     }
 }
 
@@ -389,7 +431,7 @@ impl NewCall {
             name: usable_name(name).into_owned(),
             arguments,
             invalid,
-            extra_content: None,
+            extra: Vec::new(),
         }
     }
 }
@@ -425,8 +467,8 @@ pub(crate) fn calls_json(calls: &[NewCall]) -> Vec<u8> {
             .put("name", &call.name)
             .put("arguments", &call.arguments);
         function.end();
-        if let Some(extra) = &call.extra_content {
-            object.raw("extra_content", extra.as_bytes());
+        for (name, value) in &call.extra {
+            object.raw(name, value.as_bytes());
         }
         object.end();
     }

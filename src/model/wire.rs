@@ -10,8 +10,8 @@
 mod neutral;
 mod ids;
 mod rendering;
-mod pause;
 mod messages;
+mod pause;
 mod responses;
 pub(crate) mod sse;
 mod stream;
@@ -19,7 +19,6 @@ mod pieces;
 mod errors;
 
 pub(crate) use errors::{error_status, stream_error_status};
-pub(crate) use ids::view;
 pub(crate) use neutral::Neutral;
 pub(crate) use pieces::joined_texts;
 pub(crate) use stream::{Broken, Heard, Listener, Stream};
@@ -29,8 +28,10 @@ use crate::config::api::{Api, CacheTime};
 use crate::model::attempt::{Remedy, their_words};
 use crate::model::response::{self, Answer, Counted};
 use crate::record::event::{FinishReason, Tokens};
-use crate::text::json::Object;
+use crate::record::messages::view;
+use crate::text::json::{self, Object};
 use neutral::{Message, Recorded};
+use pause::Paused;
 use rendering::{Position, Rendering};
 use serde::Deserialize;
 use serde_json::Value;
@@ -45,21 +46,27 @@ struct Rules {
     stream: bool,
     /// Thinking is switched on by hand: such models demand it back, and verify no more than its signature.
     is_manual: bool,
-    without_reasoning: bool,
+    /// How often the service has refused the model's reasoning. What was made before the last time is left out.
+    refusals: u64,
     without_include: bool,
     without_stream_options: bool,
     max_tokens: Option<u64>,
 }
 
 impl Rules {
+    /// True for the record of an exchange with the model that is asked, over the same API.
+    fn is_asked(&self, recorded: &Recorded<'_>) -> bool {
+        recorded.api == self.api.name()
+            && recorded.model.map(RawValue::get) == self.model.as_deref()
+    }
+
     /// The answer as it came, if it is of this API and model and still what the journal says.
     fn recorded<'m>(&self, message: &Message<'m>) -> Option<Recorded<'m>> {
         let recorded: Recorded<'m> = serde_json::from_str(message.wire?.get()).ok()?;
         let content = message.content.map_or("null", RawValue::get);
         let calls = message.tool_calls.map_or("", RawValue::get);
-        let is_same = recorded.api == self.api.name()
-            && recorded.model.map(RawValue::get) == self.model.as_deref()
-            && recorded.view == view(content.as_bytes(), calls.as_bytes());
+        let is_same =
+            self.is_asked(&recorded) && recorded.view == view(content.as_bytes(), calls.as_bytes());
         let has_usable_ids = || message.calls().iter().all(|call| ids::is_call_id(&call.id));
         (is_same && !recorded.items.is_empty() && has_usable_ids()).then_some(recorded)
     }
@@ -85,8 +92,8 @@ enum Head {
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub bytes: Vec<u8>,
-    /// The digest of what the service reads before its answer; none for chat completions.
-    pub prefix: Option<String>,
+    /// The digest of what the service reads before its answer; empty for chat completions.
+    pub prefix: String,
 }
 
 /// The wire of one start of the engine.
@@ -97,7 +104,9 @@ pub(crate) struct Wire {
     wrapped: Vec<String>,
     memo: Option<Memo>,
     /// What the service has said of the answer that it is to go on with.
-    paused: Option<Answer>,
+    paused: Option<Paused>,
+    /// The newest request holds reasoning.
+    sent_reasoning: bool,
 }
 
 impl Wire {
@@ -105,6 +114,7 @@ impl Wire {
         Self {
             rules: Rules {
                 api: llm.api,
+                model: llm.model.as_ref().map(json::text),
                 stream: llm.stream,
                 ..Rules::default()
             },
@@ -112,6 +122,7 @@ impl Wire {
             wrapped: Vec::new(),
             memo: None,
             paused: None,
+            sent_reasoning: false,
         }
     }
 
@@ -119,11 +130,17 @@ impl Wire {
         self.rules.api
     }
 
-    /// Applies a remedy from now on. False if it has been applied before.
+    /// Applies a remedy from now on. False if it would change nothing.
     pub(crate) fn apply(&mut self, remedy: Remedy) -> bool {
         let before = self.rules.clone();
         match remedy {
-            Remedy::WithoutReasoning => self.rules.without_reasoning = true,
+            Remedy::WithoutReasoning => {
+                let asks_for_thinking = self.rules.is_manual && before.refusals == 0;
+                if std::mem::take(&mut self.sent_reasoning) || asks_for_thinking {
+                    self.rules.refusals += 1;
+                    self.paused.iter_mut().for_each(Paused::drop_thinking);
+                }
+            }
             Remedy::WithoutInclude => self.rules.without_include = true,
             Remedy::WithoutStreamOptions => {
                 self.rules.without_stream_options = self.rules.stream;
@@ -145,10 +162,8 @@ impl Wire {
     pub(crate) fn render(&mut self, request: &mut Neutral) -> Result<Sent, String> {
         if self.rules.api == Api::Chat {
             let bytes = self.chat(&mut request.bytes);
-            return Ok(Sent {
-                bytes,
-                prefix: None,
-            });
+            let prefix = String::new();
+            return Ok(Sent { bytes, prefix });
         }
         let mut memo = self.memo(request)?;
         let mut at = memo.neutral.len();
@@ -175,9 +190,13 @@ impl Wire {
             }
         }
         let mut sent = memo.finish(stable.as_ref(), self.cache);
-        let paused = self.paused.as_ref();
-        if let Some(blocks) = paused.and_then(|it| messages::sent_back(it, &self.rules)) {
-            pause::append_blocks(&mut sent.bytes, &blocks);
+        self.sent_reasoning = memo.body.at.reasoning > 0;
+        if let Some(paused) = &mut self.paused {
+            paused.follow(&sent.prefix, self.rules.is_manual);
+            self.sent_reasoning |= paused.has_thinking();
+            if let Some(blocks) = paused.blocks() {
+                pause::append_blocks(&mut sent.bytes, &blocks);
+            }
         }
         // What follows is of this request alone.
         if let Some(stable) = stable {
@@ -246,32 +265,134 @@ impl Wire {
 
     /// Takes back that the model's reasoning is left out.
     pub(crate) fn undo_without_reasoning(&mut self) {
-        self.rules.without_reasoning = false;
+        self.rules.refusals = self.rules.refusals.saturating_sub(1);
     }
 
-    /// The record of an answer, whose calls have their final ids: it as it came, what it was made behind, and
-    /// what the journal's own fields were read from.
-    pub(crate) fn record(&self, answer: &Answer, prefix: &str) -> Vec<u8> {
+    /// The record of an answer, whose calls, as JSON, have their final ids: it as it came, what it was made
+    /// behind, and what the journal's own fields were read from. None if a chat completion has nothing beside
+    /// its text and its calls.
+    pub(crate) fn record(&self, answer: &Answer, calls: &[u8], prefix: &str) -> Option<Vec<u8>> {
+        let is_chat = self.rules.api == Api::Chat;
+        if is_chat && answer.items.is_none() && answer.reasoning.is_empty() {
+            return None;
+        }
         let mut out = Vec::new();
-        let mut object = Object::begin(&mut out);
-        object.put("api", self.rules.api.name());
-        object.raw(
-            "model",
-            self.rules.model.as_deref().unwrap_or("null").as_bytes(),
-        );
-        if let (Some(items), Some(view)) = (&answer.items, &answer.view) {
-            object
-                .raw("items", items)
-                .put("prefix", prefix)
-                .put("view", view);
+        let mut object = self.signed_object(&mut out);
+        if let Some(items) = &answer.items {
+            object.raw("items", items);
+        }
+        if is_chat {
+            object.put("view", &view(&answer.content_json, calls));
+        } else if let (Some(_), Some(view)) = (&answer.items, &answer.view) {
+            object.put("prefix", prefix).put("view", view);
+        }
+        object.end();
+        Some(out)
+    }
+
+    /// The record of a part of an answer, after which the service has paused.
+    pub(crate) fn record_pause(&self, answer: &Answer, prefix: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut object = self.signed_object(&mut out);
+        let blocks = pause::blocks(answer).unwrap_or_else(|| b"[]".to_vec());
+        object.raw("items", &blocks).put("prefix", prefix);
+        if let Some(usage) = answer.usage {
+            object.put("usage", &usage);
+        }
+        if let Some(cached) = answer.cached_tokens {
+            object.put("cached_tokens", &cached);
         }
         object.end();
         out
     }
 
-    /// Adds what a service said before it paused to the next requests, until the answer is whole.
-    pub(crate) fn go_on_from(&mut self, paused: Answer) {
-        self.paused = Some(self.whole(paused));
+    /// The record of a remedy, for later starts of the run.
+    pub(crate) fn record_remedy(&self, remedy: Remedy) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut object = self.signed_object(&mut out);
+        object.put("name", remedy.name());
+        if let Remedy::MaxTokens(most) = remedy {
+            object.put("max_tokens", &most);
+        }
+        object.end();
+        out
+    }
+
+    /// An object that says which model is asked, and over which API.
+    fn signed_object<'o>(&self, out: &'o mut Vec<u8>) -> Object<'o> {
+        let mut object = Object::begin(out);
+        let model = self.rules.model.as_deref().unwrap_or("null");
+        object
+            .put("api", self.rules.api.name())
+            .raw("model", model.as_bytes());
+        if self.rules.refusals > 0 {
+            object.put("refusals", &self.rules.refusals);
+        }
+        object
+    }
+
+    /// Goes on from what the journal knows of earlier starts: remedies, and the parts of an answer that is not
+    /// whole. Those of another model or API do not count.
+    pub(crate) fn recall(&mut self, remedies: &[&str], pauses: &[&str]) {
+        for remedy in remedies {
+            self.recall_remedy(remedy);
+        }
+        for pause in pauses {
+            let Ok(recorded) = serde_json::from_str::<Recorded<'_>>(pause) else {
+                continue;
+            };
+            let body = pause::as_response(&recorded);
+            let answer = messages::parse(&body, &self.wrapped);
+            if let Ok(mut answer) = answer
+                && self.rules.is_asked(&recorded)
+            {
+                answer.usage = recorded.usage;
+                answer.cached_tokens = recorded.cached_tokens;
+                let is_refused = recorded.refusals != self.rules.refusals;
+                self.go_on_from(answer, &recorded.prefix);
+                let refused = self.paused.iter_mut().filter(|_| is_refused);
+                refused.for_each(Paused::drop_thinking);
+            }
+        }
+    }
+
+    fn recall_remedy(&mut self, remedy: &str) {
+        #[derive(Deserialize)]
+        struct Applied {
+            name: String,
+            #[serde(default)]
+            max_tokens: Option<u64>,
+        }
+        let applied: Result<Applied, _> = serde_json::from_str(remedy);
+        let by: Result<Recorded<'_>, _> = serde_json::from_str(remedy);
+        let (Ok(applied), Ok(by)) = (applied, by) else {
+            return;
+        };
+        let is_asked = self.rules.is_asked(&by);
+        match Remedy::parse(&applied.name, applied.max_tokens) {
+            // Counted whoever refused it: the records of answers say how often it had happened before them.
+            Some(Remedy::WithoutReasoning) => self.rules.refusals += 1,
+            Some(remedy) if is_asked => {
+                self.apply(remedy);
+            }
+            _ => {}
+        }
+    }
+
+    /// How often the service has paused within the answer that is not whole yet.
+    pub(crate) fn pauses(&self) -> u32 {
+        self.paused.as_ref().map_or(0, |paused| paused.count)
+    }
+
+    /// Adds what a service said before it paused to the next requests, until the answer is whole. `prefix`: the
+    /// digest of what it was made behind.
+    pub(crate) fn go_on_from(&mut self, part: Answer, prefix: &str) {
+        let count = self.pauses() + 1;
+        self.paused = Some(Paused {
+            answer: self.whole(part),
+            prefix: prefix.to_owned(),
+            count,
+        });
     }
 
     /// The same for what a recorded request has behind the one that is sent. False if that is not all.
@@ -280,14 +401,18 @@ impl Wire {
             return false;
         };
         let body = [b"{\"content\":", blocks, b"}"].concat();
-        self.paused = messages::parse(&body, &self.wrapped).ok();
-        self.paused.is_some()
+        let Ok(answer) = messages::parse(&body, &self.wrapped) else {
+            return false;
+        };
+        self.paused = None;
+        self.go_on_from(answer, "");
+        true
     }
 
     /// The whole answer whose last part this is.
     pub(crate) fn whole(&mut self, answer: Answer) -> Answer {
         match self.paused.take() {
-            Some(paused) => pause::join(paused, answer),
+            Some(paused) => pause::join(paused.answer, answer),
             None => answer,
         }
     }
@@ -332,7 +457,8 @@ impl Wire {
             .finish_reason
             .as_ref()
             .is_some_and(FinishReason::is_cut_off);
-        let before = self.paused.as_ref().map_or("", |paused| &paused.text);
+        let paused = self.paused.as_ref();
+        let before = paused.map_or("", |paused| paused.answer.text.as_str());
         let is_silent = answer.text.trim().is_empty() && before.trim().is_empty();
         if is_silent && answer.calls.is_empty() && !cut_off && !answer.is_paused {
             return Err("the answer has neither text nor tool calls".to_owned());
@@ -340,12 +466,7 @@ impl Wire {
         let counted = counted(self.rules.api, body);
         answer.usage = counted.map(|counted| counted.tokens);
         answer.cached_tokens = counted.map(|counted| counted.cached);
-        let calls = if answer.calls.is_empty() {
-            Vec::new()
-        } else {
-            response::calls_json(&answer.calls)
-        };
-        answer.view = Some(view(&answer.content_json, &calls));
+        answer.view = Some(view_of(&answer));
         if answer.calls.iter().any(|call| call.invalid.is_some()) {
             // The service would refuse to have them back.
             answer.items = None;
@@ -361,7 +482,7 @@ impl Memo {
             Head::Responses(head) => {
                 responses::close(&mut self.body);
                 Sent {
-                    prefix: Some(self.body.prefix()),
+                    prefix: self.body.prefix(),
                     bytes: head.request(&self.body),
                 }
             }
@@ -370,7 +491,7 @@ impl Memo {
                 let marks = (at.last, at.before_answer);
                 messages::close(&mut self.body);
                 Sent {
-                    prefix: Some(self.body.prefix()),
+                    prefix: self.body.prefix(),
                     bytes: head.request(&self.body, marks, cache),
                 }
             }
@@ -390,6 +511,15 @@ fn next_message(rest: &[u8]) -> Result<(Message<'_>, usize), String> {
         return Err("a message of the request is missing".to_owned());
     }
     Ok((message, length))
+}
+
+/// The digest of an answer's text and calls.
+fn view_of(answer: &Answer) -> String {
+    let calls = match answer.calls.as_slice() {
+        [] => Vec::new(),
+        calls => response::calls_json(calls),
+    };
+    view(&answer.content_json, &calls)
 }
 
 /// What a server says it has counted for an answer, whatever the answer is.

@@ -112,6 +112,15 @@ impl Finding {
     }
 }
 
+/// What a note tells later starts of the engine: JSON objects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fact<'a> {
+    /// How requests are changed because the service refused one.
+    Remedy(&'a [u8]),
+    /// A part of an answer, after which the service has paused.
+    Pause(&'a [u8]),
+}
+
 /// An event to be recorded. Fields named `…_json` hold JSON text.
 pub(crate) enum Event<'a> {
     /// An engine begins to work on the run.
@@ -262,6 +271,8 @@ pub(crate) enum Event<'a> {
         level: &'a str,
         /// The note.
         content: &'a str,
+        /// What later starts need to know of it.
+        fact: Option<Fact<'a>>,
     },
     /// A hook has been run.
     HookAudit {
@@ -425,8 +436,17 @@ impl Event<'_> {
                     line.put("fingerprint", fingerprint);
                 }
             }
-            Self::SystemMessage { level, content } => {
+            Self::SystemMessage {
+                level,
+                content,
+                fact,
+            } => {
                 line.put("level", level).put("content", content);
+                match fact {
+                    Some(Fact::Remedy(json)) => line.raw("remedy", json),
+                    Some(Fact::Pause(json)) => line.raw("pause", json),
+                    None => line,
+                };
             }
             Self::HookAudit {
                 hook_name,

@@ -6,8 +6,13 @@
 //! Architecture invariant: every tool call has exactly one tool message right behind the assistant
 //! message it is in, whatever the journal holds. Lost results are filled in here, never there.
 
+use crate::record::event::REASONING;
 use crate::record::state::{Question, Run, Thought, Turn};
-use crate::text::json::{Object, string};
+use crate::text::digest::PartsDigest;
+use crate::text::json::{Members, Object, string};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
 
 /// Stands for a result that has been taken out of the journal.
 const RESULT_REMOVED: &str = "(the result of this call is no longer in the journal)";
@@ -72,16 +77,16 @@ fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, form: &Form) {
     if let Some(calls) = calls {
         object.raw("tool_calls", calls.as_bytes());
     }
-    match (form, thought.wire) {
-        (Form::Chat(model), None) if thought.asked_model.as_deref() == model.as_deref() => {
-            for (name, value) in &thought.reasoning {
-                object.raw(name, value.as_bytes());
+    match form {
+        Form::Chat(model) if thought.asked_model.as_deref() == model.as_deref() => {
+            echo(&mut object, thought);
+        }
+        Form::Neutral => {
+            if let Some(wire) = thought.wire {
+                object.raw("wire", wire.as_bytes());
             }
         }
-        (Form::Neutral, Some(wire)) => {
-            object.raw("wire", wire.as_bytes());
-        }
-        (Form::Chat(_), _) | (Form::Neutral, None) => {}
+        Form::Chat(_) => {}
     }
     object.end();
     for call in &thought.calls {
@@ -106,6 +111,56 @@ fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, form: &Form) {
         }
         object.end();
     }
+}
+
+/// Adds what the server wants back beside the text and the calls: the reasoning, and members that are nobody's
+/// here. An answer that came over another API has none, nor has one that was edited since.
+fn echo(object: &mut Object<'_>, thought: &Thought<'_>) {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Wire<'w> {
+        #[serde(borrow)]
+        api: Cow<'w, str>,
+        #[serde(borrow)]
+        items: Vec<&'w RawValue>,
+        #[serde(borrow)]
+        view: Cow<'w, str>,
+    }
+    let mut items = Vec::new();
+    if let Some(wire) = thought.wire {
+        let wire: Wire<'_> = serde_json::from_str(wire).unwrap_or_default();
+        let calls = thought.tool_calls.as_deref().unwrap_or_default();
+        let is_as_it_came = || wire.view == view(thought.content.as_bytes(), calls.as_bytes());
+        if wire.api != "chat" || !is_as_it_came() {
+            return;
+        }
+        items = wire.items;
+    }
+    for (name, value) in &thought.reasoning {
+        object.raw(name, value.as_bytes());
+    }
+    let known = message_members();
+    for item in items {
+        let members: Members = serde_json::from_str(item.get()).unwrap_or_default();
+        let others = members.0.iter();
+        for (name, value) in others.filter(|(name, _)| !known.contains(&name.as_str())) {
+            object.raw(name, value.get().as_bytes());
+        }
+    }
+}
+
+/// The members of an assistant's message that have a place of their own in the journal.
+pub(crate) fn message_members() -> [&'static str; 9] {
+    let [a, b, c, d, e] = REASONING;
+    ["role", "content", "tool_calls", "refusal", a, b, c, d, e]
+}
+
+/// The digest of what the journal keeps of an answer in the neutral form: its text and its calls, as JSON.
+pub(crate) fn view(content: &[u8], calls: &[u8]) -> String {
+    let mut digest = PartsDigest::default();
+    digest.add(content);
+    digest.add(calls);
+    digest.sum()
 }
 
 fn comma(out: &mut Vec<u8>) {

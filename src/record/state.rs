@@ -57,6 +57,10 @@ pub struct Run<'j> {
     pub tokens: Tokens,
     /// How many answers the model gave.
     pub llm_calls: u64,
+    /// How requests are changed because the service refused one, in order: JSON objects.
+    pub remedies: Vec<&'j str>,
+    /// The parts of an answer that is not whole, in order: JSON objects.
+    pub pauses: Vec<&'j str>,
     /// The conversation, in order.
     pub turns: Vec<Turn<'j>>,
     /// The number of the last thought.

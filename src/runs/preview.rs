@@ -103,7 +103,9 @@ fn build(
     let mut request = builder
         .request(&ctx, &messages, state.iterations + 1, None, Vec::new())?
         .map_err(|unavailable| Error::failure(unavailable.0))?;
-    let sent = Wire::new(&agent.llm).render(&mut request);
+    let mut wire = Wire::new(&agent.llm);
+    wire.recall(&state.remedies, &state.pauses);
+    let sent = wire.render(&mut request);
     let request = sent.map_err(Error::failure)?.bytes;
     if !screen.quiet {
         for note in builder.lacking() {

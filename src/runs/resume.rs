@@ -125,6 +125,7 @@ pub(crate) fn warning(note: &str) -> Event<'_> {
     Event::SystemMessage {
         level: "WARN",
         content: note,
+        fact: None,
     }
 }
 

@@ -2,8 +2,10 @@
 //!
 //! Unaware of what the objects are.
 
-use serde::Serialize;
-use serde::de::{Error, IgnoredAny};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::fmt;
 
 /// Writes the members of an object one after another.
 ///
@@ -72,6 +74,37 @@ impl<'b> Object<'b> {
     /// Ends the object.
     pub(crate) fn end(&mut self) {
         self.out.push(b'}');
+    }
+}
+
+/// The members of an object in their order, their values as they stand.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Members(pub Vec<(String, Box<RawValue>)>);
+
+impl Members {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(name, _)| name == key);
+        found.map(|(_, value)| value.get())
+    }
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Members;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        from.deserialize_map(Each)
     }
 }
 

@@ -60,6 +60,14 @@ pub(crate) fn answers_in(request: &[u8]) -> Result<usize, String> {
     Ok((0..messages.len()).filter(begins).count())
 }
 
+/// How many blocks of an answer that is not whole a request ends with: the service has paused, and goes on.
+pub(crate) fn unended_blocks(request: &[u8]) -> usize {
+    let request: Value = serde_json::from_slice(request).unwrap_or_default();
+    let last = conversation(&request).and_then(|(_, messages)| messages.last());
+    let last = last.filter(|message| role(message) == "assistant");
+    blocks(last).map_or(0, Vec::len)
+}
+
 /// The conversation in a request, in the form of any API, and the key that it stands under.
 fn conversation(request: &Value) -> Option<(&'static str, &Vec<Value>)> {
     let mut keys = ["messages", "input"].into_iter();

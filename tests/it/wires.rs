@@ -1,59 +1,11 @@
 //! The three APIs: the same run over each, whole or streamed, whatever happens meanwhile.
 
 use crate::harness::services::*;
+use crate::harness::steps::*;
 use crate::harness::*;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-
-const ECHO: &str = "- {name: echo, exec: 'echo ${words}'}";
-
-/// The n-th answer of a run of so many iterations.
-fn said(n: usize, of: usize) -> Said {
-    let call = |at: usize| {
-        let words = json!({"words": format!("{n}.{at} \u{e9}")});
-        (format!("call_{n}_{at}"), "echo".to_owned(), words)
-    };
-    Said {
-        thinking: format!("about step {n}"),
-        text: if n >= of {
-            "done".to_owned()
-        } else {
-            format!("step {n}\n\u{1F600}")
-        },
-        calls: if n >= of {
-            Vec::new()
-        } else {
-            (0..3).map(call).collect()
-        },
-    }
-}
-
-/// How many answers of the model a request holds.
-fn answers(api: Api, request: &Value) -> usize {
-    let list = request[api.conversation()]
-        .as_array()
-        .expect("a conversation");
-    let is_answer = |item: &Value| {
-        let kinds = ["function_call", "reasoning"];
-        item["role"] == "assistant" || kinds.iter().any(|kind| item["type"] == *kind)
-    };
-    let begins = |at: &usize| is_answer(&list[*at]) && (*at == 0 || !is_answer(&list[*at - 1]));
-    (0..list.len()).filter(begins).count()
-}
-
-/// The service answers each request by its place in the conversation.
-fn serve(world: &World, of: usize) {
-    world.server.answers(move |received| {
-        let api = api_of(&received.line);
-        let request = received.json();
-        reply(api, received, &said(answers(api, &request) + 1, of))
-    });
-}
-
-fn world(api: Api, stream: bool) -> World {
-    let world = World::with_tools(ECHO);
-    world.llm(&format!("api: {}\nstream: {stream}", api.name()))
-}
+use std::time::Duration;
 
 /// What a run comes to, whatever the API: its answers, the results of its calls, its tokens.
 fn essence(run: &Run) -> Value {
@@ -297,6 +249,42 @@ fn a_silence_ends_a_stream_and_slow_bytes_do_not() {
 }
 
 #[test]
+fn an_answer_that_comes_byte_by_byte_is_waited_for_and_a_longer_silence_is_none() {
+    const BYTES: usize = 20;
+    let pause = Duration::from_millis(100);
+    let slow = |api: Api| {
+        let request = json!({"messages": [{"role": "user", "content": "x"}]});
+        let answer = stream(api, &answer_of(api, &request, &said(3, 3)));
+        // The first bytes are of a comment, which says nothing.
+        streamed(answer.strip_prefix(": hello\n\n").unwrap()).in_single_bytes(BYTES, pause)
+    };
+    let limits = |timeout: u64| format!("timeout_ms: {timeout}\nmax_retries: 0");
+    let runs = APIS.map(|api| {
+        // All of them take longer than the limit of a silence; none is one.
+        let (patient, hasty) = (
+            world(api, true).llm(&limits(1500)),
+            world(api, true).llm(&limits(30)),
+        );
+        patient.server.says([slow(api)]);
+        hasty.server.says([slow(api)]);
+        let running = (patient.run("go").spawn(), hasty.run("go").spawn());
+        (patient, hasty, running)
+    });
+    for (patient, hasty, (waits, gives_up)) in runs {
+        waits.wait().exits(0).prints("done\n");
+        let metadata = patient.latest().invocations()[0].join("metadata.json");
+        let metadata: Value = serde_json::from_slice(&std::fs::read(metadata).unwrap()).unwrap();
+        let took = metadata["duration_ms"].as_u64().unwrap();
+        assert!(took >= BYTES as u64 * 100, "{took} ms");
+        gives_up.wait().exits(75);
+        let metadata = hasty.latest().invocations()[0].join("metadata.json");
+        let metadata: Value = serde_json::from_slice(&std::fs::read(metadata).unwrap()).unwrap();
+        assert_eq!(metadata["status"], "TIMEOUT");
+        assert_eq!(hasty.latest().events("THOUGHT").len(), 0);
+    }
+}
+
+#[test]
 fn pings_break_a_silence_and_do_not_prolong_the_whole() {
     let (silence, whole) = (1500, 2200);
     for api in APIS {
@@ -325,92 +313,6 @@ fn pings_break_a_silence_and_do_not_prolong_the_whole() {
         let go_on = world.go_on().args(["--set", "llm.total_timeout_ms=600000"]);
         go_on.end().exits(0).prints("done\n");
     }
-}
-
-#[test]
-fn a_paused_answer_goes_back_and_is_one_answer_when_it_is_whole() {
-    for stream in [false, true] {
-        let world = world(Api::Messages, stream);
-        world.server.accepts_anything();
-        let search = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}});
-        let found =
-            json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []});
-        world.server.answers(move |received| {
-            let request = received.json();
-            let messages = request["messages"].as_array().unwrap();
-            let last = messages.last().unwrap();
-            let is_paused = last["role"] == "assistant";
-            let mut answer = answer_of(Api::Messages, &request, &said(1, 1));
-            let blocks = last["content"].as_array().unwrap().len();
-            let content = match (is_paused, blocks) {
-                (false, _) => {
-                    json!([answer["content"][0], {"type": "text", "text": "I search. "}, search])
-                }
-                // Nothing but what the service does itself.
-                (true, 3) => json!([found, search]),
-                _ => json!([found, {"type": "text", "text": "Found."}]),
-            };
-            answer["content"] = content;
-            if blocks < 5 {
-                answer["stop_reason"] = json!("pause_turn");
-            }
-            if stream {
-                streamed(&self::stream(Api::Messages, &answer))
-            } else {
-                completion(&answer)
-            }
-        });
-        world.run("go").end().exits(0).prints("I search. Found.\n");
-        let run = world.latest();
-        let requests = world.server.requests();
-        assert_eq!(requests.len(), 3);
-        let (first, last) = (requests[0].json(), requests[2].json());
-        assert_eq!(first["tools"], last["tools"]);
-        assert_eq!(last["messages"][0], first["messages"][0]);
-        let kinds = |blocks: &Value| -> Vec<String> {
-            let blocks = blocks.as_array().unwrap().iter();
-            blocks
-                .map(|it| it["type"].as_str().unwrap().to_owned())
-                .collect()
-        };
-        let expected = [
-            "thinking",
-            "text",
-            "server_tool_use",
-            "web_search_tool_result",
-            "server_tool_use",
-        ];
-        assert_eq!(kinds(&last["messages"][1]["content"]), expected);
-        let thoughts = run.events("THOUGHT");
-        assert_eq!(thoughts.len(), 1);
-        assert_eq!(thoughts[0]["content"], "I search. Found.");
-        assert_eq!(thoughts[0]["usage"]["total_tokens"], 330);
-        assert_eq!(run.metadata()["usage"]["total_tokens"], 330);
-        assert_eq!(kinds(&thoughts[0]["wire"]["items"]).len(), 7);
-        world
-            .delta(["replay", "-w", "ws", "LATEST"])
-            .end()
-            .exits(0)
-            .prints("identical: 1 request\n");
-        // All of it goes back in later requests, with its thinking.
-        world.go_on().args(["-m", "more"]).end().exits(0);
-        let later = world.server.requests()[3].json();
-        assert_eq!(kinds(&later["messages"][1]["content"]).len(), 7);
-    }
-}
-
-#[test]
-fn a_service_that_pauses_forever_ends_the_run() {
-    let world = world(Api::Messages, false);
-    world.server.accepts_anything();
-    world.server.answers(|received| {
-        let mut answer = answer_of(Api::Messages, &received.json(), &said(1, 1));
-        answer["stop_reason"] = json!("pause_turn");
-        completion(&answer)
-    });
-    let ended = world.run("go").end().exits(4);
-    assert!(ended.stderr.contains("paused"), "{}", ended.stderr);
-    assert_eq!(world.latest().events("THOUGHT").len(), 0);
 }
 
 #[test]
@@ -453,89 +355,6 @@ fn a_key_in_pieces_is_in_no_file_and_not_on_the_screen() {
         let kept = std::fs::read_to_string(kept).unwrap();
         assert!(kept.contains("said [redacted]."), "{kept}");
     }
-}
-
-fn refusal(words: &str, code: &str) -> Reply {
-    let body = json!({"type": "error", "error": {"type": "invalid_request_error", "code": code, "message": words}});
-    completion(&body).status(400)
-}
-
-#[test]
-fn a_refusal_over_reasoning_is_met_by_one_request_without_it() {
-    for (api, words, code) in [
-        (
-            Api::Messages,
-            "messages.1.content.0: Invalid `signature` in `thinking` block",
-            "",
-        ),
-        (
-            Api::Responses,
-            "The encrypted content could not be verified.",
-            "invalid_encrypted_content",
-        ),
-    ] {
-        let world = world(api, true);
-        let mut heard = 0;
-        world.server.answers(move |received| {
-            heard += 1;
-            let request = received.json();
-            match heard {
-                3 => refusal(words, code),
-                _ => reply(api, received, &said(answers(api, &request) + 1, 5)),
-            }
-        });
-        world.run("go").end().exits(0).prints("done\n");
-        let requests = world.server.requests();
-        let sealed = |n: usize| requests[n].json().to_string().contains("sealed-");
-        assert!(sealed(2) && !sealed(3), "{api:?}");
-        assert_eq!(requests.len(), 6);
-        let run = world.latest();
-        let notes = run.events("SYSTEM_MESSAGE");
-        assert_eq!(notes.len(), 1, "{notes:?}");
-        assert_eq!(run.invocations().len(), 6);
-        world
-            .delta(["replay", "-w", "ws", "LATEST"])
-            .end()
-            .exits(0)
-            .prints("identical: 5 requests\n");
-    }
-}
-
-#[test]
-fn a_limit_and_a_parameter_that_the_service_refuses_are_corrected_once() {
-    let world = world(Api::Messages, false);
-    world.server.says([refusal("max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens for scripted", "")]);
-    serve(&world, 2);
-    world.run("go").end().exits(0);
-    let limits: Vec<Value> = world
-        .server
-        .requests()
-        .iter()
-        .map(|it| it.json()["max_tokens"].clone())
-        .collect();
-    assert_eq!(limits, [32000, 8192, 8192]);
-
-    let world = self::world(Api::Responses, false);
-    world.server.says([refusal(
-        "Encrypted content is not supported with this model.",
-        "",
-    )]);
-    serve(&world, 2);
-    world.run("go").end().exits(0);
-    let included: Vec<bool> = world
-        .server
-        .requests()
-        .iter()
-        .map(|it| it.json()["include"].is_array())
-        .collect();
-    assert_eq!(included, [true, false, false]);
-
-    // A refusal that comes again ends the run.
-    let world = self::world(Api::Responses, false);
-    world
-        .server
-        .says([1, 2].map(|_| refusal("Unknown parameter: 'include'.", "")));
-    world.run("go").end().exits(4);
 }
 
 #[test]
@@ -829,6 +648,7 @@ fn check_warns_of_another_apis_words() {
         assert!(said.contains(words), "{llm}: {said}");
     }
     let world = World::new().llm("max_completion_tokens: 9");
+    world.server.accepts_anything();
     serve(&world, 1);
     let run = world.run("go").args(["--set", "llm.api=messages"]);
     let ended = run.end().exits(0);

@@ -1,12 +1,13 @@
 //! `delta model replay`: a recorded run as a model. A request on stdin, the recorded answer on stdout.
 
 use crate::error::{At, Error, Exit, Result};
-use crate::record::invocations::Requests;
+use crate::record::invocations::{Requests, metadata};
 use crate::record::recording::{Recording, at_path};
+use crate::unix::files;
 use crate::unix::terminal::print;
-use crate::view::request_diff::{answers_in, first};
+use crate::view::request_diff::{answers_in, first, unended_blocks};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) fn serve_answer(run_dir: &Path, lenient: bool) -> Result<Exit> {
     let recording = Recording::read(&at_path(run_dir)?)?;
@@ -15,17 +16,15 @@ pub(crate) fn serve_answer(run_dir: &Path, lenient: bool) -> Result<Exit> {
         let reason = crate::error::reason(&e);
         Error::failure(format!("cannot read the request from stdin: {reason}"))
     })?;
+    let dir = recording.run.io("invocations");
     let wanted = WantedAnswer {
         names: invocations(&recording)?,
-        requests: Requests::of(&recording.run.io("invocations")),
+        requests: Requests::of(&dir),
+        dir: dir.clone(),
         request,
     };
     let name = wanted.find(lenient)?;
-    let path = recording
-        .run
-        .io("invocations")
-        .join(name)
-        .join("response.json");
+    let path = dir.join(name).join("response.json");
     print(&std::fs::read(&path).at("read", &path)?)?;
     Ok(Exit::Success)
 }
@@ -42,7 +41,9 @@ fn invocations(recording: &Recording) -> Result<Vec<String>> {
 }
 
 struct WantedAnswer {
+    /// The invocations whose answers are in the journal.
     names: Vec<String>,
+    dir: PathBuf,
     requests: Requests,
     request: Vec<u8>,
 }
@@ -50,24 +51,28 @@ struct WantedAnswer {
 impl WantedAnswer {
     /// The recorded request that is this one. Where it should stand is looked at first.
     fn find(mut self, lenient: bool) -> Result<String> {
-        let place = answers_in(&self.request).map_err(Error::failure)?;
+        let unended = unended_blocks(&self.request);
+        let answers = answers_in(&self.request).map_err(Error::failure)?;
+        // An answer that is not whole is the one that is wanted.
+        let place = answers - usize::from(unended > 0);
         let total = self.names.len();
         if lenient {
-            return self.names.get(place).cloned().ok_or_else(|| {
+            let Some(last) = self.names.get(place).cloned() else {
                 let before = if place == 1 { "answer" } else { "answers" };
-                Error::failure(format!(
+                return Err(Error::failure(format!(
                     "the request holds {place} {before}, and the recording ends after {total}"
-                ))
-            });
+                )));
+            };
+            return self.part_of(last, unended);
         }
         if let Some(name) = self.names.get(place)
             && self.requests.read(name)? == self.request
         {
             return Ok(name.clone());
         }
-        for name in &self.names {
-            if self.requests.read(name)? == self.request {
-                return Ok(name.clone());
+        for name in self.names.clone().into_iter().chain(self.answered()?) {
+            if self.requests.read(&name)? == self.request {
+                return Ok(name);
             }
         }
         let nearest = place.min(total - 1);
@@ -82,5 +87,29 @@ impl WantedAnswer {
             "the request matches none of the {total} recorded ones; the nearest is number {}{what}",
             nearest + 1
         )))
+    }
+
+    /// All invocations that were answered, those among them after whose answer the service paused.
+    fn answered(&self) -> Result<Vec<String>> {
+        let mut names = files::names(&self.dir)?;
+        names.retain(|name| {
+            let metadata = metadata(&self.dir.join(name));
+            metadata.is_some_and(|it| it.status.as_deref() == Some("SUCCESS"))
+        });
+        Ok(names)
+    }
+
+    /// The invocation whose request had so many blocks of an answer that was not whole: this one, or one of
+    /// those before it in the same iteration.
+    fn part_of(&mut self, last: String, unended: usize) -> Result<String> {
+        let iteration = |name: &str| name.split('_').nth(1).map(str::to_owned);
+        let mut parts = self.answered()?;
+        parts.retain(|name| iteration(name) == iteration(&last) && *name <= last);
+        for name in parts.into_iter().rev() {
+            if unended_blocks(self.requests.read(&name)?) == unended {
+                return Ok(name);
+            }
+        }
+        Ok(last)
     }
 }

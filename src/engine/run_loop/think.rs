@@ -10,7 +10,7 @@ use crate::model::attempt::Remedy;
 use crate::model::response::{Answer, calls_json, make_ids_unique, parse};
 use crate::model::wire::{Heard, Neutral, Sent, Wire};
 use crate::record::engine_log::Level;
-use crate::record::event::{Event, FinishReason, Tokens};
+use crate::record::event::{Event, Fact, FinishReason, Tokens};
 use crate::record::invocations::Begun;
 use crate::record::run_dir::reference;
 use crate::record::stop_reason::StopReason;
@@ -29,7 +29,7 @@ struct Answered {
     /// When the request was sent.
     began: Instant,
     /// The digest of what the model read before it answered.
-    prefix: Option<String>,
+    prefix: String,
 }
 
 /// The step that follows a thought.
@@ -112,28 +112,21 @@ impl Engine<'_> {
         }
         let mut sent = self.render(&mut request)?;
         self.streamed.begin();
-        let mut pauses = 0;
         loop {
             let began = Instant::now();
             let invoked = self.invocations.begin(self.iteration, sent.bytes)?;
             let asked = self.send_request(&invoked)?;
             self.log_invocation(&invoked.name, &asked, began);
             let ending = match asked {
-                Asked::Answered(answer) if answer.is_paused && pauses < MOST_PAUSES => {
-                    pauses += 1;
-                    self.wire.go_on_from(*answer);
-                    if let Some(ending) = self.must_end() {
+                Asked::Answered(answer) if answer.is_paused => {
+                    if let Some(ending) = self.take_pause(*answer, &sent.prefix)? {
                         return Ok(Err(ending));
                     }
                     sent = self.render(&mut request)?;
                     continue;
                 }
-                Asked::Answered(answer) if answer.is_paused => {
-                    let why =
-                        format!("the service paused one answer more than {MOST_PAUSES} times");
-                    Ending::new(StopReason::ModelRefused, why)
-                }
                 Asked::Answered(answer) => {
+                    self.count_tokens(&answer);
                     let response = invoked.dir.join("response.json");
                     let mut answer = self.wire.whole(*answer);
                     self.model.redact_joined(&mut answer);
@@ -173,6 +166,30 @@ impl Engine<'_> {
         }
     }
 
+    /// Records a part of an answer, after which the service has paused, so that no start asks for it again.
+    /// Returns the end that comes before the next part, if one does.
+    fn take_pause(&mut self, mut part: Answer, prefix: &str) -> Result<Option<Ending>> {
+        self.count_tokens(&part);
+        self.model.redact_joined(&mut part);
+        let record = self.wire.record_pause(&part, prefix);
+        self.wire.go_on_from(part, prefix);
+        let pauses = self.wire.pauses();
+        let note =
+            format!("the service paused within its answer ({pauses}), and is asked to go on");
+        self.record_fact("INFO", &note, Some(Fact::Pause(&record)))?;
+        if pauses > MOST_PAUSES {
+            let why = format!("the service paused one answer more than {MOST_PAUSES} times");
+            return Ok(Some(Ending::new(StopReason::ModelRefused, why)));
+        }
+        Ok(self.must_end().or_else(|| self.limit_reached()))
+    }
+
+    /// Counts what an answer, or a part of one, has cost.
+    fn count_tokens(&mut self, answer: &Answer) {
+        let tokens = answer.usage.unwrap_or_default().total_tokens;
+        self.tokens_here = self.tokens_here.saturating_add(tokens);
+    }
+
     /// The request as the service reads it. One that is played back is sent as it was recorded, if that
     /// differs only by what was done about a refusal.
     fn render(&mut self, request: &mut Neutral) -> Result<Sent> {
@@ -209,7 +226,9 @@ impl Engine<'_> {
             Remedy::WithoutReasoning => "WARN",
             Remedy::WithoutInclude | Remedy::WithoutStreamOptions | Remedy::MaxTokens(_) => "INFO",
         };
-        self.record_note(level, &remedy.description())
+        let record = self.wire.record_remedy(remedy);
+        let fact = Some(Fact::Remedy(&record));
+        self.record_fact(level, &remedy.description(), fact)
     }
 
     fn send_request(&mut self, invoked: &Begun) -> Result<Asked> {
@@ -335,10 +354,12 @@ impl Engine<'_> {
             // What was spent has been spent, whatever the hook leaves of it.
             Ok(mut changed) => {
                 self.model.redact_joined(&mut changed);
+                if self.wire.api() != Api::Chat {
+                    changed.items = answer.items;
+                    changed.view = answer.view;
+                }
                 Ok(Answer {
                     usage: answer.usage.or(changed.usage),
-                    items: answer.items,
-                    view: answer.view,
                     ..changed
                 })
             }
@@ -359,7 +380,9 @@ impl Engine<'_> {
         } = answered;
         make_ids_unique(&mut answer.calls, |id| self.transcript.has_id(id));
         let calls = (!answer.calls.is_empty()).then(|| calls_json(&answer.calls));
-        let wire = prefix.map(|prefix| self.wire.record(&answer, &prefix));
+        let wire = self
+            .wire
+            .record(&answer, calls.as_deref().unwrap_or_default(), &prefix);
         let invalid: Vec<(String, String)> = answer
             .calls
             .iter()
@@ -386,7 +409,6 @@ impl Engine<'_> {
         );
         self.iterations_here += 1;
         let usage = answer.usage.unwrap_or_default();
-        self.tokens_here = self.tokens_here.saturating_add(usage.total_tokens);
         self.metadata.usage.tokens.add(usage);
         self.metadata.usage.llm_calls += 1;
         self.print_thought(&answer, usage, began);

@@ -47,6 +47,28 @@ impl Remedy {
         }
     }
 
+    /// As it stands in the journal.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::WithoutReasoning => "without_reasoning",
+            Self::WithoutInclude => "without_include",
+            Self::WithoutStreamOptions => "without_stream_options",
+            Self::MaxTokens(_) => "max_tokens",
+        }
+    }
+
+    /// Reads what [`Self::name`] writes, and the limit beside it.
+    pub(crate) fn parse(name: &str, max_tokens: Option<u64>) -> Option<Self> {
+        let all = [
+            Some(Self::WithoutReasoning),
+            Some(Self::WithoutInclude),
+            Some(Self::WithoutStreamOptions),
+            max_tokens.filter(|most| *most > 0).map(Self::MaxTokens),
+        ];
+        let mut all = all.into_iter().flatten();
+        all.find(|remedy| remedy.name() == name)
+    }
+
     /// What is done, for the record.
     pub(crate) fn description(self) -> String {
         match self {

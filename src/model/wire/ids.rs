@@ -1,6 +1,6 @@
 //! Ids and names that every service takes.
 
-use crate::text::digest::{PartsDigest, sha256};
+use crate::text::digest::sha256;
 
 /// True for an id of a call that all services take.
 pub(super) fn is_call_id(id: &str) -> bool {
@@ -15,12 +15,4 @@ pub(super) fn usable_call_id(id: &str) -> std::borrow::Cow<'_, str> {
     } else {
         format!("call_{}", &sha256(id.as_bytes())[..24]).into()
     }
-}
-
-/// The digest of what the journal keeps of an answer in the neutral form: its text and its calls, as JSON.
-pub(crate) fn view(content: &[u8], calls: &[u8]) -> String {
-    let mut digest = PartsDigest::default();
-    digest.add(content);
-    digest.add(calls);
-    digest.sum()
 }

@@ -2,16 +2,16 @@
 
 use super::Rules;
 use super::ids::usable_call_id;
-use super::neutral::{Members, Message, Recorded, is_blank};
+use super::neutral::{Message, Recorded, is_blank};
 use super::rendering::{Mark, Rendering, Role};
 use crate::config::api::CacheTime;
 use crate::config::llm::MESSAGES_MAX_TOKENS;
 use crate::model::response::{Answer, NewCall, usable_name};
 use crate::record::event::FinishReason;
-use crate::text::json::{self, Object};
+use crate::text::json::{self as json_text, Members, Object};
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 
 /// After so many blocks the service may not find a cache that ends before them: it looks back over twenty.
@@ -46,6 +46,11 @@ impl Block<'_> {
         matches!(&*self.r#type, "thinking" | "redacted_thinking")
     }
 
+    /// True unless it is a text of white space alone.
+    fn says_something(&self) -> bool {
+        self.r#type != "text" || !is_blank(self.text.map_or("", RawValue::get))
+    }
+
     /// True for thinking that the service can verify.
     fn is_signed(&self) -> bool {
         self.data.is_some() || self.signature.as_ref().is_some_and(|it| !it.is_empty())
@@ -72,7 +77,7 @@ impl Head {
                 "max_tokens" => {
                     write_limit(&mut object, rules, value.get());
                 }
-                "thinking" if rules.is_manual && rules.without_reasoning => {}
+                "thinking" if rules.is_manual && rules.refusals > 0 => {}
                 "model" => {
                     object.raw(key, value.get().as_bytes());
                     if given.is_none() {
@@ -147,9 +152,9 @@ impl Head {
 }
 
 fn write_limit(object: &mut Object<'_>, rules: &Rules, given: &str) {
-    match rules.max_tokens {
-        Some(most) => object.put("max_tokens", &most),
-        None => object.raw("max_tokens", given.as_bytes()),
+    match (rules.max_tokens, given.parse::<u64>()) {
+        (Some(most), Ok(given)) if given > most => object.put("max_tokens", &most),
+        _ => object.raw("max_tokens", given.as_bytes()),
     };
 }
 
@@ -160,7 +165,7 @@ fn tools(tools: Option<&str>) -> (Vec<u8>, Vec<String>) {
         out.push(if out.is_empty() { b'[' } else { b',' });
         let Some(function) = tool.get("function") else {
             // One of the service's own.
-            json::push(&mut out, tool);
+            json_text::push(&mut out, tool);
             continue;
         };
         let mut object = Object::begin(&mut out);
@@ -168,22 +173,16 @@ fn tools(tools: Option<&str>) -> (Vec<u8>, Vec<String>) {
         if let Some(description) = function.get("description") {
             object.put("description", description);
         }
-        let schema = function.get("parameters");
-        let has_choice = |schema: &&Value| {
-            let choices = ["oneOf", "anyOf", "allOf"];
-            choices.into_iter().any(|key| schema.get(key).is_some())
-        };
-        match schema {
-            Some(schema) if has_choice(&schema) => {
-                wrapped.extend(function["name"].as_str().map(str::to_owned));
-                let around = serde_json::json!({"type": "object", "properties": {"arguments": schema}, "required": ["arguments"]});
-                object.put("input_schema", &around);
-            }
-            Some(schema) => {
+        match function.get("parameters") {
+            Some(schema) if is_plain_object(schema) => {
                 object.put("input_schema", schema);
             }
+            Some(schema) => {
+                wrapped.extend(function["name"].as_str().map(str::to_owned));
+                object.put("input_schema", &wrapped_schema(schema));
+            }
             None => {
-                object.put("input_schema", &serde_json::json!({"type": "object"}));
+                object.put("input_schema", &json!({"type": "object"}));
             }
         }
         object.end();
@@ -194,6 +193,42 @@ fn tools(tools: Option<&str>) -> (Vec<u8>, Vec<String>) {
     (out, wrapped)
 }
 
+/// True for a schema that the service takes as it is.
+fn is_plain_object(schema: &Value) -> bool {
+    let choices = ["oneOf", "anyOf", "allOf"];
+    schema["type"] == "object" && choices.into_iter().all(|key| schema.get(key).is_none())
+}
+
+/// The schema of an object whose only member, `arguments`, has the given schema.
+fn wrapped_schema(schema: &Value) -> Value {
+    let mut inner = schema.clone();
+    // With an id of its own it is what its references begin at.
+    if inner.get("$id").is_none() {
+        move_references(&mut inner);
+    }
+    json!({"type": "object", "properties": {"arguments": inner}, "required": ["arguments"]})
+}
+
+/// Lets references to the root of a schema find it where it is now.
+fn move_references(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            for (key, value) in members {
+                let is_reference = matches!(key.as_str(), "$ref" | "$dynamicRef");
+                match value {
+                    Value::String(to) if is_reference && (to == "#" || to.starts_with("#/")) => {
+                        to.insert_str(1, "/properties/arguments");
+                    }
+                    _ if matches!(key.as_str(), "const" | "enum" | "default" | "examples") => {}
+                    inner => move_references(inner),
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(move_references),
+        _ => {}
+    }
+}
+
 /// Adds a message to the conversation.
 pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules, wrapped: &[String]) {
     match &*message.role {
@@ -201,6 +236,7 @@ pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules, wr
             let prefix = body.prefix();
             body.answer_follows();
             let recorded = rules.recorded(message);
+            let recorded = recorded.filter(|it| is_as_read(it, wrapped));
             let mut blocks = match &recorded {
                 Some(recorded) => verbatim(recorded, rules, &prefix),
                 None => Vec::new(),
@@ -215,6 +251,7 @@ pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules, wr
                 body.block(Role::User, NOTHING_SAID, true);
             }
             for (block, can_end) in blocks {
+                body.at.reasoning += usize::from(!can_end);
                 body.block(Role::Assistant, &block, can_end);
             }
         }
@@ -270,16 +307,17 @@ fn verbatim<'m>(
     rules: &Rules,
     prefix: &str,
 ) -> Vec<(Cow<'m, [u8]>, bool)> {
-    let may_think = !rules.without_reasoning && (rules.is_manual || recorded.prefix == prefix);
+    let may_think =
+        recorded.refusals == rules.refusals && (rules.is_manual || recorded.prefix == prefix);
     let mut blocks = Vec::with_capacity(recorded.items.len());
     for item in &recorded.items {
         let Ok(block) = serde_json::from_str::<Block<'_>>(item.get()) else {
             continue;
         };
-        let is_sent = match &*block.r#type {
-            "text" => !is_blank(block.text.map_or("", RawValue::get)),
-            _ if block.is_thinking() => may_think && block.is_signed(),
-            _ => true,
+        let is_sent = if block.is_thinking() {
+            may_think && block.is_signed()
+        } else {
+            block.says_something()
         };
         if is_sent {
             blocks.push((Cow::Borrowed(item.get().as_bytes()), !block.is_thinking()));
@@ -288,20 +326,36 @@ fn verbatim<'m>(
     blocks
 }
 
-/// The blocks with which a service goes on that has paused; none if it has said nothing that can go back.
-pub(super) fn sent_back(paused: &Answer, rules: &Rules) -> Option<Vec<u8>> {
-    let Some(items) = &paused.items else {
-        // Something was taken out of what came.
-        let block = text_block(&String::from_utf8_lossy(&paused.content_json));
-        return (!paused.text.trim().is_empty()).then(|| [b"[", &block[..], b"]"].concat());
-    };
+/// True if the text and the calls that the journal has of an answer are still those of its blocks.
+fn is_as_read(recorded: &Recorded<'_>, wrapped: &[String]) -> bool {
+    let body = format!("{{\"content\":[{}]}}", recorded.joined_items());
+    let answer = parse(body.as_bytes(), wrapped);
+    answer.is_ok_and(|answer| super::view_of(&answer) == recorded.view)
+}
+
+/// The blocks of a part of an answer with which a service goes on that has paused; none if none can go back.
+pub(super) fn sent_back(items: &[u8]) -> Option<Vec<u8>> {
+    kept(items, |block| {
+        if block.is_thinking() {
+            block.is_signed()
+        } else {
+            block.says_something()
+        }
+    })
+}
+
+/// The blocks of an answer without its thinking; none if nothing else is left.
+pub(super) fn without_thinking(items: &[u8]) -> Option<Vec<u8>> {
+    kept(items, |block| !block.is_thinking())
+}
+
+fn kept(items: &[u8], is_kept: impl Fn(&Block<'_>) -> bool) -> Option<Vec<u8>> {
     let items: Vec<&RawValue> = serde_json::from_slice(items).unwrap_or_default();
-    let recorded = Recorded {
-        items,
-        ..Recorded::default()
-    };
-    let blocks = verbatim(&recorded, rules, "");
-    let blocks: Vec<&[u8]> = blocks.iter().map(|(block, _)| &**block).collect();
+    let blocks = items.iter().filter(|item| {
+        let block = serde_json::from_str::<Block<'_>>(item.get());
+        block.is_ok_and(|block| is_kept(&block))
+    });
+    let blocks: Vec<&[u8]> = blocks.map(|item| item.get().as_bytes()).collect();
     (!blocks.is_empty()).then(|| [b"[", &blocks.join(&b',')[..], b"]"].concat())
 }
 

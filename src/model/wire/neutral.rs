@@ -4,11 +4,11 @@
 //! result `is_error`.
 
 use crate::config::api::Api;
+use crate::record::event::Tokens;
+use crate::text::json::Members;
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::fmt;
 
 /// A request in the neutral form. Its last member is the list of messages.
 #[derive(Debug)]
@@ -69,37 +69,6 @@ impl Neutral {
         let mut head = self.bytes[..self.messages].to_vec();
         head.extend_from_slice(b"]}");
         serde_json::from_slice(&head).map_err(|e| format!("the request's head: {e}"))
-    }
-}
-
-/// The members of an object in their order, their values as they stand.
-#[derive(Debug, Default)]
-pub(super) struct Members(pub Vec<(String, Box<RawValue>)>);
-
-impl Members {
-    pub(super) fn get(&self, key: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(name, _)| name == key);
-        found.map(|(_, value)| value.get())
-    }
-}
-
-impl<'de> Deserialize<'de> for Members {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Each;
-        impl<'de> Visitor<'de> for Each {
-            type Value = Members;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-        from.deserialize_map(Each)
     }
 }
 
@@ -178,6 +147,19 @@ pub(super) struct Recorded<'m> {
     pub prefix: Cow<'m, str>,
     #[serde(borrow)]
     pub view: Cow<'m, str>,
+    /// How often the service had refused reasoning before: what it refused stays left out.
+    pub refusals: u64,
+    /// Of a part of an answer: what the service has counted for it.
+    pub usage: Option<Tokens>,
+    pub cached_tokens: Option<u64>,
+}
+
+impl Recorded<'_> {
+    /// The items, with commas between them.
+    pub(super) fn joined_items(&self) -> String {
+        let items: Vec<&str> = self.items.iter().map(|item| RawValue::get(item)).collect();
+        items.join(",")
+    }
 }
 
 /// True for JSON that is no string, or one of white space alone.

@@ -1,10 +1,70 @@
 //! A service that pauses in the middle of an answer: what it has said so far goes back to it as it came, and it
 //! goes on from there. Only Messages does, while it runs tools of its own.
 
-use crate::model::response::{Answer, calls_json};
+use super::messages::without_thinking;
+use super::neutral::Recorded;
+use crate::model::response::Answer;
+use crate::text::json::Object;
 
 /// Stands before the blocks that go back.
 const OPENING: &[u8] = br#",{"role":"assistant","content":"#;
+
+/// What a service has said of an answer that is not whole.
+pub(super) struct Paused {
+    pub answer: Answer,
+    /// The digest of what it was made behind; empty if it is not known.
+    pub prefix: String,
+    /// How often the service has paused.
+    pub count: u32,
+}
+
+impl Paused {
+    /// Takes note of what stands before it in the next request: thinking that was made behind something else
+    /// is dropped, unless the service does not verify that.
+    pub(super) fn follow(&mut self, prefix: &str, is_unbound: bool) {
+        if !self.prefix.is_empty() && self.prefix != prefix && !is_unbound {
+            self.drop_thinking();
+        }
+        prefix.clone_into(&mut self.prefix);
+    }
+
+    pub(super) fn drop_thinking(&mut self) {
+        let items = self.answer.items.take();
+        self.answer.items = items.and_then(|items| without_thinking(&items));
+    }
+
+    pub(super) fn has_thinking(&self) -> bool {
+        let items = self.answer.items.as_deref();
+        items.is_some_and(|items| without_thinking(items).as_deref() != Some(items))
+    }
+
+    /// The blocks with which the service goes on; none if it has said nothing that can go back.
+    pub(super) fn blocks(&self) -> Option<Vec<u8>> {
+        blocks(&self.answer)
+    }
+}
+
+/// The blocks of an answer that go back.
+pub(super) fn blocks(answer: &Answer) -> Option<Vec<u8>> {
+    if let Some(items) = &answer.items {
+        return super::messages::sent_back(items);
+    }
+    // Something was taken out of what came.
+    (!answer.text.trim().is_empty()).then(|| {
+        let mut out = vec![b'['];
+        let mut block = Object::begin(&mut out);
+        block.put("type", "text").put("text", &answer.text);
+        block.end();
+        out.push(b']');
+        out
+    })
+}
+
+/// The recorded part of an answer as the response that it was in.
+pub(super) fn as_response(recorded: &Recorded<'_>) -> Vec<u8> {
+    let items = recorded.joined_items();
+    format!("{{\"content\":[{items}],\"stop_reason\":\"pause_turn\"}}").into_bytes()
+}
 
 /// Adds blocks to a request as its last message.
 pub(super) fn append_blocks(request: &mut Vec<u8>, blocks: &[u8]) {
@@ -48,11 +108,7 @@ pub(super) fn join(first: Answer, next: Answer) -> Answer {
         (Some(first), Some(next)) => Some(first.saturating_add(next)),
         (first, next) => first.or(next),
     };
-    let calls = match whole.calls.as_slice() {
-        [] => Vec::new(),
-        calls => calls_json(calls),
-    };
-    whole.view = Some(super::view(&whole.content_json, &calls));
+    whole.view = Some(super::view_of(&whole));
     whole.items = items;
     whole
 }

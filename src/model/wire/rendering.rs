@@ -37,6 +37,8 @@ pub(super) struct Position {
     digest: PartsDigest,
     role: Option<Role>,
     blocks: usize,
+    /// How many of them are the model's reasoning.
+    pub reasoning: usize,
     pub last: Mark,
     /// The last mark before the newest answer: where the request for it ended.
     pub before_answer: Mark,
@@ -68,6 +70,7 @@ impl Rendering {
                 digest,
                 role: None,
                 blocks: 0,
+                reasoning: 0,
                 last: Mark::default(),
                 before_answer: Mark::default(),
                 system: Vec::new(),

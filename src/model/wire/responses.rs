@@ -2,11 +2,11 @@
 
 use super::Rules;
 use super::ids::usable_call_id;
-use super::neutral::{Members, Message, Recorded, is_blank};
+use super::neutral::{Message, Recorded, is_blank};
 use super::rendering::{Rendering, Role};
 use crate::model::response::{Answer, NewCall, usable_name};
 use crate::record::event::FinishReason;
-use crate::text::json::{self, Object};
+use crate::text::json::{self, Members, Object};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -166,8 +166,10 @@ pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules) {
             let prefix = body.prefix();
             body.answer_follows();
             let mut items = Vec::new();
-            match rules.recorded(message) {
-                Some(recorded) => verbatim(&recorded, rules, &prefix, &mut items),
+            match rules.recorded(message).filter(is_as_read) {
+                Some(recorded) => {
+                    body.at.reasoning += verbatim(&recorded, rules, &prefix, &mut items);
+                }
                 None => rebuild(message, &mut items),
             }
             for item in items {
@@ -221,15 +223,15 @@ fn said(role: &str, part: &str, text: &str) -> Vec<u8> {
     item
 }
 
-/// The items as they came. Reasoning goes back only encrypted, with what followed it, and where what stands
+/// Adds the items as they came; returns how many of them are reasoning. Reasoning goes back only encrypted, with what followed it, and where what stands
 /// before it is what it was made behind. Without it, items lose the ids that tie them to it.
 fn verbatim<'m>(
     recorded: &Recorded<'m>,
     rules: &Rules,
     prefix: &str,
     out: &mut Vec<Cow<'m, [u8]>>,
-) {
-    let may_think = !rules.without_reasoning && recorded.prefix == prefix;
+) -> usize {
+    let may_think = recorded.refusals == rules.refusals && recorded.prefix == prefix;
     let items: Vec<(&'m RawValue, Item<'m>)> = recorded
         .items
         .iter()
@@ -257,6 +259,15 @@ fn verbatim<'m>(
             out.push(raw.get().as_bytes().into());
         }
     }
+    let sent = items.iter().zip(&is_sent);
+    sent.filter(|((_, item), is_sent)| is_reasoning(item) && **is_sent)
+        .count()
+}
+
+/// True if the text and the calls that the journal has of an answer are still those of its items.
+fn is_as_read(recorded: &Recorded<'_>) -> bool {
+    let body = format!("{{\"output\":[{}]}}", recorded.joined_items());
+    parse(body.as_bytes()).is_ok_and(|answer| super::view_of(&answer) == recorded.view)
 }
 
 fn without_id(item: &RawValue) -> Vec<u8> {

@@ -17,6 +17,7 @@ fn wire(api: Api) -> Wire {
         wrapped: Vec::new(),
         paused: None,
         memo: None,
+        sent_reasoning: false,
     }
 }
 
@@ -65,7 +66,7 @@ fn step(random: &mut Rng, api: Api, number: usize, out: &mut String) {
         .collect();
     let calls: Vec<Value> = ids
         .iter()
-        .map(|id| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{\"a\": [1, \"b\"]}"}}))
+        .map(|id| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{\"a\":[1,\"b\"]}"}}))
         .collect();
     let calls = match calls.is_empty() {
         true => String::new(),
@@ -135,7 +136,7 @@ fn items(random: &mut Rng, api: Api, content: &str, ids: &[String]) -> Vec<Value
             );
             items.push(json!({"type": "message", "id": "m".repeat(70), "role": "assistant", "content": [{"type": "output_text", "text": text}]}));
             items.extend(ids.iter().map(
-                |id| json!({"type": "function_call", "id": "fc_1", "call_id": id, "name": "f", "arguments": "{\"a\": [1, \"b\"]}"}),
+                |id| json!({"type": "function_call", "id": "fc_1", "call_id": id, "name": "f", "arguments": "{\"a\":[1,\"b\"]}"}),
             ));
             items.push(
                 json!({"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "e"}),
@@ -303,10 +304,10 @@ fn thinking_is_sent_back_as_long_as_what_stands_before_it_does() {
         let mut answer = |journal: &mut String, system: &str, body: &Value| {
             let sent = wire.render(&mut neutral(journal, system, None)).unwrap();
             let answer = wire.parse(body.to_string().as_bytes()).unwrap();
-            let recorded = wire.record(&answer, &sent.prefix.unwrap());
+            let recorded = wire.record(&answer, b"", &sent.prefix);
             let (content, recorded) = (
                 String::from_utf8(answer.content_json).unwrap(),
-                String::from_utf8(recorded).unwrap(),
+                String::from_utf8(recorded.unwrap()).unwrap(),
             );
             *journal +=
                 &format!("{{\"type\":\"THOUGHT\",\"content\":{content},\"wire\":{recorded}}}\n");
@@ -335,12 +336,30 @@ fn thinking_is_sent_back_as_long_as_what_stands_before_it_does() {
         let request = String::from_utf8(request).unwrap();
         assert_eq!(thoughts(&request), 0, "{request}");
         assert!(request.contains("\"c\"") && !request.contains("\"b\""));
+        assert!(!wire.apply(Remedy::WithoutReasoning), "there was none");
+        let request = |wire: &mut Wire, journal: &str| {
+            let sent = wire.render(&mut neutral(journal, "two", None)).unwrap();
+            (String::from_utf8(sent.bytes).unwrap(), sent.prefix)
+        };
+        assert_eq!(thoughts(&request(&mut wire, &journal).0), 1);
         assert!(wire.apply(Remedy::WithoutReasoning) && !wire.apply(Remedy::WithoutReasoning));
-        let request = wire
-            .render(&mut neutral(&journal, "two", None))
-            .unwrap()
-            .bytes;
-        assert_eq!(thoughts(&String::from_utf8(request).unwrap()), 0);
+        let (text, prefix) = request(&mut wire, &journal);
+        assert_eq!(thoughts(&text), 0);
+        // What is made behind a request without reasoning keeps its own.
+        let third = wire.parse(first.to_string().as_bytes()).unwrap();
+        let recorded = String::from_utf8(wire.record(&third, b"", &prefix).unwrap()).unwrap();
+        journal += &format!("{{\"type\":\"THOUGHT\",\"content\":\"a\",\"wire\":{recorded}}}\n");
+        assert_eq!(thoughts(&request(&mut wire, &journal).0), 1);
+        // Another start knows it from the journal.
+        let mut later = self::wire(api);
+        later.recall(&[r#"{"name":"without_reasoning"}"#], &[]);
+        assert_eq!(
+            request(&mut later, &journal),
+            request(&mut wire, &journal),
+            "{api:?}"
+        );
+        let mut unaware = self::wire(api);
+        assert_eq!(thoughts(&request(&mut unaware, &journal).0), 1);
     }
 }
 

@@ -43,6 +43,10 @@ pub(crate) struct Line<'a> {
     pub llm_invocation_ref: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub wire: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub remedy: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub pause: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "text")]
     pub action_id: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]

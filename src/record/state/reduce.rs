@@ -69,6 +69,7 @@ impl<'j> Run<'j> {
                     self.first_message = Some(decoded(content));
                 }
                 self.unsaid = None;
+                self.pauses.clear();
                 self.turns.push(Turn::User(content));
                 self.end = None;
             }
@@ -76,6 +77,7 @@ impl<'j> Run<'j> {
                 self.end = None;
                 self.turns.extend(self.unsaid.take().map(Turn::User));
                 let thought = self.thought(&line)?;
+                self.pauses.clear();
                 self.turns.push(Turn::Thought(thought));
                 self.thought_seq = Some(self.seq);
             }
@@ -126,8 +128,11 @@ impl<'j> Run<'j> {
                 });
             }
             EventKind::FlowStart => self.is_flow = true,
+            EventKind::SystemMessage => {
+                self.remedies.extend(line.remedy.map(RawValue::get));
+                self.pauses.extend(line.pause.map(RawValue::get));
+            }
             EventKind::ActionCheck
-            | EventKind::SystemMessage
             | EventKind::HookAudit
             | EventKind::Error
             | EventKind::TaskCreated

@@ -31,6 +31,17 @@ pub fn objections(body: &[u8]) -> Vec<String> {
     if !body.ends_with(b"]}") {
         found.push("messages are not the last field".into());
     }
+    let has_tools = request["tools"].as_array().is_some_and(|it| !it.is_empty());
+    let effort = request["reasoning_effort"].as_str().unwrap_or("none");
+    let is_newest = request["model"]
+        .as_str()
+        .is_some_and(|it| it.starts_with("gpt-5"));
+    if is_newest && has_tools && effort != "none" {
+        found.push(
+            "Function tools with reasoning_effort are not supported. Please use /v1/responses, or set reasoning_effort to 'none'"
+                .into(),
+        );
+    }
     if request["tools"].as_array().is_some_and(Vec::is_empty) {
         found.push("an empty list of tools".into());
     }

@@ -15,6 +15,7 @@ mod server;
 pub mod services;
 pub mod sessions;
 mod shown;
+pub mod steps;
 mod system;
 mod terminal;
 mod world;

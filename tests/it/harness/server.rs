@@ -91,6 +91,7 @@ pub struct Reply {
     drops: Option<Moment>,
     closure: Option<Closure>,
     pings: usize,
+    single: Option<(usize, Duration)>,
 }
 
 type Closure = Box<dyn FnOnce(&Received) -> Reply + Send>;
@@ -157,6 +158,7 @@ pub fn raw(body: impl Into<Vec<u8>>) -> Reply {
         drops: None,
         closure: None,
         pings: 0,
+        single: None,
     }
 }
 
@@ -236,6 +238,12 @@ impl Reply {
         self
     }
 
+    /// The first so many bytes one by one, with a pause before each.
+    pub fn in_single_bytes(mut self, bytes: usize, pause: Duration) -> Self {
+        self.single = Some((bytes, pause));
+        self.chunked()
+    }
+
     pub fn body(&self) -> &[u8] {
         &self.body
     }
@@ -248,7 +256,9 @@ impl Reply {
         let mut bytes = Vec::new();
         if self.chunked {
             head += "Transfer-Encoding: chunked\r\n\r\n";
-            for chunk in self.body.chunks(97) {
+            let single = self.single.map_or(0, |(single, _)| single);
+            let (single, rest) = self.body.split_at(single.min(self.body.len()));
+            for chunk in single.chunks(1).chain(rest.chunks(97)) {
                 bytes.extend(format!("{:x}\r\n", chunk.len()).bytes());
                 bytes.extend(chunk);
                 bytes.extend(b"\r\n");
@@ -465,8 +475,18 @@ impl Shared {
     fn send(&self, mut stream: &TcpStream, reply: &Reply) -> std::io::Result<()> {
         let bytes = reply.bytes();
         let mut from = 0;
+        let head = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        if let Some((single, pause)) = reply.single {
+            // A chunk of one byte takes six.
+            from = head.expect("a head") + 4;
+            stream.write_all(&bytes[..from])?;
+            for _ in 0..single {
+                thread::sleep(pause);
+                stream.write_all(&bytes[from..from + 6])?;
+                from += 6;
+            }
+        }
         if reply.pings > 0 {
-            let head = bytes.windows(4).position(|four| four == b"\r\n\r\n");
             from = head.expect("a head") + 4;
             stream.write_all(&bytes[..from])?;
             for _ in 0..reply.pings {

@@ -63,17 +63,21 @@ pub fn answer_of(api: Api, request: &Value, said: &Said) -> Value {
             })
         }
         Api::Messages => {
-            let signature = seal(
-                &said.thinking,
-                &behind(
-                    request,
-                    request["messages"].as_array().expect("messages").len(),
-                ),
-            );
+            let messages = request["messages"].as_array().expect("messages");
+            // It goes on with an answer in which it has paused.
+            let begun = messages.last().filter(|last| last["role"] == "assistant");
+            let begun = begun.and_then(|last| last["content"].as_array());
+            let places = begun.into_iter().flatten();
+            let first = places.filter(|block| block["type"] != "text").count();
+            let behind = behind(request, messages.len() - usize::from(begun.is_some()));
+            let signature = |place: usize, thinking: &str| {
+                let place = first + place;
+                seal(thinking, &format!("{place} {behind}"))
+            };
             let mut content = vec![
-                json!({"type": "thinking", "thinking": said.thinking, "signature": signature}),
+                json!({"type": "thinking", "thinking": said.thinking, "signature": signature(0, &said.thinking)}),
                 json!({"type": "text", "text": said.text}),
-                json!({"type": "redacted_thinking", "data": signature}),
+                json!({"type": "redacted_thinking", "data": signature(1, "")}),
             ];
             content.extend(calls.map(|(id, name, arguments)| json!({"type": "tool_use", "id": id, "name": name, "input": arguments})));
             json!({
@@ -337,14 +341,89 @@ fn is_blank(text: &Value) -> bool {
     text.as_str().is_none_or(|text| text.trim().is_empty())
 }
 
+/// The most tokens that an answer of the model can have.
+const LARGEST_ANSWER: u64 = 64_000;
+
+/// Keys that a model which reasons does not take.
+const OF_SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
+
+const MESSAGES_KEYS: [&str; 13] = [
+    "model",
+    "max_tokens",
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "stream",
+    "thinking",
+    "output_config",
+    "metadata",
+    "stop_sequences",
+    "service_tier",
+    "context_management",
+];
+
+const RESPONSES_KEYS: [&str; 18] = [
+    "model",
+    "input",
+    "instructions",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "store",
+    "include",
+    "stream",
+    "reasoning",
+    "text",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "prompt_cache_key",
+    "safety_identifier",
+    "service_tier",
+    "truncation",
+];
+
+/// Keys at the top of a request that the service does not know, or that its model does not take.
+fn unknown_keys(request: &Value, known: &[&str]) -> Vec<String> {
+    let keys = request.as_object().expect("an object").keys();
+    let unknown = keys.filter(|key| !known.contains(&key.as_str()));
+    unknown
+        .map(|key| match OF_SAMPLING.contains(&key.as_str()) {
+            true => format!("`{key}` is not supported with this model"),
+            false => format!("Unknown parameter: '{key}'"),
+        })
+        .collect()
+}
+
+/// How many places of a request a cache may end at.
+fn breakpoints(request: &Value) -> usize {
+    let messages = request["messages"].as_array().into_iter().flatten();
+    let blocks = messages.flat_map(|message| message["content"].as_array().into_iter().flatten());
+    let lists = ["system", "tools"].map(|key| request[key].as_array().into_iter().flatten());
+    let all = lists.into_iter().flatten().chain(blocks);
+    all.filter(|block| block.get("cache_control").is_some())
+        .count()
+}
+
 fn messages_objections(request: &Value) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut found = unknown_keys(request, &MESSAGES_KEYS);
     let mut no = |why: String| found.push(why);
-    if !request["max_tokens"].is_u64() {
-        no("max_tokens: Field required".into());
+    match request["max_tokens"].as_u64() {
+        None => no("max_tokens: Field required".into()),
+        Some(asked) if asked > LARGEST_ANSWER => no(format!(
+            "max_tokens: {asked} > {LARGEST_ANSWER}, which is the maximum allowed number of output tokens for scripted"
+        )),
+        Some(_) => {}
     }
-    if request.to_string().matches("cache_control").count() > 4 {
+    if breakpoints(request) > 4 {
         no("A maximum of 4 blocks with cache_control may be provided".into());
+    }
+    if ["any", "tool"]
+        .iter()
+        .any(|it| request["tool_choice"]["type"] == *it)
+    {
+        no("Thinking may not be enabled when tool_choice forces tool use".into());
     }
     for block in request["system"].as_array().into_iter().flatten() {
         if is_blank(&block["text"]) {
@@ -352,7 +431,16 @@ fn messages_objections(request: &Value) -> Vec<String> {
         }
     }
     for tool in request["tools"].as_array().into_iter().flatten() {
-        if tool["input_schema"]["type"] != "object" {
+        let schema = &tool["input_schema"];
+        let has_choice = ["oneOf", "anyOf", "allOf"]
+            .iter()
+            .any(|key| schema.get(key).is_some());
+        if has_choice {
+            no(format!(
+                "input_schema does not support oneOf, allOf, or anyOf at the top level: {tool}"
+            ));
+        }
+        if schema["type"] != "object" || !is_id(&tool["name"]) {
             no(format!("tools: input_schema: {tool}"));
         }
     }
@@ -360,9 +448,10 @@ fn messages_objections(request: &Value) -> Vec<String> {
     if messages.first().is_none_or(|first| first["role"] != "user") {
         no("the first message is not the user's".into());
     }
+    let goes_on = |message: &Value| message.to_string().contains("\"server_tool_use\"");
     if messages
         .last()
-        .is_some_and(|last| last["role"] == "assistant")
+        .is_some_and(|last| last["role"] == "assistant" && !goes_on(last))
     {
         no("This model does not support assistant message prefill".into());
     }
@@ -392,6 +481,7 @@ fn messages_objections(request: &Value) -> Vec<String> {
         {
             no(format!("messages.{at}: tool_result blocks must come first"));
         }
+        let mut place = 0;
         for block in &blocks {
             let kind = block["type"].as_str().unwrap_or_default();
             let is_thinking = kind.ends_with("thinking");
@@ -403,10 +493,7 @@ fn messages_objections(request: &Value) -> Vec<String> {
             } else {
                 "data"
             }];
-            let thinking = blocks.iter().find(|block| block["type"] == "thinking");
-            let thinking = thinking
-                .and_then(|block| block["thinking"].as_str())
-                .unwrap_or_default();
+            let thinking = block["thinking"].as_str().unwrap_or_default();
             match kind {
                 "text" if is_blank(&block["text"]) => no(format!(
                     "messages.{at}: text content blocks must contain non-whitespace text"
@@ -417,13 +504,17 @@ fn messages_objections(request: &Value) -> Vec<String> {
                 "tool_result" if is_blank(&block["content"]) => {
                     no(format!("messages.{at}: an empty result"));
                 }
-                _ if is_thinking && *signature != seal(thinking, &behind(request, at)) => {
-                    no(format!(
-                        "messages.{at}: The block is bound to a different conversation: {block}"
-                    ));
+                _ if is_thinking => {
+                    let bound_to = format!("{place} {}", behind(request, at));
+                    if *signature != seal(thinking, &bound_to) {
+                        no(format!(
+                            "messages.{at}: The block is bound to a different conversation: {block}"
+                        ));
+                    }
                 }
                 _ => {}
             }
+            place += usize::from(kind != "text");
         }
         open = blocks
             .iter()
@@ -435,23 +526,22 @@ fn messages_objections(request: &Value) -> Vec<String> {
 }
 
 fn responses_objections(request: &Value) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut found = unknown_keys(request, &RESPONSES_KEYS);
     let mut no = |why: String| found.push(why);
     if request["store"] != false {
         no("store is not false".into());
     }
-    for key in [
-        "max_tokens",
-        "max_completion_tokens",
-        "messages",
-        "reasoning_effort",
-    ] {
-        if request.get(key).is_some() {
-            no(format!("Unknown parameter: '{key}'"));
-        }
+    if request["max_output_tokens"]
+        .as_u64()
+        .is_some_and(|it| it < 16)
+    {
+        no("max_output_tokens: integer below minimum value".into());
+    }
+    if request.get("instructions").is_some_and(is_blank) {
+        no("instructions are blank".into());
     }
     for tool in request["tools"].as_array().into_iter().flatten() {
-        if tool["strict"] != false || !tool["name"].is_string() {
+        if tool["strict"] != false || !is_id(&tool["name"]) {
             no(format!("a strict tool, or none: {tool}"));
         }
     }
@@ -460,8 +550,18 @@ fn responses_objections(request: &Value) -> Vec<String> {
         no("input is empty".into());
     }
     let (mut calls, mut results) = (HashSet::new(), HashSet::new());
+    let mut has_reasoned = false;
     for (at, item) in items.iter().enumerate() {
         let id = item["call_id"].to_string();
+        let is_of_model = item["role"] == "assistant" || item["type"] == "function_call";
+        has_reasoned = item["type"] == "reasoning" || has_reasoned && is_of_model;
+        match item["id"].as_str() {
+            Some(own) if own.len() > 64 => no(format!("input.{at}: {own} is too long")),
+            Some(own) if is_of_model && !has_reasoned => no(format!(
+                "Item '{own}' was provided without its required 'reasoning' item"
+            )),
+            _ => {}
+        }
         match item["type"].as_str().unwrap_or_default() {
             "message" if is_blank(&item["content"][0]["text"]) => no(format!("input.{at}: blank")),
             "function_call" if !is_id(&item["call_id"]) => no(format!("input.{at}: {id}")),

@@ -97,9 +97,7 @@ impl Chunks {
                     append(&mut self.message, &key, &text);
                 }
                 Value::Array(parts) => self.extend(key, parts),
-                value => {
-                    self.message.insert(key, value);
-                }
+                value => add_member(&mut self.message, key, value),
             }
         }
     }
@@ -173,7 +171,7 @@ impl Chunks {
         for (key, value) in delta {
             let says_nothing = value.is_null() || value.as_str() == Some("");
             if !says_nothing {
-                call.members.insert(key, value);
+                add_member(&mut call.members, key, value);
             }
         }
     }
@@ -216,6 +214,27 @@ impl Chunks {
         object.end();
         Some(out)
     }
+}
+
+/// Adds a member that is nobody's here. A text that comes in pieces is joined; some servers send the same one
+/// with each chunk. Objects are merged.
+fn add_member(members: &mut Map<String, Value>, key: String, value: Value) {
+    match (members.get_mut(&key), value) {
+        (Some(Value::String(known)), Value::String(text)) if !is_name(&key) => {
+            if *known != text {
+                known.push_str(&text);
+            }
+        }
+        (Some(Value::Object(known)), Value::Object(more)) => known.extend(more),
+        (_, value) => {
+            members.insert(key, value);
+        }
+    }
+}
+
+/// True for members whose value is never in pieces.
+fn is_name(key: &str) -> bool {
+    matches!(key, "role" | "name" | "id" | "type")
 }
 
 fn is_text(key: &str) -> bool {

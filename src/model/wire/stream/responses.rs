@@ -1,8 +1,7 @@
 //! Events of a response of Responses. The last one holds the whole.
 
 use super::{Heard, Listener};
-use crate::model::wire::neutral::Members;
-use crate::text::json::Object;
+use crate::text::json::{Members, Object};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
