@@ -191,6 +191,22 @@ fn nothing_is_left_of_a_server_that_hangs_whatever_is_killed() {
 }
 
 #[test]
+fn a_server_that_never_ends_is_ended_when_it_has_answered() {
+    let world = world_with_server("2026-07-28");
+    let script = world.read("server.sh");
+    // Deaf to the end of its input and to SIGTERM, and so is a process that has left its group.
+    let deaf = script.replacen("answer()", "trap '' TERM\nanswer()", 1);
+    let deaf = deaf + "setsid sleep 1000 &\nwhile :; do sleep 1000; done\n";
+    world.script("server.sh", &deaf);
+    let call = world
+        .delta(["mcp", "call", "-a", "agent", "s", "get.time"])
+        .stdin("{}");
+    call.end().exits(0).prints("noon \n");
+    eventually("no process is left", || world.processes().is_empty());
+    world.server.may_stay_unasked();
+}
+
+#[test]
 fn noise_on_the_streams_is_no_message() {
     let world = World::new();
     world.script("server.sh", SERVER);
