@@ -28,7 +28,7 @@ struct Box {
 
 impl Box {
     fn new() -> Self {
-        let world = World::new();
+        let world = World::on_disk();
         world.write("secret.txt", "secret\n");
         world.write("box/mine.txt", "mine\n");
         Self { world }
@@ -277,7 +277,7 @@ fn without_a_network_nothing_connects_and_nothing_listens() {
 
 /// An agent whose tool is a shell, in `delta sandbox`.
 fn wrapped(options: &str) -> World {
-    let world = World::with_tools("- {name: sh, exec: 'sh -c ${script}'}");
+    let world = World::on_disk().tools("- {name: sh, exec: 'sh -c ${script}'}");
     world.write("secret.txt", "secret\n");
     world.top(&format!("wrapper: ['{DELTA}', sandbox, {options}, '--']"))
 }

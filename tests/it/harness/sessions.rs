@@ -20,7 +20,7 @@ impl Place {
             std::process::id(),
             fastrand::u64(..)
         );
-        let dir = std::env::temp_dir().join(name);
+        let dir = super::system::base().join(name);
         fs::create_dir(&dir).unwrap();
         // PWD must name the same path that the kernel does.
         Self {

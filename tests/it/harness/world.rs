@@ -3,7 +3,7 @@
 use super::delta::Delta;
 use super::run::Run;
 use super::server::{Reply, Server};
-use super::system::{Fifo, TempDir, make_executable, processes_of};
+use super::system::{self, Fifo, TempDir, make_executable, processes_of};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -32,9 +32,18 @@ pub struct World {
 impl World {
     /// With an agent that has no tools.
     pub fn new() -> Self {
+        Self::below(&system::base())
+    }
+
+    /// On a disk: what is in memory lies in /dev, which a sandbox may read.
+    pub fn on_disk() -> Self {
+        Self::below(&std::env::temp_dir())
+    }
+
+    fn below(base: &Path) -> Self {
         let world = Self {
             server: Server::start(),
-            dir: TempDir::new(),
+            dir: TempDir::below(base),
             setup: Setup::default(),
         };
         world.write("agent/system_prompt.md", "You are a test.\n");
