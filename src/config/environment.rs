@@ -36,7 +36,7 @@ const GIVEN_KEY: &str = "DELTA_PROVIDER_KEY";
 pub(crate) const MODEL: &str = "DELTA_MODEL";
 
 /// The variables that the engine looks for its key in, whatever the API. Only the first is no vendor's.
-const KEY_NAMES: [&str; 3] = ["DELTA_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"];
+pub(crate) const KEY_NAMES: [&str; 3] = ["DELTA_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"];
 
 /// The variables that the engine looks for its endpoint in, whatever the API.
 const ENDPOINT_NAMES: [&str; 4] = [

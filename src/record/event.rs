@@ -151,6 +151,8 @@ pub(crate) enum Event<'a> {
         forked_from: Option<&'a ForkedFrom>,
         /// Keys of agent.yaml that this run sets otherwise, and to what.
         set: &'a Map<String, Value>,
+        /// Variables of the batch system that started the engine.
+        launcher: &'a Map<String, Value>,
         /// The span of another program that the run is a part of: `TRACEPARENT`.
         traceparent: Option<&'a str>,
     },
@@ -504,6 +506,7 @@ impl Event<'_> {
             parent_call_id,
             forked_from,
             set,
+            launcher,
             traceparent,
         } = *self
         else {
@@ -533,6 +536,9 @@ impl Event<'_> {
         }
         if !set.is_empty() {
             line.put("set", set);
+        }
+        if !launcher.is_empty() {
+            line.put("launcher", launcher);
         }
         if let Some(span) = traceparent {
             line.put("traceparent", span);

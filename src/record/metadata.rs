@@ -190,6 +190,9 @@ impl Metadata {
         keep(&mut self.agent_home, text(&run.agent_home));
         keep(&mut self.work_dir, text(&run.work_dir));
         keep(&mut self.hostname, text(&run.hostname));
+        if run.starts > 0 {
+            self.launcher.clone_from(&run.launcher);
+        }
         if run.parent_run_id.is_some() {
             self.parent_run_id = text(&run.parent_run_id);
             self.parent_call_id = text(&run.parent_call_id);

@@ -31,6 +31,12 @@ pub struct Run<'j> {
     pub parent_call_id: Option<Cow<'j, str>>,
     /// The host of the newest start.
     pub hostname: Option<Cow<'j, str>>,
+    /// Its process there.
+    pub pid: Option<u64>,
+    /// Variables of the batch system that started it.
+    pub launcher: Map<String, Value>,
+    /// How many starts there are.
+    pub starts: u64,
     /// The run of which this one is a fork.
     pub forked_from: Option<ForkedFrom>,
     /// Keys of agent.yaml that the run sets otherwise.

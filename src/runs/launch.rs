@@ -236,6 +236,7 @@ pub(crate) fn start_event<'e>(
         parent_call_id: metadata.parent_call_id.as_deref(),
         forked_from: metadata.forked_from.as_ref(),
         set: &metadata.set,
+        launcher: &metadata.launcher,
         traceparent: traceparent(),
     }
 }

@@ -33,12 +33,16 @@ pub(super) fn traceparent() -> Option<&'static str> {
     TRACEPARENT.as_deref()
 }
 
+/// True for a variable that names a job.
+pub(super) fn is_launcher_variable(name: &str) -> bool {
+    NAMES.contains(&name) || name.starts_with(PREFIX)
+}
+
 /// The variables of this process, sorted by name. Others of a batch system may be secrets.
 pub(super) fn launcher_variables() -> Map<String, Value> {
     let variables = std::env::vars_os().filter_map(|(name, value)| {
         let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
-        let is_known = NAMES.contains(&name.as_str()) || name.starts_with(PREFIX);
-        (is_known && value.len() <= LONGEST).then_some((name, value))
+        (is_launcher_variable(&name) && value.len() <= LONGEST).then_some((name, value))
     });
     let mut variables: Vec<_> = variables.collect();
     variables.sort();

@@ -16,6 +16,7 @@ pub(crate) mod preflight;
 pub(crate) mod overrides;
 pub(crate) mod result;
 pub(crate) mod launcher;
+pub(crate) mod ownership;
 pub(crate) mod launch;
 pub(crate) mod resume;
 pub(crate) mod run_request;

@@ -2,11 +2,12 @@
 
 use super::inspect::RunSnapshot;
 use super::launch::{Launch, start_event};
+use super::ownership::claim_run;
 use super::result::RunResult;
 use crate::engine::question::Answer;
 use crate::engine::run_context::RunContext;
 use crate::engine::run_loop::unreadable;
-use crate::error::{Error, Exit, Result};
+use crate::error::Result;
 use crate::record::event::Event;
 use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
@@ -15,9 +16,8 @@ use crate::record::recording;
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::{DecisionLock, Workspace};
-use crate::unix::files;
 use crate::unix::process;
-use crate::unix::procfs;
+use crate::unix::signals::Signals;
 
 impl Launch<'_> {
     /// Resumes a run. `message` goes to the model, `answer` answers a question.
@@ -36,7 +36,7 @@ impl Launch<'_> {
             has_turns,
             is_ours,
             notes,
-        } = reopen(found, self.workspace, self.force)?;
+        } = reopen(found, self.workspace, self.force, &self.signals)?;
         let metadata = self.started(metadata);
         let config = self.config();
         let task = metadata.initial_message.clone().unwrap_or_default();
@@ -76,11 +76,15 @@ pub(crate) struct Reopened {
 }
 
 /// Takes possession of a run, unless it is live.
-pub(crate) fn reopen(found: RunSnapshot, workspace: &Workspace, force: bool) -> Result<Reopened> {
+pub(crate) fn reopen(
+    found: RunSnapshot,
+    workspace: &Workspace,
+    force: bool,
+    signals: &Signals,
+) -> Result<Reopened> {
     let Some(mut journal) = Journal::open(&found.run.journal())? else {
         return Err(found.busy());
     };
-    check_host(&found, force)?;
     let mut bytes = Vec::new();
     journal.read_into(&mut bytes)?;
     let tail = reader::tail(&bytes);
@@ -97,6 +101,10 @@ pub(crate) fn reopen(found: RunSnapshot, workspace: &Workspace, force: bool) -> 
         true => recording::unreadable(&e, journal.path()),
         false => unreadable(&e, &journal),
     })?;
+    let taken_over = match force {
+        true => None,
+        false => claim_run(&found.run, &state, signals)?,
+    };
     journal.mend_tail(&tail)?;
     let is_ours = state.work_dir.as_deref() == workspace.root.to_str()
         && state.run_id.as_deref() == Some(found.run.id.as_str());
@@ -116,6 +124,7 @@ pub(crate) fn reopen(found: RunSnapshot, workspace: &Workspace, force: bool) -> 
         notes: journal_notes(tail, &state)
             .into_iter()
             .chain(leftovers)
+            .chain(taken_over)
             .collect(),
     })
 }
@@ -127,34 +136,6 @@ pub(crate) fn warning(note: &str) -> Event<'_> {
         content: note,
         fact: None,
     }
-}
-
-/// The variable of the process environment that declares every file system to be shared by hosts, when it is `1`: not
-/// every kernel says so of each.
-const SHARED_FS: &str = "DELTA_SHARED_FS";
-
-/// On a file system that hosts share, a lock may be known to its own host only.
-///
-/// # Errors
-/// The run may still be live on another host.
-fn check_host(found: &RunSnapshot, force: bool) -> Result<()> {
-    let theirs = &found.metadata.hostname;
-    if force || theirs.is_empty() || *theirs == procfs::hostname() {
-        return Ok(());
-    }
-    let ended = found.metadata.end_time.is_some();
-    let is_shared = std::env::var_os(SHARED_FS).is_some_and(|value| value == "1");
-    if !ended && (is_shared || files::is_network_file_system(&found.run.path)) {
-        let id = &found.run.id;
-        return Err(Error::new(
-            Exit::TempFail,
-            format!(
-                "run {id} was started on host {theirs} and may still be running there: its lock cannot be \
-                 seen from here; make sure that it is not, then use `delta continue --force`"
-            ),
-        ));
-    }
-    Ok(())
 }
 
 /// Remarks on the state in which a journal was found.

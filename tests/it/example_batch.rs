@@ -189,3 +189,31 @@ fn a_job_whose_time_is_over_is_requeued() {
         .exits(75);
     assert_eq!(world.lines("scontrol").len(), 1);
 }
+
+#[test]
+fn an_array_ends_before_its_time_and_stops_for_what_needs_a_person() {
+    let world = examples();
+    let at = |end: i64| array(&world).env("SLURM_JOB_END_TIME", end.to_string());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = i64::try_from(now.unwrap().as_secs()).unwrap();
+    // Within the last minute and the half of one before a deadline, nothing is begun.
+    at(now + 80).end().exits(75).says("deadline");
+    assert_eq!(world.lines("scontrol"), ["requeue 100_7"]);
+    assert!(world.server.requests().is_empty());
+    // Older versions of Slurm have to be asked.
+    world.script(
+        "bin/scontrol",
+        "#!/bin/sh\necho \"$@\" >> \"$HOME/scontrol\"\nif [ \"$1\" = show ]; then echo \"   StartTime=x EndTime=$(date +%Y-%m-%dT%H:%M:%S) Deadline=N/A\"; fi\n",
+    );
+    array(&world).env("SLURM_JOB_ID", "101").end().exits(4);
+    assert_eq!(world.lines("scontrol")[1..], ["show job 101"]);
+    // A budget that is spent is for a person to raise.
+    world
+        .server
+        .says([call("c", "calculate", &json!({"expression": "1+1\n"}))]);
+    let spent = at(now + 3600).env("BUDGET", "tokens=100").end();
+    spent.exits(4).says("budget");
+    assert_eq!(world.lines("scontrol").len(), 2);
+    world.server.says([text("184")]);
+    at(now + 3600).end().exits(0);
+}

@@ -404,3 +404,225 @@ fn the_journal_can_stay_and_what_a_kill_left_goes_the_next_time() {
     assert!(!run.dir.exists() && !world.exists("ws/.delta/.pruned.other"));
     assert!(world.exists("agent/agent.yaml"));
 }
+
+/// A run whose engine died on another host, `n17`, in a job with this restart count.
+fn dead_elsewhere(world: &World) -> Run {
+    let asked = world.server.requests().len();
+    world.server.says([text("late").held()]);
+    let job = start(world, "ws")
+        .env("SLURM_JOB_ID", "41")
+        .env("SLURM_RESTART_COUNT", "1")
+        .spawn();
+    world.server.wait_for(asked + 1);
+    job.kill();
+    let run = world.latest();
+    let host = run.metadata()["hostname"].to_string();
+    for file in ["journal.jsonl", "metadata.json"] {
+        let elsewhere = run.text(file).replace(&host, "\"n17\"");
+        fs::remove_file(run.path(file)).unwrap();
+        fs::write(run.path(file), elsewhere).unwrap();
+    }
+    run
+}
+
+/// The run's command on a shared file system, with a script that says whether an owner is gone.
+fn checked(world: &World, script: &str) -> Delta {
+    let check = world.script("check", &format!("#!/bin/sh\n{script}\n"));
+    start(world, "ws").env("DELTA_SHARED_FS", "1").env(
+        "DELTA_OWNER_CHECK",
+        format!("{} --word 'a b'", check.display()),
+    )
+}
+
+#[test]
+fn a_run_of_a_dead_host_is_taken_over_when_the_check_says_that_its_owner_is_gone() {
+    let world = World::new();
+    let run = dead_elsewhere(&world);
+    let pid = run.metadata()["pid"].to_string();
+    let before = snapshot(&run.dir);
+    for (script, words) in [
+        ("exit 0", "is running on host n17, pid"),
+        ("exit 1", "ended with 1"),
+        ("kill -9 $$", "ended with 137"),
+    ] {
+        checked(&world, script)
+            .end()
+            .exits(75)
+            .prints("")
+            .says(words);
+        assert!(snapshot(&run.dir) == before, "something was changed");
+    }
+    let missing = start(&world, "ws").env("DELTA_SHARED_FS", "1");
+    let missing = missing.env("DELTA_OWNER_CHECK", "/nowhere/check");
+    missing.end().exits(75).says("/nowhere/check: not found");
+    world.server.says([text("done")]);
+    let asked = "printf '%s\\n' \"$@\" > \"$HOME/asked\"; env > \"$HOME/env\"; exit 10";
+    let job = checked(&world, asked)
+        .env("SLURM_JOB_ID", "41")
+        .env("SLURM_RESTART_COUNT", "2")
+        .env("DELTA_API_KEY", "sk-secret");
+    job.end()
+        .exits(0)
+        .prints("done\n")
+        .says("took the run over from host n17, pid");
+    let dir = run.dir.canonicalize().unwrap().display().to_string();
+    assert_eq!(world.lines("asked"), ["--word", "a b", "n17", &pid, &dir]);
+    let env = world.lines("env");
+    for line in [
+        "DELTA_OWNER_SLURM_JOB_ID=41",
+        "DELTA_OWNER_SLURM_RESTART_COUNT=1",
+        "SLURM_RESTART_COUNT=2",
+    ] {
+        assert!(env.iter().any(|it| it == line), "{line}: {env:?}");
+    }
+    assert!(!env.iter().any(|it| it.contains("sk-secret")));
+    let note = run.events("SYSTEM_MESSAGE");
+    assert!(
+        note[0]["content"]
+            .as_str()
+            .unwrap()
+            .contains("took the run over"),
+        "{note:?}"
+    );
+    let starts = run.events("ENGINE_START");
+    assert_eq!(
+        starts[1]["launcher"],
+        json!({"SLURM_JOB_ID": "41", "SLURM_RESTART_COUNT": "2"})
+    );
+    let claim: Value = serde_json::from_str(&run.text("takeover.1/owner.json")).unwrap();
+    assert_eq!(
+        (&claim["starts"], &claim["launcher"]["SLURM_JOB_ID"]),
+        (&json!(1), &json!("41"))
+    );
+}
+
+#[test]
+fn of_several_that_would_take_a_run_over_exactly_one_has_it() {
+    let world = World::new();
+    let run = dead_elsewhere(&world);
+    // Somebody on a third host has claimed it meanwhile: the check is asked for that one.
+    let third = json!({"hostname": "n18", "pid": 7, "starts": 1}).to_string();
+    let third = third.replace('"', "\\\"");
+    let claims = format!(
+        "echo \"$3\" >> \"$HOME/asked\"; mkdir \"$5/takeover.1\" && printf \"{third}\" > \"$5/takeover.1/owner.json\"; exit 10"
+    );
+    checked(&world, &claims)
+        .end()
+        .exits(75)
+        .says("is being taken over by another process");
+    let one = |script: &str| checked(&world, script).end();
+    one("echo \"$3\" >> \"$HOME/asked\"; exit 0")
+        .exits(75)
+        .says("is running on host n18, pid 7");
+    assert_eq!(world.lines("asked"), ["n17", "n18"]);
+    // That one is gone, too, before it has recorded a start.
+    world.server.says([text("done")]);
+    one("exit 10")
+        .exits(0)
+        .says("took the run over from host n18");
+    assert_eq!(run.events("ENGINE_START").len(), 2);
+    let left = fs::read_dir(&run.dir)
+        .unwrap()
+        .map(|it| it.unwrap().file_name());
+    let mut left: Vec<_> = left.filter_map(|name| name.into_string().ok()).collect();
+    left.retain(|name| name.contains("takeover"));
+    left.sort();
+    assert_eq!(left, ["takeover.1", "takeover.2"]);
+}
+
+#[test]
+fn a_claim_from_elsewhere_binds_the_host_that_had_the_run_and_a_record_is_no_command() {
+    let world = World::new();
+    // Here the engine has died; elsewhere somebody has claimed the run, and has not recorded a start yet.
+    held_in(&world, "ws").kill();
+    let run = world.latest();
+    let claim = |host: &str| {
+        fs::create_dir_all(run.path("takeover.1")).unwrap();
+        let owner = json!({"hostname": host, "pid": 7, "starts": 1});
+        fs::write(run.path("takeover.1/owner.json"), owner.to_string()).unwrap();
+    };
+    claim("n18");
+    checked(&world, "exit 0")
+        .end()
+        .exits(75)
+        .says("is running on host n18");
+    start(&world, "ws")
+        .env("DELTA_SHARED_FS", "1")
+        .end()
+        .exits(75)
+        .says("host n18");
+    for host in ["--help", "$(touch x)", "a b", "\u{1b}[2J"] {
+        claim(host);
+        let outcome = checked(&world, "touch \"$HOME/asked\"; exit 10")
+            .end()
+            .exits(75);
+        let outcome = outcome.says("names no host");
+        assert!(!outcome.stderr.contains('\u{1b}'));
+    }
+    assert!(!world.exists("asked"));
+    world.server.says([text("done")]);
+    // A lock is proof on a file system that no other host sees.
+    start(&world, "ws")
+        .env("DELTA_OWNER_CHECK", "false")
+        .end()
+        .exits(0);
+}
+
+#[test]
+fn the_check_for_slurm_tells_an_earlier_life_of_a_job_from_a_live_one() {
+    let world = World::new();
+    world.script(
+        "bin/scontrol",
+        "#!/bin/sh\n[ \"$*\" = '--oneliner show job 41' ] || exit 9\ncat \"$HOME/told\"\n[ ! -e \"$HOME/fails\" ]\n",
+    );
+    let check = source().join("orchestration/batch/slurm-owner");
+    let programs = format!(
+        "{}:{}",
+        world.path("bin").display(),
+        std::env::var("PATH").unwrap()
+    );
+    let says = |owner: &[(&str, &str)], own: &[(&str, &str)]| {
+        let mut command = std::process::Command::new(&check);
+        command.args(["n17", "7", "/ws/.delta/r"]).env_clear();
+        command.env("PATH", &programs).env("HOME", world.home());
+        command.envs(
+            owner
+                .iter()
+                .map(|(name, value)| (format!("DELTA_OWNER_{name}"), value)),
+        );
+        command.envs(own.iter().copied());
+        command.status().unwrap().code().unwrap()
+    };
+    let job = |restarts: &'static str| [("SLURM_JOB_ID", "41"), ("SLURM_RESTART_COUNT", restarts)];
+    let first = [("SLURM_JOB_ID", "41")];
+    assert_eq!(says(&first, &job("1")), 10, "a first start has no count");
+    assert_eq!(says(&job("1"), &job("2")), 10);
+    assert_eq!(says(&job("2"), &job("2")), 0);
+    assert_eq!(says(&job("2"), &job("1")), 0);
+    assert_eq!(says(&[], &job("1")), 1, "it was no job");
+    let other = [("SLURM_JOB_ID", "50")];
+    for (state, restarts, code) in [
+        ("RUNNING", 0, 0),
+        ("RUNNING", 1, 10),
+        ("PENDING", 0, 0),
+        ("NODE_FAIL", 0, 10),
+        ("CANCELLED", 0, 10),
+        ("COMPLETED", 0, 10),
+        ("NEW_WORD", 0, 1),
+    ] {
+        let told = format!(
+            "JobId=41 ArrayJobId=40 JobName=x Restarts={restarts} JobState={state} Reason=None\n"
+        );
+        world.write("told", told);
+        assert_eq!(says(&first, &other), code, "{state} {restarts}");
+    }
+    world.write("fails", "");
+    world.write("told", "slurm_load_jobs error: Invalid job id specified\n");
+    assert_eq!(says(&first, &other), 10, "Slurm has forgotten it");
+    world.write(
+        "told",
+        "slurm_load_jobs error: Unable to contact slurm controller\n",
+    );
+    assert_eq!(says(&first, &other), 1);
+    assert_eq!(says(&[("SLURM_JOB_ID", "41; x")], &other), 1);
+}

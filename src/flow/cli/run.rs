@@ -251,7 +251,7 @@ impl RunCommand<'_> {
             is_ours,
             mut notes,
             ..
-        } = reopen(found, self.workspace, false)?;
+        } = reopen(found, self.workspace, false, self.signals)?;
         let metadata = self.started(metadata);
         let task = metadata.initial_message.clone().unwrap_or_default();
         journal.add(0, &start_event(&metadata, &task, &self.config(), true));

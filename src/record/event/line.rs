@@ -94,6 +94,8 @@ pub(crate) struct Line<'a> {
     pub config: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "text")]
     pub hostname: Option<Cow<'a, str>>,
+    pub pid: Option<u64>,
+    pub launcher: Option<Map<String, Value>>,
     #[serde(borrow, deserialize_with = "text")]
     pub delta_version: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]

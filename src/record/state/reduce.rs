@@ -187,6 +187,9 @@ impl<'j> Run<'j> {
         self.parent_call_id = line.parent_call_id.or(self.parent_call_id.take());
         self.engine_call = line.call_id;
         self.hostname = line.hostname;
+        self.pid = line.pid;
+        self.launcher = line.launcher.unwrap_or_default();
+        self.starts += 1;
         self.started_at = line.timestamp;
         let config: RecordedConfig<'j> = line
             .config
