@@ -81,6 +81,8 @@ mod flow_retries;
 #[cfg(feature = "flow")]
 mod flow_run;
 #[cfg(feature = "flow")]
+mod flow_scheduling;
+#[cfg(feature = "flow")]
 mod flow_shown;
 #[cfg(feature = "flow")]
 mod flow_stopped;

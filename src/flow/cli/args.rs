@@ -4,6 +4,7 @@ use super::tables::FLOW;
 use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
 use crate::engine::validator;
 use crate::error::{Error, Result};
+use crate::flow::manifest::Scheduling;
 use crate::flow::manifest::is_id;
 use crate::flow::manifest::memory::StoreName;
 use crate::flow::view::draw::Language;
@@ -47,7 +48,7 @@ pub(crate) enum FlowCommand {
 }
 
 /// `run`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // Each is a switch of the command line.
 pub(crate) struct FlowRunArgs {
     pub dir: PathBuf,
@@ -59,14 +60,14 @@ pub(crate) struct FlowRunArgs {
     pub inputs: Option<PathBuf>,
     pub start: Option<String>,
     pub work_dir: Option<PathBuf>,
-    /// So many programs at once; none: as many as there are processors.
+    /// So many programs at once; none: as the flow says, or else as many as there are processors.
     pub jobs: Option<usize>,
     pub run_id: Option<String>,
     pub format: OutputFormat,
     pub dry_run: bool,
     pub pause_before: Vec<String>,
-    /// Words that are put before every program.
-    pub launch: Vec<String>,
+    /// Words that are put before every program; none: those that the flow says.
+    pub launch: Option<Vec<String>>,
     pub keep_going: bool,
     /// Of the whole tree, for this start.
     pub budget: Option<GivenBudget>,
@@ -78,6 +79,21 @@ pub(crate) struct FlowRunArgs {
 }
 
 impl FlowRunArgs {
+    /// The same, with what the flow says where the command line says nothing.
+    pub(crate) fn with_defaults(&self, scheduling: &Scheduling) -> Self {
+        let launch = self.launch.as_ref().or(scheduling.launch.as_ref());
+        Self {
+            jobs: self.jobs.or(scheduling.jobs),
+            launch: launch.cloned(),
+            ..self.clone()
+        }
+    }
+
+    /// Words that are put before every program.
+    pub(crate) fn launch(&self) -> &[String] {
+        self.launch.as_deref().unwrap_or_default()
+    }
+
     /// So many programs at once.
     pub(crate) fn jobs(&self) -> usize {
         self.jobs.unwrap_or_else(processors)
@@ -249,8 +265,8 @@ fn run_args(given: &ParsedCommand) -> Result<FlowRunArgs> {
         return Err(Error::usage("only one of -i, -m and --inputs can be given"));
     }
     let launch = match given.text("--launch") {
-        Some(command) => command_words(&command)?,
-        None => Vec::new(),
+        Some(command) => Some(command_words(&command)?),
+        None => None,
     };
     Ok(FlowRunArgs {
         dir: given.operand_dir(0),

@@ -258,7 +258,7 @@ pub(crate) fn print_dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) 
         let (name, settings) = (&graph.nodes[node], &flow.nodes[node]);
         let runs = match (&settings.command, settings.kind, settings.agent) {
             (Some(command), ..) => {
-                let mut argv = wanted.launch.clone();
+                let mut argv = wanted.launch().to_vec();
                 argv.extend(command.argv(&flow.home, Path::new(".")));
                 shell_quoted(&argv)
             }

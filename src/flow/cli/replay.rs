@@ -237,6 +237,7 @@ impl Replayer<'_> {
         let is_step = only.is_some();
         let options = FlowOptions {
             jobs: self.wanted.jobs(),
+            queue: None,
             launch: Vec::new(),
             keep_going: true,
             pause_before: HashSet::new(),

@@ -61,6 +61,7 @@ fn try_run(wanted: &FlowRunArgs) -> Result<Exit> {
         }
         return Ok(Exit::Config);
     };
+    let wanted = &wanted.with_defaults(&flow.scheduling);
     let signals = install_signals()?;
     heed_deadline(&signals, wanted.deadline)?;
     let basis = basis::read_basis(&flow, wanted, &signals)?;
@@ -333,7 +334,7 @@ impl RunCommand<'_> {
         let mut config = serde_json::json!({
             "name": self.name(),
             "start": self.flow.graph.nodes[self.basis.start].id,
-            "launch": self.wanted.launch,
+            "launch": self.wanted.launch(),
             "jobs": self.wanted.jobs(),
         });
         if let Some(given) = self.wanted.budget {
@@ -379,7 +380,8 @@ impl RunCommand<'_> {
         let many = matches!(self.basis.given, RunInput::Lines(_));
         let options = FlowOptions {
             jobs: self.wanted.jobs(),
-            launch: self.wanted.launch.clone(),
+            launch: self.wanted.launch().to_vec(),
+            queue: self.flow.scheduling.queue,
             keep_going: self.wanted.keep_going,
             pause_before: self.pause_before.clone(),
             screen: Screen::new(self.wanted.quiet || !is_live, false),

@@ -9,6 +9,7 @@
 
 pub(crate) mod credentials;
 pub(crate) mod inputs;
+mod limits;
 mod ready;
 mod finish;
 mod begin;
@@ -43,6 +44,7 @@ use crate::unix::terminal::Screen;
 use answered::AnsweredSteps;
 use credentials::Credentials;
 use inputs::Inputs;
+use limits::{LimitGroup, Limits};
 use ready::ReadySteps;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -58,6 +60,8 @@ pub(crate) struct FlowOptions {
     pub jobs: usize,
     /// Put before every program.
     pub launch: Vec<String>,
+    /// So many root tasks at once; none: as many as there is work for.
+    pub queue: Option<usize>,
     /// Go on with other inputs after a failure.
     pub keep_going: bool,
     /// Nodes before which the run stops.
@@ -167,6 +171,7 @@ pub(crate) struct FlowEngine<'e> {
     inputs: Inputs,
     roots: Roots<'e>,
     ready: ReadySteps,
+    limits: Limits,
     prepared: VecDeque<WaitingProgram>,
     active: HashMap<Token, ActiveProgram>,
     attempts: HashMap<StepKey, Attempts>,
@@ -204,6 +209,7 @@ impl<'e> FlowEngine<'e> {
             inputs,
             roots: Roots::new(),
             ready: ReadySteps::default(),
+            limits: Limits::new(place.flow),
             prepared: VecDeque::new(),
             active: HashMap::new(),
             attempts: HashMap::new(),
@@ -298,6 +304,7 @@ impl<'e> FlowEngine<'e> {
     /// of the journal serves for many programs. Returns whether anything has begun.
     fn fill(&mut self) -> Result<bool> {
         self.ready.release(Instant::now());
+        self.release_held();
         let jobs = self.options.jobs.max(1);
         if self.active.len() + self.prepared.len() >= jobs {
             return Ok(false);
@@ -312,6 +319,10 @@ impl<'e> FlowEngine<'e> {
                 }
                 continue;
             };
+            if let Some(group) = self.full_group(step.node) {
+                self.ready.hold(step, group);
+                continue;
+            }
             // Such a step must not be recorded as begun before it is.
             let fails_on_resume = self.place.flow.nodes[step.node].on_resume == ResumePolicy::Fail;
             if at_work >= jobs && (at_work >= jobs * AHEAD || fails_on_resume) {
@@ -336,7 +347,31 @@ impl<'e> FlowEngine<'e> {
     /// Another input may be taken: not behind a failure, and not while many steps are held, so that inputs
     /// are not read faster than they can be worked on.
     fn may_admit(&self) -> bool {
-        self.failed.is_none() && self.ready.held() < self.options.jobs.max(1) * AHEAD
+        let has_room = |most: usize| self.roots.len() < most;
+        self.failed.is_none()
+            && self.options.queue.is_none_or(has_room)
+            && self.ready.held() < self.options.jobs.max(1) * AHEAD
+    }
+
+    /// Makes as many steps ready as the limits that hold them have room for.
+    fn release_held(&mut self) {
+        for group in self.ready.holding() {
+            let room = self.limits.room(group, self.nodes_at_work());
+            self.ready.release_held(group, room);
+        }
+    }
+
+    /// A limit that leaves no room for a step at a node.
+    fn full_group(&self, node: NodeIx) -> Option<LimitGroup> {
+        let mut groups = self.limits.groups_of(node).iter().copied();
+        groups.find(|group| self.limits.room(*group, self.nodes_at_work()) == 0)
+    }
+
+    /// The node of each program that runs or is about to.
+    fn nodes_at_work(&self) -> impl Iterator<Item = NodeIx> {
+        let active = self.active.values();
+        let prepared = self.prepared.iter().map(|waiting| &waiting.active);
+        active.chain(prepared).map(|active| active.step.node)
     }
 
     /// Takes the next input. Returns whether there was one.

@@ -1,9 +1,10 @@
-//! Steps that are to begin: those that may at once, and retries that are not due yet.
+//! Steps that are to begin: those that may at once, those that a limit holds, and retries that are not due.
 //!
-//! Unaware of programs and of time: whoever asks says what time it is.
+//! Unaware of programs and of time: whoever asks says what time it is, and what a limit has room for.
 
+use super::limits::LimitGroup;
 use crate::flow::graph::{StepKey, StepRef};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// The wait before a retry doubles up to this.
@@ -20,6 +21,8 @@ pub(super) fn wait_after(failed: u32) -> Duration {
 #[derive(Default)]
 pub(super) struct ReadySteps {
     now: VecDeque<StepRef>,
+    /// By the limit that has no room for them. None is empty.
+    held: BTreeMap<LimitGroup, VecDeque<StepRef>>,
     /// Retries, by the time when they are due.
     due: BTreeSet<(Instant, StepKey)>,
     delayed: HashMap<StepKey, (Instant, StepRef)>,
@@ -33,6 +36,29 @@ impl ReadySteps {
     /// It is the next one.
     pub(super) fn push_front(&mut self, step: StepRef) {
         self.now.push_front(step);
+    }
+
+    /// It waits until a limit has room.
+    pub(super) fn hold(&mut self, step: StepRef, group: LimitGroup) {
+        self.held.entry(group).or_default().push_back(step);
+    }
+
+    /// The limits that hold steps.
+    pub(super) fn holding(&self) -> Vec<LimitGroup> {
+        self.held.keys().copied().collect()
+    }
+
+    /// Makes so many of the steps ready that a limit holds.
+    pub(super) fn release_held(&mut self, group: LimitGroup, count: usize) {
+        let Some(held) = self.held.get_mut(&group) else {
+            return;
+        };
+        for step in held.drain(..count.min(held.len())).rev() {
+            self.now.push_front(step);
+        }
+        if held.is_empty() {
+            self.held.remove(&group);
+        }
     }
 
     /// It is ready at that time, and not before.
@@ -73,12 +99,13 @@ impl ReadySteps {
 
     /// How many steps wait, for whatever reason.
     pub(super) fn len(&self) -> usize {
-        self.now.len() + self.delayed.len()
+        self.now.len() + self.held()
     }
 
     /// How many steps wait for something else than a free place.
     pub(super) fn held(&self) -> usize {
-        self.delayed.len()
+        let held: usize = self.held.values().map(VecDeque::len).sum();
+        held + self.delayed.len()
     }
 }
 

@@ -36,6 +36,19 @@ pub(crate) fn read_texts(node: &Section, key: &str, out: &mut Diagnostics) -> Op
     Some(list.into_iter().map(str::to_owned).collect())
 }
 
+/// A number of things that may be under way at once.
+pub(super) fn read_limit(node: &Section, key: &str, out: &mut Diagnostics) -> Option<usize> {
+    let count = node.read_count(key, out)?;
+    if count == 0 {
+        let message = format!(
+            "{}: 0 would let nothing run; give 1 or more",
+            node.name(key)
+        );
+        out.error(node.path_to(key), message);
+    }
+    usize::try_from(count).ok().filter(|count| *count > 0)
+}
+
 /// The mappings of a list, each with its place.
 pub(crate) fn read_mappings<'n>(
     node: &Section<'n>,

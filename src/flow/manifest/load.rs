@@ -11,6 +11,7 @@ use super::plugin;
 use super::policy;
 use super::problem::{Code, FlowProblem, Manifest, sha256, sort_problems};
 use super::providers::{self, ProvidersFile};
+use super::scheduling::{apply_limits, read_scheduler_file};
 use super::tool::{self, ToolDraft};
 use super::workflow::{self, WorkflowFile};
 use super::{Flow, FlowAgent, FlowTool, NamedSchema, NodeKind, NodeSettings, UsedFile, used};
@@ -20,7 +21,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Files that belong to a flow and that this version makes no use of.
-const UNUSED: [&str; 3] = ["evaluations.yaml", "scheduler.yaml", "cli_profiles.yaml"];
+const UNUSED: [&str; 2] = ["evaluations.yaml", "cli_profiles.yaml"];
 
 #[derive(Debug)]
 pub(crate) struct Loaded {
@@ -81,6 +82,7 @@ impl FlowLoader<'_> {
             "providers.yaml",
             "policy.yaml",
             "plugins.yaml",
+            "scheduler.yaml",
         ];
         let mut manifests = manifests.map(|file| self.read(file));
         let flow = self.read_manifests(&mut manifests);
@@ -89,7 +91,7 @@ impl FlowLoader<'_> {
         flow
     }
 
-    fn read_manifests(&mut self, manifests: &mut [Manifest; 7]) -> Option<Flow> {
+    fn read_manifests(&mut self, manifests: &mut [Manifest; 8]) -> Option<Flow> {
         let [
             main,
             agents_file,
@@ -98,13 +100,15 @@ impl FlowLoader<'_> {
             providers_file,
             policy_file,
             plugins_file,
+            scheduler_file,
         ] = manifests;
         let WorkflowFile {
             nodes: mut drafts,
             edges,
             defaults,
+            scheduling,
         } = if main.exists() || !main.problems.is_empty() {
-            workflow::read_workflow(main)
+            workflow::read_workflow(main, &self.home)
         } else {
             self.add_missing("there is no such file; a flow's directory needs it");
             WorkflowFile::default()
@@ -125,7 +129,13 @@ impl FlowLoader<'_> {
         );
         lookup.check_default_context(main, defaults.context.as_deref());
         self.warn_of_unused();
-        let providers = providers::read_providers(&self.home, providers_file);
+        let mut providers = providers::read_providers(&self.home, providers_file);
+        let has_own = scheduling.is_some();
+        let older = read_scheduler_file(scheduler_file, &self.home, has_own);
+        let place = if has_own { &mut *main } else { scheduler_file };
+        let mut scheduling = scheduling.or(older).unwrap_or_default();
+        apply_limits(place, &scheduling, &mut drafts, &mut providers.all);
+        self.add_used(std::mem::take(&mut scheduling.files));
         warn_of_unseen(main, &drafts, &memory);
         let tools = tools.into_iter();
         let tools = tools.map(|draft| tool_of(tools_file, draft, &lookup));
@@ -175,6 +185,7 @@ impl FlowLoader<'_> {
             plugins,
             providers: providers.all,
             schemas: std::mem::take(&mut self.schemas),
+            scheduling: scheduling.scheduling,
             files: files
                 .map(|(path, sha256)| UsedFile { path, sha256 })
                 .collect(),

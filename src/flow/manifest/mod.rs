@@ -21,6 +21,7 @@ mod directory;
 mod defaults;
 pub mod node;
 mod derive;
+mod scheduling;
 mod shape;
 mod workflow;
 mod lookup;
@@ -51,6 +52,7 @@ pub(crate) use node::Remember;
 pub(crate) use policy::Denied;
 pub use problem::Code;
 pub(crate) use problem::{FlowProblem, sha256};
+pub(crate) use scheduling::Scheduling;
 pub(crate) use tool::Permissions;
 
 /// A flow, as its files say.
@@ -75,6 +77,7 @@ pub(crate) struct Flow {
     pub providers: Vec<Provider>,
     /// By name.
     pub schemas: Vec<NamedSchema>,
+    pub scheduling: Scheduling,
     /// The keys of each node that were not written, with what was derived for them.
     pub derived: Vec<Vec<(&'static str, String)>>,
     /// Every file that the flow was read from or names, sorted by path.
@@ -102,6 +105,8 @@ pub(crate) struct NodeSettings {
     pub timeout: Option<Duration>,
     /// How often a failure is tried again inside the node.
     pub retries: u32,
+    /// How many programs of it may run at once; none: as many as like.
+    pub limit: Option<usize>,
     /// The output is kept and replayed.
     pub cache: bool,
     /// Files whose content belongs to the key of the cache.

@@ -5,7 +5,7 @@
 use super::command::{self, parse_word};
 use super::defaults::{Defaults, timeout_of};
 use super::file_pattern::FilePattern;
-use super::items::{begin_item, key_path, read_texts};
+use super::items::{begin_item, key_path, read_limit, read_texts};
 use super::memory::StoreName;
 use super::problem::{Code, Manifest};
 use super::{ContextChoice, NodeKind, NodeSettings, PayloadForm, ResumePolicy};
@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// The keys of a node.
-pub const KEYS: [&str; 28] = [
+pub const KEYS: [&str; 29] = [
     "id",
     "name",
     "kind",
@@ -34,6 +34,7 @@ pub const KEYS: [&str; 28] = [
     "shell",
     "timeout_ms",
     "retries",
+    "limit",
     "cache",
     "cache_files",
     "on_resume",
@@ -200,6 +201,7 @@ fn read_settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -
             .read_count("retries", out)
             .unwrap_or(0)
             .min(u32::MAX.into()) as u32,
+        limit: read_limit(node, "limit", out),
         cache: node.read_flag("cache", out).unwrap_or(false),
         cache_files: read_cache_files(node, out),
         on_resume: node

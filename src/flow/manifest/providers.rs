@@ -4,7 +4,7 @@
 
 use super::command::{FLOW_HOME, files_of, parse_word};
 use super::credential::{self, Credential, fill_home};
-use super::items::{begin_item, read_items, read_texts};
+use super::items::{begin_item, read_items, read_limit, read_texts};
 use super::problem::Manifest;
 use crate::config::environment::url_objection;
 use crate::config::section::{Diagnostics, Section};
@@ -24,6 +24,8 @@ pub(crate) struct Provider {
     pub models: Option<Vec<String>>,
     /// Where its key is; none: the one that `delta run` finds.
     pub credential: Option<Credential>,
+    /// How many programs of nodes may ask it at once; none: as many as like.
+    pub limit: Option<usize>,
     /// Recorded with each run.
     pub version: Option<String>,
     /// Where it stands in the document.
@@ -39,7 +41,7 @@ pub(crate) enum Access {
     Command(Vec<String>),
 }
 
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "id",
     "name",
     "description",
@@ -47,6 +49,7 @@ const KEYS: [&str; 8] = [
     "command",
     "models",
     "credential",
+    "limit",
     "version",
 ];
 
@@ -117,6 +120,7 @@ fn read_provider(
         way: read_access(home, node, &at, out)?,
         models,
         credential,
+        limit: read_limit(node, "limit", out),
         version,
         at,
     })

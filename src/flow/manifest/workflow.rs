@@ -8,6 +8,7 @@ use super::derive::derive_roles;
 use super::items::key_path;
 use super::node::{self, NodeDraft};
 use super::problem::{Code, Manifest};
+use super::scheduling::{SchedulingDraft, read_scheduling};
 use super::shape::{self, EdgeSketch, NodeSketch};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::flow::graph::topology;
@@ -16,6 +17,7 @@ use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 /// An edge as it was written. An end is none where no node has the id.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub(super) struct WorkflowFile {
     pub nodes: Vec<NodeDraft>,
     pub edges: Vec<EdgeDraft>,
     pub defaults: Defaults,
+    /// None: there is no such key.
+    pub scheduling: Option<SchedulingDraft>,
 }
 
 /// The ids of an edge's ends and its label as they were written.
@@ -47,7 +51,7 @@ struct EdgeWords {
 }
 
 /// Reads the file. Contexts are derived later.
-pub(super) fn read_workflow(manifest: &mut Manifest) -> WorkflowFile {
+pub(super) fn read_workflow(manifest: &mut Manifest, home: &Path) -> WorkflowFile {
     let root = std::mem::take(&mut manifest.root);
     let mut out = Diagnostics::about("");
     let top = Section::new(&root, vec![]);
@@ -56,6 +60,7 @@ pub(super) fn read_workflow(manifest: &mut Manifest) -> WorkflowFile {
             "nodes",
             "edges",
             "defaults",
+            "scheduling",
             "name",
             "description",
             "version",
@@ -63,6 +68,11 @@ pub(super) fn read_workflow(manifest: &mut Manifest) -> WorkflowFile {
         &mut out,
     );
     let defaults = read_defaults(&top, &mut out);
+    let scheduling = match root.get("scheduling").is_some_and(|it| !it.is_null()) {
+        true => top.read_section("scheduling", &mut out),
+        false => None,
+    };
+    let scheduling = scheduling.map(|node| read_scheduling(&node, home, &mut out));
     let words = read_edge_words(&top, &mut out);
     if let Some(other) = root.get("nodes").filter(|nodes| !nodes.is_array()) {
         let message = format!("nodes: expected a list, found {}", describe_value(other));
@@ -89,6 +99,7 @@ pub(super) fn read_workflow(manifest: &mut Manifest) -> WorkflowFile {
         nodes,
         edges,
         defaults,
+        scheduling,
     }
 }
 
