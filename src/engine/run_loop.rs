@@ -16,6 +16,7 @@ mod recovery;
 mod questions;
 mod confirmations;
 mod judge;
+mod written_call;
 mod think;
 
 pub(crate) use outcome::{Ended, Ending};

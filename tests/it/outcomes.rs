@@ -309,3 +309,15 @@ fn an_end_that_does_not_reach_the_disk_is_reported() {
     }
     assert!(seen, "no sync of the end was met");
 }
+
+#[test]
+fn a_call_that_is_written_as_text_is_an_answer_with_a_warning() {
+    let world = World::with_tools("- {name: say, exec: 'echo ${words}'}");
+    let call = r#"{"name": "say", "arguments": {"words": "hi"}}"#;
+    world.server.says([text(call), text("the tool say")]);
+    let ended = world.run("go").end().exits(0).prints(&format!("{call}\n"));
+    ended.says("a call of the tool say written as text, and nothing was run");
+    assert_eq!(world.latest().events("SYSTEM_MESSAGE").len(), 1);
+    let other = world.run("go").arg("--new").end().exits(0);
+    other.does_not_say("written as text");
+}

@@ -1,6 +1,7 @@
 //! One thought: build the request, ask, record the answer.
 
 use super::calls::OpenCall;
+use super::written_call::called_in;
 use super::{Ending, Engine};
 use crate::config::agent::HookEvent;
 use crate::config::api::Api;
@@ -431,6 +432,7 @@ impl Engine<'_> {
         }
         if open.is_empty() {
             self.journal.flush()?;
+            self.note_written_call(&answer.text)?;
             self.run_hooks(HookEvent::OnIterationEnd, b"{}")?;
             // A hook that ends the run has not agreed with the answer.
             let ending = self.stopped_by_hook();
@@ -441,6 +443,20 @@ impl Engine<'_> {
         }
         self.update_metadata()?;
         Ok(ThoughtOutcome::Calls(open))
+    }
+
+    /// Notes that an answer is a call that the service has not recognized.
+    fn note_written_call(&mut self, text: &str) -> Result<()> {
+        let agent = self.ctx.agent;
+        let names = agent.tools.iter().map(|tool| tool.name.as_str());
+        let Some(name) = called_in(text, names) else {
+            return Ok(());
+        };
+        let note = format!(
+            "the answer is a call of the tool {name} written as text, and nothing was run: the model server has not \
+             recognized it; look whether its chat template supports tools"
+        );
+        self.record_note("WARN", &note)
     }
 
     fn print_thought(&self, answer: &Answer, usage: Tokens, began: Instant) {
