@@ -343,12 +343,14 @@ impl Environment {
             .chain(key_origin)
             .any(|origin| url_origin < origin);
         let has_own = key_origin == Some(Trust::Workspace) || stands_in && key_origin.is_none();
-        if url_origin == Trust::Workspace && !has_own || is_too_far {
-            let names = api.url_names();
-            let is_in_files = self
-                .set
-                .iter()
-                .any(|(name, ..)| names.contains(&name.as_str()));
+        let names = api.url_names();
+        let is_in_files = self
+            .set
+            .iter()
+            .any(|(name, ..)| names.contains(&name.as_str()));
+        // The person's own file may name a server that takes no key, wherever it lies.
+        let needs_own = url_origin == Trust::Workspace && is_in_files;
+        if needs_own && !has_own || is_too_far {
             let whose = match url_origin {
                 Trust::Workspace if !is_in_files => {
                     format!("{}, which is inside the workspace,", person::shown_file())

@@ -714,7 +714,7 @@ fn the_persons_own_file_is_trusted_less_inside_the_workspace() {
         .header("authorization")
         .map(str::to_owned);
     assert_eq!(sent.as_deref(), Some("Bearer key-of-the-file"));
-    // A key from elsewhere is not sent where something in the workspace says.
+    // Nor does a server on this machine need one.
     env_file(&world, &file, 0o600);
     let refused = at_home(true).end().exits(78);
     refused
@@ -725,3 +725,6 @@ fn the_persons_own_file_is_trusted_less_inside_the_workspace() {
     let elsewhere = elsewhere.env("DELTA_API_KEY", "key-of-the-environment");
     elsewhere.end().exits(0).does_not_say("decides over");
 }
+    world.server.says([text("ok")]);
+    at_home(false).end().exits(0);
+    // A key from elsewhere is not sent where something in the workspace says.
