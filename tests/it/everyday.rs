@@ -184,8 +184,14 @@ fn a_name_leads_nowhere_else() {
         .end()
         .exits(2)
         .says("the task is empty");
-    let stray = at_work(&world, ["fix the test"]).end().exits(2);
-    stray.says("delta run").says_one_line();
+    for words in [&["fix the test"][..], &["fix", "it"]] {
+        let stray = at_work(&world, words.iter().copied()).end().exits(2);
+        stray.says("a task is given to `delta run`").says_one_line();
+    }
+    let nothing = at_work(&world, ["run"]).end().exits(78);
+    nothing
+        .says("delta run 'fix the failing test'")
+        .says_one_line();
     assert!(!world.exists("proj/.delta"));
 }
 

@@ -2,6 +2,7 @@
 
 use crate::cli::agent_names::{FoundAgent, find_agent};
 use crate::cli::args::{Common, RunArgs};
+use crate::cli::message::GivenAgent;
 use crate::cli::result;
 use crate::config::agent::Agent;
 use crate::config::environment::{Environment, MODEL};
@@ -53,6 +54,12 @@ fn with_request<T>(
     let signals = install_signals()?;
     heed_deadline(&signals, common.deadline)?;
     let screen = Screen::new(common.quiet, common.verbose);
+    if wanted.agent == GivenAgent::Here && common.message.is_empty() && !has_agent_here() {
+        return Err(Error::config(
+            "nothing to do: there is no agent here whose run could be resumed; a task for the usual agent goes behind \
+             run, as in `delta run 'fix the failing test'`",
+        ));
+    }
     let found = find_agent(&wanted.agent)?;
     mention_unread_stdin(common, screen);
     let task = Task::read(&common.message, &signals)?;
@@ -82,6 +89,13 @@ fn with_request<T>(
     };
     warn_of_own_files(&agent, request.work_dir, screen);
     act(request, &found)
+}
+
+/// True if the current directory has the files of an agent, or of an old one.
+fn has_agent_here() -> bool {
+    ["agent.yaml", "config.yaml"]
+        .iter()
+        .any(|name| Path::new(name).exists())
 }
 
 /// Warns of a workspace in which the person's own settings lie, if the agent's tools could change them: `delta sandbox`

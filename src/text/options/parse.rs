@@ -105,6 +105,14 @@ fn unknown_command(program: &ProgramTable, name: &str) -> Error {
                 command.name
             ))
         }
+        Some(command) if nearest(name, command_names(program)).is_none() => {
+            let unknown = unknown_word("unknown command", name, &command_names(program));
+            let (program, run) = (program.name, command.name);
+            Error::usage(format!(
+                "{}; a task is given to `{program} {run}`",
+                unknown.message
+            ))
+        }
         _ => unknown_word("unknown command", name, &command_names(program)),
     }
 }
