@@ -1,8 +1,9 @@
 //! `delta chat`: a run, line by line, at a terminal and from a pipe.
 
+use crate::harness::services::{HERE, streaming, text_stream};
 use crate::harness::*;
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs;
 use std::path::Path;
 
@@ -24,7 +25,7 @@ fn newest(world: &World) -> Run {
 }
 
 fn said(run: &Run) -> Vec<String> {
-    let content = |event: Value| event["content"].as_str().unwrap().to_owned();
+    let content = |event: serde_json::Value| event["content"].as_str().unwrap().to_owned();
     run.events("USER_MESSAGE")
         .into_iter()
         .map(content)
@@ -132,6 +133,11 @@ fn at_a_terminal_ctrl_c_stops_the_answer_and_ctrl_d_ends() {
     // At the prompt it clears the line.
     running.signal(Signal::INT);
     terminal.shows("\n> ");
+    // Also one of several lines.
+    terminal.types("\"\"\"no\n");
+    terminal.shows("… ");
+    running.signal(Signal::INT);
+    terminal.shows("\n> ");
     terminal.types("on\n");
     terminal.shows("[2] answers");
     terminal.shows("> ");
@@ -193,35 +199,6 @@ fn an_agent_that_is_given_by_path_has_its_own_workspaces() {
     );
 }
 
-/// A stream of chat completions with these pieces of text, and then a call of `read` if a path is given.
-/// [`HERE`] stands behind the first piece.
-fn pieces(pieces: &[&str], path: Option<&str>) -> String {
-    let event = |delta: Value, reason: Option<&str>| {
-        let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
-        format!("data: {}\n\n", json!({"model": "m", "choices": [choice]}))
-    };
-    let mut out = String::new();
-    for (at, piece) in pieces.iter().enumerate() {
-        out += &event(json!({"content": piece}), None);
-        if at == 0 {
-            out += HERE;
-        }
-    }
-    if let Some(path) = path {
-        let function = json!({"name": "read", "arguments": json!({"path": path}).to_string()});
-        let call = json!({"index": 0, "id": "c", "type": "function", "function": function});
-        out += &event(json!({"tool_calls": [call]}), None);
-    }
-    let reason = if path.is_some() { "tool_calls" } else { "stop" };
-    out + &event(json!({}), Some(reason)) + "data: [DONE]\n\n"
-}
-
-const HERE: &str = ": here\n\n";
-
-fn streaming(stream: &str) -> Reply {
-    raw(stream).header_instead("Content-Type", "text/event-stream")
-}
-
 /// `delta chat` with streams, all of it at a terminal.
 fn streamed_chat(world: &World, terminal: &Terminal) -> Delta {
     chat(world, ["--set", "llm.stream=true"])
@@ -229,16 +206,28 @@ fn streamed_chat(world: &World, terminal: &Terminal) -> Delta {
         .all_at(terminal)
 }
 
+/// Returns when another conversation has shown for how long it waits.
+fn a_second_of_waiting() {
+    let world = World::new();
+    let mut terminal = Terminal::new();
+    world.server.says([text("never").held()]);
+    let running = streamed_chat(&world, &terminal).spawn();
+    terminal.shows("> ");
+    terminal.types("hi\n");
+    terminal.shows("waiting for chosen, 1 s");
+    running.kill();
+}
+
 #[test]
 fn text_is_shown_as_it_arrives_and_only_once() {
     let world = World::new();
     world.write("proj/a.txt", "content\n");
     let mut terminal = Terminal::new();
-    let stream = pieces(&["\n\nHel\u{1b}", "[2Jlo ", "wor", "ld"], None);
+    let stream = text_stream(&["\n\nHel\u{1b}", "[2Jlo ", "wor", "ld"], None);
     world.server.says([
         streaming(&stream).pauses_behind(HERE),
-        streaming(&pieces(&["I look ", "first."], Some("a.txt"))),
-        streaming(&pieces(&["It says: ", "content\n"], None)),
+        streaming(&text_stream(&["I look ", "first."], Some("a.txt"))),
+        streaming(&text_stream(&["It says: ", "content\n"], None)),
         text("whole at once"),
     ]);
     let running = streamed_chat(&world, &terminal).spawn();
@@ -247,7 +236,9 @@ fn text_is_shown_as_it_arrives_and_only_once() {
     // The rest has not been sent.
     let head = terminal.shows("Hel\u{FFFD}");
     assert!(head.ends_with("hi\nHel\u{FFFD}"), "{head:?}");
+    a_second_of_waiting();
     world.server.release();
+    // No line that counts seconds stands in the place of the text.
     let rest = terminal.shows("> ");
     assert!(rest.starts_with("[2Jlo world\n[1] answers ("), "{rest:?}");
     assert!(!rest.contains("Hel"), "{rest:?}");
@@ -271,7 +262,7 @@ fn text_is_shown_as_it_arrives_and_only_once() {
 fn what_is_shown_of_a_failed_attempt_is_not_taken_for_the_answer() {
     let world = World::new();
     let mut terminal = Terminal::new();
-    let whole = pieces(&["the first ", "half"], None);
+    let whole = text_stream(&["the first ", "half"], None);
     let early = &whole[..whole.find(HERE).unwrap()];
     world
         .server
@@ -292,7 +283,7 @@ fn what_is_shown_of_a_failed_attempt_is_not_taken_for_the_answer() {
     // It is stopped in the middle.
     world
         .server
-        .says([streaming(&pieces(&["never ", "whole"], None)).pauses_behind(HERE)]);
+        .says([streaming(&text_stream(&["never ", "whole"], None)).pauses_behind(HERE)]);
     terminal.types("and\n");
     terminal.shows("bye");
     terminal.shows("> ");
@@ -320,7 +311,7 @@ fn text_that_a_hook_may_change_is_not_shown_before() {
         "agent/hooks.yaml",
         "post_llm_response: {command: ['${AGENT_HOME}/hook.sh']}\n",
     );
-    let stream = pieces(&["a secret ", "word"], None);
+    let stream = text_stream(&["a secret ", "word"], None);
     world.server.says([streaming(&stream)]);
     let running = streamed_chat(&world, &terminal).args(["-a", "../agent"]);
     let running = running.spawn();
@@ -336,7 +327,7 @@ fn text_that_a_hook_may_change_is_not_shown_before() {
 #[test]
 fn a_stream_into_a_file_is_the_answer_alone() {
     let world = World::new();
-    let stream = pieces(&["one ", "two"], None);
+    let stream = text_stream(&["one ", "\u{1b}[1mtwo"], None);
     world.server.says([streaming(&stream)]);
     let mut terminal = Terminal::new();
     let running = chat(&world, ["--set", "llm.stream=true"])
@@ -347,5 +338,5 @@ fn a_stream_into_a_file_is_the_answer_alone() {
     terminal.shows("[1] answers");
     terminal.shows("> ");
     terminal.types("\u{4}");
-    running.wait().exits(0).prints("one two\n");
+    running.wait().exits(0).prints("one \u{1b}[1mtwo\n");
 }

@@ -1,5 +1,6 @@
 //! The everyday command: agents by name, the usual agent, the person's own settings, messages of several parts.
 
+use crate::harness::services::{HERE, streaming, text_stream};
 use crate::harness::*;
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
@@ -103,6 +104,10 @@ fn an_agent_in_the_current_directory_is_never_used_for_a_task() {
         run.end().exits(0);
         assert!(!told(&world.server.last()).0.contains("evil"), "{args:?}");
     }
+    // Behind -- everything is the task.
+    world.server.says([text("ok")]);
+    at_work(&world, ["run", "--", "@codr", "x"]).end().exits(0);
+    assert_eq!(told(&world.server.last()).1, "@codr x");
     // As before: without an operand, the agent in the current directory is meant.
     world.server.says([text("ok")]);
     at_work(&world, ["run", "-w", "ws", "-m", "look"])
@@ -349,7 +354,7 @@ fn the_persons_own_file_counts_behind_the_environment() {
     assert_eq!(run(&[("XDG_CONFIG_HOME", &xdg)]).0, "of-the-file");
     let relative = in_proj(&world, ["run", "x"]);
     relative
-        .env("XDG_CONFIG_HOME", "xdg")
+        .env("XDG_CONFIG_HOME", "../xdg")
         .end()
         .exits(78)
         .says("no model is chosen");
@@ -566,7 +571,7 @@ fn at_a_terminal_a_wait_and_a_commands_stdin_are_shown() {
     let shown = terminal.shows("$ bash <<< 'if true; then …'");
     assert!(!shown.contains("coder-tool"), "{shown}");
     let line = terminal.shows("\r[2] waiting for chosen, 1 s");
-    assert!(!line.contains("\n[2]"), "{line}");
+    assert!(!line.contains("\n[2]") && !line.contains(", 0 s"), "{line}");
     world.server.release();
     let rest = terminal.shows("tokens)");
     assert!(rest.contains("\r\u{1b}[K"), "{rest:?}");
@@ -583,6 +588,24 @@ fn at_a_terminal_a_wait_and_a_commands_stdin_are_shown() {
     terminal.shows("if true; then");
     terminal.shows("          echo indented");
     run.wait().exits(0);
+}
+
+#[test]
+fn a_wait_shows_the_last_words_that_have_arrived() {
+    let world = everyday();
+    let mut terminal = Terminal::new();
+    let stream = text_stream(&["The answer\n", "is whole."], None);
+    world.server.says([streaming(&stream).pauses_behind(HERE)]);
+    let run = at_work(&world, ["run", "--set", "llm.stream=true", "x"])
+        .env("TERM", "xterm")
+        .env("NO_COLOR", "1")
+        .at(&terminal)
+        .spawn();
+    terminal.shows("\r[1] waiting for chosen, 1 s: The answer");
+    world.server.release();
+    let rest = terminal.shows("[1] answers");
+    assert!(!rest.contains("is whole."), "{rest:?}");
+    run.wait().exits(0).prints("The answer\nis whole.\n");
 }
 
 #[test]
@@ -722,6 +745,9 @@ fn the_persons_own_file_is_trusted_less_inside_the_workspace() {
     assert_eq!(sent.as_deref(), Some("Bearer key-of-the-file"));
     // Nor does a server on this machine need one.
     env_file(&world, &file, 0o600);
+    world.server.says([text("ok")]);
+    at_home(false).end().exits(0);
+    // A key from elsewhere is not sent where something in the workspace says.
     let refused = at_home(true).end().exits(78);
     refused
         .says("env, which is inside the workspace, sends requests to")
@@ -731,6 +757,3 @@ fn the_persons_own_file_is_trusted_less_inside_the_workspace() {
     let elsewhere = elsewhere.env("DELTA_API_KEY", "key-of-the-environment");
     elsewhere.end().exits(0).does_not_say("decides over");
 }
-    world.server.says([text("ok")]);
-    at_home(false).end().exits(0);
-    // A key from elsewhere is not sent where something in the workspace says.

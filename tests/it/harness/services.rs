@@ -150,6 +150,37 @@ pub fn stream(api: Api, answer: &Value) -> String {
     out
 }
 
+/// A stream of chat completions with these pieces of text, and then a call of `read` if a path is given.
+/// [`HERE`] stands behind the first piece.
+pub fn text_stream(pieces: &[&str], path: Option<&str>) -> String {
+    let event = |delta: Value, reason: Option<&str>| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
+        format!("data: {}\n\n", json!({"model": "m", "choices": [choice]}))
+    };
+    let mut out = String::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        out += &event(json!({"content": piece}), None);
+        if at == 0 {
+            out += HERE;
+        }
+    }
+    if let Some(path) = path {
+        let function = json!({"name": "read", "arguments": json!({"path": path}).to_string()});
+        let call = json!({"index": 0, "id": "c", "type": "function", "function": function});
+        out += &event(json!({"tool_calls": [call]}), None);
+    }
+    let reason = if path.is_some() { "tool_calls" } else { "stop" };
+    out + &event(json!({}), Some(reason)) + "data: [DONE]\n\n"
+}
+
+/// A comment in [`text_stream`].
+pub const HERE: &str = ": here\n\n";
+
+/// A stream of text as a reply, not in chunks.
+pub fn streaming(stream: &str) -> Reply {
+    raw(stream).header_instead("Content-Type", "text/event-stream")
+}
+
 /// Pieces of a text, between characters.
 fn pieces(text: &str) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
