@@ -4,12 +4,15 @@
 //! exchange of the same bytes, an fdatasync of a line. Nothing here passes or fails.
 //!
 //! `bench DELTA [--json FILE]` measures times; `bench DELTA --instructions FILE [--record]` counts
-//! instructions and compares them with those in FILE.
+//! instructions and compares them with those in FILE; `bench DELTA --evaluation` simulates evaluations, and
+//! needs no program.
 
 #![allow(clippy::print_stdout)] // A table is what it is for.
 #![allow(clippy::missing_panics_doc, clippy::must_use_candidate)] // Only this program calls it.
 
 mod answers;
+#[cfg(feature = "flow")]
+mod evaluation;
 mod figures;
 mod floor;
 mod flow;
@@ -392,6 +395,8 @@ fn measure(bench: &Bench) -> Figures {
     journal::rebuild(&mut out);
     sessions(bench, &mut out);
     flow::measure(&bench.delta);
+    #[cfg(feature = "flow")]
+    evaluation::simulate();
     out
 }
 
@@ -400,6 +405,11 @@ fn main() {
     let delta = args
         .next()
         .unwrap_or_else(|| "target/release/delta".to_owned());
+    let mut args = args.peekable();
+    #[cfg(feature = "flow")]
+    if args.peek().is_some_and(|arg| arg == "--evaluation") {
+        return evaluation::simulate();
+    }
     let delta = fs::canonicalize(delta).expect("the release binary; `make bench` builds it");
     let bench = Bench::new(delta);
     match args.next().as_deref() {

@@ -7,7 +7,7 @@ use crate::flow::eval::summary::Summary;
 use crate::flow::eval::trial::{Outcome, Trial};
 use crate::text::json;
 use crate::text::shorten::in_short;
-use crate::unix::terminal::{printable, printable_json};
+use crate::unix::terminal::printable;
 
 /// The longest description or reason.
 const LINE_COLUMNS: usize = 200;
@@ -64,7 +64,9 @@ fn escaped(text: &str) -> String {
     line.replace('\\', "\\\\").replace('#', "\\#")
 }
 
-/// A string in YAML: one in JSON is one there, too.
+/// A string in YAML, with no other escapes than those that every reader of TAP knows.
 fn quoted(text: &str) -> String {
-    printable_json(&json::text(text))
+    let is_character = |c: &char| !matches!(c, '\u{FFFE}' | '\u{FFFF}');
+    let text: String = printable(text).chars().filter(is_character).collect();
+    json::text(&text)
 }
