@@ -200,6 +200,7 @@ impl Gathering<'_> {
             | EventKind::Merge
             | EventKind::TaskEnd
             | EventKind::Winner
+            | EventKind::Retry
             | EventKind::Policy
             | EventKind::Memory
             | EventKind::Unknown(_) => {}

@@ -182,6 +182,7 @@ impl Recording {
                 | EventKind::Route
                 | EventKind::Merge
                 | EventKind::Winner
+                | EventKind::Retry
                 | EventKind::TaskEnd
                 | EventKind::Tool
                 | EventKind::Policy
@@ -310,6 +311,7 @@ impl<'j> Beginning<'j> {
                 | EventKind::Route
                 | EventKind::Merge
                 | EventKind::Winner
+                | EventKind::Retry
                 | EventKind::TaskEnd
                 | EventKind::Tool
                 | EventKind::Policy

@@ -222,6 +222,7 @@ impl OpenActions {
             | EventKind::Route
             | EventKind::Merge
             | EventKind::Winner
+            | EventKind::Retry
             | EventKind::TaskEnd
             | EventKind::Tool
             | EventKind::Policy

@@ -142,6 +142,7 @@ impl EffectList {
             | EventKind::Route
             | EventKind::Merge
             | EventKind::Winner
+            | EventKind::Retry
             | EventKind::TaskEnd
             | EventKind::Tool
             | EventKind::Policy

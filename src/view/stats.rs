@@ -249,6 +249,7 @@ impl Figures {
             | EventKind::Route
             | EventKind::Merge
             | EventKind::Winner
+            | EventKind::Retry
             | EventKind::TaskEnd
             | EventKind::Policy
             | EventKind::Memory

@@ -204,6 +204,7 @@ impl Timeline {
             EventKind::Route => flow::route(line),
             EventKind::Merge => flow::merge(line),
             EventKind::Winner => flow::winner(line),
+            EventKind::Retry => flow::retry_of_run(line),
             EventKind::TaskEnd => flow::task_end(line),
             // They follow from the start of the run, the ends of nodes and the calls of tools.
             EventKind::FlowStart | EventKind::Policy | EventKind::Memory => return None,

@@ -97,6 +97,8 @@ mod flow_tools;
 #[cfg(feature = "flow")]
 mod flow_outputs;
 #[cfg(feature = "flow")]
+mod flow_retry;
+#[cfg(feature = "flow")]
 mod flow_winner;
 #[cfg(feature = "flow")]
 mod flow_program;

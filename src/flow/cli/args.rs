@@ -75,6 +75,10 @@ pub(crate) struct FlowRunArgs {
     pub adopt: bool,
     /// Resume although files of the flow have changed.
     pub changed_ok: bool,
+    /// Go on with a run that ended without success.
+    pub retry: bool,
+    /// Nodes that may be repeated although they say `on_resume: fail`.
+    pub repeat: Vec<String>,
     pub quiet: bool,
 }
 
@@ -264,6 +268,9 @@ fn run_args(given: &ParsedCommand) -> Result<FlowRunArgs> {
     if inputs.iter().filter(|option| given.has(option)).count() > 1 {
         return Err(Error::usage("only one of -i, -m and --inputs can be given"));
     }
+    if given.has("--repeat") && !given.has("--retry") {
+        return Err(Error::usage("--repeat needs --retry"));
+    }
     let launch = match given.text("--launch") {
         Some(command) => Some(command_words(&command)?),
         None => None,
@@ -286,6 +293,8 @@ fn run_args(given: &ParsedCommand) -> Result<FlowRunArgs> {
         deadline: read_deadline(given.text("--deadline"))?,
         adopt: given.has("--adopt"),
         changed_ok: given.has("--changed"),
+        retry: given.has("--retry"),
+        repeat: given.texts("--repeat"),
         quiet: given.has("--quiet"),
     })
 }

@@ -8,6 +8,7 @@ pub(crate) mod graph;
 pub(crate) mod result;
 pub(crate) mod observe;
 pub(crate) mod replay;
+pub(crate) mod retry;
 pub(crate) mod run;
 pub(crate) mod tool;
 pub(crate) mod validate_json;

@@ -7,6 +7,7 @@ use super::basis::{self, RecordedBasis, RunBasis, RunInput};
 use super::check;
 use super::observe::start_observers;
 use super::result::{RunEnding, print_error, print_result};
+use super::retry::{RetryPlan, plan_retry};
 use crate::engine::account;
 use crate::engine::run_context::{self, RunContext, earlier_deadline};
 use crate::error::{Error, Exit, Result, may_fail};
@@ -15,10 +16,11 @@ use crate::flow::engine::inputs::Inputs;
 use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
 use crate::flow::graph::RoutePlan;
 use crate::flow::manifest::{self, Flow};
+use crate::flow::record::add_retry;
 use crate::flow::record::tally::Tally;
 use crate::record::event::Event;
 use crate::record::journal::Journal;
-use crate::record::metadata::Metadata;
+use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::{DecisionLock, RootHold, Workspace};
 use crate::runs::decide::{Decision, Naming, Refusal, Wanted, decide};
@@ -112,6 +114,9 @@ impl RunCommand<'_> {
         }
         let past = found.as_ref().map(|found| self.past(&found.run));
         let past = past.transpose()?.flatten();
+        if self.wanted.retry {
+            return self.retry(found, past, lock);
+        }
         let wanted = Wanted {
             naming,
             has_text: true,
@@ -123,14 +128,11 @@ impl RunCommand<'_> {
         let standing = found.as_ref().map(|found| found.standing(past.is_some()));
         match (decide(wanted, standing), found, past) {
             (Decision::Busy, Some(found), _) => Err(found.busy()),
-            (Decision::Resume, Some(found), Some(past)) => self.resume(found, &past, lock),
+            (Decision::Resume, Some(found), Some(past)) => self.resume(found, &past, lock, None),
             (Decision::Retell | Decision::Refuse(Refusal::Failed), Some(found), Some(past)) => {
                 self.reprint(found, &past, lock)
             }
-            (Decision::Refuse(_), Some(found), _) => Err(Error::failure(format!(
-                "run {} exists with another flow or input; choose another --run-id",
-                found.run.id
-            ))),
+            (Decision::Refuse(_), Some(found), _) => Err(other_run(&found)),
             _ => {
                 if !self.screen.quiet {
                     for note in find::left_behind(self.workspace)? {
@@ -235,12 +237,13 @@ impl RunCommand<'_> {
         self.run_engine(run, journal, metadata, inputs, true, true)
     }
 
-    /// Resumes a run.
+    /// Resumes a run, or, with a plan, retries it.
     fn resume(
         mut self,
         found: RunSnapshot,
         past: &RecordedBasis,
         lock: DecisionLock,
+        again: Option<RetryPlan>,
     ) -> Result<Exit> {
         self.with_input_of(past);
         let changed = self.changes(&found, past)?;
@@ -256,6 +259,10 @@ impl RunCommand<'_> {
         let metadata = self.started(metadata);
         let task = metadata.initial_message.clone().unwrap_or_default();
         journal.add(0, &start_event(&metadata, &task, &self.config(), true));
+        if let Some(again) = &again {
+            add_retry(&mut journal, &again.failed);
+            notes.extend(again.told_behind());
+        }
         if !changed.is_empty() {
             notes.push(format!(
                 "resuming with changed files: {}",
@@ -267,11 +274,45 @@ impl RunCommand<'_> {
             journal.add(0, &warning(note));
             self.screen.warn_as(PROGRAM, note);
         }
-        journal.flush()?;
+        match again {
+            Some(_) => journal.sync()?,
+            None => journal.flush()?,
+        }
         metadata.write(&run.path)?;
         drop(lock);
         let inputs = self.inputs()?;
         self.run_engine(run, journal, metadata, inputs, is_ours, true)
+    }
+
+    /// Goes on with a run that ended without success, as an earlier retry of it does.
+    fn retry(
+        self,
+        found: Option<RunSnapshot>,
+        past: Option<RecordedBasis>,
+        lock: DecisionLock,
+    ) -> Result<Exit> {
+        let Some(found) = found else {
+            return Err(Error::usage(
+                "--retry: there is no run of this flow and input here; see `delta list-runs`",
+            ));
+        };
+        let Some(past) = past else {
+            return Err(other_run(&found));
+        };
+        if found.metadata.status == Status::Running {
+            return Err(found.busy());
+        }
+        for node in &self.wanted.repeat {
+            find_node(self.flow, "--repeat", node)?;
+        }
+        let Some(again) = plan_retry(&found.run, self.flow, self.plan)? else {
+            return self.resume(found, &past, lock, None);
+        };
+        if again.failed.is_empty() {
+            return self.reprint(found, &past, lock);
+        }
+        again.check_repeats(self.flow, &self.wanted.repeat)?;
+        self.resume(found, &past, lock, Some(again))
     }
 
     /// Prints the result of a run that has ended again.
@@ -434,14 +475,24 @@ impl RunCommand<'_> {
 
 /// The nodes before which the run is to stop.
 fn pauses(flow: &Flow, wanted: &FlowRunArgs) -> Result<HashSet<usize>> {
-    let graph = &flow.graph;
-    let find = |id: &String| {
-        graph.find(id).ok_or_else(|| {
-            let known = graph.nodes.iter().map(|node| node.id.as_str());
-            basis::unknown_name("--pause-before", id, known)
-        })
-    };
+    let find = |id: &String| find_node(flow, "--pause-before", id);
     wanted.pause_before.iter().map(find).collect()
+}
+
+/// The node that an option names.
+fn find_node(flow: &Flow, option: &str, id: &str) -> Result<usize> {
+    let graph = &flow.graph;
+    graph.find(id).ok_or_else(|| {
+        let known = graph.nodes.iter().map(|node| node.id.as_str());
+        basis::unknown_name(option, id, known)
+    })
+}
+
+fn other_run(found: &RunSnapshot) -> Error {
+    Error::failure(format!(
+        "run {} exists with another flow or input; choose another --run-id",
+        found.run.id
+    ))
 }
 
 fn ending(stopped: Result<EngineStop>, tally: &Tally, run: &RunDir) -> RunEnding {

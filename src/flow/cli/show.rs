@@ -8,8 +8,8 @@ use crate::error::{Error, Exit, Result};
 use crate::flow::graph::{Payload, RoutePlan};
 use crate::flow::manifest;
 use crate::flow::record::{
-    CallCode, Lineage, NodeToolCall, Replay, Roots, StepRecord, TaskRecord, each_line, events,
-    tool_calls,
+    CallCode, Lineage, NodeToolCall, Replay, Roots, StepRecord, TakenBack, TaskRecord, each_line,
+    events, tool_calls,
 };
 use crate::record::event::EventKind;
 use crate::record::run_dir::RunDir;
@@ -199,7 +199,10 @@ fn payloads_of(run: &RunDir, task: &str, node: &str) -> Result<(Option<Payload>,
     let start = start.and_then(|(flow, past)| flow.graph.find(past.start()));
     let plan = flow.as_ref().zip(start);
     let plan = plan.map(|(flow, start)| RoutePlan::new(&flow.graph, start));
-    let mut replay = plan.as_ref().map(|plan| Replay::new(plan, &run.path));
+    let taken = TakenBack::read(&run.journal())?;
+    let mut replay = plan
+        .as_ref()
+        .map(|plan| Replay::new(plan, &run.path, taken));
     let mut roots = Roots::new();
     let (mut input, mut output) = (None, None);
     each_line(&run.journal(), true, |line| {

@@ -58,6 +58,8 @@ const COMMAND_TABLES: [CommandTable; 11] = [
             flag("-k", "--keep-going", "continue with other inputs after a failure"),
             flag("", "--adopt", "obey the records of a copied or cloned workspace"),
             valued("", "--changed", "", Words(&["ok"]), "resume although files of the flow have changed"),
+            flag("", "--retry", "do again what failed in an ended run, and all behind it"),
+            valued("", "--repeat", "NODE", Other, "repeat this node in spite of on_resume: fail").repeatable(),
             flag("-q", "--quiet", "print nothing but results and errors"),
         ]],
         ..command("run", "run a flow, or resume an interrupted run")

@@ -139,16 +139,22 @@ impl FlowEngine<'_> {
         self.prepare(beginning, given)
     }
 
-    /// The name of the run of an agent: the same for the same step, and another one for each retry.
+    /// The name of the run of an agent: the same for the same step, and another one for each retry of the step or
+    /// of the flow.
     fn agent_run(&self, step: &StepRef) -> String {
         const OF_NODE: usize = 40;
         let node = self.node_id(step);
         let place = format!("{}\n{}\n{node}", self.place.run.id, step.task);
         let sum = &sha256(place.as_bytes())[..10];
         let begin: String = node.trim_start_matches('.').chars().take(OF_NODE).collect();
+        let step_name = (step.task.to_string(), node.to_owned());
+        let again = match self.begun_before.get(&step_name) {
+            None => String::new(),
+            Some(times) => format!("-r{times}"),
+        };
         match self.attempts.get(&step.key).map_or(0, |it| it.failed) {
-            0 => format!("node-{begin}-{sum}"),
-            failed => format!("node-{begin}-{sum}-{}", failed + 1),
+            0 => format!("node-{begin}-{sum}{again}"),
+            failed => format!("node-{begin}-{sum}{again}-{}", failed + 1),
         }
     }
 

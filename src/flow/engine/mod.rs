@@ -175,6 +175,8 @@ pub(crate) struct FlowEngine<'e> {
     prepared: VecDeque<WaitingProgram>,
     active: HashMap<Token, ActiveProgram>,
     attempts: HashMap<StepKey, Attempts>,
+    /// How often steps were begun that a retry begins anew, by task and node.
+    begun_before: HashMap<(String, String), u32>,
     /// Under which name the outputs of steps are to be kept.
     cache_keys: HashMap<StepKey, String>,
     recall: Recall,
@@ -213,6 +215,7 @@ impl<'e> FlowEngine<'e> {
             prepared: VecDeque::new(),
             active: HashMap::new(),
             attempts: HashMap::new(),
+            begun_before: HashMap::new(),
             cache_keys: HashMap::new(),
             recall: Recall::default(),
             linked: LinkedFiles::default(),

@@ -10,7 +10,7 @@ use crate::flow::PROGRAM;
 use crate::flow::graph::{Effect, Failure, FailureCode, StepRef};
 use crate::flow::manifest::ResumePolicy;
 use crate::flow::record::lineage::Attempts;
-use crate::flow::record::{Lineage, Replay, Replayed, each_line, edge_told};
+use crate::flow::record::{Lineage, Replay, Replayed, TakenBack, each_line, edge_told};
 use crate::record::event::EventKind;
 use crate::text::timestamp::Timestamp;
 use crate::unix::process;
@@ -25,11 +25,13 @@ impl FlowEngine<'_> {
         self.begin_recall()?;
         let (flow, plan) = (self.place.flow, self.place.plan);
         let mut lineage = Lineage::default();
-        let mut replay = Replay::new(plan, &self.place.run.path);
+        let path = self.events.journal.path().to_owned();
+        let taken = TakenBack::read(&path)?;
+        let mut replay = Replay::new(plan, &self.place.run.path, taken);
         // What the inputs of the roots can be recognised by.
         let mut inputs: HashMap<usize, u64> = HashMap::new();
         let mut stored: HashSet<String> = HashSet::new();
-        let path = self.events.journal.path().to_owned();
+        let mut dead = Vec::new();
         each_line(&path, false, |line| {
             lineage.add(line);
             let recall = &mut self.recall;
@@ -43,7 +45,17 @@ impl FlowEngine<'_> {
                 }
                 Replayed::RootEnd(number) => {
                     self.harvest(number);
-                    lineage.forget(&format!("T{number}"));
+                    if !self.roots.contains_key(&number) {
+                        dead.extend(lineage.running_calls(Some(&format!("T{number}"))));
+                        lineage.forget(&format!("T{number}"));
+                    }
+                }
+                Replayed::End(_) => {}
+                Replayed::Other if line.kind == EventKind::Retry => {
+                    // What the steps that are done again had left in stores does not count.
+                    self.recall.forget_stored(&stored);
+                    stored.clear();
+                    lineage.retire(&replay.open_steps());
                 }
                 Replayed::Other if line.kind == EventKind::Memory => {
                     stored.extend(line.item_id.as_deref().map(str::to_owned));
@@ -71,13 +83,21 @@ impl FlowEngine<'_> {
         {
             self.events.journal.sync()?;
         }
-        self.go_on(replay.into_open(), &lineage)
+        // Of steps that nobody wants any more, too.
+        dead.extend(lineage.running_calls(None));
+        self.begun_before = lineage.begun_before();
+        self.go_on(replay.into_open(), &lineage, dead)
     }
 
     /// Begins again with the steps that have not ended.
-    fn go_on(&mut self, open: Vec<StepRef>, lineage: &Lineage) -> Result<()> {
+    fn go_on(
+        &mut self,
+        open: Vec<StepRef>,
+        lineage: &Lineage,
+        mut dead: Vec<String>,
+    ) -> Result<()> {
         let flow = self.place.flow;
-        let (mut dead, mut failed) = (Vec::new(), Vec::new());
+        let mut failed = Vec::new();
         for step in open {
             let (node, edge) = (self.node_id(&step), edge_told(&flow.graph, &step));
             let edge = edge.as_deref();
@@ -87,7 +107,6 @@ impl FlowEngine<'_> {
                     let io = self.place.run.path.join(io);
                     add_tool_calls(&mut self.events, &self.place, &step, (&io, &record.calls))?;
                 }
-                dead.extend(record.call_id.clone());
                 let fails = flow.nodes[step.node].on_resume == ResumePolicy::Fail;
                 if fails && record.call_id.is_some() && !is_conversation(flow, step.node) {
                     failed.push(step);

@@ -164,6 +164,8 @@ struct RoutedTask {
     forks: Vec<FrameIx>,
     path: Vec<NodeIx>,
     failures: Vec<(NodeIx, Failure)>,
+    /// The nodes of failures that only merges gathered that ignore them.
+    ignored: Vec<NodeIx>,
     /// How its steps ended that did not go on in this task, each in the innermost fork around it.
     endings: Vec<(Option<FrameIx>, Order, TaskEnding)>,
     ended: Option<TaskEnding>,

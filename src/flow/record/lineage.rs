@@ -3,12 +3,13 @@
 //! Unaware of graphs: a journal reads the same when the flow's files are gone.
 
 use super::events::{each_line, failure_of};
+use super::retry::{RetriedStep, retried_steps};
 use crate::error::Result;
 use crate::flow::graph::Failure;
 use crate::record::event::{EventKind, Line};
 use crate::record::run_dir::RunDir;
 use crate::text::timestamp::Timestamp;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// All tasks, in the order in which they came to be.
@@ -48,6 +49,8 @@ pub(crate) struct StepRecord {
     /// The last attempt: records of calls that the journal has; see [`denial_name`].
     pub calls: Vec<String>,
     pub end: Option<StepEnd>,
+    /// It has not ended, and a retry of the run begins it anew.
+    is_retired: bool,
 }
 
 /// How often a step was tried.
@@ -105,6 +108,9 @@ impl Lineage {
         if line.kind == EventKind::EngineEnd {
             self.acknowledged.append(&mut self.pausing);
         }
+        if line.kind == EventKind::Retry {
+            self.reopen(&retried_steps(line));
+        }
         let Some(id) = line.task_id.as_deref() else {
             return;
         };
@@ -149,8 +155,53 @@ impl Lineage {
             | EventKind::Merge
             | EventKind::Winner
             | EventKind::Memory
+            | EventKind::Retry
             | EventKind::Unknown(_) => {}
         }
+    }
+
+    /// The tasks of these steps, and those that they came from, go on.
+    fn reopen(&mut self, steps: &[RetriedStep]) {
+        for step in steps {
+            let id = &step.task_id;
+            let ends = id.match_indices('.').map(|(at, _)| at);
+            for end in ends.chain([id.len()]) {
+                if let Some(task) = self.tasks.get_mut(&id[..end]) {
+                    task.status = None;
+                    task.error = None;
+                }
+            }
+        }
+    }
+
+    /// A retry has begun: steps that had not ended and that nobody wants any more are over.
+    pub(crate) fn retire(&mut self, wanted: &HashSet<(String, String)>) {
+        for (id, task) in &mut self.tasks {
+            for step in &mut task.steps {
+                step.is_retired |= !wanted.contains(&(id.clone(), step.node.clone()));
+            }
+        }
+    }
+
+    /// How often each step was begun that is over, by task and node.
+    pub(crate) fn begun_before(&self) -> HashMap<(String, String), u32> {
+        let mut begun = HashMap::new();
+        for (id, task) in &self.tasks {
+            let is_over = |step: &&StepRecord| step.is_retired || step.end.is_some();
+            for step in task.steps.iter().filter(is_over) {
+                *begun.entry((id.clone(), step.node.clone())).or_default() += 1;
+            }
+        }
+        begun
+    }
+
+    /// The calls of steps that have not ended, of all roots or of one.
+    pub(crate) fn running_calls(&self, root: Option<&str>) -> Vec<String> {
+        let is_of = |id: &str| root.is_none_or(|root| id.split('.').next() == Some(root));
+        let tasks = self.tasks.iter().filter(|(id, _)| is_of(id));
+        let steps = tasks.flat_map(|(_, task)| &task.steps);
+        let running = steps.filter(|step| step.is_running);
+        running.filter_map(|step| step.call_id.clone()).collect()
     }
 
     /// The step of a task that has not ended. An edge that is not known fits any.
@@ -191,7 +242,10 @@ fn fits(a: Option<&str>, b: Option<&str>) -> bool {
 
 impl StepRecord {
     fn is_open_at(&self, node: &str, edge: Option<&str>) -> bool {
-        self.end.is_none() && self.node == node && fits(self.edge.as_deref(), edge)
+        self.end.is_none()
+            && !self.is_retired
+            && self.node == node
+            && fits(self.edge.as_deref(), edge)
     }
 
     fn begin_attempt(&mut self, line: &Line<'_>) {

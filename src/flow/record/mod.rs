@@ -3,6 +3,7 @@
 pub(crate) mod made_files;
 pub(crate) mod tool_calls;
 pub(crate) mod events;
+pub(crate) mod retry;
 pub(crate) mod lineage;
 pub(crate) mod ends;
 pub(crate) mod replay;
@@ -18,6 +19,7 @@ pub(crate) use ends::{RecordedEnd, RecordedEnds, StepId};
 pub(crate) use events::{EventWriter, NodeEnd, NodeStart, Output, each_line, edge_told};
 pub(crate) use lineage::{Lineage, StepRecord, TaskRecord, denial_name};
 pub(crate) use replay::{Replay, Replayed, Roots};
+pub(crate) use retry::{RetriedStep, RetryStanding, TakenBack, add_retry};
 pub(crate) use tool_calls::{
     CallCode, CallRecord, NodeToolCall, denied_tools, program_beside, tools_option,
 };

@@ -7,13 +7,14 @@
 
 use super::ends::root_number;
 use super::events::{edge_name, failure_of, read_text};
+use super::retry::TakenBack;
 use crate::error::{Error, Result};
 use crate::flow::graph::choice::{Payload, choose_route};
 use crate::flow::graph::plan::RoutePlan;
 use crate::flow::graph::router::{Effect, Note, Router, StepOutcome, StepRef};
 use crate::flow::graph::topology::{EdgeIx, Graph, NodeIx};
 use crate::record::event::{EventKind, Line};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -33,6 +34,9 @@ pub(crate) struct Replay<'p> {
     unrecorded: BTreeMap<usize, (usize, Effect)>,
     by_key: HashMap<String, usize>,
     counter: usize,
+    taken: TakenBack,
+    /// So many lines have been followed.
+    lines: usize,
 }
 
 /// The meaning of a line of the journal.
@@ -41,12 +45,17 @@ pub(crate) enum Replayed {
     Root(usize, Payload),
     /// The last thing that is recorded of a root.
     RootEnd(usize),
+    /// This step has ended.
+    End(StepRef),
     Other,
 }
 
 impl<'p> Replay<'p> {
-    pub(crate) fn new(plan: &'p RoutePlan<'p>, run: &Path) -> Self {
+    /// `taken` is what the retries in the journal have taken back.
+    pub(crate) fn new(plan: &'p RoutePlan<'p>, run: &Path, taken: TakenBack) -> Self {
         Self {
+            taken,
+            lines: 0,
             plan,
             run: run.to_owned(),
             open: HashMap::new(),
@@ -66,6 +75,7 @@ impl<'p> Replay<'p> {
         let task = line.task_id.as_deref().unwrap_or_default();
         let node = line.node_id.as_deref().unwrap_or_default();
         let mut replayed = Replayed::Other;
+        self.lines += 1;
         match line.kind {
             EventKind::TaskCreated => {
                 if line.parent_id.is_none() {
@@ -90,7 +100,12 @@ impl<'p> Replay<'p> {
             EventKind::Route => self.forget_report(&format!("R {task} {node}")),
             EventKind::Merge => self.forget_report(&format!("M {task} {node}")),
             EventKind::Winner => self.forget_report(&format!("W {task} {node}")),
-            EventKind::NodeEnd => self.follow_end(roots, line, note)?,
+            EventKind::NodeEnd if self.taken.has(line, self.lines) => {}
+            EventKind::NodeEnd => {
+                if let Some(step) = self.follow_end(roots, line, note)? {
+                    replayed = Replayed::End(step);
+                }
+            }
             EventKind::EngineStart
             | EventKind::UserMessage
             | EventKind::Thought
@@ -109,6 +124,7 @@ impl<'p> Replay<'p> {
             | EventKind::Tool
             | EventKind::Policy
             | EventKind::Memory
+            | EventKind::Retry
             | EventKind::Unknown(_) => {}
         }
         Ok(replayed)
@@ -119,14 +135,14 @@ impl<'p> Replay<'p> {
         roots: &mut Roots<'p>,
         line: &Line<'_>,
         note: impl FnOnce(&StepRef, &Payload) -> Option<Note>,
-    ) -> Result<()> {
+    ) -> Result<Option<StepRef>> {
         // A step may have been cancelled as it ended.
         let name = self.name_of(line);
         let Some(step) = name.and_then(|name| self.open.remove(&name)) else {
-            return Ok(());
+            return Ok(None);
         };
         let Some(router) = roots.get_mut(&step.key.root) else {
-            return Ok(());
+            return Ok(None);
         };
         let (outcome, note) = if line.status.as_deref() == Some("success") {
             let output = read_text(&self.run, line.output, line.output_ref.as_deref())?;
@@ -144,7 +160,7 @@ impl<'p> Replay<'p> {
         };
         router.end_step(step.key.step, outcome, note);
         self.listen(roots, step.key.root);
-        Ok(())
+        Ok(Some(step))
     }
 
     /// The name of the open step that a line is about.
@@ -204,6 +220,14 @@ impl<'p> Replay<'p> {
         let is_it = |step: &&StepRef| *step.task == *task && step.node == node;
         let step = self.open.values().find(is_it)?;
         roots.get(&step.key.root)?.input(step.key.step)
+    }
+
+    /// The steps that are open now, by task and node.
+    pub(crate) fn open_steps(&self) -> HashSet<(String, String)> {
+        let nodes = &self.plan.graph.nodes;
+        let open = self.open.keys();
+        open.map(|(task, node, _)| (task.to_string(), nodes[*node].id.clone()))
+            .collect()
     }
 
     /// Reports of routers that the journal lacks, each with the number of its root.

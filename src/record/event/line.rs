@@ -154,6 +154,8 @@ pub(crate) struct Line<'a> {
     pub memory_bytes: Option<u64>,
     #[serde(borrow, deserialize_with = "text")]
     pub winner: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub steps: Option<&'a RawValue>,
     pub arrived: Option<u64>,
     pub failed: Option<u64>,
     pub index: Option<usize>,

@@ -81,6 +81,7 @@ pub(crate) enum EventKind {
     Route = "ROUTE",
     Merge = "MERGE",
     Winner = "WINNER",
+    Retry = "RETRY",
     TaskEnd = "TASK_END",
     Tool = "TOOL",
     Policy = "POLICY",

@@ -141,6 +141,7 @@ impl<'j> Run<'j> {
             | EventKind::Route
             | EventKind::Merge
             | EventKind::Winner
+            | EventKind::Retry
             | EventKind::TaskEnd
             | EventKind::Tool
             | EventKind::Policy

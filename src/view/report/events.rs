@@ -98,6 +98,9 @@ impl SourceEvent<'_> {
                     .maybe("node", line.node_id.as_deref())
                     .maybe("winner", line.winner.as_deref());
             }
+            EventKind::Retry => {
+                record.maybe("steps", line.steps);
+            }
             EventKind::TaskEnd => self.fill_task_end(record, place),
             EventKind::Tool => self.fill_tool(record, place),
             EventKind::ActionCheck
@@ -160,6 +163,7 @@ pub(super) fn record_name(line: &Line<'_>) -> Option<&'static str> {
         EventKind::Route => "route",
         EventKind::Merge => "merge",
         EventKind::Winner => "winner",
+        EventKind::Retry => "retry of",
         EventKind::TaskEnd => "task end",
         EventKind::Tool => "tool",
         EventKind::Memory => return None,

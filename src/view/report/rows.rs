@@ -158,6 +158,7 @@ impl<'s> Renderer<'s> {
             | EventKind::Route
             | EventKind::Merge
             | EventKind::Winner
+            | EventKind::Retry
             | EventKind::TaskEnd
             | EventKind::Tool
             | EventKind::Policy

@@ -139,6 +139,7 @@ impl FlowFigures {
             | EventKind::Route
             | EventKind::Merge
             | EventKind::Winner
+            | EventKind::Retry
             | EventKind::Tool
             | EventKind::Policy
             | EventKind::Memory

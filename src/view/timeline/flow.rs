@@ -72,6 +72,22 @@ pub(super) fn winner(line: &Line<'_>) -> TimelineEntry {
     at_node(line).say(Tone::Good, format!("won by {}", text(line.winner.as_ref())))
 }
 
+/// The steps that are done again.
+pub(super) fn retry_of_run(line: &Line<'_>) -> TimelineEntry {
+    #[derive(serde::Deserialize)]
+    struct Step {
+        task_id: String,
+        node_id: String,
+    }
+    let steps = line.steps.map(|steps| serde_json::from_str(steps.get()));
+    let steps: Vec<Step> = steps.and_then(Result::ok).unwrap_or_default();
+    let names = steps
+        .iter()
+        .map(|step| format!("{} of {}", step.node_id, step.task_id));
+    let names = names.collect::<Vec<_>>().join(", ");
+    TimelineEntry::new("retry").say(Tone::Said, in_short(&names, COMMAND_WIDTH))
+}
+
 pub(super) fn task_end(line: &Line<'_>) -> TimelineEntry {
     if is_failure(line) {
         return of_task(line).say(Tone::Bad, format!("failure: {}", failure_reason(line)));

@@ -63,6 +63,7 @@ impl Router<'_> {
     /// step that failed. Returns whether any belongs to the same task, and whether any to another.
     pub(super) fn report_failure(&mut self, step: &OpenStep) -> (bool, bool) {
         let (mut own, mut others) = (false, false);
+        let mut ignored = true;
         let mut pending: Vec<NodeIx> = self.plan.waits[step.node].to_vec();
         let mut seen = pending.clone();
         let Some((_, failure)) = self.tasks[step.task].failures.last().cloned() else {
@@ -82,6 +83,8 @@ impl Router<'_> {
             let owner = self.frames[ix].task;
             own |= owner == step.task;
             others |= owner != step.task;
+            let mode = self.plan.graph.nodes[merge].merge_failure_mode;
+            ignored &= mode == MergeFailureMode::IgnoreFailures;
             let instance = &mut self.frames[ix].instances[slot];
             if instance.is_empty() {
                 self.tasks[owner].live += 1;
@@ -92,6 +95,9 @@ impl Router<'_> {
                 failure: failure.clone(),
                 order: step.so_far.order,
             });
+        }
+        if ignored && (own || others) {
+            self.tasks[step.task].ignored.push(step.node);
         }
         (own, others)
     }

@@ -73,6 +73,45 @@ impl Router<'_> {
         all
     }
 
+    /// The steps whose failures kept the root task from success: each task with the node that failed in it. What a
+    /// merge ignores is none, nor what a clone came to beside one that won.
+    pub(crate) fn failed_steps(&self) -> Vec<(TaskIx, NodeIx)> {
+        let mut failed = Vec::new();
+        let succeeded = |task: TaskIx| {
+            let ended = self.tasks[task].ended.as_ref();
+            ended.is_some_and(|ended| ended.status == FlowStatus::Success)
+        };
+        if succeeded(0) {
+            return failed;
+        }
+        for task in self.tasks() {
+            if self.is_beside_a_winner(task) {
+                continue;
+            }
+            let own = &self.tasks[task];
+            let nodes = own.failures.iter().map(|(node, _)| *node);
+            failed.extend(
+                nodes
+                    .filter(|node| !own.ignored.contains(node))
+                    .map(|node| (task, node)),
+            );
+        }
+        failed
+    }
+
+    /// The task, or one that it came from, ran in a race that is decided.
+    fn is_beside_a_winner(&self, task: TaskIx) -> bool {
+        let mut at = task;
+        while let Some((parent, frame, _)) = self.tasks[at].origin {
+            let fork = self.frames[frame].fork.as_ref();
+            if fork.is_some_and(|fork| fork.winner.is_some()) {
+                return true;
+            }
+            at = parent;
+        }
+        false
+    }
+
     pub(super) fn has_lost(&self, task: TaskIx) -> bool {
         let Some((_, frame, _)) = self.tasks[task].origin else {
             return false;

@@ -1,0 +1,349 @@
+//! `delta flow run --retry`: what failed, and all behind it, is done again; the rest is kept.
+
+use crate::flow_run::{result, run};
+use crate::harness::*;
+use serde_json::{Value, json};
+use std::fs;
+
+/// A node that notes in which task it ran.
+fn noting(id: &str, role: &str, more: &str, shell: &str) -> String {
+    let note = r#"echo "$FLOW_TASK_ID $FLOW_NODE_ID" >>"$FLOW_WORKSPACE/notes""#;
+    node(id, role, &format!(", shell: '{note}; {shell}'{more}"))
+}
+
+/// Fails until there is a file `fixed` in the workspace.
+const NEEDS_FIX: &str = r#"test -e "$FLOW_WORKSPACE/fixed" && cat"#;
+
+/// What has run since the last call, sorted.
+fn notes(world: &World) -> Vec<String> {
+    let path = world.path("ws/notes");
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    fs::write(&path, "").unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+fn write_flow(world: &World, nodes: &[String], edges: &str) {
+    world.write("f/workflow.yaml", flow(nodes, edges));
+}
+
+fn command(world: &World) -> Delta {
+    run(world).args(["--run-id", "r", "-q"]).json()
+}
+
+fn retry(world: &World) -> Delta {
+    command(world).arg("--retry")
+}
+
+fn journal(world: &World) -> String {
+    world.read("ws/.delta/r/journal.jsonl")
+}
+
+fn chain_of_three(world: &World) {
+    let nodes = [
+        start(),
+        noting("a", "linear", "", "cat"),
+        noting("b", "linear", "", NEEDS_FIX),
+        noting("c", "linear", "", "cat"),
+        exit(),
+    ];
+    write_flow(world, &nodes, "s>a a>b b>c c>x");
+}
+
+#[test]
+fn what_failed_is_done_again_and_what_was_before_it_is_kept_with_the_input() {
+    let world = World::new();
+    chain_of_three(&world);
+    command(&world).args(["-m", "hello"]).end().exits(1);
+    assert_eq!(notes(&world), ["T1 a", "T1 b"]);
+    world.write("ws/fixed", "");
+    // The input need not be given again, nor the name of the newest run.
+    let again = run(&world).args(["--retry", "-q"]).json().end().exits(0);
+    assert_eq!(again.object()["output"], "hello");
+    assert_eq!(again.object()["run_id"], "r");
+    assert_eq!(notes(&world), ["T1 b", "T1 c"]);
+    let run = Run::latest(&world.path("ws"));
+    let [line] = &run.events("RETRY")[..] else {
+        panic!("one event: {:?}", run.types());
+    };
+    assert_eq!(line["steps"], json!([{"task_id": "T1", "node_id": "b"}]));
+    let log = Delta::new(world.home())
+        .args(["log", "-w", "ws"])
+        .end()
+        .exits(0);
+    assert!(String::from_utf8_lossy(&log.stdout).contains("b of T1"));
+    Delta::flow(world.home())
+        .args(["show", "-w", "ws"])
+        .end()
+        .exits(0);
+    for reader in ["report", "stats"] {
+        Delta::new(world.home())
+            .args([reader, "-w", "ws"])
+            .end()
+            .exits(0);
+    }
+    // Nothing failed any more: the result is told again.
+    let before = journal(&world);
+    assert_eq!(result(&retry(&world).end().exits(0)), result(&again));
+    assert_eq!(journal(&world), before);
+    assert!(notes(&world).is_empty());
+}
+
+#[test]
+fn a_retry_that_fails_again_can_be_retried_again() {
+    let world = World::new();
+    chain_of_three(&world);
+    command(&world).end().exits(1);
+    retry(&world).end().exits(1);
+    assert_eq!(notes(&world), ["T1 a", "T1 b", "T1 b"]);
+    world.write("ws/fixed", "");
+    retry(&world).end().exits(0);
+    assert_eq!(notes(&world), ["T1 b", "T1 c"]);
+    assert_eq!(Run::latest(&world.path("ws")).events("RETRY").len(), 2);
+}
+
+#[test]
+fn without_a_run_there_is_nothing_to_retry() {
+    let world = World::new();
+    chain_of_three(&world);
+    run(&world)
+        .arg("--retry")
+        .end()
+        .exits(2)
+        .says("there is no run of this flow");
+    run(&world)
+        .args(["--repeat", "a"])
+        .end()
+        .exits(2)
+        .says("--repeat needs --retry");
+    command(&world).end().exits(1);
+    retry(&world)
+        .args(["--repeat", "bb"])
+        .end()
+        .exits(2)
+        .says("there is no 'bb'");
+    retry(&world)
+        .args(["-m", "other"])
+        .end()
+        .exits(1)
+        .says("another flow or input");
+}
+
+/// A failure that the task survives, and two nodes behind it.
+fn goes_on(world: &World, more: &str) {
+    let nodes = [
+        start(),
+        noting("a", "linear", ", continue_on_failure: true", NEEDS_FIX),
+        noting("b", "linear", more, "cat"),
+        node("c", "linear", ""),
+        exit(),
+    ];
+    write_flow(world, &nodes, "s>a a>b b>c c>x");
+}
+
+#[test]
+fn what_had_succeeded_behind_a_failure_is_listed_and_done_again() {
+    let world = World::new();
+    goes_on(&world, "");
+    command(&world).end().exits(3);
+    notes(&world);
+    world.write("ws/fixed", "");
+    let again = run(&world).args(["--retry"]).json().end().exits(0);
+    assert_eq!(again.object()["status"], "success");
+    again.says("had succeeded behind what failed, and are done again: b of T1");
+    assert_eq!(notes(&world), ["T1 a", "T1 b"]);
+}
+
+#[test]
+fn a_node_that_must_not_be_repeated_is_repeated_only_when_it_is_named() {
+    let world = World::new();
+    goes_on(&world, ", on_resume: fail");
+    command(&world).end().exits(3);
+    notes(&world);
+    world.write("ws/fixed", "");
+    let before = journal(&world);
+    retry(&world).end().exits(4).says("--repeat b");
+    assert_eq!(journal(&world), before);
+    assert!(notes(&world).is_empty());
+    retry(&world).args(["--repeat", "b"]).end().exits(0);
+    assert_eq!(notes(&world), ["T1 a", "T1 b"]);
+}
+
+#[test]
+fn of_subtasks_only_those_that_failed_are_done_again_and_their_merge() {
+    for (mode, code) in [("fail_on_any", 1), ("partial", 3)] {
+        let world = World::new();
+        let second = r#"if test "$FLOW_TASK_ID" = T1.s1; then test -e "$FLOW_WORKSPACE/fixed" && cat; else cat; fi"#;
+        let nodes = [
+            start(),
+            noting("p", "split", "", "cat"),
+            noting("w", "linear", "", second),
+            noting(
+                "m",
+                "merge",
+                &format!(", merge_failure_mode: {mode}"),
+                "cat >/dev/null; echo 1",
+            ),
+            exit(),
+        ];
+        write_flow(&world, &nodes, "s>p p>w w>m m>x");
+        world.write("in.json", "[1,2,3]");
+        command(&world).args(["-i", "in.json"]).end().exits(code);
+        notes(&world);
+        world.write("ws/fixed", "");
+        let again = retry(&world).end().exits(0);
+        assert_eq!(again.object()["status"], "success", "{mode}");
+        assert_eq!(notes(&world), ["T1 m", "T1.s1 w"], "{mode}");
+    }
+}
+
+#[test]
+fn what_a_merge_ignores_and_what_lost_beside_a_winner_is_kept() {
+    let world = World::new();
+    let nodes = [
+        start(),
+        node("b", "branch", ""),
+        noting("l", "linear", "", "exit 1"),
+        noting("k", "linear", "", "cat"),
+        node("m", "merge", ", merge_failure_mode: ignore_failures"),
+        noting("z", "linear", "", NEEDS_FIX),
+        exit(),
+    ];
+    write_flow(&world, &nodes, "s>b b>l b>k l>m k>m m>z z>x");
+    command(&world).end().exits(1);
+    notes(&world);
+    world.write("ws/fixed", "");
+    retry(&world).end().exits(0);
+    assert_eq!(notes(&world), ["T1 z"]);
+}
+
+#[test]
+fn of_many_inputs_only_those_that_failed_are_done_again() {
+    let world = World::new();
+    let second = r#"read n; test "$n" != 2 -o -e "$FLOW_WORKSPACE/fixed" && echo "$n""#;
+    let nodes = [start(), noting("a", "linear", "", second), exit()];
+    write_flow(&world, &nodes, "s>a a>x");
+    world.write("in.jsonl", "1\n2\n3\n");
+    let command = |world: &World| {
+        run(world).args([
+            "--run-id", "r", "-q", "-k", "-j", "2", "--inputs", "in.jsonl",
+        ])
+    };
+    let failed = command(&world).end();
+    assert!(
+        [Some(1), Some(3)].contains(&failed.code()),
+        "{}",
+        failed.describe()
+    );
+    assert_eq!(notes(&world), ["T1 a", "T2 a", "T3 a"]);
+    world.write("ws/fixed", "");
+    command(&world)
+        .arg("--retry")
+        .end()
+        .exits(0)
+        .prints("1\n2\n3\n");
+    assert_eq!(notes(&world), ["T2 a"]);
+}
+
+#[test]
+fn after_a_repair_of_the_flow_the_retry_uses_the_changed_files() {
+    let world = World::new();
+    let with = |b: &str| {
+        let nodes = [
+            start(),
+            noting("a", "linear", "", "cat"),
+            noting("b", "linear", "", b),
+            exit(),
+        ];
+        write_flow(&world, &nodes, "s>a a>b b>x");
+    };
+    with("exit 1");
+    command(&world).args(["-m", "x"]).end().exits(1);
+    notes(&world);
+    with("cat");
+    retry(&world).end().exits(78).says("--changed ok");
+    assert!(notes(&world).is_empty());
+    let again = retry(&world).args(["--changed", "ok"]).end().exits(0);
+    assert_eq!(again.object()["output"], "x");
+    assert_eq!(notes(&world), ["T1 b"]);
+}
+
+#[test]
+fn killed_anywhere_in_a_retry_the_same_command_goes_on_with_it() {
+    let flow_of = |world: &World| {
+        let second = r#"if test "$FLOW_TASK_ID" = T1.s1; then test -e "$FLOW_WORKSPACE/fixed" && cat; else cat; fi"#;
+        let nodes = [
+            start(),
+            node("p", "split", ""),
+            noting("w", "linear", "", second),
+            noting("m", "merge", "", "cat >/dev/null; echo 1"),
+            node("b", "branch", ", winner: first"),
+            noting("l", "linear", "", "echo 1"),
+            noting("k", "linear", "", "echo 1"),
+            exit(),
+        ];
+        write_flow(world, &nodes, "s>p p>w w>m m>b b>l b>k l>x k>x");
+    };
+    let whole = World::new();
+    flow_of(&whole);
+    whole.write("in.json", "[1,2,3]");
+    command(&whole)
+        .args(["-i", "in.json", "-j", "1"])
+        .end()
+        .exits(1);
+    whole.write("ws/fixed", "");
+    let expected = result(&retry(&whole).args(["-j", "1"]).end().exits(0));
+    let text = journal(&whole);
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let retried = lines
+        .iter()
+        .position(|line| line.contains("\"RETRY\""))
+        .unwrap();
+    for kept in retried - 1..lines.len() {
+        let world = World::new();
+        flow_of(&world);
+        copy(&whole.path("ws/.delta"), &world.path("ws/.delta"));
+        world.adopt("ws");
+        world.write("ws/fixed", "");
+        let prefix = lines[..kept].concat().replace(
+            whole.path("f").to_str().unwrap(),
+            world.path("f").to_str().unwrap(),
+        );
+        world.write("ws/.delta/r/journal.jsonl", &prefix);
+        let outcome = retry(&world).args(["-j", "1"]).end().exits(0);
+        assert_eq!(result(&outcome), expected, "from {kept} lines");
+        let run = Run::latest(&world.path("ws"));
+        assert_eq!(run.events("RETRY").len(), 1, "from {kept} lines");
+        let mut ran = notes(&world);
+        let all = ran.len();
+        ran.dedup();
+        assert_eq!(ran.len(), all, "twice, from {kept} lines: {ran:?}");
+        assert!(!ran.contains(&"T1.s0 w".to_owned()), "from {kept} lines");
+    }
+}
+
+#[test]
+fn agents_behind_a_failure_are_asked_anew_and_their_old_runs_stay() {
+    let world = World::new();
+    let nodes = [
+        start(),
+        noting("a", "linear", ", continue_on_failure: true", NEEDS_FIX),
+        "- {id: b, kind: agent, role: linear, context: none, agent_id: writer}\n".to_owned(),
+        exit(),
+    ];
+    write_flow(&world, &nodes, "s>a a>b b>x");
+    world.write("f/agents.yaml", "agents:\n- {id: writer, path: ../agent}\n");
+    world.server.says([text("\"first\""), text("\"second\"")]);
+    let first = command(&world).end().exits(3);
+    assert_eq!(first.object()["output"], "first");
+    world.write("ws/fixed", "");
+    let again = retry(&world).end().exits(0);
+    assert_eq!(again.object()["output"], "second");
+    let runs = fs::read_dir(world.path("ws/.delta")).unwrap();
+    let names = runs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let agents = names.filter(|name| name.starts_with("node-b-")).count();
+    assert_eq!(agents, 2);
+    let object: Value = retry(&world).end().exits(0).object();
+    assert_eq!(object["output"], "second");
+}
