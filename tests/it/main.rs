@@ -95,6 +95,8 @@ mod flow_told;
 #[cfg(feature = "flow")]
 mod flow_tools;
 #[cfg(feature = "flow")]
+mod flow_nested;
+#[cfg(feature = "flow")]
 mod flow_outputs;
 #[cfg(feature = "flow")]
 mod flow_retry;

@@ -239,6 +239,7 @@ impl Replayer<'_> {
             jobs: self.wanted.jobs(),
             queue: None,
             launch: Vec::new(),
+            changed_ok: false,
             keep_going: true,
             pause_before: HashSet::new(),
             screen: Screen::new(self.wanted.quiet || is_step, false),

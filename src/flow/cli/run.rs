@@ -424,6 +424,7 @@ impl RunCommand<'_> {
             launch: self.wanted.launch().to_vec(),
             queue: self.flow.scheduling.queue,
             keep_going: self.wanted.keep_going,
+            changed_ok: self.wanted.changed_ok,
             pause_before: self.pause_before.clone(),
             screen: Screen::new(self.wanted.quiet || !is_live, false),
             with_tasks: self.wanted.format == OutputFormat::Json,

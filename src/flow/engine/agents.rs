@@ -83,6 +83,11 @@ pub(super) fn is_conversation(flow: &Flow, node: NodeIx) -> bool {
     agent.is_some_and(|agent| !matches!(flow.agents[agent].body, AgentBody::Command(_)))
 }
 
+/// A node that is a run of its own, which goes on where it was.
+pub(super) fn is_own_run(flow: &Flow, node: NodeIx) -> bool {
+    is_conversation(flow, node) || flow.nodes[node].flow.is_some()
+}
+
 impl FlowEngine<'_> {
     /// Prepares the run of an agent: a new one, or the one that an earlier process began.
     pub(super) fn begin_agent(
@@ -99,7 +104,7 @@ impl FlowEngine<'_> {
         let home = agent_home(&self.place, &flow.agents[agent])?;
         let message = AgentMessage {
             words: agent_command("run", flow, step.node, (&home, &dir)),
-            run_id: self.agent_run(step),
+            run_id: self.own_run(step),
             text: first_message(flow, beginning, &context.told),
             context: context.text.clone(),
         };
@@ -139,9 +144,9 @@ impl FlowEngine<'_> {
         self.prepare(beginning, given)
     }
 
-    /// The name of the run of an agent: the same for the same step, and another one for each retry of the step or
-    /// of the flow.
-    fn agent_run(&self, step: &StepRef) -> String {
+    /// The name of the run that a node is, of an agent or a flow: the same for the same step, and another one for each
+    /// retry of the step or of the flow.
+    pub(super) fn own_run(&self, step: &StepRef) -> String {
         const OF_NODE: usize = 40;
         let node = self.node_id(step);
         let place = format!("{}\n{}\n{node}", self.place.run.id, step.task);
@@ -217,7 +222,7 @@ impl FlowEngine<'_> {
         let agent = flow.nodes[step.node].agent;
         let most = agent.map_or(0, |agent| flow.agents[agent].repairs);
         let dir = task_dir(&self.place, step)?;
-        let run_id = self.agent_run(step);
+        let run_id = self.own_run(step);
         // Where that cannot be found out, it was often enough.
         if count_sent_back(&dir, &run_id).unwrap_or(u32::MAX) >= most {
             return self.judge(step, Err(failure), ended);
@@ -261,7 +266,7 @@ impl FlowEngine<'_> {
         let home = agent.map_or_else(PathBuf::new, |agent| home_of(&self.place, agent));
         let mut command = vec!["delta".to_owned()];
         command.extend(agent_command("continue", flow, step.node, (&home, &dir)));
-        command.extend(["--run-id".to_owned(), self.agent_run(step)]);
+        command.extend(["--run-id".to_owned(), self.own_run(step)]);
         command.extend(["--question".to_owned(), asked.request_id]);
         let own = || shell_quoted(&command) + " -m ANSWER";
         let prompt = asked.prompt;
@@ -271,7 +276,7 @@ impl FlowEngine<'_> {
 
 /// What an agent's step needs whose run ended with a code, if it is none that ends the step: a run that
 /// can be resumed has not failed, and one that a signal ended can.
-fn need_of(code: i32) -> Option<Need> {
+pub(super) fn need_of(code: i32) -> Option<Need> {
     /// The codes that shells and the engine have for signals.
     const SIGNALS: std::ops::RangeInclusive<i32> = 129..=192;
     let is = |exit: Exit| code == exit as i32;

@@ -37,7 +37,10 @@ impl FlowEngine<'_> {
         };
         let is_done = match &answered.only {
             Some((only, _)) => *only == id,
-            None => flow.nodes[beginning.step.node].kind != NodeKind::Agent,
+            None => {
+                let node = &flow.nodes[beginning.step.node];
+                node.kind != NodeKind::Agent && node.flow.is_none()
+            }
         };
         let result = match end.outcome.clone() {
             _ if is_done => return Ok(Some(beginning)),

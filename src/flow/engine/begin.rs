@@ -112,6 +112,9 @@ impl FlowEngine<'_> {
         let step = &beginning.step;
         let settings = &flow.nodes[step.node];
         let dir = task_dir(&self.place, step)?;
+        if let Some(inner) = &settings.flow {
+            return self.begin_nested(beginning, (inner, dir), context);
+        }
         let agent = settings.agent.map(|agent| &flow.agents[agent].body);
         let ((Some(command), _) | (None, Some(AgentBody::Command(command)))) =
             (&settings.command, agent)

@@ -33,6 +33,8 @@ pub(super) struct AttemptEnd {
     pub identity: bool,
     /// The files that it made.
     pub made: Vec<MadeFile>,
+    /// The output is of something that came to it only in part.
+    pub partial: bool,
 }
 
 impl FlowEngine<'_> {
@@ -59,6 +61,9 @@ impl FlowEngine<'_> {
         };
         if is_conversation(self.place.flow, active.step.node) {
             return self.end_agent(active, outcome, ended);
+        }
+        if self.place.flow.nodes[active.step.node].flow.is_some() {
+            return self.end_nested(active, outcome, ended);
         }
         let misuse = add_tool_calls(
             &mut self.events,
@@ -165,12 +170,17 @@ impl FlowEngine<'_> {
             used: ended.used,
             cached: ended.cached,
             made: ended.made,
+            partial: ended.partial,
         };
         let time = self.events.add_node_end(step, &end);
         let (outcome, note) = match result {
             Ok((output, route)) => {
                 let note = self.recall.note(self.place.flow, step, &output, time);
-                (StepOutcome::Success(output, route), note)
+                let outcome = match ended.partial {
+                    true => StepOutcome::Partial(output, route),
+                    false => StepOutcome::Success(output, route),
+                };
+                (outcome, note)
             }
             Err(failure) => (StepOutcome::Failure(failure), None),
         };

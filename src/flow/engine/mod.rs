@@ -15,6 +15,7 @@ mod finish;
 mod begin;
 pub(crate) mod answered;
 mod agents;
+mod nested;
 mod resume;
 mod remember;
 mod wait;
@@ -68,6 +69,8 @@ pub(crate) struct FlowOptions {
     pub pause_before: HashSet<NodeIx>,
     /// Where progress is told.
     pub screen: Screen,
+    /// Files of the flow may have changed since the run began.
+    pub changed_ok: bool,
     /// The report of each task is to be kept.
     pub with_tasks: bool,
     /// How long programs have between SIGTERM and SIGKILL.

@@ -2,7 +2,7 @@
 //! missing of its record is added.
 
 use super::FlowEngine;
-use super::agents::is_conversation;
+use super::agents::is_own_run;
 use super::finish::{AttemptEnd, add_tool_calls};
 use super::ready::wait_after;
 use crate::error::Result;
@@ -108,7 +108,7 @@ impl FlowEngine<'_> {
                     add_tool_calls(&mut self.events, &self.place, &step, (&io, &record.calls))?;
                 }
                 let fails = flow.nodes[step.node].on_resume == ResumePolicy::Fail;
-                if fails && record.call_id.is_some() && !is_conversation(flow, step.node) {
+                if fails && record.call_id.is_some() && !is_own_run(flow, step.node) {
                     failed.push(step);
                     continue;
                 }

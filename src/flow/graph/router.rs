@@ -94,6 +94,8 @@ pub(crate) enum Effect {
 pub(crate) enum StepOutcome {
     /// With this output, which chose this way on.
     Success(Payload, Route),
+    /// The same, and the task is partial from here on.
+    Partial(Payload, Route),
     Failure(Failure),
 }
 
@@ -283,6 +285,11 @@ impl<'p> Router<'p> {
         match outcome {
             StepOutcome::Success(output, choice) => {
                 step.payload = output;
+                self.go_on(&step, choice);
+            }
+            StepOutcome::Partial(output, choice) => {
+                step.payload = output;
+                step.so_far.partial = true;
                 self.go_on(&step, choice);
             }
             StepOutcome::Failure(failure) => {

@@ -6,6 +6,7 @@ use super::derive::derive_contexts;
 use super::directory;
 use super::lookup::{Finder, KnownNames, NameLookup, index_names, warn_of_unseen};
 use super::memory;
+use super::nested::{self, NestedFlows};
 use super::node::NodeDraft;
 use super::plugin;
 use super::policy;
@@ -42,7 +43,13 @@ pub(crate) fn load_to_run(dir: &Path) -> Loaded {
 }
 
 fn read(dir: &Path, to_run: bool) -> Loaded {
+    read_below(&[], dir, to_run)
+}
+
+/// The same of a flow within others, which lie in these directories.
+fn read_below(above: &[PathBuf], dir: &Path, to_run: bool) -> Loaded {
     let mut loader = FlowLoader {
+        above,
         dir,
         to_run,
         home: PathBuf::new(),
@@ -59,6 +66,7 @@ fn read(dir: &Path, to_run: bool) -> Loaded {
 }
 
 struct FlowLoader<'l> {
+    above: &'l [PathBuf],
     dir: &'l Path,
     to_run: bool,
     home: PathBuf,
@@ -144,8 +152,14 @@ impl FlowLoader<'_> {
         let agents = agents.into_iter();
         let agents = agents.map(|draft| self.agent_of(agents_file, draft, &lookup, asked));
         let agents: Vec<Option<FlowAgent>> = agents.collect();
-        let nodes = drafts.iter().map(|draft| settings_of(main, draft, &lookup));
+        let inner = self.inner_flows(main, &drafts);
+        let nodes = drafts.iter().zip(inner.homes).map(|(draft, flow)| {
+            let settings = settings_of(main, draft, &lookup)?;
+            Some(NodeSettings { flow, ..settings })
+        });
         let nodes: Vec<Option<NodeSettings>> = nodes.collect();
+        self.add_used(inner.files);
+        self.problems.extend(inner.problems);
         let used = used::used_paths(&self.home, &nodes, &agents, &tools, &memory);
         self.add_used(used);
         self.add_used(providers.files);
@@ -238,6 +252,21 @@ impl FlowLoader<'_> {
             column: None,
             message,
         });
+    }
+
+    /// Loads the flows within this one.
+    fn inner_flows(&mut self, main: &mut Manifest, drafts: &[NodeDraft]) -> NestedFlows {
+        let above = [self.above, std::slice::from_ref(&self.home)].concat();
+        let (dir, to_run) = (self.dir, self.to_run);
+        nested::load_inner_flows(main, drafts, &above, |text, home| {
+            let mut loaded = read_below(&above, &dir.join(text), to_run);
+            for problem in &mut loaded.problems {
+                problem.file = format!("{text}/{}", problem.file);
+            }
+            let files = loaded.flow.iter().flat_map(|flow| &flow.files);
+            let files = files.map(|file| home.join(&file.path)).collect();
+            (files, loaded.problems)
+        })
     }
 
     /// Adds files that were not read here.

@@ -26,6 +26,7 @@ mod shape;
 mod workflow;
 mod lookup;
 mod used;
+mod nested;
 mod load;
 
 use super::graph::topology::{Graph, NodeIx};
@@ -101,6 +102,8 @@ pub(crate) struct NodeSettings {
     pub agent: Option<usize>,
     /// None on a deterministic node: its role's default operation.
     pub command: Option<NodeCommand>,
+    /// The directory of the flow that it is, absolute.
+    pub flow: Option<PathBuf>,
     /// How long one attempt may take; none: as long as it likes.
     pub timeout: Option<Duration>,
     /// How often a failure is tried again inside the node.
@@ -125,7 +128,7 @@ pub(crate) struct NodeSettings {
 impl NodeSettings {
     /// Otherwise the role's default operation is all that happens.
     pub(crate) fn runs(&self) -> bool {
-        self.command.is_some() || self.agent.is_some()
+        self.command.is_some() || self.agent.is_some() || self.flow.is_some()
     }
 }
 

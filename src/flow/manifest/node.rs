@@ -32,6 +32,7 @@ pub const KEYS: [&str; 29] = [
     "command",
     "exec",
     "shell",
+    "flow",
     "timeout_ms",
     "retries",
     "limit",
@@ -83,7 +84,9 @@ pub(super) struct NodeDraft {
     pub schema_out: Option<String>,
     pub tools: Option<Vec<String>>,
     pub agent_id: Option<String>,
-    /// Which of `command:`, `exec:` and `shell:` it has, right or wrong.
+    /// The directory of a flow, as it is written.
+    pub flow: Option<String>,
+    /// Which of `command:`, `exec:`, `shell:` and `flow:` it has, right or wrong.
     pub form: Option<&'static str>,
     /// Without the kind and what is looked up in other files.
     pub settings: NodeSettings,
@@ -166,8 +169,10 @@ fn read_draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) 
         schema_out: text("schema_out", out),
         tools: read_texts(node, "tools", out),
         agent_id: text("agent_id", out),
+        flow: text("flow", out),
         form: command::FORMS
             .into_iter()
+            .chain(["flow"])
             .find(|form| node.map.contains_key(*form)),
         settings: read_settings(&id, node, &at, out),
         continue_on_failure: read_continues(node, out),
@@ -193,6 +198,7 @@ fn read_settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -
         tools: None,
         agent: None,
         command: command::read_command(node.map, at, out),
+        flow: None,
         timeout: match node.read_count("timeout_ms", out) {
             None => Some(TIMEOUT),
             Some(ms) => timeout_of(ms),

@@ -315,6 +315,8 @@ fn check_role(manifest: &mut Manifest, node: &NodeDraft) {
          "only a start has default_start"),
         (is_agent && node.agent_id.is_none(), Code::AgentIdMissing, "agent_id",
          "an agent needs agent_id: which of agents.yaml it is"),
+        (node.flow.is_some() && node.settings.command.is_some(), Code::ManifestInvalid, "flow",
+         "a node is a flow or runs a command; keep one of the two"),
         (is_agent && has_form && !is_exit, Code::ManifestInvalid, form,
          "an agent has no command of its own; write kind: deterministic, or remove it"),
     ] {

@@ -89,7 +89,9 @@ impl RecordedEnds {
             return Ok(());
         };
         let outcome = match line.status.as_deref() {
-            Some("success") => Ok(read_text(run, line.output, line.output_ref.as_deref())?),
+            Some("success" | "partial") => {
+                Ok(read_text(run, line.output, line.output_ref.as_deref())?)
+            }
             _ => Err(failure_of(line)),
         };
         let duration = Duration::from_millis(line.duration_ms.unwrap_or_default());

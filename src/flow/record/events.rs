@@ -10,8 +10,8 @@ use super::made_files::MadeFile;
 use super::tool_calls::NodeToolCall;
 use crate::error::{At, Result};
 use crate::flow::graph::{
-    EdgeIx, Effect, Failure, FailureCode, Graph, NodeIx, Payload, Router, StepRef, TaskKind,
-    TaskView,
+    EdgeIx, Effect, Failure, FailureCode, FlowStatus, Graph, NodeIx, Payload, Router, StepRef,
+    TaskKind, TaskView,
 };
 use crate::flow::manifest::policy::Denied;
 use crate::record::event::{EventKind, Line};
@@ -66,6 +66,8 @@ pub(crate) struct NodeEnd {
     pub cached: bool,
     /// The files that it made.
     pub made: Vec<MadeFile>,
+    /// The output is of something that came to it only in part.
+    pub partial: bool,
 }
 
 /// The journal of a run, as its engine writes it.
@@ -192,12 +194,12 @@ impl EventWriter<'_> {
     /// Returns the time of the end.
     pub(crate) fn add_node_end(&mut self, step: &StepRef, end: &NodeEnd) -> Timestamp {
         self.add_step_event(&EventKind::NodeEnd, step, |line| {
-            let status = if end.outcome.is_ok() {
-                "success"
-            } else {
-                "failure"
+            let status = match end.outcome {
+                Ok(_) if end.partial => FlowStatus::Partial,
+                Ok(_) => FlowStatus::Success,
+                Err(_) => FlowStatus::Failure,
             };
-            line.put("status", status)
+            line.put("status", status.name())
                 .put("duration_ms", &(end.duration.as_millis() as u64));
             if let Some(used) = end.used {
                 line.put("cpu_ms", &(used.cpu.as_millis() as u64))

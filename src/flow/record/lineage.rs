@@ -281,7 +281,7 @@ impl StepRecord {
     }
 
     fn end(&mut self, line: &Line<'_>) {
-        let failed = line.status.as_deref() != Some("success");
+        let failed = line.status.as_deref() == Some("failure");
         self.is_running = false;
         self.end = Some(StepEnd {
             failure: failed.then(|| failure_of(line)),

@@ -144,14 +144,18 @@ impl<'p> Replay<'p> {
         let Some(router) = roots.get_mut(&step.key.root) else {
             return Ok(None);
         };
-        let (outcome, note) = if line.status.as_deref() == Some("success") {
+        let (outcome, note) = if line.status.as_deref() != Some("failure") {
             let output = read_text(&self.run, line.output, line.output_ref.as_deref())?;
             let output = output.or_else(|| router.identity(step.key.step));
             let output = output.unwrap_or_else(|| "null".into());
             match choose_route(self.plan.graph, step.node, &output) {
                 Ok(route) => {
                     let note = note(&step, &output);
-                    (StepOutcome::Success(output, route), note)
+                    let outcome = match line.status.as_deref() {
+                        Some("partial") => StepOutcome::Partial(output, route),
+                        _ => StepOutcome::Success(output, route),
+                    };
+                    (outcome, note)
                 }
                 Err(failure) => (StepOutcome::Failure(failure), None),
             }

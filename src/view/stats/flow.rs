@@ -196,7 +196,7 @@ impl FlowFigures {
         let attempt = self.running.remove(&key);
         let node = self.nodes.entry(key.1).or_default();
         node.count += 1;
-        node.failures += u64::from(line.status.as_deref() != Some("success"));
+        node.failures += u64::from(line.status.as_deref() == Some("failure"));
         node.cached += u64::from(line.cached == Some(true));
         add(&mut node.cpu_ms, line.cpu_ms.unwrap_or(0));
         node.memory_bytes = node.memory_bytes.max(line.memory_bytes.unwrap_or(0));
