@@ -119,10 +119,15 @@ fn every_value_and_operand_of_a_flow_is_offered_what_it_can_be() {
         ("replay -w ws ", ": beta alpha LATEST"),
         ("replay -w ws alpha ", ": s parts join x"),
         ("replay -w ws alpha parts --task ", ": T1 T1.s0 T1.s1"),
+        ("artifacts -w ws ", ": beta alpha LATEST"),
+        ("artifacts -w ws alpha --node ", ": s parts join x"),
+        ("artifacts -w ws alpha --schema ", ":"),
+        ("manifest -w ws ", "dirs: beta alpha LATEST"),
+        ("manifest --check ", "files:"),
         ("observe -w ws ", ": beta alpha LATEST"),
         (
             "help ",
-            ": run show check graph answer observe replay stats tool memory help",
+            ": run show check graph answer observe replay artifacts manifest stats tool memory help",
         ),
         ("nonsense ", ":"),
     ] {

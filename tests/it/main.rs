@@ -61,6 +61,8 @@ mod flow_graph;
 #[cfg(feature = "flow")]
 mod flow_hostile;
 #[cfg(feature = "flow")]
+mod flow_inventory;
+#[cfg(feature = "flow")]
 mod flow_load;
 #[cfg(feature = "flow")]
 mod flow_observe;

@@ -37,6 +37,8 @@ pub(crate) enum FlowCommand {
     Answer(AnswerArgs),
     Observe(ObserveArgs),
     Replay(ReplayArgs),
+    Artifacts(ArtifactsArgs),
+    Manifest(ManifestArgs),
     /// Check the answer on the standard input, for `delta`.
     ValidateJson,
     Version,
@@ -173,6 +175,30 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// `artifacts`.
+#[derive(Debug)]
+pub(crate) struct ArtifactsArgs {
+    /// None: the newest.
+    pub run: Option<String>,
+    pub work_dir: PathBuf,
+    /// None: all of them.
+    pub node: Option<String>,
+    /// None: whatever it fits.
+    pub schema: Option<String>,
+    pub format: OutputFormat,
+    pub verify: bool,
+}
+
+/// `manifest`.
+#[derive(Debug)]
+pub(crate) struct ManifestArgs {
+    /// A flow's directory, a run or the directory of one; none: the current directory.
+    pub what: Option<String>,
+    pub work_dir: PathBuf,
+    /// A file with what the command printed before.
+    pub check: Option<PathBuf>,
+}
+
 /// `tool`.
 #[derive(Debug, Default)]
 pub(crate) struct ToolArgs {
@@ -257,6 +283,22 @@ fn command_of(given: &ParsedCommand) -> Result<FlowCommand> {
             adopt: given.has("--adopt"),
             changed_ok: given.has("--changed"),
             quiet: given.has("--quiet"),
+        }),
+        "artifacts" => FlowCommand::Artifacts(ArtifactsArgs {
+            run: given.operand_text(0),
+            work_dir: given.work_dir(),
+            node: given.text("--node"),
+            schema: given.text("--schema"),
+            format: match given.has("--json") {
+                true => OutputFormat::Json,
+                false => OutputFormat::Text,
+            },
+            verify: given.has("--verify"),
+        }),
+        "manifest" => FlowCommand::Manifest(ManifestArgs {
+            what: given.operand_text(0),
+            work_dir: given.work_dir(),
+            check: given.path("--check"),
         }),
         "memory" => FlowCommand::Memory(memory_args(given)?),
         _ => help_of(given.operand_text(0))?,

@@ -3,8 +3,8 @@
 //! As that of `delta`, it only reads, and where something cannot be read it has nothing to offer.
 
 use super::args::stores;
-use super::show;
 use super::tables::{COMMANDS, FLOW};
+use super::{basis, show};
 use crate::error::{Exit, Result};
 use crate::flow::graph::{Node, Role};
 use crate::flow::manifest::{self, NodeSettings};
@@ -45,6 +45,7 @@ fn offer(value: &TypedValue, line: &TypedLine) -> Option<Offer> {
         ("NODE", _) if is_of_run(line) => steps_candidates(line, |_, task| {
             task.steps.iter().map(|step| step.node.clone()).collect()
         }),
+        ("SCHEMA", _) => schema_candidates(line),
         ("TASK", Some(_)) => steps_candidates(line, |id, _| vec![id.to_owned()]),
         ("TASK", _) | ("NODE", None) => operand_candidates(line),
         ("NODE", Some("--start")) => node_candidates(line, |role| role == Role::Start),
@@ -86,6 +87,18 @@ fn node_candidates(line: &TypedLine, is_wanted: impl Fn(Role) -> bool) -> Vec<Ca
 /// The command's nodes are those of a run.
 fn is_of_run(line: &TypedLine) -> bool {
     ["replay", "artifacts"].contains(&line.command)
+}
+
+/// The schemas of the flow of the run that the line names.
+fn schema_candidates(line: &TypedLine) -> Vec<Candidate> {
+    let dir = line.value("--work-dir").unwrap_or(".");
+    let name = line.operands.first().map(String::as_str);
+    let run = find::find_run_or_newest(Path::new(dir), name);
+    let past = run.and_then(|run| basis::read_recorded_basis(&run));
+    let flow = past.ok().flatten();
+    let flow = flow.and_then(|past| manifest::load_flow(past.home()).flow);
+    let schemas = flow.iter().flat_map(|flow| &flow.schemas);
+    Candidate::plain(schemas.map(|schema| schema.id.as_str()))
 }
 
 /// What the tasks of the run that the line names bring, each name once.

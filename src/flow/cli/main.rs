@@ -3,7 +3,8 @@
 use super::args::{FlowCommand, parse_args};
 use super::tables::FLOW;
 use super::{
-    answer, check, complete, graph, memory, observe, replay, run, show, tool, validate_json,
+    answer, artifacts, check, complete, graph, inventory, memory, observe, replay, run, show, tool,
+    validate_json,
 };
 use crate::VERSION;
 use crate::error::{Error, Exit, Result};
@@ -47,6 +48,8 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         FlowCommand::Answer(wanted) => answer::answer_question(&wanted),
         FlowCommand::Observe(wanted) => observe::observe_run(&wanted),
         FlowCommand::Replay(wanted) => replay::replay_run(&wanted),
+        FlowCommand::Artifacts(wanted) => artifacts::list_artifacts(&wanted),
+        FlowCommand::Manifest(wanted) => inventory::print_inventory(&wanted),
         FlowCommand::Complete(words) => complete::print_candidates(&words),
         FlowCommand::Memory(wanted) => memory::run_memory_command(&wanted),
         FlowCommand::ValidateJson => return validate_json::answer_request(),

@@ -14,6 +14,8 @@ pub(crate) mod tool;
 pub(crate) mod validate_json;
 pub(crate) mod memory;
 pub(crate) mod show;
+pub(crate) mod artifacts;
+pub(crate) mod inventory;
 pub(crate) mod answer;
 pub(crate) mod complete;
 pub mod main;

@@ -15,7 +15,7 @@ use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
 use crate::flow::graph::RoutePlan;
 use crate::flow::manifest::{self, Flow};
 use crate::flow::record::tally::SCHEMA_VERSION;
-use crate::flow::record::{Lineage, RecordedEnd, RecordedEnds, StepId, dir_name};
+use crate::flow::record::{Lineage, RecordedEnd, RecordedEnds, StepId, task_path};
 use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
@@ -132,14 +132,10 @@ impl Replayer<'_> {
         let ends = RecordedEnds::read(self.run, step.root())?;
         let context = self.recorded_context(step)?;
         let place = self.copy_workspace()?;
-        let tasks = place
-            .workspace
-            .root
-            .join("tasks")
-            .join(self.run.id.as_str());
+        let (root, id) = (&place.workspace.root, self.run.id.as_str());
         // The runs that agents left there are not those of the copy.
         may_fail(fs::remove_dir_all(
-            tasks.join(dir_name(&step.task)).join(".delta"),
+            task_path(root, id, Some(&step.task)).join(".delta"),
         ));
         let ends = Rc::new(ends);
         let only = Some((step.clone(), context));

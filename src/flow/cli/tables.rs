@@ -22,7 +22,7 @@ pub(crate) static FLOW: ProgramTable = ProgramTable {
 };
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 11] = names(&COMMAND_TABLES);
+pub const COMMANDS: [&str; 13] = names(&COMMAND_TABLES);
 
 const LANGUAGES: [&str; 3] = [Language::ALL[0].0, Language::ALL[1].0, Language::ALL[2].0];
 
@@ -36,7 +36,7 @@ const WORK_DIR: OptionRow = valued(
 
 // One row a line.
 #[rustfmt::skip]
-const COMMAND_TABLES: [CommandTable; 11] = [
+const COMMAND_TABLES: [CommandTable; 13] = [
     CommandTable {
         text: "Run the flow in DIR (default: the current directory), or resume an interrupted \
                run of it. The output of its exit is printed as JSON.",
@@ -136,6 +136,30 @@ const COMMAND_TABLES: [CommandTable; 11] = [
             flag("-q", "--quiet", "print nothing but the comparison"),
         ]],
         ..command("replay", "run a node, or a whole run, again and compare")
+    },
+    CommandTable {
+        text: "List all that a run (default: the newest) brought: outputs of nodes, results of tools, and \
+               the files of outputs with their hashes.",
+        operands: &[operand("RUN", Run).optional()],
+        options: &[&[
+            WORK_DIR,
+            valued("", "--node", "NODE", Other, "only what this node brought"),
+            valued("", "--schema", "SCHEMA", Other, "only what fits this schema"),
+            flag("", "--json", "print one JSON object"),
+            flag("", "--verify", "compare the files with the record; exit with 1 if one differs"),
+        ]],
+        ..command("artifacts", "list all that a run brought")
+    },
+    CommandTable {
+        text: "Print what a flow (default: the one in the current directory), or a run of it, was made \
+               from, as JSON: delta's version, files with their hashes, schemas, providers, models, \
+               where credentials are, and the programs that commands need.",
+        operands: &[operand("DIR|RUN", Run).optional()],
+        options: &[&[
+            valued("-w", "--work-dir", "DIR", Workspace, "look for the run in the workspace DIR"),
+            valued("", "--check", "FILE", File, "compare with what was printed before; exit with 1 if it differs"),
+        ]],
+        ..command("manifest", "print what a flow or a run was made from")
     },
     CommandTable {
         text: "Report where the time, the memory and the tokens of runs (default: the newest) \

@@ -8,7 +8,7 @@ use crate::flow::context::select::AssembledContext;
 use crate::flow::graph::{Failure, FailureCode, Payload, StepRef};
 use crate::flow::manifest::{AgentBody, Denied, PayloadForm, fill};
 use crate::flow::record::{
-    NodeStart, ProgramInput, attempt, cache, check_schema, dir_name, not_started,
+    self, NodeStart, ProgramInput, attempt, cache, check_schema, not_started,
 };
 use crate::text::ids::hex;
 use crate::unix::process::{Command, Variable};
@@ -323,15 +323,11 @@ pub(super) fn task_dir(place: &RunPlace<'_>, step: &StepRef) -> Result<PathBuf> 
     Ok(dir)
 }
 
-/// A single root works in the workspace; every other task has a directory of its own, which no other task
-/// and no other run has.
+/// A single root works in the workspace; every other task has a directory of its own.
 pub(super) fn task_path(place: &RunPlace<'_>, step: &StepRef) -> PathBuf {
-    let root = &place.workspace.root;
-    if step.is_root && !place.has_many_roots {
-        return root.clone();
-    }
-    let of_run = root.join("tasks").join(place.run.id.as_str());
-    of_run.join(dir_name(&step.task))
+    let is_alone = step.is_root && !place.has_many_roots;
+    let task = (!is_alone).then_some(&*step.task);
+    record::task_path(&place.workspace.root, place.run.id.as_str(), task)
 }
 
 /// The name of a step's output among those that are known.

@@ -59,6 +59,15 @@ pub(crate) fn dir_name(id: &str) -> String {
     format!("{}~{}", &id[..LONGEST - 20], &sum[..16])
 }
 
+/// Where a task of a run works: in the workspace `root`, or in a directory of its own, which no other task and no other
+/// run has.
+pub(crate) fn task_path(root: &Path, run: &str, task: Option<&str>) -> PathBuf {
+    match task {
+        None => root.to_owned(),
+        Some(task) => root.join("tasks").join(run).join(dir_name(task)),
+    }
+}
+
 /// A path in a run's directory, as the journal names it.
 pub(crate) fn reference<'p>(run: &Path, path: &'p Path) -> Cow<'p, str> {
     path.strip_prefix(run).unwrap_or(path).to_string_lossy()

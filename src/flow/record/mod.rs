@@ -13,7 +13,7 @@ pub(crate) mod tail;
 pub(crate) mod tally;
 
 pub(crate) use attempt::{
-    ProgramInput, check_schema, dir_name, find_failure, not_started, one_value,
+    ProgramInput, check_schema, dir_name, find_failure, not_started, one_value, task_path,
 };
 pub(crate) use ends::{RecordedEnd, RecordedEnds, StepId};
 pub(crate) use events::{EventWriter, NodeEnd, NodeStart, Output, each_line, edge_told};

@@ -139,6 +139,9 @@ pub(crate) struct Line<'a> {
     pub to: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "text")]
     pub output_ref: Option<Cow<'a, str>>,
+    /// Files that a node made.
+    #[serde(borrow)]
+    pub outputs: Option<&'a RawValue>,
     #[serde(borrow, deserialize_with = "text")]
     pub input_ref: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]
