@@ -7,6 +7,7 @@ pub(crate) mod run_context;
 pub(crate) mod account;
 pub(crate) mod hooks;
 pub(crate) mod question;
+pub(crate) mod line_reader;
 pub(crate) mod upward;
 pub(crate) mod request;
 pub(crate) mod streamed;

@@ -7,8 +7,8 @@ use crate::cli::args::ChatArgs;
 use crate::cli::result::print_answer;
 use crate::config::agent::Agent;
 use crate::engine::account::SpendingRules;
-use crate::engine::question::{Reply, read_line};
-use crate::error::{Error, Exit, Result, may_fail, reason};
+use crate::engine::line_reader::{LineReader, Typed};
+use crate::error::{Error, Exit, Result};
 use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
@@ -26,12 +26,9 @@ use crate::text::ids::RunId;
 use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::{Screen, Tone};
 use serde_json::{Map, Value};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Begins and ends a message of several lines.
-const QUOTES: &str = "\"\"\"";
 
 /// A conversation, between two messages.
 struct Chat<'a> {
@@ -46,13 +43,6 @@ struct Chat<'a> {
     is_typed: bool,
     /// None before the first message of a new run.
     run: Option<RunDir>,
-}
-
-/// What comes from the person next.
-enum Typed {
-    Message(String),
-    End,
-    Stopped(Stop),
 }
 
 pub(crate) fn chat(wanted: &ChatArgs) -> Result<Exit> {
@@ -148,7 +138,11 @@ impl Chat<'_> {
             }
         }
         loop {
-            let message = match self.next_message()? {
+            let reader = LineReader {
+                signals: &self.signals,
+                is_typed: self.is_typed,
+            };
+            let message = match reader.next_message()? {
                 Typed::Message(message) => message,
                 Typed::End => return Ok(Exit::Success),
                 Typed::Stopped(stop) => return Ok(stop.into()),
@@ -157,64 +151,6 @@ impl Chat<'_> {
             if let Some(exit) = self.show(answered)? {
                 return Ok(exit);
             }
-        }
-    }
-
-    /// Reads up to the end of a message. An empty line is none.
-    fn next_message(&self) -> Result<Typed> {
-        let mut block: Option<Vec<String>> = None;
-        loop {
-            self.prompt(if block.is_some() { "… " } else { "> " });
-            let reply = read_line(&self.signals).map_err(|error| {
-                Error::usage(format!("cannot read from stdin: {}", reason(&error)))
-            })?;
-            let line = match reply {
-                Reply::Answer(line) => line,
-                Reply::Stopped(Stop::Interrupt) if self.is_typed => {
-                    self.signals.forget_interrupt();
-                    block = None;
-                    self.prompt("\n");
-                    continue;
-                }
-                Reply::Stopped(stop) => return Ok(Typed::Stopped(stop)),
-                Reply::NobodyThere => {
-                    self.prompt("\n");
-                    // What has been begun is said, as the last line without an end is.
-                    return Ok(match block.map(|lines| lines.join("\n")) {
-                        Some(text) if !text.trim().is_empty() => Typed::Message(text),
-                        _ => Typed::End,
-                    });
-                }
-            };
-            let (text, begins) = match (&block, line.trim_start().strip_prefix(QUOTES)) {
-                (None, Some(rest)) => (rest, true),
-                _ => (line.as_str(), false),
-            };
-            if block.is_none() && !begins {
-                if text.trim().is_empty() {
-                    continue;
-                }
-                return Ok(Typed::Message(line));
-            }
-            let lines = block.get_or_insert_default();
-            let ending = text.trim_end().strip_suffix(QUOTES);
-            let text = ending.unwrap_or(text);
-            // Nothing stands beside the quotes.
-            if !(text.trim().is_empty() && (begins || ending.is_some())) {
-                lines.push(text.to_owned());
-            }
-            if ending.is_some() {
-                let message = block.take().unwrap_or_default().join("\n");
-                if !message.trim().is_empty() {
-                    return Ok(Typed::Message(message));
-                }
-            }
-        }
-    }
-
-    fn prompt(&self, text: &str) {
-        if self.is_typed {
-            may_fail(io::stderr().write_all(text.as_bytes()));
         }
     }
 
