@@ -236,6 +236,8 @@ pub(crate) struct ReportArgs {
     pub work_dir: PathBuf,
     /// None: the newest.
     pub run: Option<String>,
+    /// The directory for the page and those that it links to; none: stdout.
+    pub output: Option<PathBuf>,
 }
 
 /// `delta request`.
@@ -362,6 +364,7 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
         "report" => DeltaCommand::Report(ReportArgs {
             work_dir: given.work_dir(),
             run: given.operand_text(0),
+            output: given.path("--output"),
         }),
         "request" => DeltaCommand::Request(request_args(given)?),
         "stats" => DeltaCommand::Stats(StatsArgs::new(given)),

@@ -259,7 +259,10 @@ const COMMAND_TABLES: [CommandTable; 24] = [
         text: "Print a run (default: the newest) as one page of HTML that needs nothing else.\n\n\
                RUN is an id, the beginning of one, LATEST, or the path of a run's directory.",
         operands: &[operand("RUN", Run).optional()],
-        options: &[&[WORK_DIR]],
+        options: &[&[
+            WORK_DIR,
+            valued("-o", "--output", "DIR", Directory, "write DIR/index.html, and the pages of an evaluation's trials"),
+        ]],
         ..command("report", "show a run as one page of HTML")
     },
     CommandTable {

@@ -203,6 +203,10 @@ impl Gathering<'_> {
             | EventKind::Retry
             | EventKind::Policy
             | EventKind::Memory
+            | EventKind::TrialStart
+            | EventKind::TrialEnd
+            | EventKind::Grade
+            | EventKind::Look
             | EventKind::Unknown(_) => {}
         }
         self.children(started, tree, line.action_id.as_deref());

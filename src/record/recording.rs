@@ -187,6 +187,10 @@ impl Recording {
                 | EventKind::Tool
                 | EventKind::Policy
                 | EventKind::Memory
+                | EventKind::TrialStart
+                | EventKind::TrialEnd
+                | EventKind::Grade
+                | EventKind::Look
                 | EventKind::Unknown(_) => {}
             }
         }
@@ -316,6 +320,10 @@ impl<'j> Beginning<'j> {
                 | EventKind::Tool
                 | EventKind::Policy
                 | EventKind::Memory
+                | EventKind::TrialStart
+                | EventKind::TrialEnd
+                | EventKind::Grade
+                | EventKind::Look
                 | EventKind::Unknown(_) => false,
             };
             if belongs {

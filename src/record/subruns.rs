@@ -227,6 +227,10 @@ impl OpenActions {
             | EventKind::Tool
             | EventKind::Policy
             | EventKind::Memory
+            | EventKind::TrialStart
+            | EventKind::TrialEnd
+            | EventKind::Grade
+            | EventKind::Look
             | EventKind::Unknown(_) => {}
         }
     }

@@ -55,6 +55,7 @@ pub const PAGES: &[Page] = pages![
     "hooks" 5 "delta-hooks",
     "journal" 5 "delta-journal",
     "flow" 5 "delta-flow.5",
+    "eval" 5 "delta-eval",
     "coder" 7 "delta-coder",
     "tutorial" 7 "delta-tutorial",
     "security" 7 "delta-security",

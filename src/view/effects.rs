@@ -147,6 +147,10 @@ impl EffectList {
             | EventKind::Tool
             | EventKind::Policy
             | EventKind::Memory
+            | EventKind::TrialStart
+            | EventKind::TrialEnd
+            | EventKind::Grade
+            | EventKind::Look
             | EventKind::Unknown(_) => {}
         }
     }

@@ -7,4 +7,5 @@ pub(crate) mod stats_table;
 pub(crate) mod timeline;
 pub(crate) mod effects;
 pub(crate) mod report;
+pub(crate) mod evaluation_page;
 pub(crate) mod run_candidates;

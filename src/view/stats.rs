@@ -253,6 +253,10 @@ impl Figures {
             | EventKind::TaskEnd
             | EventKind::Policy
             | EventKind::Memory
+            | EventKind::TrialStart
+            | EventKind::TrialEnd
+            | EventKind::Grade
+            | EventKind::Look
             | EventKind::Unknown(_) => {}
         }
         if let Some(flow) = &mut self.flow {

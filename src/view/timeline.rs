@@ -5,6 +5,7 @@
 
 mod call;
 mod flow;
+mod trials;
 
 use crate::record::event::{EventKind, Line, Tokens};
 use crate::record::invocations;
@@ -206,6 +207,10 @@ impl Timeline {
             EventKind::Winner => flow::winner(line),
             EventKind::Retry => flow::retry_of_run(line),
             EventKind::TaskEnd => flow::task_end(line),
+            EventKind::TrialStart => trials::start(line),
+            EventKind::TrialEnd => return trials::end(line),
+            EventKind::Grade => trials::grade(line),
+            EventKind::Look => trials::look(line),
             // They follow from the start of the run, the ends of nodes and the calls of tools.
             EventKind::FlowStart | EventKind::Policy | EventKind::Memory => return None,
             EventKind::Unknown(ref name) => TimelineEntry::new("?").say(Tone::Dim, &**name),

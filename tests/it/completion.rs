@@ -124,7 +124,10 @@ fn every_value_and_operand_is_offered_what_it_can_be() {
         ("diff -w ws alpha ", ": beta alpha LATEST"),
         ("diff -w ws alpha ws/", "dirs:"),
         ("report -w ws ", ": beta alpha LATEST"),
-        ("report -w ws beta ", ": -w --work-dir -h --help"),
+        (
+            "report -w ws beta ",
+            ": -w --work-dir -o --output -h --help",
+        ),
         ("request -w ws ", ": beta alpha LATEST"),
         ("fork --at 1 -w ws ", ": beta alpha LATEST"),
         ("fork -w ws alpha --to ", "dirs:"),

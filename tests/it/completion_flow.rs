@@ -119,6 +119,8 @@ fn every_value_and_operand_of_a_flow_is_offered_what_it_can_be() {
         ("replay -w ws ", ": beta alpha LATEST"),
         ("replay -w ws alpha ", ": s parts join x"),
         ("replay -w ws alpha parts --task ", ": T1 T1.s0 T1.s1"),
+        ("eval ", "dirs:"),
+        ("eval --format ", ": text json jsonl junit tap"),
         ("artifacts -w ws ", ": beta alpha LATEST"),
         ("artifacts -w ws alpha --node ", ": s parts join x"),
         ("artifacts -w ws alpha --schema ", ":"),
@@ -127,7 +129,7 @@ fn every_value_and_operand_of_a_flow_is_offered_what_it_can_be() {
         ("observe -w ws ", ": beta alpha LATEST"),
         (
             "help ",
-            ": run show check graph answer observe replay artifacts manifest stats tool memory help",
+            ": run show check graph answer observe replay artifacts manifest stats tool memory eval help",
         ),
         ("nonsense ", ":"),
     ] {

@@ -46,6 +46,10 @@ mod examples;
 mod expand;
 mod export;
 #[cfg(feature = "flow")]
+mod flow_eval;
+#[cfg(feature = "flow")]
+mod flow_eval_load;
+#[cfg(feature = "flow")]
 mod flow_examples;
 #[cfg(feature = "flow")]
 mod flow_files;

@@ -574,6 +574,7 @@ fn every_event_of_a_flow_and_every_field_is_in_the_manual() {
     let words: Vec<String> = [strings(writes), strings(basis)].concat();
     let kinds = source("record/event/words.rs");
     let of_flows = kinds.split("// Of workflows alone.").nth(1).unwrap();
+    let of_flows = of_flows.split("// Of evaluations alone.").next().unwrap();
     let kinds = strings(of_flows.split('}').next().unwrap());
     assert!(kinds.contains(&"FLOW_START".to_owned()), "{kinds:?}");
     for kind in kinds {
@@ -598,6 +599,65 @@ fn every_event_of_a_flow_and_every_field_is_in_the_manual() {
             );
         }
     }
+}
+
+#[cfg(feature = "flow")]
+#[test]
+fn every_event_of_an_evaluation_and_every_field_is_in_the_manual() {
+    let text = section(page("journal"), "THE JOURNAL OF AN EVALUATION");
+    let kinds = source("record/event/words.rs");
+    let kinds = kinds.split("// Of evaluations alone.").nth(1).unwrap();
+    let kinds = strings(kinds.split('}').next().unwrap());
+    assert!(kinds.contains(&"LOOK".to_owned()), "{kinds:?}");
+    for kind in kinds {
+        let heading = format!("\n   {kind}\n");
+        assert!(text.contains(&heading), "no section {kind}");
+    }
+    let writes = source("flow/eval/record.rs");
+    let writes = writes.split("pub(crate) fn add_start").nth(1).unwrap();
+    let writes = writes.split("/// A result on disk.").next().unwrap();
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let known: BTreeSet<&str> = text.split(|c: char| !is_part(c)).collect();
+    for field in strings(writes).iter().filter(|it| it.chars().all(is_part)) {
+        assert!(
+            known.contains(field.as_str()),
+            "delta help journal lacks {field}"
+        );
+    }
+}
+
+#[cfg(feature = "flow")]
+#[test]
+fn every_key_of_evaluations_is_in_the_manual() {
+    let words = ["load.rs", "load/cases.rs", "load/assertions.rs"].map(|file| {
+        let code = source(&format!("flow/eval/{file}"));
+        let list = if file == "load.rs" {
+            "const SUITE_KEYS"
+        } else {
+            "const KEYS"
+        };
+        list_after(&code, list)
+    });
+    let code = source("flow/eval/load/assertions.rs");
+    let types = list_after(&code, "const TYPES");
+    has_words("eval", words.into_iter().flatten().chain(types));
+}
+
+#[cfg(feature = "flow")]
+#[test]
+fn the_evaluations_shown_in_the_manual_load() {
+    let world = World::new();
+    let text = section(page("eval"), "EXAMPLES");
+    let yaml = text
+        .lines()
+        .map(|line| line.strip_prefix("     ").unwrap_or(line));
+    let yaml: Vec<&str> = yaml.collect();
+    world.write(
+        "e/evaluations.yaml",
+        yaml.join("\n").replace("./triage", "../agent"),
+    );
+    let check = world.delta(["flow", "check", "e"]).end().exits(0);
+    check.says("cannot be reached").prints("e: ok, 1 suite\n");
 }
 
 #[cfg(feature = "flow")]

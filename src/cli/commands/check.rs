@@ -43,7 +43,7 @@ pub(crate) fn check_agent(dir: &Path, format: OutputFormat) -> Result<Exit> {
             let list: Vec<Value> = problems.iter().map(object).collect();
             format!(
                 "{}\n",
-                json::text(&json!({"ok": agent.is_some(), "problems": list}))
+                json::text(&json!({"ok": agent.is_some(), "home": found.home, "problems": list}))
             )
         }
     };

@@ -2,6 +2,7 @@
 
 use crate::error::{Exit, Result};
 use crate::flow::PROGRAM;
+use crate::flow::eval::load::{has_evaluations, load_evaluations, needs_flow};
 use crate::flow::manifest::{self, Flow, FlowProblem};
 use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::text::options::format::OutputFormat;
@@ -9,28 +10,73 @@ use crate::unix::terminal::{Screen, counted, print, print_json};
 use serde_json::{Value, json};
 use std::path::Path;
 
+/// A directory that has been checked.
+struct Checked {
+    /// None: there is no flow, or something is wrong.
+    flow: Option<Flow>,
+    /// How many suites there are, if there are evaluations.
+    suites: Option<usize>,
+    problems: Vec<FlowProblem>,
+}
+
+impl Checked {
+    /// Reads the flow of a directory and its evaluations. These need no flow beside them, if none of them is
+    /// about it.
+    fn read(dir: &Path) -> Self {
+        let has_suites = has_evaluations(dir);
+        let has_flow = dir.join("workflow.yaml").exists() || !has_suites || needs_flow(dir);
+        let mut checked = Self {
+            flow: None,
+            suites: None,
+            problems: Vec::new(),
+        };
+        if has_flow {
+            let loaded = manifest::load_to_run(dir);
+            (checked.flow, checked.problems) = (loaded.flow, loaded.problems);
+        }
+        if has_suites {
+            let loaded = load_evaluations(dir, checked.flow.as_ref());
+            checked.problems.extend(loaded.problems);
+            checked.suites = loaded.evaluations.map(|all| all.suites.len());
+        }
+        checked
+    }
+
+    fn is_well(&self) -> bool {
+        self.problems.iter().all(|problem| problem.code.is_none())
+    }
+
+    fn summary(&self, dir: &Path) -> String {
+        let suites = self.suites.map(|count| counted(count, "suite"));
+        match &self.flow {
+            Some(flow) => summary(dir, flow, suites),
+            None => format!("{}: ok, {}\n", dir.display(), suites.unwrap_or_default()),
+        }
+    }
+}
+
 /// Runs the command.
 pub(crate) fn check_flow(dir: &Path, verbose: bool, format: OutputFormat) -> Result<Exit> {
-    let loaded = manifest::load_to_run(dir);
-    print_problems(&loaded.problems, format);
-    let derived = loaded.flow.as_ref().filter(|_| verbose);
-    match (&loaded.flow, format) {
-        (Some(flow), OutputFormat::Text) => {
+    let checked = Checked::read(dir);
+    print_problems(&checked.problems, format);
+    let derived = checked.flow.as_ref().filter(|_| verbose);
+    match format {
+        OutputFormat::Text if checked.is_well() => {
             let derived = derived.map(derived_lines).unwrap_or_default();
-            print((summary(dir, flow) + &derived).as_bytes())?;
+            print((checked.summary(dir) + &derived).as_bytes())?;
         }
-        (None, OutputFormat::Text) => {}
-        (_, OutputFormat::Json) => {
-            let mut object = errors_object(&loaded.problems);
+        OutputFormat::Text => {}
+        OutputFormat::Json => {
+            let mut object = errors_object(&checked.problems);
             if let Some(flow) = derived {
                 object["derived"] = derived_object(flow);
             }
             print_json(format!("{object}\n").as_bytes())?;
         }
     }
-    Ok(match loaded.flow {
-        Some(_) => Exit::Success,
-        None => Exit::Config,
+    Ok(match checked.is_well() {
+        true => Exit::Success,
+        false => Exit::Config,
     })
 }
 
@@ -89,7 +135,7 @@ fn derived_object(flow: &Flow) -> Value {
     Value::Object(nodes.collect())
 }
 
-fn summary(dir: &Path, flow: &Flow) -> String {
+fn summary(dir: &Path, flow: &Flow, suites: Option<String>) -> String {
     let name = if dir == Path::new(".") {
         &flow.home
     } else {
@@ -102,5 +148,6 @@ fn summary(dir: &Path, flow: &Flow) -> String {
         counted(flow.tools.len(), "tool"),
         counted(flow.schemas.len(), "schema"),
     ];
+    let parts: Vec<String> = parts.into_iter().chain(suites).collect();
     format!("{}: ok, {}\n", name.display(), parts.join(", "))
 }

@@ -3,8 +3,8 @@
 use super::args::{FlowCommand, parse_args};
 use super::tables::FLOW;
 use super::{
-    answer, artifacts, check, complete, graph, inventory, memory, observe, replay, run, show, tool,
-    validate_json,
+    answer, artifacts, check, complete, eval, graph, inventory, memory, observe, replay, run, show,
+    tool, validate_json,
 };
 use crate::VERSION;
 use crate::error::{Error, Exit, Result};
@@ -52,6 +52,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         FlowCommand::Manifest(wanted) => inventory::print_inventory(&wanted),
         FlowCommand::Complete(words) => complete::print_candidates(&words),
         FlowCommand::Memory(wanted) => memory::run_memory_command(&wanted),
+        FlowCommand::Eval(wanted) => eval::run_evaluation(&wanted).map_err(Error::of_run),
         FlowCommand::ValidateJson => return validate_json::answer_request(),
         FlowCommand::Version => print_text(&format!("{PROGRAM} {VERSION}\n")),
         FlowCommand::Help { command, full } => print_text(&help_text(command, full)),

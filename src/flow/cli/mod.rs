@@ -10,6 +10,8 @@ pub(crate) mod observe;
 pub(crate) mod replay;
 pub(crate) mod retry;
 pub(crate) mod run;
+pub(crate) mod verdict;
+pub(crate) mod eval;
 pub(crate) mod tool;
 pub(crate) mod validate_json;
 pub(crate) mod memory;

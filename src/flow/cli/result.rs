@@ -26,6 +26,8 @@ pub(crate) struct RunEnding {
     pub exit: Exit,
     /// Printed beside the result.
     said: Vec<String>,
+    /// The stop reasons of the agents' runs that it waits for.
+    agents: Vec<String>,
 }
 
 impl RunEnding {
@@ -36,6 +38,7 @@ impl RunEnding {
             reason: reason.to_owned(),
             exit,
             said,
+            agents: Vec::new(),
         };
         match stopped {
             EngineStop::Done => {
@@ -71,7 +74,11 @@ impl RunEnding {
                     Need::Answer => (Status::WaitingForInput, "ask_human", Exit::Waiting),
                     Need::Time => (Status::Interrupted, "agent", Exit::TempFail),
                 };
-                ending(status, reason, exit, explain(open))
+                let reasons = open.iter().filter_map(|it| it.reason.clone());
+                Self {
+                    agents: reasons.collect(),
+                    ..ending(status, reason, exit, explain(open))
+                }
             }
         }
     }
@@ -91,6 +98,7 @@ impl RunEnding {
                 _ => Exit::TempFail,
             },
             said: vec![error.message],
+            agents: Vec::new(),
         }
     }
 
@@ -173,6 +181,9 @@ fn result_object(ending: &RunEnding, tally: &Tally, metadata: &Metadata, many: b
         .put("stop_reason", &ending.reason)
         .put("exit_code", &ending.exit.code())
         .put("messages", &ending.said);
+    if !ending.agents.is_empty() {
+        object.put("agent_stop_reasons", &ending.agents);
+    }
     let times = [
         Some(metadata.start_time.as_str()),
         metadata.end_time.as_deref(),

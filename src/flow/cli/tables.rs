@@ -4,6 +4,7 @@
 //! Data only. A new option is a row here and a field in `args`.
 
 use crate::engine::validator;
+use crate::flow::eval::format::EvalFormat;
 use crate::flow::view::draw::Language;
 use crate::text::options::completion;
 use crate::text::options::table::ValueKind::{
@@ -22,9 +23,22 @@ pub(crate) static FLOW: ProgramTable = ProgramTable {
 };
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 13] = names(&COMMAND_TABLES);
+pub const COMMANDS: [&str; 14] = names(&COMMAND_TABLES);
 
 const LANGUAGES: [&str; 3] = [Language::ALL[0].0, Language::ALL[1].0, Language::ALL[2].0];
+
+const EVAL_FORMATS: [&str; 5] = names_of(&EvalFormat::ALL);
+
+/// The names of choices.
+const fn names_of<T: Copy, const N: usize>(choices: &[(&'static str, T); N]) -> [&'static str; N] {
+    let mut names = [""; N];
+    let mut at = 0;
+    while at < N {
+        names[at] = choices[at].0;
+        at += 1;
+    }
+    names
+}
 
 const WORK_DIR: OptionRow = valued(
     "-w",
@@ -36,7 +50,7 @@ const WORK_DIR: OptionRow = valued(
 
 // One row a line.
 #[rustfmt::skip]
-const COMMAND_TABLES: [CommandTable; 13] = [
+const COMMAND_TABLES: [CommandTable; 14] = [
     CommandTable {
         text: "Run the flow in DIR (default: the current directory), or resume an interrupted \
                run of it. The output of its exit is printed as JSON.",
@@ -198,6 +212,30 @@ const COMMAND_TABLES: [CommandTable; 13] = [
             valued("", "--format", "", FORMATS, "list a line each (default), or one JSON object"),
         ]],
         ..command("memory", "add to the memory of a flow, or list it")
+    },
+    CommandTable {
+        text: "Measure the flow, the agents or the commands of evaluations.yaml in DIR (default: \
+               the current directory): run the trials that are missing, judge them, and print \
+               the rates, with what can be said of them.",
+        operands: &[operand("DIR", Directory).optional()],
+        options: &[&[
+            valued("-w", "--work-dir", "DIR", Workspace, "keep everything in DIR (default: the current directory)"),
+            valued("", "--suite", "NAME", Text, "only this suite; may be repeated, as the next three").repeatable(),
+            valued("", "--tag", "TAG", Text, "only suites and cases with this tag").repeatable(),
+            valued("", "--case", "ID", Text, "only this case").repeatable(),
+            valued("", "--setting", "NAME", Text, "only this setting").repeatable(),
+            valued("", "--trials", "N", Number(1), "try each case N times (default: as the suite says)"),
+            valued("-j", "--jobs", "N", Number(1), "run at most N trials at once (default: processors)"),
+            valued("", "--format", "", Words(&EVAL_FORMATS), "print a table (default), or for programs"),
+            valued("", "--against", "FILE", File, "compare with a result of --format json"),
+            flag("", "--regrade", "judge all recorded trials again, and run nothing"),
+            flag("", "--dry-run", "print how many trials there would be, and run nothing"),
+            valued("", "--budget", "KEY=N", Other, "limit what all trials spend: cost=3,tokens=500000"),
+            valued("", "--deadline", "TIME", Other, "end before TIME: RFC 3339, epoch seconds, or +90m"),
+            flag("", "--adopt", "obey the records of a copied or cloned workspace"),
+            flag("-q", "--quiet", "print nothing but results and errors"),
+        ]],
+        ..command("eval", "measure flows, agents and commands by suites of cases")
     },
     CommandTable {
         text: "Print the manual page, or the options of a command.",

@@ -42,6 +42,7 @@ const SENT_BACK: &str = "This answer will not do: ";
 #[serde(default)]
 struct AgentResult {
     status: Option<String>,
+    stop_reason: Option<String>,
     result: Option<String>,
     error: Option<AgentError>,
     interaction: Option<AgentQuestion>,
@@ -178,12 +179,17 @@ impl FlowEngine<'_> {
             && active.failure.is_none()
             && let Some(need) = need_of(code)
         {
+            let printed_reason = printed.stop_reason.clone();
             let why = match (need, printed.error.as_ref()) {
                 (Need::Answer, _) => self.how_to_answer(step, printed),
                 (_, Some(error)) => error.message.clone(),
                 (_, None) => format!("its run ended with {code}"),
             };
+            let key = active.step.key;
             self.suspend(active.step, need, &why);
+            if let Some((_, suspension)) = self.suspended.get_mut(&key) {
+                suspension.reason = printed_reason;
+            }
             return Ok(());
         }
         add_tool_calls(&mut self.events, &self.place, step, (&active.io, &[]))?;

@@ -138,6 +138,8 @@ pub(crate) struct Suspension {
     pub need: Need,
     /// One that is only looked at is named, the others are explained.
     pub text: String,
+    /// The stop reason of the step's own run, if it has one.
+    pub reason: Option<String>,
 }
 
 /// A program that runs.
@@ -446,7 +448,8 @@ impl<'e> FlowEngine<'e> {
             Need::Answer => format!("{name} asks: {why}"),
             Need::Config | Need::Decision | Need::Time => format!("{name}: {why}"),
         };
-        let why = Suspension { need, text };
+        let reason = None;
+        let why = Suspension { need, text, reason };
         self.suspended.insert(step.key, (step, why));
     }
 }

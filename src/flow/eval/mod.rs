@@ -1,8 +1,17 @@
 //! Evaluations: cases, each tried several times under each setting, and what can be said of them.
 
-#![allow(dead_code, reason = "the command that evaluates is not there yet")]
-
 pub mod numbers;
 pub(crate) mod trial;
 pub(crate) mod summary;
 pub(crate) mod tables;
+pub(crate) mod format;
+pub(crate) mod assertion;
+pub(crate) mod suite;
+pub(crate) mod naming;
+pub(crate) mod load;
+pub(crate) mod record;
+pub(crate) mod verdict;
+pub(crate) mod answer;
+pub(crate) mod grader;
+pub(crate) mod runner;
+pub(crate) mod plan;

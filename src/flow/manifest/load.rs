@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Files that belong to a flow and that this version makes no use of.
-const UNUSED: [&str; 2] = ["evaluations.yaml", "cli_profiles.yaml"];
+const UNUSED: [&str; 1] = ["cli_profiles.yaml"];
 
 #[derive(Debug)]
 pub(crate) struct Loaded {

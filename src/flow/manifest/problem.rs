@@ -50,6 +50,12 @@ named_enum! {
         ExitHasTools = "exit_has_tools",
         ExitHasCommand = "exit_has_command",
         AlwaysFailOnNonExit = "always_fail_on_non_exit",
+        DuplicateSuite = "duplicate_suite",
+        DuplicateCase = "duplicate_case",
+        DuplicateSetting = "duplicate_setting",
+        BadTarget = "bad_target",
+        BadAssertion = "bad_assertion",
+        GraderInWorkspace = "grader_in_workspace",
     }
 }
 
@@ -217,9 +223,14 @@ impl Manifest {
 
     /// Adds the complaints of a reader. Those that are errors are `manifest_invalid`.
     pub(crate) fn report(&mut self, ids: &[String], complaints: Diagnostics) {
+        self.report_as(Code::ManifestInvalid, ids, complaints);
+    }
+
+    /// The same with another code for errors.
+    pub(crate) fn report_as(&mut self, code: Code, ids: &[String], complaints: Diagnostics) {
         for complaint in complaints.into_list() {
             let problem = FlowProblem {
-                code: (!complaint.warning).then_some(Code::ManifestInvalid),
+                code: (!complaint.warning).then_some(code),
                 ids: ids.to_vec(),
                 line: self.line(&complaint.at),
                 ..self.whole(complaint.message)

@@ -156,6 +156,10 @@ impl Lineage {
             | EventKind::Winner
             | EventKind::Memory
             | EventKind::Retry
+            | EventKind::TrialStart
+            | EventKind::TrialEnd
+            | EventKind::Grade
+            | EventKind::Look
             | EventKind::Unknown(_) => {}
         }
     }

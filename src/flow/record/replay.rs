@@ -125,6 +125,10 @@ impl<'p> Replay<'p> {
             | EventKind::Policy
             | EventKind::Memory
             | EventKind::Retry
+            | EventKind::TrialStart
+            | EventKind::TrialEnd
+            | EventKind::Grade
+            | EventKind::Look
             | EventKind::Unknown(_) => {}
         }
         Ok(replayed)

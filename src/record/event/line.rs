@@ -173,6 +173,13 @@ pub(crate) struct Line<'a> {
     pub item_id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub flow: Option<&'a RawValue>,
+    // Of evaluations; see `flow::eval::record`.
+    #[serde(borrow, deserialize_with = "text")]
+    pub suite: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub trial: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub verdict: Option<Cow<'a, str>>,
     /// True if the line was read from an older form.
     #[serde(skip)]
     pub is_old: bool,

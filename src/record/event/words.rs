@@ -86,6 +86,11 @@ pub(crate) enum EventKind {
     Tool = "TOOL",
     Policy = "POLICY",
     Memory = "MEMORY",
+    // Of evaluations alone.
+    TrialStart = "TRIAL_START",
+    TrialEnd = "TRIAL_END",
+    Grade = "GRADE",
+    Look = "LOOK",
 }
 }
 

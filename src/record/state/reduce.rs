@@ -146,6 +146,10 @@ impl<'j> Run<'j> {
             | EventKind::Tool
             | EventKind::Policy
             | EventKind::Memory
+            | EventKind::TrialStart
+            | EventKind::TrialEnd
+            | EventKind::Grade
+            | EventKind::Look
             | EventKind::Unknown(_) => {}
         }
         Ok(())

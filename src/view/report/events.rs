@@ -106,6 +106,10 @@ impl SourceEvent<'_> {
             EventKind::ActionCheck
             | EventKind::Policy
             | EventKind::Memory
+            | EventKind::TrialStart
+            | EventKind::TrialEnd
+            | EventKind::Grade
+            | EventKind::Look
             | EventKind::Unknown(_) => {
                 record
                     .put("type", line.kind.name())
@@ -167,7 +171,13 @@ pub(super) fn record_name(line: &Line<'_>) -> Option<&'static str> {
         EventKind::TaskEnd => "task end",
         EventKind::Tool => "tool",
         EventKind::Memory => return None,
-        EventKind::ActionCheck | EventKind::Policy | EventKind::Unknown(_) => "other",
+        EventKind::ActionCheck
+        | EventKind::Policy
+        | EventKind::TrialStart
+        | EventKind::TrialEnd
+        | EventKind::Grade
+        | EventKind::Look
+        | EventKind::Unknown(_) => "other",
     })
 }
 

@@ -163,6 +163,10 @@ impl<'s> Renderer<'s> {
             | EventKind::Tool
             | EventKind::Policy
             | EventKind::Memory
+            | EventKind::TrialStart
+            | EventKind::TrialEnd
+            | EventKind::Grade
+            | EventKind::Look
             | EventKind::Unknown(_) => {}
         }
         if let Some(key) = line.step().filter(|_| line.kind == EventKind::NodeStart) {

@@ -143,6 +143,10 @@ impl FlowFigures {
             | EventKind::Tool
             | EventKind::Policy
             | EventKind::Memory
+            | EventKind::TrialStart
+            | EventKind::TrialEnd
+            | EventKind::Grade
+            | EventKind::Look
             | EventKind::Unknown(_) => {}
         }
         if let (Some(at), EventKind::TaskCreated | EventKind::Route | EventKind::Merge) =

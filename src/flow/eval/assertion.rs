@@ -1,0 +1,379 @@
+//! Assertions: what must hold of a trial's result, and whether it does.
+//!
+//! Pure, but for the assertions `file` and `exec`, which are only described here: whoever knows the
+//! trial's workspace judges them.
+
+use crate::flow::manifest::command::NodeCommand;
+use crate::flow::schema::JsonSchema;
+use crate::text::json;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// What an assertion looks at.
+#[derive(Debug)]
+pub(crate) enum Check {
+    /// The value at the path is this one.
+    Equals(Value),
+    /// The text at the path contains this text, or the list this value.
+    Contains(Value),
+    /// The text at the path fits a pattern: a schema with the one keyword `pattern`.
+    Regex(JsonSchema),
+    /// The text at the path is JSON, and fits the schema, if there is one.
+    IsJson(Option<JsonSchema>),
+    /// The value at the path fits a schema.
+    Schema(JsonSchema),
+    /// The trial took at most so many milliseconds.
+    Latency(f64),
+    /// The trial cost at most so much.
+    Cost(f64),
+    /// The trial used at most so many tokens.
+    Tokens(f64),
+    /// The status by its name, or the exit code.
+    Status(Value),
+    /// The flow ended at this node.
+    ExitNode(String),
+    /// There is such a file in the workspace; with a text, the file contains it.
+    File { path: String, text: Option<String> },
+    /// A program says so.
+    Exec {
+        command: NodeCommand,
+        timeout: Duration,
+    },
+}
+
+/// Something that must hold of a trial.
+#[derive(Debug)]
+pub(crate) struct Assertion {
+    pub check: Check,
+    /// A JSON pointer into the output; none or empty: all of it.
+    pub path: Option<String>,
+    /// Said where it does not hold.
+    pub message: Option<String>,
+    /// The share in the score; not negative.
+    pub weight: f64,
+    /// As it was written, for the record and for its digest.
+    pub source: Map<String, Value>,
+}
+
+/// The result of an assertion.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Mark {
+    /// With its score, 0..=1.
+    Holds(f64),
+    /// With its score, 0..=1, and the reason.
+    Fails(f64, String),
+    /// The assertion could not be judged, which says nothing of the target.
+    Broken(String),
+}
+
+/// A target's result, as far as assertions look at it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct TargetResult {
+    /// A flow's output; a text, where an agent or a command has answered.
+    pub output: Value,
+    /// `success`, `failure` or `partial`.
+    pub status: String,
+    pub exit_code: Option<i32>,
+    pub exit_node: Option<String>,
+    /// The code of a flow's error, or an agent's words.
+    pub error: Option<String>,
+    pub duration_ms: u64,
+    pub cost: Option<f64>,
+    pub tokens: Option<u64>,
+}
+
+impl Assertion {
+    /// The assertion that a case with nothing but an expected output has.
+    pub(crate) fn equals(expected: &Value) -> Self {
+        let source = serde_json::json!({"type": "equals", "value": expected});
+        Self {
+            check: Check::Equals(expected.clone()),
+            path: None,
+            message: None,
+            weight: 1.0,
+            source: source.as_object().cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The assertion that stands before those of a case that says nothing of the status.
+    pub(crate) fn succeeds() -> Self {
+        let source = serde_json::json!({"type": "status", "value": "success"});
+        Self {
+            check: Check::Status("success".into()),
+            path: None,
+            message: None,
+            weight: 0.0,
+            source: source.as_object().cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Judges a result; none if that takes a look at the workspace.
+    pub(crate) fn judge(&self, result: &TargetResult) -> Option<Mark> {
+        let verdict = match &self.check {
+            Check::File { .. } | Check::Exec { .. } => return None,
+            Check::Latency(most) => at_most(result.duration_ms as f64, *most, "ms"),
+            Check::Cost(most) => match result.cost {
+                None => {
+                    return Some(Mark::Broken(
+                        "the cost is not known: pricing is missing".to_owned(),
+                    ));
+                }
+                Some(cost) => at_most(cost, *most, "in cost"),
+            },
+            Check::Tokens(most) => match result.tokens {
+                None => return Some(Mark::Broken("the tokens are not known".to_owned())),
+                Some(tokens) => at_most(tokens as f64, *most, "tokens"),
+            },
+            Check::Status(wanted) => status(result, wanted),
+            Check::ExitNode(wanted) => exit_node(result, wanted),
+            Check::Equals(_)
+            | Check::Contains(_)
+            | Check::Regex(_)
+            | Check::IsJson(_)
+            | Check::Schema(_) => self.judge_output(&result.output),
+        };
+        Some(match verdict {
+            Ok(()) => Mark::Holds(1.0),
+            Err(why) => Mark::Fails(0.0, self.reason(why)),
+        })
+    }
+
+    /// Why it does not hold: in the words of whoever wrote it, if there are any.
+    pub(crate) fn reason(&self, why: String) -> String {
+        match &self.message {
+            Some(message) => format!("{message}: {why}"),
+            None => why,
+        }
+    }
+
+    fn judge_output(&self, output: &Value) -> Result<(), String> {
+        let whole = self.path.as_deref().unwrap_or_default();
+        let found = value_at(output, whole)?;
+        match &self.check {
+            Check::Equals(wanted) => equals(&found, wanted),
+            Check::Contains(wanted) => contains(&found, wanted),
+            Check::Regex(pattern) => match pattern.admits(&Value::String(text_of(&found))) {
+                true => Ok(()),
+                false => Err(format!("{} does not fit the pattern", shown(&found))),
+            },
+            Check::IsJson(schema) => {
+                let parsed = parsed(&found)?;
+                schema
+                    .as_ref()
+                    .map_or(Ok(()), |schema| fits(&parsed, schema))
+            }
+            Check::Schema(schema) => {
+                let parsed = parsed(&found).unwrap_or(Cow::Borrowed(&found));
+                fits(&parsed, schema)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The assertion with its result, as JSONL prints it.
+    pub(crate) fn describe(&self, mark: &Mark) -> Value {
+        let mut told = Map::new();
+        for key in ["type", "path", "value"] {
+            if let Some(value) = self.source.get(key) {
+                told.insert(key.to_owned(), value.clone());
+            }
+        }
+        let (passed, score, reason) = match mark {
+            Mark::Holds(score) => (Some(true), Some(*score), None),
+            Mark::Fails(score, why) => (Some(false), Some(*score), Some(why)),
+            Mark::Broken(why) => (None, None, Some(why)),
+        };
+        told.insert("passed".to_owned(), passed.into());
+        told.insert("score".to_owned(), score.into());
+        if let Some(reason) = reason {
+            told.insert("reason".to_owned(), reason.as_str().into());
+        }
+        Value::Object(told)
+    }
+}
+
+/// The weighted mean of scores; none if no assertion has a weight.
+pub(crate) fn score_of(marks: &[(f64, f64)]) -> Option<f64> {
+    let weights: f64 = marks.iter().map(|(weight, _)| weight).sum();
+    let sum: f64 = marks.iter().map(|(weight, score)| weight * score).sum();
+    (weights > 0.0).then(|| (sum / weights).clamp(0.0, 1.0))
+}
+
+/// A value in an output. A path into a text is one into the JSON in it.
+fn value_at<'v>(output: &'v Value, path: &str) -> Result<Cow<'v, Value>, String> {
+    if path.is_empty() {
+        return Ok(Cow::Borrowed(output));
+    }
+    let missing = || format!("the output has nothing at {path}");
+    match parsed(output)? {
+        Cow::Borrowed(value) => value.pointer(path).map(Cow::Borrowed).ok_or_else(missing),
+        Cow::Owned(mut value) => value
+            .pointer_mut(path)
+            .map(|found| Cow::Owned(found.take()))
+            .ok_or_else(missing),
+    }
+}
+
+/// The JSON in a text; a value that is none is JSON already.
+fn parsed(value: &Value) -> Result<Cow<'_, Value>, String> {
+    let Value::String(text) = value else {
+        return Ok(Cow::Borrowed(value));
+    };
+    let inside = serde_json::from_str(json::unfenced(text));
+    inside
+        .map(Cow::Owned)
+        .map_err(|_| format!("{} is not JSON", shown(value)))
+}
+
+fn equals(found: &Value, wanted: &Value) -> Result<(), String> {
+    let is_same = match (found, wanted) {
+        // A line break behind an answer is none of the model's words.
+        (Value::String(found), Value::String(wanted)) => found.trim() == wanted.trim(),
+        (Value::String(_), _) => parsed(found).is_ok_and(|found| is_same(&found, wanted)),
+        _ => is_same(found, wanted),
+    };
+    match is_same {
+        true => Ok(()),
+        false => Err(format!("{} is not {}", shown(found), shown(wanted))),
+    }
+}
+
+/// Equal as JSON, numbers by what they say.
+fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let same = |(key, a): (&String, &Value)| b.get(key).is_some_and(|b| is_same(a, b));
+            a.len() == b.len() && a.iter().all(same)
+        }
+        _ => one == other,
+    }
+}
+
+fn contains(found: &Value, wanted: &Value) -> Result<(), String> {
+    let is_in = match (found, wanted) {
+        (Value::Array(items), _) => items.iter().any(|item| is_same(item, wanted)),
+        (_, Value::String(text)) => text_of(found).contains(text.as_str()),
+        _ => text_of(found).contains(&json::text(wanted)),
+    };
+    match is_in {
+        true => Ok(()),
+        false => Err(format!(
+            "{} does not contain {}",
+            shown(found),
+            shown(wanted)
+        )),
+    }
+}
+
+fn fits(value: &Value, schema: &JsonSchema) -> Result<(), String> {
+    if schema.admits(value) {
+        return Ok(());
+    }
+    let mismatches = schema.mismatches(value);
+    let all: Vec<String> = mismatches.iter().take(5).map(ToString::to_string).collect();
+    Err(all.join("; "))
+}
+
+fn at_most(found: f64, most: f64, unit: &str) -> Result<(), String> {
+    match found <= most {
+        true => Ok(()),
+        false => Err(format!("{found} {unit}, and at most {most} was asserted")),
+    }
+}
+
+fn status(result: &TargetResult, wanted: &Value) -> Result<(), String> {
+    let is_so = match wanted {
+        Value::String(name) => *name == result.status,
+        code => code.as_i64() == result.exit_code.map(i64::from),
+    };
+    if is_so {
+        return Ok(());
+    }
+    let code = result
+        .exit_code
+        .map_or_else(String::new, |code| format!(", exit code {code}"));
+    let why = result
+        .error
+        .as_ref()
+        .map_or_else(String::new, |error| format!(": {error}"));
+    Err(format!("status {}{code}{why}", result.status))
+}
+
+fn exit_node(result: &TargetResult, wanted: &str) -> Result<(), String> {
+    match result.exit_node.as_deref() {
+        Some(node) if node == wanted => Ok(()),
+        Some(node) => Err(format!("ended at {node}, not at {wanted}")),
+        None => Err(format!("ended at no exit, and not at {wanted}")),
+    }
+}
+
+/// A value as a text: a string as it is, anything else as JSON.
+pub(crate) fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => json::text(other),
+    }
+}
+
+/// A value in a message, in short.
+fn shown(value: &Value) -> String {
+    crate::text::shorten::in_short(&json::text(value), 200)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn holds(check: Check, path: Option<&str>, output: &Value) -> bool {
+        let assertion = Assertion {
+            check,
+            path: path.map(str::to_owned),
+            message: None,
+            weight: 1.0,
+            source: Map::new(),
+        };
+        let result = TargetResult {
+            output: output.clone(),
+            ..TargetResult::default()
+        };
+        matches!(assertion.judge(&result), Some(Mark::Holds(_)))
+    }
+
+    #[test]
+    fn a_text_equals_what_it_says_and_numbers_what_they_are() {
+        let equals =
+            |wanted: Value, path, output: Value| holds(Check::Equals(wanted), path, &output);
+        assert!(equals(json!("4"), None, json!("4\n")));
+        assert!(!equals(json!("4"), None, json!("42")));
+        assert!(equals(json!(4), None, json!("4.0")));
+        assert!(equals(
+            json!({"a": [1]}),
+            None,
+            json!("```json\n{\"a\":[1.0]}\n```")
+        ));
+        assert!(!equals(json!({"a": [1]}), None, json!({"a": [1], "b": 2})));
+        assert!(equals(json!("x"), Some("/a/0"), json!("{\"a\":[\"x\"]}")));
+        assert!(!equals(json!("x"), Some("/a/1"), json!({"a": ["x"]})));
+        assert!(!equals(json!("x"), Some("/a"), json!("no JSON")));
+    }
+
+    #[test]
+    fn a_list_contains_an_item_and_a_text_a_part() {
+        let contains = |wanted: Value, output: Value| holds(Check::Contains(wanted), None, &output);
+        assert!(contains(json!("ell"), json!("hello")));
+        assert!(!contains(json!("ell"), json!(["hello"])));
+        assert!(contains(json!(2), json!([1, 2])));
+    }
+
+    #[test]
+    fn scores_are_weighted_and_weights_of_nothing_give_none() {
+        assert_eq!(score_of(&[(1.0, 1.0), (3.0, 0.0)]), Some(0.25));
+        assert_eq!(score_of(&[(0.0, 1.0)]), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! Grading that takes a look at a trial's workspace: files, and the verdicts of programs.
+//!
+//! Everything in a workspace was made by what is graded: links are not followed, sizes are bounded, and
+//! no program is found there by a relative path.
+
+use super::assertion::{Assertion, Mark, TargetResult};
+use super::suite::Case;
+use crate::unix::files;
+use crate::unix::process::{Ended, Outcome};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::path::{Component, Path};
+
+/// Bytes of a file in which a text is looked for.
+const MOST_FILE: u64 = 64 << 20;
+
+/// Bytes of what a grader prints that are looked at.
+const MOST_SAID: usize = 4096;
+
+/// Looks whether a file is there and contains a text. `path` has no `..`.
+pub(super) fn look_at_file(workspace: &Path, path: &str, text: Option<&str>) -> Result<(), String> {
+    let mut at = workspace.to_owned();
+    for part in Path::new(path).components() {
+        if let Component::Normal(name) = part {
+            at.push(name);
+            match at.symlink_metadata() {
+                Ok(about) if about.is_symlink() => {
+                    return Err(format!("{path}: a link is not followed"));
+                }
+                Ok(_) => {}
+                Err(_) => return Err(format!("{path}: there is no such file")),
+            }
+        }
+    }
+    let bytes = files::open_unlinked(&at)
+        .and_then(|file| files::read_limited(file, MOST_FILE))
+        .map_err(|e| format!("{path}: {}", crate::error::reason(&e)))?;
+    let Some(text) = text else { return Ok(()) };
+    match memchr::memmem::find(&bytes, text.as_bytes()) {
+        Some(_) => Ok(()),
+        None => Err(format!("{path} does not contain {}", json!(text))),
+    }
+}
+
+/// The object that a grader gets on its standard input.
+pub(super) fn describe_trial(
+    case: &Case,
+    (setting, number): (&str, u32),
+    result: &TargetResult,
+    workspace: &Path,
+) -> Value {
+    json!({
+        "case": case.id,
+        "setting": setting,
+        "trial": number,
+        "input": case.input,
+        "expected": case.expected,
+        "output": result.output,
+        "status": result.status,
+        "exit_code": result.exit_code,
+        "exit_node": result.exit_node,
+        "error": result.error,
+        "duration_ms": result.duration_ms,
+        "cost": result.cost,
+        "tokens": result.tokens,
+        "workspace": workspace.to_string_lossy(),
+    })
+}
+
+/// The verdict of a grader that has ended; `io` has what it printed.
+pub(super) fn read_mark(assertion: &Assertion, outcome: &Outcome, io: &Path) -> Mark {
+    let printed = head_of(&io.join("stdout.log"));
+    let said = head_of(&io.join("stderr.log"));
+    let said = said.trim();
+    let told = if said.is_empty() {
+        printed.trim()
+    } else {
+        said
+    };
+    let broken = |why: &str| match told {
+        "" => Mark::Broken(why.to_owned()),
+        told => Mark::Broken(format!("{why}: {}", in_line(told))),
+    };
+    let score = match score_in(&printed) {
+        Ok(score) => score,
+        Err(why) => return Mark::Broken(why),
+    };
+    match outcome.how {
+        Ended::Exited(0) => Mark::Holds(score.unwrap_or(1.0)),
+        Ended::Exited(1) => {
+            let why = match (told, score) {
+                ("", _) => "the grader says no".to_owned(),
+                (told, _) => in_line(told),
+            };
+            Mark::Fails(score.unwrap_or(0.0), assertion.reason(why))
+        }
+        Ended::TimedOut => broken("the grader took too long"),
+        Ended::Exited(code) | Ended::Interrupted(code) => broken(&format!(
+            "the grader ended with {code}, which is no verdict"
+        )),
+    }
+}
+
+/// A score that a grader printed: nothing else may stand beside it.
+fn score_in(printed: &str) -> Result<Option<f64>, String> {
+    let number = printed.trim().parse::<f64>().ok();
+    match number {
+        Some(score) if (0.0..=1.0).contains(&score) => Ok(Some(score)),
+        Some(score) => Err(format!("the grader's score {score} is not from 0 to 1")),
+        None => Ok(None),
+    }
+}
+
+fn in_line(text: &str) -> String {
+    let last = text.lines().rev().find(|line| !line.trim().is_empty());
+    crate::text::shorten::in_short(last.unwrap_or_default().trim(), 300)
+}
+
+/// The beginning of a file of text.
+fn head_of(path: &Path) -> String {
+    let file = File::open(path);
+    let bytes = file.and_then(|file| files::read_part(&file, 0, MOST_SAID));
+    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_score_is_a_number_from_0_to_1_and_other_words_are_none() {
+        assert_eq!(score_in("0.5\n"), Ok(Some(0.5)));
+        assert_eq!(score_in("good"), Ok(None));
+        assert_eq!(score_in(""), Ok(None));
+        assert!(score_in("1.5").is_err());
+        assert!(score_in("NaN").is_err());
+    }
+}

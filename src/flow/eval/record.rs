@@ -1,0 +1,402 @@
+//! The record of an evaluation: the events of its trials and of the verdicts that were printed, written
+//! into its journal, and what they add up to.
+//!
+//! Architecture invariant: what a trial came to stands here, in the evaluation's own run, and nowhere in
+//! the trial's workspace, which the trial can write to. `TRIAL_END` is durable before a trial is judged,
+//! and `LOOK` before a verdict is printed.
+
+use super::assertion::TargetResult;
+use super::trial::Outcome;
+use crate::error::Result;
+use crate::record::event::EventKind;
+use crate::record::journal::Journal;
+use crate::record::reader::{JournalReader, Next};
+use crate::record::recording::unreadable;
+use crate::record::state::Unreadable;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+/// The beginning of a trial, or of another attempt at it.
+#[derive(Serialize)]
+pub(crate) struct TrialStart<'e> {
+    pub suite: &'e str,
+    pub trial: &'e str,
+    pub case: &'e str,
+    pub setting: &'e str,
+    pub number: u32,
+    /// From 1.
+    pub attempt: u32,
+    pub seed: u32,
+    /// From the evaluation's workspace.
+    pub workspace: &'e str,
+    pub call_id: &'e str,
+    pub resolved_command: &'e str,
+    /// The directory of records, from the run's directory.
+    pub execution_ref: &'e str,
+}
+
+/// The end of a target's program, before anything is judged.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct TrialEnd {
+    /// `answered`, `failed` or `not_measured`.
+    pub status: String,
+    pub stop_reason: String,
+    pub exit_code: Option<i32>,
+    pub duration_ms: u64,
+    pub cost: Option<f64>,
+    pub tokens: Option<u64>,
+    /// Repeated attempts to reach the model.
+    pub retries: u32,
+    pub output_sha256: Option<String>,
+    /// The directory of records, from the run's directory. The result is in it.
+    pub execution_ref: String,
+}
+
+/// The status of an end that is judged.
+pub(crate) const ANSWERED: &str = "answered";
+
+/// What assertions made of an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Grade {
+    pub outcome: Outcome,
+    pub stop_reason: String,
+    pub score: Option<f64>,
+    /// The digest of all that judged it.
+    pub grading: String,
+    /// The assertions with their results: a JSON list.
+    pub assertions: Box<RawValue>,
+}
+
+/// What is known of a trial.
+#[derive(Debug, Default)]
+pub(crate) struct TrialRecord {
+    /// How often it was begun.
+    pub starts: u32,
+    /// `DELTA_CALL_ID` of the attempt that has not ended.
+    pub open_call: Option<String>,
+    pub end: Option<TrialEnd>,
+    pub grade: Option<Grade>,
+}
+
+/// A verdict that was printed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Look {
+    pub suite: String,
+    /// From 1, since the assertions changed last.
+    pub number: u32,
+    pub alpha: f64,
+    /// `passed`, `failed` or `undecided`.
+    pub verdict: String,
+    /// The digest of the names of the trials that were measured.
+    pub trials: String,
+    /// The digest of what judges each case, by its id.
+    pub gradings: BTreeMap<String, String>,
+    /// The numbers of each setting, for whoever shows the record.
+    pub rates: Vec<Value>,
+}
+
+/// All trials of a suite by their names, and its looks in order.
+#[derive(Debug, Default)]
+pub(crate) struct SuiteRecord {
+    pub trials: HashMap<String, TrialRecord>,
+    pub looks: Vec<Look>,
+}
+
+/// The record of an evaluation, by the names of suites.
+#[derive(Debug, Default)]
+pub(crate) struct EvaluationRecord(HashMap<String, SuiteRecord>);
+
+impl EvaluationRecord {
+    pub(crate) fn suite(&mut self, name: &str) -> &mut SuiteRecord {
+        self.0.entry(name.to_owned()).or_default()
+    }
+
+    pub(crate) fn trial(&mut self, suite: &str, name: &str) -> &mut TrialRecord {
+        self.suite(suite).trials.entry(name.to_owned()).or_default()
+    }
+
+    /// The processes of attempts that have not ended.
+    pub(crate) fn open_calls(&self) -> Vec<&str> {
+        let trials = self.0.values().flat_map(|suite| suite.trials.values());
+        trials.filter_map(|it| it.open_call.as_deref()).collect()
+    }
+
+    /// Reads the record in a journal.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a line of it is damaged.
+    pub(crate) fn read(journal: &Path) -> Result<Self> {
+        let mut record = Self::default();
+        let mut reader = JournalReader::open(journal)?;
+        loop {
+            match reader.read_next()? {
+                Next::Event(text, line) => record.add(&line.kind, text),
+                Next::Damaged(damage) => {
+                    return Err(unreadable(&Unreadable::Damaged(damage), journal));
+                }
+                Next::End { .. } => return Ok(record),
+            }
+        }
+    }
+
+    fn add(&mut self, kind: &EventKind<'_>, text: &str) {
+        match kind {
+            EventKind::TrialStart | EventKind::TrialEnd | EventKind::Grade => {}
+            EventKind::Look => {
+                if let Ok(look) = serde_json::from_str::<Look>(text) {
+                    self.suite(&look.suite.clone()).looks.push(look);
+                }
+                return;
+            }
+            _ => return,
+        }
+        let Ok(line) = serde_json::from_str::<TrialLine>(text) else {
+            return;
+        };
+        let trial = self.trial(&line.suite, &line.trial);
+        match kind {
+            EventKind::TrialStart => trial.begin(line.call_id.unwrap_or_default()),
+            EventKind::TrialEnd => {
+                if let Ok(end) = serde_json::from_str(text) {
+                    trial.end(end);
+                }
+            }
+            EventKind::Grade => trial.grade = line.grade(),
+            _ => {}
+        }
+    }
+}
+
+impl TrialRecord {
+    pub(crate) fn begin(&mut self, call_id: String) {
+        self.starts += 1;
+        self.open_call = Some(call_id);
+        (self.end, self.grade) = (None, None);
+    }
+
+    pub(crate) fn end(&mut self, end: TrialEnd) {
+        self.open_call = None;
+        self.end = Some(end);
+    }
+
+    /// The trial needs nothing but perhaps a grade.
+    pub(crate) fn is_measured(&self) -> bool {
+        let status = self.end.as_ref().map(|end| &*end.status);
+        status.is_some_and(|status| status != Outcome::NotMeasured.name())
+    }
+
+    /// The end has an answer that the present assertions have not judged.
+    pub(crate) fn needs_grade(&self, grading: &str) -> bool {
+        let is_answered = self.end.as_ref().is_some_and(|end| end.status == ANSWERED);
+        let is_judged = self
+            .grade
+            .as_ref()
+            .is_some_and(|grade| grade.grading == grading && grade.outcome != Outcome::NotMeasured);
+        is_answered && !is_judged
+    }
+}
+
+/// The fields of an event about a trial that are not those of its end.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct TrialLine {
+    suite: String,
+    trial: String,
+    call_id: Option<String>,
+    status: String,
+    stop_reason: String,
+    score: Option<f64>,
+    grading: String,
+    assertions: Option<Box<RawValue>>,
+}
+
+impl TrialLine {
+    fn grade(self) -> Option<Grade> {
+        let all = [Outcome::Passed, Outcome::Failed, Outcome::NotMeasured];
+        let outcome = all.into_iter().find(|it| it.name() == self.status)?;
+        Some(Grade {
+            outcome,
+            stop_reason: self.stop_reason,
+            score: self.score.filter(|score| (0.0..=1.0).contains(score)),
+            grading: self.grading,
+            assertions: self.assertions?,
+        })
+    }
+}
+
+pub(crate) fn add_start(journal: &mut Journal, start: &TrialStart<'_>) {
+    journal.add_line(&EventKind::TrialStart, |line| {
+        line.put("suite", start.suite)
+            .put("trial", start.trial)
+            .put("case", start.case)
+            .put("setting", start.setting)
+            .put("number", &start.number)
+            .put("attempt", &start.attempt)
+            .put("seed", &start.seed)
+            .put("workspace", start.workspace)
+            .put("call_id", start.call_id)
+            .put("resolved_command", start.resolved_command)
+            .put("execution_ref", start.execution_ref);
+    });
+}
+
+pub(crate) fn add_end(journal: &mut Journal, (suite, trial): (&str, &str), end: &TrialEnd) {
+    journal.add_line(&EventKind::TrialEnd, |line| {
+        line.put("suite", suite)
+            .put("trial", trial)
+            .put("status", &end.status)
+            .put("stop_reason", &end.stop_reason)
+            .put("exit_code", &end.exit_code)
+            .put("duration_ms", &end.duration_ms)
+            .put("cost", &end.cost)
+            .put("tokens", &end.tokens)
+            .put("retries", &end.retries)
+            .put("output_sha256", &end.output_sha256)
+            .put("execution_ref", &end.execution_ref);
+    });
+}
+
+pub(crate) fn add_grade(journal: &mut Journal, (suite, trial): (&str, &str), grade: &Grade) {
+    journal.add_line(&EventKind::Grade, |line| {
+        line.put("suite", suite)
+            .put("trial", trial)
+            .put("status", grade.outcome.name())
+            .put("stop_reason", &grade.stop_reason)
+            .put("score", &grade.score)
+            .put("grading", &grade.grading)
+            .raw("assertions", grade.assertions.get().as_bytes());
+    });
+}
+
+pub(crate) fn add_look(journal: &mut Journal, look: &Look) {
+    journal.add_line(&EventKind::Look, |line| {
+        line.put("suite", &look.suite)
+            .put("number", &look.number)
+            .put("alpha", &look.alpha)
+            .put("verdict", &look.verdict)
+            .put("trials", &look.trials)
+            .put("gradings", &look.gradings)
+            .put("rates", &look.rates);
+    });
+}
+
+/// The file in a trial's directory of records that has the result.
+pub(crate) const RESULT: &str = "result.json";
+
+/// A result on disk.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct RecordedResult {
+    pub output: Value,
+    pub status: String,
+    pub exit_code: Option<i32>,
+    pub exit_node: Option<String>,
+    pub error: Option<String>,
+}
+
+impl RecordedResult {
+    pub(crate) fn of(result: &TargetResult) -> Self {
+        Self {
+            output: result.output.clone(),
+            status: result.status.clone(),
+            exit_code: result.exit_code,
+            exit_node: result.exit_node.clone(),
+            error: result.error.clone(),
+        }
+    }
+
+    /// The result, with the figures of the trial's end.
+    pub(crate) fn with(self, end: &TrialEnd) -> TargetResult {
+        TargetResult {
+            output: self.output,
+            status: self.status,
+            exit_code: self.exit_code,
+            exit_node: self.exit_node,
+            error: self.error,
+            duration_ms: end.duration_ms,
+            cost: end.cost,
+            tokens: end.tokens,
+        }
+    }
+}
+
+/// The number of the next look at a suite: the last one's if the same trials were looked at and judged by
+/// the same, 1 if what judges one of its cases has changed since. `trials` is the digest of the names of
+/// those that were measured.
+pub(crate) fn number_look(
+    looks: &[Look],
+    trials: &str,
+    gradings: &BTreeMap<String, String>,
+) -> NumberedLook {
+    let is_changed = |look: &Look| {
+        let of_case =
+            |(id, grading): (&String, &String)| gradings.get(id).is_some_and(|it| it != grading);
+        look.gradings.iter().any(of_case)
+    };
+    let changed_at = looks.iter().rposition(is_changed);
+    let since = &looks[changed_at.map_or(0, |at| at + 1)..];
+    if let Some(same) = since
+        .iter()
+        .find(|look| look.trials == trials && look.gradings == *gradings)
+    {
+        return NumberedLook {
+            number: same.number,
+            is_new: false,
+            assertions_changed: false,
+        };
+    }
+    NumberedLook {
+        number: since.iter().map(|look| look.number).max().unwrap_or(0) + 1,
+        is_new: true,
+        assertions_changed: changed_at.is_some() && since.is_empty(),
+    }
+}
+
+/// A look, as it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NumberedLook {
+    pub number: u32,
+    /// The same trials have not been looked at before.
+    pub is_new: bool,
+    /// The first one after a change of what judges.
+    pub assertions_changed: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(number: u32, trials: &str, grading: &str) -> Look {
+        Look {
+            number,
+            trials: trials.to_owned(),
+            gradings: gradings(grading),
+            ..Look::default()
+        }
+    }
+
+    fn gradings(grading: &str) -> BTreeMap<String, String> {
+        [("a".to_owned(), grading.to_owned())].into()
+    }
+
+    fn numbered(looks: &[Look], trials: &str, grading: &str) -> (u32, bool, bool) {
+        let found = number_look(looks, trials, &gradings(grading));
+        (found.number, found.is_new, found.assertions_changed)
+    }
+
+    #[test]
+    fn the_same_trials_are_no_new_look_and_other_graders_begin_anew() {
+        let looks = [look(1, "t1", "g"), look(2, "t2", "g")];
+        assert_eq!(numbered(&[], "t1", "g"), (1, true, false));
+        assert_eq!(numbered(&looks, "t2", "g"), (2, false, false));
+        assert_eq!(numbered(&looks, "t1", "g"), (1, false, false));
+        assert_eq!(numbered(&looks, "t3", "g"), (3, true, false));
+        assert_eq!(numbered(&looks, "t2", "other"), (1, true, true));
+        let changed = [look(1, "t1", "g"), look(1, "t1", "other")];
+        assert_eq!(numbered(&changed, "t3", "other"), (2, true, false));
+    }
+}

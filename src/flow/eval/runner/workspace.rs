@@ -1,0 +1,49 @@
+//! A workspace for a trial: a directory of its own, with a copy of the template.
+
+use crate::error::{At, Error, Result};
+use crate::unix::files;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Makes a trial's workspace. `is_ours`: the trial was begun before, and what is left of it goes. Anything
+/// else that lies there is put aside: nothing proves that it was made for this trial.
+pub(super) fn make(dir: &Path, template: Option<&Path>, is_ours: bool) -> Result<()> {
+    let parent = dir.parent().unwrap_or(dir);
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    files::make_dirs(parent)?;
+    if dir.symlink_metadata().is_ok() {
+        let aside = free_name(parent, &format!("{name}.old"));
+        fs::rename(dir, &aside).at("rename", dir)?;
+        if is_ours {
+            fs::remove_dir_all(&aside).at("remove", &aside)?;
+        }
+    }
+    let making = parent.join(format!(".making-{name}"));
+    if making.symlink_metadata().is_ok() {
+        fs::remove_dir_all(&making).at("remove", &making)?;
+    }
+    match template {
+        None => files::make_dirs(&making)?,
+        Some(template) => copy_template(template, &making)?,
+    }
+    fs::rename(&making, dir).at("create", dir)
+}
+
+fn copy_template(template: &Path, to: &Path) -> Result<()> {
+    let left_out = files::copy_tree(template, to, &[".delta"])?;
+    match left_out.first() {
+        None => Ok(()),
+        Some(path) => Err(Error::config(format!(
+            "{} is neither a file nor a directory nor a link, and cannot be copied for a trial",
+            path.display()
+        ))),
+    }
+}
+
+fn free_name(parent: &Path, name: &str) -> PathBuf {
+    let first = parent.join(name);
+    let numbered = (2..).map(|number| parent.join(format!("{name}.{number}")));
+    let mut all = std::iter::once(first).chain(numbered);
+    let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
+    all.find(is_free).unwrap_or_else(|| parent.join(name))
+}

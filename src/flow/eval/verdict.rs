@@ -1,0 +1,222 @@
+//! What the end of a target's program says: that there is a result to judge, that the trial has failed,
+//! or that nothing was measured.
+//!
+//! Pure. The only place that knows which stop reason is which outcome.
+
+use crate::error::Exit;
+use crate::record::stop_reason::StopReason;
+use crate::unix::process::Ended;
+
+/// How the program of a trial came to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TargetEnd {
+    /// There is a result, and its assertions decide.
+    Answered,
+    /// By its own doing it came to none: why, in a word.
+    Failed(String),
+    /// It says nothing of the target: why, in a word.
+    NotMeasured(String),
+    /// The same, and every other trial would say the same.
+    Misconfigured(String),
+    /// This evaluation ended it, and the same command resumes it.
+    Open,
+}
+
+/// The reason of a trial that took longer than the suite allows.
+pub(crate) const TIMEOUT: &str = "timeout";
+
+/// The reason of a trial that asked a person.
+pub(crate) const ASKED: &str = "asked";
+
+/// The reason of a trial whose program was ended from outside.
+const SIGNAL: &str = "signal";
+
+/// Limits of the evaluation itself, which end its trials with the words of their own limits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EvaluationLimits {
+    /// The budget of the evaluation is spent.
+    pub budget: bool,
+    /// The evaluation has a deadline.
+    pub deadline: bool,
+}
+
+/// The reasons of trials that a limit of the evaluation kept from their end.
+pub(crate) const NO_BUDGET: &str = "evaluation_budget";
+pub(crate) const NO_TIME: &str = "evaluation_deadline";
+
+/// The end of a plain command.
+pub(crate) fn of_command(how: Ended) -> TargetEnd {
+    match how {
+        Ended::TimedOut => TargetEnd::Failed(TIMEOUT.to_owned()),
+        Ended::Interrupted(_) => TargetEnd::Open,
+        Ended::Exited(code) if is_signal(code) => TargetEnd::NotMeasured(SIGNAL.to_owned()),
+        Ended::Exited(code) if code == Exit::TempFail as i32 => {
+            TargetEnd::NotMeasured("later".to_owned())
+        }
+        Ended::Exited(_) => TargetEnd::Answered,
+    }
+}
+
+/// The end of an agent's run or of a flow's, with the reasons of the agents that it came to a stop for.
+pub(crate) fn of_run(how: Ended, reasons: &[&str], limits: EvaluationLimits) -> TargetEnd {
+    let code = match how {
+        Ended::TimedOut => return TargetEnd::Failed(TIMEOUT.to_owned()),
+        Ended::Interrupted(_) => return TargetEnd::Open,
+        Ended::Exited(code) => code,
+    };
+    let is = |exit: Exit| code == exit as i32;
+    // A reason that says nothing of the target outweighs one that does: without it, it might have passed.
+    let ends = reasons.iter().map(|reason| of_reason(reason, limits));
+    let mut ends: Vec<TargetEnd> = ends.collect();
+    ends.sort_by_key(|end| match end {
+        TargetEnd::Misconfigured(_) => 0,
+        TargetEnd::NotMeasured(_) | TargetEnd::Open => 1,
+        TargetEnd::Failed(_) | TargetEnd::Answered => 2,
+    });
+    let told = || reasons.first().map_or("error", |reason| reason).to_owned();
+    match ends.into_iter().next() {
+        _ if is(Exit::Waiting) => TargetEnd::Failed(ASKED.to_owned()),
+        _ if is_signal(code) => TargetEnd::NotMeasured(SIGNAL.to_owned()),
+        _ if is(Exit::Config) || is(Exit::Usage) => {
+            TargetEnd::Misconfigured("configuration".to_owned())
+        }
+        _ if is(Exit::Software) => TargetEnd::NotMeasured("defect".to_owned()),
+        Some(end) if end != TargetEnd::Answered => end,
+        _ if is(Exit::TempFail) => TargetEnd::NotMeasured(told()),
+        _ if is(Exit::Undecided) => TargetEnd::Failed(told()),
+        _ if is(Exit::Success) || is(Exit::Failure) || is(Exit::Partial) => TargetEnd::Answered,
+        // Nothing that delta ends with.
+        _ => TargetEnd::NotMeasured("error".to_owned()),
+    }
+}
+
+/// True for the exit code that a shell gives to a program that a signal ended.
+fn is_signal(code: i32) -> bool {
+    (129..=192).contains(&code)
+}
+
+/// What a stop reason of a run says of its target.
+fn of_reason(name: &str, limits: EvaluationLimits) -> TargetEnd {
+    let reason = StopReason::ALL.into_iter().find(|it| it.name() == name);
+    let failed = || TargetEnd::Failed(name.to_owned());
+    let Some(reason) = reason else {
+        return TargetEnd::Answered;
+    };
+    match reason {
+        // The exit code says what became of the sub-agent.
+        StopReason::FinalAnswer | StopReason::Subagent(_) => TargetEnd::Answered,
+        StopReason::Budget if limits.budget => TargetEnd::NotMeasured(NO_BUDGET.to_owned()),
+        StopReason::Deadline if limits.deadline => TargetEnd::NotMeasured(NO_TIME.to_owned()),
+        StopReason::Length
+        | StopReason::ContentFilter
+        | StopReason::ContextFull
+        | StopReason::MaxIterations
+        | StopReason::Tokens
+        | StopReason::Seconds
+        | StopReason::Budget
+        | StopReason::Deadline
+        | StopReason::NotAccepted
+        | StopReason::Context
+        | StopReason::Hook
+        | StopReason::JournalChanged => failed(),
+        StopReason::AskHuman => TargetEnd::Failed(ASKED.to_owned()),
+        StopReason::ModelRefused => TargetEnd::Misconfigured(name.to_owned()),
+        StopReason::ModelUnavailable
+        | StopReason::DiskFull
+        | StopReason::IoError
+        | StopReason::AcceptUnable
+        | StopReason::AcceptLater
+        | StopReason::Signal(_) => TargetEnd::NotMeasured(name.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(code: i32, reasons: &[&str]) -> TargetEnd {
+        of_run(Ended::Exited(code), reasons, EvaluationLimits::default())
+    }
+
+    #[test]
+    fn own_limits_are_failures_and_outages_are_not_measured() {
+        let failed = |code, reason: &str| {
+            assert_eq!(run(code, &[reason]), TargetEnd::Failed(reason.to_owned()))
+        };
+        for reason in [
+            "max_iterations",
+            "tokens",
+            "seconds",
+            "budget",
+            "context_full",
+        ] {
+            failed(4, reason);
+        }
+        for reason in ["length", "content_filter", "not_accepted"] {
+            failed(1, reason);
+        }
+        for reason in ["model_unavailable", "disk_full", "io_error"] {
+            assert_eq!(
+                run(75, &[reason]),
+                TargetEnd::NotMeasured(reason.to_owned())
+            );
+        }
+        assert_eq!(
+            run(4, &["model_refused"]),
+            TargetEnd::Misconfigured("model_refused".to_owned())
+        );
+        assert_eq!(
+            run(101, &["ask_human"]),
+            TargetEnd::Failed("asked".to_owned())
+        );
+        assert_eq!(
+            run(78, &[]),
+            TargetEnd::Misconfigured("configuration".to_owned())
+        );
+        assert_eq!(
+            run(143, &["SIGTERM"]),
+            TargetEnd::NotMeasured("signal".to_owned())
+        );
+        assert_eq!(run(0, &["final_answer"]), TargetEnd::Answered);
+        assert_eq!(run(1, &["failure"]), TargetEnd::Answered);
+    }
+
+    #[test]
+    fn limits_of_the_evaluation_are_not_the_targets_own() {
+        let both = EvaluationLimits {
+            budget: true,
+            deadline: true,
+        };
+        let end = |reason| of_run(Ended::Exited(4), &[reason], both);
+        assert_eq!(end("budget"), TargetEnd::NotMeasured(NO_BUDGET.to_owned()));
+        assert_eq!(end("deadline"), TargetEnd::NotMeasured(NO_TIME.to_owned()));
+        assert_eq!(
+            end("max_iterations"),
+            TargetEnd::Failed("max_iterations".to_owned())
+        );
+    }
+
+    #[test]
+    fn an_outage_beside_a_limit_is_not_measured() {
+        let end = run(4, &["max_iterations", "model_unavailable"]);
+        assert_eq!(end, TargetEnd::NotMeasured("model_unavailable".to_owned()));
+    }
+
+    #[test]
+    fn a_command_is_measured_by_any_exit_code_but_75_and_signals() {
+        assert_eq!(of_command(Ended::Exited(0)), TargetEnd::Answered);
+        assert_eq!(of_command(Ended::Exited(3)), TargetEnd::Answered);
+        assert_eq!(
+            of_command(Ended::Exited(75)),
+            TargetEnd::NotMeasured("later".to_owned())
+        );
+        assert_eq!(
+            of_command(Ended::Exited(137)),
+            TargetEnd::NotMeasured("signal".to_owned())
+        );
+        assert_eq!(
+            of_command(Ended::TimedOut),
+            TargetEnd::Failed("timeout".to_owned())
+        );
+    }
+}

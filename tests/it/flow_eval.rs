@@ -1,0 +1,622 @@
+//! `delta flow eval`: trials, their outcomes, and resuming.
+
+use crate::flow_eval_load::{suites, upper};
+use crate::harness::*;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+
+/// The evaluation in `e`, kept in `w`.
+fn eval(world: &World) -> Delta {
+    let cache = world.path("cache");
+    world
+        .delta(["flow", "eval", "e", "-w", "w", "-j", "1"])
+        .env("XDG_CACHE_HOME", cache)
+}
+
+/// The evaluation's own run.
+fn record(world: &World) -> Run {
+    let mut dirs = fs::read_dir(world.path("w/.delta")).unwrap();
+    let is_eval = |dir: &PathBuf| {
+        dir.file_name()
+            .unwrap()
+            .to_string_lossy()
+            .starts_with("eval-")
+    };
+    let dir = dirs.find_map(|entry| Some(entry.unwrap().path()).filter(is_eval));
+    Run { dir: dir.unwrap() }
+}
+
+/// The workspaces of trials, sorted.
+fn workspaces(world: &World, suite: &str) -> Vec<String> {
+    let dir = world.path(&format!("w/eval/{suite}"));
+    let names = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// The outcomes and reasons of trials, as JSONL has them.
+fn outcomes(outcome: &Outcome) -> Vec<(String, String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let lines = String::from_utf8(outcome.stdout.clone()).unwrap();
+    let each = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    each.map(|it: Value| {
+        (
+            text(&it["case"]),
+            text(&it["status"]),
+            text(&it["stop_reason"]),
+        )
+    })
+    .collect()
+}
+
+#[track_caller]
+fn jsonl(world: &World, exit: i32) -> Vec<(String, String, String)> {
+    outcomes(&eval(world).args(["--format", "jsonl"]).end().exits(exit))
+}
+
+fn told(all: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
+    let own = |it: &(&str, &str, &str)| (it.0.to_owned(), it.1.to_owned(), it.2.to_owned());
+    all.iter().map(own).collect()
+}
+
+/// An agent as the target.
+fn agent(world: World, lines: &str) -> World {
+    let yaml = format!("suites:\n- name: ag\n  target: {{agent: ../agent}}\n{lines}\n");
+    world.write("e/evaluations.yaml", yaml);
+    world
+}
+
+const ONE: &str = "  cases: [{id: a, input: do it, expected: done}]";
+
+#[test]
+fn a_trial_passes_if_every_assertion_holds() {
+    let world = upper(
+        "  trials: 2\n  cases:\n  - {id: a, input: hello, expected: HELLO}\n  - {id: b, input: hello, expected: no}",
+    );
+    let first = eval(&world).json().end().exits(1).object();
+    let suite = &first["suites"][0];
+    assert_eq!(suite["verdict"], "failed");
+    let cases = &suite["settings"][0]["cases"];
+    assert_eq!(
+        (&cases[0]["passed"], &cases[1]["failed"]),
+        (&json!(2), &json!(2))
+    );
+    assert_eq!(suite["look"]["number"], 1);
+    // The same command has nothing left to do, and looks at the same again.
+    let before = record(&world).events("TRIAL_START").len();
+    let again = eval(&world).json().end().exits(1).object();
+    assert_eq!(again["suites"][0]["look"]["number"], 1);
+    assert_eq!(record(&world).events("TRIAL_START").len(), before);
+    assert_eq!(record(&world).events("LOOK").len(), 1);
+    assert_eq!(before, 4);
+}
+
+#[test]
+fn more_trials_are_added_to_those_that_are_there() {
+    let world = upper("  cases: [{id: a, input: hello, expected: HELLO}]");
+    eval(&world).end().exits(0);
+    let first = workspaces(&world, "up");
+    let more = eval(&world)
+        .args(["--trials", "3"])
+        .json()
+        .end()
+        .exits(0)
+        .object();
+    assert_eq!(more["suites"][0]["settings"][0]["trials_measured"], 3);
+    assert_eq!(more["suites"][0]["look"]["number"], 2);
+    let all = workspaces(&world, "up");
+    assert!(all.len() == 3 && all.contains(&first[0]), "{all:?}");
+    // Each has a seed of its own.
+    let starts = record(&world).events("TRIAL_START");
+    let mut seeds: Vec<u64> = starts
+        .iter()
+        .map(|it| it["seed"].as_u64().unwrap())
+        .collect();
+    seeds.dedup();
+    assert_eq!(seeds.len(), 3, "{starts:?}");
+}
+
+#[test]
+fn nothing_that_ended_runs_again_after_a_kill() {
+    let world = suites(
+        "- name: k\n  target: {shell: 'read x; echo $x >>\"$NOTES\"; case $x in c) cat \"$GATE\";; esac; echo $x'}\n  cases:\n  - {id: a, input: a, expected: a}\n  - {id: b, input: b, expected: b}\n  - {id: c, input: c, expected: c}\n  - {id: d, input: d, expected: d}\n",
+    );
+    let gate = world.fifo("gate");
+    let command = || {
+        eval(&world)
+            .env("NOTES", world.path("notes"))
+            .env("GATE", world.path("gate"))
+    };
+    let running = command().spawn();
+    eventually("three trials begin", || world.lines("notes").len() == 3);
+    running.kill();
+    // What hangs there is ended before it is begun again.
+    drop(gate);
+    fs::remove_file(world.path("gate")).unwrap();
+    world.write("gate", "");
+    command().end().exits(0);
+    assert_eq!(world.lines("notes"), ["a", "b", "c", "c", "d"]);
+    let starts = record(&world).events("TRIAL_START");
+    assert_eq!(starts[3]["attempt"], 2, "{starts:?}");
+    assert_eq!(record(&world).events("TRIAL_END").len(), 4);
+}
+
+#[test]
+fn a_signal_ends_an_evaluation_and_the_same_command_goes_on() {
+    let world = suites(
+        "- name: k\n  target: {shell: 'echo x >>\"$NOTES\"; cat \"$GATE\"'}\n  cases: [{id: a, input: a}]\n",
+    );
+    let gate = world.fifo("gate");
+    let command = || {
+        eval(&world)
+            .env("NOTES", world.path("notes"))
+            .env("GATE", world.path("gate"))
+    };
+    let running = command().spawn();
+    eventually("a trial begins", || world.lines("notes").len() == 1);
+    running.signal(Signal::INT);
+    running
+        .wait()
+        .exits(130)
+        .prints("")
+        .says("the same command");
+    assert!(record(&world).events("TRIAL_END").is_empty());
+    drop(gate);
+    fs::remove_file(world.path("gate")).unwrap();
+    world.write("gate", "");
+    command().end().exits(0);
+}
+
+#[test]
+fn limits_of_its_own_are_failures_of_an_agent() {
+    let world = agent(World::new().top("max_iterations: 1"), ONE);
+    world.write(
+        "agent/agent.yaml",
+        world.read("agent/agent.yaml") + "tools: [{name: t, exec: 'true'}]\n",
+    );
+    world.server.says([call("c", "t", &json!({}))]);
+    assert_eq!(jsonl(&world, 1), told(&[("a", "failed", "max_iterations")]));
+    // It has ended, and is not tried again.
+    assert_eq!(jsonl(&world, 1), told(&[("a", "failed", "max_iterations")]));
+    assert_eq!(record(&world).events("TRIAL_START").len(), 1);
+}
+
+#[test]
+fn a_question_is_a_failure() {
+    let world = agent(World::new(), ONE);
+    world
+        .server
+        .says([call("c", "ask_human", &json!({"prompt": "Which?"}))]);
+    assert_eq!(jsonl(&world, 1), told(&[("a", "failed", "asked")]));
+}
+
+#[test]
+fn an_outage_is_not_measured_and_measured_by_the_same_command() {
+    let world = agent(World::new().llm("max_retries: 0"), ONE);
+    world.server.says([Reply::error(503, "later")]);
+    assert_eq!(
+        jsonl(&world, 4),
+        told(&[("a", "not_measured", "model_unavailable")])
+    );
+    world.server.says([text("done")]);
+    assert_eq!(jsonl(&world, 0), told(&[("a", "passed", "final_answer")]));
+    // The run of the trial is a run of delta, which was resumed.
+    let trial = &workspaces(&world, "ag")[0];
+    let run = Run {
+        dir: world.path(&format!("w/eval/ag/{trial}/.delta/{trial}")),
+    };
+    assert_eq!(run.ending().0, "COMPLETED");
+    assert_eq!(run.events("ENGINE_START").len(), 2);
+}
+
+#[test]
+fn three_refusals_in_a_row_stop_an_evaluation() {
+    let world = agent(
+        World::new(),
+        "  trials: 9\n  cases: [{id: a, input: x, expected: y}]",
+    );
+    world.server.says([
+        Reply::error(401, "no such key"),
+        Reply::error(401, "no such key"),
+        Reply::error(401, "no such key"),
+    ]);
+    let stopped = eval(&world).end().exits(4).prints("");
+    stopped.says("three trials in a row").says("no such key");
+    assert_eq!(record(&world).events("TRIAL_START").len(), 3);
+    assert!(record(&world).events("LOOK").is_empty());
+}
+
+#[test]
+fn a_trial_that_takes_too_long_has_failed() {
+    let world = suites(
+        "- {name: t, target: {command: [sleep, '100']}, timeout_ms: 50, cases: [{id: a, input: x}]}\n",
+    );
+    assert_eq!(jsonl(&world, 1), told(&[("a", "failed", "timeout")]));
+}
+
+#[test]
+fn a_command_is_measured_by_any_exit_code_but_75_and_signals() {
+    let world = suites(
+        "- name: c\n  target: {shell: 'read c; [ $c = kill ] && kill -9 $$; exit $c'}\n  cases:\n  - {id: a, input: 3}\n  - {id: b, input: 3, assert: [{type: status, value: 3}]}\n  - {id: c, input: 3, assert: [{type: status, value: failure}]}\n  - {id: d, input: 75}\n  - {id: e, input: kill}\n",
+    );
+    let found = jsonl(&world, 1);
+    let wanted = told(&[
+        ("a", "failed", "assertion"),
+        ("b", "passed", "failure"),
+        ("c", "passed", "failure"),
+        ("d", "not_measured", "later"),
+        ("e", "not_measured", "signal"),
+    ]);
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn graders_judge_by_exit_code_and_score() {
+    let world = upper(
+        "  cases:\n  - {id: yes, input: a, assert: [{type: exec, value: [sh, -c, 'echo 0.5']}, {type: contains, value: A, weight: 3}]}\n  - {id: no, input: a, assert: [{type: exec, value: [sh, -c, 'echo bad >&2; exit 1']}]}\n  - {id: broken, input: a, assert: [{type: exec, value: [sh, -c, 'exit 2']}]}\n  - {id: nowhere, input: a, assert: [{type: exec, value: [no-such-program]}]}\n  - {id: much, input: a, assert: [{type: exec, value: [sh, -c, 'echo 2']}]}",
+    );
+    let outcome = eval(&world).args(["--format", "jsonl"]).end().exits(1);
+    let found = outcomes(&outcome);
+    let wanted = told(&[
+        ("yes", "passed", "success"),
+        ("no", "failed", "assertion"),
+        ("broken", "not_measured", "grader"),
+        ("nowhere", "not_measured", "grader"),
+        ("much", "not_measured", "grader"),
+    ]);
+    assert_eq!(found, wanted);
+    let first: Value =
+        serde_json::from_slice(outcome.stdout.split(|b| *b == b'\n').next().unwrap()).unwrap();
+    assert_eq!(first["score"], 0.875);
+}
+
+#[test]
+fn a_grader_gets_the_result_and_runs_behind_the_wrapper_in_the_workspace() {
+    let world = upper(
+        "  workspace: t\n  wrapper: [env, WRAPPED=1]\n  cases: [{id: a, input: x, expected: X, assert: [{type: exec, value: ['${FLOW_HOME}/judge.sh']}]}]",
+    );
+    world.write("e/t/file", "content");
+    world.script("e/judge.sh", "#!/bin/sh\n[ \"$WRAPPED\" = 1 ] && [ \"$(cat file)\" = content ] || exit 1\ncat >\"$FLOW_HOME/../given\"\n");
+    eval(&world).end().exits(0);
+    let given: Value = serde_json::from_str(&world.read("given")).unwrap();
+    assert_eq!(
+        (&given["output"], &given["expected"]),
+        (&json!("X"), &json!("X"))
+    );
+    assert_eq!(given["case"], "a");
+}
+
+#[test]
+fn a_changed_grader_only_judges_again_and_begins_to_count_looks_anew() {
+    let world = suites(
+        "- name: g\n  target: {shell: 'echo x >>\"$NOTES\"; cat'}\n  cases: [{id: a, input: x, expected: y}]\n",
+    );
+    let command = || eval(&world).env("NOTES", world.path("notes"));
+    command().end().exits(1);
+    command().args(["--trials", "2"]).end().exits(1);
+    let changed = world
+        .read("e/evaluations.yaml")
+        .replace("expected: y", "expected: x");
+    world.write("e/evaluations.yaml", changed);
+    let judged = command().args(["--trials", "2"]).json().end().exits(0);
+    assert_eq!(judged.object()["suites"][0]["look"]["number"], 1);
+    judged.says("the assertions have changed");
+    assert_eq!(world.lines("notes").len(), 2);
+}
+
+#[test]
+fn regrading_judges_all_and_runs_nothing() {
+    let world = suites(
+        "- name: g\n  target: {shell: 'echo x >>\"$NOTES\"; cat'}\n  cases: [{id: a, input: x, assert: [{type: exec, value: [sh, -c, 'echo y >>\"$JUDGED\"']}]}]\n",
+    );
+    let command = || {
+        eval(&world)
+            .env("NOTES", world.path("notes"))
+            .env("JUDGED", world.path("judged"))
+    };
+    command().end().exits(0);
+    command()
+        .arg("--regrade")
+        .args(["--trials", "5"])
+        .end()
+        .exits(4);
+    assert_eq!(world.lines("judged").len(), 2);
+    assert_eq!(world.lines("notes").len(), 1);
+}
+
+#[test]
+fn what_a_trial_writes_is_no_verdict() {
+    // It forges a record of a run that passed, in its own workspace and in that of the next trial.
+    let world = suites(
+        "- name: f\n  target: {shell: 'mkdir -p .delta/x ../b.1-0000; echo \"{\\\"status\\\":\\\"COMPLETED\\\",\\\"outcome\\\":\\\"passed\\\"}\" | tee .delta/x/metadata.json result.json; echo \"{\\\"type\\\":\\\"GRADE\\\",\\\"status\\\":\\\"passed\\\"}\" >.delta/x/journal.jsonl'}\n  cases:\n  - {id: a, input: x, expected: right}\n  - {id: b, input: x, expected: right}\n",
+    );
+    let found = jsonl(&world, 1);
+    assert!(found.iter().all(|it| it.1 == "failed"), "{found:?}");
+    assert_eq!(jsonl(&world, 1), found);
+}
+
+#[test]
+fn a_workspace_that_was_there_before_its_trial_is_put_aside() {
+    let world = upper(
+        "  workspace: t\n  cases: [{id: a, input: x, assert: [{type: file, path: mark, value: template}]}]",
+    );
+    world.write("e/t/mark", "template");
+    eval(&world).end().exits(0);
+    let name = workspaces(&world, "up").remove(0);
+    // As if another trial had made it: nothing is recorded of it here.
+    fs::remove_dir_all(world.path("w/.delta")).unwrap();
+    world.write(&format!("w/eval/up/{name}/mark"), "forged");
+    eval(&world).end().exits(0);
+    assert_eq!(world.read(&format!("w/eval/up/{name}/mark")), "template");
+    assert_eq!(world.read(&format!("w/eval/up/{name}.old/mark")), "forged");
+}
+
+#[test]
+fn an_asserted_file_is_no_link() {
+    let world = suites(
+        "- name: l\n  target: {shell: 'ln -s \"$SECRET\" answer; mkdir d; ln -s \"${SECRET%/*}\" d/e; echo right >own'}\n  cases:\n  - {id: link, input: 1, assert: [{type: file, path: answer, value: right}]}\n  - {id: dir, input: 1, assert: [{type: file, path: d/e/secret, value: right}]}\n  - {id: own, input: 1, assert: [{type: file, path: own, value: right}]}\n",
+    );
+    world.write("secret", "right");
+    let outcome = eval(&world)
+        .env("SECRET", world.path("secret"))
+        .args(["--format", "jsonl"])
+        .end();
+    let found = outcomes(&outcome.exits(1));
+    let statuses: Vec<&str> = found.iter().map(|it| it.1.as_str()).collect();
+    assert_eq!(statuses, ["failed", "failed", "passed"]);
+}
+
+#[test]
+fn each_trial_has_a_copy_of_the_template_of_its_own() {
+    let world = suites(
+        "- name: t\n  target: {shell: 'cat n; echo more >>n; ls -A'}\n  workspace: t\n  trials: 2\n  cases: [{id: a, input: 1, expected: \"one\\nn\"}]\n",
+    );
+    world.write("e/t/n", "one\n");
+    world.write("e/t/.delta/x", "records stay behind");
+    eval(&world).end().exits(0);
+    assert_eq!(world.read("e/t/n"), "one\n");
+    // Another template is another trial.
+    world.write("e/t/n", "two\n");
+    eval(&world).end().exits(1);
+    assert_eq!(workspaces(&world, "t").len(), 4);
+}
+
+#[test]
+fn settings_stand_side_by_side() {
+    let world = agent(
+        World::new(),
+        "  settings:\n  - {name: base}\n  - {name: other, set: {llm.model: better, llm.temperature: 0}}\n  cases: [{id: a, input: x, expected: done}]",
+    );
+    world.server.says([text("no"), text("done")]);
+    let summed = eval(&world).json().end().exits(1).object();
+    let settings = &summed["suites"][0]["settings"];
+    assert_eq!(
+        (&settings[0]["name"], &settings[0]["rate"]),
+        (&json!("base"), &json!(0.0))
+    );
+    assert_eq!(
+        (&settings[1]["name"], &settings[1]["rate"]),
+        (&json!("other"), &json!(1.0))
+    );
+    let asked: Vec<Value> = world.server.requests().iter().map(|it| it.json()).collect();
+    assert_eq!(
+        (&asked[0]["model"], &asked[1]["model"]),
+        (&json!("scripted"), &json!("better"))
+    );
+}
+
+#[test]
+fn an_agent_with_a_seed_gets_another_one_for_each_trial() {
+    let world = agent(World::new().llm("seed: 7"), &format!("  trials: 2\n{ONE}"));
+    world.server.says([text("done"), text("done")]);
+    eval(&world).end().exits(0);
+    let seeds: Vec<Value> = world
+        .server
+        .requests()
+        .iter()
+        .map(|it| it.json()["seed"].clone())
+        .collect();
+    let starts = record(&world).events("TRIAL_START");
+    assert_eq!(
+        seeds,
+        [starts[0]["seed"].clone(), starts[1]["seed"].clone()]
+    );
+    assert_ne!(seeds[0], seeds[1]);
+}
+
+#[test]
+fn a_flow_is_judged_by_its_output_its_exit_and_its_status() {
+    let world = suites(
+        "- name: f\n  cases:\n  - {id: ok, input: {n: 1}, assert: [{type: equals, path: /n, value: 1}, {type: exit_node, value: x}]}\n  - {id: bad, input: fail, assert: [{type: status, value: failure}]}\n",
+    );
+    world.write(
+        "e/workflow.yaml",
+        around("- {id: a, kind: deterministic, role: linear, context: none, shell: 'read i; [ \"$i\" != \"\\\"fail\\\"\" ] || exit 1; echo \"$i\"'}\n"),
+    );
+    assert_eq!(
+        jsonl(&world, 0),
+        told(&[("ok", "passed", "success"), ("bad", "passed", "failure")])
+    );
+}
+
+#[test]
+fn an_outage_inside_a_flow_is_not_measured_and_a_limit_is_a_failure() {
+    let world = World::new().llm("max_retries: 0").top("max_iterations: 1");
+    world.write(
+        "agent/agent.yaml",
+        world.read("agent/agent.yaml") + "tools: [{name: t, exec: 'true'}]\n",
+    );
+    world.write(
+        "e/evaluations.yaml",
+        "suites: [{name: f, cases: [{id: a, input: x}, {id: b, input: y}]}]",
+    );
+    world.write(
+        "e/workflow.yaml",
+        around("- {id: a, kind: agent, role: linear, context: none, agent_id: ag}\n"),
+    );
+    world.write("e/agents.yaml", "agents: [{id: ag, path: ../agent}]");
+    world
+        .server
+        .says([Reply::error(503, "later"), call("c", "t", &json!({}))]);
+    assert_eq!(
+        jsonl(&world, 1),
+        told(&[
+            ("a", "not_measured", "model_unavailable"),
+            ("b", "failed", "max_iterations")
+        ])
+    );
+}
+
+#[test]
+fn the_budget_of_the_evaluation_leaves_trials_unmeasured_and_that_of_an_agent_fails_them() {
+    let own = agent(
+        World::new().top("budget: {tokens: 1}"),
+        "  cases: [{id: a, input: x, expected: y}]",
+    );
+    own.write(
+        "agent/agent.yaml",
+        own.read("agent/agent.yaml") + "tools: [{name: t, exec: 'true'}]\n",
+    );
+    own.server.says([call("c", "t", &json!({}))]);
+    assert_eq!(jsonl(&own, 1), told(&[("a", "failed", "budget")]));
+    let world = agent(World::new(), &format!("  trials: 3\n{ONE}"));
+    world.server.says([text("done")]);
+    let outcome = eval(&world)
+        .args(["--budget", "tokens=1", "--format", "jsonl"])
+        .end()
+        .exits(4);
+    let found = outcomes(&outcome);
+    assert_eq!(
+        found,
+        told(&[
+            ("a", "passed", "final_answer"),
+            ("a", "not_measured", "evaluation_budget"),
+            ("a", "not_measured", "evaluation_budget"),
+        ])
+    );
+    assert_eq!(record(&world).events("TRIAL_START").len(), 1);
+}
+
+#[test]
+fn a_result_is_compared_only_with_one_about_the_same_cases() {
+    let world =
+        upper("  cases: [{id: a, input: hello, expected: HELLO}, {id: b, input: x, expected: X}]");
+    let result = eval(&world).json().end().exits(0);
+    world.write("base.json", &result.stdout);
+    let compared = eval(&world)
+        .args(["--against", "base.json"])
+        .json()
+        .end()
+        .exits(0);
+    assert_eq!(
+        compared.object()["suites"][0]["comparison"]["difference"],
+        0.0
+    );
+    let changed = world
+        .read("e/evaluations.yaml")
+        .replace("input: x", "input: y");
+    world.write("e/evaluations.yaml", changed);
+    let starts = record(&world).events("TRIAL_START").len();
+    eval(&world)
+        .args(["--against", "base.json"])
+        .end()
+        .exits(2)
+        .says("--against");
+    assert_eq!(record(&world).events("TRIAL_START").len(), starts);
+}
+
+#[test]
+fn cases_of_other_tools_are_read() {
+    let world = upper("  cases: c.jsonl");
+    world.write(
+        "e/c.jsonl",
+        "{\"input\":\"a\",\"target\":\"A\",\"metadata\":{}}\n{\"id\":7,\"input\":\"b\",\"expected_output\":\"B\"}\n{\"id\":\"off\",\"input\":\"c\",\"enabled\":false}\n",
+    );
+    let outcome = eval(&world).args(["--format", "jsonl"]).end().exits(0);
+    assert_eq!(
+        outcomes(&outcome),
+        told(&[("1", "passed", "success"), ("7", "passed", "success")])
+    );
+    outcome.says("keys that are not read: metadata");
+}
+
+#[test]
+fn the_report_of_an_evaluation_links_to_the_page_of_each_trial() {
+    let world = agent(
+        World::new(),
+        "  trials: 2\n  settings: [{name: base}, {name: <b>}]\n  cases: [{id: \"<a>&\", input: x, expected: done}]",
+    );
+    world
+        .server
+        .says([text("done"), text("no"), text("done"), text("done")]);
+    eval(&world).end().exits(1);
+    world
+        .delta(["report", "-w", "w", "-o", "html"])
+        .end()
+        .exits(0)
+        .prints("");
+    let page = world.read("html/index.html");
+    assert!(
+        page.contains("<th>&lt;a&gt;&amp;</th>") && page.contains("<th>&lt;b&gt;</th>"),
+        "{page}"
+    );
+    assert!(
+        page.contains("<td>2/2 ") && page.contains("<td>1/2 "),
+        "{page}"
+    );
+    let links: Vec<&str> = page.split("href=\"ag/").skip(1).collect();
+    assert_eq!(links.len(), 4, "{page}");
+    for link in links {
+        let file = link.split('"').next().unwrap();
+        assert!(
+            world
+                .read(&format!("html/ag/{file}"))
+                .contains("delta report")
+        );
+    }
+    let plain = world.delta(["report", "-w", "w"]).end().exits(0);
+    let plain = String::from_utf8(plain.stdout).unwrap();
+    assert!(
+        plain.contains("<th>base</th>") && !plain.contains("href=\"ag/"),
+        "{plain}"
+    );
+}
+
+#[test]
+fn a_choice_that_is_nowhere_is_refused() {
+    let world = upper("  cases: [{id: apple, input: a, tags: [t]}]");
+    eval(&world)
+        .args(["--case", "appel"])
+        .end()
+        .exits(2)
+        .says("did you mean 'apple'?");
+    eval(&world)
+        .args(["--tag", "t", "--dry-run"])
+        .end()
+        .exits(0)
+        .prints("up: command tr a-z A-Z, 1 case, 1 setting, 1 trial\n");
+    assert!(!world.exists("w"));
+}
+
+#[test]
+fn a_copied_record_is_not_obeyed() {
+    let world = upper("  cases: [{id: a, input: a, expected: b}]");
+    eval(&world).end().exits(1);
+    let run = record(&world).dir;
+    let journal = fs::read_to_string(run.join("journal.jsonl")).unwrap();
+    fs::write(
+        run.join("journal.jsonl"),
+        journal.replace("\"failed\"", "\"passed\""),
+    )
+    .unwrap();
+    copy(&world.path("w"), &world.path("w2"));
+    let copied = world.delta(["flow", "eval", "e", "-w", "w2"]).end();
+    copied.exits(78).says("--adopt");
+}
