@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// The keys of a node.
-pub const KEYS: [&str; 29] = [
+pub const KEYS: [&str; 30] = [
     "id",
     "name",
     "kind",
