@@ -7,6 +7,7 @@ use crate::error::{Result, may_fail};
 use crate::model::attempt::{Attempt, Remedy};
 use crate::model::http::Http;
 use crate::model::program::Program;
+use crate::model::rate::{Pass, SharedRate};
 use crate::model::replay::Playback;
 use crate::model::response::{Answer, Counted};
 use crate::model::wire::{self, Heard, Listener, Wire};
@@ -16,6 +17,7 @@ use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::signals::{Signals, Stop};
 use serde::Serialize;
+use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -142,6 +144,10 @@ pub(crate) fn ask_model(
             files::remove(&invocation.dir.join("response.sse"))?;
             listener(Heard::Anew);
         }
+        let probe = match pass(model.rate(), signals, patience, &mut notify) {
+            Ok(probe) => probe,
+            Err(asked) => break asked,
+        };
         let number = record.attempts.len() as u64 + 1;
         if let Err(denial) = purse(number, Expense::Reserve) {
             break Asked::Denied(denial);
@@ -151,6 +157,10 @@ pub(crate) fn ask_model(
             .deadline
             .map(|until| until.saturating_duration_since(began));
         let attempt = model.attempt(invocation, signals, left, listener)?;
+        if let Some(rate) = model.rate() {
+            rate.learn(&attempt);
+        }
+        drop(probe);
         // Only a reservation is denied.
         may_fail(purse(number, expense(invocation.wire, &attempt)));
         let (mut step, outcome) = judge_attempt(attempt, invocation, &mut record);
@@ -206,6 +216,27 @@ pub(crate) fn ask_model(
     };
     record.write(invocation, &asked, started.elapsed())?;
     Ok(asked)
+}
+
+/// Waits for what the server has told other processes. The lock of the one that asks first, if it is this one.
+fn pass(
+    rate: Option<&SharedRate>,
+    signals: &Signals,
+    patience: Patience,
+    notify: &mut dyn FnMut(&str),
+) -> std::result::Result<Option<File>, Asked> {
+    let Some(rate) = rate else { return Ok(None) };
+    Err(
+        match rate.pass(signals, patience.deadline, LONGEST_RETRY_AFTER, notify) {
+            Pass::Open(probe) => return Ok(probe),
+            Pass::Later(why, until) => {
+                Asked::Unavailable(format!("{why}; the server asks to wait until {until}"))
+            }
+            Pass::Quota(why) => Asked::Refused(why, None),
+            Pass::OutOfTime => Asked::OutOfTime,
+            Pass::Stopped(stop) => Asked::Stopped(stop),
+        },
+    )
 }
 
 enum NextStep {
@@ -376,6 +407,13 @@ impl Model<'_> {
     pub(crate) fn redact_joined(&self, answer: &mut Answer) {
         if let Self::Http(http) = self {
             http.redact_joined(answer);
+        }
+    }
+
+    fn rate(&self) -> Option<&SharedRate> {
+        match self {
+            Self::Http(http) => http.rate(),
+            Self::Command(_) | Self::Recorded(_) => None,
         }
     }
 

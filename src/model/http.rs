@@ -18,7 +18,8 @@ use super::attempt::Attempt;
 use super::wire::{Broken, Listener, Stream, error_status, joined_texts, stream_error_status};
 use crate::VERSION;
 use crate::config::agent::Llm;
-use crate::config::environment::{Endpoint, is_loopback};
+use crate::config::environment::{Endpoint, Secret, is_loopback};
+use crate::model::rate::SharedRate;
 use crate::model::response::Answer;
 use crate::unix::signals::Signals;
 use head::ResponseHead;
@@ -51,6 +52,8 @@ pub(crate) struct Http {
     /// The limit of one attempt whose answer is a stream.
     total_timeout: Duration,
     link: Arc<Link>,
+    /// What other processes have heard from it.
+    rate: Option<SharedRate>,
 }
 
 /// What came of an attempt.
@@ -119,7 +122,10 @@ impl Http {
             false => "application/json",
         };
         let agent = agent_over(&link, &endpoint.base_url, accept);
+        let key = endpoint.key.as_ref().map(Secret::expose);
+        let rate = SharedRate::of(&endpoint.base_url, llm.model.as_deref(), key);
         Self {
+            rate,
             agent,
             url: endpoint.api.url(&endpoint.base_url),
             endpoint,
@@ -128,6 +134,10 @@ impl Http {
             total_timeout: llm.total_timeout,
             link,
         }
+    }
+
+    pub(super) fn rate(&self) -> Option<&SharedRate> {
+        self.rate.as_ref()
     }
 
     /// Sends a request once.

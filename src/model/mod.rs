@@ -6,6 +6,7 @@ pub(crate) mod replay;
 pub(crate) mod attempt;
 pub(crate) mod response;
 pub(crate) mod wire;
+pub(crate) mod rate;
 pub(crate) mod http;
 pub(crate) mod program;
 pub(crate) mod ask;

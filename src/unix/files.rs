@@ -85,6 +85,23 @@ pub(crate) fn append(path: &Path) -> Result<File> {
         .at("open", path)
 }
 
+/// Opens a file for reading and writing, creating it with mode 0600. A link is not followed, and what is no file is
+/// refused.
+pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(not_regular()),
+    }
+}
+
 /// Creates a file with mode 0600 and this content.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     create(path)?.write_all(bytes).at("write", path)

@@ -130,6 +130,7 @@ mod model;
 mod old_runs;
 mod outcomes;
 mod pages;
+mod rate;
 mod recorder;
 mod replay;
 mod report;

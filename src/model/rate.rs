@@ -1,0 +1,256 @@
+//! What a server has said of "later", shared by all processes that use one directory.
+//!
+//! Unaware of runs. A file stands for an endpoint, a model and a key. Whatever is wrong with the directory or its
+//! files, the worst that comes of it is what is without them: each process finds out for itself.
+
+use crate::error::may_fail;
+use crate::model::attempt::Attempt;
+use crate::text::digest::PartsDigest;
+use crate::text::shorten::in_short;
+use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::signals::{Signals, Stop};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The variable of the process environment that names the directory.
+const RATE_DIR: &str = "DELTA_RATE_DIR";
+
+/// How long a quota that is used up stops those that share it.
+const QUOTA_LASTS: Duration = Duration::from_secs(600);
+
+/// No server asks for a longer wait; a file that says so is not believed.
+const LONGEST: u64 = 24 * 60 * 60 * 1000;
+
+/// Of clocks that differ, the most that is taken for that.
+const SKEW: u64 = 60_000;
+
+/// How long others wait for the first one to ask again.
+const PROBE_LASTS: Duration = Duration::from_secs(2);
+
+/// How long a lock is waited for, which is held for microseconds.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A file that is longer is not read.
+const LARGEST: u64 = 4096;
+
+/// What a server has said. Times are in milliseconds since the epoch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Later {
+    said_at: u64,
+    until: u64,
+    is_quota: bool,
+    words: String,
+}
+
+/// The file of an endpoint, a model and a key.
+#[derive(Debug)]
+pub(crate) struct SharedRate {
+    dir: PathBuf,
+    name: String,
+}
+
+/// Whether a request may be sent now.
+#[derive(Debug)]
+pub(crate) enum Pass {
+    /// It may. Whoever asks first holds a lock while it does.
+    Open(Option<File>),
+    /// Not before a time that is too far away to be waited for.
+    Later(String, Timestamp),
+    /// The quota is used up.
+    Quota(String),
+    /// A deadline lies before that time.
+    OutOfTime,
+    Stopped(Stop),
+}
+
+impl SharedRate {
+    /// None without a directory to share.
+    pub(crate) fn of(url: &str, model: Option<&str>, key: Option<&str>) -> Option<Self> {
+        let dir = std::env::var_os(RATE_DIR).filter(|dir| !dir.is_empty())?;
+        let mut digest = PartsDigest::default();
+        for part in [url, model.unwrap_or_default(), key.unwrap_or_default()] {
+            digest.add(part.as_bytes());
+        }
+        let name = digest.sum()[..32].to_owned();
+        let dir = PathBuf::from(dir);
+        may_fail(files::make_dirs(&dir));
+        Some(Self { dir, name })
+    }
+
+    /// Waits until a request may be sent. Waits that are longer than `longest` are not begun.
+    pub(crate) fn pass(
+        &self,
+        signals: &Signals,
+        deadline: Option<Instant>,
+        longest: Duration,
+        notify: &mut dyn FnMut(&str),
+    ) -> Pass {
+        let mut waited: Option<Later> = None;
+        let mut probed_since = None;
+        loop {
+            let now = Timestamp::now().millis();
+            let said = self.read().filter(|said| said.counts(now));
+            let wait = match said {
+                None => match waited.take() {
+                    None => return Pass::Open(None),
+                    Some(said) => said.jitter(),
+                },
+                Some(said) if said.is_quota => return Pass::Quota(said.words),
+                Some(said) if now < said.until => {
+                    let left = Duration::from_millis(said.until - now);
+                    if left > longest {
+                        return Pass::Later(said.words, Timestamp::from_millis(said.until));
+                    }
+                    if waited.as_ref() != Some(&said) {
+                        let seconds = left.as_secs_f64();
+                        notify(&format!(
+                            "another process was told to wait; waiting {seconds:.1} s"
+                        ));
+                    }
+                    waited = Some(said);
+                    probed_since = None;
+                    left
+                }
+                Some(said) => {
+                    if let Some(probe) = self.probe() {
+                        return Pass::Open(Some(probe));
+                    }
+                    let since = *probed_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= PROBE_LASTS {
+                        // The answer takes its time, but is on its way.
+                        return match signals.sleep(said.jitter()) {
+                            Ok(()) => Pass::Open(None),
+                            Err(stop) => Pass::Stopped(stop),
+                        };
+                    }
+                    waited = Some(said);
+                    Duration::from_millis(fastrand::u64(50..150))
+                }
+            };
+            if deadline.is_some_and(|deadline| Instant::now() + wait >= deadline) {
+                return Pass::OutOfTime;
+            }
+            if let Some(stop) = signals.stop_within(wait) {
+                return Pass::Stopped(stop);
+            }
+            if let Err(stop) = signals.sleep(wait) {
+                return Pass::Stopped(stop);
+            }
+        }
+    }
+
+    /// Notes what came of an attempt.
+    pub(crate) fn learn(&self, attempt: &Attempt) {
+        let now = Timestamp::now().millis();
+        let later = |after: Duration, is_quota, words: &str| Later {
+            said_at: now,
+            until: now.saturating_add(after.as_millis() as u64),
+            is_quota,
+            words: in_short(words, 500),
+        };
+        let said = match attempt {
+            Attempt::Again {
+                http_status: Some(429 | 503),
+                after: Some(after),
+                why,
+                ..
+            } if !after.is_zero() => {
+                later((*after).min(Duration::from_millis(LONGEST)), false, why)
+            }
+            Attempt::Refused {
+                http_status: Some(429),
+                why,
+                ..
+            } => later(QUOTA_LASTS, true, why),
+            Attempt::Body { .. } => {
+                // Most answers have nothing to end.
+                if self.read().is_some_and(|said| said.until > 0) {
+                    self.update(|said| (said.until <= now).then(Later::default));
+                }
+                return;
+            }
+            _ => return,
+        };
+        self.update(|old| {
+            let is_longer = !old.counts(now) || said.is_quota || said.until > old.until;
+            is_longer.then_some(said)
+        });
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.join(format!("{}.json", self.name))
+    }
+
+    fn read(&self) -> Option<Later> {
+        let file = files::open_unlinked(&self.path()).ok()?;
+        wait_for(|| file.try_lock_shared())?;
+        let text = files::read_limited(file, LARGEST).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Changes what the file says.
+    fn update(&self, change: impl FnOnce(&Later) -> Option<Later>) {
+        let Ok(file) = open(&self.path()) else { return };
+        if wait_for(|| file.try_lock()).is_none() {
+            return;
+        }
+        let copy = file
+            .try_clone()
+            .and_then(|copy| files::read_limited(copy, LARGEST));
+        let old = copy
+            .ok()
+            .and_then(|text| serde_json::from_slice(&text).ok());
+        if let Some(new) = change(&old.unwrap_or_default()) {
+            let text = serde_json::to_vec(&new).unwrap_or_default();
+            may_fail(file.set_len(0));
+            may_fail(file.write_all_at(&text, 0));
+        }
+    }
+
+    /// The lock of the one that asks first; none if somebody has it.
+    fn probe(&self) -> Option<File> {
+        let file = open(&self.dir.join(format!("{}.probe", self.name))).ok()?;
+        file.try_lock().ok().map(|()| file)
+    }
+}
+
+impl Later {
+    /// False of what is over for long, or what no server says.
+    fn counts(&self, now: u64) -> bool {
+        let is_likely = self.said_at <= now.saturating_add(SKEW)
+            && self.until.saturating_sub(self.said_at) <= LONGEST;
+        let lasts = if self.is_quota { 0 } else { SKEW };
+        is_likely && self.until > self.said_at && now < self.until.saturating_add(lasts)
+    }
+
+    /// A part of half the time that was to be waited, so that not all come at once.
+    fn jitter(&self) -> Duration {
+        let span = self.until.saturating_sub(self.said_at).min(20_000);
+        Duration::from_millis(fastrand::u64(0..=span / 2))
+    }
+}
+
+/// A file that several processes write to. A link is not followed.
+fn open(path: &Path) -> io::Result<File> {
+    files::open_or_create(path)
+}
+
+/// Tries to get a lock; none if it is not to be had soon.
+fn wait_for(mut lock: impl FnMut() -> Result<(), TryLockError>) -> Option<()> {
+    let began = Instant::now();
+    loop {
+        match lock() {
+            Ok(()) => return Some(()),
+            Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err(_) => return None,
+        }
+    }
+}
