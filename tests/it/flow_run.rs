@@ -460,7 +460,11 @@ fn many_inputs_are_told_in_their_order_and_the_first_failure_ends_the_rest() {
         outcome.prints("1\n4\nnull\n").says("T3: a: operation");
     }
     let all = run(&world).args(["--inputs", "in.jsonl", "-k"]).end();
-    all.exits(1).prints("1\n4\nnull\n16\n25\n36\n");
+    let all = all.exits(3).prints("1\n4\nnull\n16\n25\n36\n");
+    all.says("partial: T3: a: operation");
+    world.write("bad.jsonl", "3\n3\n");
+    let none = run(&world).args(["--inputs", "bad.jsonl", "-k"]).end();
+    none.exits(1).prints("null\nnull\n");
     // With one at a time nothing is begun that is not needed.
     fs::remove_file(world.path("seen")).unwrap();
     run(&world).args(["--inputs", "in.jsonl", "-j", "1"]).end();

@@ -146,12 +146,13 @@ impl Tally {
         self.finished.split_off(&(number + 1));
     }
 
-    /// The status of all.
+    /// The status of all. Where failures cut nothing off, some of several are a part.
     pub(crate) fn status(&self) -> FlowStatus {
         let any = |status| self.finished.values().any(|it| it.status == status);
-        if any(FlowStatus::Failure) {
+        let all_failed = || !any(FlowStatus::Success) && !any(FlowStatus::Partial);
+        if any(FlowStatus::Failure) && (self.cut.is_some() || all_failed()) {
             FlowStatus::Failure
-        } else if any(FlowStatus::Partial) {
+        } else if any(FlowStatus::Failure) || any(FlowStatus::Partial) {
             FlowStatus::Partial
         } else {
             FlowStatus::Success
@@ -160,9 +161,8 @@ impl Tally {
 
     /// Why it is not a success, in a line.
     pub(crate) fn reason(&self) -> Option<String> {
-        let status = self.status();
-        let first = self.finished.values().find(|it| it.status == status);
-        let first = first.filter(|it| it.status != FlowStatus::Success)?;
+        let first = |status| self.finished.values().find(|it| it.status == status);
+        let first = first(FlowStatus::Failure).or_else(|| first(FlowStatus::Partial))?;
         Some(match &first.error {
             Some((node, failure)) => {
                 let (code, message) = (failure.code.name(), &failure.message);
