@@ -5,7 +5,7 @@
 //! an object.
 
 use crate::record::event::{FinishReason, REASONING, Tokens};
-use crate::record::messages::message_members;
+use crate::record::messages::is_known_member;
 use crate::text::ids::hex;
 use crate::text::json::{self, Members, Object};
 use serde::Deserialize;
@@ -192,12 +192,15 @@ fn not_chat(body: &[u8]) -> String {
 }
 
 /// Members of an object beside the known ones, without those that say nothing.
-fn other_members(object: &str, known: &[&str]) -> serde_json::Result<Vec<(String, String)>> {
+fn other_members(
+    object: &str,
+    is_known: impl Fn(&str) -> bool,
+) -> serde_json::Result<Vec<(String, String)>> {
     let members: Option<Members> = serde_json::from_str(object)?;
     let members = members.unwrap_or_default().0.into_iter();
     let is_other = |(name, value): &(String, Box<RawValue>)| {
         let says_nothing = matches!(value.get(), "null" | "\"\"" | "[]" | "{}");
-        !says_nothing && !known.contains(&name.as_str())
+        !says_nothing && !is_known(name)
     };
     let text = |json: &str| String::from_utf8_lossy(&one_line(json)).into_owned();
     let others = members.filter(is_other);
@@ -241,7 +244,7 @@ impl Choice<'_> {
         if text.trim().is_empty() && calls.is_empty() && !cut_off {
             return Ok(Err("the answer has neither text nor tool calls".to_owned()));
         }
-        let others = other_members(raw, &message_members())?;
+        let others = other_members(raw, is_known_member)?;
         let reasoning = [
             message.reasoning_content,
             message.reasoning,
@@ -382,7 +385,9 @@ fn tokens(usage: &Value) -> Tokens {
 impl WireCall {
     fn understand(raw: &RawValue) -> serde_json::Result<NewCall> {
         let call: Self = serde_json::from_str(raw.get())?;
-        let extra = other_members(raw.get(), &["id", "type", "index", "function"])?;
+        let extra = other_members(raw.get(), |name| {
+            ["id", "type", "index", "function"].contains(&name)
+        })?;
         Ok(NewCall {
             extra,
             ..call.understood()

@@ -7,12 +7,13 @@
 //! message it is in, whatever the journal holds. Lost results are filled in here, never there.
 
 use crate::record::event::REASONING;
-use crate::record::state::{Question, Run, Thought, Turn};
+use crate::record::state::{Call, Question, Run, Thought, Turn};
 use crate::text::digest::PartsDigest;
 use crate::text::json::{Members, Object, string};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// Stands for a result that has been taken out of the journal.
 const RESULT_REMOVED: &str = "(the result of this call is no longer in the journal)";
@@ -74,8 +75,13 @@ fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, form: &Form) {
     object
         .put("role", "assistant")
         .raw("content", thought.content.as_bytes());
-    if let Some(calls) = calls {
-        object.raw("tool_calls", calls.as_bytes());
+    let ids = repaired_ids(&thought.calls);
+    match (calls, &ids) {
+        (Some(_), Some(ids)) => write_calls(&mut object, &thought.calls, ids),
+        (Some(calls), None) => {
+            object.raw("tool_calls", calls.as_bytes());
+        }
+        (None, _) => {}
     }
     match form {
         Form::Chat(model) if thought.asked_model.as_deref() == model.as_deref() => {
@@ -89,10 +95,11 @@ fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, form: &Form) {
         Form::Chat(_) => {}
     }
     object.end();
-    for call in &thought.calls {
+    for (number, call) in thought.calls.iter().enumerate() {
         comma(out);
         let mut object = Object::begin(out);
-        object.put("role", "tool").put("tool_call_id", &*call.id);
+        let id = ids.as_ref().map_or(&*call.id, |ids| ids[number].as_str());
+        object.put("role", "tool").put("tool_call_id", id);
         match call.result {
             Some(result) => {
                 object.raw("content", result.as_bytes());
@@ -111,6 +118,33 @@ fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, form: &Form) {
         }
         object.end();
     }
+}
+
+/// Ids in place of those of a message whose calls somebody has given none, or the same; none if they can stay.
+fn repaired_ids(calls: &[Call<'_>]) -> Option<Vec<String>> {
+    let mut known = HashSet::new();
+    let is_good = |call: &Call<'_>| !call.id.is_empty() && known.insert(call.id.to_string());
+    let good: Vec<bool> = calls.iter().map(is_good).collect();
+    if good.iter().all(|is_good| *is_good) {
+        return None;
+    }
+    let ids = calls.iter().zip(good).enumerate();
+    let ids = ids.map(|(at, (call, is_good))| match is_good {
+        true => call.id.to_string(),
+        false => format!("call_{}_{at}", call.id),
+    });
+    Some(ids.collect())
+}
+
+fn write_calls(object: &mut Object<'_>, calls: &[Call<'_>], ids: &[String]) {
+    object.objects("tool_calls", calls.iter().zip(ids), |out, (call, id)| {
+        out.put("id", id).put("type", "function");
+        let mut function = Object::begin(out.nest("function"));
+        function
+            .put("name", &*call.name)
+            .put("arguments", &*call.arguments);
+        function.end();
+    });
 }
 
 /// Adds what the server wants back beside the text and the calls: the reasoning, and members that are nobody's
@@ -139,20 +173,18 @@ fn echo(object: &mut Object<'_>, thought: &Thought<'_>) {
     for (name, value) in &thought.reasoning {
         object.raw(name, value.as_bytes());
     }
-    let known = message_members();
     for item in items {
         let members: Members = serde_json::from_str(item.get()).unwrap_or_default();
         let others = members.0.iter();
-        for (name, value) in others.filter(|(name, _)| !known.contains(&name.as_str())) {
+        for (name, value) in others.filter(|(name, _)| !is_known_member(name)) {
             object.raw(name, value.get().as_bytes());
         }
     }
 }
 
-/// The members of an assistant's message that have a place of their own in the journal.
-pub(crate) fn message_members() -> [&'static str; 9] {
-    let [a, b, c, d, e] = REASONING;
-    ["role", "content", "tool_calls", "refusal", a, b, c, d, e]
+/// True for members of an assistant's message that have a place of their own in the journal.
+pub(crate) fn is_known_member(name: &str) -> bool {
+    ["role", "content", "tool_calls", "refusal"].contains(&name) || REASONING.contains(&name)
 }
 
 /// The digest of what the journal keeps of an answer in the neutral form: its text and its calls, as JSON.

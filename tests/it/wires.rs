@@ -483,6 +483,41 @@ fn errors_and_reasons_to_stop_are_those_of_the_service() {
 }
 
 #[test]
+fn an_answer_that_ends_early_does_so_in_a_stream_too() {
+    let changed = |api: Api, change: Value| {
+        let mut answer = answer_of(api, &json!({"messages": []}), &said(3, 3));
+        for (key, value) in change.as_object().unwrap() {
+            answer[key] = value.clone();
+        }
+        streamed(&stream(api, &answer))
+    };
+    for (api, change, code, words) in [
+        (
+            Api::Responses,
+            json!({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}),
+            1,
+            "cut off",
+        ),
+        (
+            Api::Responses,
+            json!({"status": "failed", "error": {"code": "server_error", "message": "broke"}}),
+            75,
+            "broke",
+        ),
+        (
+            Api::Messages,
+            json!({"stop_reason": "max_tokens"}),
+            1,
+            "cut off",
+        ),
+    ] {
+        let world = world(api, true).llm("max_retries: 0");
+        world.server.says([changed(api, change)]);
+        world.run("go").end().exits(code).says(words);
+    }
+}
+
+#[test]
 fn each_service_gets_its_own_key_and_headers_keep_secrets() {
     let show = "- {name: show, exec: 'env'}";
     for (api, base) in [

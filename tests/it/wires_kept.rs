@@ -112,6 +112,55 @@ fn an_answer_that_was_edited_goes_back_without_what_belonged_to_it() {
     }
 }
 
+/// The blocks of an answer and what the journal says of it must agree.
+#[test]
+fn an_answer_whose_blocks_were_edited_is_made_anew_from_what_the_journal_says() {
+    for api in [Api::Messages, Api::Responses] {
+        let world = world(api, false);
+        serve(&world, 3);
+        world.run("go").end().exits(0);
+        let path = world.latest().path("journal.jsonl");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let is_call = |item: &Value| item.get("name").is_some();
+        let lines = text.lines().map(|line| {
+            let mut line: Value = serde_json::from_str(line).unwrap();
+            if line["type"] == "THOUGHT" && line["iteration"] == 1 {
+                let items = line["wire"]["items"].as_array_mut().unwrap();
+                let at = items.iter().position(is_call).unwrap();
+                items.remove(at);
+            }
+            format!("{line}\n")
+        });
+        std::fs::write(&path, lines.collect::<String>()).unwrap();
+        world.go_on().args(["-m", "more"]).end().exits(0);
+        let last = world.server.last().json().to_string();
+        assert!(
+            !last.contains("about step 1") && last.contains("call_1_0"),
+            "{last}"
+        );
+    }
+}
+
+#[test]
+fn reasoning_that_nobody_could_read_again_is_left_out() {
+    let world = world(Api::Responses, false);
+    world.server.answers(|received| {
+        let request = received.json();
+        let number = answers(Api::Responses, &request) + 1;
+        let mut answer = answer_of(Api::Responses, &request, &said(number, 3));
+        if number == 1 {
+            answer["output"][0]["encrypted_content"] = Value::Null;
+        }
+        completion(&answer)
+    });
+    world.run("go").end().exits(0).prints("done\n");
+    let last = world.server.last().json();
+    let items = last["input"].as_array().unwrap().iter();
+    let reasoning: Vec<&Value> = items.filter(|item| item["type"] == "reasoning").collect();
+    assert_eq!(reasoning.len(), 1, "{reasoning:?}");
+    assert_eq!(reasoning[0]["summary"][0]["text"], "about step 2");
+}
+
 const CHOICE: &str = "- name: look\n  exec: cat\n  input: json\n  input_schema: {type: object, $defs: {t: {type: string}}, \
     properties: {self: {$ref: '#'}}, anyOf: [{required: [id], properties: {id: {$ref: '#/$defs/t'}}}, {required: [name]}]}";
 

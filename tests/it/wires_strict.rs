@@ -293,7 +293,7 @@ fn edit(random: &mut Rng, journal: &str) -> String {
     let mut out = String::new();
     for line in journal.lines() {
         let mut line: Value = serde_json::from_str(line).unwrap();
-        if random.u8(0..4) == 0 {
+        if random.u8(0..3) == 0 {
             match edited(random, line) {
                 Some(other) => line = other,
                 None => continue,

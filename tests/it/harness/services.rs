@@ -293,7 +293,8 @@ fn responses_events(answer: &Value, event: &mut dyn FnMut(Value)) {
         event(json!({"type": "response.novelty"}));
         event(json!({"type": "response.output_item.done", "output_index": index, "item": item}));
     }
-    event(json!({"type": "response.completed", "response": answer}));
+    let status = answer["status"].as_str().expect("a status");
+    event(json!({"type": format!("response.{status}"), "response": answer}));
 }
 
 /// What a service signs: nobody else can, as far as a test goes.
