@@ -15,7 +15,13 @@ pub fn world(more: &str, agent: &str) -> World {
         &format!("{{id: a, kind: agent, role: linear, context: none, agent_id: ag{more}}}"),
     );
     world.write("f/workflow.yaml", workflow);
-    world.write("f/agents.yaml", format!("agents:\n- {{id: ag, {agent}}}\n"));
+    // Most of these agents ask.
+    let consent = match agent.starts_with("path") && !agent.contains("ask_human") {
+        true => ", ask_human: true",
+        false => "",
+    };
+    let agents = format!("agents:\n- {{id: ag, {agent}{consent}}}\n");
+    world.write("f/agents.yaml", agents);
     world.write(
         "f/schemas/ok.json",
         r#"{"type":"object","required":["ok"],"properties":{"ok":{"const":true}}}"#,
@@ -583,7 +589,7 @@ fn an_agent_that_is_made_from_a_model_and_has_tools_is_sent_its_answer_back_and_
     let world = world(", schema_out: ok, tools: [t]", "path: ../agent");
     let tools = "tools:\n- {id: t, command: [echo, hi]}\n";
     world.write("f/tools.yaml", tools);
-    model_agent(&world, "repairs: 1");
+    model_agent(&world, "repairs: 1, ask_human: true");
     let question = call(
         "q",
         "ask_human",

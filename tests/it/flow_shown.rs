@@ -803,7 +803,10 @@ fn the_newest_run_is_the_flow_and_not_its_agent_that_works_in_the_same_workspace
         "{id: a, kind: agent, role: linear, context: none, agent_id: ag}",
     );
     world.write("f/workflow.yaml", workflow);
-    world.write("f/agents.yaml", "agents:\n- {id: ag, path: ../agent}\n");
+    world.write(
+        "f/agents.yaml",
+        "agents:\n- {id: ag, path: ../agent, ask_human: true}\n",
+    );
     let question = call("q", "ask_human", &json!({"prompt": "Which one?"}));
     world.server.says([question, text("{\"chosen\": 1}")]);
     let command = || run(&world).args(["-m", "go"]);

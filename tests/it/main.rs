@@ -61,6 +61,8 @@ mod flow_derive;
 #[cfg(feature = "flow")]
 mod flow_answer;
 #[cfg(feature = "flow")]
+mod flow_answers;
+#[cfg(feature = "flow")]
 mod flow_graph;
 #[cfg(feature = "flow")]
 mod flow_hostile;

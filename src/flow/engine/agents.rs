@@ -13,7 +13,7 @@ use crate::error::{At, Error, Exit, Result};
 use crate::flow::context::recall::find_lacking;
 use crate::flow::context::select::AssembledContext;
 use crate::flow::graph::{
-    Failure, FailureCode, NodeIx, Payload, Role, StepRef, choose_route, edge_words,
+    Failure, FailureCode, NodeIx, Payload, Role, StepRef, choose_route, edge_names, edge_words,
 };
 use crate::flow::manifest::asked;
 use crate::flow::manifest::{AgentBody, Flow, FlowAgent, PayloadForm};
@@ -246,13 +246,14 @@ impl FlowEngine<'_> {
             return Ok(());
         };
         let home = agent_home(&self.place, &flow.agents[agent])?;
+        let again = match flow.schema_out(step.node) {
+            Some(_) => "Answer again, with the whole JSON value and nothing else.",
+            None => "Answer again.",
+        };
         let message = AgentMessage {
             words: agent_command("continue", flow, step.node, (&home, &dir)),
             run_id,
-            text: format!(
-                "{SENT_BACK}{}\nAnswer again, with the whole JSON value and nothing else.",
-                failure.message
-            ),
+            text: format!("{SENT_BACK}{}\n{again}", failure.message),
             context,
         };
         self.converse(&beginning, dir, &message)
@@ -312,12 +313,11 @@ fn first_message(flow: &Flow, beginning: &BeginningStep, context: &str) -> Strin
     if flow.nodes[node].output == PayloadForm::Text {
         return text;
     }
-    match flow.schema_out(node) {
-        Some(schema) => text.push_str(&format!(
+    if let Some(schema) = flow.schema_out(node) {
+        text.push_str(&format!(
             "\nAnswer with one JSON value that fits this JSON Schema, and nothing else:\n```json\n{}\n```\n",
             schema.schema.source
-        )),
-        None => text.push_str("\nAnswer with one JSON value, and nothing else.\n"),
+        ));
     }
     text
 }
@@ -393,14 +393,37 @@ fn agent_home(place: &RunPlace<'_>, agent: &FlowAgent) -> Result<PathBuf> {
     Ok(home)
 }
 
+/// The edge of a decision that an answer names with nothing around it.
+fn selected_word<'a>(flow: &Flow, node: NodeIx, answer: &'a str) -> Option<&'a str> {
+    let is_decision = flow.graph.nodes[node].role == Role::Decision;
+    let word = answer.trim();
+    let is_edge = edge_names(&flow.graph, node).any(|edge| edge == word);
+    (is_decision && is_edge).then_some(word)
+}
+
+/// The JSON value that an answer is, or that it has in a fenced block. One that is none is a string, unless
+/// there is a schema to fit.
+fn read_answer(answer: String, has_schema: bool) -> std::result::Result<Payload, Failure> {
+    match one_value(json::unfenced(&answer).to_owned()) {
+        Ok(output) => Ok(output),
+        Err(_) if has_schema => {
+            let message = "the answer is not one JSON value";
+            Err(Failure::new(FailureCode::SchemaOut, message))
+        }
+        Err(_) => Ok(json::text(&answer).into()),
+    }
+}
+
 /// An answer as the node's output, if it will do.
 fn understand(flow: &Flow, node: NodeIx, answer: String) -> std::result::Result<Payload, Failure> {
     let leads_on = |output: Payload| choose_route(&flow.graph, node, &output).map(|_| output);
     if flow.nodes[node].output == PayloadForm::Text {
         return leads_on(json::text(&answer).into());
     }
-    let output = one_value(json::unfenced(&answer).to_owned())
-        .map_err(|_| Failure::new(FailureCode::SchemaOut, "the answer is not one JSON value"))?;
+    let output = match selected_word(flow, node, &answer) {
+        Some(word) => json::text(word).into(),
+        None => read_answer(answer, flow.schema_out(node).is_some())?,
+    };
     let misfit = check_schema(flow.schema_out(node), &output, FailureCode::SchemaOut);
     match misfit.or_else(|| find_lacking(&flow.nodes[node].remember, &output)) {
         Some(failure) => Err(failure),

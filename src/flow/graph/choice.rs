@@ -132,13 +132,17 @@ fn find_edge(graph: &Graph, node: NodeIx, output: &str) -> Result<EdgeIx, Failur
 
 /// The edges of a node as a decision names them: JSON strings, separated by commas.
 pub(crate) fn edge_words(graph: &Graph, node: NodeIx) -> String {
-    let name = |edge: &EdgeIx| {
+    let names = edge_names(graph, node).map(|name| format!("{name:?}"));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// The edges of a node as a decision names them.
+pub(crate) fn edge_names(graph: &Graph, node: NodeIx) -> impl Iterator<Item = &str> {
+    graph.outgoing(node).iter().map(|edge| {
         let edge = &graph.edges[*edge];
         let target = &graph.nodes[edge.to].id;
-        format!("{:?}", edge.label.as_ref().unwrap_or(target))
-    };
-    let names: Vec<String> = graph.outgoing(node).iter().map(name).collect();
-    names.join(", ")
+        edge.label.as_ref().unwrap_or(target).as_str()
+    })
 }
 
 fn split_items(output: &str) -> Result<Route, Failure> {

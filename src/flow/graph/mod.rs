@@ -7,7 +7,9 @@ pub(crate) mod plan;
 pub(crate) mod choice;
 pub(crate) mod router;
 
-pub(crate) use choice::{Failure, FailureCode, Payload, Route, choose_route, edge_words};
+pub(crate) use choice::{
+    Failure, FailureCode, Payload, Route, choose_route, edge_names, edge_words,
+};
 pub(crate) use plan::RoutePlan;
 pub(crate) use router::{
     Effect, FlowStatus, Note, Router, StepKey, StepOutcome, StepRef, TaskKind, TaskStatus, TaskView,

@@ -64,6 +64,9 @@ const KEYS: [&str; 14] = [
 /// Keys that are those of agent.yaml.
 const LIMITS: [&str; 5] = ["limits", "max_iterations", "budget", "pricing", "accept"];
 
+/// The key of agent.yaml by which an agent may ask a person. In a flow it needs the flow's consent.
+const ASK_HUMAN: &str = "ask_human";
+
 /// How often an answer that does not fit is sent back.
 const REPAIRS: u32 = 1;
 
@@ -89,7 +92,11 @@ fn read_agent(
     at: Vec<Step>,
     out: &mut Diagnostics,
 ) -> AgentDraft {
-    let known: Vec<&str> = KEYS.into_iter().chain(["repairs"]).chain(LIMITS).collect();
+    let known: Vec<&str> = KEYS
+        .into_iter()
+        .chain(["repairs", ASK_HUMAN])
+        .chain(LIMITS)
+        .collect();
     node.warn_of_unknown_keys(&known, out);
     node.read_choice("kind", &[("agent", ())], out);
     let text = |key: &str, out: &mut Diagnostics| node.read_text(key, out).map(str::to_owned);
@@ -141,12 +148,23 @@ fn read_limits(home: &Path, node: &Section, out: &mut Diagnostics) -> Map<String
     {
         given.insert("repairs".to_owned(), repairs.clone());
     }
+    let asks = node.read_flag(ASK_HUMAN, out);
+    if let Some(asks) = asks {
+        given.insert(ASK_HUMAN.to_owned(), asks.into());
+    }
     let mut programs = command::FORMS
         .into_iter()
         .filter(|form| node.map.contains_key(*form));
     if let (Some(form), Some((key, _))) = (programs.next_back(), given.iter().next()) {
         let message = format!("{key}: is for a run of delta, and {form}: is a program; remove it");
         out.error(node.path_to(key), message);
+    }
+    // With consent its own file decides.
+    let decides = asks == Some(true) && !node.map.contains_key("llm");
+    if decides {
+        given.remove(ASK_HUMAN);
+    } else {
+        given.insert(ASK_HUMAN.to_owned(), (asks == Some(true)).into());
     }
     given
 }
