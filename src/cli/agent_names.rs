@@ -4,12 +4,13 @@
 //! content, and compared with the program's own bytes each time before it is used. Unaware of runs.
 
 use super::message::GivenAgent;
-use super::templates::{self, Template, TemplateFile};
+use super::templates::{self, Template};
 use crate::config::person;
 use crate::error::{At, Error, Result, may_fail};
 use crate::text::ids::hex;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
+use crate::unix::new_files::NewFile;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, Permissions};
 use std::io;
@@ -248,7 +249,7 @@ fn check_private(dir: &Path) -> Result<()> {
 
 /// A name for these files, which changes with them. The files themselves are compared as well, so that no two
 /// need to differ in it.
-fn content_name(files: &[TemplateFile]) -> String {
+fn content_name(files: &[NewFile]) -> String {
     // FNV-1a, 64 bits.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for file in files {
@@ -268,8 +269,8 @@ fn content_name(files: &[TemplateFile]) -> String {
 }
 
 /// True if a directory holds an agent of exactly these files, private and this user's.
-fn is_intact(place: &Path, name: &str, files: &[TemplateFile]) -> bool {
-    let mut expected: Vec<(PathBuf, Option<&TemplateFile>)> = vec![(name.into(), None)];
+fn is_intact(place: &Path, name: &str, files: &[NewFile]) -> bool {
+    let mut expected: Vec<(PathBuf, Option<&NewFile>)> = vec![(name.into(), None)];
     for file in files {
         let path = Path::new(name).join(&file.path);
         if let Some(dir) = path.parent() {
@@ -300,7 +301,7 @@ fn is_intact(place: &Path, name: &str, files: &[TemplateFile]) -> bool {
         })
 }
 
-fn mode_of(file: &TemplateFile) -> u32 {
+fn mode_of(file: &NewFile) -> u32 {
     if file.is_program { 0o700 } else { 0o600 }
 }
 
@@ -326,7 +327,7 @@ fn list_below(root: &Path, below: &Path, found: &mut Vec<PathBuf>) -> io::Result
     Ok(())
 }
 
-fn write_all(home: &Path, files: &[TemplateFile]) -> Result<()> {
+fn write_all(home: &Path, files: &[NewFile]) -> Result<()> {
     for file in files {
         let path = home.join(&file.path);
         if let Some(dir) = path.parent() {

@@ -3,6 +3,8 @@
 //! Data only: the files themselves are in `templates/`, and each template is an agent that runs as
 //! it is.
 
+use crate::unix::new_files::NewFile;
+
 /// An agent to begin with.
 #[derive(Debug)]
 pub(crate) struct Template {
@@ -18,15 +20,6 @@ pub(crate) struct Template {
     pub context: &'static str,
     /// Programs below `tools/`: name and text.
     pub tools: &'static [(&'static str, &'static str)],
-}
-
-/// A file of an agent that is made from a template.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TemplateFile {
-    /// Below the agent's directory.
-    pub path: String,
-    pub text: String,
-    pub is_program: bool,
 }
 
 /// All of them; the first is the one that `-y` takes.
@@ -92,8 +85,8 @@ pub(crate) const GITIGNORE: &str = include_str!("templates/gitignore");
 
 impl Template {
     /// The files of an agent of this name, the one that makes it an agent last.
-    pub(crate) fn files(&self, name: &str) -> Vec<TemplateFile> {
-        let file = |path: &str, text: String| TemplateFile {
+    pub(crate) fn files(&self, name: &str) -> Vec<NewFile> {
+        let file = |path: &str, text: String| NewFile {
             path: path.to_owned(),
             text,
             is_program: path.starts_with("tools/"),
@@ -101,7 +94,7 @@ impl Template {
         let programs = self.tools.iter();
         let programs =
             programs.map(|(name, text)| file(&format!("tools/{name}"), (*text).to_owned()));
-        let mut files: Vec<TemplateFile> = programs.collect();
+        let mut files: Vec<NewFile> = programs.collect();
         files.push(file("context.yaml", self.context.to_owned()));
         files.push(file("system_prompt.md", self.prompt.to_owned()));
         files.push(file("agent.yaml", self.agent_named(name)));

@@ -129,7 +129,7 @@ fn every_value_and_operand_of_a_flow_is_offered_what_it_can_be() {
         ("observe -w ws ", ": beta alpha LATEST"),
         (
             "help ",
-            ": run show check graph answer observe replay artifacts manifest stats tool memory eval help",
+            ": run show init check graph answer observe replay artifacts manifest stats tool memory eval help",
         ),
         ("nonsense ", ":"),
     ] {

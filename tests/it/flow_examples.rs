@@ -49,6 +49,132 @@ fn two_of_three_judges_decide_and_one_is_sent_back_once() {
 }
 
 #[test]
+fn each_ticket_goes_where_the_model_says() {
+    let world = World::new();
+    let tickets = example("triage").join("tickets.jsonl");
+    let outcome = run(&world, "triage").arg("--inputs").arg(tickets).end();
+    outcome.exits(0);
+    let mut bugs = world.lines("ws/bugs.txt");
+    bugs.sort();
+    let expected = [
+        "It crashes when the file is empty.",
+        "The link in the manual is broken.",
+    ];
+    assert_eq!(bugs, expected);
+    let questions = world.lines("ws/questions.txt");
+    assert_eq!(questions, ["How do I change the colour?"]);
+}
+
+#[test]
+fn a_change_is_approved_unless_a_reviewer_objects() {
+    for (change, code, edge) in [("+done", 0, "approve"), ("+TODO", 1, "refuse")] {
+        let world = World::new();
+        let outcome = run(&world, "review").args(["-m", change]).json().end();
+        assert_eq!(outcome.object()["output"]["selected_edge"], edge);
+        outcome.exits(code);
+    }
+}
+
+#[test]
+fn every_template_passes_its_check_without_a_warning_and_runs_offline() {
+    for (template, input, output) in [
+        ("triage", "It crashes.", "\"bug\"\n"),
+        ("map-reduce", "", "{\"files\":3,\"words\":10}\n"),
+        ("review", "+done", "{\"selected_edge\":\"approve\"}\n"),
+    ] {
+        let world = World::new();
+        world.server.may_stay_unasked();
+        let init = || Delta::flow(world.home()).args(["init", "f", "-t", template]);
+        let made = init().end().exits(0).prints("f\n");
+        made.says("created flow").says("delta flow check -v f");
+        let check = Delta::flow(world.home()).args(["check", "f"]).end();
+        assert_eq!(check.exits(0).stderr, "", "{template}");
+        let run = Delta::flow(world.home()).args(["run", "f", "-w", "ws", "-m", input]);
+        run.end().exits(0).prints(output);
+        init()
+            .end()
+            .exits(1)
+            .says("f already contains a flow; choose another directory");
+    }
+    let world = World::new();
+    let init = |args: &[&str]| {
+        Delta::flow(world.home())
+            .arg("init")
+            .args(args.iter())
+            .end()
+            .exits(2)
+    };
+    init(&["f"]).says("init needs -t triage|map-reduce|review");
+    init(&["f", "-t", "triag"]).says("triage");
+    assert!(!world.exists("f"));
+    world.write("used/notes", "");
+    let used = Delta::flow(world.home())
+        .args(["init", "used", "-t", "triage"])
+        .end();
+    used.exits(1).says("used is not empty: there is notes");
+}
+
+/// The table of sizes has the sizes of the files, and no flow is longer than six tenths of what it was.
+#[test]
+fn the_comparison_has_the_sizes_of_its_files() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/comparison");
+    let page = fs::read_to_string(dir.join("README.md")).unwrap();
+    let size = |path: PathBuf| fs::metadata(path).unwrap().len();
+    for name in ["triage", "map-reduce", "approval"] {
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| [{name}]")));
+        let row: Vec<u64> = row
+            .unwrap()
+            .split('|')
+            .filter_map(|cell| cell.trim().parse().ok())
+            .collect();
+        let flow = size(example(name).join("workflow.yaml"));
+        let other = |ending: &str| size(dir.join(format!("{name}.{ending}")));
+        assert_eq!(row, [flow, row[1], other("mk"), other("smk"), other("yml")]);
+        assert!(flow * 10 <= row[1] * 6, "{name}: {flow} of {}", row[1]);
+    }
+}
+
+#[test]
+fn the_makefiles_of_the_comparison_do_the_same() {
+    if !installed(&["make"]) {
+        return;
+    }
+    let world = examples();
+    let make = |name: &str, more: &str| {
+        shell(
+            &world,
+            &format!("make -s -f examples/comparison/{name}.mk {more}"),
+        )
+        .end()
+    };
+    shell(&world, "cp -R examples/flow-map-reduce/texts .")
+        .end()
+        .exits(0);
+    make("map-reduce", "").exits(0);
+    assert_eq!(world.read("total"), "{\"files\":3,\"words\":10}\n");
+    world.write("tickets/a.txt", "It crashes.\n");
+    world.write("tickets/b.txt", "How?\n");
+    world.script(
+        "classify",
+        "#!/bin/sh\ngrep -q crash && echo bug || echo question\n",
+    );
+    make("triage", "CLASSIFY=./classify").exits(0);
+    assert_eq!(
+        world.read("bugs.txt") + &world.read("questions.txt"),
+        "It crashes.\nHow?\n"
+    );
+    world.write("message.txt", "We moved.\n");
+    make("approval", "")
+        .exits(2)
+        .says("May letter.txt be sent?");
+    world.write("approved.txt", "yes\n");
+    make("approval", "").exits(0);
+    assert_eq!(world.read("sent.txt"), "Dear all,\nWe moved.\n");
+}
+
+#[test]
 fn a_vote_without_voters_fails() {
     let world = examples();
     let cut_off = r#"{"choices":[{"message":{"content":"I"},"finish_reason":"length"}]}"#;
@@ -126,12 +252,13 @@ fn every_example_of_a_flow_has_a_readme_that_names_the_command() {
         );
         count += 1;
     }
-    assert_eq!(count, 5);
+    assert_eq!(count, 7);
 }
 
 #[test]
 fn the_pages_of_the_flows_run_as_shown_also_with_a_server_for_a_model() {
     as_shown("flow-map-reduce", &[]);
+    as_shown("flow-review", &[]);
     as_shown("flow-nested", &[]);
     for (world, ended) in [
         (as_shown("flow-vote", &[]), "tmp/vote-2/.delta"),

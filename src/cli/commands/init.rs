@@ -1,15 +1,13 @@
 //! `delta init`: makes a new agent.
 
-use crate::cli::templates::{self, Template, TemplateFile};
+use crate::cli::templates::{self, Template};
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::text::disguise::disguises;
+use crate::unix::new_files::{NewFile, check_unused, write_new};
 use crate::unix::terminal::{Screen, Tone, print};
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 pub(crate) fn create_agent(
@@ -19,7 +17,7 @@ pub(crate) fn create_agent(
 ) -> Result<Exit> {
     // Before anybody is asked anything.
     let name = name_of(dir)?;
-    check_empty(dir)?;
+    check_unused(dir, ("agent.yaml", "an agent"))?;
     let template = match template {
         Some(template) => template,
         None if yes || !io::stdin().is_terminal() || !io::stderr().is_terminal() => {
@@ -27,7 +25,13 @@ pub(crate) fn create_agent(
         }
         None => menu()?,
     };
-    let written = write(dir, &name, template)?;
+    let ignored = NewFile {
+        path: ".gitignore".to_owned(),
+        text: templates::GITIGNORE.to_owned(),
+        is_program: false,
+    };
+    let files = [ignored].into_iter().chain(template.files(&name));
+    let written = write_new(dir, files)?;
     let screen = Screen::new(false, false);
     let files = written.join(", ");
     let shown = dir.display();
@@ -69,37 +73,6 @@ fn name_of(dir: &Path) -> Result<String> {
     }
 }
 
-/// Refuses a directory that is in use. Hidden files, such as `.git`, do not count.
-fn check_empty(dir: &Path) -> Result<()> {
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(e).at("use", dir),
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let name = entry.at("read", dir)?.file_name();
-        if !name.as_bytes().starts_with(b".") {
-            names.push(name);
-        }
-    }
-    names.sort_unstable();
-    let Some(first) = names.first() else {
-        return Ok(());
-    };
-    let shown = dir.display();
-    Err(Error::failure(
-        if names.iter().any(|name| name == "agent.yaml") {
-            format!("{shown} already contains an agent; choose another directory")
-        } else {
-            format!(
-                "{shown} is not empty: there is {}; choose a new or an empty directory",
-                first.to_string_lossy()
-            )
-        },
-    ))
-}
-
 /// Lets a person at the terminal choose a template.
 fn menu() -> Result<&'static Template> {
     let mut text = String::from("templates:\n");
@@ -133,49 +106,4 @@ fn menu() -> Result<&'static Template> {
             None => text = format!("there is no {choice}; "),
         }
     }
-}
-
-/// Writes the agent's files, and returns their names. If that fails, nothing is left of them.
-fn write(dir: &Path, name: &str, template: &Template) -> Result<Vec<String>> {
-    let is_new = !dir.exists();
-    fs::create_dir_all(dir).at("create", dir)?;
-    let ignored = TemplateFile {
-        path: ".gitignore".to_owned(),
-        text: templates::GITIGNORE.to_owned(),
-        is_program: false,
-    };
-    let mut written: Vec<String> = Vec::new();
-    for file in [ignored].into_iter().chain(template.files(name)) {
-        let path = dir.join(&file.path);
-        match create(&path, &file) {
-            Ok(()) => written.push(file.path),
-            // It is hidden, and somebody's own.
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && file.path.starts_with('.') => {}
-            Err(e) => {
-                for file in written {
-                    may_fail(fs::remove_file(dir.join(file)));
-                }
-                may_fail(fs::remove_dir(dir.join("tools")));
-                if is_new {
-                    may_fail(fs::remove_dir(dir));
-                }
-                return Err(e).at("create", &path);
-            }
-        }
-    }
-    Ok(written)
-}
-
-fn create(path: &Path, file: &TemplateFile) -> io::Result<()> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    let mut options = OpenOptions::new();
-    options.mode(if file.is_program { 0o777 } else { 0o666 });
-    let mut created = options.write(true).create_new(true).open(path)?;
-    let written = created.write_all(file.text.as_bytes());
-    if written.is_err() {
-        may_fail(fs::remove_file(path));
-    }
-    written
 }

@@ -1,6 +1,7 @@
 //! The command line of `delta-flow` as plain data. Nothing is looked up or resolved here.
 
 use super::tables::FLOW;
+use super::templates::{self, FlowTemplate};
 use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
 use crate::engine::validator;
 use crate::error::{Error, Result};
@@ -27,6 +28,10 @@ pub(crate) enum FlowCommand {
         /// Print what was derived, too.
         verbose: bool,
         format: OutputFormat,
+    },
+    Init {
+        dir: PathBuf,
+        template: &'static FlowTemplate,
     },
     Run(Box<FlowRunArgs>),
     Show(ShowArgs),
@@ -289,6 +294,10 @@ fn command_of(given: &ParsedCommand) -> Result<FlowCommand> {
             work_dir: given.work_dir(),
             names: given.operand_texts(),
         }),
+        "init" => FlowCommand::Init {
+            dir: given.operand_dir(0),
+            template: template(given)?,
+        },
         "check" => FlowCommand::Check {
             dir: given.operand_dir(0),
             verbose: given.has("--verbose"),
@@ -411,6 +420,12 @@ fn eval_args(given: &ParsedCommand) -> Result<FlowEvalArgs> {
         adopt: given.has("--adopt"),
         quiet: given.has("--quiet"),
     })
+}
+
+fn template(given: &ParsedCommand) -> Result<&'static FlowTemplate> {
+    let name = given.text("--template").unwrap_or_default();
+    let found = templates::ALL.iter().find(|template| template.name == name);
+    found.ok_or_else(|| unknown_word("init: no such template", &name, &templates::NAMES))
 }
 
 /// The words of a command, as a shell splits them.

@@ -3,8 +3,8 @@
 use super::args::{FlowCommand, parse_args};
 use super::tables::FLOW;
 use super::{
-    answer, artifacts, check, complete, eval, graph, inventory, memory, observe, replay, run, show,
-    tool, validate_json,
+    answer, artifacts, check, complete, eval, graph, init, inventory, memory, observe, replay, run,
+    show, tool, validate_json,
 };
 use crate::VERSION;
 use crate::error::{Error, Exit, Result};
@@ -39,6 +39,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         FlowCommand::Run(wanted) => run::run_flow(&wanted).map_err(Error::of_run),
         FlowCommand::Show(wanted) => show::show_run(&wanted),
         FlowCommand::Stats(wanted) => print_stats(&wanted),
+        FlowCommand::Init { dir, template } => init::create_flow(&dir, template),
         FlowCommand::Check {
             dir,
             verbose,

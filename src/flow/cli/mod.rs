@@ -1,8 +1,10 @@
 //! The program `delta-flow`: its command line, from arguments to exit code.
 
+pub(crate) mod templates;
 pub(crate) mod tables;
 pub mod args;
 pub(crate) mod check;
+pub(crate) mod init;
 pub(crate) mod basis;
 pub(crate) mod graph;
 pub(crate) mod result;

@@ -3,6 +3,7 @@
 //!
 //! Data only. A new option is a row here and a field in `args`.
 
+use super::templates;
 use crate::engine::validator;
 use crate::flow::eval::format::EvalFormat;
 use crate::flow::view::draw::Language;
@@ -23,7 +24,7 @@ pub(crate) static FLOW: ProgramTable = ProgramTable {
 };
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 14] = names(&COMMAND_TABLES);
+pub const COMMANDS: [&str; 15] = names(&COMMAND_TABLES);
 
 const LANGUAGES: [&str; 3] = [Language::ALL[0].0, Language::ALL[1].0, Language::ALL[2].0];
 
@@ -50,7 +51,7 @@ const WORK_DIR: OptionRow = valued(
 
 // One row a line.
 #[rustfmt::skip]
-const COMMAND_TABLES: [CommandTable; 14] = [
+const COMMAND_TABLES: [CommandTable; 15] = [
     CommandTable {
         text: "Run the flow in DIR (default: the current directory), or resume an interrupted \
                run of it. The output of its exit is printed as JSON.",
@@ -88,6 +89,15 @@ const COMMAND_TABLES: [CommandTable; 14] = [
         ],
         options: &[&[WORK_DIR]],
         ..command("show", "show a run, one of its tasks, or one of its nodes")
+    },
+    CommandTable {
+        text: "Create a flow in DIR (default: the current directory), which must be new or \
+               empty, and print its name.",
+        operands: &[operand("DIR", Directory).optional()],
+        options: &[&[
+            valued("-t", "--template", "", Words(&templates::NAMES), "start from this template").required(),
+        ]],
+        ..command("init", "create a flow from a template")
     },
     CommandTable {
         text: "Check a flow (default: the one in the current directory) and report all problems.",
