@@ -203,7 +203,7 @@ pub(crate) fn trials_of(
         let end = found.end.as_ref();
         let case = &suite.cases[plan.case].id;
         let told = found.grade.as_ref().filter(|_| with_assertions);
-        let told = told.and_then(|grade| serde_json::from_str(grade.assertions.get()).ok());
+        let assertions = told.map(|grade| grade.assertions.clone());
         trials.push(Trial {
             case: case.clone(),
             setting: suite.settings[plan.setting].name.clone(),
@@ -211,7 +211,7 @@ pub(crate) fn trials_of(
             outcome,
             stop_reason,
             score,
-            assertions: told.unwrap_or_default(),
+            assertions,
             run_id: plan.name.clone(),
             workspace: format!("eval/{}/{}", suite.name, plan.name),
             cost: end.and_then(|end| end.cost),

@@ -1,6 +1,6 @@
 //! A trial: one attempt of a flow, an agent or a command at a case, as it was recorded.
 
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// What a trial came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,9 @@ pub(crate) struct Trial {
     pub stop_reason: String,
     /// The weighted share of its assertions that hold, 0..=1; none if it was not measured.
     pub score: Option<f64>,
-    /// Its assertions with their results, as printed in JSONL.
-    pub assertions: Vec<Value>,
+    /// Its assertions with their results, as printed in JSONL: a JSON list, which is parsed where it is needed. None: not asked
+    /// for.
+    pub assertions: Option<Box<RawValue>>,
     pub run_id: String,
     /// Its directory.
     pub workspace: String,

@@ -123,7 +123,7 @@ pub(crate) fn trial(setting: &str, case: &str, number: u32, outcome: Outcome) ->
             Failed => Some(0.0),
             NotMeasured => None,
         },
-        assertions: Vec::new(),
+        assertions: None,
         run_id: format!("run-{setting}-{case}-{number}"),
         workspace: format!("eval/triage/{case}-{number}"),
         cost: Some(0.5),

@@ -34,6 +34,7 @@ pub(crate) fn json(suites: &[Summary]) -> String {
 /// A trial as one line of JSON with its newline.
 pub(crate) fn jsonl(trial: &Trial) -> String {
     let mut out = Vec::new();
+    let assertions = trial.assertions.as_ref().map_or("[]", |list| list.get());
     let mut object = Object::begin(&mut out);
     object
         .put("case", &trial.case)
@@ -42,7 +43,7 @@ pub(crate) fn jsonl(trial: &Trial) -> String {
         .put("status", trial.outcome.name())
         .put("stop_reason", &trial.stop_reason)
         .put("score", &trial.score)
-        .put("assertions", &trial.assertions)
+        .raw("assertions", assertions.as_bytes())
         .put("run_id", &trial.run_id)
         .put("workspace", &trial.workspace)
         .put("cost", &trial.cost)

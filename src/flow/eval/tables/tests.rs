@@ -4,10 +4,11 @@ use super::*;
 use crate::flow::eval::summary::tests::Scene;
 use crate::flow::eval::trial::Outcome;
 use crate::text::shorten::columns_of;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// What nobody should name a case.
-const HOSTILE: &str = "a\x1b[2J\r\n<b attr=\"'&]]>\u{202e}\u{fffe}\u{0}# SKIP \\ not ok 7\u{9b}";
+const HOSTILE: &str = "a\x1b[2J\r\n<b attr=\"'&]]>\u{202e}\u{fffe}\u{0} # SKIP \\ not ok 7\u{9b}";
 
 /// Two settings of which the second is better.
 fn two_settings() -> Scene {
@@ -121,6 +122,10 @@ fn a_table_is_no_wider_than_the_terminal() {
     }
 }
 
+fn listed(assertions: Value) -> Option<Box<RawValue>> {
+    Some(serde_json::value::to_raw_value(&assertions).expect("JSON"))
+}
+
 /// A scene in which everything has a hostile name.
 fn hostile() -> (Summary, Vec<Trial>) {
     let mut scene = Scene::new(&[HOSTILE, "new"], 3, 2)
@@ -131,11 +136,11 @@ fn hostile() -> (Summary, Vec<Trial>) {
         trial.stop_reason = format!("reason {HOSTILE}");
         trial.run_id = HOSTILE.to_owned();
         trial.workspace = HOSTILE.to_owned();
-        trial.assertions = vec![
-            json!({"type": "contains", "passed": trial.outcome == Outcome::Passed, "reason": HOSTILE}),
-            json!({"type": HOSTILE, "passed": false}),
-            json!(7),
-        ];
+        trial.assertions = listed(json!([
+            {"type": "contains", "passed": trial.outcome == Outcome::Passed, "reason": HOSTILE},
+            {"type": HOSTILE, "passed": false},
+            7,
+        ]));
     }
     (scene.summary(), scene.recorded.clone())
 }
@@ -215,7 +220,7 @@ fn tap_has_a_point_for_each_trial_and_skips_what_was_not_measured() {
 #[test]
 fn json_lines_have_the_members_of_the_manual_first() {
     let mut trial = Scene::of(&["-"]).recorded.remove(0);
-    trial.assertions = vec![json!({"type": "equals", "passed": false})];
+    trial.assertions = listed(json!([{"type": "equals", "passed": false}]));
     let line = jsonl(&trial);
     let value: Value = serde_json::from_str(&line).expect("JSON");
     let keys: Vec<&String> = value.as_object().expect("an object").keys().collect();
@@ -239,6 +244,10 @@ fn json_lines_have_the_members_of_the_manual_first() {
         ]
     );
     assert_eq!(value["status"], "failed");
+    assert_eq!(
+        value["assertions"],
+        json!([{"type": "equals", "passed": false}])
+    );
     assert_eq!(line.matches('\n').count(), 1);
 }
 
