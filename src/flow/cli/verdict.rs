@@ -222,7 +222,7 @@ pub(super) fn print_results(judged: &Judged) -> Result<()> {
     };
     match judged.format {
         EvalFormat::Text => {
-            let columns = terminal::size().map_or(100, |(_, columns)| columns);
+            let columns = terminal::size().map_or(0, |(_, columns)| columns);
             let tables = judged.summaries.iter();
             let tables = tables.map(|summary| tables::text::text(summary, columns));
             print(tables.collect::<Vec<_>>().join("\n").as_bytes())
