@@ -126,10 +126,10 @@ pub fn stream(api: Api, n: usize, call: Option<&str>) -> String {
             events.push(json!({"type": "message_stop"}));
         }
     }
-    let mut text: String = events
-        .iter()
-        .map(|event| format!("data: {event}\n\n"))
-        .collect();
+    let mut text = String::new();
+    for event in &events {
+        text += &format!("data: {event}\n\n");
+    }
     if api == Api::Chat {
         text += "data: [DONE]\n\n";
     }
