@@ -1,6 +1,6 @@
 //! The difference of two results, paired by case, and what it would take to show one.
 //!
-//! Miller 2024 (arXiv 2411.00640); McNemar 1947 for one trial a case.
+//! Miller 2024 (arXiv 2411.00640); `McNemar` 1947 for one trial a case.
 
 use super::distribution::{normal_quantile, t_quantile, t_tail};
 use super::interval::{Interval, TAIL_95, within_variance};
@@ -9,7 +9,7 @@ use super::{Counts, exact, mean_and_variance};
 /// The quantile at which four of five differences are found.
 const POWER_80: f64 = 0.2;
 
-/// Fewer pairs that differ cannot reach 5 % in McNemar's test.
+/// Fewer pairs that differ cannot reach 5 % in `McNemar`'s test.
 pub const DISCORDANT_PAIRS_NEEDED: u32 = 6;
 
 /// The test whose p-value decides.
@@ -19,7 +19,7 @@ pub enum Method {
     PairedT,
     /// Exact permutation of signs over the cases.
     SignFlip,
-    /// McNemar's exact test: one trial a case on both sides.
+    /// `McNemar`'s exact test: one trial a case on both sides.
     McNemar,
     /// No test: no case differs.
     None,
@@ -138,7 +138,7 @@ fn trial_variance(pairs: &[(Counts, Counts)]) -> Option<f64> {
 }
 
 impl Difference {
-    /// True if McNemar's test has too few pairs to say anything.
+    /// True if `McNemar`'s test has too few pairs to say anything.
     pub fn has_too_few_pairs(&self) -> bool {
         self.discordant
             .is_some_and(|(first, second)| first + second < DISCORDANT_PAIRS_NEEDED)

@@ -94,7 +94,7 @@ pub(super) fn ln_gamma(x: f64) -> f64 {
     (x - 0.5) * x.ln() - x + 0.5 * (2.0 * PI).ln() + series / x - product.ln()
 }
 
-/// I_x(a, b), the regularised incomplete beta function.
+/// `I_x(a, b)`, the regularised incomplete beta function.
 fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -111,6 +111,7 @@ fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
 }
 
 /// The continued fraction of the incomplete beta function (DLMF 8.17.22), by Lentz's method.
+#[allow(clippy::many_single_char_names)] // As in the source.
 fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     let never_zero = |value: f64| if value.abs() < 1e-300 { 1e-300 } else { value };
     let mut c = 1.0;

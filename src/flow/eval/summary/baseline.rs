@@ -4,7 +4,7 @@ use super::Plan;
 use crate::error::{Error, Result};
 use crate::flow::eval::numbers::Counts;
 use serde::Deserialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A longer file is none of ours.
 pub(crate) const MOST_BYTES: usize = 256 << 20;
@@ -89,7 +89,7 @@ impl Baseline {
             return Err("no settings".to_owned());
         }
         for setting in &self.settings {
-            let mut ids = HashMap::new();
+            let mut ids = HashSet::new();
             for case in &setting.cases {
                 let sum = case.passed.checked_add(case.failed);
                 if sum
@@ -98,7 +98,7 @@ impl Baseline {
                 {
                     return Err(format!("case {:?} has too many trials", case.id));
                 }
-                if ids.insert(&case.id, ()).is_some() {
+                if !ids.insert(&case.id) {
                     return Err(format!("two cases have the id {:?}", case.id));
                 }
             }
@@ -129,9 +129,9 @@ impl Baseline {
                 return refused(format!("cases that are only here: {}", quoted(&new)));
             }
             if there.len() > plan.cases.len() {
-                let here: HashMap<&str, ()> = here.map(|id| (id, ())).collect();
+                let here: HashSet<&str> = here.collect();
                 let ids = before.cases.iter().map(|case| case.id.as_str());
-                let gone: Vec<&str> = ids.filter(|id| !here.contains_key(id)).collect();
+                let gone: Vec<&str> = ids.filter(|id| !here.contains(id)).collect();
                 return refused(format!("cases that are only there: {}", quoted(&gone)));
             }
             let is_changed =

@@ -29,17 +29,12 @@ pub(super) struct Cell {
 }
 
 /// A sum that is known if all its parts are.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Sum<T> {
+    #[default]
     Empty,
     Known(T),
     Unknown,
-}
-
-impl<T> Default for Sum<T> {
-    fn default() -> Self {
-        Self::Empty
-    }
 }
 
 impl<T: Copy + std::ops::Add<Output = T>> Sum<T> {

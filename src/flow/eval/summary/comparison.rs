@@ -95,6 +95,7 @@ impl From<Counts> for CasePair {
     }
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
 fn method_name<S: Serializer>(method: &Method, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(method.name())
 }

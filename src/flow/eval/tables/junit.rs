@@ -1,4 +1,4 @@
-//! JUnit XML: a suite of tests for each setting of a suite, a test case for each trial.
+//! `JUnit` XML: a suite of tests for each setting of a suite, a test case for each trial.
 //!
 //! A trial that was not measured is an `error`, which is no failure.
 

@@ -1,4 +1,4 @@
-//! What an evaluation prints: a table, JSON, JSON lines, JUnit XML, TAP.
+//! What an evaluation prints: a table, JSON, JSON lines, `JUnit` XML, TAP.
 //!
 //! Unaware of where it goes. Names of suites, settings and cases, reasons and outputs come from others: none of them can control a
 //! terminal or end a string early.
