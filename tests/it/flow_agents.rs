@@ -136,14 +136,14 @@ fn a_call_that_a_person_must_confirm_ends_the_flow_and_a_yes_lets_it_go_on() {
         .exits(101)
         .says("Run this call of push?");
     let mut lines = waiting.stderr.lines();
-    let line = lines.find_map(|line| line.split_once("answer with: "));
+    let line = lines.find_map(|line| line.split_once("to say yes: "));
     let words = shlex::split(line.expect("a way to answer").1).unwrap();
     assert!(words.contains(&"--question".to_owned()), "{words:?}");
-    let words = words[1..]
-        .iter()
-        .map(|word| if word == "ANSWER" { "yes" } else { word });
+    assert_eq!(words[words.len() - 2..], ["-m", "yes"]);
+    let no = lines.find_map(|line| line.split_once("to say no: "));
+    assert!(no.expect("a way to refuse").1.ends_with(" -m no"));
     assert!(world.lines("log").is_empty());
-    Delta::new(world.home()).args(words).end().exits(0);
+    Delta::new(world.home()).args(&words[1..]).end().exits(0);
     assert_eq!(world.lines("log"), ["pushed"]);
     command(&world).end().exits(0).prints("{}\n");
     assert_eq!(world.lines("log"), ["pushed"]);

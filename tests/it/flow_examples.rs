@@ -210,10 +210,10 @@ fn a_letter_is_sent_or_dropped_as_a_person_answers_in_the_middle() {
         let flow = || run(&world, "approval").args(["--run-id", "monday", "-m", "We moved."]);
         let asked = flow().end().exits(101).prints("");
         assert!(asked.stderr.contains("May letter.txt be sent?"));
-        // The command that answers, as it is told, with the answer in its place.
-        let command = asked.stderr.split("answer with: delta ").nth(1).unwrap();
-        let command = command.lines().next().unwrap().replace("ANSWER", answer);
-        let words = shlex::split(&command).unwrap();
+        // The command that answers, as it is told.
+        let way = format!("to say {answer}: delta ");
+        let command = asked.stderr.split(&way).nth(1).unwrap();
+        let words = shlex::split(command.lines().next().unwrap()).unwrap();
         world.delta(words.iter().map(String::as_str)).end().exits(0);
         let done = flow().end().exits(0).prints(output);
         assert!(!done.stderr.contains("] write"), "{}", done.stderr);

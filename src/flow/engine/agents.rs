@@ -21,7 +21,7 @@ use crate::flow::record::{
     ProgramInput, check_schema, denied_tools, each_line, find_failure, one_value, program_beside,
     tools_option,
 };
-use crate::record::event::EventKind;
+use crate::record::event::{EventKind, InputType};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::digest::sha256;
@@ -32,6 +32,7 @@ use crate::unix::process::{Ended, Outcome};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// How a message begins that sends an answer back.
@@ -66,6 +67,7 @@ struct AgentError {
 struct AgentQuestion {
     request_id: String,
     prompt: String,
+    input_type: String,
 }
 
 /// A message to an agent, with the command that sends it.
@@ -275,9 +277,20 @@ impl FlowEngine<'_> {
         command.extend(agent_command("continue", flow, step.node, (&home, &dir)));
         command.extend(["--run-id".to_owned(), self.own_run(step)]);
         command.extend(["--question".to_owned(), asked.request_id]);
-        let own = || shell_quoted(&command) + " -m ANSWER";
+        let own = || shell_quoted(&command);
+        // The command of a sub-agent's run comes with its answer.
+        let below = below.as_deref().map(|below| {
+            let bare = [" -m ANSWER", " -m yes"].into_iter();
+            bare.fold(below, |below, end| below.strip_suffix(end).unwrap_or(below))
+        });
+        let command = below.map_or_else(own, str::to_owned);
         let prompt = asked.prompt;
-        format!("{prompt}\nanswer with: {}", below.unwrap_or_else(own))
+        match InputType::of(Cow::Borrowed(&*asked.input_type)) {
+            InputType::Confirmation => {
+                format!("{prompt}\nto say yes: {command} -m yes\nto say no: {command} -m no")
+            }
+            _ => format!("{prompt}\nanswer with: {command} -m ANSWER"),
+        }
     }
 }
 
