@@ -362,6 +362,15 @@ fn wait_for_child(
     }
 }
 
+/// Runs a program with the terminal and the process group of this one, as an editor needs it, and waits for it.
+///
+/// # Errors
+/// It could not be started.
+pub(crate) fn run_in_foreground(argv: &[String]) -> io::Result<std::process::ExitStatus> {
+    let (program, words) = argv.split_first().ok_or(io::ErrorKind::NotFound)?;
+    std::process::Command::new(program).args(words).status()
+}
+
 /// Starts a program that is not waited for, in a process group of its own, without a standard input. It goes on when
 /// this process has ended.
 ///

@@ -126,10 +126,13 @@ fn every_value_and_operand_of_a_flow_is_offered_what_it_can_be() {
         ("artifacts -w ws alpha --schema ", ":"),
         ("manifest -w ws ", "dirs: beta alpha LATEST"),
         ("manifest --check ", "files:"),
+        ("repl ", "dirs:"),
+        ("repl 'pipe line' --profile ", ":"),
+        ("repl --run-id ", ":"),
         ("observe -w ws ", ": beta alpha LATEST"),
         (
             "help ",
-            ": run show init check graph answer observe replay artifacts manifest stats tool memory eval help",
+            ": run show init check graph answer observe replay artifacts manifest repl stats tool memory eval help",
         ),
         ("nonsense ", ":"),
     ] {

@@ -51,17 +51,6 @@ fn unknown_keys_are_warnings_with_the_nearest_known_one() {
 }
 
 #[test]
-fn files_that_this_version_does_not_use_are_named() {
-    let world = World::new();
-    world.write("f/workflow.yaml", flow(&[start(), exit()], "s>x"));
-    world.write("f/cli_profiles.yaml", "profiles: [");
-    assert_eq!(
-        warnings(&world),
-        ["delta-flow: warning: f/cli_profiles.yaml: this version of delta-flow makes no use of it"]
-    );
-}
-
-#[test]
 fn what_has_no_meaning_on_a_node_is_a_warning() {
     let world = World::new();
     let middle = node(

@@ -83,6 +83,8 @@ mod flow_memory;
 #[cfg(feature = "flow")]
 mod flow_replay;
 #[cfg(feature = "flow")]
+mod flow_repl;
+#[cfg(feature = "flow")]
 mod flow_resume;
 #[cfg(feature = "flow")]
 mod flow_retries;

@@ -44,6 +44,7 @@ pub(crate) enum FlowCommand {
     Answer(AnswerArgs),
     Observe(ObserveArgs),
     Replay(ReplayArgs),
+    Repl(ReplArgs),
     Artifacts(ArtifactsArgs),
     Manifest(ManifestArgs),
     Eval(Box<FlowEvalArgs>),
@@ -219,6 +220,18 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// `repl`.
+#[derive(Debug)]
+pub(crate) struct ReplArgs {
+    pub dir: PathBuf,
+    /// None: the first.
+    pub profile: Option<String>,
+    pub work_dir: PathBuf,
+    pub run_id: Option<String>,
+    pub jobs: Option<usize>,
+    pub quiet: bool,
+}
+
 /// `artifacts`.
 #[derive(Debug)]
 pub(crate) struct ArtifactsArgs {
@@ -347,6 +360,14 @@ fn command_of(given: &ParsedCommand) -> Result<FlowCommand> {
             what: given.operand_text(0),
             work_dir: given.work_dir(),
             check: given.path("--check"),
+        }),
+        "repl" => FlowCommand::Repl(ReplArgs {
+            dir: given.operand_dir(0),
+            profile: given.text("--profile"),
+            work_dir: given.work_dir(),
+            run_id: given.text("--run-id"),
+            jobs: given.number("--jobs"),
+            quiet: given.has("--quiet"),
         }),
         "memory" => FlowCommand::Memory(memory_args(given)?),
         "eval" => FlowCommand::Eval(Box::new(eval_args(given)?)),

@@ -82,7 +82,7 @@ pub(super) fn read_input(path: &str, signals: &Signals) -> Result<Payload> {
 }
 
 /// The start that is named, or else the default.
-fn find_start(flow: &Flow, named: Option<&str>) -> Result<NodeIx> {
+pub(super) fn find_start(flow: &Flow, named: Option<&str>) -> Result<NodeIx> {
     let nodes = &flow.graph.nodes;
     let mut starts = (0..nodes.len()).filter(|ix| nodes[*ix].role == Role::Start);
     if let Some(id) = named {

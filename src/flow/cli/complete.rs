@@ -45,6 +45,7 @@ fn offer(value: &TypedValue, line: &TypedLine) -> Option<Offer> {
         ("NODE", _) if is_of_run(line) => steps_candidates(line, |_, task| {
             task.steps.iter().map(|step| step.node.clone()).collect()
         }),
+        ("PROFILE", _) => profile_candidates(line),
         ("SCHEMA", _) => schema_candidates(line),
         ("TASK", Some(_)) => steps_candidates(line, |id, _| vec![id.to_owned()]),
         ("TASK", _) | ("NODE", None) => operand_candidates(line),
@@ -87,6 +88,14 @@ fn node_candidates(line: &TypedLine, is_wanted: impl Fn(Role) -> bool) -> Vec<Ca
 /// The command's nodes are those of a run.
 fn is_of_run(line: &TypedLine) -> bool {
     ["replay", "artifacts"].contains(&line.command)
+}
+
+/// The profiles of the flow that the line names.
+fn profile_candidates(line: &TypedLine) -> Vec<Candidate> {
+    let dir = line.operands.first().map_or(".", String::as_str);
+    let flow = manifest::load_flow(Path::new(dir)).flow;
+    let profiles = flow.iter().flat_map(|flow| &flow.cli_profiles);
+    Candidate::plain(profiles.map(|profile| profile.id.as_str()))
 }
 
 /// The schemas of the flow of the run that the line names.

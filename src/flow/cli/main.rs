@@ -3,8 +3,8 @@
 use super::args::{FlowCommand, parse_args};
 use super::tables::FLOW;
 use super::{
-    answer, artifacts, check, complete, eval, graph, init, inventory, memory, observe, replay, run,
-    show, tool, validate_json,
+    answer, artifacts, check, complete, eval, graph, init, inventory, memory, observe, repl,
+    replay, run, show, tool, validate_json,
 };
 use crate::VERSION;
 use crate::error::{Error, Exit, Result};
@@ -51,6 +51,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         FlowCommand::Replay(wanted) => replay::replay_run(&wanted),
         FlowCommand::Artifacts(wanted) => artifacts::list_artifacts(&wanted),
         FlowCommand::Manifest(wanted) => inventory::print_inventory(&wanted),
+        FlowCommand::Repl(wanted) => repl::talk_to_flow(&wanted),
         FlowCommand::Complete(words) => complete::print_candidates(&words),
         FlowCommand::Memory(wanted) => memory::run_memory_command(&wanted),
         FlowCommand::Eval(wanted) => eval::run_evaluation(&wanted).map_err(Error::of_run),

@@ -18,6 +18,7 @@ pub(crate) mod tool;
 pub(crate) mod validate_json;
 pub(crate) mod memory;
 pub(crate) mod show;
+pub(crate) mod repl;
 pub(crate) mod artifacts;
 pub(crate) mod inventory;
 pub(crate) mod answer;

@@ -84,8 +84,46 @@ fn try_run(wanted: &FlowRunArgs) -> Result<Exit> {
         screen: Screen::new(wanted.quiet, false),
         basis,
         pause_before,
+        is_typed: false,
     };
     command.decide()
+}
+
+/// Goes on with the run that the command line names, or begins it: a line was added to the file of its inputs. What became
+/// of the last input is printed.
+pub(super) fn run_typed(
+    flow: &Flow,
+    wanted: &FlowRunArgs,
+    basis: RunBasis,
+    (workspace, signals): (&Workspace, &Signals),
+) -> Result<Exit> {
+    let plan = RoutePlan::new(&flow.graph, basis.start);
+    let command = RunCommand {
+        wanted,
+        flow,
+        plan: &plan,
+        workspace,
+        signals,
+        screen: Screen::new(wanted.quiet, false),
+        basis,
+        pause_before: HashSet::new(),
+        is_typed: true,
+    };
+    let lock = workspace.lock(signals)?;
+    workspace.clear_unborn()?;
+    let id = RunId::parse(wanted.run_id.as_deref().unwrap_or_default()).map_err(Error::usage)?;
+    if !workspace.run_path(&id).is_dir() {
+        return command.begin(&id, lock);
+    }
+    let found = inspect_run(&RunDir::of(workspace, &id))?;
+    require_own_run(&found.run, false)?;
+    match command.past(&found.run)? {
+        _ if found.metadata.status == Status::Running => Err(found.busy()),
+        Some(past) => command.resume(found, &past, lock, None),
+        None => Err(Error::failure(format!(
+            "run {id} exists with another flow, input or start; choose another --run-id"
+        ))),
+    }
 }
 
 /// All is known but the run.
@@ -98,6 +136,8 @@ struct RunCommand<'c> {
     screen: Screen,
     basis: RunBasis,
     pause_before: HashSet<usize>,
+    /// Only the last of its inputs is of interest.
+    is_typed: bool,
 }
 
 impl RunCommand<'_> {
@@ -450,7 +490,10 @@ impl RunCommand<'_> {
         };
         let mut engine = FlowEngine::new(place, options, journal, self.signals, inputs);
         let stopped = engine.run();
-        let (mut journal, tally, run) = engine.into_parts();
+        let (mut journal, mut tally, run) = engine.into_parts();
+        if self.is_typed {
+            tally.keep_last();
+        }
         let ending = ending(stopped, &tally, &run);
         let mut metadata = metadata;
         if is_live {
@@ -461,7 +504,7 @@ impl RunCommand<'_> {
             self.screen,
             &ending,
             &tally,
-            (&metadata, many),
+            (&metadata, many && !self.is_typed),
         )?;
         if is_live {
             run.release_reserve();

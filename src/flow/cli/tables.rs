@@ -24,7 +24,7 @@ pub(crate) static FLOW: ProgramTable = ProgramTable {
 };
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 15] = names(&COMMAND_TABLES);
+pub const COMMANDS: [&str; 16] = names(&COMMAND_TABLES);
 
 const LANGUAGES: [&str; 3] = [Language::ALL[0].0, Language::ALL[1].0, Language::ALL[2].0];
 
@@ -51,7 +51,7 @@ const WORK_DIR: OptionRow = valued(
 
 // One row a line.
 #[rustfmt::skip]
-const COMMAND_TABLES: [CommandTable; 15] = [
+const COMMAND_TABLES: [CommandTable; 16] = [
     CommandTable {
         text: "Run the flow in DIR (default: the current directory), or resume an interrupted \
                run of it. The output of its exit is printed as JSON.",
@@ -184,6 +184,20 @@ const COMMAND_TABLES: [CommandTable; 15] = [
             valued("", "--check", "FILE", File, "compare with what was printed before; exit with 1 if it differs"),
         ]],
         ..command("manifest", "print what a flow or a run was made from")
+    },
+    CommandTable {
+        text: "Give a flow (default: the one in the current directory) one line after the other. Each is \
+               an input of one run, whose output is printed. /attach, /edit, /profile, /history, /show, \
+               /quit, and the commands of cli_profiles.yaml are obeyed.",
+        operands: &[operand("DIR", Directory).optional()],
+        options: &[&[
+            valued("", "--profile", "PROFILE", Other, "the profile (default: the first of cli_profiles.yaml)"),
+            valued("-w", "--work-dir", "DIR", Workspace, "work in DIR (default: the current directory)"),
+            valued("", "--run-id", "ID", RunId, "name the run, or go on with one that was typed"),
+            valued("-j", "--jobs", "N", Number(1), "run at most N programs at once (default: processors)"),
+            flag("-q", "--quiet", "print nothing but results and errors"),
+        ]],
+        ..command("repl", "give a flow one line after the other")
     },
     CommandTable {
         text: "Report where the time, the memory and the tokens of runs (default: the newest) \

@@ -2,6 +2,7 @@
 
 use super::agent::{self, AgentBody, AgentDraft};
 use super::asked::{self, AskedModel};
+use super::cli_profile;
 use super::derive::derive_contexts;
 use super::directory;
 use super::lookup::{Finder, KnownNames, NameLookup, index_names, warn_of_unseen};
@@ -17,12 +18,10 @@ use super::tool::{self, ToolDraft};
 use super::workflow::{self, WorkflowFile};
 use super::{Flow, FlowAgent, FlowTool, NamedSchema, NodeKind, NodeSettings, UsedFile, used};
 use crate::error::reason;
+use crate::flow::graph::Role;
 use crate::flow::schema::JsonSchema;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-/// Files that belong to a flow and that this version makes no use of.
-const UNUSED: [&str; 1] = ["cli_profiles.yaml"];
 
 #[derive(Debug)]
 pub(crate) struct Loaded {
@@ -91,6 +90,7 @@ impl FlowLoader<'_> {
             "policy.yaml",
             "plugins.yaml",
             "scheduler.yaml",
+            "cli_profiles.yaml",
         ];
         let mut manifests = manifests.map(|file| self.read(file));
         let flow = self.read_manifests(&mut manifests);
@@ -99,7 +99,7 @@ impl FlowLoader<'_> {
         flow
     }
 
-    fn read_manifests(&mut self, manifests: &mut [Manifest; 8]) -> Option<Flow> {
+    fn read_manifests(&mut self, manifests: &mut [Manifest; 9]) -> Option<Flow> {
         let [
             main,
             agents_file,
@@ -109,6 +109,7 @@ impl FlowLoader<'_> {
             policy_file,
             plugins_file,
             scheduler_file,
+            profiles_file,
         ] = manifests;
         let WorkflowFile {
             nodes: mut drafts,
@@ -136,7 +137,6 @@ impl FlowLoader<'_> {
             self.schemas(),
         );
         lookup.check_default_context(main, defaults.context.as_deref());
-        self.warn_of_unused();
         let mut providers = providers::read_providers(&self.home, providers_file);
         let has_own = scheduling.is_some();
         let older = read_scheduler_file(scheduler_file, &self.home, has_own);
@@ -167,6 +167,12 @@ impl FlowLoader<'_> {
         for plugin in &plugins {
             self.add_used(plugin.command.files(&self.home));
         }
+        let is_start = |draft: &&NodeDraft| draft.role == Some(Role::Start);
+        let starts: Vec<&str> = drafts.iter().filter(is_start).map(|it| &*it.id).collect();
+        let cli_profiles = cli_profile::read_profiles(profiles_file, &starts);
+        for own in cli_profiles.iter().flat_map(|profile| &profile.commands) {
+            self.add_used(own.command.files(&self.home));
+        }
         let ids: Vec<&str> = drafts.iter().map(|draft| &*draft.id).collect();
         if self.to_run {
             let nodes = ids.iter().copied().zip(nodes.iter().map(Option::as_ref));
@@ -196,6 +202,7 @@ impl FlowLoader<'_> {
             tools,
             memory,
             policies,
+            cli_profiles,
             plugins,
             providers: providers.all,
             schemas: std::mem::take(&mut self.schemas),
@@ -278,15 +285,6 @@ impl FlowLoader<'_> {
                 && let Ok(bytes) = crate::unix::files::read_regular(&path)
             {
                 self.files.insert(name, sha256(&bytes));
-            }
-        }
-    }
-
-    fn warn_of_unused(&mut self) {
-        for file in UNUSED {
-            if self.home.join(file).exists() {
-                let message = "this version of delta-flow makes no use of it";
-                self.add_problem(None, None, file, message.to_owned());
             }
         }
     }

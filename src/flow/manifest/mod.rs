@@ -14,6 +14,7 @@ pub(crate) mod tool;
 pub(crate) mod agent;
 pub(crate) mod policy;
 pub(crate) mod plugin;
+pub(crate) mod cli_profile;
 pub(crate) mod credential;
 pub(crate) mod providers;
 pub(crate) mod asked;
@@ -33,6 +34,7 @@ use super::graph::topology::{Graph, NodeIx};
 use super::schema::JsonSchema;
 use crate::config::tool::definition::Word;
 use asked::AskedModel;
+use cli_profile::CliProfile;
 use command::NodeCommand;
 use memory::Memory;
 use plugin::Plugin;
@@ -72,6 +74,8 @@ pub(crate) struct Flow {
     pub memory: Memory,
     /// `policy.yaml`.
     pub policies: Policies,
+    /// In the order of `cli_profiles.yaml`.
+    pub cli_profiles: Vec<CliProfile>,
     /// In the order of `plugins.yaml`.
     pub plugins: Vec<Plugin>,
     /// In the order of `providers.yaml`.

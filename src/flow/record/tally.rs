@@ -146,6 +146,13 @@ impl Tally {
         self.finished.split_off(&(number + 1));
     }
 
+    /// Forgets all roots but the last.
+    pub(crate) fn keep_last(&mut self) {
+        if let Some((&last, _)) = self.finished.last_key_value() {
+            self.finished = self.finished.split_off(&last);
+        }
+    }
+
     /// The status of all. Where failures cut nothing off, some of several are a part.
     pub(crate) fn status(&self) -> FlowStatus {
         let any = |status| self.finished.values().any(|it| it.status == status);

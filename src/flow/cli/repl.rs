@@ -1,0 +1,390 @@
+//! `delta-flow repl`: a flow line by line. Each line is an input of one ordinary run, whose inputs are the lines of a file
+//! that grows.
+//!
+//! Unaware of how a run is resumed; between two lines it has ended.
+
+use super::args::{FlowRunArgs, ReplArgs, ShowArgs};
+use super::basis::{self, RunBasis, RunInput};
+use super::check;
+use super::run::run_typed;
+use super::show;
+use crate::engine::line_reader::{LineReader, Typed};
+use crate::engine::run_context::RunContext;
+use crate::error::{At, Error, Exit, Result, may_fail, reason};
+use crate::flow::PROGRAM;
+use crate::flow::manifest::cli_profile::{COMMANDS, CliProfile, LineMode, ProfileCommand};
+use crate::flow::manifest::{self, Flow};
+use crate::record::workspace::Workspace;
+use crate::runs::origin::require_own;
+use crate::runs::preflight::{check_depth, install_signals};
+use crate::text::ids::RunId;
+use crate::text::json;
+use crate::text::options::format::OutputFormat;
+use crate::text::suggestion::nearest;
+use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::process::{self, Command, GRACE};
+use crate::unix::signals::{Signals, Stop};
+use crate::unix::terminal::{Screen, Tone, print, printable};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+/// The directory of what was typed, beside the runs of a workspace; its name can be none of theirs.
+const DIR: &str = ".repl";
+
+/// As many of the lines that were typed are shown.
+const SHOWN: usize = 100;
+
+/// The largest file that is attached, or edited, in bytes.
+const LARGEST: u64 = 1 << 20;
+
+/// Runs the command.
+pub(crate) fn talk_to_flow(wanted: &ReplArgs) -> Result<Exit> {
+    check_depth()?;
+    let loaded = manifest::load_to_run(&wanted.dir);
+    check::print_problems(&loaded.problems, OutputFormat::Text);
+    let Some(flow) = loaded.flow else {
+        return Ok(Exit::Config);
+    };
+    let workspace = Workspace::at(&wanted.work_dir)?;
+    workspace.check_layout()?;
+    workspace.check_writable()?;
+    require_own(&workspace, false)?;
+    workspace.create()?;
+    require_own(&workspace, false)?;
+    files::make_dirs(&workspace.control.join(DIR))?;
+    let signals = install_signals()?;
+    let profile = match &wanted.profile {
+        Some(id) => find_profile(&flow, id)?.clone(),
+        None => flow.cli_profiles.first().cloned().unwrap_or_default(),
+    };
+    let repl = Repl {
+        wanted,
+        flow: &flow,
+        workspace: &workspace,
+        signals: &signals,
+        screen: Screen::new(wanted.quiet, false),
+        is_typed: io::stdin().is_terminal() && io::stderr().is_terminal(),
+        profile,
+        run: None,
+        attached: Vec::new(),
+    };
+    repl.talk()
+}
+
+fn find_profile<'f>(flow: &'f Flow, id: &str) -> Result<&'f CliProfile> {
+    let found = flow.cli_profiles.iter().find(|profile| profile.id == id);
+    found.ok_or_else(|| {
+        let known = flow.cli_profiles.iter().map(|profile| &*profile.id);
+        match flow.cli_profiles.is_empty() {
+            true => Error::usage("the flow has no cli_profiles.yaml"),
+            false => basis::unknown_name("profile", id, known),
+        }
+    })
+}
+
+/// A conversation with a flow, between two lines.
+struct Repl<'r> {
+    wanted: &'r ReplArgs,
+    flow: &'r Flow,
+    workspace: &'r Workspace,
+    signals: &'r Signals,
+    screen: Screen,
+    /// A person types: there are prompts, and a failure ends nothing.
+    is_typed: bool,
+    profile: CliProfile,
+    /// None before the first line.
+    run: Option<RunId>,
+    /// The names and the texts of files for the next line.
+    attached: Vec<(String, String)>,
+}
+
+impl Repl<'_> {
+    fn talk(mut self) -> Result<Exit> {
+        if self.is_typed {
+            let text = format!(
+                "{}, in {}; Ctrl-D ends",
+                self.name(),
+                self.workspace.root.display()
+            );
+            self.screen.progress(&[(Tone::Dim, &text)]);
+        }
+        loop {
+            let reader = LineReader {
+                signals: self.signals,
+                is_typed: self.is_typed,
+            };
+            let line = match reader.next_message()? {
+                Typed::Message(line) => line,
+                Typed::End => return Ok(Exit::Success),
+                Typed::Stopped(stop) => return Ok(stop.into()),
+            };
+            if let Some(exit) = self.follow(&line)? {
+                return Ok(exit);
+            }
+        }
+    }
+
+    fn name(&self) -> String {
+        let name = self.flow.home.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// Does what a line says. Returns how the conversation ends, if it does: where nobody types, a fault is the end.
+    fn follow(&mut self, line: &str) -> Result<Option<Exit>> {
+        self.remember(line);
+        let done = match line.trim_start().strip_prefix('/') {
+            Some(command) => self.obey(command.trim()),
+            None => self.say(line).map(Some),
+        };
+        match self.signals.stop() {
+            Some(Stop::Interrupt) if self.is_typed => {
+                self.signals.forget_interrupt();
+                return Ok(None);
+            }
+            Some(stop) => return Ok(Some(stop.into())),
+            None => {}
+        }
+        match done {
+            Ok(None) => Ok(Some(Exit::Success)),
+            Ok(Some(Exit::Success)) => Ok(None),
+            Ok(Some(exit)) => Ok((!self.is_typed).then_some(exit)),
+            Err(error) if self.is_typed => {
+                self.screen.warn_as(PROGRAM, &error.message);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the flow a line, and prints what comes of it.
+    fn say(&mut self, line: &str) -> Result<Exit> {
+        let payload = self.payload(line)?;
+        self.attached.clear();
+        let name = self.wanted.run_id.as_deref().map(RunId::parse).transpose();
+        let name = name.map_err(Error::usage)?;
+        let id = match (&self.run, name) {
+            (Some(id), _) => id.clone(),
+            (None, Some(id)) => id,
+            (None, None) => RunId::generate(Timestamp::now()),
+        };
+        let inputs = self.workspace.control.join(DIR).join(format!("{id}.jsonl"));
+        let mut file = files::append(&inputs)?;
+        file.write_all(format!("{}\n", json::text(&payload)).as_bytes())
+            .at("write", &inputs)?;
+        self.run = Some(id.clone());
+        let args = FlowRunArgs {
+            dir: self.wanted.dir.clone(),
+            start: self.profile.start.clone(),
+            inputs: Some(inputs.clone()),
+            run_id: Some(id.to_string()),
+            jobs: self.wanted.jobs,
+            keep_going: true,
+            quiet: self.wanted.quiet,
+            ..FlowRunArgs::default()
+        };
+        let basis = RunBasis {
+            start: basis::find_start(self.flow, args.start.as_deref())?,
+            given: RunInput::Lines(inputs),
+            is_said: true,
+        };
+        run_typed(self.flow, &args, basis, (self.workspace, self.signals))
+    }
+
+    /// The input that a line is, with the files that were attached.
+    fn payload(&self, line: &str) -> Result<Value> {
+        match self.profile.mode {
+            LineMode::Raw => {
+                let files = self.attached.iter();
+                let files = files.map(|(name, text)| format!("# File: {name}\n\n{text}"));
+                let parts: Vec<String> = files.chain([line.to_owned()]).collect();
+                Ok(parts.join("\n\n").into())
+            }
+            LineMode::Json => {
+                let value: Value = serde_json::from_str(line).map_err(|error| {
+                    let why = json::parser_words(&error);
+                    Error::usage(format!("not JSON: {why}; each line is one value"))
+                })?;
+                if self.attached.is_empty() {
+                    return Ok(value);
+                }
+                let files = self.attached.iter();
+                let files: Vec<Value> = files
+                    .map(|(name, text)| json!({"name": name, "text": text}))
+                    .collect();
+                Ok(json!({"input": value, "files": files}))
+            }
+        }
+    }
+
+    /// Does what a command says. None: the conversation is to end.
+    fn obey(&mut self, line: &str) -> Result<Option<Exit>> {
+        let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let rest = rest.trim();
+        match name {
+            "quit" => return Ok(None),
+            "attach" => self.attach(rest)?,
+            "edit" => {
+                if let Some(text) = self.edit()? {
+                    return self.say(&text).map(Some);
+                }
+            }
+            "profile" => self.choose_profile(rest)?,
+            "history" => self.print_history()?,
+            "show" => self.show(rest)?,
+            name => {
+                let own = self.profile.commands.iter();
+                if let Some(command) = own.clone().find(|own| own.name == name) {
+                    self.run_command(&command.clone(), rest)?;
+                    return Ok(Some(Exit::Success));
+                }
+                let known: Vec<&str> = own.map(|own| &*own.name).chain(COMMANDS).collect();
+                let hint = match nearest(name, known.iter().copied()) {
+                    Some(near) => format!("did you mean /{near}?"),
+                    None => format!("there are /{}", known.join(", /")),
+                };
+                return Err(Error::usage(format!("there is no command /{name}; {hint}")));
+            }
+        }
+        Ok(Some(Exit::Success))
+    }
+
+    fn attach(&mut self, name: &str) -> Result<()> {
+        if name.is_empty() {
+            return Err(Error::usage("/attach FILE"));
+        }
+        let text = read_text(Path::new(name))?;
+        self.attached.push((name.to_owned(), text));
+        Ok(())
+    }
+
+    /// Lets the person write a text in an editor. None if it is empty.
+    fn edit(&self) -> Result<Option<String>> {
+        let editor = ["VISUAL", "EDITOR"].into_iter();
+        let editor = editor.filter_map(|name| std::env::var(name).ok());
+        let editor = editor.filter(|words| !words.trim().is_empty()).next();
+        let editor = editor.unwrap_or_else(|| "vi".to_owned());
+        let path = self
+            .workspace
+            .control
+            .join(DIR)
+            .join(format!("edit-{}.txt", std::process::id()));
+        files::remove(&path)?;
+        files::write(&path, b"")?;
+        let words = shlex::split(&editor).filter(|words| !words.is_empty());
+        let mut argv = words.ok_or_else(|| Error::usage(format!("'{editor}' is no command")))?;
+        argv.push(path.to_string_lossy().into_owned());
+        let ended = process::run_in_foreground(&argv)
+            .map_err(|e| Error::failure(format!("cannot start {}: {}", argv[0], reason(&e))))?;
+        let text = read_text(&path)?;
+        files::remove(&path)?;
+        if !ended.success() {
+            return Err(Error::failure(format!(
+                "{} failed; nothing was sent",
+                argv[0]
+            )));
+        }
+        let text = text.trim_end_matches('\n').to_owned();
+        Ok((!text.trim().is_empty()).then_some(text))
+    }
+
+    /// Changes to a profile, or lists all. Where tasks begin elsewhere, another run begins.
+    fn choose_profile(&mut self, id: &str) -> Result<()> {
+        if id.is_empty() {
+            let line = |it: &CliProfile| {
+                let mark = if it.id == self.profile.id { "*" } else { " " };
+                format!("{mark} {}  {}\n", it.id, it.mode.name())
+            };
+            let list: String = self.flow.cli_profiles.iter().map(line).collect();
+            return print(list.as_bytes());
+        }
+        let profile = find_profile(self.flow, id)?.clone();
+        if profile.start != self.profile.start {
+            self.run = None;
+        }
+        self.profile = profile;
+        Ok(())
+    }
+
+    /// The file with all that was typed, a JSON string on each line.
+    fn history(&self) -> PathBuf {
+        self.workspace.control.join(DIR).join("history.jsonl")
+    }
+
+    fn remember(&self, line: &str) {
+        let file = files::append(&self.history());
+        let text = format!("{}\n", json::text(line));
+        // Nothing depends on it.
+        may_fail(
+            file.and_then(|mut file| file.write_all(text.as_bytes()).at("write", &self.history())),
+        );
+    }
+
+    fn print_history(&self) -> Result<()> {
+        let path = self.history();
+        let file = File::open(&path).at("read", &path)?;
+        let len = file.metadata().at("read", &path)?.len();
+        let start = len.saturating_sub(LARGEST);
+        let part = files::read_part(&file, start, LARGEST as usize).at("read", &path)?;
+        let text = String::from_utf8_lossy(&part);
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<String>(line).ok());
+        let lines: Vec<String> = lines.collect();
+        let last = &lines[lines.len().saturating_sub(SHOWN)..];
+        print(printable(&(last.join("\n") + "\n")).as_bytes())
+    }
+
+    /// Shows the run, a task of it, or a node.
+    fn show(&self, names: &str) -> Result<()> {
+        let Some(run) = &self.run else {
+            return Err(Error::usage("there is no run yet"));
+        };
+        let names = names.split_whitespace().map(str::to_owned);
+        let shown = ShowArgs {
+            work_dir: self.workspace.root.clone(),
+            names: [run.to_string()].into_iter().chain(names).collect(),
+        };
+        show::show_run(&shown).map(|_| ())
+    }
+
+    /// Runs a command of the profile, with the rest of the line on its standard input.
+    fn run_command(&self, own: &ProfileCommand, rest: &str) -> Result<()> {
+        let root = &self.workspace.root;
+        let argv = own.command.argv(&self.flow.home, root);
+        let text = |path: &Path| Some(path.to_string_lossy().into_owned());
+        let mut env = vec![
+            ("FLOW_HOME".to_owned(), text(&self.flow.home)),
+            ("FLOW_WORKSPACE".to_owned(), text(root)),
+            ("CWD".to_owned(), text(root)),
+        ];
+        let run = self.run.as_ref().map(ToString::to_string);
+        env.push(("FLOW_RUN_ID".to_owned(), run));
+        let copy = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(File::from);
+        let command = Command {
+            argv: &argv,
+            dir: root,
+            env: &env,
+            call_id: &RunContext::new_call_id(),
+            stdin: Some(files::unnamed(rest.as_bytes()).at("create", root)?),
+            stdout: copy(io::stdout().as_fd()).at("open", root)?,
+            stderr: copy(io::stderr().as_fd()).at("open", root)?,
+            timeout: None,
+        };
+        let ran = process::run(self.signals, command, GRACE);
+        let outcome = ran.map_err(|error| Error::failure(error.message(&argv[0])))?;
+        match outcome.how.code() {
+            0 => Ok(()),
+            code => Err(Error::failure(format!("/{}: exit code {code}", own.name))),
+        }
+    }
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    let file = files::open_readable(path).at("read", path)?;
+    let bytes = files::read_limited(file, LARGEST).at("read", path)?;
+    String::from_utf8(bytes).map_err(|_| Error::usage(format!("{} is not UTF-8", path.display())))
+}
