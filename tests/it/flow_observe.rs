@@ -114,7 +114,11 @@ fn an_observer_that_sleeps_for_ever_holds_nobody_up_and_ends_after_the_run() {
          - {id: broken, command: [./not-there]}\n\
          - {id: failing, shell: 'exit 9'}",
     );
-    flow(&world, &[]).exits(0).prints("1\n");
+    // More than is given at once.
+    let workflow = world.read("f/workflow.yaml");
+    let long = workflow.replace("echo 1", "head -c 50000 /dev/zero | tr \"\\0\" 1");
+    world.write("f/workflow.yaml", long);
+    flow(&world, &["-q"]).exits(0);
     eventually("it has begun", || world.exists("ws/pid"));
     let dir = world.path("ws/.delta/r/io/observers");
     let complaint = || fs::read_to_string(dir.join("broken/stderr.log")).unwrap_or_default();

@@ -142,7 +142,7 @@ struct Observer<'o> {
     stdin: Option<PipeWriter>,
     /// Behind the last line that was taken or passed over.
     offset: u64,
-    /// Behind the last line that was read.
+    /// The length of the journal when no more of it was waited for.
     seen: u64,
     /// The last line that was read is an end of the engine.
     at_end: bool,
@@ -230,7 +230,6 @@ impl<'o> Observer<'o> {
         let mut batch = Vec::new();
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             at += line.len() as u64;
-            self.seen = self.seen.max(at);
             if let Ok(event) = read_event(line.trim_ascii(), 0) {
                 self.at_end = event.kind == EventKind::EngineEnd;
                 let kind = event.kind.name();
@@ -291,8 +290,11 @@ impl<'o> Observer<'o> {
     }
 
     /// True if the run has ended, or nobody has worked on it, for so long that no more of it is waited for.
-    fn is_over(&self, quiet_since: &mut Option<Instant>) -> bool {
-        if !self.at_end && Journal::is_owned(&self.run.journal()) {
+    fn is_over(&mut self, quiet_since: &mut Option<Instant>) -> bool {
+        // Before the lock: what an engine that takes it writes is not yet part of this.
+        self.seen = journal_len(self.run);
+        let is_ended = self.at_end && self.seen == self.offset;
+        if !is_ended && Journal::is_owned(&self.run.journal()) {
             *quiet_since = None;
             return false;
         }
