@@ -118,7 +118,7 @@ fn every_template_passes_its_check_without_a_warning_and_runs_offline() {
 #[test]
 fn the_comparison_has_the_sizes_of_its_files() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/comparison");
-    let page = fs::read_to_string(dir.join("README.md")).unwrap();
+    let page = fs::read_to_string(dir.join("sizes.md")).unwrap();
     let size = |path: PathBuf| fs::metadata(path).unwrap().len();
     for name in ["triage", "map-reduce", "approval"] {
         let row = page
@@ -259,6 +259,7 @@ fn every_example_of_a_flow_has_a_readme_that_names_the_command() {
 fn the_pages_of_the_flows_run_as_shown_also_with_a_server_for_a_model() {
     as_shown("flow-map-reduce", &[]);
     as_shown("flow-review", &[]);
+    as_shown("flow-triage", &[]);
     as_shown("flow-nested", &[]);
     for (world, ended) in [
         (as_shown("flow-vote", &[]), "tmp/vote-2/.delta"),
