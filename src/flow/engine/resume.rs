@@ -50,7 +50,6 @@ impl FlowEngine<'_> {
                         lineage.forget(&format!("T{number}"));
                     }
                 }
-                Replayed::End(_) => {}
                 Replayed::Other if line.kind == EventKind::Retry => {
                     // What the steps that are done again had left in stores does not count.
                     self.recall.forget_stored(&stored);
@@ -60,7 +59,7 @@ impl FlowEngine<'_> {
                 Replayed::Other if line.kind == EventKind::Memory => {
                     stored.extend(line.item_id.as_deref().map(str::to_owned));
                 }
-                Replayed::Other => {}
+                Replayed::End(_) | Replayed::Other => {}
             }
             Ok(true)
         })?;

@@ -263,7 +263,7 @@ fn read_cache_files(node: &Section, out: &mut Diagnostics) -> Vec<Word> {
 fn read_outputs(node: &Section, out: &mut Diagnostics) -> Vec<FilePattern> {
     let mut patterns = Vec::new();
     for text in node.read_texts("outputs", out).unwrap_or_default() {
-        match FilePattern::parse(&text) {
+        match FilePattern::parse(text) {
             Ok(pattern) => patterns.push(pattern),
             Err(why) => out.error(node.path_to("outputs"), format!("outputs: {text:?} {why}")),
         }

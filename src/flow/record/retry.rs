@@ -21,7 +21,7 @@ pub(crate) struct RetriedStep {
 /// The steps that a `RETRY` names; none if it cannot be read.
 pub(crate) fn retried_steps(line: &Line<'_>) -> Vec<RetriedStep> {
     let steps = line.steps.map(|steps| serde_json::from_str(steps.get()));
-    steps.and_then(|steps| steps.ok()).unwrap_or_default()
+    steps.and_then(std::result::Result::ok).unwrap_or_default()
 }
 
 /// Adds the event of a retry: these steps are done again.
