@@ -263,9 +263,9 @@ impl Repl<'_> {
 
     /// Lets the person write a text in an editor. None if it is empty.
     fn edit(&self) -> Result<Option<String>> {
-        let editor = ["VISUAL", "EDITOR"].into_iter();
-        let editor = editor.filter_map(|name| std::env::var(name).ok());
-        let editor = editor.filter(|words| !words.trim().is_empty()).next();
+        let names = ["VISUAL", "EDITOR"].into_iter();
+        let mut editor = names.filter_map(|name| std::env::var(name).ok());
+        let editor = editor.find(|words| !words.trim().is_empty());
         let editor = editor.unwrap_or_else(|| "vi".to_owned());
         let path = self
             .workspace

@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn own_limits_are_failures_and_outages_are_not_measured() {
         let failed = |code, reason: &str| {
-            assert_eq!(run(code, &[reason]), TargetEnd::Failed(reason.to_owned()))
+            assert_eq!(run(code, &[reason]), TargetEnd::Failed(reason.to_owned()));
         };
         for reason in [
             "max_iterations",

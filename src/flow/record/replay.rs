@@ -148,7 +148,9 @@ impl<'p> Replay<'p> {
         let Some(router) = roots.get_mut(&step.key.root) else {
             return Ok(None);
         };
-        let (outcome, note) = if line.status.as_deref() != Some("failure") {
+        let (outcome, note) = if line.status.as_deref() == Some("failure") {
+            (StepOutcome::Failure(failure_of(line)), None)
+        } else {
             let output = read_text(&self.run, line.output, line.output_ref.as_deref())?;
             let output = output.or_else(|| router.identity(step.key.step));
             let output = output.unwrap_or_else(|| "null".into());
@@ -163,8 +165,6 @@ impl<'p> Replay<'p> {
                 }
                 Err(failure) => (StepOutcome::Failure(failure), None),
             }
-        } else {
-            (StepOutcome::Failure(failure_of(line)), None)
         };
         router.end_step(step.key.step, outcome, note);
         self.listen(roots, step.key.root);

@@ -111,6 +111,8 @@ pub(super) fn warn_of_threshold(reader: &mut SuiteReader<'_>, suite: &Suite, nod
     if let Some(warning) = threshold_warning(threshold, suite.cases.len(), suite.trials) {
         let mut out = Diagnostics::about(format!("suite \"{}\"", suite.name));
         out.warn(node.path_to("threshold"), warning);
-        reader.manifest.report(&[suite.name.clone()], out);
+        reader
+            .manifest
+            .report(std::slice::from_ref(&suite.name), out);
     }
 }

@@ -313,7 +313,7 @@ fn a_case_without_a_measured_trial_is_listed_and_not_in_the_rate() {
     let bounds = setting.bounds.expect("bounds");
     assert_eq!((bounds.lower, bounds.upper), (0.5, 5.0 / 6.0));
     assert_eq!(setting.not_measured["model_unavailable"], 2);
-    assert_eq!(setting.cost_not_measured, 1.0);
+    assert_eq!(Some(setting.cost_not_measured), Some(1.0));
     assert_eq!(setting.cost, Some(2.0));
     assert_eq!(setting.pass_k_intervals[1].cases_left_out, 1);
     let nothing = Scene::of(&["??"; 3]).threshold(0.5).summary();
