@@ -604,7 +604,7 @@ fn several_runs_are_exported_and_what_cannot_be_is_said() {
         .says("1 run could not be exported");
     assert_eq!(documents(&one).len(), 1);
     // Behind damage there is more.
-    let journal = first.text("journal.jsonl").replacen("\n", "\n{torn\n", 1);
+    let journal = first.text("journal.jsonl").replacen('\n', "\n{torn\n", 1);
     fs::write(first.path("journal.jsonl"), journal).unwrap();
     let damaged = export(&["--format", "chat", &ids[0]])
         .exits(1)

@@ -103,7 +103,7 @@ fn resume_from(whole: &Path, lines: &[&str], kept: usize, expected: &Value) {
     world.adopt("ws");
     let mut prefix = lines[..kept].concat();
     let whole_lines = prefix.clone();
-    if kept % 3 == 0 {
+    if kept.is_multiple_of(3) {
         prefix.push_str(&lines[kept][..lines[kept].len() / 2]);
     }
     // What the journal tells of the place is what resuming trusts; this is another one.

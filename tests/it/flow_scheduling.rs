@@ -81,10 +81,9 @@ fn asking(provider: &str, top: &str) -> World {
     world.write(
         "f/workflow.yaml",
         format!(
-            "{top}\ndefaults: {{context: none}}\nnodes:\n- id: s\n- {}, id: p}}\n\
+            "{top}\ndefaults: {{context: none}}\nnodes:\n- id: s\n- {one}, id: p}}\n\
              - {{id: a, agent_id: ag}}\n- {{id: b, agent_id: ag}}\n- id: m\n- id: x\n\
-             edges: [[s, p, a, m, x], [p, b, m]]\n",
-            one
+             edges: [[s, p, a, m, x], [p, b, m]]\n"
         ),
     );
     world.write(

@@ -160,11 +160,7 @@ fn from_every_prefix_of_the_journal_a_recorded_winner_wins_again() {
             let line: Value = serde_json::from_str(line).unwrap();
             assert_eq!(line["winner"], winner["winner"], "from {kept} lines");
         }
-        let index = if winner["winner"] == json!("T1.c0") {
-            0
-        } else {
-            1
-        };
+        let index = usize::from(winner["winner"] != json!("T1.c0"));
         assert_eq!(object["output"], json!(index), "from {kept} lines");
         let other = format!("T1.c{}", 1 - index);
         assert_eq!(status_of(&object, &other), "cancelled", "from {kept} lines");

@@ -152,12 +152,8 @@ fn responses_are_refused_as_the_service_refuses_them() {
             // Reasoning that nobody can read, without what followed it, or as no more than its id.
             (
                 |it| {
-                    drop(
-                        it["input"][1]
-                            .as_object_mut()
-                            .unwrap()
-                            .shift_remove("encrypted_content"),
-                    )
+                    let reasoning = it["input"][1].as_object_mut().unwrap();
+                    reasoning.shift_remove("encrypted_content");
                 },
                 "not found",
             ),
@@ -190,12 +186,8 @@ fn responses_are_refused_as_the_service_refuses_them() {
             ),
             (
                 |it| {
-                    drop(
-                        it["tools"][0]
-                            .as_object_mut()
-                            .unwrap()
-                            .shift_remove("strict"),
-                    )
+                    let tool = it["tools"][0].as_object_mut().unwrap();
+                    tool.shift_remove("strict");
                 },
                 "strict",
             ),
