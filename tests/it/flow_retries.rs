@@ -9,7 +9,8 @@ fn of_node<'e>(events: &'e [Value], node: &str) -> Vec<&'e Value> {
     events.iter().filter(|it| it["node_id"] == node).collect()
 }
 
-/// The second attempt at `a` needs what `b` makes: if anything waited for the retry, it would fail.
+/// The second attempt at `a` needs what `c` makes, which becomes ready only after the first has failed: if
+/// anything waited for the retry, it would fail.
 #[test]
 fn a_retry_waits_a_second_while_others_go_on() {
     let world = World::new();
@@ -17,8 +18,8 @@ fn a_retry_waits_a_second_while_others_go_on() {
         "f/workflow.yaml",
         "defaults: {context: none}\nnodes:\n- id: s\n- {id: fan, role: branch}\n\
          - {id: a, retries: 1, shell: 'test -e $FLOW_WORKSPACE/made && echo $FLOW_ATTEMPT'}\n\
-         - {id: b, shell: 'echo >$FLOW_WORKSPACE/made; echo 0'}\n- {id: m}\n- id: x\n\
-         edges: [[s, fan, a, m, x], [fan, b, m]]\n",
+         - {id: b, exec: echo 0}\n- {id: c, shell: 'echo >$FLOW_WORKSPACE/made; echo 0'}\n- {id: m}\n\
+         - id: x\nedges: [[s, fan, a, m, x], [fan, b, c, m]]\n",
     );
     let outcome = run(&world).args(["-j", "1"]).end().exits(0);
     outcome.prints("[2,0]\n").says("a  operation, again in 1 s");
