@@ -61,7 +61,7 @@ fn a_failure_ends_it_only_where_nobody_types() {
     terminal.shows("operation");
     terminal.shows("> ");
     terminal.types("fine\n");
-    terminal.shows("[T2] a  ok");
+    terminal.shows("T2");
     terminal.shows("> ");
     terminal.types("/nope\n");
     terminal.shows("there are /attach");
