@@ -1,7 +1,7 @@
 #!/bin/sh
 # grade.sh TASK FRESH: grades the trial in the current directory for delta flow eval: 0 solved, 1 not solved, and 2 if
 # the check could not be run.
-set -u
+set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 status=0
 "$here/judge.sh" "$1" "$2" "$PWD" || status=$?

@@ -391,6 +391,7 @@ fn an_agent_and_an_exit_or_a_start_do_not_go_together() {
 fn every_code_is_tested_here_or_beside() {
     let tests = concat!(
         include_str!("flow_load.rs"),
+        include_str!("flow_eval_load.rs"),
         include_str!("flow_hostile.rs"),
         include_str!("flow_providers.rs")
     );

@@ -40,7 +40,7 @@ fn no_command_and_help_say_what_there_is() {
     let none = Delta::flow(world.home()).end();
     none.exits(2)
         .prints("")
-        .says("the commands are run, show, check");
+        .says("the commands are run, show, init, check");
     let short = Delta::flow(world.home()).args(["help", "check"]).end();
     let same = Delta::flow(world.home()).args(["check", "-h"]).end();
     assert_eq!(short.stdout, same.exits(0).stdout);

@@ -109,21 +109,23 @@ impl Replayer<'_> {
         let ends = RecordedEnds::read(self.run, None)?;
         let is_meant =
             |step: &&StepId| step.node == node && task.is_none_or(|task| *task == step.task);
-        let mut found = ends.order.iter().filter(is_meant);
+        let mut found: Vec<&StepId> = ends.order.iter().filter(is_meant).collect();
+        // The same words whatever the order in which they ended: T2 before T10.
+        found.sort_by_key(|step| (step.task.len(), &step.task));
         let id = &self.run.id;
-        let Some(step) = found.next() else {
+        let Some((step, others)) = found.split_first() else {
             let of = task.map_or_else(String::new, |task| format!(" of {task}"));
             let message =
                 format!("{node}{of} has not ended in run {id}: there is nothing to compare");
             return Err(Error::failure(message));
         };
-        let others: Vec<&str> = found.map(|other| other.task.as_str()).take(20).collect();
         if others.is_empty() {
-            return Ok(step.clone());
+            return Ok((*step).clone());
         }
-        let (first, others) = (&step.task, others.join(", "));
+        let names = found.iter().map(|step| step.task.as_str()).take(20);
+        let names = names.collect::<Vec<_>>().join(", ");
         Err(Error::usage(format!(
-            "several tasks were at {node}: {first}, {others}; say which with --task"
+            "several tasks were at {node}: {names}; say which with --task"
         )))
     }
 
