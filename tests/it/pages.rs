@@ -16,7 +16,7 @@ const OTHER_STATUS: [(&str, &str, i32); 2] = [
 ];
 
 /// Programs that cannot do here what they are for. In their place: what reads the same arguments and input.
-const STAND_INS: [(&str, &str); 3] = [
+const STAND_INS: [(&str, &str); 4] = [
     // It would follow a file for ever.
     (
         "tail",
@@ -25,7 +25,14 @@ const STAND_INS: [(&str, &str); 3] = [
     // There is nobody to look.
     ("xdg-open", "#!/bin/sh\ngrep -q '</html>' \"$1\"\n"),
     // There is no network. What it would send has to be a request.
-    ("curl", "#!/bin/sh\ngrep -q '\"messages\"'\n"),
+    (
+        "curl",
+        "#!/bin/sh\ngrep -qE '\"(messages|resourceSpans)\"'\n",
+    ),
+    (
+        "python",
+        "#!/bin/sh\n[ \"$2\" = harbor.utils.trajectory_validator ] && grep -q ATIF \"$3\"\n",
+    ),
 ];
 
 /// What is there before the commands of any page: an agent that takes seven steps, or asks first if its
