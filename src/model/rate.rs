@@ -101,11 +101,14 @@ impl SharedRate {
                     None => return Pass::Open(None),
                     Some(said) => said.jitter(),
                 },
-                Some(said) if said.is_quota => return Pass::Quota(said.words),
+                Some(said) if said.is_quota => return Pass::Quota(in_short(&said.words, 500)),
                 Some(said) if now < said.until => {
                     let left = Duration::from_millis(said.until - now);
                     if left > longest {
-                        return Pass::Later(said.words, Timestamp::from_millis(said.until));
+                        return Pass::Later(
+                            in_short(&said.words, 500),
+                            Timestamp::from_millis(said.until),
+                        );
                     }
                     if waited.as_ref() != Some(&said) {
                         let seconds = left.as_secs_f64();
@@ -223,8 +226,13 @@ impl SharedRate {
 impl Later {
     /// False of what is over for long, or what no server says.
     fn counts(&self, now: u64) -> bool {
+        let longest = if self.is_quota {
+            QUOTA_LASTS.as_millis() as u64
+        } else {
+            LONGEST
+        };
         let is_likely = self.said_at <= now.saturating_add(SKEW)
-            && self.until.saturating_sub(self.said_at) <= LONGEST;
+            && self.until.saturating_sub(self.said_at) <= longest;
         let lasts = if self.is_quota { 0 } else { SKEW };
         is_likely && self.until > self.said_at && now < self.until.saturating_add(lasts)
     }

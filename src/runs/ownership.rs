@@ -114,7 +114,7 @@ pub(super) fn claim_run(
     if is_taken {
         ask_whether_gone(&command, run, &owner, signals)?;
     }
-    if !claim(run, number + 1, state.starts)? {
+    if !claim(run, number.saturating_add(1), state.starts)? {
         return Err(Error::new(
             Exit::TempFail,
             format!("run {} is being taken over by another process", run.id),

@@ -126,6 +126,18 @@ fn files_are_attached_and_lines_are_edited_remembered_and_shown() {
 }
 
 #[test]
+fn a_history_that_is_no_file_is_an_error_and_hangs_nothing() {
+    let world = echoing();
+    repl(&world).stdin("one\n").end().exits(0);
+    let history = world.path("ws/.delta/.repl/history.jsonl");
+    fs::remove_file(&history).unwrap();
+    let mut pipe = std::process::Command::new("mkfifo");
+    assert!(pipe.arg(&history).status().unwrap().success());
+    let ended = repl(&world).stdin("/history\n").end();
+    ended.exits(1).says("it is not a regular file");
+}
+
+#[test]
 fn ctrl_c_stops_a_task_and_the_next_line_takes_it_up() {
     let world = World::new();
     world.server.may_stay_unasked();

@@ -151,6 +151,8 @@ fn whatever_lies_in_the_directory_stops_nobody() {
         json!({"said_at": now() + 3_600_000, "until": now() + 3_700_000}).to_string(),
         json!({"said_at": "yesterday", "until": -1}).to_string(),
         json!({"said_at": now(), "until": 0, "is_quota": true, "words": "no"}).to_string(),
+        // A quota is asked for again after ten minutes.
+        json!({"said_at": now(), "until": now() + 86_000_000, "is_quota": true}).to_string(),
         String::new(),
     ];
     for content in contents {

@@ -325,7 +325,7 @@ impl Repl<'_> {
 
     fn print_history(&self) -> Result<()> {
         let path = self.history();
-        let file = File::open(&path).at("read", &path)?;
+        let file = files::open_unlinked(&path).at("read", &path)?;
         let len = file.metadata().at("read", &path)?.len();
         let start = len.saturating_sub(LARGEST);
         let part = files::read_part(&file, start, LARGEST as usize).at("read", &path)?;

@@ -17,6 +17,9 @@ use crate::flow::manifest::Flow;
 use crate::text::suggestion::nearest;
 use std::path::{Path, PathBuf};
 
+/// The most tokens and milliseconds that a record may say of a trial, so that sums of them are numbers: a trillion.
+const MOST: u64 = 1_000_000_000_000;
+
 /// What a command line chooses of a file; empty lists choose all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
@@ -215,8 +218,10 @@ pub(crate) fn trials_of(
             run_id: plan.name.clone(),
             workspace: format!("eval/{}/{}", suite.name, plan.name),
             cost: end.and_then(|end| end.cost),
-            tokens: end.and_then(|end| end.tokens),
-            duration_ms: end.map(|end| end.duration_ms),
+            tokens: end
+                .and_then(|end| end.tokens)
+                .map(|tokens| tokens.min(MOST)),
+            duration_ms: end.map(|end| end.duration_ms.min(MOST)),
             retries: end.map_or(0, |end| end.retries),
             output_hash: end.and_then(|end| end.output_sha256.clone()),
             seed: Some(seed_of(&suite.name, case, plan.number).into()),

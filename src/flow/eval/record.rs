@@ -350,7 +350,12 @@ pub(crate) fn number_look(
         };
     }
     NumberedLook {
-        number: since.iter().map(|look| look.number).max().unwrap_or(0) + 1,
+        number: since
+            .iter()
+            .map(|look| look.number)
+            .max()
+            .unwrap_or(0)
+            .saturating_add(1),
         is_new: true,
         assertions_changed: changed_at.is_some() && since.is_empty(),
     }

@@ -143,7 +143,7 @@ impl Tally {
     /// Roots behind this one do not count.
     pub(crate) fn cut_after(&mut self, number: usize) {
         self.cut = Some(number);
-        self.finished.split_off(&(number + 1));
+        self.finished.split_off(&number.saturating_add(1));
     }
 
     /// Forgets all roots but the last.
