@@ -359,6 +359,20 @@ fn a_workspace_that_was_there_before_its_trial_is_put_aside() {
 }
 
 #[test]
+fn trials_are_not_made_through_a_link() {
+    let world = upper("  cases: [{id: a, input: x}]");
+    world.write("elsewhere/precious", "kept");
+    world.write("w/README", "a workspace");
+    for link in ["w/eval", "w/eval/up"] {
+        fs::create_dir_all(world.path(link).parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(world.path("elsewhere"), world.path(link)).unwrap();
+        eval(&world).end().exits(78).says("is a link");
+        assert_eq!(fs::read_dir(world.path("elsewhere")).unwrap().count(), 1);
+        fs::remove_file(world.path(link)).unwrap();
+    }
+}
+
+#[test]
 fn an_asserted_file_is_no_link() {
     let world = suites(
         "- name: l\n  target: {shell: 'ln -s \"$SECRET\" answer; mkdir d; ln -s \"${SECRET%/*}\" d/e; echo right >own'}\n  cases:\n  - {id: link, input: 1, assert: [{type: file, path: answer, value: right}]}\n  - {id: dir, input: 1, assert: [{type: file, path: d/e/secret, value: right}]}\n  - {id: own, input: 1, assert: [{type: file, path: own, value: right}]}\n",

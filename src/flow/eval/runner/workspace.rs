@@ -6,10 +6,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Makes a trial's workspace. `is_ours`: the trial was begun before, and what is left of it goes. Anything
-/// else that lies there is put aside: nothing proves that it was made for this trial.
+/// else that lies there is put aside: nothing proves that it was made for this trial. `dir` is `eval/SUITE/TRIAL`;
+/// no link may stand for the directories above it, because what is elsewhere would be replaced.
 pub(super) fn make(dir: &Path, template: Option<&Path>, is_ours: bool) -> Result<()> {
     let parent = dir.parent().unwrap_or(dir);
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    for above in parent.parent().into_iter().chain([parent]) {
+        if above.is_symlink() {
+            let message = format!("{} is a link; trials need a directory", above.display());
+            return Err(Error::config(message));
+        }
+    }
     files::make_dirs(parent)?;
     if dir.symlink_metadata().is_ok() {
         let aside = free_name(parent, &format!("{name}.old"));
