@@ -667,7 +667,7 @@ mod schema {
         let world = world();
         let alone = world.path("bin/delta");
         fs::create_dir(world.path("bin")).expect("a directory");
-        fs::copy(env!("CARGO_BIN_EXE_delta"), &alone).expect("a copy");
+        copy_program(env!("CARGO_BIN_EXE_delta"), &alone);
         let run =
             Delta::of(&alone, world.home()).args(["run", "-a", "agent", "-w", "ws", "-m", "go"]);
         run.end()

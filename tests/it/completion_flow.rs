@@ -261,7 +261,7 @@ fn without_delta_flow_there_is_nothing_to_offer_and_nothing_is_said() {
     let world = World::new();
     world.server.may_stay_unasked();
     fs::create_dir(world.path("bin")).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_delta"), world.path("bin/delta")).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_delta"), &world.path("bin/delta"));
     const TRY: &str = r#"
         source "$1"
         COMP_WORDS=(bin/delta flow ru) COMP_CWORD=2

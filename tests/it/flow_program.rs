@@ -11,7 +11,7 @@ fn lonely(world: &World) -> PathBuf {
     fs::create_dir(&dir).unwrap();
     let path = dir.join("delta");
     // A link would lead to the directory where the other programs are.
-    fs::copy(env!("CARGO_BIN_EXE_delta"), &path).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_delta"), &path);
     path
 }
 

@@ -9,6 +9,7 @@ use super::world::World;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A recording that has been laid out in a world: `agent`, `start`, and the run in the workspace `old`.
 pub struct Recorded {
@@ -49,11 +50,13 @@ impl Recorded {
 /// Copies a directory. Files that may be executed stay so.
 pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a directory");
-    for file in files_below(from) {
-        let copy = to.join(file.strip_prefix(from).expect("below"));
-        fs::create_dir_all(copy.parent().expect("a parent")).expect("directories");
-        fs::copy(&file, copy).expect("a copy");
-    }
+    // A process of its own, as for `write_program`.
+    let status = Command::new("cp")
+        .args(["-R", "--preserve=mode"])
+        .arg(from.join("."))
+        .arg(to)
+        .status();
+    assert!(status.expect("cp").success());
 }
 
 /// The name, content and mode of everything below a directory.

@@ -4,8 +4,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, CWD, Mode, OFlags, StatVfsMountFlags};
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long anything may take that a test waits for. A hang is a failure, slowness is none.
@@ -59,8 +59,29 @@ impl Drop for TempDir {
     }
 }
 
-pub fn make_executable(file: &Path) {
-    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).expect("chmod");
+/// Another process writes it: a descriptor that is open for writing here would be inherited by what
+/// another thread starts just then, and the kernel executes no file that somebody has open for writing.
+pub fn write_program(content: &[u8], to: &Path) {
+    let mut installing = install(Path::new("/dev/stdin"), to)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("install");
+    let mut input = installing.stdin.take().expect("a pipe");
+    input.write_all(content).expect("what install reads");
+    drop(input);
+    assert!(installing.wait().expect("install").success());
+}
+
+/// See `write_program`.
+pub fn copy_program(from: impl AsRef<Path>, to: &Path) {
+    let status = install(from.as_ref(), to).status().expect("install");
+    assert!(status.success());
+}
+
+fn install(from: &Path, to: &Path) -> Command {
+    let mut command = Command::new("install");
+    command.args(["-m", "755"]).arg(from).arg(to);
+    command
 }
 
 /// Every file below a directory; none if there is no directory.

@@ -3,7 +3,7 @@
 use super::delta::Delta;
 use super::run::Run;
 use super::server::{Reply, Server};
-use super::system::{self, Fifo, TempDir, make_executable, processes_of};
+use super::system::{self, Fifo, TempDir, processes_of, write_program};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -127,8 +127,9 @@ impl World {
 
     /// Writes a program.
     pub fn script(&self, name: &str, content: &str) -> PathBuf {
-        let path = self.write(name, content);
-        make_executable(&path);
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        write_program(content.as_bytes(), &path);
         path
     }
 
