@@ -12,7 +12,7 @@ pub(super) fn trace_id(run: &RecordedRun) -> String {
     )
 }
 
-/// A span of a run: 16 hexadecimal digits. `number` tells those of one kind apart.
+/// A span of a run: 16 hexadecimal digits. `number` distinguishes those of one kind.
 pub(super) fn span_id(run_id: &str, kind: &str, number: &str) -> String {
     // No id of a run has a line break.
     let name = format!("{run_id}\n{kind}\n{number}");

@@ -73,7 +73,7 @@ fn print_run(run: &RecordedRun, options: &ExportArgs) -> Result<()> {
     Ok(())
 }
 
-/// Whoever looks at it on a terminal gets no character that controls one. Tells whether anybody still reads.
+/// Prints a line; on a terminal without characters that control it. Returns whether anybody still reads.
 fn print_line(json: &str) -> Result<bool> {
     print_while_read((printable_json(json) + "\n").as_bytes())
 }

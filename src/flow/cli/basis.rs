@@ -1,5 +1,5 @@
 //! What a run is made from: the flow, the start, the input. Read from the command line, written into
-//! the journal, and compared when the run is taken up.
+//! the journal, and compared when the run is resumed.
 //!
 //! Unaware of what happens in the run.
 

@@ -1,6 +1,6 @@
 //! How many programs of a node, and of a provider, may run at once.
 //!
-//! Unaware of what runs: whoever asks says it, so that no count can go wrong.
+//! Unaware of what runs: the caller passes it, so that no count can go wrong.
 
 use crate::flow::graph::NodeIx;
 use crate::flow::manifest::Flow;

@@ -1,6 +1,6 @@
 //! Steps that are to begin: those that may at once, those that a limit holds, and retries that are not due.
 //!
-//! Unaware of programs and of time: whoever asks says what time it is, and what a limit has room for.
+//! Unaware of programs and of time: the caller passes the time, and what a limit has room for.
 
 use super::limits::LimitGroup;
 use crate::flow::graph::{StepKey, StepRef};
