@@ -3,7 +3,7 @@
 use super::recorded::{Answer, Call, CallResult, RecordedAgent, RecordedRun, RunEnd, Step, What};
 use super::records::{read_file, read_head, read_invocation};
 use crate::error::Result;
-use crate::record::event::{EventKind, Line};
+use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::reader::{JournalReader, Next, read_event};
 use crate::record::run_dir::RunDir;
 use crate::record::state::decoded;
@@ -189,27 +189,30 @@ impl Gathering<'_> {
                 );
             }
             EventKind::EngineEnd => self.out.end = Some(end_of(line)),
-            EventKind::FlowStart => self.flow_start(line),
-            EventKind::NodeStart => self.node_start(line),
-            EventKind::NodeEnd => self.node_end(line),
-            EventKind::Tool => self.node_call(line),
+            EventKind::Flow(event) => self.flow_event(event, line),
             EventKind::ActionCheck
             | EventKind::HookAudit
-            | EventKind::TaskCreated
-            | EventKind::Route
-            | EventKind::Merge
-            | EventKind::TaskEnd
-            | EventKind::Winner
-            | EventKind::Retry
-            | EventKind::Policy
-            | EventKind::Memory
-            | EventKind::TrialStart
-            | EventKind::TrialEnd
-            | EventKind::Grade
-            | EventKind::Look
+            | EventKind::Evaluation(_)
             | EventKind::Unknown(_) => {}
         }
         self.children(started, tree, line.action_id.as_deref());
+    }
+
+    fn flow_event(&mut self, event: FlowEvent, line: &Line<'_>) {
+        match event {
+            FlowEvent::FlowStart => self.flow_start(line),
+            FlowEvent::NodeStart => self.node_start(line),
+            FlowEvent::NodeEnd => self.node_end(line),
+            FlowEvent::Tool => self.node_call(line),
+            FlowEvent::TaskCreated
+            | FlowEvent::Route
+            | FlowEvent::Merge
+            | FlowEvent::TaskEnd
+            | FlowEvent::Winner
+            | FlowEvent::Retry
+            | FlowEvent::Policy
+            | FlowEvent::Memory => {}
+        }
     }
 
     fn push(&mut self, at: Option<Timestamp>, what: What) {

@@ -10,7 +10,7 @@ mod words;
 mod line;
 
 pub(crate) use line::{Line, quick_kind};
-pub(crate) use words::EventKind;
+pub(crate) use words::{EvaluationEvent, EventKind, FlowEvent};
 pub use words::{FinishReason, InputType};
 
 use crate::VERSION;

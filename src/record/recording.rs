@@ -175,22 +175,8 @@ impl Recording {
                 | EventKind::HookAudit
                 | EventKind::Error
                 | EventKind::EngineEnd
-                | EventKind::FlowStart
-                | EventKind::TaskCreated
-                | EventKind::NodeStart
-                | EventKind::NodeEnd
-                | EventKind::Route
-                | EventKind::Merge
-                | EventKind::Winner
-                | EventKind::Retry
-                | EventKind::TaskEnd
-                | EventKind::Tool
-                | EventKind::Policy
-                | EventKind::Memory
-                | EventKind::TrialStart
-                | EventKind::TrialEnd
-                | EventKind::Grade
-                | EventKind::Look
+                | EventKind::Flow(_)
+                | EventKind::Evaluation(_)
                 | EventKind::Unknown(_) => {}
             }
         }
@@ -308,22 +294,8 @@ impl<'j> Beginning<'j> {
                 | EventKind::SystemMessage
                 | EventKind::Error
                 | EventKind::EngineEnd
-                | EventKind::FlowStart
-                | EventKind::TaskCreated
-                | EventKind::NodeStart
-                | EventKind::NodeEnd
-                | EventKind::Route
-                | EventKind::Merge
-                | EventKind::Winner
-                | EventKind::Retry
-                | EventKind::TaskEnd
-                | EventKind::Tool
-                | EventKind::Policy
-                | EventKind::Memory
-                | EventKind::TrialStart
-                | EventKind::TrialEnd
-                | EventKind::Grade
-                | EventKind::Look
+                | EventKind::Flow(_)
+                | EventKind::Evaluation(_)
                 | EventKind::Unknown(_) => false,
             };
             if belongs {

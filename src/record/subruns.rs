@@ -7,7 +7,7 @@
 
 mod places;
 
-use crate::record::event::{EventKind, Line};
+use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::metadata;
 use crate::record::run_dir::RunDir;
 use crate::text::ids::RunId;
@@ -191,7 +191,7 @@ impl OpenActions {
                     elsewhere: named_in(command, root),
                 });
             }
-            EventKind::NodeStart => {
+            EventKind::Flow(FlowEvent::NodeStart) => {
                 if let (Some(key), Some(call)) = (line.step(), &line.call_id) {
                     let task = key.0.clone();
                     let step = self.steps.entry(key).or_default();
@@ -216,21 +216,8 @@ impl OpenActions {
             | EventKind::HookAudit
             | EventKind::Error
             | EventKind::EngineEnd
-            | EventKind::FlowStart
-            | EventKind::TaskCreated
-            | EventKind::NodeEnd
-            | EventKind::Route
-            | EventKind::Merge
-            | EventKind::Winner
-            | EventKind::Retry
-            | EventKind::TaskEnd
-            | EventKind::Tool
-            | EventKind::Policy
-            | EventKind::Memory
-            | EventKind::TrialStart
-            | EventKind::TrialEnd
-            | EventKind::Grade
-            | EventKind::Look
+            | EventKind::Flow(_)
+            | EventKind::Evaluation(_)
             | EventKind::Unknown(_) => {}
         }
     }
@@ -245,11 +232,11 @@ impl OpenActions {
     fn ending(&mut self, line: &Line<'_>) -> Vec<StepAttempts> {
         match line.kind {
             // Of attempts that follow an error, each has runs of its own.
-            EventKind::NodeEnd | EventKind::Error => {
+            EventKind::Flow(FlowEvent::NodeEnd) | EventKind::Error => {
                 let step = line.step().and_then(|key| self.steps.remove(&key));
                 step.into_iter().collect()
             }
-            EventKind::TaskEnd => {
+            EventKind::Flow(FlowEvent::TaskEnd) => {
                 let task = line.task_id.as_deref().unwrap_or_default();
                 let first = (task.to_owned(), String::new());
                 let of_task = self.steps.range(first..);

@@ -135,22 +135,8 @@ impl EffectList {
             | EventKind::HookAudit
             | EventKind::Error
             | EventKind::EngineEnd
-            | EventKind::FlowStart
-            | EventKind::TaskCreated
-            | EventKind::NodeStart
-            | EventKind::NodeEnd
-            | EventKind::Route
-            | EventKind::Merge
-            | EventKind::Winner
-            | EventKind::Retry
-            | EventKind::TaskEnd
-            | EventKind::Tool
-            | EventKind::Policy
-            | EventKind::Memory
-            | EventKind::TrialStart
-            | EventKind::TrialEnd
-            | EventKind::Grade
-            | EventKind::Look
+            | EventKind::Flow(_)
+            | EventKind::Evaluation(_)
             | EventKind::Unknown(_) => {}
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::VERSION;
 use crate::error::Result;
-use crate::record::event::EventKind;
+use crate::record::event::{EvaluationEvent, EventKind};
 use crate::record::reader::{JournalReader, Next};
 use crate::record::run_dir::RunDir;
 use crate::text::ids::RunId;
@@ -97,27 +97,23 @@ impl EvaluationPage {
     }
 
     fn add(&mut self, kind: &EventKind<'_>, text: &str) {
-        if !matches!(
-            kind,
-            EventKind::TrialStart | EventKind::TrialEnd | EventKind::Grade | EventKind::Look
-        ) {
+        let EventKind::Evaluation(kind) = kind else {
             return;
-        }
+        };
         let Ok(event) = serde_json::from_str::<TrialEvent>(text) else {
             return;
         };
         let suite = self.suite(&event.suite);
         match kind {
-            EventKind::TrialStart => suite.begin(event),
-            EventKind::TrialEnd | EventKind::Grade => suite.end(event),
-            EventKind::Look => {
+            EvaluationEvent::TrialStart => suite.begin(event),
+            EvaluationEvent::TrialEnd | EvaluationEvent::Grade => suite.end(event),
+            EvaluationEvent::Look => {
                 suite.verdict = Some(RecordedVerdict {
                     verdict: event.verdict,
                     number: event.number,
                     rates: event.rates,
                 });
             }
-            _ => {}
         }
     }
 

@@ -7,7 +7,7 @@ pub(crate) mod flow;
 
 use crate::config::pricing::{Budget, BudgetScope, Pricing};
 use crate::error::Result;
-use crate::record::event::{EventKind, Line, Tokens};
+use crate::record::event::{EventKind, FlowEvent, Line, Tokens};
 use crate::record::invocations;
 use crate::record::reader::{Damage, JournalReader, Next};
 use crate::record::run_dir::RunDir;
@@ -233,30 +233,29 @@ impl Figures {
                 let took = dir.and_then(|dir| number(&dir.join("execution_meta/duration_ms.txt")));
                 add(&mut self.times_ms.hooks, took.unwrap_or(0));
             }
-            EventKind::FlowStart => {
+            EventKind::Flow(FlowEvent::FlowStart) => {
                 self.flow.get_or_insert_default();
             }
-            EventKind::Tool => self.flow_tool(line, run),
+            EventKind::Flow(FlowEvent::Tool) => self.flow_tool(line, run),
             EventKind::UserMessage
             | EventKind::ActionRequest
             | EventKind::ActionCheck
             | EventKind::SystemMessage
             | EventKind::Error
             | EventKind::EngineEnd
-            | EventKind::TaskCreated
-            | EventKind::NodeStart
-            | EventKind::NodeEnd
-            | EventKind::Route
-            | EventKind::Merge
-            | EventKind::Winner
-            | EventKind::Retry
-            | EventKind::TaskEnd
-            | EventKind::Policy
-            | EventKind::Memory
-            | EventKind::TrialStart
-            | EventKind::TrialEnd
-            | EventKind::Grade
-            | EventKind::Look
+            | EventKind::Flow(
+                FlowEvent::TaskCreated
+                | FlowEvent::NodeStart
+                | FlowEvent::NodeEnd
+                | FlowEvent::Route
+                | FlowEvent::Merge
+                | FlowEvent::Winner
+                | FlowEvent::Retry
+                | FlowEvent::TaskEnd
+                | FlowEvent::Policy
+                | FlowEvent::Memory,
+            )
+            | EventKind::Evaluation(_)
             | EventKind::Unknown(_) => {}
         }
         if let Some(flow) = &mut self.flow {

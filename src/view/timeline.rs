@@ -198,21 +198,8 @@ impl Timeline {
                 TimelineEntry::new("error").say(Tone::Bad, text(&line.error_message))
             }
             EventKind::EngineEnd => self.end(line, at),
-            EventKind::TaskCreated => flow::created(line),
-            EventKind::NodeStart => return flow::start(line),
-            EventKind::NodeEnd => flow::end(line),
-            EventKind::Tool => flow::tool(line),
-            EventKind::Route => flow::route(line),
-            EventKind::Merge => flow::merge(line),
-            EventKind::Winner => flow::winner(line),
-            EventKind::Retry => flow::retry_of_run(line),
-            EventKind::TaskEnd => flow::task_end(line),
-            EventKind::TrialStart => trials::start(line),
-            EventKind::TrialEnd => return trials::end(line),
-            EventKind::Grade => trials::grade(line),
-            EventKind::Look => trials::look(line),
-            // They follow from the start of the run, the ends of nodes and the calls of tools.
-            EventKind::FlowStart | EventKind::Policy | EventKind::Memory => return None,
+            EventKind::Flow(event) => return flow::entry(event, line),
+            EventKind::Evaluation(event) => return trials::entry(event, line),
             EventKind::Unknown(ref name) => TimelineEntry::new("?").say(Tone::Dim, &**name),
         })
     }

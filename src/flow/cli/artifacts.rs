@@ -10,7 +10,7 @@ use crate::flow::PROGRAM;
 use crate::flow::manifest::{self, Flow};
 use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::flow::record::{each_line, task_path};
-use crate::record::event::{EventKind, Line};
+use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::run_dir::RunDir;
 use crate::runs::find;
 use crate::runs::origin::warn_if_foreign_run;
@@ -150,7 +150,7 @@ impl Index<'_> {
             differs: None,
         };
         match line.kind {
-            EventKind::NodeEnd => {
+            EventKind::Flow(FlowEvent::NodeEnd) => {
                 let name = line.output_ref.as_deref();
                 if name.is_some() || line.output.is_some() {
                     let text = line.output.map(RawValue::get);
@@ -172,7 +172,7 @@ impl Index<'_> {
                     ..artifact("file")
                 }));
             }
-            EventKind::Tool if line.status.as_deref() == Some("success") => {
+            EventKind::Flow(FlowEvent::Tool) if line.status.as_deref() == Some("success") => {
                 let name = line.tool_name.as_deref().unwrap_or_default();
                 let records = line.execution_ref.as_deref();
                 all.push(Artifact {

@@ -9,7 +9,7 @@ use crate::error::{At, Error, Exit, Result};
 use crate::flow::graph::{NodeIx, Payload, Role, RoutePlan};
 use crate::flow::manifest::{Flow, NodeKind, sha256};
 use crate::flow::record::{each_line, events, one_value};
-use crate::record::event::EventKind;
+use crate::record::event::{EventKind, FlowEvent};
 use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
 use crate::runs::task::read_stdin;
@@ -147,7 +147,7 @@ pub(crate) fn record_basis(journal: &mut Journal, basis: &RunBasis, flow: &Flow)
         }
         RunInput::Lines(_) => None,
     };
-    journal.add_line(&EventKind::FlowStart, |line| {
+    journal.add_line(&EventKind::Flow(FlowEvent::FlowStart), |line| {
         line.put("flow", &describe_basis(basis, flow));
         if let Some(kept) = &kept {
             events::put_input(line, kept);
@@ -180,7 +180,7 @@ struct File {
 pub(crate) fn read_recorded_basis(run: &RunDir) -> Result<Option<RecordedBasis>> {
     let mut found = None;
     each_line(&run.journal(), true, |line| {
-        if line.kind != EventKind::FlowStart {
+        if line.kind != EventKind::Flow(FlowEvent::FlowStart) {
             // It stands behind a start, or nowhere.
             return Ok(found.is_some() || line.kind == EventKind::EngineStart);
         }

@@ -11,7 +11,7 @@ use crate::flow::record::{
     CallCode, Lineage, NodeToolCall, Replay, Roots, StepRecord, TakenBack, TaskRecord, each_line,
     events, tool_calls,
 };
-use crate::record::event::EventKind;
+use crate::record::event::{EventKind, FlowEvent};
 use crate::record::run_dir::RunDir;
 use crate::runs::origin::warn_if_foreign_run;
 use crate::runs::{find, inspect};
@@ -207,7 +207,7 @@ fn payloads_of(run: &RunDir, task: &str, node: &str) -> Result<(Option<Payload>,
     let (mut input, mut output) = (None, None);
     each_line(&run.journal(), true, |line| {
         let is_it = line.task_id.as_deref() == Some(task) && line.node_id.as_deref() == Some(node);
-        if is_it && line.kind == EventKind::NodeEnd {
+        if is_it && line.kind == EventKind::Flow(FlowEvent::NodeEnd) {
             output = events::read_text(&run.path, line.output, line.output_ref.as_deref())?;
         }
         if let Some(replay) = &mut replay {

@@ -11,7 +11,7 @@ use crate::flow::graph::{Effect, Failure, FailureCode, StepRef};
 use crate::flow::manifest::ResumePolicy;
 use crate::flow::record::lineage::Attempts;
 use crate::flow::record::{Lineage, Replay, Replayed, TakenBack, each_line, edge_told};
-use crate::record::event::EventKind;
+use crate::record::event::{EventKind, FlowEvent};
 use crate::text::timestamp::Timestamp;
 use crate::unix::process;
 use crate::unix::terminal::counted;
@@ -50,13 +50,13 @@ impl FlowEngine<'_> {
                         lineage.forget(&format!("T{number}"));
                     }
                 }
-                Replayed::Other if line.kind == EventKind::Retry => {
+                Replayed::Other if line.kind == EventKind::Flow(FlowEvent::Retry) => {
                     // What the steps that are done again had left in stores does not count.
                     self.recall.forget_stored(&stored);
                     stored.clear();
                     lineage.retire(&replay.open_steps());
                 }
-                Replayed::Other if line.kind == EventKind::Memory => {
+                Replayed::Other if line.kind == EventKind::Flow(FlowEvent::Memory) => {
                     stored.extend(line.item_id.as_deref().map(str::to_owned));
                 }
                 Replayed::End(_) | Replayed::Other => {}

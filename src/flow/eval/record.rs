@@ -8,7 +8,7 @@
 use super::assertion::TargetResult;
 use super::trial::Outcome;
 use crate::error::Result;
-use crate::record::event::EventKind;
+use crate::record::event::{EvaluationEvent, EventKind};
 use crate::record::journal::Journal;
 use crate::record::reader::{JournalReader, Next};
 use crate::record::recording::unreadable;
@@ -145,29 +145,28 @@ impl EvaluationRecord {
     }
 
     fn add(&mut self, kind: &EventKind<'_>, text: &str) {
-        match kind {
-            EventKind::TrialStart | EventKind::TrialEnd | EventKind::Grade => {}
-            EventKind::Look => {
-                if let Ok(look) = serde_json::from_str::<Look>(text) {
-                    self.suite(&look.suite.clone()).looks.push(look);
-                }
-                return;
+        let EventKind::Evaluation(event) = kind else {
+            return;
+        };
+        if *event == EvaluationEvent::Look {
+            if let Ok(look) = serde_json::from_str::<Look>(text) {
+                self.suite(&look.suite.clone()).looks.push(look);
             }
-            _ => return,
+            return;
         }
         let Ok(line) = serde_json::from_str::<TrialLine>(text) else {
             return;
         };
         let trial = self.trial(&line.suite, &line.trial);
-        match kind {
-            EventKind::TrialStart => trial.begin(line.call_id.unwrap_or_default()),
-            EventKind::TrialEnd => {
+        match event {
+            EvaluationEvent::TrialStart => trial.begin(line.call_id.unwrap_or_default()),
+            EvaluationEvent::TrialEnd => {
                 if let Ok(end) = serde_json::from_str(text) {
                     trial.end(end);
                 }
             }
-            EventKind::Grade => trial.grade = line.grade(),
-            _ => {}
+            EvaluationEvent::Grade => trial.grade = line.grade(),
+            EvaluationEvent::Look => {}
         }
     }
 }
@@ -230,23 +229,26 @@ impl TrialLine {
 }
 
 pub(crate) fn add_start(journal: &mut Journal, start: &TrialStart<'_>) {
-    journal.add_line(&EventKind::TrialStart, |line| {
-        line.put("suite", start.suite)
-            .put("trial", start.trial)
-            .put("case", start.case)
-            .put("setting", start.setting)
-            .put("number", &start.number)
-            .put("attempt", &start.attempt)
-            .put("seed", &start.seed)
-            .put("workspace", start.workspace)
-            .put("call_id", start.call_id)
-            .put("resolved_command", start.resolved_command)
-            .put("execution_ref", start.execution_ref);
-    });
+    journal.add_line(
+        &EventKind::Evaluation(EvaluationEvent::TrialStart),
+        |line| {
+            line.put("suite", start.suite)
+                .put("trial", start.trial)
+                .put("case", start.case)
+                .put("setting", start.setting)
+                .put("number", &start.number)
+                .put("attempt", &start.attempt)
+                .put("seed", &start.seed)
+                .put("workspace", start.workspace)
+                .put("call_id", start.call_id)
+                .put("resolved_command", start.resolved_command)
+                .put("execution_ref", start.execution_ref);
+        },
+    );
 }
 
 pub(crate) fn add_end(journal: &mut Journal, (suite, trial): (&str, &str), end: &TrialEnd) {
-    journal.add_line(&EventKind::TrialEnd, |line| {
+    journal.add_line(&EventKind::Evaluation(EvaluationEvent::TrialEnd), |line| {
         line.put("suite", suite)
             .put("trial", trial)
             .put("status", &end.status)
@@ -262,7 +264,7 @@ pub(crate) fn add_end(journal: &mut Journal, (suite, trial): (&str, &str), end: 
 }
 
 pub(crate) fn add_grade(journal: &mut Journal, (suite, trial): (&str, &str), grade: &Grade) {
-    journal.add_line(&EventKind::Grade, |line| {
+    journal.add_line(&EventKind::Evaluation(EvaluationEvent::Grade), |line| {
         line.put("suite", suite)
             .put("trial", trial)
             .put("status", grade.outcome.name())
@@ -274,7 +276,7 @@ pub(crate) fn add_grade(journal: &mut Journal, (suite, trial): (&str, &str), gra
 }
 
 pub(crate) fn add_look(journal: &mut Journal, look: &Look) {
-    journal.add_line(&EventKind::Look, |line| {
+    journal.add_line(&EventKind::Evaluation(EvaluationEvent::Look), |line| {
         line.put("suite", &look.suite)
             .put("number", &look.number)
             .put("alpha", &look.alpha)

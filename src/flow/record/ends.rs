@@ -5,7 +5,7 @@
 use super::events::{each_line, failure_of, read_text};
 use crate::error::Result;
 use crate::flow::graph::{Failure, Payload};
-use crate::record::event::{EventKind, Line};
+use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::run_dir::RunDir;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -70,7 +70,7 @@ impl RecordedEnds {
 
     fn add(&mut self, run: &Path, line: &Line<'_>, root: Option<usize>) -> Result<()> {
         let is_meant = |number: Option<usize>| root.is_none() || number == root;
-        if line.kind == EventKind::TaskCreated
+        if line.kind == EventKind::Flow(FlowEvent::TaskCreated)
             && line.parent_id.is_none()
             && let Some(number) = line.task_id.as_deref().and_then(root_number)
             && is_meant(Some(number))
@@ -78,11 +78,13 @@ impl RecordedEnds {
         {
             self.roots.push((number, input));
         }
-        if line.kind == EventKind::TaskEnd && line.status.as_deref() == Some("cancelled") {
+        if line.kind == EventKind::Flow(FlowEvent::TaskEnd)
+            && line.status.as_deref() == Some("cancelled")
+        {
             let task = line.task_id.as_deref().unwrap_or_default();
             self.cancelled.insert(task.to_owned());
         }
-        if line.kind != EventKind::NodeEnd {
+        if line.kind != EventKind::Flow(FlowEvent::NodeEnd) {
             return Ok(());
         }
         let Some(step) = StepId::of(line).filter(|step| is_meant(step.root())) else {

@@ -6,7 +6,7 @@ use super::events::{each_line, failure_of};
 use super::retry::{RetriedStep, retried_steps};
 use crate::error::Result;
 use crate::flow::graph::Failure;
-use crate::record::event::{EventKind, Line};
+use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::run_dir::RunDir;
 use crate::text::timestamp::Timestamp;
 use std::collections::{HashMap, HashSet};
@@ -108,7 +108,7 @@ impl Lineage {
         if line.kind == EventKind::EngineEnd {
             self.acknowledged.append(&mut self.pausing);
         }
-        if line.kind == EventKind::Retry {
+        if line.kind == EventKind::Flow(FlowEvent::Retry) {
             self.reopen(&retried_steps(line));
         }
         let Some(id) = line.task_id.as_deref() else {
@@ -118,25 +118,11 @@ impl Lineage {
             self.order.push(id.to_owned());
         }
         let task = self.tasks.entry(id.to_owned()).or_default();
-        let text = |from: &Option<std::borrow::Cow<'_, str>>| from.as_deref().map(str::to_owned);
         match line.kind {
-            EventKind::TaskCreated => {
-                task.parent = text(&line.parent_id);
-                task.edge = text(&line.edge);
-            }
-            EventKind::TaskEnd => {
-                task.status = text(&line.status);
-                let node = text(&line.node_id).unwrap_or_default();
-                task.error = line.code.as_ref().map(|_| (node, failure_of(line)));
-            }
+            EventKind::Flow(event) => task.add(event, line),
+            EventKind::Error => task.update_open(line, |step| step.fail_attempt(line)),
             EventKind::SystemMessage if line.paused == Some(true) => {
                 self.pausing.extend(StepName::of(line));
-            }
-            EventKind::NodeStart => task.open_or_add(line).begin_attempt(line),
-            EventKind::NodeEnd => task.update_open(line, |step| step.end(line)),
-            EventKind::Error => task.update_open(line, |step| step.fail_attempt(line)),
-            EventKind::Tool | EventKind::Policy => {
-                task.update_open(line, |step| step.add_call(line));
             }
             EventKind::EngineStart
             | EventKind::UserMessage
@@ -150,16 +136,7 @@ impl Lineage {
             | EventKind::SystemMessage
             | EventKind::HookAudit
             | EventKind::EngineEnd
-            | EventKind::FlowStart
-            | EventKind::Route
-            | EventKind::Merge
-            | EventKind::Winner
-            | EventKind::Memory
-            | EventKind::Retry
-            | EventKind::TrialStart
-            | EventKind::TrialEnd
-            | EventKind::Grade
-            | EventKind::Look
+            | EventKind::Evaluation(_)
             | EventKind::Unknown(_) => {}
         }
     }
@@ -271,7 +248,7 @@ impl StepRecord {
 
     /// A call of a tool, or what a policy denied.
     fn add_call(&mut self, line: &Line<'_>) {
-        let is_denial = line.kind == EventKind::Policy;
+        let is_denial = line.kind == EventKind::Flow(FlowEvent::Policy);
         match line.execution_ref.as_deref() {
             Some(reference) if is_denial => self.calls.push(denial_name(reference)),
             Some(reference) => self.calls.push(reference.to_owned()),
@@ -304,6 +281,32 @@ impl TaskRecord {
     }
 
     /// Changes the open step that a line is about, if there is one.
+    fn add(&mut self, event: FlowEvent, line: &Line<'_>) {
+        let text = |from: &Option<std::borrow::Cow<'_, str>>| from.as_deref().map(str::to_owned);
+        match event {
+            FlowEvent::TaskCreated => {
+                self.parent = text(&line.parent_id);
+                self.edge = text(&line.edge);
+            }
+            FlowEvent::TaskEnd => {
+                self.status = text(&line.status);
+                let node = text(&line.node_id).unwrap_or_default();
+                self.error = line.code.as_ref().map(|_| (node, failure_of(line)));
+            }
+            FlowEvent::NodeStart => self.open_or_add(line).begin_attempt(line),
+            FlowEvent::NodeEnd => self.update_open(line, |step| step.end(line)),
+            FlowEvent::Tool | FlowEvent::Policy => {
+                self.update_open(line, |step| step.add_call(line));
+            }
+            FlowEvent::FlowStart
+            | FlowEvent::Route
+            | FlowEvent::Merge
+            | FlowEvent::Winner
+            | FlowEvent::Memory
+            | FlowEvent::Retry => {}
+        }
+    }
+
     fn update_open(&mut self, line: &Line<'_>, change: impl FnOnce(&mut StepRecord)) {
         if let Some(at) = self.find_open(line) {
             change(&mut self.steps[at]);

@@ -13,7 +13,7 @@ use crate::flow::graph::choice::{Payload, choose_route};
 use crate::flow::graph::plan::RoutePlan;
 use crate::flow::graph::router::{Effect, Note, Router, StepOutcome, StepRef};
 use crate::flow::graph::topology::{EdgeIx, Graph, NodeIx};
-use crate::record::event::{EventKind, Line};
+use crate::record::event::{EventKind, FlowEvent, Line};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -76,8 +76,11 @@ impl<'p> Replay<'p> {
         let node = line.node_id.as_deref().unwrap_or_default();
         let mut replayed = Replayed::Other;
         self.lines += 1;
-        match line.kind {
-            EventKind::TaskCreated => {
+        let EventKind::Flow(event) = line.kind else {
+            return Ok(replayed);
+        };
+        match event {
+            FlowEvent::TaskCreated => {
                 if line.parent_id.is_none() {
                     let number = root_number(task);
                     let number = number
@@ -91,45 +94,27 @@ impl<'p> Replay<'p> {
                 }
                 self.forget_report(&format!("C {task}"));
             }
-            EventKind::TaskEnd => {
+            FlowEvent::TaskEnd => {
                 self.forget_report(&format!("E {task}"));
                 if let Some(number) = root_number(task) {
                     replayed = Replayed::RootEnd(number);
                 }
             }
-            EventKind::Route => self.forget_report(&format!("R {task} {node}")),
-            EventKind::Merge => self.forget_report(&format!("M {task} {node}")),
-            EventKind::Winner => self.forget_report(&format!("W {task} {node}")),
-            EventKind::NodeEnd if self.taken.has(line, self.lines) => {}
-            EventKind::NodeEnd => {
+            FlowEvent::Route => self.forget_report(&format!("R {task} {node}")),
+            FlowEvent::Merge => self.forget_report(&format!("M {task} {node}")),
+            FlowEvent::Winner => self.forget_report(&format!("W {task} {node}")),
+            FlowEvent::NodeEnd if self.taken.has(line, self.lines) => {}
+            FlowEvent::NodeEnd => {
                 if let Some(step) = self.follow_end(roots, line, note)? {
                     replayed = Replayed::End(step);
                 }
             }
-            EventKind::EngineStart
-            | EventKind::UserMessage
-            | EventKind::Thought
-            | EventKind::ActionRequest
-            | EventKind::ActionCheck
-            | EventKind::ActionResult
-            | EventKind::Acceptance
-            | EventKind::HumanInputRequest
-            | EventKind::HumanInputReceived
-            | EventKind::SystemMessage
-            | EventKind::HookAudit
-            | EventKind::Error
-            | EventKind::EngineEnd
-            | EventKind::FlowStart
-            | EventKind::NodeStart
-            | EventKind::Tool
-            | EventKind::Policy
-            | EventKind::Memory
-            | EventKind::Retry
-            | EventKind::TrialStart
-            | EventKind::TrialEnd
-            | EventKind::Grade
-            | EventKind::Look
-            | EventKind::Unknown(_) => {}
+            FlowEvent::FlowStart
+            | FlowEvent::NodeStart
+            | FlowEvent::Tool
+            | FlowEvent::Policy
+            | FlowEvent::Memory
+            | FlowEvent::Retry => {}
         }
         Ok(replayed)
     }

@@ -5,7 +5,7 @@
 
 use super::events::each_line;
 use crate::error::Result;
-use crate::record::event::{EventKind, Line};
+use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::journal::Journal;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ pub(crate) fn retried_steps(line: &Line<'_>) -> Vec<RetriedStep> {
 
 /// Adds the event of a retry: these steps are done again.
 pub(crate) fn add_retry(journal: &mut Journal, steps: &[RetriedStep]) {
-    journal.add_line(&EventKind::Retry, |line| {
+    journal.add_line(&EventKind::Flow(FlowEvent::Retry), |line| {
         line.put("steps", &steps);
     });
 }
@@ -56,7 +56,7 @@ impl TakenBack {
         each_line(journal, true, |line| {
             number += 1;
             match line.kind {
-                EventKind::Retry => {
+                EventKind::Flow(FlowEvent::Retry) => {
                     taken.standing = RetryStanding::Underway;
                     let steps = retried_steps(line).into_iter();
                     taken.until.extend(steps.map(|step| (step, number)));

@@ -4,13 +4,48 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
-/// An enum of names that this engine knows, and of any other that a server or a person may write.
+/// An enum of names that this engine knows.
+macro_rules! closed_enum {
+    ($(#[$doc:meta])* $vis:vis enum $Enum:ident { $($variant:ident = $name:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $Enum {
+            $($variant,)*
+        }
+
+        impl $Enum {
+            /// The name in the journal.
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// Reads what [`Self::name`] writes.
+            fn parse(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+/// An enum of names that this engine knows, those of closed enums among them, and of any other that a server
+/// or a person may write.
 macro_rules! open_enum {
-    ($(#[$doc:meta])* $vis:vis enum $Enum:ident { $($(#[$mark:meta])? $variant:ident = $name:literal,)* }) => {
+    (
+        $(#[$doc:meta])* $vis:vis enum $Enum:ident {
+            $($(#[$mark:meta])? $variant:ident = $name:literal,)*
+            $(+ $group:ident($names:ty),)*
+        }
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq)]
         $vis enum $Enum<'a> {
             $($(#[$mark])? $variant,)*
+            $($group($names),)*
             /// Any other name.
             Unknown(Cow<'a, str>),
         }
@@ -20,6 +55,7 @@ macro_rules! open_enum {
             pub(crate) fn name(&self) -> &str {
                 match self {
                     $(Self::$variant => $name,)*
+                    $(Self::$group(one) => one.name(),)*
                     Self::Unknown(name) => name,
                 }
             }
@@ -28,7 +64,7 @@ macro_rules! open_enum {
             pub(super) fn known(name: &str) -> Option<$Enum<'static>> {
                 match name {
                     $($name => Some($Enum::$variant),)*
-                    _ => None,
+                    _ => None$(.or_else(|| <$names>::parse(name).map($Enum::$group)))*,
                 }
             }
 
@@ -43,6 +79,7 @@ macro_rules! open_enum {
             pub(crate) fn into_owned(self) -> $Enum<'static> {
                 match self {
                     $(Self::$variant => $Enum::$variant,)*
+                    $(Self::$group(one) => $Enum::$group(one),)*
                     Self::Unknown(name) => $Enum::Unknown(Cow::Owned(name.into_owned())),
                 }
             }
@@ -57,8 +94,8 @@ macro_rules! open_enum {
 }
 
 open_enum! {
-/// The type of an event. Every `match` lists all of them, so that the compiler finds each place that a new
-/// type concerns. Unknown and empty if the line has none.
+/// The type of an event. A `match` lists them, or leaves a group out by its name, so that the compiler finds
+/// each place that a new type concerns. Unknown and empty if the line has none.
 pub(crate) enum EventKind {
     EngineStart = "ENGINE_START",
     UserMessage = "USER_MESSAGE",
@@ -73,7 +110,14 @@ pub(crate) enum EventKind {
     HookAudit = "HOOK_EXECUTION_AUDIT",
     Error = "ERROR",
     EngineEnd = "ENGINE_END",
-    // Of workflows alone.
+    + Flow(FlowEvent),
+    + Evaluation(EvaluationEvent),
+}
+}
+
+closed_enum! {
+/// The types of events that only runs of flows have.
+pub(crate) enum FlowEvent {
     FlowStart = "FLOW_START",
     TaskCreated = "TASK_CREATED",
     NodeStart = "NODE_START",
@@ -86,7 +130,12 @@ pub(crate) enum EventKind {
     Tool = "TOOL",
     Policy = "POLICY",
     Memory = "MEMORY",
-    // Of evaluations alone.
+}
+}
+
+closed_enum! {
+/// The types of events that only runs of evaluations have.
+pub(crate) enum EvaluationEvent {
     TrialStart = "TRIAL_START",
     TrialEnd = "TRIAL_END",
     Grade = "GRADE",

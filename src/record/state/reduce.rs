@@ -1,7 +1,7 @@
 //! The effect of each line of a journal on the state.
 
 use super::{Call, End, Question, Refusal, Request, Run, Thought, Turn, decoded};
-use crate::record::event::{EventKind, InputType, Line};
+use crate::record::event::{EventKind, FlowEvent, InputType, Line};
 use crate::record::legacy;
 use crate::record::reader::{Fault, read_event};
 use crate::text::json::parser_words;
@@ -127,7 +127,7 @@ impl<'j> Run<'j> {
                     at: line.timestamp,
                 });
             }
-            EventKind::FlowStart => self.is_flow = true,
+            EventKind::Flow(FlowEvent::FlowStart) => self.is_flow = true,
             EventKind::SystemMessage => {
                 self.remedies.extend(line.remedy.map(RawValue::get));
                 self.pauses.extend(line.pause.map(RawValue::get));
@@ -135,21 +135,20 @@ impl<'j> Run<'j> {
             EventKind::ActionCheck
             | EventKind::HookAudit
             | EventKind::Error
-            | EventKind::TaskCreated
-            | EventKind::NodeStart
-            | EventKind::NodeEnd
-            | EventKind::Route
-            | EventKind::Merge
-            | EventKind::Winner
-            | EventKind::Retry
-            | EventKind::TaskEnd
-            | EventKind::Tool
-            | EventKind::Policy
-            | EventKind::Memory
-            | EventKind::TrialStart
-            | EventKind::TrialEnd
-            | EventKind::Grade
-            | EventKind::Look
+            | EventKind::Flow(
+                FlowEvent::TaskCreated
+                | FlowEvent::NodeStart
+                | FlowEvent::NodeEnd
+                | FlowEvent::Route
+                | FlowEvent::Merge
+                | FlowEvent::Winner
+                | FlowEvent::Retry
+                | FlowEvent::TaskEnd
+                | FlowEvent::Tool
+                | FlowEvent::Policy
+                | FlowEvent::Memory,
+            )
+            | EventKind::Evaluation(_)
             | EventKind::Unknown(_) => {}
         }
         Ok(())

@@ -7,7 +7,7 @@ use super::source::{SourceEvent, record_dir};
 use super::steps::Attempts;
 use super::writer::PageRecord;
 use crate::engine::observation::read_ends;
-use crate::record::event::{EventKind, FinishReason, Line};
+use crate::record::event::{EventKind, FinishReason, FlowEvent, Line};
 use crate::record::invocations;
 use crate::record::run_dir::RunDir;
 use crate::record::state::decoded;
@@ -76,46 +76,58 @@ impl SourceEvent<'_> {
             }
             EventKind::Error => self.fill_error(record, place),
             EventKind::EngineEnd => end(record, line, place),
-            EventKind::FlowStart => {
+            EventKind::Flow(event) => self.fill_flow_event(event, record, attempts, place),
+            EventKind::ActionCheck | EventKind::Evaluation(_) | EventKind::Unknown(_) => {
+                self.fill_other(record, place);
+            }
+        }
+    }
+
+    fn fill_flow_event(
+        &self,
+        event: FlowEvent,
+        record: &mut PageRecord<'_>,
+        attempts: &mut Attempts,
+        place: &str,
+    ) {
+        let line = self.line;
+        match event {
+            FlowEvent::FlowStart => {
                 record.text("text", self.text, place);
             }
-            EventKind::TaskCreated => self.fill_task(record, place),
-            EventKind::NodeStart => self.fill_node_start(record, attempts, place),
-            EventKind::NodeEnd => self.fill_node_end(record, attempts, place),
-            EventKind::Route => {
+            FlowEvent::TaskCreated => self.fill_task(record, place),
+            FlowEvent::NodeStart => self.fill_node_start(record, attempts, place),
+            FlowEvent::NodeEnd => self.fill_node_end(record, attempts, place),
+            FlowEvent::Route => {
                 record
                     .maybe("node", line.node_id.as_deref())
                     .maybe("to", line.to);
             }
-            EventKind::Merge => {
+            FlowEvent::Merge => {
                 record
                     .maybe("node", line.node_id.as_deref())
                     .maybe("arrived", line.arrived)
                     .maybe("failed", line.failed);
             }
-            EventKind::Winner => {
+            FlowEvent::Winner => {
                 record
                     .maybe("node", line.node_id.as_deref())
                     .maybe("winner", line.winner.as_deref());
             }
-            EventKind::Retry => {
+            FlowEvent::Retry => {
                 record.maybe("steps", line.steps);
             }
-            EventKind::TaskEnd => self.fill_task_end(record, place),
-            EventKind::Tool => self.fill_tool(record, place),
-            EventKind::ActionCheck
-            | EventKind::Policy
-            | EventKind::Memory
-            | EventKind::TrialStart
-            | EventKind::TrialEnd
-            | EventKind::Grade
-            | EventKind::Look
-            | EventKind::Unknown(_) => {
-                record
-                    .put("type", line.kind.name())
-                    .text("text", self.text, place);
-            }
+            FlowEvent::TaskEnd => self.fill_task_end(record, place),
+            FlowEvent::Tool => self.fill_tool(record, place),
+            FlowEvent::Policy | FlowEvent::Memory => self.fill_other(record, place),
         }
+    }
+
+    /// The line as it is.
+    fn fill_other(&self, record: &mut PageRecord<'_>, place: &str) {
+        record
+            .put("type", self.line.kind.name())
+            .text("text", self.text, place);
     }
 
     fn fill_error(&self, record: &mut PageRecord<'_>, place: &str) {
@@ -160,24 +172,21 @@ pub(super) fn record_name(line: &Line<'_>) -> Option<&'static str> {
         EventKind::Error if line.node_id.is_some() => "retry",
         EventKind::Error => "error",
         EventKind::EngineEnd => "end",
-        EventKind::FlowStart => "flow",
-        EventKind::TaskCreated => "task",
-        EventKind::NodeStart => "node",
-        EventKind::NodeEnd => "node end",
-        EventKind::Route => "route",
-        EventKind::Merge => "merge",
-        EventKind::Winner => "winner",
-        EventKind::Retry => "retry of",
-        EventKind::TaskEnd => "task end",
-        EventKind::Tool => "tool",
-        EventKind::Memory => return None,
-        EventKind::ActionCheck
-        | EventKind::Policy
-        | EventKind::TrialStart
-        | EventKind::TrialEnd
-        | EventKind::Grade
-        | EventKind::Look
-        | EventKind::Unknown(_) => "other",
+        EventKind::Flow(event) => match event {
+            FlowEvent::FlowStart => "flow",
+            FlowEvent::TaskCreated => "task",
+            FlowEvent::NodeStart => "node",
+            FlowEvent::NodeEnd => "node end",
+            FlowEvent::Route => "route",
+            FlowEvent::Merge => "merge",
+            FlowEvent::Winner => "winner",
+            FlowEvent::Retry => "retry of",
+            FlowEvent::TaskEnd => "task end",
+            FlowEvent::Tool => "tool",
+            FlowEvent::Memory => return None,
+            FlowEvent::Policy => "other",
+        },
+        EventKind::ActionCheck | EventKind::Evaluation(_) | EventKind::Unknown(_) => "other",
     })
 }
 

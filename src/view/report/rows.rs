@@ -9,7 +9,7 @@ use super::source::SourceEvent;
 use super::steps::Attempts;
 use super::writer::Writer;
 use crate::error::Result;
-use crate::record::event::{EventKind, Line};
+use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::invocations::{self, Requests};
 use crate::record::journal::Journal;
 use crate::record::metadata::{self, Metadata, Status};
@@ -151,25 +151,14 @@ impl<'s> Renderer<'s> {
             | EventKind::HumanInputReceived
             | EventKind::SystemMessage
             | EventKind::HookAudit
-            | EventKind::FlowStart
-            | EventKind::TaskCreated
-            | EventKind::NodeStart
-            | EventKind::NodeEnd
-            | EventKind::Route
-            | EventKind::Merge
-            | EventKind::Winner
-            | EventKind::Retry
-            | EventKind::TaskEnd
-            | EventKind::Tool
-            | EventKind::Policy
-            | EventKind::Memory
-            | EventKind::TrialStart
-            | EventKind::TrialEnd
-            | EventKind::Grade
-            | EventKind::Look
+            | EventKind::Flow(_)
+            | EventKind::Evaluation(_)
             | EventKind::Unknown(_) => {}
         }
-        if let Some(key) = line.step().filter(|_| line.kind == EventKind::NodeStart) {
+        if let Some(key) = line
+            .step()
+            .filter(|_| line.kind == EventKind::Flow(FlowEvent::NodeStart))
+        {
             // Another attempt, without an end of the one before.
             self.so_far(telling, &key)?;
         }

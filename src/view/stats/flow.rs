@@ -3,7 +3,7 @@
 //! Unaware of the runs that they have started, but for the tokens that these have used.
 
 use super::{add, median};
-use crate::record::event::{EventKind, Line, Tokens};
+use crate::record::event::{EventKind, FlowEvent, Line, Tokens};
 use crate::record::run_dir::RunDir;
 use crate::text::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -101,28 +101,10 @@ impl FlowFigures {
     }
 
     pub(super) fn event(&mut self, line: &Line<'_>, at: Option<Timestamp>, run: &RunDir) {
-        let task = line.task_id.as_deref().unwrap_or_default();
         match line.kind {
-            EventKind::TaskCreated => self.tasks += 1,
-            EventKind::NodeStart => return self.start(line, at, run),
-            EventKind::NodeEnd => self.end(line, at),
+            EventKind::Flow(FlowEvent::NodeStart) => return self.start(line, at, run),
+            EventKind::Flow(event) => self.flow_event(event, line, at),
             EventKind::Error => self.retry(line, run),
-            EventKind::TaskEnd => {
-                // A loser of a race is recorded a second time, as cancelled.
-                if line.status.as_deref() == Some("failure") {
-                    self.failed.insert(task.to_owned());
-                } else {
-                    self.failed.remove(task);
-                }
-                self.failed_tasks = self.failed.len() as u64;
-                self.ready.remove(task);
-                let first = (task.to_owned(), String::new());
-                let of_task = self.running.range(first..).map(|(key, _)| key.clone());
-                let keys: Vec<_> = of_task.take_while(|key| key.0 == task).collect();
-                for key in keys {
-                    self.running.remove(&key);
-                }
-            }
             EventKind::EngineStart
             | EventKind::UserMessage
             | EventKind::Thought
@@ -135,26 +117,50 @@ impl FlowFigures {
             | EventKind::SystemMessage
             | EventKind::HookAudit
             | EventKind::EngineEnd
-            | EventKind::FlowStart
-            | EventKind::Route
-            | EventKind::Merge
-            | EventKind::Winner
-            | EventKind::Retry
-            | EventKind::Tool
-            | EventKind::Policy
-            | EventKind::Memory
-            | EventKind::TrialStart
-            | EventKind::TrialEnd
-            | EventKind::Grade
-            | EventKind::Look
+            | EventKind::Evaluation(_)
             | EventKind::Unknown(_) => {}
         }
-        if let (Some(at), EventKind::TaskCreated | EventKind::Route | EventKind::Merge) =
-            (at, &line.kind)
+        self.look_whether_busy(at);
+    }
+
+    fn flow_event(&mut self, event: FlowEvent, line: &Line<'_>, at: Option<Timestamp>) {
+        let task = line.task_id.as_deref().unwrap_or_default();
+        match event {
+            FlowEvent::TaskCreated => self.tasks += 1,
+            FlowEvent::NodeEnd => self.end(line, at),
+            FlowEvent::TaskEnd => self.end_task(task, line.status.as_deref() == Some("failure")),
+            FlowEvent::FlowStart
+            | FlowEvent::NodeStart
+            | FlowEvent::Route
+            | FlowEvent::Merge
+            | FlowEvent::Winner
+            | FlowEvent::Retry
+            | FlowEvent::Tool
+            | FlowEvent::Policy
+            | FlowEvent::Memory => {}
+        }
+        if let (Some(at), FlowEvent::TaskCreated | FlowEvent::Route | FlowEvent::Merge) =
+            (at, event)
         {
             self.ready.insert(task.to_owned(), at);
         }
-        self.look_whether_busy(at);
+    }
+
+    /// A loser of a race is recorded a second time, as cancelled.
+    fn end_task(&mut self, task: &str, has_failed: bool) {
+        if has_failed {
+            self.failed.insert(task.to_owned());
+        } else {
+            self.failed.remove(task);
+        }
+        self.failed_tasks = self.failed.len() as u64;
+        self.ready.remove(task);
+        let first = (task.to_owned(), String::new());
+        let of_task = self.running.range(first..).map(|(key, _)| key.clone());
+        let keys: Vec<_> = of_task.take_while(|key| key.0 == task).collect();
+        for key in keys {
+            self.running.remove(&key);
+        }
     }
 
     fn start(&mut self, line: &Line<'_>, at: Option<Timestamp>, run: &RunDir) {

@@ -1,7 +1,7 @@
 //! The events that only a workflow's run has, a line for each.
 
 use super::{COMMAND_WIDTH, OUTPUT_WIDTH, TimelineEntry};
-use crate::record::event::Line;
+use crate::record::event::{FlowEvent, Line};
 use crate::text::shorten::in_short;
 use crate::unix::terminal::{Tone, time};
 use serde_json::value::RawValue;
@@ -22,8 +22,24 @@ fn is_failure(line: &Line<'_>) -> bool {
     line.status.as_deref() == Some("failure")
 }
 
+/// The entry of an event. Some follow from the start of the run, the ends of nodes and the calls of tools.
+pub(super) fn entry(event: FlowEvent, line: &Line<'_>) -> Option<TimelineEntry> {
+    match event {
+        FlowEvent::TaskCreated => Some(created(line)),
+        FlowEvent::NodeStart => start(line),
+        FlowEvent::NodeEnd => Some(end(line)),
+        FlowEvent::Tool => Some(tool(line)),
+        FlowEvent::Route => Some(route(line)),
+        FlowEvent::Merge => Some(merge(line)),
+        FlowEvent::Winner => Some(winner(line)),
+        FlowEvent::Retry => Some(retry_of_run(line)),
+        FlowEvent::TaskEnd => Some(task_end(line)),
+        FlowEvent::FlowStart | FlowEvent::Policy | FlowEvent::Memory => None,
+    }
+}
+
 /// The beginning of a node; none if it runs nothing: then its end says enough.
-pub(super) fn start(line: &Line<'_>) -> Option<TimelineEntry> {
+fn start(line: &Line<'_>) -> Option<TimelineEntry> {
     let command = line.resolved_command.as_deref()?;
     let again = match line.attempt.unwrap_or(1) {
         0 | 1 => String::new(),
@@ -41,7 +57,7 @@ pub(super) fn retry(line: &Line<'_>) -> TimelineEntry {
     )
 }
 
-pub(super) fn tool(line: &Line<'_>) -> TimelineEntry {
+fn tool(line: &Line<'_>) -> TimelineEntry {
     let name = text(line.tool_name.as_ref());
     let entry = at_node(line)
         .say(Tone::Dim, "calls ")
@@ -54,7 +70,7 @@ pub(super) fn tool(line: &Line<'_>) -> TimelineEntry {
 }
 
 /// The next nodes of a task.
-pub(super) fn route(line: &Line<'_>) -> TimelineEntry {
+fn route(line: &Line<'_>) -> TimelineEntry {
     let nodes: Vec<String> = line
         .to
         .and_then(|to| serde_json::from_str(to.get()).ok())
@@ -63,17 +79,17 @@ pub(super) fn route(line: &Line<'_>) -> TimelineEntry {
     at_node(line).say(Tone::Dim, format!("→ {nodes}"))
 }
 
-pub(super) fn merge(line: &Line<'_>) -> TimelineEntry {
+fn merge(line: &Line<'_>) -> TimelineEntry {
     let (arrived, failed) = (line.arrived.unwrap_or(0), line.failed.unwrap_or(0));
     at_node(line).say(Tone::Dim, format!("merges {arrived}, {failed} failed"))
 }
 
-pub(super) fn winner(line: &Line<'_>) -> TimelineEntry {
+fn winner(line: &Line<'_>) -> TimelineEntry {
     at_node(line).say(Tone::Good, format!("won by {}", text(line.winner.as_ref())))
 }
 
 /// The steps that are done again.
-pub(super) fn retry_of_run(line: &Line<'_>) -> TimelineEntry {
+fn retry_of_run(line: &Line<'_>) -> TimelineEntry {
     #[derive(serde::Deserialize)]
     struct Step {
         task_id: String,
@@ -88,7 +104,7 @@ pub(super) fn retry_of_run(line: &Line<'_>) -> TimelineEntry {
     TimelineEntry::new("retry").say(Tone::Said, in_short(&names, COMMAND_WIDTH))
 }
 
-pub(super) fn task_end(line: &Line<'_>) -> TimelineEntry {
+fn task_end(line: &Line<'_>) -> TimelineEntry {
     if is_failure(line) {
         return of_task(line).say(Tone::Bad, format!("failure: {}", failure_reason(line)));
     }
@@ -124,7 +140,7 @@ fn took(line: &Line<'_>) -> String {
     time(Duration::from_millis(line.duration_ms.unwrap_or(0)))
 }
 
-pub(super) fn created(line: &Line<'_>) -> TimelineEntry {
+fn created(line: &Line<'_>) -> TimelineEntry {
     let entry = of_task(line);
     match &line.parent_id {
         Some(parent) => {
@@ -137,7 +153,7 @@ pub(super) fn created(line: &Line<'_>) -> TimelineEntry {
     }
 }
 
-pub(super) fn end(line: &Line<'_>) -> TimelineEntry {
+fn end(line: &Line<'_>) -> TimelineEntry {
     let entry = at_node(line);
     if is_failure(line) {
         return entry.say(Tone::Bad, failure_reason(line));

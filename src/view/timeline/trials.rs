@@ -1,7 +1,7 @@
 //! The events that only an evaluation has, a line for each.
 
 use super::{COMMAND_WIDTH, TimelineEntry};
-use crate::record::event::Line;
+use crate::record::event::{EvaluationEvent, Line};
 use crate::text::shorten::in_short;
 use crate::unix::terminal::{Tone, time};
 use std::borrow::Cow;
@@ -12,8 +12,17 @@ fn of_trial(line: &Line<'_>) -> TimelineEntry {
     TimelineEntry::new("trial").say(Tone::Said, format!("{suite}/{trial} "))
 }
 
+pub(super) fn entry(event: EvaluationEvent, line: &Line<'_>) -> Option<TimelineEntry> {
+    match event {
+        EvaluationEvent::TrialStart => Some(start(line)),
+        EvaluationEvent::TrialEnd => end(line),
+        EvaluationEvent::Grade => Some(grade(line)),
+        EvaluationEvent::Look => Some(look(line)),
+    }
+}
+
 /// The beginning of a trial, or of another attempt at it.
-pub(super) fn start(line: &Line<'_>) -> TimelineEntry {
+fn start(line: &Line<'_>) -> TimelineEntry {
     let again = match line.attempt.unwrap_or(1) {
         0 | 1 => String::new(),
         attempt => format!("(attempt {attempt}) "),
@@ -24,7 +33,7 @@ pub(super) fn start(line: &Line<'_>) -> TimelineEntry {
 }
 
 /// The end of a trial's program; none if its answer is judged.
-pub(super) fn end(line: &Line<'_>) -> Option<TimelineEntry> {
+fn end(line: &Line<'_>) -> Option<TimelineEntry> {
     let status = text(line.status.as_ref());
     if status == "answered" {
         return None;
@@ -36,7 +45,7 @@ pub(super) fn end(line: &Line<'_>) -> Option<TimelineEntry> {
 }
 
 /// What the assertions made of an answer.
-pub(super) fn grade(line: &Line<'_>) -> TimelineEntry {
+fn grade(line: &Line<'_>) -> TimelineEntry {
     let status = text(line.status.as_ref());
     let tone = match status {
         "passed" => Tone::Good,
@@ -46,7 +55,7 @@ pub(super) fn grade(line: &Line<'_>) -> TimelineEntry {
 }
 
 /// A verdict that was printed.
-pub(super) fn look(line: &Line<'_>) -> TimelineEntry {
+fn look(line: &Line<'_>) -> TimelineEntry {
     let (suite, verdict) = (text(line.suite.as_ref()), text(line.verdict.as_ref()));
     TimelineEntry::new("verdict").say(Tone::Said, format!("{suite}: {verdict}"))
 }
