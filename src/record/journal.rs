@@ -151,12 +151,12 @@ impl Journal {
     /// Puts a line of any type behind those that wait to be written. Returns its time.
     pub(crate) fn add_line(
         &mut self,
-        kind: &EventKind<'_>,
+        kind: impl Into<EventKind<'static>>,
         fields: impl FnOnce(&mut Object<'_>),
     ) -> Timestamp {
         self.seq += 1;
         let now = Timestamp::now();
-        event::write_line(&mut self.pending, (self.seq, now), kind, 0, fields);
+        event::write_line(&mut self.pending, (self.seq, now), &kind.into(), 0, fields);
         now
     }
 

@@ -147,7 +147,7 @@ pub(crate) fn record_basis(journal: &mut Journal, basis: &RunBasis, flow: &Flow)
         }
         RunInput::Lines(_) => None,
     };
-    journal.add_line(&EventKind::Flow(FlowEvent::FlowStart), |line| {
+    journal.add_line(FlowEvent::FlowStart, |line| {
         line.put("flow", &describe_basis(basis, flow));
         if let Some(kept) = &kept {
             events::put_input(line, kept);

@@ -13,7 +13,7 @@ use crate::flow::context::select::{AssembledContext, Selection, select_items};
 use crate::flow::graph::{Failure, FailureCode};
 use crate::flow::manifest::PayloadForm;
 use crate::flow::record::{NodeStart, ProgramInput, attempt};
-use crate::record::event::{EventKind, FlowEvent};
+use crate::record::event::FlowEvent;
 use crate::text::ids::hex;
 use crate::unix::process::Outcome;
 use std::time::{Duration, Instant};
@@ -169,14 +169,12 @@ impl FlowEngine<'_> {
         match self.recall.pay(once, self.signals) {
             Ok(paid) => {
                 for (store, item) in paid {
-                    self.events
-                        .journal
-                        .add_line(&EventKind::Flow(FlowEvent::Memory), |line| {
-                            line.put("task_id", &item.task_id)
-                                .put("node_id", &item.node_id)
-                                .put("store", store.name())
-                                .put("item_id", &item.id);
-                        });
+                    self.events.journal.add_line(FlowEvent::Memory, |line| {
+                        line.put("task_id", &item.task_id)
+                            .put("node_id", &item.node_id)
+                            .put("store", store.name())
+                            .put("item_id", &item.id);
+                    });
                 }
                 Ok(())
             }

@@ -148,7 +148,7 @@ impl FlowEngine<'_> {
             self.options.screen.warn_as(PROGRAM, &text);
             self.events
                 .journal
-                .add_line(&EventKind::SystemMessage, |line| {
+                .add_line(EventKind::SystemMessage, |line| {
                     line.put("level", "WARN").put("content", &text);
                 });
             self.events.journal.flush()?;

@@ -229,26 +229,23 @@ impl TrialLine {
 }
 
 pub(crate) fn add_start(journal: &mut Journal, start: &TrialStart<'_>) {
-    journal.add_line(
-        &EventKind::Evaluation(EvaluationEvent::TrialStart),
-        |line| {
-            line.put("suite", start.suite)
-                .put("trial", start.trial)
-                .put("case", start.case)
-                .put("setting", start.setting)
-                .put("number", &start.number)
-                .put("attempt", &start.attempt)
-                .put("seed", &start.seed)
-                .put("workspace", start.workspace)
-                .put("call_id", start.call_id)
-                .put("resolved_command", start.resolved_command)
-                .put("execution_ref", start.execution_ref);
-        },
-    );
+    journal.add_line(EvaluationEvent::TrialStart, |line| {
+        line.put("suite", start.suite)
+            .put("trial", start.trial)
+            .put("case", start.case)
+            .put("setting", start.setting)
+            .put("number", &start.number)
+            .put("attempt", &start.attempt)
+            .put("seed", &start.seed)
+            .put("workspace", start.workspace)
+            .put("call_id", start.call_id)
+            .put("resolved_command", start.resolved_command)
+            .put("execution_ref", start.execution_ref);
+    });
 }
 
 pub(crate) fn add_end(journal: &mut Journal, (suite, trial): (&str, &str), end: &TrialEnd) {
-    journal.add_line(&EventKind::Evaluation(EvaluationEvent::TrialEnd), |line| {
+    journal.add_line(EvaluationEvent::TrialEnd, |line| {
         line.put("suite", suite)
             .put("trial", trial)
             .put("status", &end.status)
@@ -264,7 +261,7 @@ pub(crate) fn add_end(journal: &mut Journal, (suite, trial): (&str, &str), end: 
 }
 
 pub(crate) fn add_grade(journal: &mut Journal, (suite, trial): (&str, &str), grade: &Grade) {
-    journal.add_line(&EventKind::Evaluation(EvaluationEvent::Grade), |line| {
+    journal.add_line(EvaluationEvent::Grade, |line| {
         line.put("suite", suite)
             .put("trial", trial)
             .put("status", grade.outcome.name())
@@ -276,7 +273,7 @@ pub(crate) fn add_grade(journal: &mut Journal, (suite, trial): (&str, &str), gra
 }
 
 pub(crate) fn add_look(journal: &mut Journal, look: &Look) {
-    journal.add_line(&EventKind::Evaluation(EvaluationEvent::Look), |line| {
+    journal.add_line(EvaluationEvent::Look, |line| {
         line.put("suite", &look.suite)
             .put("number", &look.number)
             .put("alpha", &look.alpha)

@@ -80,7 +80,7 @@ impl EventWriter<'_> {
     /// Adds an event about a step.
     fn add_step_event(
         &mut self,
-        kind: &EventKind<'_>,
+        kind: impl Into<EventKind<'static>>,
         step: &StepRef,
         write: impl FnOnce(&mut Object<'_>),
     ) -> Timestamp {
@@ -108,22 +108,20 @@ impl EventWriter<'_> {
             Effect::Routed(task, node, edges) => self.add_route(router.id(*task), *node, edges),
             Effect::Merged(task, node, (arrived, failed)) => {
                 let node = id(*node);
-                self.journal
-                    .add_line(&EventKind::Flow(FlowEvent::Merge), |line| {
-                        line.put("task_id", router.id(*task))
-                            .put("node_id", node)
-                            .put("arrived", arrived)
-                            .put("failed", failed);
-                    });
+                self.journal.add_line(FlowEvent::Merge, |line| {
+                    line.put("task_id", router.id(*task))
+                        .put("node_id", node)
+                        .put("arrived", arrived)
+                        .put("failed", failed);
+                });
             }
             Effect::Won(task, node, winner) => {
                 let node = id(*node);
-                self.journal
-                    .add_line(&EventKind::Flow(FlowEvent::Winner), |line| {
-                        line.put("task_id", router.id(*task))
-                            .put("node_id", node)
-                            .put("winner", router.id(*winner));
-                    });
+                self.journal.add_line(FlowEvent::Winner, |line| {
+                    line.put("task_id", router.id(*task))
+                        .put("node_id", node)
+                        .put("winner", router.id(*winner));
+                });
             }
             Effect::Ended(task) => self.add_task_end(&router.view(*task)),
             Effect::Start(_) | Effect::Cancel(_) => {}
@@ -132,57 +130,54 @@ impl EventWriter<'_> {
 
     fn add_task(&mut self, view: &TaskView<'_>, input: Option<&Output>) {
         let graph = self.graph;
-        self.journal
-            .add_line(&EventKind::Flow(FlowEvent::TaskCreated), |line| {
-                line.put("task_id", view.id)
-                    .put("parent_id", &view.parent)
-                    .put("kind", view.kind.name())
-                    .put("index", &view.index);
-                if let Some(edge) = view.edge {
-                    line.put("edge", &edge_name(graph, edge));
-                }
-                if let Some(input) = input.filter(|_| view.kind == TaskKind::Root) {
-                    put_input(line, input);
-                }
-            });
+        self.journal.add_line(FlowEvent::TaskCreated, |line| {
+            line.put("task_id", view.id)
+                .put("parent_id", &view.parent)
+                .put("kind", view.kind.name())
+                .put("index", &view.index);
+            if let Some(edge) = view.edge {
+                line.put("edge", &edge_name(graph, edge));
+            }
+            if let Some(input) = input.filter(|_| view.kind == TaskKind::Root) {
+                put_input(line, input);
+            }
+        });
     }
 
     fn add_route(&mut self, task: &str, node: NodeIx, edges: &[EdgeIx]) {
         let graph = self.graph;
-        self.journal
-            .add_line(&EventKind::Flow(FlowEvent::Route), |line| {
-                let target = |edge: &EdgeIx| &graph.nodes[graph.edges[*edge].to].id;
-                line.put("task_id", task)
-                    .put("node_id", &graph.nodes[node].id)
-                    .put("to", &edges.iter().map(target).collect::<Vec<_>>());
-                if let [edge] = edges
-                    && let Some(label) = &graph.edges[*edge].label
-                {
-                    line.put("label", label);
-                }
-            });
+        self.journal.add_line(FlowEvent::Route, |line| {
+            let target = |edge: &EdgeIx| &graph.nodes[graph.edges[*edge].to].id;
+            line.put("task_id", task)
+                .put("node_id", &graph.nodes[node].id)
+                .put("to", &edges.iter().map(target).collect::<Vec<_>>());
+            if let [edge] = edges
+                && let Some(label) = &graph.edges[*edge].label
+            {
+                line.put("label", label);
+            }
+        });
     }
 
     fn add_task_end(&mut self, view: &TaskView<'_>) {
         let graph = self.graph;
-        self.journal
-            .add_line(&EventKind::Flow(FlowEvent::TaskEnd), |line| {
-                line.put("task_id", view.id)
-                    .put("status", view.status.name());
-                for (key, node) in [("exit_node", view.exit), ("merged_at", view.merged_at)] {
-                    if let Some(node) = node {
-                        line.put(key, &graph.nodes[node].id);
-                    }
+        self.journal.add_line(FlowEvent::TaskEnd, |line| {
+            line.put("task_id", view.id)
+                .put("status", view.status.name());
+            for (key, node) in [("exit_node", view.exit), ("merged_at", view.merged_at)] {
+                if let Some(node) = node {
+                    line.put(key, &graph.nodes[node].id);
                 }
-                if let Some((node, failure)) = &view.error {
-                    line.put("node_id", &graph.nodes[*node].id);
-                    put_failure(line, failure);
-                }
-            });
+            }
+            if let Some((node, failure)) = &view.error {
+                line.put("node_id", &graph.nodes[*node].id);
+                put_failure(line, failure);
+            }
+        });
     }
 
     pub(crate) fn add_node_start(&mut self, step: &StepRef, start: NodeStart<'_>) {
-        self.add_step_event(&EventKind::Flow(FlowEvent::NodeStart), step, |line| {
+        self.add_step_event(FlowEvent::NodeStart, step, |line| {
             line.put("attempt", &start.attempt);
             for (key, value) in [
                 ("call_id", start.call_id),
@@ -198,7 +193,7 @@ impl EventWriter<'_> {
 
     /// Returns the time of the end.
     pub(crate) fn add_node_end(&mut self, step: &StepRef, end: &NodeEnd) -> Timestamp {
-        self.add_step_event(&EventKind::Flow(FlowEvent::NodeEnd), step, |line| {
+        self.add_step_event(FlowEvent::NodeEnd, step, |line| {
             let status = match end.outcome {
                 Ok(_) if end.partial => FlowStatus::Partial,
                 Ok(_) => FlowStatus::Success,
@@ -236,7 +231,7 @@ impl EventWriter<'_> {
 
     /// An attempt failed, and another one follows at that time.
     pub(crate) fn add_retry(&mut self, step: &StepRef, failure: &Failure, retry_at: Timestamp) {
-        self.add_step_event(&EventKind::Error, step, |line| {
+        self.add_step_event(EventKind::Error, step, |line| {
             put_failure(line, failure);
             let (code, why) = (failure.code.name(), &failure.message);
             let text = format!("{code}, and is retried: {why}");
@@ -253,7 +248,7 @@ impl EventWriter<'_> {
         execution_ref: &str,
         call: &NodeToolCall,
     ) {
-        self.add_step_event(&EventKind::Flow(FlowEvent::Tool), step, |line| {
+        self.add_step_event(FlowEvent::Tool, step, |line| {
             line.put("tool_name", &call.tool_name)
                 .put("call_id", &call.call_id)
                 .put("status", call.status());
@@ -274,7 +269,7 @@ impl EventWriter<'_> {
         denied: &Denied,
         execution_ref: Option<&str>,
     ) {
-        self.add_step_event(&EventKind::Flow(FlowEvent::Policy), step, |line| {
+        self.add_step_event(FlowEvent::Policy, step, |line| {
             line.put("policy", &denied.policy)
                 .put("rule", &denied.rule)
                 .put("target", &denied.target)
@@ -291,7 +286,7 @@ impl EventWriter<'_> {
     pub(crate) fn add_pause(&mut self, step: &StepRef) {
         let node = &self.graph.nodes[step.node].id;
         let text = format!("paused before {node} of {}", step.task);
-        self.add_step_event(&EventKind::SystemMessage, step, |line| {
+        self.add_step_event(EventKind::SystemMessage, step, |line| {
             line.put("paused", &true)
                 .put("level", "INFO")
                 .put("content", &text);

@@ -26,7 +26,7 @@ pub(crate) fn retried_steps(line: &Line<'_>) -> Vec<RetriedStep> {
 
 /// Adds the event of a retry: these steps are done again.
 pub(crate) fn add_retry(journal: &mut Journal, steps: &[RetriedStep]) {
-    journal.add_line(&EventKind::Flow(FlowEvent::Retry), |line| {
+    journal.add_line(FlowEvent::Retry, |line| {
         line.put("steps", &steps);
     });
 }

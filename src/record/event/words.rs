@@ -85,6 +85,12 @@ macro_rules! open_enum {
             }
         }
 
+        $(impl From<$names> for $Enum<'_> {
+            fn from(one: $names) -> Self {
+                Self::$group(one)
+            }
+        })*
+
         impl<'de: 'a, 'a> Deserialize<'de> for $Enum<'a> {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 from.deserialize_str(Name).map(Self::of)
