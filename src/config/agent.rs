@@ -79,6 +79,11 @@ pub(crate) struct Llm {
 }
 
 impl Llm {
+    /// True if somebody names a model, or a program is one.
+    pub(crate) fn has_model(&self) -> bool {
+        self.model.is_some() || self.command.is_some()
+    }
+
     /// The model's name as JSON.
     pub(crate) fn model_json(&self) -> Option<String> {
         self.model.as_ref().map(json::text)

@@ -83,7 +83,7 @@ pub(crate) fn load_recorded(
 /// Gives an agent that names no model, where the environment names none either, that of the run's newest start. A
 /// name decides neither where a request goes nor which key goes with it, as `llm.model` among the recorded overrides does not.
 pub(crate) fn keep_model(agent: &mut Agent, run: &RunDir) {
-    if agent.llm.model.is_some() || agent.llm.command.is_some() {
+    if agent.llm.has_model() {
         return;
     }
     let reading = Reading {

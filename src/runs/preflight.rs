@@ -115,6 +115,17 @@ pub(crate) fn read_environment(
     workspace: Option<&Workspace>,
     screen: Screen,
 ) -> Result<Environment> {
+    let environment = read_variables(agent, workspace, screen)?;
+    check_reach(agent, &environment, workspace)?;
+    Ok(environment)
+}
+
+/// Reads the environment of a workspace, and prints its warnings.
+pub(crate) fn read_variables(
+    agent: &Agent,
+    workspace: Option<&Workspace>,
+    screen: Screen,
+) -> Result<Environment> {
     let root = workspace.map(|workspace| workspace.root.as_path());
     let (mut environment, warnings) = Environment::of_agent(agent, root)?;
     for server in read_servers(&agent.home)? {
@@ -125,7 +136,6 @@ pub(crate) fn read_environment(
     for warning in warnings {
         screen.warn(&format!("warning: {warning}"));
     }
-    check_reach(agent, &environment, workspace)?;
     Ok(environment)
 }
 
@@ -172,8 +182,7 @@ pub(crate) fn schema_problem(agent: &Agent, signals: &Signals) -> Result<Option<
 
 /// Gives an agent that names no model that of the environment.
 pub(crate) fn choose_model(agent: &mut Agent) -> Result<()> {
-    if agent.llm.model.is_none()
-        && agent.llm.command.is_none()
+    if !agent.llm.has_model()
         && let Some((name, _)) = person::variable(MODEL)?
     {
         agent.llm.model = Some(name);

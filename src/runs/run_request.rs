@@ -7,7 +7,7 @@ use super::launch::Launch;
 use super::origin::{require_own, require_own_run};
 use super::overrides::load_recorded;
 use super::own_search::{OpenMark, find_resumable};
-use super::preflight::{check_reach, check_schema, read_environment};
+use super::preflight::{check_reach, check_schema, read_environment, read_variables};
 use super::result::RunResult;
 use super::task::Task;
 use crate::config::agent::Agent;
@@ -95,7 +95,7 @@ impl RunRequest<'_> {
                 None
             }
         };
-        let environment = read_environment(self.agent, workspace, self.screen)?;
+        let environment = self.environment(workspace)?;
         let workspace = match site {
             Site::At(workspace) => workspace,
             Site::Next => Workspace::at(&own_workspaces::claim_next(&self.agent.home)?)?,
@@ -154,7 +154,7 @@ impl RunRequest<'_> {
                 found: Some(found),
                 decision: decision @ (Decision::Resume | Decision::Retell),
             } => {
-                let environment = read_environment(self.agent, Some(workspace), self.screen)?;
+                let environment = self.environment(Some(workspace))?;
                 own_workspaces::remember(&self.agent.home, workspace)?;
                 let decided = Decided {
                     found: Some(found),
@@ -170,6 +170,17 @@ impl RunRequest<'_> {
     /// Fails if a run cannot begin with the task, before anything is created for it.
     fn check_task(&self) -> Result<()> {
         self.task.map_or(Ok(()), |task| task.text().map(|_| ()))
+    }
+
+    /// The environment that the run will have. A model that nothing names may be in the record of a run that is
+    /// there: it is looked for once that run is known.
+    fn environment(&self, workspace: Option<&Workspace>) -> Result<Environment> {
+        match workspace {
+            Some(workspace) if !self.agent.llm.has_model() && workspace.control.exists() => {
+                read_variables(self.agent, Some(workspace), self.screen)
+            }
+            _ => read_environment(self.agent, workspace, self.screen),
+        }
     }
 
     /// The workspace to work in; and, for a run that is named, the lock under which it is looked for.
@@ -283,7 +294,11 @@ impl RunRequest<'_> {
         environment: &Environment,
         lock: DecisionLock,
     ) -> Result<RunResult> {
-        let launch = self.launch(self.agent, self.set, workspace, environment)?;
+        let begins = matches!(decided.decision, Decision::Begin | Decision::BeginInPlace);
+        if begins && !self.agent.llm.has_model() {
+            check_reach(self.agent, environment, Some(workspace))?;
+        }
+        let launch = || self.launch(self.agent, self.set, workspace, environment);
         let mark = || {
             let is_own = self.work_dir.is_none();
             let mark = is_own.then(|| OpenMark::set(self.agent, workspace));
@@ -303,7 +318,7 @@ impl RunRequest<'_> {
                     Some(task) => (task.text()?, task.parts()),
                     None => (String::new(), None),
                 };
-                let result = launch.begin(&id, message, lock)?;
+                let result = launch()?.begin(&id, message, lock)?;
                 Ok(result.in_own_workspace(mark))
             }
             (Decision::BeginInPlace, Some(found)) => {
@@ -315,18 +330,18 @@ impl RunRequest<'_> {
                     .warn(&format!("failed run {id} has been renamed to {aside}"));
                 let mark = mark()?;
                 let parts = found_parts;
-                Ok(launch
+                Ok(launch()?
                     .begin(&id, (first, parts), lock)?
                     .in_own_workspace(mark))
             }
             (Decision::Resume, Some(found)) => {
                 self.mention_changed_files(&found);
                 let mark = mark()?;
-                if found.metadata.set == *self.set {
-                    let result = launch.resume(found, None, None, lock)?;
+                if found.metadata.set == *self.set && self.agent.llm.has_model() {
+                    let result = launch()?.resume(found, None, None, lock)?;
                     return Ok(result.in_own_workspace(mark));
                 }
-                // A run keeps the overrides that it was begun with; those that are given now come on top.
+                // A run keeps its model and the overrides that it was begun with; those that are given now come on top.
                 let (agent, set) = self.agent_of(&found)?;
                 check_reach(&agent, environment, Some(workspace))?;
                 check_schema(&agent, &self.signals)?;

@@ -416,6 +416,61 @@ fn without_a_model_the_ways_out_are_named() {
 }
 
 #[test]
+fn the_same_command_resumes_with_the_model_of_the_run_when_nothing_names_one() {
+    let world = everyday();
+    agent(&world, "open", "open");
+    let url = world.server.url();
+    let yaml = format!(
+        "name: open\nllm: {{base_url: '{url}'}}\nbudget: {{cost: 1}}\npricing: {{chosen: {{input: 1, output: 1}}}}\n\
+         tools: [{{name: note, exec: 'tee -a log', stdin: words}}]\n"
+    );
+    world.write("open/agent.yaml", yaml);
+    let run = |args: &[&str]| world.delta(["run", "-a", "open", "-m", "go"]).args(args);
+    for site in [&["-w", "ws"][..], &[]] {
+        world
+            .server
+            .says([call("c", "note", &json!({"words": "once\n"})), text("done")]);
+        run(site)
+            .args(["--max-iterations", "1"])
+            .env("DELTA_MODEL", "chosen")
+            .end()
+            .exits(4);
+        run(site)
+            .arg("--dry-run")
+            .end()
+            .exits(0)
+            .says("model      chosen (the run's record)");
+        run(site).end().exits(0).prints("done\n");
+        assert_eq!(world.server.last().json()["model"], "chosen");
+    }
+    // What is new needs a model, and leaves nothing behind without one.
+    for new in [
+        &["-w", "ws"][..],
+        &["-w", "ws", "--run-id", "other"],
+        &["-w", "empty"],
+        &["-y"],
+    ] {
+        run(new).end().exits(78).says("no model is chosen");
+    }
+    let runs = fs::read_dir(world.path("ws/.delta")).unwrap();
+    let runs = runs.filter(|entry| {
+        entry
+            .as_ref()
+            .unwrap()
+            .path()
+            .join("journal.jsonl")
+            .exists()
+    });
+    assert_eq!(runs.count(), 1);
+    assert!(!world.exists("empty") && !world.exists("open/workspaces/W002"));
+    // A result that is there needs none.
+    world.server.says([text("named")]);
+    let named = ["-w", "ws", "--run-id", "named"];
+    run(&named).env("DELTA_MODEL", "chosen").end().exits(0);
+    run(&named).end().exits(0).prints("named\n");
+}
+
+#[test]
 fn a_message_is_joined_in_the_order_given() {
     let world = everyday();
     world.write("proj/a.txt", "text of a\n");

@@ -64,8 +64,10 @@ fn with_request<T>(
     mention_unread_stdin(common, screen);
     let task = Task::read(&common.message, &signals)?;
     let (agent, set) = load_with_overrides(&found.home, Map::new(), &wanted.set, screen)?;
-    // What is missing is reported before anything is created.
-    SpendingRules::of(&agent, common.budget)?;
+    // What is missing is reported before anything is created; without a model, that is the model.
+    if agent.llm.has_model() {
+        SpendingRules::of(&agent, common.budget)?;
+    }
     check_schema(&agent, &signals)?;
     let run_id = common.run_id.as_deref().map(RunId::parse);
     let here = found.works_here.then_some(Path::new("."));
@@ -137,11 +139,17 @@ fn print_preview(request: &RunRequest<'_>, found_agent: &FoundAgent) -> Result<E
         request.screen,
         (Arc::clone(&request.signals), request.screen),
     );
-    let environment = read_environment(request.agent, Some(&workspace), screen);
+    let resumed = match (decision, &found) {
+        (Decision::Resume, Some(found)) => Some(request.agent_of(found)?.0),
+        _ => None,
+    };
+    let agent = resumed.as_ref().unwrap_or(request.agent);
+    let environment = read_environment(agent, Some(&workspace), screen);
     if let Err(error) = &environment {
         screen.warn(&format!("warning: {error}"));
     }
-    for (name, value) in settings(request, found_agent, &workspace, environment.ok().as_ref()) {
+    let about_agent = (agent, found_agent.source.as_str());
+    for (name, value) in settings(request, about_agent, &workspace, environment.ok().as_ref()) {
         screen.progress(&[(Tone::Dim, &format!("{name:<10} ")), (Tone::Said, &value)]);
     }
     let bytes = match (decision, found) {
@@ -149,9 +157,8 @@ fn print_preview(request: &RunRequest<'_>, found_agent: &FoundAgent) -> Result<E
             if !screen.quiet {
                 screen.warn(&format!("run {} would be resumed", found.run.id));
             }
-            let (agent, _) = request.agent_of(&found)?;
-            say_what_binds(&agent, request)?;
-            preview::next_request(&agent, &workspace, found, about)?
+            say_what_binds(agent, request)?;
+            preview::next_request(agent, &workspace, found, about)?
         }
         (Decision::Busy, Some(found)) => return Err(found.busy()),
         (Decision::Retell, Some(found)) => {
@@ -206,11 +213,11 @@ fn say_what_binds(agent: &Agent, request: &RunRequest<'_>) -> Result<()> {
 /// The settings of a run, each with its source.
 fn settings(
     request: &RunRequest<'_>,
-    found: &FoundAgent,
+    (agent, agent_source): (&Agent, &str),
     workspace: &Workspace,
     environment: Option<&Environment>,
 ) -> Vec<(&'static str, String)> {
-    let (agent, llm) = (request.agent, &request.agent.llm);
+    let llm = &agent.llm;
     let is_set = |key: &str| request.set.contains_key(key);
     let file = |key| {
         if is_set(key) {
@@ -221,10 +228,7 @@ fn settings(
     };
     let home = agent.home.display();
     let mut all = vec![
-        (
-            "agent",
-            format!("{}, {home} ({})", agent.name, found.source),
-        ),
+        ("agent", format!("{}, {home} ({agent_source})", agent.name)),
         ("workspace", workspace.root.display().to_string()),
     ];
     let in_environment = || {
@@ -241,6 +245,9 @@ fn settings(
         (None, None) => "none".to_owned(),
         (None, Some(model)) if llm.is_from_environment => {
             format!("{model} ({})", in_environment().unwrap_or_default())
+        }
+        (None, Some(model)) if request.agent.llm.model.as_ref() != Some(model) => {
+            format!("{model} (the run's record)")
         }
         (None, Some(model)) => format!("{model} ({})", file("llm.model")),
     };
