@@ -124,7 +124,7 @@ pub(crate) fn open_tree(
 /// When the seconds of a budget are over if nothing but the engine takes time from now on.
 fn end_of_seconds(budget: &Budget, journal: &Path, run: &RunId) -> Option<Timestamp> {
     let limit = Duration::from_secs(budget.seconds?);
-    let left = limit.saturating_sub(seconds_before(journal, run));
+    let left = limit.saturating_sub(engine_time(journal, run));
     Some(Timestamp::now().plus(left))
 }
 
@@ -456,8 +456,8 @@ impl Account {
     }
 }
 
-/// How long earlier starts of a run's engine ran without waiting for a person, as far as its journal shows.
-pub(crate) fn seconds_before(journal: &Path, run: &RunId) -> Duration {
+/// How long the engine of a run has run in all its starts, without waiting for a person, as far as its journal shows.
+pub(crate) fn engine_time(journal: &Path, run: &RunId) -> Duration {
     #[derive(Deserialize)]
     struct Timed<'l> {
         #[serde(rename = "type", borrow)]

@@ -3,6 +3,7 @@
 use super::inspect::{RunSnapshot, open_question};
 use super::own_search::OpenMark;
 use super::suspended::{awaited_run, is_suspended};
+use crate::engine::account::engine_time;
 use crate::engine::question::Question;
 use crate::engine::run_loop::{Ended, Ending};
 use crate::error::{At, Exit, Result, may_fail};
@@ -49,10 +50,10 @@ impl RunResult {
         self.ended.as_ref().is_some_and(|ended| ended.is_shown)
     }
 
-    /// What the run has used, in a line, if an engine has just worked on it.
+    /// What the run has used in all its starts, in a line, if an engine has just worked on it.
     pub(crate) fn summary(&self) -> Option<String> {
         let (spent, has_price) = self.ended.as_ref()?.spent?;
-        let time = self.metadata.running_time();
+        let time = engine_time(&self.run.journal(), &self.run.id);
         let cost = match has_price {
             true => format!(", cost {:.6}", spent.cost()),
             false => String::new(),

@@ -416,6 +416,32 @@ fn the_last_line_says_time_tokens_and_cost() {
 }
 
 #[test]
+fn the_last_line_counts_the_run_in_all_its_starts() {
+    let world = World::with_tools("- {name: note, exec: 'tee log', stdin: words}");
+    world
+        .server
+        .says([call("c", "note", &json!({"words": "x"})), text("done")]);
+    world
+        .run("go")
+        .args(["--max-iterations", "1"])
+        .end()
+        .exits(4);
+    // The engine ran for an hour, and has rested since.
+    let run = world.latest();
+    let mut lines = run.journal();
+    let last = lines.len() - 1;
+    for (at, line) in lines.iter_mut().enumerate() {
+        let hour = u8::from(at == last);
+        line["timestamp"] = json!(format!("2026-01-01T0{hour}:00:00.000Z"));
+    }
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(run.path("journal.jsonl"), text).unwrap();
+    let outcome = world.run("go").end().exits(0).describe();
+    assert!(outcome.contains("\n60 min "), "{outcome}");
+    assert!(outcome.contains(", 220 tokens"), "{outcome}");
+}
+
+#[test]
 fn two_processes_at_once_share_a_ledger() {
     let world = tree("budget: {tokens: 3000, per: tree}");
     let ledgers = |budget: u64| {
