@@ -175,6 +175,7 @@ fn explain_question(
     run: &RunDir,
     question: Option<&Question>,
 ) {
+    let here = shell_quoted(&command);
     name_question(&mut command, question);
     let line = shell_quoted(&command);
     if is_confirmation(question) {
@@ -184,6 +185,9 @@ fn explain_question(
         ));
     } else {
         screen.warn(&format!("answer with: {line} -m ANSWER"));
+    }
+    if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+        screen.warn(&format!("to be asked at this terminal: {here} -i"));
     }
     let file = run.interaction().join("response.txt");
     screen.warn(&format!(

@@ -177,6 +177,36 @@ fn at_the_terminal_a_person_says_yes_or_what_to_do_instead() {
     }
 }
 
+#[test]
+fn at_the_terminal_the_command_that_asks_there_is_printed() {
+    let world = World::with_tools(TOOLS);
+    world.server.says([push("p", "1"), text("done")]);
+    let mut terminal = Terminal::new();
+    let delta = world.run("go").at(&terminal).spawn();
+    let shown = terminal.shows("or write the answer to ");
+    let mut lines = shown.lines();
+    let line = lines.find_map(|line| line.split_once("to be asked at this terminal: delta "));
+    let (_, words) = line.unwrap_or_else(|| panic!("{shown}"));
+    delta.wait().exits(101);
+    let delta = world
+        .delta(
+            words
+                .split('\u{1b}')
+                .next()
+                .unwrap_or_default()
+                .split_whitespace(),
+        )
+        .at(&terminal)
+        .spawn();
+    terminal.shows("Run this call of push? [y/n, or what to do instead] ");
+    terminal.types("yes\n");
+    delta.wait().exits(0);
+    assert_eq!(world.lines("log"), ["push 1"]);
+    // Nobody is there to be asked.
+    world.server.says([push("p", "2")]);
+    world.run("again").end().exits(101).does_not_say(" -i");
+}
+
 /// A world with one guard, a script with `$OUT`.
 fn guarded(script: &str) -> World {
     let world = World::with_tools(TOOLS);
