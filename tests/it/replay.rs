@@ -214,6 +214,34 @@ fn the_first_divergence_is_shown_with_both_texts() {
 }
 
 #[test]
+fn tools_that_miss_their_files_get_advice_that_works() {
+    let world = World::with_tools("- {name: show, exec: 'cat ${path}'}");
+    world.write("ws/a.txt", "text\n");
+    world
+        .server
+        .says([call("c", "show", &json!({"path": "a.txt"})), text("done")]);
+    world.run("go").end().exits(0);
+    let diverged = replay(&world).end().exits(1);
+    diverged.says("--from DIR").says("--tools recorded");
+    for advice in [["--from", "ws"], ["--tools", "recorded"]] {
+        replay(&world)
+            .args(advice)
+            .end()
+            .exits(0)
+            .does_not_say("--tools");
+    }
+    // Where the files have changed since, the first advice has been followed.
+    world.write("ws/a.txt", "changed\n");
+    let changed = replay(&world).args(["--from", "ws"]).end().exits(1);
+    changed.says("--tools recorded").does_not_say("--from DIR");
+    replay(&world)
+        .arg("-q")
+        .end()
+        .exits(1)
+        .does_not_say("--tools");
+}
+
+#[test]
 fn another_prompt_diverges_at_the_first_request() {
     let world = recorded();
     copy(&world.path("agent"), &world.path("other"));

@@ -79,6 +79,12 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
     let mut playback = Playback::new(recording, wanted.executes_nothing);
     let ending = repeat(&launch, &mut playback)?;
     let exit = print_comparison(&playback, ending.as_ref(), &agent, &place.workspace)?;
+    if !wanted.quiet
+        && !wanted.executes_nothing
+        && let Some(divergence) = &playback.divergence
+    {
+        advise(divergence, wanted.from.is_some(), screen);
+    }
     place.leave(exit == Exit::Success, screen);
     Ok(exit)
 }
@@ -284,6 +290,20 @@ fn print_comparison(
             ending.text
         ),
     ))
+}
+
+/// Says how a divergence is avoided that comes from tools which find other files than in the recorded run.
+fn advise(divergence: &Divergence, has_files: bool, screen: Screen) {
+    if divergence.iteration <= 1 {
+        return;
+    }
+    if !has_files {
+        screen.warn(
+            "the tools ran again, in a workspace that was empty at first: --from DIR begins with a copy of DIR, \
+             which must hold what was there when the recorded run began",
+        );
+    }
+    screen.warn("--tools recorded runs no tool and takes their results from the record");
 }
 
 /// The places that a run knows, in the recorded run and here; the longest first.
