@@ -3,6 +3,7 @@
 use crate::harness::services::*;
 use crate::harness::steps::*;
 use crate::harness::*;
+use crate::torture::{strace_works, traced};
 use serde_json::{Value, json};
 
 fn search() -> Value {
@@ -130,6 +131,28 @@ fn each_part_of_a_recorded_answer_has_its_request() {
     let run = other.delta(["run", "-a", "agent", "-w", "other", "-m", "go"]);
     run.end().exits(0).prints("I search. Found.\n");
     assert_eq!(other.server.requests().len(), asked);
+}
+
+#[test]
+fn a_part_is_durable_before_the_next_is_asked_for() {
+    if !strace_works() {
+        eprintln!("skipped: strace is not installed or may not trace");
+        return;
+    }
+    let world = pausing(false);
+    let options = ["-y", "-e", "trace=write,fdatasync,sendto", "-o", "trace"];
+    traced(&world, &options).exits(0);
+    let mut is_durable = false;
+    let mut asked = Vec::new();
+    for line in world.lines("trace") {
+        match line.split_once('(') {
+            Some(("write", rest)) if rest.contains("/journal.jsonl>") => is_durable = false,
+            Some(("fdatasync", rest)) if rest.contains("/journal.jsonl>") => is_durable = true,
+            Some(("sendto", rest)) if rest.contains("\"POST ") => asked.push(is_durable),
+            _ => {}
+        }
+    }
+    assert_eq!(asked[1..], [true, true], "{asked:?}");
 }
 
 #[test]

@@ -178,6 +178,8 @@ impl Engine<'_> {
         let note =
             format!("the service paused within its answer ({pauses}), and is asked to go on");
         self.record_fact("INFO", &note, Some(Fact::Pause(&record)))?;
+        // It has been paid for.
+        self.make_durable()?;
         if pauses > MOST_PAUSES {
             let why = format!("the service paused one answer more than {MOST_PAUSES} times");
             return Ok(Some(Ending::new(StopReason::ModelRefused, why)));
