@@ -107,6 +107,8 @@ mod flow_tools;
 #[cfg(feature = "flow")]
 mod flow_nested;
 #[cfg(feature = "flow")]
+mod flow_nested_retry;
+#[cfg(feature = "flow")]
 mod flow_outputs;
 #[cfg(feature = "flow")]
 mod flow_retry;

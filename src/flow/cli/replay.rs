@@ -240,6 +240,7 @@ impl Replayer<'_> {
             changed_ok: false,
             keep_going: true,
             pause_before: HashSet::new(),
+            repeat: Vec::new(),
             screen: Screen::new(self.wanted.quiet || is_step, false),
             with_tasks: false,
             grace: run_context::grace(run_context::depth().0),

@@ -95,10 +95,12 @@ fn find_behind(
             && line.status.as_deref() != Some("failure")
             && flow.nodes[step.node].runs()
         {
-            behind.push(RetriedStep {
+            let step = RetriedStep {
                 task_id: step.task.to_string(),
                 node_id: plan.graph.nodes[step.node].id.clone(),
-            });
+            };
+            // One that came to its output in part is done again for its own sake.
+            behind.extend((!failed.contains(&step)).then_some(step));
         }
         Ok(true)
     })?;

@@ -342,8 +342,8 @@ impl RunCommand<'_> {
         if found.metadata.status == Status::Running {
             return Err(found.busy());
         }
-        for node in &self.wanted.repeat {
-            find_node(self.flow, "--repeat", node)?;
+        for name in &self.wanted.repeat {
+            check_repeated(self.flow, name)?;
         }
         let Some(again) = plan_retry(&found.run, self.flow, self.plan)? else {
             return self.resume(found, &past, lock, None);
@@ -466,6 +466,7 @@ impl RunCommand<'_> {
             keep_going: self.wanted.keep_going,
             changed_ok: self.wanted.changed_ok,
             pause_before: self.pause_before.clone(),
+            repeat: self.wanted.repeat.clone(),
             screen: Screen::new(self.wanted.quiet || !is_live, false),
             with_tasks: self.wanted.format == OutputFormat::Json,
             grace: run_context::grace(depth),
@@ -521,6 +522,22 @@ impl RunCommand<'_> {
 fn pauses(flow: &Flow, wanted: &FlowRunArgs) -> Result<HashSet<usize>> {
     let find = |id: &String| find_node(flow, "--pause-before", id);
     wanted.pause_before.iter().map(find).collect()
+}
+
+/// Checks that `--repeat` names a node, or one of a flow within the flow behind the name of its node and a slash.
+fn check_repeated(flow: &Flow, name: &str) -> Result<()> {
+    let Some((node, rest)) = name.split_once('/') else {
+        return find_node(flow, "--repeat", name).map(|_| ());
+    };
+    let node = find_node(flow, "--repeat", node)?;
+    let inner = flow.nodes[node].flow.as_deref().map(manifest::load_to_run);
+    match inner.and_then(|loaded| loaded.flow) {
+        Some(inner) => check_repeated(&inner, rest),
+        None => Err(Error::usage(format!(
+            "--repeat {name}: node {} is no flow",
+            flow.graph.nodes[node].id
+        ))),
+    }
 }
 
 /// The node that an option names.

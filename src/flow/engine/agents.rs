@@ -18,8 +18,8 @@ use crate::flow::graph::{
 use crate::flow::manifest::asked;
 use crate::flow::manifest::{AgentBody, Flow, FlowAgent, PayloadForm};
 use crate::flow::record::{
-    ProgramInput, check_schema, denied_tools, each_line, find_failure, one_value, program_beside,
-    tools_option,
+    BegunBefore, ProgramInput, check_schema, denied_tools, each_line, find_failure, one_value,
+    program_beside, tools_option,
 };
 use crate::record::event::{EventKind, InputType};
 use crate::record::run_dir::RunDir;
@@ -144,26 +144,41 @@ impl FlowEngine<'_> {
             context: Some(&message.context),
             stdin: Some(message.text.as_bytes()),
         };
-        self.prepare(beginning, given)
+        self.prepare(beginning, given, None)
     }
 
     /// The name of the run that a node is, of an agent or a flow: the same for the same step, and another one for each
     /// retry of the step or of the flow.
     pub(super) fn own_run(&self, step: &StepRef) -> String {
+        let times = self.begun_before(step).map_or(0, |before| before.times);
+        self.run_name(step, (times, self.failed_attempts(step)))
+    }
+
+    /// The name of the run of a step that was begun so often before, after so many failed attempts.
+    pub(super) fn run_name(&self, step: &StepRef, (times, failed): (u32, u32)) -> String {
         const OF_NODE: usize = 40;
         let node = self.node_id(step);
         let place = format!("{}\n{}\n{node}", self.place.run.id, step.task);
         let sum = &sha256(place.as_bytes())[..10];
         let begin: String = node.trim_start_matches('.').chars().take(OF_NODE).collect();
-        let step_name = (step.task.to_string(), node.to_owned());
-        let again = match self.begun_before.get(&step_name) {
-            None => String::new(),
-            Some(times) => format!("-r{times}"),
+        let again = match times {
+            0 => String::new(),
+            times => format!("-r{times}"),
         };
-        match self.attempts.get(&step.key).map_or(0, |it| it.failed) {
+        match failed {
             0 => format!("node-{begin}-{sum}{again}"),
             failed => format!("node-{begin}-{sum}{again}-{}", failed + 1),
         }
+    }
+
+    /// What was before a step that a retry begins anew.
+    pub(super) fn begun_before(&self, step: &StepRef) -> Option<&BegunBefore> {
+        let name = (step.task.to_string(), self.node_id(step).to_owned());
+        self.begun_before.get(&name)
+    }
+
+    pub(super) fn failed_attempts(&self, step: &StepRef) -> u32 {
+        self.attempts.get(&step.key).map_or(0, |it| it.failed)
     }
 
     /// The run of an agent has come to a stop.

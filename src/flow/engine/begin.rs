@@ -8,7 +8,7 @@ use crate::flow::context::select::AssembledContext;
 use crate::flow::graph::{Failure, FailureCode, Payload, StepRef};
 use crate::flow::manifest::{AgentBody, Denied, PayloadForm, fill};
 use crate::flow::record::{
-    self, NodeStart, ProgramInput, attempt, cache, check_schema, not_started,
+    self, NodeStart, OwnRun, ProgramInput, attempt, cache, check_schema, not_started,
 };
 use crate::text::ids::hex;
 use crate::unix::process::{Command, Variable};
@@ -151,14 +151,16 @@ impl FlowEngine<'_> {
             context: Some(&context.text),
             stdin: text.as_deref().map(str::as_bytes),
         };
-        self.prepare(beginning, given)
+        self.prepare(beginning, given, None)
     }
 
-    /// Makes the files of an attempt and puts its beginning into the journal.
+    /// Makes the files of an attempt and puts its beginning into the journal, with the run of an earlier step that it goes
+    /// on with.
     pub(super) fn prepare(
         &mut self,
         beginning: &BeginningStep,
         given: ProgramInput<'_>,
+        own_run: Option<&OwnRun>,
     ) -> Result<()> {
         let step = &beginning.step;
         let node = self.node_id(step);
@@ -171,6 +173,7 @@ impl FlowEngine<'_> {
             call_id: Some(&call_id),
             execution_ref: Some(&prepared.reference),
             command: Some(&prepared.record.command),
+            own_run,
         };
         self.events.add_node_start(step, start);
         self.attempts.entry(step.key).or_default().last = beginning.attempt;

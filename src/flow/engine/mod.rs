@@ -28,8 +28,8 @@ use super::graph::router::{Effect, Router, StepKey, StepRef};
 use super::graph::topology::NodeIx;
 use super::manifest::{Flow, ResumePolicy};
 use super::record::attempt::PreparedAttempt;
-use super::record::events::{self, EventWriter, Output};
-use super::record::lineage::Attempts;
+use super::record::events::{self, EventWriter, Output, OwnRun};
+use super::record::lineage::{Attempts, BegunBefore};
 use super::record::replay::Roots;
 use super::record::tally::{FinishedRoot, Tally};
 use super::view::progress_table::ProgressTable;
@@ -71,6 +71,9 @@ pub(crate) struct FlowOptions {
     pub screen: Screen,
     /// Files of the flow may have changed since the run began.
     pub changed_ok: bool,
+    /// Nodes that a retry may repeat although they say `on_resume: fail`; those of a flow within the flow behind the
+    /// name of its node and a slash.
+    pub repeat: Vec<String>,
     /// The report of each task is to be kept.
     pub with_tasks: bool,
     /// How long programs have between SIGTERM and SIGKILL.
@@ -180,8 +183,10 @@ pub(crate) struct FlowEngine<'e> {
     prepared: VecDeque<WaitingProgram>,
     active: HashMap<Token, ActiveProgram>,
     attempts: HashMap<StepKey, Attempts>,
-    /// How often steps were begun that a retry begins anew, by task and node.
-    begun_before: HashMap<(String, String), u32>,
+    /// What was before steps that a retry begins anew, by task and node.
+    begun_before: HashMap<(String, String), BegunBefore>,
+    /// The runs that open steps go on with, as an earlier engine decided.
+    own_runs: HashMap<StepKey, OwnRun>,
     /// Under which name the outputs of steps are to be kept.
     cache_keys: HashMap<StepKey, String>,
     recall: Recall,
@@ -221,6 +226,7 @@ impl<'e> FlowEngine<'e> {
             active: HashMap::new(),
             attempts: HashMap::new(),
             begun_before: HashMap::new(),
+            own_runs: HashMap::new(),
             cache_keys: HashMap::new(),
             recall: Recall::default(),
             linked: LinkedFiles::default(),

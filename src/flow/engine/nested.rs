@@ -1,20 +1,25 @@
 //! Nodes that are flows: a run of `delta flow` for each, whose output and status are the node's.
 //!
-//! The run has a name of its own and lies in the task's directory, so that the same command resumes it.
+//! The run has a name of its own and lies in the task's directory, so that the same command resumes it, and a retry of
+//! the step goes on with it.
 
 use super::agents::need_of;
 use super::begin::BeginningStep;
 use super::finish::AttemptEnd;
-use super::{ActiveProgram, FlowEngine};
+use super::{ActiveProgram, FlowEngine, Need};
+use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Result};
 use crate::flow::PROGRAM;
 use crate::flow::context::select::AssembledContext;
-use crate::flow::graph::{Failure, FailureCode, Payload};
-use crate::flow::record::{ProgramInput, find_failure, program_beside};
+use crate::flow::graph::{Failure, FailureCode, Payload, StepRef};
+use crate::flow::record::{InnerStanding, OwnRun, ProgramInput, find_failure, program_beside};
+use crate::record::run_dir::RunDir;
+use crate::record::workspace::Workspace;
+use crate::text::ids::RunId;
 use crate::unix::process::{Ended, Outcome};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The object that `delta-flow run --format json` prints.
 #[derive(Deserialize, Default)]
@@ -43,6 +48,15 @@ struct InnerProblem {
     message: String,
 }
 
+/// How the run of a flow within the flow is started.
+struct InnerStart {
+    run_id: String,
+    /// It is that of an earlier step.
+    own_run: Option<OwnRun>,
+    /// What failed in it is to be done again.
+    retries: bool,
+}
+
 impl FlowEngine<'_> {
     /// Prepares the run of a flow within the flow: a new one, or the one that an earlier process began.
     pub(super) fn begin_nested(
@@ -51,17 +65,40 @@ impl FlowEngine<'_> {
         (inner, dir): (&PathBuf, PathBuf),
         context: &AssembledContext,
     ) -> Result<()> {
-        let mut argv = self.options.launch.clone();
-        argv.push(program_beside(PROGRAM));
+        let start = self.inner_start(beginning, &dir)?;
+        let mut argv = vec![program_beside(PROGRAM)];
         let (inner, work_dir) = (inner.to_string_lossy(), dir.to_string_lossy());
-        let (run_id, jobs) = (self.own_run(&beginning.step), self.options.jobs.to_string());
+        let jobs = self.options.jobs.to_string();
         let words = [
-            "run", &inner, "-w", &work_dir, "--run-id", &run_id, "-j", &jobs, "-i", "-",
-            "--format", "json", "-q",
+            "run",
+            &inner,
+            "-w",
+            &work_dir,
+            "--run-id",
+            &start.run_id,
+            "-j",
+            &jobs,
+            "-i",
+            "-",
+            "--format",
+            "json",
+            "-q",
         ];
         argv.extend(words.map(str::to_owned));
+        if !self.options.launch.is_empty() {
+            // Routing stays here; the prefix is for the programs inside.
+            argv.push("--launch".to_owned());
+            argv.push(shell_quoted(&self.options.launch));
+        }
         if self.options.changed_ok {
             argv.extend(["--changed", "ok"].map(str::to_owned));
+        }
+        if start.retries {
+            argv.push("--retry".to_owned());
+            let within = format!("{}/", self.node_id(&beginning.step));
+            let repeat = self.options.repeat.iter();
+            let repeat = repeat.filter_map(|name| name.strip_prefix(&within));
+            argv.extend(repeat.flat_map(|name| ["--repeat".to_owned(), name.to_owned()]));
         }
         let given = ProgramInput {
             argv,
@@ -70,7 +107,50 @@ impl FlowEngine<'_> {
             context: Some(&context.text),
             stdin: None,
         };
-        self.prepare(beginning, given)
+        self.prepare(beginning, given, start.own_run.as_ref())
+    }
+
+    /// The run that a step is: a new one, or, where a retry of this run begins the step again with the input that it
+    /// had, the one that failed. Of that only what failed inside is done again, and once for each retry: which one it is
+    /// stands in the journal before it begins.
+    fn inner_start(&self, beginning: &BeginningStep, dir: &Path) -> Result<InnerStart> {
+        let step = &beginning.step;
+        let new = InnerStart {
+            run_id: self.own_run(step),
+            own_run: None,
+            retries: false,
+        };
+        if self.failed_attempts(step) > 0 {
+            return Ok(new);
+        }
+        let decided = self.own_runs.get(&step.key);
+        let Some(id) = decided.map(|own| own.id.clone()).or(self.run_before(step)) else {
+            return Ok(new);
+        };
+        let run = RunDir::of(&Workspace::at(dir)?, &id);
+        let Some(standing) = InnerStanding::read(&run)? else {
+            return Ok(new);
+        };
+        let retries = match decided {
+            Some(own) => own.retries,
+            None if !standing.goes_on_with(&beginning.input) => return Ok(new),
+            None => standing.retries + u64::from(standing.has_ended),
+        };
+        Ok(InnerStart {
+            run_id: id.to_string(),
+            retries: standing.retries < retries,
+            own_run: Some(OwnRun { id, retries }),
+        })
+    }
+
+    /// The run of a step before a retry took its end back.
+    fn run_before(&self, step: &StepRef) -> Option<RunId> {
+        let before = self.begun_before(step).filter(|it| it.is_taken_back)?;
+        if let Some(own) = before.own_run.as_ref().filter(|_| before.failed == 0) {
+            return Some(own.id.clone());
+        }
+        let name = self.run_name(step, (before.times - 1, before.failed));
+        RunId::parse(&name).ok()
     }
 
     /// The run of a flow within the flow has come to a stop.
@@ -88,7 +168,12 @@ impl FlowEngine<'_> {
             _ => None,
         };
         if let Some(need) = code.and_then(need_of) {
-            let why = printed.why_not_ended(code.unwrap_or_default());
+            let mut why = printed.why_not_ended(code.unwrap_or_default());
+            if need == Need::Decision {
+                // As the command line of this run has it.
+                let node = self.node_id(&active.step);
+                why = why.replace("--repeat ", &format!("--repeat {node}/"));
+            }
             self.suspend(active.step, need, &why);
             return Ok(());
         }

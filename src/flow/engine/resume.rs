@@ -112,6 +112,9 @@ impl FlowEngine<'_> {
                     continue;
                 }
             }
+            if let Some(own) = lineage.own_run(&step.task, node, edge) {
+                self.own_runs.insert(step.key, own);
+            }
             let attempts = lineage.attempts(&step.task, node, edge);
             if attempts.last > 0 || attempts.pause_acknowledged {
                 self.attempts.insert(step.key, attempts);

@@ -166,6 +166,8 @@ struct RoutedTask {
     forks: Vec<FrameIx>,
     path: Vec<NodeIx>,
     failures: Vec<(NodeIx, Failure)>,
+    /// The nodes that came to their outputs only in part.
+    partials: Vec<NodeIx>,
     /// The nodes of failures that only merges gathered that ignore them.
     ignored: Vec<NodeIx>,
     /// How its steps ended that did not go on in this task, each in the innermost fork around it.
@@ -288,6 +290,7 @@ impl<'p> Router<'p> {
                 self.go_on(&step, choice);
             }
             StepOutcome::Partial(output, choice) => {
+                task.partials.push(step.node);
                 step.payload = output;
                 step.so_far.partial = true;
                 self.go_on(&step, choice);

@@ -19,6 +19,7 @@ use crate::record::journal::Journal;
 use crate::record::reader::{JournalReader, Next};
 use crate::record::recording::unreadable;
 use crate::record::state::Unreadable;
+use crate::text::ids::RunId;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -42,6 +43,16 @@ pub(crate) struct NodeStart<'e> {
     pub execution_ref: Option<&'e str>,
     /// On one line.
     pub command: Option<&'e str>,
+    /// The run that the step goes on with.
+    pub own_run: Option<&'e OwnRun>,
+}
+
+/// The run of an earlier step that a step goes on with, because a retry begins it anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnRun {
+    pub id: RunId,
+    /// So many retries are in its journal when the step's own has begun.
+    pub retries: u64,
 }
 
 /// Where the output of a step is.
@@ -187,6 +198,10 @@ impl EventWriter<'_> {
                 if let Some(value) = value {
                     line.put(key, value);
                 }
+            }
+            if let Some(own) = start.own_run {
+                line.put("own_run", own.id.as_str())
+                    .put("own_retry", &own.retries);
             }
         });
     }
@@ -362,6 +377,13 @@ pub(crate) fn read_text(
     let path = run.join(name);
     let text = std::fs::read_to_string(&path).at("read", &path)?;
     Ok(Some(text.into()))
+}
+
+/// The run that a step goes on with, as its start says it.
+pub(crate) fn own_run_of(line: &Line<'_>) -> Option<OwnRun> {
+    let id = RunId::parse(line.own_run.as_deref()?).ok()?;
+    let retries = line.own_retry?;
+    Some(OwnRun { id, retries })
 }
 
 /// The failure that an end reports.

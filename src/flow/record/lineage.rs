@@ -2,7 +2,7 @@
 //!
 //! Unaware of graphs: a journal reads the same when the flow's files are gone.
 
-use super::events::{each_line, failure_of};
+use super::events::{OwnRun, each_line, failure_of, own_run_of};
 use super::retry::{RetriedStep, retried_steps};
 use crate::error::Result;
 use crate::flow::graph::Failure;
@@ -51,6 +51,23 @@ pub(crate) struct StepRecord {
     pub end: Option<StepEnd>,
     /// It has not ended, and a retry of the run begins it anew.
     is_retired: bool,
+    /// It is what the last retry of the run does again, with the same input.
+    is_taken_back: bool,
+    /// The run that the last attempt goes on with.
+    own_run: Option<OwnRun>,
+}
+
+/// What was before a step that is begun anew: the same node was begun in the same task, and that is over.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BegunBefore {
+    /// So often.
+    pub times: u32,
+    /// The last time: so many attempts failed before the last one.
+    pub failed: u32,
+    /// The last time: the run that it went on with.
+    pub own_run: Option<OwnRun>,
+    /// The last time is what the retry does again, with the same input.
+    pub is_taken_back: bool,
 }
 
 /// How often a step was tried.
@@ -155,25 +172,39 @@ impl Lineage {
         }
     }
 
-    /// A retry has begun: steps that had not ended and that nobody wants any more are over.
+    /// A retry has begun: steps that had not ended and that nobody wants any more are over. `wanted` are the steps
+    /// that are open now.
     pub(crate) fn retire(&mut self, wanted: &HashSet<(String, String)>) {
         for (id, task) in &mut self.tasks {
             for step in &mut task.steps {
-                step.is_retired |= !wanted.contains(&(id.clone(), step.node.clone()));
+                let is_wanted = wanted.contains(&(id.clone(), step.node.clone()));
+                step.is_retired |= !is_wanted;
+                step.is_taken_back = is_wanted;
             }
         }
     }
 
-    /// How often each step was begun that is over, by task and node.
-    pub(crate) fn begun_before(&self) -> HashMap<(String, String), u32> {
-        let mut begun = HashMap::new();
+    /// What was before each step that was begun already and is over, by task and node.
+    pub(crate) fn begun_before(&self) -> HashMap<(String, String), BegunBefore> {
+        let mut begun: HashMap<_, BegunBefore> = HashMap::new();
         for (id, task) in &self.tasks {
             let is_over = |step: &&StepRecord| step.is_retired || step.end.is_some();
             for step in task.steps.iter().filter(is_over) {
-                *begun.entry((id.clone(), step.node.clone())).or_default() += 1;
+                let before = begun.entry((id.clone(), step.node.clone())).or_default();
+                *before = BegunBefore {
+                    times: before.times + 1,
+                    failed: step.attempts.failed,
+                    own_run: step.own_run.clone(),
+                    is_taken_back: step.is_taken_back,
+                };
             }
         }
         begun
+    }
+
+    /// The run that an open step goes on with.
+    pub(crate) fn own_run(&self, task: &str, node: &str, edge: Option<&str>) -> Option<OwnRun> {
+        self.open_step(task, node, edge)?.own_run.clone()
     }
 
     /// The calls of steps that have not ended, of all roots or of one.
@@ -236,6 +267,7 @@ impl StepRecord {
         self.is_running = true;
         self.call_id = line.call_id.as_deref().map(str::to_owned);
         self.records.extend(reference.map(str::to_owned));
+        self.own_run = own_run_of(line);
         self.denied.clear();
         self.calls.clear();
     }

@@ -16,10 +16,10 @@ pub(crate) use attempt::{
     ProgramInput, check_schema, dir_name, find_failure, not_started, one_value, task_path,
 };
 pub(crate) use ends::{RecordedEnd, RecordedEnds, StepId};
-pub(crate) use events::{EventWriter, NodeEnd, NodeStart, Output, each_line, edge_told};
-pub(crate) use lineage::{Lineage, StepRecord, TaskRecord, denial_name};
+pub(crate) use events::{EventWriter, NodeEnd, NodeStart, Output, OwnRun, each_line, edge_told};
+pub(crate) use lineage::{BegunBefore, Lineage, StepRecord, TaskRecord, denial_name};
 pub(crate) use replay::{Replay, Replayed, Roots};
-pub(crate) use retry::{RetriedStep, RetryStanding, TakenBack, add_retry};
+pub(crate) use retry::{InnerStanding, RetriedStep, RetryStanding, TakenBack, add_retry};
 pub(crate) use tool_calls::{
     CallCode, CallRecord, NodeToolCall, denied_tools, program_beside, tools_option,
 };

@@ -5,8 +5,10 @@
 
 use super::events::each_line;
 use crate::error::Result;
+use crate::flow::manifest::problem::sha256;
 use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::journal::Journal;
+use crate::record::run_dir::RunDir;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::Path;
@@ -49,6 +51,63 @@ pub(crate) enum RetryStanding {
     Ended,
 }
 
+/// How the run of a flow within a flow stands towards a retry of the step that it is.
+#[derive(Debug, Default)]
+pub(crate) struct InnerStanding {
+    /// So often it was retried.
+    pub retries: u64,
+    /// It has ended, and is not being retried.
+    pub has_ended: bool,
+    has_succeeded: bool,
+    input_sha256: Option<String>,
+}
+
+impl InnerStanding {
+    /// None if there is no such run.
+    pub(crate) fn read(run: &RunDir) -> Result<Option<Self>> {
+        #[derive(Deserialize)]
+        struct Basis {
+            input_sha256: Option<String>,
+        }
+        let journal = run.journal();
+        if !journal.is_file() {
+            return Ok(None);
+        }
+        let mut standing = Self::default();
+        each_line(&journal, true, |line| {
+            match line.kind {
+                EventKind::Flow(FlowEvent::FlowStart) => {
+                    let basis = line.flow.map(|flow| serde_json::from_str(flow.get()));
+                    let basis: Option<Basis> = basis.and_then(std::result::Result::ok);
+                    standing.input_sha256 = basis.and_then(|basis| basis.input_sha256);
+                }
+                EventKind::Flow(FlowEvent::Retry) => {
+                    standing.retries += 1;
+                    standing.has_ended = false;
+                }
+                EventKind::EngineEnd if is_end(line) => {
+                    standing.has_ended = true;
+                    standing.has_succeeded = line.stop_reason.as_deref() == Some("success");
+                }
+                _ => {}
+            }
+            Ok(true)
+        })?;
+        Ok(Some(standing))
+    }
+
+    /// Something of it is left to be done, with the input that the step has now.
+    pub(crate) fn goes_on_with(&self, input: &str) -> bool {
+        let is_done = self.has_ended && self.has_succeeded;
+        !is_done && self.input_sha256.as_deref() == Some(&*sha256(input.as_bytes()))
+    }
+}
+
+/// The `ENGINE_END` of a run that has ended, rather than been interrupted.
+fn is_end(line: &Line<'_>) -> bool {
+    matches!(line.status.as_deref(), Some("COMPLETED" | "FAILED"))
+}
+
 impl TakenBack {
     /// Reads the journal of a run.
     pub(crate) fn read(journal: &Path) -> Result<Self> {
@@ -61,12 +120,7 @@ impl TakenBack {
                     let steps = retried_steps(line).into_iter();
                     taken.until.extend(steps.map(|step| (step, number)));
                 }
-                EventKind::EngineEnd => {
-                    let is_end = matches!(line.status.as_deref(), Some("COMPLETED" | "FAILED"));
-                    if is_end {
-                        taken.standing = RetryStanding::Ended;
-                    }
-                }
+                EventKind::EngineEnd if is_end(line) => taken.standing = RetryStanding::Ended,
                 _ => {}
             }
             Ok(true)

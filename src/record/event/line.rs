@@ -169,6 +169,10 @@ pub(crate) struct Line<'a> {
     pub paused: Option<bool>,
     #[serde(borrow, deserialize_with = "text")]
     pub retry_at: Option<Cow<'a, str>>,
+    /// The run that a node is, where its name does not follow from the step.
+    #[serde(borrow, deserialize_with = "text")]
+    pub own_run: Option<Cow<'a, str>>,
+    pub own_retry: Option<u64>,
     #[serde(borrow, deserialize_with = "text")]
     pub item_id: Option<Cow<'a, str>>,
     #[serde(borrow)]

@@ -77,6 +77,7 @@ impl Router<'_> {
             forks: Vec::new(),
             path: Vec::new(),
             failures: Vec::new(),
+            partials: Vec::new(),
             ignored: Vec::new(),
             endings: Vec::new(),
             ended: None,

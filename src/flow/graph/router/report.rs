@@ -73,8 +73,8 @@ impl Router<'_> {
         all
     }
 
-    /// The steps whose failures kept the root task from success: each task with the node that failed in it. What a
-    /// merge ignores is none, nor what a clone came to beside one that won.
+    /// The steps that kept the root task from success: each task with the node in it that failed, or came to its
+    /// output only in part. What a merge ignores is none, nor what a clone came to beside one that won.
     pub(crate) fn failed_steps(&self) -> Vec<(TaskIx, NodeIx)> {
         let mut failed = Vec::new();
         let succeeded = |task: TaskIx| {
@@ -90,11 +90,9 @@ impl Router<'_> {
             }
             let own = &self.tasks[task];
             let nodes = own.failures.iter().map(|(node, _)| *node);
-            failed.extend(
-                nodes
-                    .filter(|node| !own.ignored.contains(node))
-                    .map(|node| (task, node)),
-            );
+            let counted = nodes.filter(|node| !own.ignored.contains(node));
+            let all = counted.chain(own.partials.iter().copied());
+            failed.extend(all.map(|node| (task, node)));
         }
         failed
     }

@@ -1,0 +1,356 @@
+//! A flow within a flow that failed: what a retry does again, and what ends the outer one.
+
+use crate::flow_run::{chain, run};
+use crate::harness::*;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::fs;
+
+/// Fails until there is a file `fixed` in the workspace.
+const NEEDS_FIX: &str = r#"test -e "$FLOW_WORKSPACE/fixed" && cat"#;
+
+/// A node that notes that it ran.
+fn noting(id: &str, more: &str, shell: &str) -> String {
+    let note = r#"echo "$FLOW_NODE_ID" >>"$FLOW_WORKSPACE/notes""#;
+    node(id, "linear", &format!(", shell: '{note}; {shell}'{more}"))
+}
+
+/// What has run since the last call.
+fn notes(world: &World) -> Vec<String> {
+    let lines = world.lines("ws/notes");
+    fs::write(world.path("ws/notes"), "").unwrap();
+    lines
+}
+
+fn write_inner(world: &World, nodes: &[String], edges: &str) {
+    let all = [&[start()], nodes, &[exit()]].concat();
+    world.write("f/inner/workflow.yaml", flow(&all, edges));
+}
+
+/// The node `a` is a flow of `i`, which succeeds, and `j`, which needs the fix.
+fn world() -> World {
+    let world = World::new();
+    chain(&world, "flow: ./inner");
+    let nodes = [noting("i", "", "cat"), noting("j", "", NEEDS_FIX)];
+    write_inner(&world, &nodes, "s>i i>j j>x");
+    world
+}
+
+fn command(world: &World) -> Delta {
+    run(world).args(["--run-id", "r", "-q", "-m", "z"]).json()
+}
+
+fn retry(world: &World) -> Delta {
+    command(world).arg("--retry")
+}
+
+/// The runs that the node `a` was.
+fn inner_runs(world: &World) -> Vec<Run> {
+    let mut runs = world.runs();
+    runs.retain(|run| run.id().starts_with("node-a-"));
+    runs
+}
+
+#[test]
+fn of_a_flow_within_only_what_failed_inside_is_done_again() {
+    let world = world();
+    command(&world).end().exits(1);
+    assert_eq!(notes(&world), ["i", "j"]);
+    retry(&world).end().exits(1);
+    assert_eq!(notes(&world), ["j"]);
+    world.write("ws/fixed", "");
+    let outcome = retry(&world).end().exits(0);
+    assert_eq!(outcome.object()["output"], "z");
+    assert_eq!(notes(&world), ["j"]);
+    let runs = inner_runs(&world);
+    assert_eq!(runs.len(), 1);
+    let retries = runs[0].events("RETRY");
+    assert_eq!(retries.len(), 2);
+    assert_eq!(retries[0]["steps"][0]["node_id"], "j");
+    // Which run it is, and which of its retries, was on disk before it began.
+    let outer = Run {
+        dir: world.path("ws/.delta/r"),
+    };
+    let starts = outer.events("NODE_START");
+    let own: Vec<_> = starts.iter().filter(|it| it["node_id"] == "a").collect();
+    assert_eq!(own[0].get("own_run"), None);
+    for (start, retry) in own[1..].iter().zip(1..) {
+        assert_eq!(start["own_run"], json!(runs[0].id()));
+        assert_eq!(start["own_retry"], json!(retry));
+    }
+    // Nothing failed any more.
+    retry(&world).end().exits(0);
+    assert!(notes(&world).is_empty());
+}
+
+#[test]
+fn two_floors_down_only_what_failed_is_done_again() {
+    let world = world();
+    let deep = node("d", "linear", ", flow: ./deep");
+    write_inner(&world, &[noting("i", "", "cat"), deep], "s>i i>d d>x");
+    let nodes = [
+        start(),
+        noting("k", "", "cat"),
+        noting("l", "", NEEDS_FIX),
+        exit(),
+    ];
+    world.write("f/inner/deep/workflow.yaml", flow(&nodes, "s>k k>l l>x"));
+    let failed = command(&world).end().exits(1);
+    assert!(
+        failed.object()["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("l: operation")
+    );
+    assert_eq!(notes(&world), ["i", "k", "l"]);
+    world.write("ws/fixed", "");
+    retry(&world).end().exits(0);
+    assert_eq!(notes(&world), ["l"]);
+}
+
+#[test]
+fn a_retry_whose_end_was_not_recorded_is_not_made_twice() {
+    let world = world();
+    command(&world).end().exits(1);
+    retry(&world).end().exits(1);
+    notes(&world);
+    // As if the outer engine had died while the inner one ended.
+    let path = world.path("ws/.delta/r/journal.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let at = text.rfind("\"own_retry\":1").expect("a start that goes on");
+    let end = at + text[at..].find('\n').unwrap() + 1;
+    fs::write(&path, &text[..end]).unwrap();
+    retry(&world).end().exits(1);
+    assert!(notes(&world).is_empty(), "a second retry for one");
+    assert_eq!(inner_runs(&world)[0].events("RETRY").len(), 1);
+    // This one is a retry of its own.
+    world.write("ws/fixed", "");
+    retry(&world).end().exits(0);
+    assert_eq!(notes(&world), ["j"]);
+    assert_eq!(inner_runs(&world)[0].events("RETRY").len(), 2);
+}
+
+#[test]
+fn behind_a_failure_all_of_it_is_done_again() {
+    let world = world();
+    let nodes = [
+        start(),
+        noting("b", ", continue_on_failure: true", NEEDS_FIX),
+        node("a", "linear", ", flow: ./inner"),
+        exit(),
+    ];
+    world.write("f/workflow.yaml", flow(&nodes, "s>b b>a a>x"));
+    command(&world).end().exits(1);
+    assert_eq!(notes(&world), ["b", "i", "j"]);
+    world.write("ws/fixed", "");
+    retry(&world).end().exits(0);
+    assert_eq!(notes(&world), ["b", "i", "j"]);
+    assert_eq!(inner_runs(&world).len(), 2);
+}
+
+#[test]
+fn one_whose_output_did_not_fit_is_begun_anew() {
+    let world = world();
+    world.write("f/schemas/number.json", r#"{"type": "number"}"#);
+    chain(&world, "flow: ./inner, schema_out: number");
+    let shell = r#"test -e "$FLOW_WORKSPACE/fixed" && echo 5 || echo true"#;
+    write_inner(&world, &[noting("i", "", shell)], "s>i i>x");
+    let failed = command(&world).end().exits(1);
+    assert_eq!(failed.object()["error"]["code"], "schema_out");
+    world.write("ws/fixed", "");
+    let outcome = retry(&world).end().exits(0);
+    assert_eq!(outcome.object()["output"], 5);
+    assert_eq!(notes(&world), ["i", "i"]);
+    assert_eq!(inner_runs(&world).len(), 2);
+}
+
+#[test]
+fn one_that_took_too_long_goes_on_where_it_was() {
+    let world = world();
+    chain(&world, "flow: ./inner, timeout_ms: 2000");
+    let slow = r#"test -e "$FLOW_WORKSPACE/fixed" || exec sleep 1000; cat"#;
+    let nodes = [noting("i", "", "cat"), noting("j", "", slow)];
+    write_inner(&world, &nodes, "s>i i>j j>x");
+    let failed = command(&world).end().exits(1);
+    assert_eq!(failed.object()["error"]["code"], "timeout");
+    assert_eq!(notes(&world), ["i", "j"]);
+    world.write("ws/fixed", "");
+    // It has all the time that it needs to begin.
+    chain(&world, "flow: ./inner, timeout_ms: 60000");
+    retry(&world).args(["--changed", "ok"]).end().exits(0);
+    assert_eq!(notes(&world), ["j"]);
+    assert!(inner_runs(&world)[0].events("RETRY").is_empty());
+}
+
+#[test]
+fn one_that_came_to_a_part_is_retried_for_the_rest() {
+    let world = world();
+    let nodes = [
+        noting("i", "", "cat"),
+        noting("j", ", continue_on_failure: true", NEEDS_FIX),
+        noting("k", "", "cat"),
+    ];
+    write_inner(&world, &nodes, "s>i i>j j>k k>x");
+    let nodes = [
+        start(),
+        node("a", "linear", ", flow: ./inner"),
+        noting("b", "", "cat"),
+        exit(),
+    ];
+    world.write("f/workflow.yaml", flow(&nodes, "s>a a>b b>x"));
+    command(&world).end().exits(3);
+    assert_eq!(notes(&world), ["i", "j", "k", "b"]);
+    world.write("ws/fixed", "");
+    let outcome = run(&world).args(["--retry", "--run-id", "r"]).json().end();
+    let outcome = outcome
+        .exits(0)
+        .says("had succeeded behind what failed, and are done again: b of T1\n");
+    assert_eq!(outcome.object()["status"], "success");
+    assert_eq!(notes(&world), ["j", "k", "b"]);
+}
+
+#[test]
+fn a_node_inside_that_must_not_be_repeated_is_named_with_the_nodes_around_it() {
+    let world = world();
+    let nodes = [
+        noting("i", ", continue_on_failure: true", NEEDS_FIX),
+        noting("j", ", on_resume: fail", "cat"),
+        noting("k", "", NEEDS_FIX),
+    ];
+    write_inner(&world, &nodes, "s>i i>j j>k k>x");
+    command(&world).end().exits(1);
+    notes(&world);
+    world.write("ws/fixed", "");
+    let outcome = retry(&world).end().exits(4);
+    outcome
+        .says("j of T1 had succeeded behind what failed")
+        .says("--repeat a/j");
+    assert!(notes(&world).is_empty());
+    for (name, says) in [
+        ("j", "there is no 'j'"),
+        ("a/l", "there is no 'l'"),
+        ("s/j", "node s is no flow"),
+        ("a/j/k", "node j is no flow"),
+    ] {
+        let wrong = retry(&world).args(["--repeat", name]).end();
+        wrong.exits(2).says(says);
+    }
+    retry(&world).args(["--repeat", "a/j"]).end().exits(0);
+    assert_eq!(notes(&world), ["i", "j", "k"]);
+}
+
+#[test]
+fn a_launcher_stands_before_the_programs_inside_and_not_before_the_flow() {
+    let world = world();
+    let counts = world.script(
+        "launcher",
+        "#!/bin/sh\necho \"$FLOW_NODE_ID\" >>\"$HOME/launched\"\nWHERE=$1\nexport WHERE\nshift\nexec \"$@\"\n",
+    );
+    let shell = node("i", "linear", ", command: [printenv, WHERE]");
+    write_inner(&world, &[shell], "s>i i>x");
+    let words = format!("'{}' 7", counts.display());
+    let outcome = command(&world).args(["--launch", &words]).end().exits(0);
+    assert_eq!(outcome.object()["output"], 7);
+    assert_eq!(world.lines("launched"), ["i"]);
+}
+
+/// The inner flow is the agent of the world.
+fn with_agent(world: &World) {
+    let agent = "- {id: i, kind: agent, role: linear, context: none, agent_id: ag}\n";
+    write_inner(world, &[agent.to_owned()], "s>i i>x");
+    let agents = "agents:\n- {id: ag, path: ../../agent, ask_human: true}\n";
+    world.write("f/inner/agents.yaml", agents);
+}
+
+#[test]
+fn what_ends_the_inner_flow_ends_the_outer_one_with_the_same_code() {
+    let question = || call("q", "ask_human", &json!({"prompt": "Which?"}));
+    let cases: [(i32, &str, &str, Option<Reply>); 4] = [
+        (
+            4,
+            "",
+            "not like this",
+            Some(Reply::error(400, "not like this")),
+        ),
+        (
+            75,
+            "max_retries: 0",
+            "down",
+            Some(Reply::error(503, "down")),
+        ),
+        (78, "", "agent.yaml", None),
+        (101, "", "Which?", Some(question())),
+    ];
+    for (code, llm, says, reply) in cases {
+        let world = World::new();
+        let world = match llm {
+            "" => world,
+            llm => world.llm(llm),
+        };
+        chain(&world, "flow: ./inner");
+        with_agent(&world);
+        let good = world.read("agent/agent.yaml");
+        match reply {
+            Some(reply) => drop(world.server.says([reply])),
+            None => drop(world.write("agent/agent.yaml", "llm: [")),
+        }
+        if code == 78 {
+            // Not while it is loaded, but behind a node that breaks it.
+            world.write("agent/agent.yaml", &good);
+            let file = world.path("agent/agent.yaml").display().to_string();
+            let breaks =
+                format!(", shell: 'test -e once || echo \"llm: [\" >{file}; touch once; cat'");
+            let agent = "- {id: i, kind: agent, role: linear, context: none, agent_id: ag}\n";
+            let nodes = [node("h", "linear", &breaks), agent.to_owned()];
+            write_inner(&world, &nodes, "s>h h>i i>x");
+        }
+        let outcome = command(&world).end().exits(code).says(says);
+        let object = outcome.object();
+        let waiting = code == 101;
+        let status = if waiting {
+            "waiting_for_input"
+        } else {
+            "interrupted"
+        };
+        assert_eq!(object["status"], status, "{code}");
+        for run in world.runs() {
+            let is_flow = !run.events("FLOW_START").is_empty();
+            assert!(!is_flow || run.metadata()["exit_code"] == code, "{code}");
+        }
+        world.write("agent/agent.yaml", &good);
+        world.server.says([text("2")]);
+        if waiting {
+            let answer = Delta::flow(world.home()).args(["answer", "-w", "ws", "it"]);
+            answer.end().exits(0);
+        }
+        let outcome = command(&world).end().exits(0);
+        assert_eq!(outcome.object()["output"], 2, "{code}");
+        assert_eq!(inner_runs(&world).len(), 1);
+    }
+}
+
+#[test]
+fn an_inner_flow_that_a_signal_ends_has_not_failed() {
+    for signal in [Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP] {
+        let world = world();
+        let once =
+            r#"test -e "$FLOW_WORKSPACE/fixed" || { echo $$ >../ready; exec sleep 1000; }; cat"#;
+        let nodes = [noting("i", "", "cat"), noting("j", "", once)];
+        write_inner(&world, &nodes, "s>i i>j j>x");
+        let mut ready = world.fifo("ready");
+        let running = command(&world).spawn();
+        let program = ready.pid();
+        let inner = inner_runs(&world)[0].metadata()["pid"].as_i64().unwrap();
+        let pid = Pid::from_raw(inner.try_into().unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+        let outcome = running.wait().exits(75);
+        let outcome: Value = outcome.object();
+        assert_eq!(outcome["status"], "interrupted", "{signal:?}");
+        world.write("ws/fixed", "");
+        let outcome = command(&world).end().exits(0);
+        assert_eq!(outcome.object()["output"], "z", "{signal:?}");
+        assert!(!alive(program), "{signal:?}");
+        assert_eq!(notes(&world), ["i", "j", "j"], "{signal:?}");
+        assert_eq!(inner_runs(&world).len(), 1);
+    }
+}
