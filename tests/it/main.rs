@@ -109,6 +109,8 @@ mod flow_nested;
 #[cfg(feature = "flow")]
 mod flow_nested_retry;
 #[cfg(feature = "flow")]
+mod flow_torture;
+#[cfg(feature = "flow")]
 mod flow_outputs;
 #[cfg(feature = "flow")]
 mod flow_retry;
