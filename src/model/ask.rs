@@ -3,20 +3,22 @@
 //! Unaware of runs, journals and tools. An attempt goes over HTTP, to a program or to a recording; what
 //! is retried and how long is waited is decided here for all.
 
+mod record;
+
 use crate::error::{Result, may_fail};
 use crate::model::attempt::{Attempt, Remedy};
 use crate::model::http::Http;
 use crate::model::program::Program;
 use crate::model::rate::{Pass, SharedRate};
 use crate::model::replay::Playback;
-use crate::model::response::{Answer, Counted};
-use crate::model::wire::{self, Heard, Listener, Wire};
+use crate::model::response::Answer;
+use crate::model::usage::{TokenUsage, read_usage};
+use crate::model::wire::{Heard, Listener, Wire};
 use crate::record::spending::Denial;
-use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::signals::{Signals, Stop};
-use serde::Serialize;
+use record::InvocationRecord;
 use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -51,7 +53,7 @@ pub(crate) enum Expense {
     /// It was made, and is known to have cost nothing.
     Nothing,
     /// It was made, and the server has counted.
-    Counted(Counted),
+    Counted(TokenUsage),
     /// It was made, and nobody knows what it cost.
     Unknown {
         /// There is an answer, without figures.
@@ -79,32 +81,6 @@ pub(crate) enum Asked {
     Stopped(Stop),
     /// The attempt must not be made.
     Denied(Denial),
-}
-
-#[derive(Serialize)]
-struct AttemptRecord {
-    started_at: String,
-    duration_ms: u64,
-    outcome: String,
-}
-
-#[derive(Default, Serialize)]
-struct TokenCounts {
-    prompt: u64,
-    completion: u64,
-    total: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cached: Option<u64>,
-}
-
-/// The facts about an invocation for its metadata.json.
-#[derive(Default)]
-struct InvocationRecord {
-    attempts: Vec<AttemptRecord>,
-    http_status: Option<u16>,
-    timed_out: bool,
-    model: Option<String>,
-    usage: Option<TokenCounts>,
 }
 
 /// An invocation's directory and what is known of it beforehand.
@@ -167,55 +143,62 @@ pub(crate) fn ask_model(
         if let NextStep::End(Asked::Answered(answer)) = &mut step {
             model.redact_joined(answer);
         }
-        record.attempts.push(AttemptRecord {
-            started_at: clock.to_string(),
-            duration_ms: began.elapsed().as_millis() as u64,
-            outcome,
-        });
+        record.add_attempt(clock, began.elapsed(), outcome);
         let (why, after) = match step {
             NextStep::End(asked) => break asked,
             NextStep::Again(why, after) => (why, after),
         };
-        if patience
-            .deadline
-            .is_some_and(|until| Instant::now() >= until)
-        {
-            break Asked::OutOfTime;
+        if let Err(asked) = wait_to_retry((&why, after), retries, patience, signals, &mut notify) {
+            break asked;
         }
-        if let Some(stop) = signals.stop_within(after.unwrap_or_default()) {
-            break Asked::Stopped(stop);
-        }
-        if let Some(after) = after.filter(|after| *after > LONGEST_RETRY_AFTER) {
-            let until = Timestamp::now().plus(after);
-            break Asked::Unavailable(format!("{why}; the server asks to wait until {until}"));
-        }
-        if retries == patience.max_retries {
-            let tries = retries + 1;
-            let times = if tries == 1 { "attempt" } else { "attempts" };
-            break Asked::Unavailable(format!("{why} (after {tries} {times})"));
-        }
-        let wait = after.unwrap_or_else(|| backoff_time(retries));
         retries += 1;
-        if patience
-            .deadline
-            .is_some_and(|deadline| Instant::now() + wait >= deadline)
-        {
-            break Asked::OutOfTime;
-        }
-        if let Some(stop) = signals.stop_within(wait) {
-            break Asked::Stopped(stop);
-        }
-        notify(&format!(
-            "{why}; waiting {:.1} s before trying again ({retries} of {})",
-            wait.as_secs_f64(),
-            patience.max_retries
-        ));
-        if let Err(stop) = signals.sleep(wait) {
-            break Asked::Stopped(stop);
-        }
     };
     record.write(invocation, &asked, started.elapsed())?;
     Ok(asked)
+}
+
+/// Waits before another attempt, after one that failed for a reason and perhaps says how long to wait.
+fn wait_to_retry(
+    (why, after): (&str, Option<Duration>),
+    retries: u32,
+    patience: Patience,
+    signals: &Signals,
+    notify: &mut dyn FnMut(&str),
+) -> std::result::Result<(), Asked> {
+    let is_over = |wait| {
+        patience
+            .deadline
+            .is_some_and(|until| Instant::now() + wait >= until)
+    };
+    if is_over(Duration::ZERO) {
+        return Err(Asked::OutOfTime);
+    }
+    if let Some(stop) = signals.stop_within(after.unwrap_or_default()) {
+        return Err(Asked::Stopped(stop));
+    }
+    if let Some(after) = after.filter(|after| *after > LONGEST_RETRY_AFTER) {
+        let until = Timestamp::now().plus(after);
+        let why = format!("{why}; the server asks to wait until {until}");
+        return Err(Asked::Unavailable(why));
+    }
+    let tries = retries + 1;
+    if retries == patience.max_retries {
+        let times = if tries == 1 { "attempt" } else { "attempts" };
+        return Err(Asked::Unavailable(format!("{why} (after {tries} {times})")));
+    }
+    let wait = after.unwrap_or_else(|| backoff_time(retries));
+    if is_over(wait) {
+        return Err(Asked::OutOfTime);
+    }
+    if let Some(stop) = signals.stop_within(wait) {
+        return Err(Asked::Stopped(stop));
+    }
+    notify(&format!(
+        "{why}; waiting {:.1} s before trying again ({tries} of {})",
+        wait.as_secs_f64(),
+        patience.max_retries
+    ));
+    signals.sleep(wait).map_err(Asked::Stopped)
 }
 
 /// Waits for what the server has told other processes. The lock of the one that asks first, if it is this one.
@@ -247,7 +230,7 @@ enum NextStep {
 /// What an attempt has cost. An error of the server costs nothing.
 fn expense(wire: &Wire, attempt: &Attempt) -> Expense {
     match attempt {
-        Attempt::Body { body, .. } => wire::counted(wire.api(), body)
+        Attempt::Body { body, .. } => read_usage(wire.api(), body)
             .map_or(Expense::Unknown { is_answer: true }, Expense::Counted),
         Attempt::Again { may_count, .. } | Attempt::Stopped { may_count, .. } if *may_count => {
             Expense::Unknown { is_answer: false }
@@ -306,13 +289,7 @@ fn judge_attempt(
             record.http_status = http_status;
             match invocation.wire.parse(&body) {
                 Ok(answer) => {
-                    record.model.clone_from(&answer.model);
-                    record.usage = answer.usage.map(|usage| TokenCounts {
-                        prompt: usage.prompt_tokens,
-                        completion: usage.completion_tokens,
-                        total: usage.total_tokens,
-                        cached: answer.cached_tokens,
-                    });
+                    record.note_answer(&answer);
                     (
                         NextStep::End(Asked::Answered(Box::new(answer))),
                         "answered".to_owned(),
@@ -332,33 +309,6 @@ fn judge_attempt(
 fn backoff_time(retries: u32) -> Duration {
     let seconds = (0.5 * f64::from(1u32 << retries.min(6))).min(30.0);
     Duration::from_secs_f64(seconds * (0.8 + 0.4 * fastrand::f64()))
-}
-
-impl InvocationRecord {
-    fn write(self, invocation: &Invocation<'_>, asked: &Asked, took: Duration) -> Result<()> {
-        let status = match asked {
-            Asked::Answered(_) => "SUCCESS",
-            _ if self.timed_out => "TIMEOUT",
-            _ => "FAILED",
-        };
-        let mut out = Vec::new();
-        let mut object = Object::begin(&mut out);
-        object
-            .put("model_id", &self.model)
-            .put("status", status)
-            .put("duration_ms", &(took.as_millis() as u64))
-            .put("token_usage", &self.usage)
-            .put("http_status", &self.http_status)
-            .put("attempts", &self.attempts);
-        if let Some((name, bytes)) = invocation.extends {
-            let mut extends = Object::begin(object.nest("extends"));
-            extends.put("invocation", name).put("bytes", &bytes);
-            extends.end();
-        }
-        object.end();
-        out.push(b'\n');
-        files::write(&invocation.dir.join("metadata.json"), &out)
-    }
 }
 
 impl Model<'_> {

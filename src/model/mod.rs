@@ -4,6 +4,8 @@
 
 pub(crate) mod replay;
 pub(crate) mod attempt;
+pub(crate) mod calls;
+pub(crate) mod usage;
 pub(crate) mod response;
 pub(crate) mod wire;
 pub(crate) mod rate;

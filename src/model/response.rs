@@ -4,15 +4,14 @@
 //! that is null, missing or a list of parts; calls that are null, without ids, or with arguments as
 //! an object.
 
+use crate::model::calls::{NewCall, calls_json};
+use crate::model::usage::{chat_cached, chat_tokens};
 use crate::record::event::{FinishReason, REASONING, Tokens};
 use crate::record::messages::is_known_member;
-use crate::text::ids::hex;
 use crate::text::json::{self, Members, Object};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
 
 /// The model's answer.
 #[derive(Debug, Default)]
@@ -94,23 +93,8 @@ impl Answer {
     }
 }
 
-/// A call that the model asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NewCall {
-    /// The server's id; empty if it gave none.
-    pub id: String,
-    /// Which tool.
-    pub name: String,
-    /// A JSON object in a text; `{}` if the model gave none.
-    pub arguments: String,
-    /// The raw arguments, if they are no JSON object.
-    pub invalid: Option<String>,
-    /// Members of the call that are nobody's here, and that some servers insist on having back: names and JSON.
-    pub extra: Vec<(String, String)>,
-}
-
 #[derive(Deserialize)]
-struct Response<'r> {
+struct ChatCompletion<'r> {
     #[serde(borrow, default)]
     choices: Option<Vec<Choice<'r>>>,
     #[serde(default)]
@@ -129,7 +113,7 @@ struct Choice<'r> {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Message<'r> {
+struct ChatMessage<'r> {
     content: Option<Value>,
     #[serde(borrow)]
     tool_calls: Option<Vec<&'r RawValue>>,
@@ -168,9 +152,9 @@ struct WireFunction {
 /// The reason to ask again: the body is not JSON, has no message, or one with neither text nor
 /// calls.
 pub(crate) fn parse(body: &[u8]) -> Result<Answer, String> {
-    let paired = without_lone_surrogates(body);
+    let paired = json::without_lone_surrogates(body);
     let body = paired.as_deref().unwrap_or(body);
-    let response: Response<'_> = serde_json::from_slice(body).map_err(|_| not_chat(body))?;
+    let response: ChatCompletion<'_> = serde_json::from_slice(body).map_err(|_| not_chat(body))?;
     let mut choices = response.choices.unwrap_or_default();
     if choices.is_empty() {
         return Err(format!(
@@ -202,7 +186,7 @@ fn other_members(
         let says_nothing = matches!(value.get(), "null" | "\"\"" | "[]" | "{}");
         !says_nothing && !is_known(name)
     };
-    let text = |json: &str| String::from_utf8_lossy(&one_line(json)).into_owned();
+    let text = |json: &str| String::from_utf8_lossy(&json::one_line(json)).into_owned();
     let others = members.filter(is_other);
     Ok(others
         .map(|(name, value)| (name, text(value.get())))
@@ -220,143 +204,86 @@ impl Choice<'_> {
         usage: Option<&Value>,
     ) -> serde_json::Result<Result<Answer, String>> {
         let raw = self.message.map_or("null", RawValue::get);
-        let message: Option<Message<'_>> = serde_json::from_str(raw)?;
+        let message: Option<ChatMessage<'_>> = serde_json::from_str(raw)?;
         let message = message.unwrap_or_default();
-        let finish_reason = self.finish_reason.as_ref().and_then(Value::as_str);
-        let finish_reason = finish_reason.map(|it| FinishReason::of(it.to_owned()));
-        let refusal = message.refusal.as_ref().and_then(Value::as_str);
-        let refusal = refusal.filter(|words| !words.trim().is_empty());
+        let refusal = message.refusal();
         let finish_reason = match refusal {
             Some(_) => Some(FinishReason::ContentFilter),
-            None => finish_reason,
+            None => self.finish_reason(),
         };
         let text = message.content.as_ref().map(text_of).unwrap_or_default();
-        let text = if text.is_empty() {
-            refusal.unwrap_or_default().to_owned()
-        } else {
-            text
+        let text = match text.is_empty() {
+            true => refusal.unwrap_or_default().to_owned(),
+            false => text,
         };
-        let calls = message.tool_calls.into_iter().flatten();
+        let calls = message.tool_calls.iter().flatten();
         let calls: Vec<NewCall> = calls
-            .map(WireCall::understand)
+            .map(|call| WireCall::understand(call))
             .collect::<serde_json::Result<_>>()?;
         let cut_off = finish_reason.as_ref().is_some_and(FinishReason::is_cut_off);
         if text.trim().is_empty() && calls.is_empty() && !cut_off {
             return Ok(Err("the answer has neither text nor tool calls".to_owned()));
         }
-        let others = other_members(raw, is_known_member)?;
-        let reasoning = [
-            message.reasoning_content,
-            message.reasoning,
-            message.reasoning_details,
-            message.thinking,
-            message.thinking_blocks,
-        ];
         let has_text = !text.is_empty() || matches!(message.content, Some(Value::String(_)));
-        let content_json = if has_text {
-            json::text(&text).into_bytes()
-        } else {
-            b"null".to_vec()
-        };
         Ok(Ok(Answer {
-            content_json,
+            content_json: match has_text {
+                true => json::text(&text).into_bytes(),
+                false => b"null".to_vec(),
+            },
             text,
             calls,
-            reasoning: REASONING
-                .into_iter()
-                .zip(reasoning)
-                .filter_map(|(name, raw)| Some((name, one_line(raw?.get()))))
-                .collect(),
+            reasoning: message.reasoning_fields(),
             finish_reason,
             finish_detail: refusal.map(str::to_owned),
             model,
-            usage: usage.filter(|usage| usage.is_object()).map(tokens),
-            cached_tokens: usage.and_then(|usage| {
-                let details = usage.pointer("/prompt_tokens_details/cached_tokens");
-                details
-                    .or_else(|| usage.get("prompt_cache_hit_tokens"))
-                    .and_then(Value::as_u64)
-            }),
-            items: (!others.is_empty()).then(|| {
-                let mut items = Vec::new();
-                items.push(b'[');
-                let mut members = Object::begin(&mut items);
-                for (name, value) in &others {
-                    members.raw(name, value.as_bytes());
-                }
-                members.end();
-                items.push(b']');
-                items
-            }),
+            usage: usage.filter(|usage| usage.is_object()).map(chat_tokens),
+            cached_tokens: usage.and_then(chat_cached),
+            items: as_items(&other_members(raw, is_known_member)?),
             view: None,
             is_paused: false,
         }))
     }
-}
 
-/// What a server says it has counted for an answer, whatever the answer is.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Counted {
-    pub tokens: Tokens,
-    /// Of the request's tokens, those that came from a cache.
-    pub cached: u64,
-    /// Of the request's tokens, those that were put into a cache.
-    pub cache_written: u64,
-}
-
-/// What the usage of a response says; none if it says nothing of tokens.
-pub(super) fn counted(usage: &Value) -> Option<Counted> {
-    let detail = |name: &str| usage.get("prompt_tokens_details")?.get(name)?.as_u64();
-    let number = |name: &str| usage.get(name)?.as_u64();
-    let cached = detail("cached_tokens").or_else(|| number("prompt_cache_hit_tokens"));
-    let written = detail("cache_write_tokens").or_else(|| number("cache_creation_input_tokens"));
-    let counted = Counted {
-        tokens: tokens(usage),
-        cached: cached.unwrap_or(0),
-        cache_written: written.unwrap_or(0),
-    };
-    (counted.tokens.total_tokens > 0).then_some(counted)
-}
-
-/// JSON in which every `\uD800` that is not half of a pair has become U+FFFD; none if it has no such escapes.
-/// Some servers cut a text in the middle of a character; the rest of it is worth having.
-pub(super) fn without_lone_surrogates(body: &[u8]) -> Option<Vec<u8>> {
-    let has_halves = |mark: &[u8]| memchr::memmem::find(body, mark).is_some();
-    (has_halves(b"\\ud") || has_halves(b"\\uD")).then(|| with_pairs_only(body))
-}
-
-fn with_pairs_only(body: &[u8]) -> Vec<u8> {
-    let unit = |at: usize| -> Option<u16> {
-        let digits = body.get(at..at + 6)?.strip_prefix(b"\\u")?;
-        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-    };
-    let mut out = Vec::with_capacity(body.len());
-    let mut at = 0;
-    while at < body.len() {
-        let (len, replacement) = match unit(at) {
-            Some(0xD800..=0xDBFF) if matches!(unit(at + 6), Some(0xDC00..=0xDFFF)) => (12, None),
-            Some(0xD800..=0xDFFF) => (6, Some(b"\\uFFFD")),
-            Some(_) => (6, None),
-            None if body[at] == b'\\' => (2, None),
-            None => (1, None),
-        };
-        let end = (at + len).min(body.len());
-        match replacement {
-            Some(bytes) => out.extend_from_slice(bytes),
-            None => out.extend_from_slice(&body[at..end]),
-        }
-        at = end;
+    fn finish_reason(&self) -> Option<FinishReason<'static>> {
+        let name = self.finish_reason.as_ref().and_then(Value::as_str)?;
+        Some(FinishReason::of(name.to_owned()))
     }
-    out
 }
 
-/// JSON that came over several lines, without the line breaks.
-pub(super) fn one_line(raw: &str) -> Vec<u8> {
-    if !raw.contains(['\n', '\r']) {
-        return raw.as_bytes().to_vec();
+impl ChatMessage<'_> {
+    fn refusal(&self) -> Option<&str> {
+        let words = self.refusal.as_ref().and_then(Value::as_str)?;
+        (!words.trim().is_empty()).then_some(words)
     }
-    // Inside strings line breaks are escaped, so that these are only white space between tokens.
-    raw.replace(['\n', '\r'], " ").into_bytes()
+
+    fn reasoning_fields(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let values = [
+            self.reasoning_content,
+            self.reasoning,
+            self.reasoning_details,
+            self.thinking,
+            self.thinking_blocks,
+        ];
+        let fields = REASONING.into_iter().zip(values);
+        fields
+            .filter_map(|(name, raw)| Some((name, json::one_line(raw?.get()))))
+            .collect()
+    }
+}
+
+/// Members as a list of one object.
+fn as_items(members: &[(String, String)]) -> Option<Vec<u8>> {
+    if members.is_empty() {
+        return None;
+    }
+    let mut items = vec![b'['];
+    let mut object = Object::begin(&mut items);
+    for (name, value) in members {
+        object.raw(name, value.as_bytes());
+    }
+    object.end();
+    items.push(b']');
+    Some(items)
 }
 
 fn text_of(content: &Value) -> String {
@@ -367,18 +294,6 @@ fn text_of(content: &Value) -> String {
             .filter_map(|part| part.as_str().or_else(|| part.get("text")?.as_str()))
             .collect(),
         _ => String::new(),
-    }
-}
-
-fn tokens(usage: &Value) -> Tokens {
-    let count = |name: &str| usage.get(name).and_then(Value::as_u64);
-    let prompt_tokens = count("prompt_tokens").unwrap_or(0);
-    let completion_tokens = count("completion_tokens").unwrap_or(0);
-    Tokens {
-        prompt_tokens,
-        completion_tokens,
-        total_tokens: count("total_tokens")
-            .unwrap_or(prompt_tokens.saturating_add(completion_tokens)),
     }
 }
 
@@ -411,101 +326,6 @@ impl WireCall {
         };
         let name = function.name.unwrap_or_default();
         NewCall::understand(id, &name, text)
-    }
-}
-
-impl NewCall {
-    /// A call as a model asked for it, with its arguments as text.
-    pub(super) fn understand(id: String, name: &str, text: String) -> Self {
-        let is_object = serde_json::from_str::<serde_json::Map<String, Value>>(&text).is_ok();
-        let (arguments, invalid) = if text.trim().is_empty() {
-            ("{}".to_owned(), None)
-        } else if is_object {
-            (text, None)
-        } else {
-            ("{}".to_owned(), Some(text))
-        };
-        let invalid = if is_name(name) {
-            invalid
-        } else {
-            let said = format!("a call of {name:?}, which is not a name of a tool");
-            Some(invalid.unwrap_or(said))
-        };
-        Self {
-            id,
-            name: usable_name(name).into_owned(),
-            arguments,
-            invalid,
-            extra: Vec::new(),
-        }
-    }
-}
-
-/// True if servers accept the name for a function.
-fn is_name(name: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    (1..=64).contains(&name.len()) && name.chars().all(allowed)
-}
-
-/// The name, or another in place of one that servers would refuse in a history. No tool has that.
-pub(super) fn usable_name(name: &str) -> Cow<'_, str> {
-    if is_name(name) {
-        return name.into();
-    }
-    let usable = name
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
-    format!("unknown_{}", usable.take(50).collect::<String>()).into()
-}
-
-/// The calls as they are sent back to the model: a JSON array.
-pub(crate) fn calls_json(calls: &[NewCall]) -> Vec<u8> {
-    let mut out = vec![b'['];
-    for call in calls {
-        if out.len() > 1 {
-            out.push(b',');
-        }
-        let mut object = Object::begin(&mut out);
-        object.put("id", &call.id).put("type", "function");
-        let mut function = Object::begin(object.nest("function"));
-        function
-            .put("name", &call.name)
-            .put("arguments", &call.arguments);
-        function.end();
-        for (name, value) in &call.extra {
-            object.raw(name, value.as_bytes());
-        }
-        object.end();
-    }
-    out.push(b']');
-    out
-}
-
-/// Gives every call an id that no other call has: `taken` knows those of earlier messages.
-pub(crate) fn make_ids_unique(calls: &mut [NewCall], taken: impl Fn(&str) -> bool) {
-    let mut used: HashSet<String> = HashSet::new();
-    let mut copies: HashMap<String, u32> = HashMap::new();
-    for call in calls {
-        let is_free = |id: &str| !id.is_empty() && !taken(id) && !used.contains(id);
-        if !is_free(&call.id) {
-            let stem = std::mem::take(&mut call.id);
-            call.id = if stem.is_empty() {
-                std::iter::repeat_with(|| format!("call_{}", hex(8)))
-                    .find(|id| is_free(id))
-                    .unwrap_or_default()
-            } else {
-                // Counting goes on where the copy before stopped, so that many copies cost no more each.
-                let count = copies.entry(stem.clone()).or_insert(1);
-                loop {
-                    *count += 1;
-                    let id = format!("{stem}_{count}");
-                    if is_free(&id) {
-                        break id;
-                    }
-                }
-            };
-        }
-        used.insert(call.id.clone());
     }
 }
 
@@ -579,19 +399,5 @@ mod tests {
     fn half_a_character_does_not_lose_the_answer() {
         let answer = message(r#"{"content":"a \ud800 b \ud83e\udd80 \\ud800"}"#);
         assert_eq!(answer.text, "a \u{FFFD} b 🦀 \\ud800");
-    }
-
-    #[test]
-    fn ids_become_unique() {
-        let call = |id: &str| NewCall {
-            id: id.to_owned(),
-            ..NewCall::default()
-        };
-        let mut calls = [call("a"), call("a"), call(""), call("old")];
-        make_ids_unique(&mut calls, |id| id == "old");
-        assert_eq!(calls[0].id, "a");
-        assert_eq!(calls[1].id, "a_2");
-        assert!(calls[2].id.starts_with("call_"));
-        assert_eq!(calls[3].id, "old_2");
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod sse;
 mod stream;
 mod pieces;
 mod errors;
+mod records;
 
 pub(crate) use errors::{error_status, stream_error_status};
 pub(crate) use neutral::Neutral;
@@ -26,14 +27,15 @@ pub(crate) use stream::{Broken, Heard, Listener, Stream};
 use crate::config::agent::Llm;
 use crate::config::api::{Api, CacheTime};
 use crate::model::attempt::{Remedy, their_words};
-use crate::model::response::{self, Answer, Counted};
-use crate::record::event::{FinishReason, Tokens};
+use crate::model::calls::calls_json;
+use crate::model::response::{self, Answer};
+use crate::model::usage::read_usage;
+use crate::record::event::FinishReason;
 use crate::record::messages::view;
-use crate::text::json::{self, Object};
-use neutral::{Message, Recorded};
+use crate::text::json;
+use neutral::Message;
 use pause::Paused;
 use rendering::{Position, Rendering};
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -51,25 +53,6 @@ struct Rules {
     without_include: bool,
     without_stream_options: bool,
     max_tokens: Option<u64>,
-}
-
-impl Rules {
-    /// True for the record of an exchange with the model that is asked, over the same API.
-    fn is_asked(&self, recorded: &Recorded<'_>) -> bool {
-        recorded.api == self.api.name()
-            && recorded.model.map(RawValue::get) == self.model.as_deref()
-    }
-
-    /// The answer as it came, if it is of this API and model and still what the journal says.
-    fn recorded<'m>(&self, message: &Message<'m>) -> Option<Recorded<'m>> {
-        let recorded: Recorded<'m> = serde_json::from_str(message.wire?.get()).ok()?;
-        let content = message.content.map_or("null", RawValue::get);
-        let calls = message.tool_calls.map_or("", RawValue::get);
-        let is_same =
-            self.is_asked(&recorded) && recorded.view == view(content.as_bytes(), calls.as_bytes());
-        let has_usable_ids = || message.calls().iter().all(|call| ids::is_call_id(&call.id));
-        (is_same && !recorded.items.is_empty() && has_usable_ids()).then_some(recorded)
-    }
 }
 
 /// What was rendered for the request before.
@@ -180,7 +163,7 @@ impl Wire {
                     messages::add(&mut memo.body, message, &memo.rules, &head.wrapped);
                 }
             };
-            match response::without_lone_surrogates(&request.bytes[at..at + length]) {
+            match json::without_lone_surrogates(&request.bytes[at..at + length]) {
                 Some(paired) => add(&next_message(&paired)?.0, &mut memo),
                 None => add(&message, &mut memo),
             }
@@ -268,117 +251,6 @@ impl Wire {
         self.rules.refusals = self.rules.refusals.saturating_sub(1);
     }
 
-    /// The record of an answer, whose calls, as JSON, have their final ids: it as it came, what it was made
-    /// behind, and what the journal's own fields were read from. None if a chat completion has nothing beside
-    /// its text and its calls.
-    pub(crate) fn record(&self, answer: &Answer, calls: &[u8], prefix: &str) -> Option<Vec<u8>> {
-        let is_chat = self.rules.api == Api::Chat;
-        if is_chat && answer.items.is_none() && answer.reasoning.is_empty() {
-            return None;
-        }
-        let mut out = Vec::new();
-        let mut object = self.signed_object(&mut out);
-        if let Some(items) = &answer.items {
-            object.raw("items", items);
-        }
-        if is_chat {
-            object.put("view", &view(&answer.content_json, calls));
-        } else if let (Some(_), Some(view)) = (&answer.items, &answer.view) {
-            object.put("prefix", prefix).put("view", view);
-        }
-        object.end();
-        Some(out)
-    }
-
-    /// The record of a part of an answer, after which the service has paused.
-    pub(crate) fn record_pause(&self, answer: &Answer, prefix: &str) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut object = self.signed_object(&mut out);
-        let blocks = pause::blocks(answer).unwrap_or_else(|| b"[]".to_vec());
-        object.raw("items", &blocks).put("prefix", prefix);
-        if let Some(usage) = answer.usage {
-            object.put("usage", &usage);
-        }
-        if let Some(cached) = answer.cached_tokens {
-            object.put("cached_tokens", &cached);
-        }
-        object.end();
-        out
-    }
-
-    /// The record of a remedy, for later starts of the run.
-    pub(crate) fn record_remedy(&self, remedy: Remedy) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut object = self.signed_object(&mut out);
-        object.put("name", remedy.name());
-        if let Remedy::MaxTokens(most) = remedy {
-            object.put("max_tokens", &most);
-        }
-        object.end();
-        out
-    }
-
-    /// An object that says which model is asked, and over which API.
-    fn signed_object<'o>(&self, out: &'o mut Vec<u8>) -> Object<'o> {
-        let mut object = Object::begin(out);
-        let model = self.rules.model.as_deref().unwrap_or("null");
-        object
-            .put("api", self.rules.api.name())
-            .raw("model", model.as_bytes());
-        if self.rules.refusals > 0 {
-            object.put("refusals", &self.rules.refusals);
-        }
-        object
-    }
-
-    /// Goes on from what the journal knows of earlier starts: remedies, and the parts of an answer that is not
-    /// whole. Those of another model or API do not count.
-    pub(crate) fn recall(&mut self, remedies: &[&str], pauses: &[&str]) {
-        for remedy in remedies {
-            self.recall_remedy(remedy);
-        }
-        for pause in pauses {
-            let Ok(recorded) = serde_json::from_str::<Recorded<'_>>(pause) else {
-                continue;
-            };
-            let body = pause::as_response(&recorded);
-            let answer = messages::parse(&body, &self.wrapped);
-            if let Ok(mut answer) = answer
-                && self.rules.is_asked(&recorded)
-            {
-                answer.usage = recorded.usage;
-                answer.cached_tokens = recorded.cached_tokens;
-                let is_refused = recorded.refusals != self.rules.refusals;
-                self.go_on_from(answer, &recorded.prefix);
-                let refused = self.paused.iter_mut().filter(|_| is_refused);
-                refused.for_each(Paused::drop_thinking);
-            }
-        }
-    }
-
-    fn recall_remedy(&mut self, remedy: &str) {
-        #[derive(Deserialize)]
-        struct Applied {
-            name: String,
-            #[serde(default)]
-            max_tokens: Option<u64>,
-        }
-        let applied: Result<Applied, _> = serde_json::from_str(remedy);
-        let by: Result<Recorded<'_>, _> = serde_json::from_str(remedy);
-        let (Ok(applied), Ok(by)) = (applied, by) else {
-            return;
-        };
-        let is_asked = self.rules.is_asked(&by);
-        match Remedy::parse(&applied.name, applied.max_tokens) {
-            // Counted whoever refused it: the records of answers say how often it had happened before them.
-            Some(Remedy::WithoutReasoning) => self.rules.refusals += 1,
-            Some(remedy) if is_asked => {
-                self.apply(remedy);
-            }
-            _ => {}
-        }
-    }
-
     /// How often the service has paused within the answer that is not whole yet.
     pub(crate) fn pauses(&self) -> u32 {
         self.paused.as_ref().map_or(0, |paused| paused.count)
@@ -395,47 +267,11 @@ impl Wire {
         });
     }
 
-    /// The same for what a recorded request has behind the one that is sent. False if that is not all.
-    pub(crate) fn adopt_pause(&mut self, sent: &[u8], recorded: &[u8]) -> bool {
-        let Some(blocks) = pause::blocks_behind(sent, recorded) else {
-            return false;
-        };
-        let body = [b"{\"content\":", blocks, b"}"].concat();
-        let Ok(answer) = messages::parse(&body, &self.wrapped) else {
-            return false;
-        };
-        self.paused = None;
-        self.go_on_from(answer, "");
-        true
-    }
-
     /// The whole answer whose last part this is.
     pub(crate) fn whole(&mut self, answer: Answer) -> Answer {
         match self.paused.take() {
             Some(paused) => pause::join(paused.answer, answer),
             None => answer,
-        }
-    }
-
-    /// Takes over the remedies that a recorded request shows.
-    pub(crate) fn adopt(&mut self, recorded: &[u8]) {
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Shown<'r> {
-            #[serde(borrow)]
-            include: Option<&'r RawValue>,
-            #[serde(borrow)]
-            stream_options: Option<&'r RawValue>,
-            max_tokens: Option<u64>,
-        }
-        let shown: Shown<'_> = serde_json::from_slice(recorded).unwrap_or_default();
-        match self.rules.api {
-            Api::Chat => self.rules.without_stream_options = shown.stream_options.is_none(),
-            Api::Responses => {
-                let include = shown.include.map_or("", RawValue::get);
-                self.rules.without_include = !include.contains("reasoning.encrypted_content");
-            }
-            Api::Messages => self.rules.max_tokens = shown.max_tokens,
         }
     }
 
@@ -447,7 +283,7 @@ impl Wire {
         if self.rules.api == Api::Chat {
             return response::parse(body);
         }
-        let paired = response::without_lone_surrogates(body);
+        let paired = json::without_lone_surrogates(body);
         let body = paired.as_deref().unwrap_or(body);
         let mut answer = match self.rules.api {
             Api::Chat | Api::Responses => responses::parse(body)?,
@@ -463,7 +299,7 @@ impl Wire {
         if is_silent && answer.calls.is_empty() && !cut_off && !answer.is_paused {
             return Err("the answer has neither text nor tool calls".to_owned());
         }
-        let counted = counted(self.rules.api, body);
+        let counted = read_usage(self.rules.api, body);
         answer.usage = counted.map(|counted| counted.tokens);
         answer.cached_tokens = counted.map(|counted| counted.cached);
         answer.view = Some(view_of(&answer));
@@ -517,48 +353,9 @@ fn next_message(rest: &[u8]) -> Result<(Message<'_>, usize), String> {
 fn view_of(answer: &Answer) -> String {
     let calls = match answer.calls.as_slice() {
         [] => Vec::new(),
-        calls => response::calls_json(calls),
+        calls => calls_json(calls),
     };
     view(&answer.content_json, &calls)
-}
-
-/// What a server says it has counted for an answer, whatever the answer is.
-pub(crate) fn counted(api: Api, body: &[u8]) -> Option<Counted> {
-    #[derive(Deserialize)]
-    struct WithUsage {
-        #[serde(default)]
-        usage: Option<Value>,
-    }
-    let with_usage: WithUsage = serde_json::from_slice(body).ok()?;
-    let usage = with_usage.usage.filter(Value::is_object)?;
-    let number = |place: &str| usage.pointer(place).and_then(Value::as_u64).unwrap_or(0);
-    let (prompt, cached, cache_written) = match api {
-        Api::Chat => return response::counted(&usage),
-        Api::Responses => (
-            number("/input_tokens"),
-            number("/input_tokens_details/cached_tokens"),
-            number("/input_tokens_details/cache_write_tokens"),
-        ),
-        Api::Messages => {
-            let read = number("/cache_read_input_tokens");
-            let written = number("/cache_creation_input_tokens");
-            let fresh = number("/input_tokens");
-            let all = fresh.saturating_add(read).saturating_add(written);
-            (all, read, written)
-        }
-    };
-    let completion = number("/output_tokens");
-    let tokens = Tokens {
-        prompt_tokens: prompt,
-        completion_tokens: completion,
-        total_tokens: prompt.saturating_add(completion),
-    };
-    let counted = Counted {
-        tokens,
-        cached,
-        cache_written,
-    };
-    (tokens.total_tokens > 0).then_some(counted)
 }
 
 fn not_of(body: &[u8], what: &str) -> String {
@@ -573,28 +370,10 @@ fn array(items: &[&RawValue]) -> Option<Vec<u8>> {
         if out.len() > 1 {
             out.push(b',');
         }
-        out.extend_from_slice(&response::one_line(item.get()));
+        out.extend_from_slice(&json::one_line(item.get()));
     }
     out.push(b']');
     (out.len() > 2).then_some(out)
-}
-
-/// JSON without white space between its tokens.
-fn compact(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    let (mut in_string, mut is_escaped) = (false, false);
-    for character in json.chars() {
-        if in_string || !matches!(character, ' ' | '\n' | '\r' | '\t') {
-            out.push(character);
-        }
-        match character {
-            _ if is_escaped => is_escaped = false,
-            '\\' if in_string => is_escaped = true,
-            '"' => in_string = !in_string,
-            _ => {}
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Writes JSON in pieces, so that recorded JSON can be spliced in without decoding it.
+//! Writes JSON in pieces, so that recorded JSON can be spliced in without decoding it, and repairs it as text.
 //!
 //! Unaware of what the objects are.
 
@@ -137,9 +137,10 @@ pub(crate) fn text(value: &(impl Serialize + ?Sized)) -> String {
 /// The error and its place.
 pub(crate) fn check(text: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<IgnoredAny>(text)?;
-    match half_a_character(text.as_bytes()) {
-        Some(escape) => Err(serde_json::Error::custom(format!(
-            "{escape} is half of a surrogate pair"
+    match lone_surrogates(text.as_bytes()).next() {
+        Some(at) => Err(serde_json::Error::custom(format!(
+            "{} is half of a surrogate pair",
+            &text[at..at + ESCAPE]
         ))),
         None => Ok(()),
     }
@@ -173,33 +174,62 @@ pub(crate) fn compact(json: &str) -> String {
     json.chars().filter(|c| is_kept(*c)).collect()
 }
 
+/// JSON that came over several lines, without the line breaks.
+pub(crate) fn one_line(raw: &str) -> Vec<u8> {
+    if !raw.contains(['\n', '\r']) {
+        return raw.as_bytes().to_vec();
+    }
+    // Inside strings line breaks are escaped, so that these are only white space between tokens.
+    raw.replace(['\n', '\r'], " ").into_bytes()
+}
+
+/// JSON in which every `\uD800` that is not half of a pair has become U+FFFD; none if it has no such escapes.
+/// Some servers cut a text in the middle of a character; the rest of it is worth having.
+pub(crate) fn without_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {
+    let has = |mark: &[u8]| memchr::memmem::find(json, mark).is_some();
+    if !has(b"\\ud") && !has(b"\\uD") {
+        return None;
+    }
+    let mut paired = json.to_vec();
+    for at in lone_surrogates(json) {
+        paired[at..at + ESCAPE].copy_from_slice(b"\\uFFFD");
+    }
+    Some(paired)
+}
+
+/// The length of an escape such as `\uD800`.
+const ESCAPE: usize = 6;
+
+/// Where escapes begin that are one half of a surrogate pair without the other.
+fn lone_surrogates(json: &[u8]) -> impl Iterator<Item = usize> {
+    let unit = |at: usize| {
+        let digits = json.get(at..at + ESCAPE)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        while let Some(found) = memchr::memchr(b'\\', json.get(next..)?) {
+            let at = next + found;
+            let is_low = |unit: Option<u16>| matches!(unit, Some(0xDC00..=0xDFFF));
+            let (length, is_lone) = match unit(at) {
+                Some(0xD800..=0xDBFF) if is_low(unit(at + ESCAPE)) => (2 * ESCAPE, false),
+                Some(0xD800..=0xDFFF) => (ESCAPE, true),
+                Some(_) => (ESCAPE, false),
+                None => (2, false),
+            };
+            next = at + length;
+            if is_lone {
+                return Some(at);
+            }
+        }
+        None
+    })
+}
+
 /// The parser's message without its place.
 pub(crate) fn parser_words(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()
-}
-
-/// The first escape in a JSON text that is one half of a surrogate pair without the other.
-fn half_a_character(mut json: &[u8]) -> Option<String> {
-    let unit = |escape: &[u8]| {
-        let digits = escape.strip_prefix(b"\\u")?.get(..4)?;
-        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-    };
-    while let Some(at) = memchr::memchr(b'\\', json) {
-        json = &json[at..];
-        let length = match unit(json) {
-            Some(0xD800..=0xDBFF)
-                if matches!(json.get(6..).and_then(unit), Some(0xDC00..=0xDFFF)) =>
-            {
-                12
-            }
-            Some(0xD800..=0xDFFF) => return Some(String::from_utf8_lossy(&json[..6]).into_owned()),
-            Some(_) => 6,
-            None => 2,
-        };
-        json = json.get(length..)?;
-    }
-    None
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::config::tool::definition::{
     Inject, Input, Parameter, Piece, Tool, Word, is_script, text_of,
 };
 use crate::text::disguise::disguises;
+use crate::text::json::compact;
 use crate::text::suggestion::nearest;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -249,23 +250,6 @@ fn written(value: &RawValue) -> Result<Option<String>, serde_json::Error> {
         [b'n', ..] => None,
         _ => Some(compact(text)),
     })
-}
-
-/// JSON without the white space between its tokens.
-fn compact(json: &str) -> String {
-    let mut in_string = false;
-    let mut escaped = false;
-    let mut kept = json.to_owned();
-    kept.retain(|c| {
-        if in_string {
-            in_string = escaped || c != '"';
-            escaped = !escaped && c == '\\';
-            return true;
-        }
-        in_string = c == '"';
-        !matches!(c, ' ' | '\t' | '\n' | '\r')
-    });
-    kept
 }
 
 fn lossy(value: &RawValue) -> Value {

@@ -10,7 +10,7 @@ use crate::engine::question::Question;
 use crate::engine::run_context::RunContext;
 use crate::engine::tool_call::{self, Done};
 use crate::error::Result;
-use crate::model::response::NewCall;
+use crate::model::calls::NewCall;
 use crate::record::event::{ActionStatus, DENIED, Event};
 use crate::record::recording::RecordedResult;
 use crate::record::state::Call;

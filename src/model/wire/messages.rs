@@ -6,7 +6,8 @@ use super::neutral::{Message, Recorded, is_blank};
 use super::rendering::{Mark, Rendering, Role};
 use crate::config::api::CacheTime;
 use crate::config::llm::MESSAGES_MAX_TOKENS;
-use crate::model::response::{Answer, NewCall, usable_name};
+use crate::model::calls::{NewCall, usable_name};
+use crate::model::response::Answer;
 use crate::record::event::FinishReason;
 use crate::text::json::{self as json_text, Members, Object};
 use serde::Deserialize;
@@ -430,7 +431,7 @@ pub(super) fn parse(body: &[u8], wrapped: &[String]) -> Result<Answer, String> {
                 let input = block.input.map_or("{}", RawValue::get);
                 let input = unwrapped(input, wrapped.iter().any(|it| *it == *name));
                 let id = block.id.unwrap_or_default().into_owned();
-                calls.push(NewCall::understand(id, &name, super::compact(input)));
+                calls.push(NewCall::understand(id, &name, json_text::compact(input)));
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! What the events of a stream come to when their texts are joined, for whoever looks for something in it.
 
 use super::sse::Events;
-use crate::model::response::without_lone_surrogates;
+use crate::text::json::without_lone_surrogates;
 use serde_json::Value;
 use std::collections::HashMap;
 

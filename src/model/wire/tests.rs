@@ -110,7 +110,7 @@ fn step(random: &mut Rng, api: Api, number: usize, out: &mut String) {
 
 fn items(random: &mut Rng, api: Api, content: &str, ids: &[String]) -> Vec<Value> {
     let text: String = String::from_utf8(
-        response::without_lone_surrogates(content.as_bytes()).unwrap_or(content.into()),
+        json::without_lone_surrogates(content.as_bytes()).unwrap_or(content.into()),
     )
     .map(|text| {
         serde_json::from_str::<Option<String>>(&text)

@@ -1,0 +1,138 @@
+//! The calls of tools that a model asks for, in a form that every service takes back.
+//!
+//! Unaware of which tools there are.
+
+use crate::text::ids::hex;
+use crate::text::json::Object;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+/// A call that the model asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NewCall {
+    /// The server's id; empty if it gave none.
+    pub id: String,
+    /// Which tool.
+    pub name: String,
+    /// A JSON object in a text; `{}` if the model gave none.
+    pub arguments: String,
+    /// The raw arguments, if they are no JSON object.
+    pub invalid: Option<String>,
+    /// Members of the call that are nobody's here, and that some servers insist on having back: names and JSON.
+    pub extra: Vec<(String, String)>,
+}
+
+impl NewCall {
+    /// A call as a model asked for it, with its arguments as text.
+    pub(super) fn understand(id: String, name: &str, text: String) -> Self {
+        let is_object = serde_json::from_str::<Map<String, Value>>(&text).is_ok();
+        let (arguments, invalid) = if text.trim().is_empty() {
+            ("{}".to_owned(), None)
+        } else if is_object {
+            (text, None)
+        } else {
+            ("{}".to_owned(), Some(text))
+        };
+        let invalid = if is_name(name) {
+            invalid
+        } else {
+            let said = format!("a call of {name:?}, which is not a name of a tool");
+            Some(invalid.unwrap_or(said))
+        };
+        Self {
+            id,
+            name: usable_name(name).into_owned(),
+            arguments,
+            invalid,
+            extra: Vec::new(),
+        }
+    }
+}
+
+/// True if servers accept the name for a function.
+fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    (1..=64).contains(&name.len()) && name.chars().all(allowed)
+}
+
+/// The name, or another in place of one that servers would refuse in a history. No tool has that.
+pub(super) fn usable_name(name: &str) -> Cow<'_, str> {
+    if is_name(name) {
+        return name.into();
+    }
+    let usable = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+    format!("unknown_{}", usable.take(50).collect::<String>()).into()
+}
+
+/// The calls as they are sent back to the model: a JSON array.
+pub(crate) fn calls_json(calls: &[NewCall]) -> Vec<u8> {
+    let mut out = vec![b'['];
+    for call in calls {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        let mut object = Object::begin(&mut out);
+        object.put("id", &call.id).put("type", "function");
+        let mut function = Object::begin(object.nest("function"));
+        function
+            .put("name", &call.name)
+            .put("arguments", &call.arguments);
+        function.end();
+        for (name, value) in &call.extra {
+            object.raw(name, value.as_bytes());
+        }
+        object.end();
+    }
+    out.push(b']');
+    out
+}
+
+/// Gives every call an id that no other call has: `taken` knows those of earlier messages.
+pub(crate) fn make_ids_unique(calls: &mut [NewCall], taken: impl Fn(&str) -> bool) {
+    let mut used: HashSet<String> = HashSet::new();
+    let mut copies: HashMap<String, u32> = HashMap::new();
+    for call in calls {
+        let is_free = |id: &str| !id.is_empty() && !taken(id) && !used.contains(id);
+        if !is_free(&call.id) {
+            let stem = std::mem::take(&mut call.id);
+            call.id = if stem.is_empty() {
+                std::iter::repeat_with(|| format!("call_{}", hex(8)))
+                    .find(|id| is_free(id))
+                    .unwrap_or_default()
+            } else {
+                // Counting goes on where the copy before stopped, so that many copies cost no more each.
+                let count = copies.entry(stem.clone()).or_insert(1);
+                loop {
+                    *count += 1;
+                    let id = format!("{stem}_{count}");
+                    if is_free(&id) {
+                        break id;
+                    }
+                }
+            };
+        }
+        used.insert(call.id.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_become_unique() {
+        let call = |id: &str| NewCall {
+            id: id.to_owned(),
+            ..NewCall::default()
+        };
+        let mut calls = [call("a"), call("a"), call(""), call("old")];
+        make_ids_unique(&mut calls, |id| id == "old");
+        assert_eq!(calls[0].id, "a");
+        assert_eq!(calls[1].id, "a_2");
+        assert!(calls[2].id.starts_with("call_"));
+        assert_eq!(calls[3].id, "old_2");
+    }
+}
