@@ -1,5 +1,6 @@
 //! A flow within a flow that failed: what a retry does again, and what ends the outer one.
 
+use crate::budget::{ANSWER, NOTE, ledger, restless, sum, unsettled};
 use crate::flow_run::{chain, run};
 use crate::harness::*;
 use rustix::process::{Pid, Signal, kill_process};
@@ -173,12 +174,11 @@ fn one_that_took_too_long_goes_on_where_it_was() {
     write_inner(&world, &nodes, "s>i i>j j>x");
     let failed = command(&world).end().exits(1);
     assert_eq!(failed.object()["error"]["code"], "timeout");
-    assert_eq!(notes(&world), ["i", "j"]);
     world.write("ws/fixed", "");
     // It has all the time that it needs to begin.
     chain(&world, "flow: ./inner, timeout_ms: 60000");
     retry(&world).args(["--changed", "ok"]).end().exits(0);
-    assert_eq!(notes(&world), ["j"]);
+    assert_eq!(notes(&world), ["i", "j", "j"]);
     assert!(inner_runs(&world)[0].events("RETRY").is_empty());
 }
 
@@ -326,6 +326,28 @@ fn what_ends_the_inner_flow_ends_the_outer_one_with_the_same_code() {
         let outcome = command(&world).end().exits(0);
         assert_eq!(outcome.object()["output"], 2, "{code}");
         assert_eq!(inner_runs(&world).len(), 1);
+    }
+}
+
+#[test]
+fn what_agents_inside_spend_is_in_the_ledger_of_the_outer_flow_and_bound_by_its_budget() {
+    let world = World::with_tools(NOTE);
+    chain(&world, "flow: ./inner");
+    with_agent(&world);
+    let world = restless(world);
+    let start = |budget: &str| command(&world).args(["--budget", budget]);
+    for (budget, requests) in [("tokens=400", 4), ("tokens=400", 4), ("tokens=600", 6)] {
+        let outcome = start(budget).end().exits(4);
+        outcome.says("the budget of run r around this one is spent");
+        assert_eq!(world.server.requests().len(), requests);
+        let outer = world.runs().into_iter().find(|run| run.id() == "r");
+        for run in [&outer.unwrap(), &inner_runs(&world)[0]] {
+            let lines = ledger(run);
+            assert!(unsettled(&lines).is_empty());
+            let spent = sum(&lines, "settle").0;
+            assert_eq!(spent, requests as u64 * ANSWER, "{}", run.id());
+            assert_eq!(run.metadata()["exit_code"], 4);
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! A flow with agents, with flows within it, a race and a retry, of which any process is killed at any time: it
 //! always goes on, and comes to the same end.
 
-use crate::budget::{ANSWER, ledger, sum, unsettled};
+use crate::budget::{ANSWER, NOTE, ledger, restless, sum, unsettled};
 use crate::flow_run::run;
 use crate::harness::*;
+use crate::torture::strace_works;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -295,9 +296,7 @@ fn a_flow_that_is_never_killed_holds() {
 fn whatever_is_killed_the_flow_comes_to_the_same_end() {
     let kills = std::env::var("DELTA_TEST_FLOW_KILLS").ok();
     let kills: usize = kills.and_then(|text| text.parse().ok()).unwrap_or(12);
-    let seed = std::env::var("DELTA_TEST_SEED").ok();
-    let seed = seed.and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut killed, mut rounds) = (0, 0);
     while killed < kills {
@@ -306,4 +305,183 @@ fn whatever_is_killed_the_flow_comes_to_the_same_end() {
         killed += round(&mut random, &about, true);
     }
     eprintln!("{killed} kills in {rounds} rounds");
+}
+
+/// How often a process of the flow uses each of these system calls, at most. Shells do not use them: the program of a
+/// node that is killed has failed.
+fn changes() -> Vec<(String, usize)> {
+    let names =
+        "fdatasync,fsync,rename,renameat,renameat2,mkdir,flock,link,linkat,ftruncate,unlink,sendto";
+    let world = world();
+    let trace = format!("trace={names}");
+    let strace = ["strace", "-qq", "-f", "-o", "trace", "-e", &trace];
+    command(&world, false).under(&strace).end().exits(1);
+    let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for line in world.lines("trace") {
+        let call = line
+            .split_once('(')
+            .and_then(|(call, _)| call.split_once(' '));
+        if let Some((pid, name)) = call
+            && names.split(',').any(|one| one == name.trim())
+        {
+            *counts
+                .entry((name.trim().to_owned(), pid.to_owned()))
+                .or_default() += 1;
+        }
+    }
+    let mut most: BTreeMap<String, usize> = BTreeMap::new();
+    for ((name, _), count) in counts {
+        let most = most.entry(name).or_default();
+        *most = count.max(*most);
+    }
+    most.into_iter().collect()
+}
+
+#[test]
+fn killed_before_any_change_of_a_file_the_flow_comes_to_the_same_end() {
+    if !strace_works() {
+        eprintln!("skipped: strace is not installed or may not trace");
+        return;
+    }
+    let rounds = std::env::var("DELTA_TEST_FLOW_CHANGES").ok();
+    let rounds: usize = rounds.and_then(|text| text.parse().ok()).unwrap_or(4);
+    let seed = seed();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let changes = changes();
+    let mut hit = 0;
+    for round in 1..=rounds {
+        let world = world();
+        let mut killed_once = |retry: bool, code: i32| {
+            let (name, most) = &changes[random.usize(..changes.len())];
+            let n = random.usize(1..=*most);
+            let (trace, inject) = (
+                format!("trace={name}"),
+                format!("inject={name}:signal=KILL:when={n}"),
+            );
+            // In the outer engine alone, or in every process that comes so far.
+            let follow: &[&str] = if random.u8(..3) > 0 { &["-f"] } else { &[] };
+            let args = ["-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+            let strace = [&["strace"], follow, &args].concat();
+            let about = format!("round {round} with DELTA_TEST_SEED={seed}: {name} {n} {follow:?}");
+            let mut outcome = command(&world, retry).under(&strace).end();
+            for _ in 0..30 {
+                match outcome.code() {
+                    Some(ended) if ended == code => return (outcome, about),
+                    None | Some(75) => hit += 1,
+                    Some(_) => panic!("{about}: {}", outcome.describe()),
+                }
+                outcome = command(&world, retry).end();
+            }
+            panic!("{about}: it never ends: {}", outcome.describe())
+        };
+        let (failed, about) = killed_once(false, 1);
+        let failed = failed.object();
+        assert_eq!(failed["error"]["node"], "n", "{about}: {failed}");
+        world.write("ws/fixed", "");
+        let (last, about) = killed_once(true, 0);
+        holds(&world, &last, usize::MAX / 8, &about);
+    }
+    eprintln!("{hit} starts of {} were killed", 2 * rounds);
+}
+
+/// So many agents at once.
+const AGENTS: u64 = 8;
+
+#[test]
+fn killed_at_random_the_agents_of_a_flow_never_exceed_its_budget() {
+    const BUDGET: u64 = 12_000;
+    let kills = std::env::var("DELTA_TEST_BUDGET_KILLS").ok();
+    let kills: usize = kills.and_then(|text| text.parse().ok()).unwrap_or(20);
+    let seed = seed();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut killed = 0;
+    while killed < kills {
+        let world = restless(World::with_tools(NOTE).llm("max_tokens: 10"));
+        let workflow = "defaults: {context: none}\nnodes: [{id: s}, {id: p, role: split}, {id: w, agent_id: ag}, \
+                        {id: m, role: merge}, {id: x}]\nedges: [[s, p, w, m, x]]\n";
+        world.write("f/workflow.yaml", workflow);
+        world.write(
+            "f/agents.yaml",
+            "agents: [{id: ag, path: ../agent, max_iterations: 1000}]\n",
+        );
+        world.write(
+            "in.json",
+            json!((1..=AGENTS).collect::<Vec<_>>()).to_string(),
+        );
+        let start = || {
+            let run = run(&world).args(["--run-id", "r", "-q", "-i", "in.json", "-j", "8"]);
+            run.args(["--budget", &format!("tokens={BUDGET}")])
+        };
+        let mut here = 0;
+        let mut calm = false;
+        let outcome = loop {
+            let running = start().spawn();
+            let before = here;
+            while alive(running.pid()) {
+                std::thread::sleep(Duration::from_millis(random.u64(10..150)));
+                if calm {
+                    continue;
+                }
+                if let Some(pid) = random.choice(&world.processes())
+                    && let Some(pid) = Pid::from_raw(pid.cast_signed())
+                    && kill_process(pid, Signal::KILL).is_ok()
+                {
+                    here += 1;
+                }
+            }
+            let outcome = running.wait();
+            match outcome.code() {
+                Some(4) if here == before => break outcome,
+                // What was killed comes to its end, too.
+                Some(4) => calm = true,
+                None | Some(75) => {}
+                Some(_) => panic!("DELTA_TEST_SEED={seed}: {}", outcome.describe()),
+            }
+        };
+        killed += here;
+        let about = format!(
+            "DELTA_TEST_SEED={seed}, {here} kills: {}",
+            outcome.describe()
+        );
+        outcome.says("is spent");
+        eventually("no process is left", || world.processes().is_empty());
+        let outer = all_runs(&world).into_iter().find(|run| run.id() == "r");
+        let lines = ledger(&outer.unwrap());
+        let open = unsettled(&lines);
+        let spent = sum(&lines, "settle").0 + sum(&open, "reserve").0;
+        assert!(spent >= BUDGET, "{spent}, {about}");
+        let requests = world.server.requests().len() as u64;
+        // What is reserved is more than what an answer takes, so that real spending stays below.
+        assert!(
+            requests * ANSWER < BUDGET + AGENTS * ANSWER,
+            "{requests}, {about}"
+        );
+        let settled = lines.iter().filter(|line| line["kind"] == "settle");
+        let exact = settled.clone().filter(|it| it["tokens"] == ANSWER).count() as u64;
+        let unknown = settled.count() as u64 - exact + open.len() as u64;
+        assert!(
+            (exact..=exact + unknown).contains(&requests),
+            "{requests}, {about}"
+        );
+        // Each run has in its own ledger what the flow's has of it.
+        for run in all_runs(&world).iter().filter(|run| run.id() != "r") {
+            let id = json!(run.id());
+            let of_run: Vec<Value> = lines
+                .iter()
+                .filter(|it| it["run_id"] == id)
+                .cloned()
+                .collect();
+            let (above, own) = (sum(&of_run, "settle").0, sum(&ledger(run), "settle").0);
+            // A kill between the two lets one lack what the other has: at most a line each time.
+            let most = here as u64 * (ANSWER + 1000);
+            assert!(above.abs_diff(own) <= most, "{above} and {own}, {about}");
+        }
+    }
+    eprintln!("{killed} kills");
+}
+
+fn seed() -> u64 {
+    let seed = std::env::var("DELTA_TEST_SEED").ok();
+    let seed = seed.and_then(|seed| seed.parse().ok());
+    seed.unwrap_or_else(|| fastrand::u64(..))
 }
