@@ -81,8 +81,7 @@ pub(crate) fn prepare_attempt(
     linked: &mut LinkedFiles,
 ) -> Result<PreparedAttempt> {
     let parent = format!("io/nodes/{}", dir_name(task));
-    files::make_dirs(&run.join(&parent))?;
-    let name = files::make_unique_dir(&run.join(&parent), node)?;
+    let name = make_node_dir(&run.join(&parent), node)?;
     let reference = format!("{parent}/{name}");
     let io = run.join(&reference);
     if let Some(context) = given.context {
@@ -101,6 +100,17 @@ pub(crate) fn prepare_attempt(
         io,
         reference,
     })
+}
+
+/// Makes a directory for an attempt in that of its task, which is made by the first one.
+fn make_node_dir(parent: &Path, node: &str) -> Result<String> {
+    match files::make_unique_dir(parent, node) {
+        Err(_) if !parent.exists() => {
+            files::make_dirs(parent)?;
+            files::make_unique_dir(parent, node)
+        }
+        made => made,
+    }
 }
 
 /// Records how a program ended.
@@ -166,13 +176,13 @@ pub(crate) fn read_output(
 ) -> Result<std::result::Result<Payload, Failure>> {
     let wrong = |message: String| Ok(Err(Failure::new(FailureCode::Operation, message)));
     let path = io.join("stdout.log");
-    let mut file = File::open(&path).at("read", &path)?;
+    let file = File::open(&path).at("read", &path)?;
     let len = file.metadata().at("read", &path)?.len();
     if len > MOST_OUTPUT {
         return wrong(too_much(len));
     }
     let mut bytes = Vec::with_capacity(len as usize);
-    file.read_to_end(&mut bytes).at("read", &path)?;
+    file.take(len).read_to_end(&mut bytes).at("read", &path)?;
     let Ok(text) = String::from_utf8(bytes) else {
         return wrong("its output is not UTF-8".to_owned());
     };
