@@ -191,6 +191,17 @@ fn a_job_whose_time_is_over_is_requeued() {
 }
 
 #[test]
+fn what_a_server_says_to_one_job_is_known_to_all() {
+    let world = examples();
+    let later = Reply::error(429, "later").header("Retry-After", "3600");
+    world.server.says([later]);
+    array(&world).end().exits(75);
+    let other = array(&world).env("SLURM_ARRAY_TASK_ID", "8");
+    other.end().exits(75);
+    assert_eq!(world.server.requests().len(), 1);
+}
+
+#[test]
 fn an_array_ends_before_its_time_and_stops_for_what_needs_a_person() {
     let world = examples();
     let at = |end: i64| array(&world).env("SLURM_JOB_END_TIME", end.to_string());
