@@ -104,7 +104,7 @@ fn every_template_passes_its_check_without_a_warning_and_runs_offline() {
             .end()
             .exits(2)
     };
-    init(&["f"]).says("init needs -t triage|map-reduce|review");
+    init(&["f"]).says("init needs -t triage|map-reduce|review|eval");
     init(&["f", "-t", "triag"]).says("triage");
     assert!(!world.exists("f"));
     world.write("used/notes", "");
@@ -112,6 +112,42 @@ fn every_template_passes_its_check_without_a_warning_and_runs_offline() {
         .args(["init", "used", "-t", "triage"])
         .end();
     used.exits(1).says("used is not empty: there is notes");
+}
+
+#[test]
+fn the_evaluation_is_checked_without_a_warning_and_measures_offline() {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    let flow = |args: &[&str]| Delta::flow(world.home()).args(args).end();
+    let made = flow(&["init", "e", "-t", "eval"]).exits(0).prints("e\n");
+    made.says("created evaluation (eval) in e")
+        .says("delta flow eval e -w ");
+    assert_eq!(flow(&["check", "e"]).exits(0).stderr, "");
+    let eval = ["eval", "e", "-w", "ws", "--format", "json"];
+    let object = flow(&eval).exits(0).object();
+    let planned =
+        [0, 1].map(|suite| object["suites"][suite]["settings"][0]["trials_measured"].clone());
+    assert_eq!(planned, [6, 1]);
+    // An agent that answers with more than a word does not pass.
+    let script = world
+        .read("e/agent/model.sh")
+        .replace("label=bug", "label='a bug'");
+    world.script("e/agent/model.sh", &script);
+    let object = flow(&eval).exits(1).object();
+    let rate = |suite: usize| {
+        object["suites"][suite]["settings"][0]["rate"]
+            .as_f64()
+            .unwrap()
+    };
+    assert!((rate(0) - 1.0 / 3.0).abs() < 0.01, "{}", rate(0));
+    assert!(rate(1) < 0.01);
+    let again = flow(&["init", "e", "-t", "eval"]).exits(1);
+    again.says("e already contains an evaluation; choose another directory");
+}
+
+#[test]
+fn the_page_of_the_evaluation_runs_as_shown() {
+    as_shown("evaluation", &[]);
 }
 
 /// The table of sizes has the sizes of the files, and no flow is longer than six tenths of what it was.

@@ -9,12 +9,13 @@ use std::path::Path;
 
 /// Runs the command.
 pub(crate) fn create_flow(dir: &Path, template: &FlowTemplate) -> Result<Exit> {
-    check_unused(dir, ("workflow.yaml", "a flow"))?;
+    check_unused(dir, template.main)?;
     let written = write_new(dir, template.new_files())?;
     let screen = Screen::new(false, false);
     let shown = dir.display();
     let text = format!(
-        "flow ({}) in {shown}: {}",
+        "{} ({}) in {shown}: {}",
+        noun_of(template.main.1),
         template.name,
         written.join(", ")
     );
@@ -22,11 +23,18 @@ pub(crate) fn create_flow(dir: &Path, template: &FlowTemplate) -> Result<Exit> {
     screen.progress(&[(Tone::Dim, "next:")]);
     let dir = dir.to_string_lossy();
     let check = ["delta", "flow", "check", "-v", &dir].map(str::to_owned);
-    let run = ["delta", "flow", "run", &dir].map(str::to_owned).to_vec();
+    let run = ["delta", "flow", template.command, &dir]
+        .map(str::to_owned)
+        .to_vec();
     let run = shell_quoted(&run) + template.arguments;
     for line in [shell_quoted(&check), run] {
         screen.progress(&[(Tone::Dim, &format!("  {line}"))]);
     }
     print(format!("{shown}\n").as_bytes())?;
     Ok(Exit::Success)
+}
+
+/// What follows the article: `flow` of `a flow`.
+fn noun_of(what: &str) -> &str {
+    what.split_once(' ').map_or(what, |(_, noun)| noun)
 }
