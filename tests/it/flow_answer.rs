@@ -123,3 +123,89 @@ fn records_of_somebody_else_are_not_answered() {
     let files = files_below(&world.path("theirs/.delta"));
     assert!(!files.iter().any(|path| path.ends_with("response.txt")));
 }
+
+/// The letters of a run that were sent, or are still there, each with what is in it; by its task.
+fn letters(world: &World, run: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for task in 1..=3 {
+        for name in ["letter.txt", "sent.txt"] {
+            let path = format!("ws/tasks/{run}/T{task}/{name}");
+            if world.exists(&path) {
+                let text = world.read(&path);
+                let body = text.lines().nth(1).unwrap_or_default().to_owned();
+                found.push((format!("T{task} {name}"), body));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_letter_is_sent_when_it_is_approved_itself_however_many_wait() {
+    for jobs in ["1", "8"] {
+        let world = examples();
+        let texts = |run: &str| ["one", "two", "three"].map(|text| format!("{run} {text}"));
+        for run in ["monday", "tuesday"] {
+            let lines: String = texts(run).iter().map(|it| format!("\"{it}\"\n")).collect();
+            world.write(&format!("{run}.jsonl"), lines);
+        }
+        let begin = |run: &str| {
+            let words = [
+                "run",
+                "examples/flow-approval",
+                "-w",
+                "ws",
+                "-j",
+                jobs,
+                "--run-id",
+                run,
+            ];
+            let inputs = format!("{run}.jsonl");
+            Delta::flow(world.home())
+                .args(words)
+                .args(["--inputs", &inputs])
+        };
+        let say = |run: &str, task: &str, text: &str| {
+            answer(&world, &["--run-id", run, task, text])
+                .end()
+                .exits(0);
+        };
+        let is = |run: &str, expected: [&str; 3]| {
+            let names = ["T1", "T2", "T3"].iter().zip(expected).zip(texts(run));
+            let named = names.filter(|((_, file), _)| !file.is_empty());
+            let expected = named.map(|((task, file), text)| (format!("{task} {file}"), text));
+            assert_eq!(
+                letters(&world, run),
+                expected.collect::<Vec<_>>(),
+                "{run} -j {jobs}"
+            );
+        };
+        // Both at once, in one workspace.
+        let both = ["monday", "tuesday"].map(|run| begin(run).spawn());
+        for running in both {
+            running.wait().exits(101);
+        }
+        let open = ["letter.txt"; 3];
+        is("monday", open);
+        is("tuesday", open);
+        say("monday", "T1", "yes");
+        begin("monday").end().exits(101);
+        is("monday", ["sent.txt", "letter.txt", "letter.txt"]);
+        is("tuesday", open);
+        say("monday", "T3", "no");
+        say("monday", "T2", "yes");
+        for task in ["T1", "T2", "T3"] {
+            say("tuesday", task, if task == "T2" { "no" } else { "yes" });
+        }
+        let both = ["monday", "tuesday"].map(|run| begin(run).spawn());
+        let printed = [
+            "\"sent\"\n\"sent\"\n\"dropped\"\n",
+            "\"sent\"\n\"dropped\"\n\"sent\"\n",
+        ];
+        for (running, printed) in both.into_iter().zip(printed) {
+            running.wait().exits(0).prints(printed);
+        }
+        is("monday", ["sent.txt", "sent.txt", ""]);
+        is("tuesday", ["sent.txt", "", "sent.txt"]);
+    }
+}
