@@ -15,7 +15,7 @@ use crate::unix::procfs::CALL_ID;
 use crate::unix::signals::{self, Signals, Stop};
 use child::{Phase, Running, Why, members};
 use rustix::event::{PollFlags, Timespec, epoll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
@@ -216,26 +216,39 @@ impl<'s> Children<'s> {
     /// # Errors
     /// The system's, when waiting fails.
     pub(crate) fn wait(&mut self, until: Option<Instant>) -> io::Result<Woken> {
+        let woken = self.wait_or_read(until, None)?;
+        Ok(woken.unwrap_or(Woken::Deadline))
+    }
+
+    /// The same, or until a descriptor of the caller has something to read: none.
+    ///
+    /// # Errors
+    /// The system's, when waiting fails.
+    pub(crate) fn wait_or_read(
+        &mut self,
+        until: Option<Instant>,
+        source: Option<BorrowedFd<'_>>,
+    ) -> io::Result<Option<Woken>> {
         loop {
             let now = Instant::now();
             if self.over.is_empty() {
                 self.reap(now)?;
             }
             if let Some((token, outcome)) = self.over.pop_front() {
-                return Ok(Woken::Ended(token, outcome));
+                return Ok(Some(Woken::Ended(token, outcome)));
             }
             let ending = |child: &Running| matches!(child.phase, Phase::Ending { .. });
             if self.heed_signals
                 && !self.running.iter().any(ending)
                 && let Some(stop) = self.signals.stop()
             {
-                return Ok(Woken::Stopped(stop));
+                return Ok(Some(Woken::Stopped(stop)));
             }
             if self.signals.is_suspended() {
-                return Ok(Woken::Suspended);
+                return Ok(Some(Woken::Suspended));
             }
             if until.is_some_and(|until| now >= until) {
-                return Ok(Woken::Deadline);
+                return Ok(Some(Woken::Deadline));
             }
             let wake = self
                 .running
@@ -243,8 +256,13 @@ impl<'s> Children<'s> {
                 .filter_map(|child| child.wake_at(now))
                 .chain(until);
             let timeout = wake.min().map(|at| at.saturating_duration_since(now));
-            let ended = self.ended.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN));
-            self.signals.wait(ended, timeout)?;
+            let ended = self.ended.as_ref().map(AsFd::as_fd);
+            let polled = source.into_iter().chain(ended);
+            let polled: Vec<_> = polled.map(|fd| (fd, PollFlags::IN)).collect();
+            let ready = self.signals.wait_for_any(&polled, timeout)?;
+            if source.is_some() && ready.first() == Some(&true) {
+                return Ok(None);
+            }
         }
     }
 

@@ -67,6 +67,8 @@ mod flow_graph;
 #[cfg(feature = "flow")]
 mod flow_hostile;
 #[cfg(feature = "flow")]
+mod flow_inputs;
+#[cfg(feature = "flow")]
 mod flow_inventory;
 #[cfg(feature = "flow")]
 mod flow_load;
@@ -82,6 +84,8 @@ mod flow_context;
 mod flow_memory;
 #[cfg(feature = "flow")]
 mod flow_replay;
+#[cfg(feature = "flow")]
+mod flow_records;
 #[cfg(feature = "flow")]
 mod flow_repl;
 #[cfg(feature = "flow")]

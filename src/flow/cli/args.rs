@@ -1,5 +1,6 @@
 //! The command line of `delta-flow` as plain data. Nothing is looked up or resolved here.
 
+use super::run_format::RunFormat;
 use super::tables::FLOW;
 use super::templates::{self, FlowTemplate};
 use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
@@ -7,9 +8,9 @@ use crate::engine::validator;
 use crate::error::{Error, Result};
 use crate::flow::eval::format::EvalFormat;
 use crate::flow::eval::suite::MOST_TRIALS;
-use crate::flow::manifest::Scheduling;
 use crate::flow::manifest::is_id;
 use crate::flow::manifest::memory::StoreName;
+use crate::flow::manifest::{Flow, KeptRecords};
 use crate::flow::view::draw::Language;
 use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
@@ -67,19 +68,21 @@ pub(crate) struct FlowRunArgs {
     pub input: Option<String>,
     /// The input as a text.
     pub message: Option<String>,
-    /// A file with an input on each line.
+    /// A file with an input on each line, or `-`.
     pub inputs: Option<PathBuf>,
     pub start: Option<String>,
     pub work_dir: Option<PathBuf>,
     /// So many programs at once; none: as the flow says, or else as many as there are processors.
     pub jobs: Option<usize>,
     pub run_id: Option<String>,
-    pub format: OutputFormat,
+    pub format: RunFormat,
     pub dry_run: bool,
     pub pause_before: Vec<String>,
     /// Words that are put before every program; none: those that the flow says.
     pub launch: Option<Vec<String>>,
     pub keep_going: bool,
+    /// None: as the flow says.
+    pub records: Option<KeptRecords>,
     /// Of the whole tree, for this start.
     pub budget: Option<GivenBudget>,
     pub deadline: Option<Timestamp>,
@@ -95,11 +98,13 @@ pub(crate) struct FlowRunArgs {
 
 impl FlowRunArgs {
     /// The same, with what the flow says where the command line says nothing.
-    pub(crate) fn with_defaults(&self, scheduling: &Scheduling) -> Self {
+    pub(crate) fn with_defaults(&self, flow: &Flow) -> Self {
+        let scheduling = &flow.scheduling;
         let launch = self.launch.as_ref().or(scheduling.launch.as_ref());
         Self {
             jobs: self.jobs.or(scheduling.jobs),
             launch: launch.cloned(),
+            records: self.records.or(flow.records),
             ..self.clone()
         }
     }
@@ -396,11 +401,12 @@ fn run_args(given: &ParsedCommand) -> Result<FlowRunArgs> {
         work_dir: given.path("--work-dir"),
         jobs: given.number("--jobs"),
         run_id: given.text("--run-id"),
-        format: given.format(),
+        format: RunFormat::of_word(given.text("--format").as_deref()),
         dry_run: given.has("--dry-run"),
         pause_before: given.texts("--pause-before"),
         launch,
         keep_going: given.has("--keep-going"),
+        records: kept_records(given),
         budget: read_budget(given.text("--budget"))?,
         deadline: read_deadline(given.text("--deadline"))?,
         adopt: given.has("--adopt"),
@@ -409,6 +415,12 @@ fn run_args(given: &ParsedCommand) -> Result<FlowRunArgs> {
         repeat: given.texts("--repeat"),
         quiet: given.has("--quiet"),
     })
+}
+
+fn kept_records(given: &ParsedCommand) -> Option<KeptRecords> {
+    let word = given.text("--records")?;
+    let mut all = KeptRecords::ALL.into_iter();
+    all.find(|(name, _)| word == *name).map(|(_, kept)| kept)
 }
 
 fn eval_args(given: &ParsedCommand) -> Result<FlowEvalArgs> {

@@ -23,6 +23,7 @@ use crate::unix::terminal::{Screen, print, print_json, printable};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -85,10 +86,17 @@ pub(crate) fn list_artifacts(wanted: &ArtifactsArgs) -> Result<Exit> {
         has_many_roots: past.has_many_roots(),
     };
     let mut all: Vec<Artifact> = Vec::new();
+    let mut removed = HashSet::new();
     each_line(&run.journal(), true, |line| {
         index.add(line, &mut all);
+        removed.extend(line.step().filter(|_| line.records_removed == Some(true)));
         Ok(true)
     })?;
+    // The results of tools went with the records of the step.
+    let is_gone = |it: &&mut Artifact| {
+        it.kind == "tool" && removed.contains(&(it.task_id.clone(), it.node_id.clone()))
+    };
+    all.iter_mut().filter(is_gone).for_each(|it| it.path = None);
     let is_wanted = |wanted: &Option<String>, found: Option<&str>| {
         wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
     };

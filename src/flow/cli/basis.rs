@@ -6,6 +6,7 @@
 use super::args::FlowRunArgs as Wanted;
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result};
+use crate::flow::engine::inputs::StreamSource;
 use crate::flow::graph::{NodeIx, Payload, Role, RoutePlan};
 use crate::flow::manifest::{Flow, NodeKind, sha256};
 use crate::flow::record::{each_line, events, one_value};
@@ -28,7 +29,19 @@ pub(crate) enum RunInput {
     One(Payload),
     /// The lines of a file, by its absolute path.
     Lines(PathBuf),
+    /// The lines that come through a pipe; none: those that have come.
+    Stream(Option<StreamSource>),
 }
+
+impl RunInput {
+    /// Each is the input of a root of its own.
+    pub(crate) fn has_many_roots(&self) -> bool {
+        matches!(self, Self::Lines(_) | Self::Stream(_))
+    }
+}
+
+/// The word for the standard input, and in records for all pipes.
+const STREAM: &str = "-";
 
 /// The identity of a run: two with the same basis are one.
 #[derive(Debug)]
@@ -44,14 +57,7 @@ pub(crate) struct RunBasis {
 /// Reads start and input as a command line has them.
 pub(crate) fn read_basis(flow: &Flow, wanted: &Wanted, signals: &Signals) -> Result<RunBasis> {
     let (given, is_said) = match (&wanted.inputs, &wanted.input, &wanted.message) {
-        (Some(path), _, _) => {
-            let path = files::absolute(path)?;
-            if !path.is_file() {
-                let path = path.display();
-                return Err(Error::usage(format!("--inputs: there is no file {path}")));
-            }
-            (RunInput::Lines(path), true)
-        }
+        (Some(path), _, _) => (find_inputs(path)?, true),
         (None, Some(path), _) => (RunInput::One(read_input(path, signals)?), true),
         (None, None, Some(text)) => (RunInput::One(json::text(text).into()), true),
         (None, None, None) => (RunInput::One("null".into()), false),
@@ -61,6 +67,22 @@ pub(crate) fn read_basis(flow: &Flow, wanted: &Wanted, signals: &Signals) -> Res
         given,
         is_said,
     })
+}
+
+/// The source of many inputs.
+fn find_inputs(path: &Path) -> Result<RunInput> {
+    if path == Path::new(STREAM) {
+        return Ok(RunInput::Stream(Some(StreamSource::Stdin)));
+    }
+    let path = files::absolute(path)?;
+    match path.metadata() {
+        Ok(meta) if meta.is_file() => Ok(RunInput::Lines(path)),
+        Ok(meta) if !meta.is_dir() => Ok(RunInput::Stream(Some(StreamSource::Path(path)))),
+        _ => {
+            let path = path.display();
+            Err(Error::usage(format!("--inputs: there is no file {path}")))
+        }
+    }
 }
 
 /// One JSON value from a file, or from the standard input.
@@ -132,6 +154,7 @@ pub(crate) fn describe_basis(basis: &RunBasis, flow: &Flow) -> Value {
     match &basis.given {
         RunInput::One(input) => object["input_sha256"] = sha256(input.as_bytes()).into(),
         RunInput::Lines(path) => object["inputs"] = path.to_string_lossy().into(),
+        RunInput::Stream(_) => object["inputs"] = STREAM.into(),
     }
     object
 }
@@ -145,7 +168,7 @@ pub(crate) fn record_basis(journal: &mut Journal, basis: &RunBasis, flow: &Flow)
             files::make_dirs(run.join(&name).parent().unwrap_or(run))?;
             Some(events::keep_text(run, &name, input)?)
         }
-        RunInput::Lines(_) => None,
+        RunInput::Lines(_) | RunInput::Stream(_) => None,
     };
     journal.add_line(FlowEvent::FlowStart, |line| {
         line.put("flow", &describe_basis(basis, flow));
@@ -216,6 +239,7 @@ impl RecordedBasis {
     /// The input, as far as it is known.
     pub(crate) fn given(&self) -> Option<RunInput> {
         match (&self.inputs, &self.input) {
+            (Some(path), _) if path == STREAM => Some(RunInput::Stream(None)),
             (Some(path), _) => Some(RunInput::Lines(path.into())),
             (None, input) => input.clone().map(RunInput::One),
         }
@@ -228,6 +252,7 @@ impl RecordedBasis {
             _ if !basis.is_said => true,
             RunInput::One(input) => self.input_sha256 == Some(sha256(input.as_bytes())),
             RunInput::Lines(path) => self.inputs.as_deref() == path.to_str(),
+            RunInput::Stream(_) => self.inputs.as_deref() == Some(STREAM),
         };
         is_home && is_input && self.start == flow.graph.nodes[basis.start].id
     }

@@ -1,6 +1,7 @@
 //! The program `delta-flow`: its command line, from arguments to exit code.
 
 pub(crate) mod templates;
+pub(crate) mod run_format;
 pub(crate) mod tables;
 pub mod args;
 pub(crate) mod check;

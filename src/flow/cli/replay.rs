@@ -13,7 +13,7 @@ use crate::flow::engine::answered::AnsweredSteps;
 use crate::flow::engine::inputs::Inputs;
 use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
 use crate::flow::graph::RoutePlan;
-use crate::flow::manifest::{self, Flow};
+use crate::flow::manifest::{self, Flow, KeptRecords};
 use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::flow::record::{Lineage, RecordedEnd, RecordedEnds, StepId, task_path};
 use crate::record::journal::Journal;
@@ -236,6 +236,7 @@ impl Replayer<'_> {
         let options = FlowOptions {
             jobs: self.wanted.jobs(),
             queue: None,
+            records: KeptRecords::All,
             launch: Vec::new(),
             changed_ok: false,
             keep_going: true,
@@ -243,6 +244,7 @@ impl Replayer<'_> {
             repeat: Vec::new(),
             screen: Screen::new(self.wanted.quiet || is_step, false),
             with_tasks: false,
+            prints_roots: false,
             grace: run_context::grace(run_context::depth().0),
             answered: Some(AnsweredSteps { ends, only }),
             is_ours: true,

@@ -2,6 +2,7 @@
 //!
 //! Unaware of how it came to it.
 
+use super::run_format::RunFormat;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::engine::{EngineStop, Need, Suspension};
@@ -10,7 +11,6 @@ use crate::flow::record::tally::{SCHEMA_VERSION, Tally};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::stop_reason::StopReason;
 use crate::text::json::{self, Object};
-use crate::text::options::format::OutputFormat;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, print, print_json};
 use serde_json::json;
@@ -128,7 +128,7 @@ fn explain(open: Vec<Suspension>) -> Vec<String> {
 
 /// Prints the result on stdout, and what went wrong with the way out on stderr.
 pub(crate) fn print_result(
-    format: OutputFormat,
+    format: RunFormat,
     screen: Screen,
     ending: &RunEnding,
     tally: &Tally,
@@ -146,9 +146,11 @@ pub(crate) fn print_result(
         screen.warn_as(PROGRAM, "the same command resumes the run");
     }
     match format {
-        OutputFormat::Json => print_json(&result_object(ending, tally, metadata, many)),
-        OutputFormat::Text if resumable => Ok(()),
-        OutputFormat::Text => print(&tally.outputs(many)),
+        RunFormat::Json => print_json(&result_object(ending, tally, metadata, many)),
+        // Each was printed when it ended.
+        RunFormat::Jsonl => Ok(()),
+        RunFormat::Text if resumable => Ok(()),
+        RunFormat::Text => print(&tally.outputs(many)),
     }
 }
 

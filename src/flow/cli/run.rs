@@ -8,6 +8,7 @@ use super::check;
 use super::observe::start_observers;
 use super::result::{RunEnding, print_error, print_result};
 use super::retry::{RetryPlan, plan_retry};
+use super::run_format::RunFormat;
 use crate::engine::account;
 use crate::engine::run_context::{self, RunContext, earlier_deadline};
 use crate::error::{Error, Exit, Result, may_fail};
@@ -33,7 +34,6 @@ use crate::runs::preflight::{
 };
 use crate::runs::resume::{Reopened, reopen, warning};
 use crate::text::ids::RunId;
-use crate::text::options::format::OutputFormat;
 use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -46,7 +46,7 @@ use std::path::Path;
 pub(crate) fn run_flow(wanted: &FlowRunArgs) -> Result<Exit> {
     let done = try_run(wanted).map_err(Error::of_run);
     if let Err(error) = &done
-        && wanted.format == OutputFormat::Json
+        && wanted.format == RunFormat::Json
     {
         print_error(error)?;
     }
@@ -56,14 +56,14 @@ pub(crate) fn run_flow(wanted: &FlowRunArgs) -> Result<Exit> {
 fn try_run(wanted: &FlowRunArgs) -> Result<Exit> {
     check_depth()?;
     let loaded = manifest::load_to_run(&wanted.dir);
-    check::print_problems(&loaded.problems, wanted.format);
+    check::print_problems(&loaded.problems, wanted.format.of_errors());
     let Some(flow) = loaded.flow else {
-        if wanted.format == OutputFormat::Json {
+        if wanted.format == RunFormat::Json {
             check::print_errors(&loaded.problems)?;
         }
         return Ok(Exit::Config);
     };
-    let wanted = &wanted.with_defaults(&flow.scheduling);
+    let wanted = &wanted.with_defaults(&flow);
     let signals = install_signals()?;
     heed_deadline(&signals, wanted.deadline)?;
     let basis = basis::read_basis(&flow, wanted, &signals)?;
@@ -231,7 +231,7 @@ impl RunCommand<'_> {
     /// # Errors
     /// The run of another flow works there, and it is none that this one is part of.
     fn hold_root(&self, id: &RunId) -> Result<Option<RootHold>> {
-        if matches!(self.basis.given, RunInput::Lines(_)) {
+        if self.basis.given.has_many_roots() {
             return Ok(None);
         }
         let holder = match self.workspace.hold_root(id)? {
@@ -273,7 +273,7 @@ impl RunCommand<'_> {
             basis::record_basis(journal, &self.basis, self.flow)
         })?;
         drop(lock);
-        let inputs = self.inputs()?;
+        let inputs = self.inputs(&run)?;
         self.run_engine(run, journal, metadata, inputs, true, true)
     }
 
@@ -320,7 +320,7 @@ impl RunCommand<'_> {
         }
         metadata.write(&run.path)?;
         drop(lock);
-        let inputs = self.inputs()?;
+        let inputs = self.inputs(&run)?;
         self.run_engine(run, journal, metadata, inputs, is_ours, true)
     }
 
@@ -396,11 +396,15 @@ impl RunCommand<'_> {
         )))
     }
 
-    fn inputs(&self) -> Result<Inputs> {
-        match &self.basis.given {
-            RunInput::One(input) => Ok(Inputs::one(Some(input.clone()))),
-            RunInput::Lines(path) => Inputs::lines(path, self.wanted.changed_ok),
-        }
+    fn inputs(&self, run: &RunDir) -> Result<Inputs> {
+        let inputs = match &self.basis.given {
+            RunInput::One(input) => Inputs::one(Some(input.clone())),
+            RunInput::Lines(path) => Inputs::lines(path)?,
+            RunInput::Stream(source) => Inputs::streamed(&run.path, source.as_ref())?,
+        };
+        Ok(inputs
+            .failing_bad_lines(self.wanted.keep_going)
+            .comparing(!self.wanted.changed_ok))
     }
 
     /// The text that stands for the message of the run.
@@ -408,6 +412,7 @@ impl RunCommand<'_> {
         match &self.basis.given {
             RunInput::One(input) => in_short(input, 2000),
             RunInput::Lines(path) => format!("inputs of {}", path.display()),
+            RunInput::Stream(_) => "inputs of a pipe".to_owned(),
         }
     }
 
@@ -417,6 +422,7 @@ impl RunCommand<'_> {
             "start": self.flow.graph.nodes[self.basis.start].id,
             "launch": self.wanted.launch(),
             "jobs": self.wanted.jobs(),
+            "records": self.wanted.records.unwrap_or_default().name(),
         });
         if let Some(given) = self.wanted.budget {
             config["budget"] = serde_json::json!(given.of_tree());
@@ -458,17 +464,19 @@ impl RunCommand<'_> {
             start_observers(self.flow, &run, &self.workspace.root, self.screen);
         }
         let depth = run_context::depth().0;
-        let many = matches!(self.basis.given, RunInput::Lines(_));
+        let many = self.basis.given.has_many_roots();
         let options = FlowOptions {
             jobs: self.wanted.jobs(),
             launch: self.wanted.launch().to_vec(),
             queue: self.flow.scheduling.queue,
+            records: self.wanted.records.unwrap_or_default(),
             keep_going: self.wanted.keep_going,
             changed_ok: self.wanted.changed_ok,
             pause_before: self.pause_before.clone(),
             repeat: self.wanted.repeat.clone(),
             screen: Screen::new(self.wanted.quiet || !is_live, false),
-            with_tasks: self.wanted.format == OutputFormat::Json,
+            with_tasks: self.wanted.format == RunFormat::Json,
+            prints_roots: self.wanted.format == RunFormat::Jsonl,
             grace: run_context::grace(depth),
             answered: None,
             is_ours,

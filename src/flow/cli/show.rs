@@ -116,7 +116,18 @@ fn step_text(run: &RunDir, id: &str, task: &TaskRecord, node: &str) -> Result<St
         }
     };
     part("denied", &step.denied.join("\n"));
-    let Some(last) = step.records.last() else {
+    let end = step.end.as_ref().filter(|end| end.records_removed);
+    if let Some(end) = end {
+        part("records", "removed: the run keeps those of failures only");
+        part("command", step.command.as_deref().unwrap_or_default());
+        if let Some((cpu, memory)) = end.used {
+            part(
+                "usage",
+                &format!("{{\"cpu_ms\":{cpu},\"memory_bytes\":{memory}}}"),
+            );
+        }
+    }
+    let Some(last) = step.records.last().filter(|_| end.is_none()) else {
         let (input, output) = payloads_of(run, id, node)?;
         part("input", input.as_deref().unwrap_or_default());
         part("output", output.as_deref().unwrap_or("the input, as it is"));

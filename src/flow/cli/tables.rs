@@ -3,9 +3,11 @@
 //!
 //! Data only. A new option is a row here and a field in `args`.
 
+use super::run_format::RunFormat;
 use super::templates;
 use crate::engine::validator;
 use crate::flow::eval::format::EvalFormat;
+use crate::flow::manifest::KeptRecords;
 use crate::flow::view::draw::Language;
 use crate::text::options::completion;
 use crate::text::options::table::ValueKind::{
@@ -27,6 +29,10 @@ pub(crate) static FLOW: ProgramTable = ProgramTable {
 pub const COMMANDS: [&str; 16] = names(&COMMAND_TABLES);
 
 const LANGUAGES: [&str; 3] = [Language::ALL[0].0, Language::ALL[1].0, Language::ALL[2].0];
+
+const RUN_FORMATS: [&str; 3] = names_of(&RunFormat::ALL);
+
+const KEPT_RECORDS: [&str; 2] = names_of(&KeptRecords::ALL);
 
 const EVAL_FORMATS: [&str; 5] = names_of(&EvalFormat::ALL);
 
@@ -59,18 +65,19 @@ const COMMAND_TABLES: [CommandTable; 16] = [
         options: &[&[
             valued("-i", "--input", "FILE", File, "the input: a file with JSON, or - for stdin"),
             valued("-m", "--message", "TEXT", Text, "the input: a text"),
-            valued("", "--inputs", "FILE", File, "many inputs: one JSON value on each line"),
+            valued("", "--inputs", "FILE", File, "many inputs: one JSON value on each line; - for stdin"),
             valued("", "--start", "NODE", Other, "begin at this start node"),
             valued("-w", "--work-dir", "DIR", Workspace, "work in DIR (default: the current directory)"),
             valued("-j", "--jobs", "N", Number(1), "run at most N programs at once (default: processors)"),
             valued("", "--run-id", "ID", RunId, "name the run; the same command never starts it twice"),
-            valued("", "--format", "", FORMATS, "print the output (default) or one JSON object"),
+            valued("", "--format", "", Words(&RUN_FORMATS), "print outputs (default), one object, or one as each input ends"),
             valued("", "--budget", "KEY=N", Other, "limit what all agents spend: cost=3,tokens=500000"),
             valued("", "--deadline", "TIME", Other, "end before TIME: RFC 3339, epoch seconds, or +90m"),
             flag("", "--dry-run", "print what would run, and run nothing"),
             valued("", "--pause-before", "NODE", Other, "pause before this node; may be repeated").repeatable(),
             valued("", "--launch", "COMMAND", Text, "put COMMAND before every program, as in 'srun -n1'"),
             flag("-k", "--keep-going", "continue with other inputs after a failure"),
+            valued("", "--records", "", Words(&KEPT_RECORDS), "keep those of all nodes, or only of those that failed"),
             flag("", "--adopt", "obey the records of a copied or cloned workspace"),
             valued("", "--changed", "", Words(&["ok"]), "resume although files of the flow have changed"),
             flag("", "--retry", "do again what failed in an ended run, and all behind it"),
@@ -91,8 +98,8 @@ const COMMAND_TABLES: [CommandTable; 16] = [
         ..command("show", "show a run, one of its tasks, or one of its nodes")
     },
     CommandTable {
-        text: "Create a flow in DIR (default: the current directory), which must be new or \
-               empty, and print its name.",
+        text: "Create a flow, or an evaluation, in DIR (default: the current directory), which must \
+               be new or empty, and print its name.",
         operands: &[operand("DIR", Directory).optional()],
         options: &[&[
             valued("-t", "--template", "", Words(&templates::NAMES), "start from this template").required(),

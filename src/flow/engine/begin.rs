@@ -28,7 +28,9 @@ impl FlowEngine<'_> {
         let Some(router) = self.router(step.key) else {
             return Ok(());
         };
-        let failed_early = router.failed_early(step.key.step);
+        let failed_early = router
+            .failed_early(step.key.step)
+            .or(self.input_fault(&step));
         let input = router.input(step.key.step);
         let attempts = self.attempts.get(&step.key).copied().unwrap_or_default();
         if self.options.pause_before.contains(&step.node) && !attempts.pause_acknowledged {
@@ -78,6 +80,13 @@ impl FlowEngine<'_> {
                 self.judge(step, Ok(output.unwrap_or_else(|| "null".into())), ended)
             }
         }
+    }
+
+    /// Why a root fails at its start: what it was given is no input.
+    fn input_fault(&self, step: &StepRef) -> Option<Failure> {
+        let fault = self.faults.get(&step.key.root)?;
+        let is_start = step.is_root && step.node == self.place.plan.start;
+        is_start.then(|| Failure::new(FailureCode::SchemaIn, fault.as_str()))
     }
 
     /// Records the beginning of a step that runs nothing.
@@ -177,6 +186,7 @@ impl FlowEngine<'_> {
         };
         self.events.add_node_start(step, start);
         self.attempts.entry(step.key).or_default().last = beginning.attempt;
+        self.note_records(step.key, [prepared.reference.clone()].into_iter());
         self.prepared.push_back(WaitingProgram {
             active: ActiveProgram {
                 step: step.clone(),

@@ -11,8 +11,8 @@ use crate::flow::graph::{
 };
 use crate::flow::record::made_files::{MadeFile, find_made_files};
 use crate::flow::record::{
-    EventWriter, NodeEnd, Output, attempt, cache, check_schema, denial_name, dir_name, events,
-    tool_calls,
+    EventWriter, NodeEnd, Output, RemovedRecords, attempt, cache, check_schema, denial_name,
+    dir_name, events, tool_calls,
 };
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -119,8 +119,8 @@ impl FlowEngine<'_> {
             if attempts.failed < settings.retries && ended.io.is_some() {
                 attempts.failed += 1;
                 let wait = wait_after(attempts.failed);
-                self.events
-                    .add_retry(step, failure, Timestamp::now().plus(wait));
+                let due = Timestamp::now().plus(wait);
+                self.events.add_retry(step, failure, (due, ended.used));
                 let how = format!("{}, again in {} s", failure.code.name(), wait.as_secs());
                 self.report_step(step, Err(&failure.message), &how);
                 self.ready.delay(step.clone(), Instant::now() + wait);
@@ -140,8 +140,9 @@ impl FlowEngine<'_> {
         if self.router(step.key).is_none() {
             return Ok(());
         }
+        let goes = result.is_ok() && !ended.partial && self.would_remove_records(step);
         let kept = match &result {
-            Ok((output, _)) => Ok(self.keep_output(step, output, &ended)?),
+            Ok((output, _)) => Ok(self.keep_output(step, output, &ended, goes)?),
             Err(failure) => Err(failure.clone()),
         };
         self.attempts.remove(&step.key);
@@ -171,8 +172,15 @@ impl FlowEngine<'_> {
             cached: ended.cached,
             made: ended.made,
             partial: ended.partial,
+            removed: goes.then(|| RemovedRecords {
+                context_bytes: ended.io.as_deref().map_or(0, context_bytes),
+            }),
         };
         let time = self.events.add_node_end(step, &end);
+        match goes {
+            true => self.spend_records(step),
+            false => self.spent.forget(step.key),
+        }
         let (outcome, note) = match result {
             Ok((output, route)) => {
                 let note = self.recall.note(self.place.flow, step, &output, time);
@@ -190,18 +198,23 @@ impl FlowEngine<'_> {
         self.drain(step.key.root, None)
     }
 
-    /// Writes an output where people look for it. Returns where the journal has it.
+    /// Writes an output where people look for it; `goes` says that the step's records do not stay. Returns where the
+    /// journal has it.
     fn keep_output(
         &mut self,
         step: &StepRef,
         output: &Payload,
         ended: &AttemptEnd,
+        goes: bool,
     ) -> Result<Output> {
         if ended.identity {
             return Ok(Output::Identity);
         }
         let run = &self.place.run.path;
-        if let Some(io) = &ended.io {
+        if goes && output.len() <= events::INLINE {
+            return Ok(Output::Text(output.clone()));
+        }
+        if let Some(io) = ended.io.as_ref().filter(|_| !goes) {
             let name = io.join("output.json");
             let kept = events::keep_text(run, &attempt::reference(run, &name), output)?;
             if matches!(kept, Output::Text(_)) {
@@ -227,6 +240,12 @@ impl FlowEngine<'_> {
             self.table.print_step((&step.task, node), how, good);
         }
     }
+}
+
+/// The size of the context that an attempt was given.
+fn context_bytes(io: &Path) -> u64 {
+    let meta = io.join("context.json").metadata();
+    meta.map_or(0, |meta| meta.len())
 }
 
 /// A failure, with the misuse of a tool that its program ended with, unless its message has that.

@@ -19,6 +19,7 @@ mod nested;
 mod resume;
 mod remember;
 mod wait;
+mod spent;
 
 use super::context::helper::HelperQuestion;
 use super::context::recall::Recall;
@@ -26,12 +27,12 @@ use super::graph::choice::Failure;
 use super::graph::plan::RoutePlan;
 use super::graph::router::{Effect, Router, StepKey, StepRef};
 use super::graph::topology::NodeIx;
-use super::manifest::{Flow, ResumePolicy};
+use super::manifest::{Flow, KeptRecords, ResumePolicy};
 use super::record::attempt::PreparedAttempt;
-use super::record::events::{self, EventWriter, Output, OwnRun};
+use super::record::events::{self, EventWriter, OwnRun, RootInput};
 use super::record::lineage::{Attempts, BegunBefore};
 use super::record::replay::Roots;
-use super::record::tally::{FinishedRoot, Tally};
+use super::record::tally::{FinishedRoot, Keeping, Tally};
 use super::view::progress_table::ProgressTable;
 use crate::error::{Result, may_fail};
 use crate::record::execution::LinkedFiles;
@@ -41,12 +42,13 @@ use crate::record::workspace::Workspace;
 use crate::text::timestamp::Timestamp;
 use crate::unix::process::{Children, Token};
 use crate::unix::signals::{Signals, Stop};
-use crate::unix::terminal::Screen;
+use crate::unix::terminal::{Screen, print_json};
 use answered::AnsweredSteps;
 use credentials::Credentials;
-use inputs::Inputs;
+use inputs::{Inputs, Taken};
 use limits::{LimitGroup, Limits};
 use ready::ReadySteps;
+use spent::SpentRecords;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -63,6 +65,8 @@ pub(crate) struct FlowOptions {
     pub launch: Vec<String>,
     /// So many root tasks at once; none: as many as there is work for.
     pub queue: Option<usize>,
+    /// The nodes whose directories of records stay.
+    pub records: KeptRecords,
     /// Go on with other inputs after a failure.
     pub keep_going: bool,
     /// Nodes before which the run stops.
@@ -76,6 +80,8 @@ pub(crate) struct FlowOptions {
     pub repeat: Vec<String>,
     /// The report of each task is to be kept.
     pub with_tasks: bool,
+    /// What a root task came to is printed when it ends, and not kept.
+    pub prints_roots: bool,
     /// How long programs have between SIGTERM and SIGKILL.
     pub grace: Duration,
     /// What is not done, because it is known how it ended.
@@ -177,6 +183,8 @@ pub(crate) struct FlowEngine<'e> {
     signals: &'e Signals,
     children: Children<'e>,
     inputs: Inputs,
+    /// Why roots fail at their start, by their numbers.
+    faults: HashMap<usize, String>,
     roots: Roots<'e>,
     ready: ReadySteps,
     limits: Limits,
@@ -187,6 +195,8 @@ pub(crate) struct FlowEngine<'e> {
     begun_before: HashMap<(String, String), BegunBefore>,
     /// The runs that open steps go on with, as an earlier engine decided.
     own_runs: HashMap<StepKey, OwnRun>,
+    /// Directories of records that are not to stay.
+    spent: SpentRecords,
     /// Under which name the outputs of steps are to be kept.
     cache_keys: HashMap<StepKey, String>,
     recall: Recall,
@@ -196,6 +206,8 @@ pub(crate) struct FlowEngine<'e> {
     /// The number of the first root that failed.
     failed: Option<usize>,
     tally: Tally,
+    /// Lines about roots that have ended; printed when the journal has these.
+    lines: Vec<u8>,
     stop: Option<Stop>,
     /// When it was last looked how much programs have printed.
     looked: Instant,
@@ -219,6 +231,7 @@ impl<'e> FlowEngine<'e> {
             signals,
             children,
             inputs,
+            faults: HashMap::new(),
             roots: Roots::new(),
             ready: ReadySteps::default(),
             limits: Limits::new(place.flow),
@@ -227,13 +240,24 @@ impl<'e> FlowEngine<'e> {
             attempts: HashMap::new(),
             begun_before: HashMap::new(),
             own_runs: HashMap::new(),
+            spent: SpentRecords::default(),
             cache_keys: HashMap::new(),
             recall: Recall::default(),
             linked: LinkedFiles::default(),
             credentials: Credentials::new(place.flow),
             suspended: BTreeMap::new(),
             failed: None,
-            tally: Tally::default(),
+            tally: Tally::new(
+                match (
+                    options.prints_roots && place.has_many_roots,
+                    options.keep_going,
+                ) {
+                    (false, _) => Keeping::All,
+                    (true, false) => Keeping::BehindOpen,
+                    (true, true) => Keeping::Sums,
+                },
+            ),
+            lines: Vec::new(),
             stop: None,
             looked: Instant::now(),
             table: ProgressTable::new(options.screen),
@@ -276,7 +300,10 @@ impl<'e> FlowEngine<'e> {
                 self.launch()?;
             }
             self.store_items(false)?;
-            let waits = !began && self.ready.next_due().is_some() && self.stop.is_none();
+            self.print_lines()?;
+            self.remove_spent();
+            let is_awaited = self.ready.next_due().is_some() || self.awaits_inputs();
+            let waits = !began && is_awaited && self.stop.is_none();
             if !self.children.is_empty() || (is_ours && waits) {
                 self.wait()?;
             } else if !began || self.stop.is_some() {
@@ -287,7 +314,22 @@ impl<'e> FlowEngine<'e> {
         if self.events.journal.was_changed() {
             return Ok(EngineStop::JournalChanged);
         }
+        self.print_lines()?;
+        self.remove_spent();
         Ok(self.stop_reason())
+    }
+
+    /// Prints what roots came to that have ended, once that is in the journal.
+    fn print_lines(&mut self) -> Result<()> {
+        if self.lines.is_empty() {
+            return Ok(());
+        }
+        self.events.journal.flush()?;
+        if self.events.journal.was_changed() {
+            return Ok(());
+        }
+        self.table.erase();
+        print_json(&std::mem::take(&mut self.lines))
     }
 
     fn stop_reason(&mut self) -> EngineStop {
@@ -367,6 +409,11 @@ impl<'e> FlowEngine<'e> {
             && self.ready.held() < self.options.jobs.max(1) * AHEAD
     }
 
+    /// More inputs may come, and would be taken at once.
+    fn awaits_inputs(&self) -> bool {
+        self.inputs.is_open() && self.may_admit()
+    }
+
     /// Makes as many steps ready as the limits that hold them have room for.
     fn release_held(&mut self) {
         for group in self.ready.holding() {
@@ -394,18 +441,23 @@ impl<'e> FlowEngine<'e> {
         if self.stop.is_some() {
             return Ok(false);
         }
-        let Some((number, input)) = self.inputs.take()? else {
+        let Taken::Input(taken) = self.inputs.take()? else {
             return Ok(false);
         };
-        let kept = events::keep_text(&self.place.run.path, &events::input_name(number), &input)?;
-        let router = Router::new(self.place.plan, number, input);
+        let (run, number) = (&self.place.run.path, taken.number);
+        let kept = events::keep_text(run, &events::input_name(number), &taken.payload)?;
+        let router = Router::new(self.place.plan, number, taken.payload);
         self.roots.insert(number, router);
-        self.drain(number, Some(&kept))?;
+        if let Some(fault) = &taken.fault {
+            self.faults.insert(number, fault.clone());
+        }
+        let fault = taken.fault;
+        self.drain(number, Some(&RootInput { kept, fault }))?;
         Ok(true)
     }
 
     /// Does what a router wants. `input` is what a new root was given.
-    fn drain(&mut self, number: usize, input: Option<&Output>) -> Result<()> {
+    fn drain(&mut self, number: usize, input: Option<&RootInput>) -> Result<()> {
         while let Some(router) = self.roots.get_mut(&number)
             && let Some(effect) = router.next_effect()
         {
@@ -429,8 +481,16 @@ impl<'e> FlowEngine<'e> {
         let Some(router) = router else { return };
         let with_tasks = self.options.with_tasks;
         let finished = FinishedRoot::of(self.place.plan, number, router, with_tasks);
+        if finished.succeeded() {
+            self.remove_empty_dirs(router);
+        }
         self.roots.remove(&number);
+        self.faults.remove(&number);
         self.recall.forget(number);
+        if self.options.prints_roots {
+            let run_id = self.place.run.id.as_str();
+            self.lines.extend_from_slice(&finished.line(run_id));
+        }
         if finished.failed() && !self.options.keep_going {
             self.give_up_after(number);
         }

@@ -84,6 +84,7 @@ impl FlowEngine<'_> {
         let place = (&*step.task, name.as_str());
         let prepared =
             attempt::prepare_attempt(&self.place.run.path, place, given, &mut self.linked)?;
+        self.note_records(step.key, [prepared.reference.clone()].into_iter());
         self.prepared.push_back(WaitingProgram {
             active: ActiveProgram {
                 step: step.clone(),

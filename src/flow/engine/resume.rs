@@ -15,8 +15,7 @@ use crate::record::event::{EventKind, FlowEvent};
 use crate::text::timestamp::Timestamp;
 use crate::unix::process;
 use crate::unix::terminal::counted;
-use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 impl FlowEngine<'_> {
@@ -28,8 +27,6 @@ impl FlowEngine<'_> {
         let path = self.events.journal.path().to_owned();
         let taken = TakenBack::read(&path)?;
         let mut replay = Replay::new(plan, &self.place.run.path, taken);
-        // What the inputs of the roots can be recognised by.
-        let mut inputs: HashMap<usize, u64> = HashMap::new();
         let mut stored: HashSet<String> = HashSet::new();
         let mut dead = Vec::new();
         each_line(&path, false, |line| {
@@ -41,7 +38,10 @@ impl FlowEngine<'_> {
             })?;
             match replayed {
                 Replayed::Root(number, input) => {
-                    inputs.insert(number, input_mark(&input));
+                    if let Some(fault) = line.input_error.as_deref() {
+                        self.faults.insert(number, fault.to_owned());
+                    }
+                    self.inputs.pass_over(number, &input)?;
                 }
                 Replayed::RootEnd(number) => {
                     self.harvest(number);
@@ -59,17 +59,14 @@ impl FlowEngine<'_> {
                 Replayed::Other if line.kind == EventKind::Flow(FlowEvent::Memory) => {
                     stored.extend(line.item_id.as_deref().map(str::to_owned));
                 }
-                Replayed::End(_) | Replayed::Other => {}
+                Replayed::End(_) => self.spend_replayed(line, &lineage),
+                Replayed::Other => {}
             }
             Ok(true)
         })?;
         self.recall.forget_stored(&stored);
         self.store_items(true)?;
-        let roots = inputs.keys().max().copied().unwrap_or(0);
-        self.inputs.pass_over(roots, |number, input| {
-            let was = inputs.get(&number);
-            was.is_none_or(|was| *was == input_mark(input))
-        })?;
+        self.tell_of_inputs();
         for (number, report) in replay.unrecorded() {
             if let Some(router) = self.roots.get(number) {
                 self.events.add_effect(router, report, None);
@@ -116,6 +113,9 @@ impl FlowEngine<'_> {
                 self.own_runs.insert(step.key, own);
             }
             let attempts = lineage.attempts(&step.task, node, edge);
+            if let Some(record) = lineage.open_step(&step.task, node, edge) {
+                self.note_records(step.key, record.records.iter().cloned());
+            }
             if attempts.last > 0 || attempts.pause_acknowledged {
                 self.attempts.insert(step.key, attempts);
             }
@@ -148,15 +148,19 @@ impl FlowEngine<'_> {
         if count > 0 {
             let processes = counted(count, "process");
             let text = format!("ended {processes} that an engine that died had left");
-            self.options.screen.warn_as(PROGRAM, &text);
-            self.events
-                .journal
-                .add_line(EventKind::SystemMessage, |line| {
-                    line.put("level", "WARN").put("content", &text);
-                });
+            self.warn(&text);
             self.events.journal.flush()?;
         }
         Ok(())
+    }
+
+    /// Says something, and notes that it was said.
+    pub(super) fn warn(&mut self, text: &str) {
+        self.options.screen.warn_as(PROGRAM, text);
+        let journal = &mut self.events.journal;
+        journal.add_line(EventKind::SystemMessage, |line| {
+            line.put("level", "WARN").put("content", text);
+        });
     }
 }
 
@@ -164,11 +168,4 @@ impl FlowEngine<'_> {
 fn rest_of_wait(attempts: &Attempts) -> Option<Duration> {
     let rest = attempts.retry_at?.since(Timestamp::now());
     Some(rest.min(wait_after(attempts.failed)))
-}
-
-/// A mark to recognise an input by within one process.
-fn input_mark(input: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    input.hash(&mut hasher);
-    hasher.finish()
 }

@@ -13,6 +13,7 @@ impl FlowEngine<'_> {
     pub(super) fn cancel(&mut self, key: StepKey) {
         self.suspended.remove(&key);
         self.attempts.remove(&key);
+        self.spent.forget(key);
         self.ready.forget_delayed(key);
         self.prepared.retain(|it| it.active.step.key != key);
         let found = self.active.iter_mut().find(|(_, it)| it.step.key == key);
@@ -48,10 +49,18 @@ impl FlowEngine<'_> {
             if !any {
                 self.draw_table();
             }
-            let woken = self.children.wait(Some(until)).map_err(|e| {
+            let source = match self.wants_inputs() {
+                true => self.inputs.descriptor(self.options.queue.is_some()),
+                false => None,
+            };
+            let woken = self.children.wait_or_read(Some(until), source);
+            let woken = woken.map_err(|e| {
                 let reason = reason(&e);
                 Error::failure(format!("cannot wait for programs: {reason}"))
             })?;
+            let Some(woken) = woken else {
+                return self.receive_inputs();
+            };
             match woken {
                 Woken::Ended(token, outcome) => {
                     any = true;
@@ -84,6 +93,27 @@ impl FlowEngine<'_> {
                     until = self.earlier_of(self.looked + PERIOD);
                 }
             }
+        }
+    }
+
+    /// What comes through a pipe is taken in: as it comes, or, if only so many may be under way, when there is room.
+    fn wants_inputs(&self) -> bool {
+        match self.options.queue {
+            None => self.failed.is_none() && self.stop.is_none(),
+            Some(_) => self.may_admit(),
+        }
+    }
+
+    fn receive_inputs(&mut self) -> Result<()> {
+        self.inputs.receive()?;
+        self.tell_of_inputs();
+        Ok(())
+    }
+
+    /// Says what is to be known about the inputs.
+    pub(super) fn tell_of_inputs(&mut self) {
+        if let Some(note) = self.inputs.take_note() {
+            self.warn(&note);
         }
     }
 

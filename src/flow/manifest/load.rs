@@ -116,6 +116,7 @@ impl FlowLoader<'_> {
             edges,
             defaults,
             scheduling,
+            records,
         } = if main.exists() || !main.problems.is_empty() {
             workflow::read_workflow(main, &self.home)
         } else {
@@ -207,6 +208,7 @@ impl FlowLoader<'_> {
             providers: providers.all,
             schemas: std::mem::take(&mut self.schemas),
             scheduling: scheduling.scheduling,
+            records,
             files: files
                 .map(|(path, sha256)| UsedFile { path, sha256 })
                 .collect(),

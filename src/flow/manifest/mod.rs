@@ -83,6 +83,7 @@ pub(crate) struct Flow {
     /// By name.
     pub schemas: Vec<NamedSchema>,
     pub scheduling: Scheduling,
+    pub records: Option<KeptRecords>,
     /// The keys of each node that were not written, with what was derived for them.
     pub derived: Vec<Vec<(&'static str, String)>>,
     /// Every file that the flow was read from or names, sorted by path.
@@ -163,6 +164,17 @@ named_enum! {
         #[default]
         Retry = "retry",
         Fail = "fail",
+    }
+}
+
+named_enum! {
+    /// The nodes whose directories of records stay.
+    #[derive(Default)]
+    pub(crate) enum KeptRecords {
+        #[default]
+        All = "all",
+        /// Those that did not succeed; of the others the journal has enough.
+        Failed = "failed",
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! Unaware of the other files.
 
-use super::NodeKind;
 use super::defaults::{Defaults, read_defaults};
 use super::derive::derive_roles;
 use super::items::key_path;
@@ -10,6 +9,7 @@ use super::node::{self, NodeDraft};
 use super::problem::{Code, Manifest};
 use super::scheduling::{SchedulingDraft, read_scheduling};
 use super::shape::{self, EdgeSketch, NodeSketch};
+use super::{KeptRecords, NodeKind};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::flow::graph::topology;
 use crate::flow::graph::{Graph, MergeFailureMode, NodeIx, Role, RoutePlan};
@@ -40,6 +40,8 @@ pub(super) struct WorkflowFile {
     pub defaults: Defaults,
     /// None: there is no such key.
     pub scheduling: Option<SchedulingDraft>,
+    /// None: there is no such key.
+    pub records: Option<KeptRecords>,
 }
 
 /// The ids of an edge's ends and its label as they were written.
@@ -61,6 +63,7 @@ pub(super) fn read_workflow(manifest: &mut Manifest, home: &Path) -> WorkflowFil
             "edges",
             "defaults",
             "scheduling",
+            "records",
             "name",
             "description",
             "version",
@@ -73,6 +76,7 @@ pub(super) fn read_workflow(manifest: &mut Manifest, home: &Path) -> WorkflowFil
         false => None,
     };
     let scheduling = scheduling.map(|node| read_scheduling(&node, home, &mut out));
+    let records = top.read_choice("records", &KeptRecords::ALL, &mut out);
     let words = read_edge_words(&top, &mut out);
     if let Some(other) = root.get("nodes").filter(|nodes| !nodes.is_array()) {
         let message = format!("nodes: expected a list, found {}", describe_value(other));
@@ -100,6 +104,7 @@ pub(super) fn read_workflow(manifest: &mut Manifest, home: &Path) -> WorkflowFil
         edges,
         defaults,
         scheduling,
+        records,
     }
 }
 

@@ -4,7 +4,7 @@
 //! Unaware of routing and of the journal. Preparing is apart from running, so that the beginning can
 //! be journalled when nothing but the program itself can fail any more.
 
-use crate::error::{At, Result};
+use crate::error::{At, Result, may_fail};
 use crate::flow::graph::{Failure, FailureCode, Payload};
 use crate::flow::manifest::{NamedSchema, PayloadForm};
 use crate::record::execution::{self, ExecutionRecord, LinkedFiles, Stdin};
@@ -125,6 +125,75 @@ pub(crate) fn record_end(
     let cpu = used.cpu.as_micros() as f64 / 1000.0;
     let text = format!("{{\"cpu_ms\":{cpu},\"memory_bytes\":{}}}\n", used.memory);
     linked.write(&io.join("usage.json"), &text)
+}
+
+/// The directories of records that a step with these may have besides: an engine that died before the journal named
+/// them has left some with lower numbers. `is_other` tells of a name whether it is that of another node.
+pub(crate) fn lower_records(
+    node: &str,
+    references: &[String],
+    is_other: impl Fn(&str) -> bool,
+) -> Vec<String> {
+    /// Nobody has died so often.
+    const MOST: u32 = 1000;
+    let mut lower = Vec::new();
+    for reference in references {
+        let Some((parent, name)) = reference.rsplit_once('/') else {
+            continue;
+        };
+        let number = name.strip_prefix(node).and_then(|it| it.strip_prefix('_'));
+        let number: u32 = number.and_then(|it| it.parse().ok()).unwrap_or(1);
+        for number in 1..number.min(MOST) {
+            let name = match number {
+                1 => node.to_owned(),
+                number => format!("{node}_{number}"),
+            };
+            if name == node || !is_other(&name) {
+                lower.push(format!("{parent}/{name}"));
+            }
+        }
+    }
+    lower
+}
+
+/// Removes the directory of records of an attempt, and its task's if nothing else is in that. What is not named
+/// like one, or is reached through a link, is left alone.
+pub(crate) fn remove_records(
+    run: &Path,
+    (task, node): (&str, &str),
+    reference: &str,
+) -> Result<()> {
+    let parent = format!("io/nodes/{}", dir_name(task));
+    let name = reference
+        .strip_prefix(&parent)
+        .and_then(|it| it.strip_prefix('/'));
+    let again = name.and_then(|name| name.strip_prefix(node));
+    let again = again.map(|again| {
+        let helpers = [".embedder", ".tokenizer"].into_iter();
+        helpers.fold(again, |rest, helper| {
+            rest.strip_prefix(helper).unwrap_or(rest)
+        })
+    });
+    let is_own = again.is_some_and(|again| match again.strip_prefix('_') {
+        Some(number) => !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit()),
+        None => again.is_empty(),
+    });
+    let is_dir = |name: &str| {
+        run.join(name)
+            .symlink_metadata()
+            .is_ok_and(|it| it.is_dir())
+    };
+    if !is_own
+        || !["io", "io/nodes", &parent, reference]
+            .into_iter()
+            .all(is_dir)
+    {
+        return Ok(());
+    }
+    let path = run.join(reference);
+    std::fs::remove_dir_all(&path).at("remove", &path)?;
+    may_fail(std::fs::remove_dir(run.join(parent)));
+    Ok(())
 }
 
 /// Why a program could not be started.

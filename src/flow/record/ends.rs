@@ -36,8 +36,18 @@ pub(crate) struct RecordedEnds {
     pub by_step: HashMap<StepId, RecordedEnd>,
     /// Tasks that lost a race: how far they came depends on time.
     pub cancelled: HashSet<String>,
-    /// The inputs of the roots, by their numbers.
-    pub roots: Vec<(usize, Payload)>,
+    /// As they began.
+    pub roots: Vec<RecordedRoot>,
+}
+
+/// A root task as it began.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordedRoot {
+    /// From 1.
+    pub number: usize,
+    pub input: Payload,
+    /// Why it failed at its start.
+    pub fault: Option<String>,
 }
 
 impl StepId {
@@ -76,7 +86,11 @@ impl RecordedEnds {
             && is_meant(Some(number))
             && let Some(input) = read_text(run, line.input, line.input_ref.as_deref())?
         {
-            self.roots.push((number, input));
+            self.roots.push(RecordedRoot {
+                number,
+                input,
+                fault: line.input_error.as_deref().map(str::to_owned),
+            });
         }
         if line.kind == EventKind::Flow(FlowEvent::TaskEnd)
             && line.status.as_deref() == Some("cancelled")

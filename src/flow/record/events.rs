@@ -65,6 +65,14 @@ pub(crate) enum Output {
     File(String),
 }
 
+/// What a root task begins with.
+#[derive(Clone, Debug)]
+pub(crate) struct RootInput {
+    pub kept: Output,
+    /// Why it fails at its start.
+    pub fault: Option<String>,
+}
+
 /// The end of a step.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeEnd {
@@ -79,6 +87,15 @@ pub(crate) struct NodeEnd {
     pub made: Vec<MadeFile>,
     /// The output is of something that came to it only in part.
     pub partial: bool,
+    /// Its records do not stay.
+    pub removed: Option<RemovedRecords>,
+}
+
+/// The part of a step's records that the journal has when they are gone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RemovedRecords {
+    /// The size of its context.
+    pub context_bytes: u64,
 }
 
 /// The journal of a run, as its engine writes it.
@@ -111,7 +128,7 @@ impl EventWriter<'_> {
         &mut self,
         router: &Router<'_>,
         effect: &Effect,
-        input: Option<&Output>,
+        input: Option<&RootInput>,
     ) {
         let id = |node: NodeIx| &self.graph.nodes[node].id;
         match effect {
@@ -139,7 +156,7 @@ impl EventWriter<'_> {
         }
     }
 
-    fn add_task(&mut self, view: &TaskView<'_>, input: Option<&Output>) {
+    fn add_task(&mut self, view: &TaskView<'_>, input: Option<&RootInput>) {
         let graph = self.graph;
         self.journal.add_line(FlowEvent::TaskCreated, |line| {
             line.put("task_id", view.id)
@@ -150,7 +167,10 @@ impl EventWriter<'_> {
                 line.put("edge", &edge_name(graph, edge));
             }
             if let Some(input) = input.filter(|_| view.kind == TaskKind::Root) {
-                put_input(line, input);
+                put_input(line, &input.kept);
+                if let Some(fault) = &input.fault {
+                    line.put("input_error", fault);
+                }
             }
         });
     }
@@ -220,6 +240,10 @@ impl EventWriter<'_> {
                 line.put("cpu_ms", &(used.cpu.as_millis() as u64))
                     .put("memory_bytes", &used.memory);
             }
+            if let Some(removed) = end.removed {
+                line.put("records_removed", &true)
+                    .put("context_bytes", &removed.context_bytes);
+            }
             if end.cached {
                 line.put("cached", &true);
             }
@@ -244,8 +268,13 @@ impl EventWriter<'_> {
         })
     }
 
-    /// An attempt failed, and another one follows at that time.
-    pub(crate) fn add_retry(&mut self, step: &StepRef, failure: &Failure, retry_at: Timestamp) {
+    /// An attempt failed, and another one follows at that time. `used` is what the failed one used.
+    pub(crate) fn add_retry(
+        &mut self,
+        step: &StepRef,
+        failure: &Failure,
+        (retry_at, used): (Timestamp, Option<Used>),
+    ) {
         self.add_step_event(EventKind::Error, step, |line| {
             put_failure(line, failure);
             let (code, why) = (failure.code.name(), &failure.message);
@@ -253,6 +282,9 @@ impl EventWriter<'_> {
             line.put("error_message", &text)
                 .raw("error_details", b"{}")
                 .put("retry_at", &retry_at.to_string());
+            if let Some(used) = used {
+                line.put("cpu_ms", &(used.cpu.as_millis() as u64));
+            }
         });
     }
 

@@ -41,6 +41,8 @@ pub(crate) struct StepRecord {
     pub attempts: Attempts,
     /// Directories of records, from the run's directory.
     pub records: Vec<String>,
+    /// Of the last attempt, on one line.
+    pub command: Option<String>,
     /// The last attempt: what policies denied it.
     pub denied: Vec<String>,
     /// The last attempt is without an end.
@@ -87,6 +89,10 @@ pub(crate) struct StepEnd {
     pub failure: Option<Failure>,
     pub cached: bool,
     pub duration: Duration,
+    /// Its records are gone.
+    pub records_removed: bool,
+    /// CPU milliseconds and bytes of memory, if programs ran.
+    pub used: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,6 +274,7 @@ impl StepRecord {
         self.call_id = line.call_id.as_deref().map(str::to_owned);
         self.records.extend(reference.map(str::to_owned));
         self.own_run = own_run_of(line);
+        self.command = line.resolved_command.as_deref().map(str::to_owned);
         self.denied.clear();
         self.calls.clear();
     }
@@ -300,6 +307,8 @@ impl StepRecord {
             failure: failed.then(|| failure_of(line)),
             cached: line.cached == Some(true),
             duration: Duration::from_millis(line.duration_ms.unwrap_or_default()),
+            records_removed: line.records_removed == Some(true),
+            used: line.cpu_ms.zip(line.memory_bytes),
         });
     }
 }

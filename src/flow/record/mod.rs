@@ -9,14 +9,17 @@ pub(crate) mod ends;
 pub(crate) mod replay;
 pub(crate) mod attempt;
 pub(crate) mod cache;
+pub(crate) mod spool;
 pub(crate) mod tail;
 pub(crate) mod tally;
 
 pub(crate) use attempt::{
     ProgramInput, check_schema, dir_name, find_failure, not_started, one_value, task_path,
 };
-pub(crate) use ends::{RecordedEnd, RecordedEnds, StepId};
-pub(crate) use events::{EventWriter, NodeEnd, NodeStart, Output, OwnRun, each_line, edge_told};
+pub(crate) use ends::{RecordedEnd, RecordedEnds, RecordedRoot, StepId};
+pub(crate) use events::{
+    EventWriter, NodeEnd, NodeStart, Output, OwnRun, RemovedRecords, each_line, edge_told,
+};
 pub(crate) use lineage::{BegunBefore, Lineage, StepRecord, TaskRecord, denial_name};
 pub(crate) use replay::{Replay, Replayed, Roots};
 pub(crate) use retry::{InnerStanding, RetriedStep, RetryStanding, TakenBack, add_retry};

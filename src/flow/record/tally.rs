@@ -36,6 +36,16 @@ struct TaskCounts {
     failed_nodes: usize,
 }
 
+impl TaskCounts {
+    fn add(&mut self, other: &Self) {
+        self.tasks += other.tasks;
+        self.clones += other.clones;
+        self.subtasks += other.subtasks;
+        self.nodes += other.nodes;
+        self.failed_nodes += other.failed_nodes;
+    }
+}
+
 impl FinishedRoot {
     pub(crate) fn of(
         plan: &RoutePlan<'_>,
@@ -83,6 +93,30 @@ impl FinishedRoot {
     pub(crate) fn failed(&self) -> bool {
         self.status == FlowStatus::Failure
     }
+
+    pub(crate) fn succeeded(&self) -> bool {
+        self.status == FlowStatus::Success
+    }
+
+    /// The line of `--format jsonl`.
+    pub(crate) fn line(&self, run_id: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut object = Object::begin(&mut out);
+        object
+            .put("run_id", run_id)
+            .put("task_id", &format!("T{}", self.number))
+            .put("status", self.status.name())
+            .put("exit_node", &self.exit)
+            .raw(
+                "output",
+                self.output.as_deref().unwrap_or("null").as_bytes(),
+            );
+        let error = self.error.as_ref();
+        write_error(&mut object, error.map(|(node, it)| (node.as_str(), it)));
+        object.end();
+        out.push(b'\n');
+        out
+    }
 }
 
 fn task_object(graph: &Graph, view: &TaskView<'_>) -> String {
@@ -125,18 +159,94 @@ fn write_error(object: &mut Object<'_>, error: Option<(&str, &Failure)>) {
     error.end();
 }
 
+/// Which roots a tally keeps; of the others it has sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    #[default]
+    All,
+    /// Those that a failure before them may still cut off.
+    BehindOpen,
+    Sums,
+}
+
+/// What the roots that are not kept came to.
+#[derive(Debug, Default)]
+struct RootSums {
+    roots: usize,
+    /// The highest number among them.
+    last: usize,
+    counts: TaskCounts,
+    succeeded: bool,
+    first_failure: Option<BadRoot>,
+    first_partial: Option<BadRoot>,
+}
+
+/// A root that did not succeed.
+#[derive(Debug)]
+struct BadRoot {
+    number: usize,
+    error: Option<(String, Failure)>,
+}
+
 /// The results of all root tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     finished: BTreeMap<usize, FinishedRoot>,
     cut: Option<usize>,
+    keeping: Keeping,
+    sums: RootSums,
+}
+
+impl RootSums {
+    fn add(&mut self, root: FinishedRoot) {
+        self.roots += 1;
+        self.last = self.last.max(root.number);
+        self.counts.add(&root.counts);
+        let first = match root.status {
+            FlowStatus::Success => {
+                self.succeeded = true;
+                return;
+            }
+            FlowStatus::Partial => &mut self.first_partial,
+            FlowStatus::Failure => &mut self.first_failure,
+        };
+        if first.as_ref().is_none_or(|it| root.number < it.number) {
+            *first = Some(BadRoot {
+                number: root.number,
+                error: root.error,
+            });
+        }
+    }
 }
 
 impl Tally {
+    /// Nothing has ended.
+    pub(crate) fn new(keeping: Keeping) -> Self {
+        Self {
+            keeping,
+            ..Self::default()
+        }
+    }
+
     /// A root task has ended.
-    pub(crate) fn add(&mut self, finished: FinishedRoot) {
-        if self.cut.is_none_or(|cut| finished.number <= cut) {
-            self.finished.insert(finished.number, finished);
+    pub(crate) fn add(&mut self, mut finished: FinishedRoot) {
+        if self.cut.is_some_and(|cut| finished.number > cut) {
+            return;
+        }
+        if self.keeping != Keeping::All {
+            finished.output = None;
+            finished.tasks = String::new();
+        }
+        self.finished.insert(finished.number, finished);
+        let is_due = |number: usize, sums: &RootSums| match self.keeping {
+            Keeping::All => false,
+            Keeping::BehindOpen => number == sums.last + 1,
+            Keeping::Sums => true,
+        };
+        while let Some(first) = self.finished.first_entry()
+            && is_due(*first.key(), &self.sums)
+        {
+            self.sums.add(first.remove());
         }
     }
 
@@ -155,7 +265,14 @@ impl Tally {
 
     /// The status of all. Where failures cut nothing off, some of several are a part.
     pub(crate) fn status(&self) -> FlowStatus {
-        let any = |status| self.finished.values().any(|it| it.status == status);
+        let any = |status| {
+            let of_sums = match status {
+                FlowStatus::Success => self.sums.succeeded,
+                FlowStatus::Partial => self.sums.first_partial.is_some(),
+                FlowStatus::Failure => self.sums.first_failure.is_some(),
+            };
+            of_sums || self.finished.values().any(|it| it.status == status)
+        };
         let all_failed = || !any(FlowStatus::Success) && !any(FlowStatus::Partial);
         if any(FlowStatus::Failure) && (self.cut.is_some() || all_failed()) {
             FlowStatus::Failure
@@ -168,15 +285,32 @@ impl Tally {
 
     /// Why it is not a success, in a line.
     pub(crate) fn reason(&self) -> Option<String> {
-        let first = |status| self.finished.values().find(|it| it.status == status);
-        let first = first(FlowStatus::Failure).or_else(|| first(FlowStatus::Partial))?;
-        Some(match &first.error {
+        let (number, error) = self
+            .first_bad(FlowStatus::Failure)
+            .or_else(|| self.first_bad(FlowStatus::Partial))?;
+        Some(match error {
             Some((node, failure)) => {
                 let (code, message) = (failure.code.name(), &failure.message);
-                format!("T{}: {node}: {code}: {message}", first.number)
+                format!("T{number}: {node}: {code}: {message}")
             }
-            None => format!("T{}: it ended in an exit that always fails", first.number),
+            None => format!("T{number}: it ended in an exit that always fails"),
         })
+    }
+
+    /// The first root that ended like this, and why.
+    fn first_bad(&self, status: FlowStatus) -> Option<(usize, Option<&(String, Failure)>)> {
+        let of_sums = match status {
+            FlowStatus::Failure => self.sums.first_failure.as_ref(),
+            FlowStatus::Partial => self.sums.first_partial.as_ref(),
+            FlowStatus::Success => None,
+        };
+        let of_sums = of_sums.map(|bad| (bad.number, bad.error.as_ref()));
+        let kept = self.finished.values().find(|it| it.status == status);
+        let kept = kept.map(|it| (it.number, it.error.as_ref()));
+        of_sums
+            .into_iter()
+            .chain(kept)
+            .min_by_key(|(number, _)| *number)
     }
 
     /// The outputs, a line each; of many inputs `null` stands for none.
@@ -222,10 +356,11 @@ impl Tally {
     /// How much there was of everything.
     pub(crate) fn write_counts(&self, object: &mut Object<'_>) {
         let sum = |of: fn(&TaskCounts) -> usize| -> usize {
-            self.finished.values().map(|it| of(&it.counts)).sum()
+            let kept: usize = self.finished.values().map(|it| of(&it.counts)).sum();
+            kept + of(&self.sums.counts)
         };
         object
-            .put("roots", &self.finished.len())
+            .put("roots", &(self.finished.len() + self.sums.roots))
             .put("tasks", &sum(|it| it.tasks))
             .put("clones", &sum(|it| it.clones))
             .put("subtasks", &sum(|it| it.subtasks))
@@ -237,8 +372,9 @@ impl Tally {
     pub(crate) fn summary(&self) -> String {
         let first = self.finished.values().next();
         let output = first.and_then(|it| it.output.as_deref()).unwrap_or("null");
-        match self.finished.len() {
-            0 | 1 => crate::text::shorten::in_short(output, 2000),
+        match self.finished.len() + self.sums.roots {
+            0 | 1 if self.sums.roots == 0 => crate::text::shorten::in_short(output, 2000),
+            1 => json::text("1 output"),
             count => json::text(&format!("{count} outputs")),
         }
     }

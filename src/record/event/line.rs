@@ -145,6 +145,8 @@ pub(crate) struct Line<'a> {
     #[serde(borrow, deserialize_with = "text")]
     pub input_ref: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]
+    pub input_error: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "text")]
     pub parent_id: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "text")]
     pub edge: Option<Cow<'a, str>>,
@@ -155,6 +157,8 @@ pub(crate) struct Line<'a> {
     pub cached: Option<bool>,
     pub cpu_ms: Option<u64>,
     pub memory_bytes: Option<u64>,
+    pub context_bytes: Option<u64>,
+    pub records_removed: Option<bool>,
     #[serde(borrow, deserialize_with = "text")]
     pub winner: Option<Cow<'a, str>>,
     #[serde(borrow)]

@@ -195,7 +195,9 @@ impl FlowFigures {
         let node = self.nodes.entry(key.1).or_default();
         node.retries += 1;
         if let Some(attempt) = attempt {
-            add(&mut node.cpu_ms, cpu_of(run, &attempt.reference));
+            let cpu = line.cpu_ms;
+            let cpu = cpu.unwrap_or_else(|| cpu_of(run, &attempt.reference));
+            add(&mut node.cpu_ms, cpu);
         }
         // The next attempt does not wait for its turn any more.
         self.ready.remove(&key.0);
@@ -210,6 +212,7 @@ impl FlowFigures {
         node.cached += u64::from(line.cached == Some(true));
         add(&mut node.cpu_ms, line.cpu_ms.unwrap_or(0));
         node.memory_bytes = node.memory_bytes.max(line.memory_bytes.unwrap_or(0));
+        node.context_bytes = node.context_bytes.max(line.context_bytes.unwrap_or(0));
         let Some(attempt) = attempt else { return };
         let took = line.duration_ms.unwrap_or(0);
         node.durations.push(took);
