@@ -43,11 +43,11 @@ nodes:
 edges: [[s, c, e, d, q, g, x], [c, j, d]]
 "#;
 
-const DEEP: &str = r#"
+const DEEP: &str = r"
 defaults: {context: none}
 nodes: [{id: s}, {id: y, shell: 'NOTE; cat'}, {id: z, agent_id: ag}, {id: x}]
 edges: [[s, y, z, x]]
-"#;
+";
 
 /// So many calls of a tool before an agent answers.
 const CALLS: usize = 2;
