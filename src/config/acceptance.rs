@@ -81,18 +81,24 @@ impl Acceptance {
 
 /// The commands under `accept:`.
 pub(crate) fn read_commands(section: &Section<'_>, out: &mut Diagnostics) -> Vec<AcceptCommand> {
+    let name = section.name("accept");
+    let expected = format!("{name}: expected a list such as [{{command: [make, test]}}], found");
     let mut commands = Vec::new();
-    let list = section.read_list("accept", out);
-    for (index, item) in list.into_iter().flatten().enumerate() {
+    let list = match section.map.get("accept") {
+        None => return commands,
+        Some(Value::Array(list)) => list,
+        Some(other) => {
+            let found = describe_value(other);
+            out.error(section.path_to("accept"), format!("{expected} {found}"));
+            return commands;
+        }
+    };
+    for (index, item) in list.iter().enumerate() {
         let mut at = section.path_to("accept");
         at.push(Step::Item(index));
         let Some(map) = item.as_object() else {
             let found = describe_value(item);
-            let name = section.name("accept");
-            let message = format!(
-                "{name}: expected a mapping such as {{command: [make, test]}}, found {found}"
-            );
-            out.error(at, message);
+            out.error(at, format!("{expected} {found} in it"));
             continue;
         };
         let entry = Section::new(map, at.clone()).within("accept");

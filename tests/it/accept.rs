@@ -422,10 +422,17 @@ fn the_command_line_gives_checks_and_every_hint_prints_them() {
 #[test]
 fn what_is_wrong_with_accept_is_reported_with_file_line_and_key() {
     for (yaml, says) in [
-        ("accept: make", "agent.yaml:2: accept: expected a list"),
+        (
+            "accept: make test",
+            "agent.yaml:2: accept: expected a list such as [{command: [make, test]}], found the string \"make test\"",
+        ),
         (
             "accept: [make]",
-            "accept: expected a mapping such as {command: [make, test]}, found",
+            "agent.yaml:2: accept: expected a list such as [{command: [make, test]}], found the string \"make\" in it",
+        ),
+        (
+            "accept: {command: [make]}",
+            "agent.yaml:2: accept: expected a list such as [{command: [make, test]}], found a mapping",
         ),
         ("accept: [{}]", "agent.yaml:2: accept: needs a command"),
         ("accept: [{command: []}]", "needs a command"),
