@@ -11,6 +11,7 @@ use crate::record::event::Line;
 use crate::record::legacy::flat;
 use crate::text::json::parser_words;
 use crate::unix::files;
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -130,6 +131,12 @@ pub(crate) struct JournalReader {
     used: usize,
     /// Where the buffer begins in the file.
     start: u64,
+    /// Where reading began.
+    first: u64,
+    /// Lines before that, if they have been counted.
+    before: OnceCell<usize>,
+    /// Newlines from there to the part of the buffer that has not been read.
+    passed: usize,
     /// Behind the last event that was read.
     position: Position,
     /// Events up to this place have been reported and are skipped.
@@ -174,6 +181,9 @@ impl JournalReader {
             buffer: Vec::new(),
             used: 0,
             start: 0,
+            first: 0,
+            before: OnceCell::new(),
+            passed: 0,
             position: (0, 0),
             told: (0, 0),
         };
@@ -193,7 +203,7 @@ impl JournalReader {
         let mut ends = 0;
         if lines.last_is_unended(end)? {
             if count == 0 {
-                lines.start = end;
+                (lines.start, lines.first) = (end, end);
                 return Ok(lines);
             }
             ends = 1;
@@ -207,6 +217,7 @@ impl JournalReader {
                 // The last line ends at the first of them; behind it may be one that is torn.
                 if ends > count {
                     lines.start = from + at as u64 + 1;
+                    lines.first = lines.start;
                     return Ok(lines);
                 }
             }
@@ -236,8 +247,7 @@ impl JournalReader {
                 _ => break line,
             }
         };
-        let at = self.start + line.start as u64;
-        let bytes = &self.buffer[line];
+        let bytes = &self.buffer[line.clone()];
         match read_event(bytes, self.position.0) {
             Ok(event) => {
                 self.position = self.position_after(event.seq);
@@ -245,7 +255,7 @@ impl JournalReader {
                 Ok(Next::Event(text, event))
             }
             Err((column, message)) => Ok(Next::Damaged(Damage {
-                line: self.line_number(at)?,
+                line: self.line_number(&line)?,
                 column,
                 message,
             })),
@@ -268,6 +278,7 @@ impl JournalReader {
                 Some(at) => {
                     let line = self.used..looked + at;
                     self.used = line.end + 1;
+                    self.passed += 1;
                     looked = self.used;
                     if !self.buffer[line.clone()].trim_ascii().is_empty() {
                         return Ok(Some(line));
@@ -361,11 +372,25 @@ impl JournalReader {
         })
     }
 
-    fn line_number(&self, at: u64) -> Result<usize> {
+    /// The number of the line in the buffer that was found last.
+    fn line_number(&self, found: &Range<usize>) -> Result<usize> {
+        let before = match self.before.get() {
+            Some(before) => *before,
+            None => {
+                let counted = self.count_before()?;
+                *self.before.get_or_init(|| counted)
+            }
+        };
+        let is_ended = self.used > found.end;
+        Ok(before + self.passed + usize::from(!is_ended))
+    }
+
+    /// How many lines stand before the place where reading began.
+    fn count_before(&self) -> Result<usize> {
         let mut block = vec![0; CHUNK];
-        let (mut from, mut lines) = (0, 1);
-        while from < at {
-            let want = (at - from).min(CHUNK as u64) as usize;
+        let (mut from, mut lines) = (0, 0);
+        while from < self.first {
+            let want = (self.first - from).min(CHUNK as u64) as usize;
             let read = self.file.read_at(&mut block[..want], from);
             let read = read.at("read", &self.path)?;
             if read == 0 {
@@ -524,6 +549,22 @@ mod tests {
         let long = format!("{{\"seq\":2,\"type\":\"{}\"}}\n", "x".repeat(3 * CHUNK));
         let path = scratch("long", &(event(1) + &long + &event(3)));
         assert_eq!(seqs(&mut JournalReader::open(&path).unwrap()), [1, 2, 3]);
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn lines_are_counted_as_they_are_read_and_not_again_for_each_damage() {
+        let path = scratch("counted", &(event(1) + "\n" + &event(1).repeat(3)));
+        let mut lines = JournalReader::open(&path).unwrap();
+        assert!(matches!(lines.read_next().unwrap(), Next::Event(..)));
+        // All is in memory: who counts from the beginning of the file counts nothing.
+        fs::write(&path, "").unwrap();
+        for number in 3..6 {
+            let Next::Damaged(damage) = lines.read_next().unwrap() else {
+                panic!("no damage")
+            };
+            assert_eq!(damage.line, number);
+        }
         fs::remove_file(path).unwrap();
     }
 
