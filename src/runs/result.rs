@@ -2,7 +2,7 @@
 
 use super::inspect::{RunSnapshot, open_question};
 use super::own_search::OpenMark;
-use super::suspended::{awaited_run, is_suspended};
+use super::suspended::{asks, awaited_run, is_suspended};
 use crate::engine::account::engine_time;
 use crate::engine::question::Question;
 use crate::engine::run_loop::{Ended, Ending};
@@ -67,9 +67,14 @@ impl RunResult {
 
     /// The result that a run had when it ended.
     pub(crate) fn recorded(found: RunSnapshot) -> Self {
+        let awaited = awaited(&found.run, &found.metadata);
+        let mut ending = recorded_ending(&found.metadata);
+        if ending.status == Status::Interrupted && awaited.as_deref().is_some_and(asks) {
+            ending.exit = Exit::Waiting;
+        }
         Self {
-            awaited: awaited(&found.run, &found.metadata),
-            ending: recorded_ending(&found.metadata),
+            awaited,
+            ending,
             metadata: found.metadata,
             run: found.run,
             question: found.question,

@@ -9,6 +9,7 @@ use super::overrides::load_recorded;
 use super::own_search::{OpenMark, find_resumable};
 use super::preflight::{check_reach, check_schema, read_environment, read_variables};
 use super::result::RunResult;
+use super::suspended::standing_of;
 use super::task::Task;
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
@@ -284,7 +285,7 @@ impl RunRequest<'_> {
 
     fn standing(&self, found: &RunSnapshot) -> Standing {
         let is_same = |task: &Task| task.is_beginning_of(&found.metadata);
-        found.standing(self.task.is_none_or(is_same))
+        standing_of(found, self.task.is_none_or(is_same))
     }
 
     fn carry_out(

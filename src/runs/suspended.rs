@@ -1,9 +1,13 @@
 //! The run that a suspended run waits for: that of a sub-agent, or of a sub-agent's sub-agent.
 //!
-//! Only reads. What it finds is for people: how a run goes on is not decided by it.
+//! Only reads. What it finds is for people, and how a run goes on is not decided by it, but for one thing: while a person
+//! has not answered what a run below asks, a run that waits for it is not begun again.
 
+use super::decide::Standing;
 use super::inspect::{RunSnapshot, inspect_run};
+use super::origin::require_own_run;
 use crate::engine::tool_call::subagent_run;
+use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::record::stop_reason::{StopReason, Suspension};
@@ -26,6 +30,31 @@ pub(crate) fn awaited_run(suspended: &RunDir) -> Option<RunSnapshot> {
         }
     }
     found
+}
+
+/// The facts that a command decides by. A run that waits for the answer to what a run below it asks stands as if it
+/// asked itself: to begin it again would only record that nothing has changed.
+pub(crate) fn standing_of(found: &RunSnapshot, is_same: bool) -> Standing {
+    let standing = found.standing(is_same);
+    let waits = standing.status == Status::Interrupted
+        && is_suspended(found.metadata.stop_reason.as_deref())
+        && awaited_run(&found.run).is_some_and(|below| asks(&below));
+    match waits {
+        true => Standing {
+            status: Status::WaitingForInput,
+            is_unanswered: true,
+            ..standing
+        },
+        false => standing,
+    }
+}
+
+/// True for a run of one's own that has asked a person and has no answer.
+pub(super) fn asks(run: &RunSnapshot) -> bool {
+    run.metadata.status == Status::WaitingForInput
+        && run.question.is_some()
+        && !run.is_answered
+        && require_own_run(&run.run, false).is_ok()
 }
 
 /// True for the reason of a run that waits for a sub-agent's.

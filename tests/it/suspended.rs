@@ -74,14 +74,22 @@ fn a_question_at_the_bottom_suspends_all_runs_above_it() {
 
     // Nobody has answered: nothing is asked again.
     let requests = world.server.requests().len();
+    let journals = || [&one, &two, &three].map(|run| run.text("journal.jsonl"));
+    let before = journals();
     let outcome = world.run("go").end().exits(101);
     let answer = format!("--run-id {} --question ", three.id());
     let outcome = outcome.says("May I?").says(&answer);
     outcome
         .says("INTERRUPTED (subagent)")
         .does_not_say("interrupted; reporting");
+    let again = world.run("go").json().end().exits(101).object();
+    for part in ["status", "stop_reason", "error", "awaits"] {
+        assert_eq!(again[part], object[part]);
+    }
     world.go_on().end().exits(101).says(&answer);
     assert_eq!(world.server.requests().len(), requests);
+    // Nothing has changed, and nothing is recorded.
+    assert_eq!(journals(), before);
     assert!(one.events("ACTION_RESULT").is_empty());
 
     fs::write(three.path("interaction/response.txt"), "yes\n").unwrap();

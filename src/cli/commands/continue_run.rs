@@ -20,6 +20,7 @@ use crate::runs::preflight::{
     check_depth, check_schema, heed_deadline, install_signals, read_environment,
 };
 use crate::runs::result::RunResult;
+use crate::runs::suspended::standing_of;
 use crate::runs::task::Task;
 use crate::unix::terminal::Screen;
 use std::path::Path;
@@ -72,7 +73,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         retry_failed: false,
         interactive: common.interactive,
     };
-    match decide(asked, Some(found.standing(true))) {
+    match decide(asked, Some(standing_of(&found, true))) {
         Decision::Busy => return Err(found.busy()),
         Decision::Retell => return Ok(RunResult::recorded(found)),
         // The same command once more.
