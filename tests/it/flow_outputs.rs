@@ -83,3 +83,33 @@ fn a_failed_node_and_a_cached_one_record_no_files() {
     let first = world.read("ws/.delta/one/journal.jsonl");
     assert!(first.contains("\"outputs\""));
 }
+
+/// It takes no room, and longer than anybody waits to be read.
+const SPARSE: &str = "truncate -s 7E big; echo 1";
+
+#[test]
+fn a_file_that_takes_too_long_to_read_is_a_timeout_of_the_node() {
+    let world = World::new();
+    chain(
+        &world,
+        &format!("shell: '{SPARSE}', outputs: [big], timeout_ms: 2500"),
+    );
+    let object = run(&world).json().end().exits(1).object();
+    let error = &object["error"];
+    assert_eq!(error["code"], "timeout", "{error}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("outputs: "), "{message}");
+}
+
+#[test]
+fn a_signal_ends_the_reading_of_a_file_and_the_node_is_begun_again() {
+    let world = World::new();
+    chain(&world, &format!("shell: '{SPARSE}', outputs: [big]"));
+    let running = run(&world).args(["--run-id", "r"]).spawn();
+    let code = world.path("ws/.delta/r/io/nodes/T1/a/exit_code.txt");
+    eventually("the program has ended", || code.exists());
+    running.signal(rustix::process::Signal::TERM);
+    running.wait().exits(143);
+    let ends = Run::latest(&world.path("ws")).events("NODE_END");
+    assert!(ends.iter().all(|end| end["node_id"] != "a"), "{ends:?}");
+}

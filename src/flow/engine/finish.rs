@@ -98,11 +98,18 @@ impl FlowEngine<'_> {
         let mut result = result;
         if result.is_ok() && ended.io.is_some() {
             let dir = task_path(&self.place, step);
-            let is_stopped = || self.signals.stop().is_some();
+            // Its files are part of what a node does, and of the time that it has.
+            let left = settings
+                .timeout
+                .map(|all| all.saturating_sub(ended.duration));
+            let due = left.map(|left| Instant::now() + left);
+            let is_late = || due.is_some_and(|due| Instant::now() >= due);
+            let is_stopped = || self.signals.stop().is_some() || is_late();
             match find_made_files(&dir, &settings.outputs, &is_stopped) {
                 Ok(Some(made)) => ended.made = made,
                 // The engine was asked to end. The next start begins the step again.
-                Ok(None) => return Ok(()),
+                Ok(None) if self.signals.stop().is_some() => return Ok(()),
+                Ok(None) => result = Err(too_late(settings.timeout)),
                 Err(why) => result = Err(Failure::new(FailureCode::Operation, why)),
             }
         }
@@ -246,6 +253,13 @@ impl FlowEngine<'_> {
 fn context_bytes(io: &Path) -> u64 {
     let meta = io.join("context.json").metadata();
     meta.map_or(0, |meta| meta.len())
+}
+
+/// The failure of a node whose files cannot be read in the time that it has.
+fn too_late(timeout: Option<Duration>) -> Failure {
+    let ms = timeout.unwrap_or_default().as_millis();
+    let message = format!("outputs: it took longer than {ms} ms, with the reading of its files");
+    Failure::new(FailureCode::Timeout, message)
 }
 
 /// A failure, with the misuse of a tool that its program ended with, unless its message has that.

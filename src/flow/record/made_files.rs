@@ -108,6 +108,9 @@ impl Search<'_> {
                 continue;
             }
             self.names += 1;
+            if (self.is_stopped)() {
+                return Ok(());
+            }
             if self.names > MOST_NAMES {
                 return Err(format!(
                     "outputs: there are more than {MOST_NAMES} names to look at"
