@@ -14,6 +14,10 @@ use crate::text::json::Object;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+/// So many parts of one answer are recalled from a journal. No engine records as many, and each costs a copy of those
+/// before it.
+pub(super) const MOST_RECALLED: usize = 1000;
+
 impl Wire {
     /// The record of an answer, whose calls, as JSON, have their final ids: it as it came, what it was made
     /// behind, and what the journal's own fields were read from. None if a chat completion has nothing beside
@@ -84,7 +88,7 @@ impl Wire {
         for remedy in remedies {
             self.recall_remedy(remedy);
         }
-        for pause in pauses {
+        for pause in pauses.iter().take(MOST_RECALLED) {
             let Ok(recorded) = serde_json::from_str::<Recorded<'_>>(pause) else {
                 continue;
             };

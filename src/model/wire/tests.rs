@@ -1,5 +1,6 @@
 //! Whatever a journal holds becomes a request that a strict service takes, and the same one each time.
 
+use super::records::MOST_RECALLED;
 use super::*;
 use crate::record::messages::{self as record, Form};
 use crate::record::state::{self, Reading};
@@ -361,6 +362,45 @@ fn thinking_is_sent_back_as_long_as_what_stands_before_it_does() {
         let mut unaware = self::wire(api);
         assert_eq!(thoughts(&request(&mut unaware, &journal).0), 1);
     }
+}
+
+#[test]
+fn of_a_journal_full_of_pauses_some_are_recalled_and_the_rest_costs_nothing() {
+    let item = json!({"type": "text", "text": "part"});
+    let pause = json!({"api": "messages", "items": [item], "prefix": "p", "view": "v"}).to_string();
+    let pauses = vec![pause.as_str(); 5 * MOST_RECALLED];
+    let mut wire = wire(Api::Messages);
+    wire.recall(&[], &pauses[..3]);
+    assert_eq!(wire.pauses(), 3);
+    let mut wire = self::wire(Api::Messages);
+    wire.recall(&[], &pauses);
+    assert_eq!(wire.pauses() as usize, MOST_RECALLED);
+}
+
+#[test]
+fn what_a_record_says_of_remedies_that_there_are_not_changes_nothing() {
+    for remedy in [
+        "null",
+        "[]",
+        r#"{"name":"max_tokens","max_tokens":0,"api":"messages"}"#,
+        r#"{"name":"max_tokens","max_tokens":-1,"api":"messages"}"#,
+        r#"{"name":"max_tokens","api":"messages"}"#,
+        r#"{"name":"max_tokens","max_tokens":7,"api":"chat"}"#,
+        r#"{"name":"max_tokens","max_tokens":7,"api":"messages","model":"another"}"#,
+        r#"{"name":"llm.command","value":["sh"],"api":"messages"}"#,
+    ] {
+        let mut wire = wire(Api::Messages);
+        let before = wire.rules.clone();
+        wire.recall(&[remedy], &[]);
+        assert!(wire.rules == before, "{remedy}");
+    }
+    // A larger answer than the agent's is never asked for.
+    let mut wire = wire(Api::Messages);
+    let remedy = r#"{"name":"max_tokens","max_tokens":9000000,"api":"messages"}"#;
+    wire.recall(&[remedy], &[]);
+    let mut request = neutral(r#"{"type":"USER_MESSAGE","content":"a"}"#, "s", None);
+    let sent = String::from_utf8(wire.render(&mut request).unwrap().bytes).unwrap();
+    assert!(!sent.contains("9000000"), "{sent}");
 }
 
 #[test]
