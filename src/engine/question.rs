@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The engine's one built-in tool.
 pub(crate) fn ask_human_tool() -> Tool {
@@ -194,10 +194,27 @@ struct RequestFile {
     request_id: String,
 }
 
+/// The directory of questions and answers, from the run's. Neither it nor what is in it is a link.
+const DIR: &str = "interaction";
+
+/// A longer answer is none that a person gives.
+const LONGEST: u64 = 64 << 20;
+
+fn make_dir(run: &RunDir) -> Result<PathBuf> {
+    files::make_dirs_below(&run.path, Path::new(DIR))
+}
+
+fn has_dir(run: &RunDir) -> bool {
+    files::is_dir_below(&run.path, Path::new(DIR))
+}
+
+fn read_left(run: &RunDir, name: &str) -> io::Result<Vec<u8>> {
+    files::read_below(&run.path, &Path::new(DIR).join(name), LONGEST)
+}
+
 /// Leaves a question for somebody who answers later. An answer that lies there has been put aside.
 pub(crate) fn leave_question(run: &RunDir, question: &Question) -> Result<()> {
-    let dir = run.interaction();
-    files::make_dirs(&dir)?;
+    let dir = make_dir(run)?;
     let mut out = Vec::new();
     let mut object = Object::begin(&mut out);
     object
@@ -214,7 +231,7 @@ pub(crate) fn leave_question(run: &RunDir, question: &Question) -> Result<()> {
 /// Leaves an answer where the engine looks for it. Returns whether there was none yet: one that is there has not
 /// been read, and stays.
 pub(crate) fn leave_answer(run: &RunDir, answer: &str) -> Result<bool> {
-    let dir = run.interaction();
+    let dir = make_dir(run)?;
     let path = dir.join(format!("response.{}", std::process::id()));
     files::remove(&path)?;
     files::write(&path, format!("{answer}\n").as_bytes())?;
@@ -235,7 +252,7 @@ pub(crate) fn leave_answer(run: &RunDir, answer: &str) -> Result<bool> {
 /// Puts an answer that fits no open question where no question finds it. Returns its new name.
 pub(crate) fn put_answer_aside(run: &RunDir) -> Result<Option<String>> {
     let answer = run.interaction().join("response.txt");
-    if answer.symlink_metadata().is_err() {
+    if !has_dir(run) || answer.symlink_metadata().is_err() {
         return Ok(None);
     }
     rename_unread(run, &answer).map(Some)
@@ -243,8 +260,7 @@ pub(crate) fn put_answer_aside(run: &RunDir) -> Result<Option<String>> {
 
 /// Keeps an answer that came with a command and fits no open question. Returns its name.
 pub(crate) fn keep_unread(run: &RunDir, answer: &str) -> Result<String> {
-    let dir = run.interaction();
-    files::make_dirs(&dir)?;
+    let dir = make_dir(run)?;
     // Never under the name that a question looks for.
     let path = dir.join("response.unread");
     files::replace(&path, answer.as_bytes())?;
@@ -270,7 +286,7 @@ pub(crate) fn left_answer(run: &RunDir, request_id: &str) -> Result<Option<Strin
         return Ok(None);
     }
     let path = run.interaction().join("response.txt");
-    match files::read_regular(&path) {
+    match read_left(run, "response.txt") {
         Ok(bytes) => {
             let mut answer = String::from_utf8_lossy(&bytes).into_owned();
             if answer.ends_with('\n') {
@@ -289,7 +305,7 @@ pub(crate) fn left_answer(run: &RunDir, request_id: &str) -> Result<Option<Strin
 /// True if the question is in its file, so that it need not be written again. The question of an older engine that
 /// recorded no id matches, too.
 pub(crate) fn is_left(run: &RunDir, request_id: &str) -> bool {
-    let asked = files::read_regular(&run.interaction().join("request.json")).unwrap_or_default();
+    let asked = read_left(run, "request.json").unwrap_or_default();
     serde_json::from_slice::<RequestFile>(&asked)
         .is_ok_and(|asked| request_id.is_empty() || asked.request_id == request_id)
 }
@@ -298,7 +314,7 @@ pub(crate) fn is_left(run: &RunDir, request_id: &str) -> bool {
 /// another's.
 pub(crate) fn clear(run: &RunDir) -> Result<()> {
     let dir = run.interaction();
-    if !dir.exists() {
+    if !has_dir(run) {
         return Ok(());
     }
     files::remove(&dir.join("response.txt"))?;

@@ -3,11 +3,16 @@
 //! Unaware of what the files mean.
 
 use crate::error::{At, Result, may_fail};
-use rustix::fs::{CWD, FsWord, MemfdFlags, OFlags, RenameFlags, memfd_create, renameat_with};
+use rustix::fs::{
+    CWD, FsWord, MemfdFlags, Mode, OFlags, RenameFlags, memfd_create, mkdirat, openat,
+    renameat_with,
+};
+use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The largest file that is read whole.
 const LARGEST: u64 = 4 << 30;
@@ -249,6 +254,110 @@ pub(crate) fn open_unlinked(path: &Path) -> io::Result<File> {
     }
 }
 
+/// True for a path of names alone, which leads neither out of the directory that it begins in nor to the root.
+pub(crate) fn is_below(path: &Path) -> bool {
+    let mut parts = path.components();
+    parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
+
+/// Opens a directory in another one, unless it is a link.
+fn enter(dir: &OwnedFd, name: &Path) -> rustix::io::Result<OwnedFd> {
+    openat(dir, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
+}
+
+/// A directory below another one, to which no link leads. `enter` opens a name in a directory.
+fn descend(
+    dir: &Path,
+    names: &Path,
+    enter: impl Fn(&OwnedFd, &Path) -> rustix::io::Result<OwnedFd>,
+) -> io::Result<OwnedFd> {
+    if !is_below(names) {
+        return Err(leads_out());
+    }
+    let mut at = openat(CWD, dir, DIRECTORY, Mode::empty())?;
+    for name in names {
+        at = enter(&at, Path::new(name)).map_err(|e| match e {
+            // A link, or no directory.
+            Errno::LOOP | Errno::NOTDIR => no_directory(),
+            e => e.into(),
+        })?;
+    }
+    Ok(at)
+}
+
+/// Opens a regular file below a directory for reading. No link is followed on the way, nor in the end.
+pub(crate) fn open_below(dir: &Path, path: &Path) -> io::Result<File> {
+    let name = path.file_name().ok_or_else(leads_out)?;
+    let parent = descend(dir, path.parent().unwrap_or(Path::new("")), enter)?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(&parent, name, flags, Mode::empty()).map_err(|e| match e {
+        Errno::LOOP | Errno::NXIO => not_regular(),
+        e => e.into(),
+    })?;
+    let file = File::from(file);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(not_regular()),
+    }
+}
+
+/// The content of such a file of at most `limit` bytes.
+pub(crate) fn read_below(dir: &Path, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_limited(open_below(dir, path)?, limit)
+}
+
+/// The text of such a file.
+pub(crate) fn read_text_below(dir: &Path, path: &Path) -> io::Result<String> {
+    String::from_utf8(read_below(dir, path, LARGEST)?).map_err(|_| not_utf8())
+}
+
+/// True if there is such a directory.
+pub(crate) fn is_dir_below(dir: &Path, path: &Path) -> bool {
+    descend(dir, path, enter).is_ok()
+}
+
+/// Makes a directory below another one, and those on the way, with mode 0700, unless they are there. Returns its path,
+/// in which no name is a link's.
+pub(crate) fn make_dirs_below(dir: &Path, path: &Path) -> Result<PathBuf> {
+    let make = |at: &OwnedFd, name: &Path| match mkdirat(at, name, Mode::RWXU) {
+        Err(Errno::EXIST) | Ok(()) => enter(at, name),
+        Err(e) => Err(e),
+    };
+    let made = dir.join(path);
+    descend(dir, path, make).at("use", &made)?;
+    Ok(made)
+}
+
+/// Removes whatever is at a path: a directory with all that is in it, anything else by itself.
+pub(crate) fn remove_all(path: &Path) -> Result<()> {
+    let removed = match path.symlink_metadata() {
+        Ok(about) if about.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(e) => Err(e),
+    };
+    match removed {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("remove", path),
+        _ => Ok(()),
+    }
+}
+
+fn not_utf8() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8")
+}
+
+/// The error of a path that [`is_below`] refuses.
+pub(crate) fn leads_out() -> io::Error {
+    io::Error::other("it leads out of its directory")
+}
+
+fn no_directory() -> io::Error {
+    io::Error::other("it is a link, or is no directory")
+}
+
 /// The error of a file that is none, but a directory, a pipe or a device.
 pub(crate) fn not_regular() -> io::Error {
     io::Error::other("it is not a regular file")
@@ -287,8 +396,7 @@ pub(crate) fn too_large(limit: u64) -> io::Error {
 
 /// The text of a regular file.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    String::from_utf8(read_regular(path)?)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+    String::from_utf8(read_regular(path)?).map_err(|_| not_utf8())
 }
 
 /// The text of a file, what is not UTF-8 in it as U+FFFD; `None` if there is no such file.

@@ -263,6 +263,12 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
+/// The same on one line: what is printed a line each, such as names of files, cannot look like another line.
+pub(crate) fn printable_line(text: &str) -> String {
+    let shown = |c: char| if disguises(c) { '\u{FFFD}' } else { c };
+    text.chars().map(shown).collect()
+}
+
 /// So many things: `1 tool`, `2 tools`, `0 processes`.
 pub(crate) fn counted(number: usize, one: &str) -> String {
     match number {

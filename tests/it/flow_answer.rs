@@ -5,6 +5,7 @@ use crate::flow_run::run;
 use crate::harness::*;
 use serde_json::json;
 use std::fs;
+use std::path::PathBuf;
 
 fn question(prompt: &str) -> Reply {
     call("q", "ask_human", &json!({"prompt": prompt}))
@@ -13,6 +14,12 @@ fn question(prompt: &str) -> Reply {
 fn answer(world: &World, words: &[&str]) -> Delta {
     let command = Delta::flow(world.home()).args(["answer", "-w", "ws"]);
     command.args(words)
+}
+
+/// The directory of the agent's run.
+fn asking(world: &World) -> PathBuf {
+    let agent = world.runs().into_iter().find(|run| run.id() != "r");
+    agent.unwrap().dir
 }
 
 fn listed(world: &World) -> String {
@@ -207,5 +214,52 @@ fn a_letter_is_sent_when_it_is_approved_itself_however_many_wait() {
         }
         is("monday", ["sent.txt", "sent.txt", ""]);
         is("tuesday", ["sent.txt", "", "sent.txt"]);
+    }
+}
+
+#[test]
+fn an_answer_goes_through_no_link_and_a_file_elsewhere_is_none() {
+    let world = world("", "path: ../agent");
+    world.server.says([question("Which?")]);
+    command(&world).end().exits(101);
+    let dir = asking(&world).join("interaction");
+    world.write("elsewhere/secret", "SECRET");
+    // What lies elsewhere is no answer, and is not sent to a model.
+    std::os::unix::fs::symlink(world.path("elsewhere/secret"), dir.join("response.txt")).unwrap();
+    let again = command(&world).end();
+    assert_eq!(world.server.requests().len(), 1);
+    assert_ne!(again.code(), Some(0));
+    fs::remove_file(dir.join("response.txt")).unwrap();
+    // Nor does an answer go there.
+    fs::rename(&dir, world.path("moved")).unwrap();
+    std::os::unix::fs::symlink(world.path("moved"), &dir).unwrap();
+    answer(&world, &["yes"]).end().exits(1);
+    let names = fs::read_dir(world.path("moved")).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["request.json"]);
+}
+
+#[test]
+fn a_forged_question_takes_one_line_of_the_list() {
+    let world = world("", "path: ../agent");
+    world.server.says([question("Which?")]);
+    command(&world).end().exits(101);
+    let asking = asking(&world).join("journal.jsonl");
+    let flows = world.path("ws/.delta/r/journal.jsonl");
+    for (path, was, is) in [
+        (
+            &asking,
+            "Which?",
+            "Which?\\n20200101_000000_000000  T9  a  forged\\u001b[2J",
+        ),
+        (&flows, "\"task_id\":\"T1\"", "\"task_id\":\"T1\\nforged\""),
+    ] {
+        let journal = fs::read_to_string(path).unwrap();
+        assert!(journal.contains(was), "{journal}");
+        fs::write(path, journal.replace(was, is)).unwrap();
+        let listed = listed(&world);
+        assert_eq!(listed.lines().count(), 1, "{listed:?}");
+        assert!(listed.contains("forged"), "{listed:?}");
+        assert!(!listed.contains('\u{1b}'), "{listed:?}");
     }
 }

@@ -20,7 +20,7 @@ use crate::runs::preflight::install_signals;
 use crate::runs::suspended::{awaited_run, is_suspended};
 use crate::runs::task::read_stdin;
 use crate::text::shorten::in_short;
-use crate::unix::terminal::{Screen, print, printable};
+use crate::unix::terminal::{Screen, print, printable_line};
 
 /// Flows within flows are not followed further down.
 const DEEPEST: usize = 16;
@@ -65,7 +65,7 @@ pub(crate) fn answer_question(wanted: &AnswerArgs) -> Result<Exit> {
     let text = format!(
         "answered {node} of {task} in run {flow}; the command that began the flow resumes it"
     );
-    Screen::new(false, false).warn_as(PROGRAM, &text);
+    Screen::new(false, false).warn_as(PROGRAM, &printable_line(&text));
     Ok(Exit::Success)
 }
 
@@ -199,7 +199,7 @@ fn list_of(all: &[OpenQuestion]) -> String {
         };
         let prompt = in_short(&it.question.prompt, 200);
         let text = format!("{}  {}  {}  {prompt}{kind}", it.flow.id, it.task, it.node);
-        printable(&text) + "\n"
+        printable_line(&text) + "\n"
     };
     all.iter().map(line).collect()
 }

@@ -87,11 +87,9 @@ fn start_observer(
         .map_err(|error| Error::failure(error.message(&argv[0])))
 }
 
-/// The directory of an observer's records, made if it is not there.
+/// The directory of an observer's records, made if it is not there. No link may stand for it.
 fn observer_dir(run: &RunDir, id: &str) -> Result<PathBuf> {
-    let dir = run.io("observers").join(id);
-    files::make_dirs(&dir)?;
-    Ok(dir)
+    files::make_dirs_below(&run.path, &Path::new("io/observers").join(id))
 }
 
 /// Runs the command, until the run has ended or the program has.

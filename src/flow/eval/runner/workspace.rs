@@ -22,13 +22,11 @@ pub(super) fn make(dir: &Path, template: Option<&Path>, is_ours: bool) -> Result
         let aside = free_name(parent, &format!("{name}.old"));
         fs::rename(dir, &aside).at("rename", dir)?;
         if is_ours {
-            fs::remove_dir_all(&aside).at("remove", &aside)?;
+            files::remove_all(&aside)?;
         }
     }
     let making = parent.join(format!(".making-{name}"));
-    if making.symlink_metadata().is_ok() {
-        fs::remove_dir_all(&making).at("remove", &making)?;
-    }
+    files::remove_all(&making)?;
     match template {
         None => files::make_dirs(&making)?,
         Some(template) => copy_template(template, &making)?,
