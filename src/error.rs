@@ -64,6 +64,8 @@ pub(crate) struct Error {
     pub disk_full: bool,
     /// The system lacked something for the moment that has nothing to do with the file.
     pub is_passing: bool,
+    /// A record of a run is not what an engine wrote: the same command fails again.
+    pub is_damage: bool,
 }
 
 /// The result of every fallible function of the crate.
@@ -77,6 +79,16 @@ impl Error {
             message: message.into(),
             disk_full: false,
             is_passing: false,
+            is_damage: false,
+        }
+    }
+
+    /// A record of a run that is damaged, with its file: exit code 1.
+    pub(crate) fn damaged(path: &Path, what: impl Display) -> Self {
+        let path = path.display();
+        Self {
+            is_damage: true,
+            ..Self::failure(format!("{path}: damaged: {what}"))
         }
     }
 
@@ -102,6 +114,7 @@ impl Error {
             message: format!("cannot {doing} {}: {}", path.display(), reason(cause)),
             disk_full: is_disk_full(cause),
             is_passing: is_passing(cause),
+            is_damage: false,
         }
     }
 

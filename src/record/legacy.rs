@@ -7,9 +7,11 @@
 
 use crate::record::event::{EventKind, Line};
 use crate::text::json::{self, Object};
+use crate::unix::files;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::path::Path;
 
 /// The fields that only old starts have.
 #[derive(Deserialize)]
@@ -79,7 +81,8 @@ pub(crate) fn call<'a>(line: &Line<'a>, seq: u64) -> Option<LegacyCall<'a>> {
         execution_ref: id
             .as_ref()
             .filter(|id| !id.contains('/') && !is_question)
-            .map(|id| format!("io/tool_executions/{id}")),
+            .map(|id| format!("io/tool_executions/{id}"))
+            .filter(|path| files::is_below(Path::new(path))),
         id: id.unwrap_or_else(|| Cow::Owned(format!("action_{seq}"))),
         name: match &line.tool_name {
             Some(name) => name.clone(),

@@ -5,7 +5,7 @@
 
 use crate::error::{At, Error, Result};
 use crate::record::event::{ActionStatus, EventKind, Line};
-use crate::record::reader::{Tail, read_event, read_journal, split_lines, tail};
+use crate::record::reader::{Damage, Tail, read_event, read_journal, split_lines, tail};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Run, Unreadable, decoded};
 use crate::text::ids::RunId;
@@ -247,12 +247,10 @@ fn lines(journal: &[u8]) -> impl Iterator<Item = (usize, Box<Line<'_>>)> {
 pub(crate) fn unreadable(error: &Unreadable, path: &Path) -> Error {
     match error {
         Unreadable::Rewritten(form) => form.error(path),
-        Unreadable::Damaged(damage) => Error::failure(format!(
-            "{}:{}: damaged: {}",
-            path.display(),
-            damage.line,
-            damage.message
-        )),
+        Unreadable::Damaged(Damage { line, message, .. }) => {
+            let place = format!("{}:{line}", path.display());
+            Error::damaged(Path::new(&place), message)
+        }
     }
 }
 

@@ -467,7 +467,8 @@ fn run_of(path: &Path) -> String {
 /// # Errors
 /// It cannot be read, or is not the engine's.
 pub(crate) fn read_tally(path: &Path) -> Result<Option<Tally>> {
-    let bytes = match files::read_regular(path) {
+    let opened = files::open_unlinked(path);
+    let bytes = match opened.and_then(|file| files::read_limited(file, LARGEST_FILE)) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(Error::io("read", path, &e)),

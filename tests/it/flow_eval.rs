@@ -373,6 +373,58 @@ fn trials_are_not_made_through_a_link() {
 }
 
 #[test]
+fn what_lies_in_the_place_of_a_workspace_that_is_being_made_is_removed() {
+    let world = upper("  cases: [{id: a, input: x, expected: X}]");
+    eval(&world).end().exits(0);
+    let name = workspaces(&world, "up").remove(0);
+    world.write("precious/file", "kept");
+    let making = world.path(&format!("w/eval/up/.making-{name}"));
+    let pipe = || {
+        let mut pipe = std::process::Command::new("mkfifo");
+        assert!(pipe.arg(&making).status().unwrap().success());
+    };
+    let places: [&dyn Fn(); 3] = [&pipe, &|| fs::write(&making, "a file").unwrap(), &|| {
+        std::os::unix::fs::symlink(world.path("precious"), &making).unwrap()
+    }];
+    for place in places {
+        fs::remove_dir_all(world.path("w")).unwrap();
+        world.write("w/eval/up/README", "");
+        place();
+        eval(&world).end().exits(0);
+        assert!(making.symlink_metadata().is_err());
+    }
+    assert_eq!(world.read("precious/file"), "kept");
+}
+
+#[test]
+fn a_result_is_read_from_the_record_of_its_trial_only() {
+    let world = upper("  cases: [{id: a, input: x, expected: y}]");
+    eval(&world).end().exits(1);
+    let run = record(&world).dir;
+    let journal = fs::read_to_string(run.join("journal.jsonl")).unwrap();
+    let good = json!({"output": "y", "status": "success", "exit_code": 0});
+    world.write("secret/result.json", good.to_string());
+    let elsewhere = world.path("secret");
+    for place in [
+        "../../../secret",
+        "io/trials/../../secret",
+        elsewhere.to_str().unwrap(),
+    ] {
+        let change = |line: &str| {
+            let mut event: Value = serde_json::from_str(line).unwrap();
+            if event["type"] == "TRIAL_END" {
+                event["execution_ref"] = place.into();
+            }
+            format!("{event}\n")
+        };
+        let forged: String = journal.lines().map(change).collect();
+        fs::write(run.join("journal.jsonl"), forged).unwrap();
+        let outcome = eval(&world).arg("--regrade").end().exits(1);
+        outcome.says("TRIAL_END").says("leads out of the run");
+    }
+}
+
+#[test]
 fn an_asserted_file_is_no_link() {
     let world = suites(
         "- name: l\n  target: {shell: 'ln -s \"$SECRET\" answer; mkdir d; ln -s \"${SECRET%/*}\" d/e; echo right >own'}\n  cases:\n  - {id: link, input: 1, assert: [{type: file, path: answer, value: right}]}\n  - {id: dir, input: 1, assert: [{type: file, path: d/e/secret, value: right}]}\n  - {id: own, input: 1, assert: [{type: file, path: own, value: right}]}\n",

@@ -19,7 +19,7 @@ use crate::text::json;
 use crate::text::options::format::OutputFormat;
 use crate::text::shorten::in_short;
 use crate::unix::files;
-use crate::unix::terminal::{Screen, print, print_json, printable};
+use crate::unix::terminal::{Screen, print, print_json, printable_line};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -45,6 +45,9 @@ struct Artifact {
     tool_name: Option<String>,
     /// The file that has it; none: the journal itself.
     path: Option<PathBuf>,
+    /// The directory below which the file is read.
+    #[serde(skip)]
+    base: PathBuf,
     /// Bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
@@ -111,8 +114,8 @@ pub(crate) fn list_artifacts(wanted: &ArtifactsArgs) -> Result<Exit> {
     match wanted.format {
         OutputFormat::Json => print_index(&run, &all)?,
         OutputFormat::Text => {
-            let lines: String = all.iter().map(Artifact::line).collect();
-            print(printable(&lines).as_bytes())?;
+            let lines = all.iter().map(|it| printable_line(&it.line()) + "\n");
+            print(lines.collect::<String>().as_bytes())?;
         }
     }
     Ok(if differs {
@@ -152,6 +155,7 @@ impl Index<'_> {
             timestamp: line.timestamp.as_deref().unwrap_or_default().to_owned(),
             tool_name: None,
             path: None,
+            base: self.run.path.clone(),
             size: None,
             sha256: None,
             output: None,
@@ -175,6 +179,7 @@ impl Index<'_> {
                 let dir = self.dir_of(&task_id);
                 all.extend(files.into_iter().map(|file| Artifact {
                     path: Some(dir.join(file.path)),
+                    base: dir.clone(),
                     size: Some(file.size),
                     sha256: Some(file.sha256),
                     ..artifact("file")
@@ -218,24 +223,35 @@ impl Artifact {
     /// Compares its file with what is recorded of it. Of an output there is no digest, and its file must be JSON.
     fn verify(&mut self) {
         let Some(path) = &self.path else { return };
-        self.differs = match (&self.sha256, self.kind) {
-            (Some(recorded), _) => match hash_of(path) {
-                Ok(found) if found == *recorded => None,
-                Ok(_) => Some("it is not what it was".to_owned()),
-                Err(e) => Some(crate::error::reason(&e)),
-            },
-            (None, "output") => match files::read_text(path) {
-                Ok(text) if json::check(&text).is_ok() => None,
-                Ok(_) => Some("it is no longer JSON".to_owned()),
-                Err(e) => Some(crate::error::reason(&e)),
-            },
-            (None, _) => files::open_unlinked(path)
-                .err()
-                .map(|e| crate::error::reason(&e)),
+        // What leads elsewhere is nothing that the run brought.
+        let below = path.strip_prefix(&self.base).unwrap_or(path);
+        let found = match (&self.sha256, self.kind) {
+            (Some(recorded), _) => self.is_as_recorded(below, recorded),
+            (None, "output") => {
+                let text = files::read_text_below(&self.base, below);
+                text.map(|text| json::check(&text).is_ok())
+            }
+            (None, _) => files::open_below(&self.base, below).map(|_| true),
+        };
+        self.differs = match found {
+            Ok(true) => None,
+            Ok(false) if self.sha256.is_none() => Some("it is no longer JSON".to_owned()),
+            Ok(false) => Some("it is not what it was".to_owned()),
+            Err(e) => Some(crate::error::reason(&e)),
         };
     }
 
-    /// For people.
+    /// A file of another size is another one, and need not be read.
+    fn is_as_recorded(&self, below: &Path, sha256: &str) -> io::Result<bool> {
+        let mut file = files::open_below(&self.base, below)?;
+        if self.size != Some(file.metadata()?.len()) {
+            return Ok(false);
+        }
+        let read = sha256_of(&mut file, &|| false)?;
+        Ok(read.is_some_and(|(_, found)| found == sha256))
+    }
+
+    /// For people, on one line.
     fn line(&self) -> String {
         let what = match (&self.path, &self.output) {
             (Some(path), _) => path.display().to_string(),
@@ -250,14 +266,8 @@ impl Artifact {
         let differs = self.differs.as_ref();
         let differs = differs.map_or_else(String::new, |why| format!("  DIFFERS: {why}"));
         format!(
-            "{}  {}  {}  {kind}  {schema}  {what}{differs}\n",
+            "{}  {}  {}  {kind}  {schema}  {what}{differs}",
             self.timestamp, self.task_id, self.node_id
         )
     }
-}
-
-fn hash_of(path: &Path) -> io::Result<String> {
-    let mut file = files::open_unlinked(path)?;
-    let read = sha256_of(&mut file, &|| false)?;
-    Ok(read.map(|(_, sum)| sum).unwrap_or_default())
 }

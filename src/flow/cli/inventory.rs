@@ -19,7 +19,7 @@ use crate::runs::find;
 use crate::runs::origin::warn_if_foreign_run;
 use crate::text::options::format::OutputFormat;
 use crate::unix::files;
-use crate::unix::terminal::{Screen, print, print_json, printable};
+use crate::unix::terminal::{Screen, print, print_json, printable_line};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
@@ -61,7 +61,8 @@ pub(crate) fn print_inventory(wanted: &ManifestArgs) -> Result<Exit> {
         return Ok(Exit::Success);
     };
     let differences = compare(&read_inventory(path)?, &found);
-    print(printable(&differences.concat()).as_bytes())?;
+    let lines = differences.iter().map(|it| printable_line(it) + "\n");
+    print(lines.collect::<String>().as_bytes())?;
     Ok(match differences.is_empty() {
         true => Exit::Success,
         false => Exit::Failure,
@@ -243,7 +244,7 @@ fn compare(then: &Value, now: &Value) -> Vec<String> {
     let version = |of: &Value| of["delta_version"].as_str().unwrap_or_default().to_owned();
     if version(then) != version(now) {
         let (then, now) = (version(then), version(now));
-        lines.push(format!("delta_version: {then}, now {now}\n"));
+        lines.push(format!("delta_version: {then}, now {now}"));
     }
     for (part, name) in COMPARED {
         let (Some(then), Some(now)) = (items_of(&then[part], name), items_of(&now[part], name))
@@ -258,7 +259,7 @@ fn compare(then: &Value, now: &Value) -> Vec<String> {
                 (Some(_), None) => "is gone",
                 (None, _) => "is new",
             };
-            lines.push(format!("{part}: {name} {what}\n"));
+            lines.push(format!("{part}: {name} {what}"));
         }
     }
     lines

@@ -95,6 +95,7 @@ impl RunEnding {
             reason: reason.to_owned(),
             exit: match error.exit {
                 exit @ (Exit::Usage | Exit::Config) => exit,
+                exit if error.is_damage => exit,
                 _ => Exit::TempFail,
             },
             said: vec![error.message],

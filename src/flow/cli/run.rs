@@ -17,8 +17,8 @@ use crate::flow::engine::inputs::Inputs;
 use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
 use crate::flow::graph::RoutePlan;
 use crate::flow::manifest::{self, Flow};
-use crate::flow::record::add_retry;
 use crate::flow::record::tally::Tally;
+use crate::flow::record::{add_retry, check_beginnings};
 use crate::record::event::Event;
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
@@ -286,6 +286,7 @@ impl RunCommand<'_> {
         again: Option<RetryPlan>,
     ) -> Result<Exit> {
         self.with_input_of(past);
+        check_record(&found, past)?;
         let changed = self.changes(&found, past)?;
         let _hold = self.hold_root(&found.run.id)?;
         let Reopened {
@@ -345,6 +346,7 @@ impl RunCommand<'_> {
         for name in &self.wanted.repeat {
             check_repeated(self.flow, name)?;
         }
+        check_record(&found, &past)?;
         let Some(again) = plan_retry(&found.run, self.flow, self.plan)? else {
             return self.resume(found, &past, lock, None);
         };
@@ -363,6 +365,7 @@ impl RunCommand<'_> {
         lock: DecisionLock,
     ) -> Result<Exit> {
         self.with_input_of(past);
+        check_record(&found, past)?;
         let changed = past.changes(self.flow);
         if !changed.is_empty() {
             return Err(Error::config(format!(
@@ -555,6 +558,12 @@ fn find_node(flow: &Flow, option: &str, id: &str) -> Result<usize> {
         let known = graph.nodes.iter().map(|node| node.id.as_str());
         basis::unknown_name(option, id, known)
     })
+}
+
+/// Refuses a run whose record lacks the beginning of a task.
+fn check_record(found: &RunSnapshot, past: &RecordedBasis) -> Result<()> {
+    let must_begin = found.has_ended() && !past.has_many_roots();
+    check_beginnings(&found.run.journal(), must_begin)
 }
 
 fn other_run(found: &RunSnapshot) -> Error {

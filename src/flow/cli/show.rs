@@ -4,9 +4,10 @@
 
 use super::args::ShowArgs;
 use super::basis;
-use crate::error::{Error, Exit, Result};
+use crate::error::{Error, Exit, Result, reason};
 use crate::flow::graph::{Payload, RoutePlan};
 use crate::flow::manifest;
+use crate::flow::record::attempt::MOST_OUTPUT;
 use crate::flow::record::{
     CallCode, Lineage, NodeToolCall, Replay, Roots, StepRecord, TakenBack, TaskRecord, each_line,
     events, tool_calls,
@@ -17,9 +18,9 @@ use crate::runs::origin::warn_if_foreign_run;
 use crate::runs::{find, inspect};
 use crate::text::ids::RunId;
 use crate::text::shorten::in_short;
+use crate::unix::files;
 use crate::unix::terminal::{print, printable, time};
-use std::fs;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::Path;
 use std::time::Duration;
 
@@ -35,15 +36,18 @@ pub(crate) fn show_run(wanted: &ShowArgs) -> Result<Exit> {
     }
     let lineage = Lineage::read(&run)?;
     let text = match rest {
-        [] => tree_text(&lineage, &run),
-        [task] => task_text(task, find_task(&lineage, task)?),
-        [task, node, ..] => step_text(&run, task, find_task(&lineage, task)?, node)?,
+        [] => printable(&tree_text(&lineage, &run)),
+        [task] => printable(&task_text(task, find_task(&lineage, task)?)),
+        [task, node, ..] => {
+            let text = step_text(&run, task, find_task(&lineage, task)?, node)?;
+            match std::io::stdout().is_terminal() {
+                true => printable(&text),
+                // Whoever asks for what a node was given gets it as it is.
+                false => text,
+            }
+        }
     };
-    if std::io::stdout().is_terminal() {
-        print(printable(&text).as_bytes())?;
-    } else {
-        print(text.as_bytes())?;
-    }
+    print(text.as_bytes())?;
     Ok(Exit::Success)
 }
 
@@ -136,7 +140,7 @@ fn step_text(run: &RunDir, id: &str, task: &TaskRecord, node: &str) -> Result<St
     for records in &step.records {
         part("records", &run.path.join(records).to_string_lossy());
     }
-    let dir = run.path.join(last);
+    let dir = Path::new(last);
     for (name, file) in [
         ("command", "command.txt"),
         ("input", "input.json"),
@@ -145,9 +149,11 @@ fn step_text(run: &RunDir, id: &str, task: &TaskRecord, node: &str) -> Result<St
         ("output", "output.json"),
         ("usage", "usage.json"),
     ] {
-        part(name, &read_lossy(&dir.join(file)));
+        part(name, &read_shown(run, &dir.join(file)));
     }
-    part("tools", &tool_lines(&dir)?);
+    if files::is_dir_below(&run.path, &dir.join(tool_calls::DIR)) {
+        part("tools", &tool_lines(&run.path.join(dir))?);
+    }
     Ok(out)
 }
 
@@ -167,9 +173,13 @@ fn tool_lines(io: &Path) -> Result<String> {
     Ok(tool_calls::read_calls(io)?.into_iter().map(line).collect())
 }
 
-fn read_lossy(path: &Path) -> String {
-    let bytes = fs::read(path).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+/// The text of a record, or why it cannot be shown; empty if there is none.
+fn read_shown(run: &RunDir, record: &Path) -> String {
+    match files::read_below(&run.path, record, MOST_OUTPUT) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
+        Err(e) => format!("({}: {})", record.display(), reason(&e)),
+    }
 }
 
 fn task_line(id: &str, task: &TaskRecord) -> String {

@@ -607,14 +607,19 @@ impl<'e> Runner<'e> {
             return Ok(());
         };
         // The journal is the engine's own, and yet no path of it leads out of the run.
-        let io = Path::new(&end.execution_ref);
-        let is_inside = io.starts_with("io/trials") && !end.execution_ref.contains("..");
-        let path = self.place.run.path.join(io).join(RESULT);
-        let read = files::open_unlinked(&path)
-            .and_then(|file| files::read_limited(file, 2 * MOST_OUTPUT))
-            .at("read", &path)?;
+        let below = Path::new(&end.execution_ref).join(RESULT);
+        if !files::is_below(&below) || !below.starts_with("io/trials") {
+            let what = format!(
+                "TRIAL_END of {name} leads out of the run: {}",
+                below.display()
+            );
+            return Err(Error::damaged(self.journal.path(), what));
+        }
+        let run = &self.place.run.path;
+        let path = run.join(&below);
+        let read = files::read_below(run, &below, 2 * MOST_OUTPUT).at("read", &path)?;
         let result: Option<RecordedResult> = serde_json::from_slice(&read).ok();
-        let Some(result) = result.filter(|_| is_inside) else {
+        let Some(result) = result else {
             let shown = path.display();
             return Err(Error::failure(format!("{shown} is no result of a trial")));
         };

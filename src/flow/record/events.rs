@@ -8,7 +8,7 @@
 
 use super::made_files::MadeFile;
 use super::tool_calls::NodeToolCall;
-use crate::error::{At, Result};
+use crate::error::{At, Error, Result, reason};
 use crate::flow::graph::{
     EdgeIx, Effect, Failure, FailureCode, FlowStatus, Graph, NodeIx, Payload, Router, StepRef,
     TaskKind, TaskView,
@@ -26,6 +26,7 @@ use crate::unix::files;
 use crate::unix::process::Used;
 use serde_json::value::RawValue;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -407,8 +408,14 @@ pub(crate) fn read_text(
     }
     let Some(name) = file else { return Ok(None) };
     let path = run.join(name);
-    let text = std::fs::read_to_string(&path).at("read", &path)?;
-    Ok(Some(text.into()))
+    match files::read_text_below(run, Path::new(name)) {
+        Ok(text) => Ok(Some(text.into())),
+        // Another attempt would find it no better.
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Other) => {
+            Err(Error::damaged(&path, reason(&e)))
+        }
+        Err(e) => Err(e).at("read", &path),
+    }
 }
 
 /// The run that a step goes on with, as its start says it.

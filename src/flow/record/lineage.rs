@@ -2,14 +2,16 @@
 //!
 //! Unaware of graphs: a journal reads the same when the flow's files are gone.
 
+use super::ends::root_number;
 use super::events::{OwnRun, each_line, failure_of, own_run_of};
 use super::retry::{RetriedStep, retried_steps};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::flow::graph::Failure;
 use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::run_dir::RunDir;
 use crate::text::timestamp::Timestamp;
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::time::Duration;
 
 /// All tasks, in the order in which they came to be.
@@ -108,6 +110,49 @@ impl StepName {
         let edge = line.edge.as_ref().map(ToString::to_string);
         Some(Self { task, node, edge })
     }
+}
+
+/// Refuses the journal of a run in which something is recorded of a task that no event begins: whoever goes on with it
+/// would do again what was done. `must_begin`: there was an input, so that one of its tasks has begun at least.
+///
+/// # Errors
+/// It is damaged, or cannot be read.
+pub(crate) fn check_beginnings(journal: &Path, must_begin: bool) -> Result<()> {
+    let mut begun: HashSet<usize> = HashSet::new();
+    each_line(journal, false, |line| {
+        let EventKind::Flow(event) = line.kind else {
+            return Ok(true);
+        };
+        let is_about_task = matches!(
+            event,
+            FlowEvent::TaskCreated
+                | FlowEvent::TaskEnd
+                | FlowEvent::NodeStart
+                | FlowEvent::NodeEnd
+                | FlowEvent::Route
+                | FlowEvent::Merge
+                | FlowEvent::Winner
+        );
+        let Some(task) = line.task_id.as_deref().filter(|_| is_about_task) else {
+            return Ok(true);
+        };
+        let root = root_number(task.split('.').next().unwrap_or_default());
+        if event == FlowEvent::TaskCreated && !task.contains('.') {
+            begun.extend(root);
+        }
+        if root.is_some_and(|root| begun.contains(&root)) {
+            return Ok(true);
+        }
+        let kind = line.kind.name();
+        let number = line.seq.map_or_else(String::new, |seq| format!(" {seq}"));
+        let what = format!("{kind}{number} is about task {task}, which no TASK_CREATED begins");
+        Err(Error::damaged(journal, what))
+    })?;
+    if must_begin && begun.is_empty() {
+        let what = "the run has ended, and no TASK_CREATED begins its task T1";
+        return Err(Error::damaged(journal, what));
+    }
+    Ok(())
 }
 
 /// The name of a denied call among the records of calls.

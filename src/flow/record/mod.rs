@@ -4,8 +4,8 @@ pub(crate) mod made_files;
 pub(crate) mod tool_calls;
 pub(crate) mod events;
 pub(crate) mod retry;
-pub(crate) mod lineage;
 pub(crate) mod ends;
+pub(crate) mod lineage;
 pub(crate) mod replay;
 pub(crate) mod attempt;
 pub(crate) mod cache;
@@ -20,7 +20,9 @@ pub(crate) use ends::{RecordedEnd, RecordedEnds, RecordedRoot, StepId};
 pub(crate) use events::{
     EventWriter, NodeEnd, NodeStart, Output, OwnRun, RemovedRecords, each_line, edge_told,
 };
-pub(crate) use lineage::{BegunBefore, Lineage, StepRecord, TaskRecord, denial_name};
+pub(crate) use lineage::{
+    BegunBefore, Lineage, StepRecord, TaskRecord, check_beginnings, denial_name,
+};
 pub(crate) use replay::{Replay, Replayed, Roots};
 pub(crate) use retry::{InnerStanding, RetriedStep, RetryStanding, TakenBack, add_retry};
 pub(crate) use tool_calls::{

@@ -83,11 +83,12 @@ impl<'p> Replay<'p> {
             FlowEvent::TaskCreated => {
                 if line.parent_id.is_none() {
                     let number = root_number(task);
-                    let number = number
-                        .ok_or_else(|| Error::failure(format!("{task} is not a root task")))?;
+                    let number = number.ok_or_else(|| {
+                        Error::damaged(&self.run, format!("{task} is not a root task"))
+                    })?;
                     let input = read_text(&self.run, line.input, line.input_ref.as_deref())?;
-                    let input =
-                        input.ok_or_else(|| Error::failure(format!("{task} has no input")))?;
+                    let input = input
+                        .ok_or_else(|| Error::damaged(&self.run, format!("{task} has no input")))?;
                     roots.insert(number, Router::new(self.plan, number, input.clone()));
                     self.listen(roots, number);
                     replayed = Replayed::Root(number, input);

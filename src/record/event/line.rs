@@ -2,12 +2,14 @@
 
 use super::{EventKind, FinishReason, ForkedFrom, InputType, REASONING, Tokens};
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
+use std::path::Path;
 
 /// A line as it was read. Every field may be missing; unknown fields are ignored.
 #[derive(Debug, Default, Deserialize)]
@@ -39,7 +41,7 @@ pub(crate) struct Line<'a> {
     #[serde(borrow)]
     pub finish_reason: Option<FinishReason<'a>>,
     pub usage: Option<Tokens>,
-    #[serde(borrow, deserialize_with = "text")]
+    #[serde(borrow, deserialize_with = "reference")]
     pub llm_invocation_ref: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub wire: Option<&'a RawValue>,
@@ -62,7 +64,8 @@ pub(crate) struct Line<'a> {
     pub exit_code: Option<i64>,
     #[serde(borrow)]
     pub observation_content: Option<&'a RawValue>,
-    #[serde(borrow, deserialize_with = "text")]
+    /// Of this path and of the two like it: none if it leads out of the run's directory.
+    #[serde(borrow, deserialize_with = "reference")]
     pub execution_ref: Option<Cow<'a, str>>,
     pub thought_seq: Option<u64>,
     #[serde(borrow, deserialize_with = "text")]
@@ -105,7 +108,7 @@ pub(crate) struct Line<'a> {
     pub set: Option<Map<String, Value>>,
     #[serde(borrow, deserialize_with = "text")]
     pub hook_name: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
+    #[serde(borrow, deserialize_with = "reference")]
     pub io_path_ref: Option<Cow<'a, str>>,
     pub duration_ms: Option<u64>,
     #[serde(borrow, deserialize_with = "text")]
@@ -219,6 +222,12 @@ fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'a, str
         }
     }
     from.deserialize_option(Texts)
+}
+
+/// A path from the run's directory, unless it leads out of that.
+fn reference<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'a, str>>, D::Error> {
+    let path: Option<Cow<'a, str>> = text(from)?;
+    Ok(path.filter(|path| files::is_below(Path::new(&**path))))
 }
 
 /// A value that is there, even if it is null.

@@ -6,6 +6,7 @@ use super::{add, median};
 use crate::record::event::{EventKind, FlowEvent, Line, Tokens};
 use crate::record::run_dir::RunDir;
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -263,10 +264,12 @@ impl FlowFigures {
 }
 
 fn cpu_of(run: &RunDir, reference: &str) -> u64 {
-    let path = run.path.join(Path::new(reference)).join("usage.json");
+    /// Bytes that it may have.
+    const LONGEST: u64 = 64 << 10;
+    let path = Path::new(reference).join("usage.json");
     let read = || {
-        serde_json::from_slice::<ProcessorUsage>(&crate::unix::files::read_regular(&path).ok()?)
-            .ok()
+        let bytes = files::read_below(&run.path, &path, LONGEST).ok()?;
+        serde_json::from_slice::<ProcessorUsage>(&bytes).ok()
     };
     read().map_or(0, |usage| usage.cpu_ms as u64)
 }
