@@ -276,4 +276,10 @@ mod tests {
         let expected = br#"{"a":"x\"\n","b":[1, 2],"c":null,"d":{},"e":[{"n":1},{"n":2}]}"#;
         assert_eq!(out, expected);
     }
+
+    #[test]
+    fn white_space_in_strings_stays_where_json_is_made_compact() {
+        let compacted = compact("{ \"a\" :\t\"x\\\" y\\\\\" , \"b c\" : [ 1 ,\n2 ] }");
+        assert_eq!(compacted, "{\"a\":\"x\\\" y\\\\\",\"b c\":[1,2]}");
+    }
 }

@@ -364,6 +364,141 @@ fn thinking_is_sent_back_as_long_as_what_stands_before_it_does() {
     }
 }
 
+/// A conversation of one answer, made behind a system message, and a word of the person after it.
+fn answered(api: Api, system: &str, body: &Value) -> String {
+    let mut wire = wire(api);
+    let said = "{\"type\":\"USER_MESSAGE\",\"content\":\"go\"}\n";
+    let sent = wire.render(&mut neutral(said, system, None)).unwrap();
+    let answer = wire.parse(body.to_string().as_bytes()).unwrap();
+    let recorded = wire.record(&answer, b"", &sent.prefix).unwrap();
+    let (content, recorded) = (
+        String::from_utf8(answer.content_json).unwrap(),
+        String::from_utf8(recorded).unwrap(),
+    );
+    format!("{said}{{\"type\":\"THOUGHT\",\"content\":{content},\"wire\":{recorded}}}\n{said}")
+}
+
+#[test]
+fn thinking_that_is_switched_on_by_hand_goes_back_behind_whatever_stands_there() {
+    let body = json!({"content": [{"type": "thinking", "thinking": "1", "signature": "s"}, {"type": "text", "text": "a"}], "stop_reason": "end_turn"});
+    let journal = answered(Api::Messages, "one", &body);
+    for (kind, is_sent) in [("enabled", true), ("adaptive", false)] {
+        let request = String::from_utf8(neutral(&journal, "two", None).bytes).unwrap();
+        let head = format!("\"model\":\"m\",\"thinking\":{{\"type\":\"{kind}\"}}");
+        let request = request.replacen("\"model\":\"m\"", &head, 1);
+        let mut request = Neutral::changed(Api::Messages, request.into_bytes()).unwrap();
+        let sent = wire(Api::Messages).render(&mut request).unwrap();
+        let text = String::from_utf8(sent.bytes).unwrap();
+        assert_eq!(text.contains("\"signature\":\"s\""), is_sent, "{text}");
+    }
+}
+
+#[test]
+fn items_of_responses_go_back_with_what_the_service_takes_of_them() {
+    let long = "m".repeat(65);
+    let reasoning =
+        |id: &str| json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": id});
+    let message = |id: &str| json!({"type": "message", "id": id, "role": "assistant", "content": [{"type": "output_text", "text": "a"}]});
+    for (output, ids) in [
+        (json!([reasoning("r1"), message("m1")]), vec!["r1", "m1"]),
+        // It takes ids of up to 64 characters.
+        (json!([reasoning("r1"), message(&long)]), vec!["r1", ""]),
+        // Nothing follows the last: without it, what it is tied to loses its id.
+        (json!([message("m1"), reasoning("r1")]), vec![""]),
+        (
+            json!([reasoning("r1"), message("m1"), reasoning("r2")]),
+            vec!["r1", ""],
+        ),
+    ] {
+        let body = json!({"status": "completed", "output": output});
+        let journal = answered(Api::Responses, "one", &body);
+        let sent = wire(Api::Responses).render(&mut neutral(&journal, "one", None));
+        let request: Value = serde_json::from_slice(&sent.unwrap().bytes).unwrap();
+        let input = request["input"].as_array().unwrap();
+        let answer = &input[1..input.len() - 1];
+        let found: Vec<&str> = answer
+            .iter()
+            .map(|item| item["id"].as_str().unwrap_or(""))
+            .collect();
+        assert_eq!(found, ids, "{body}");
+    }
+}
+
+#[test]
+fn reasoning_without_a_summary_is_its_content() {
+    let text = |text: &str| json!([{"type": "reasoning_text", "text": text}]);
+    for (summary, content, expected) in [
+        (json!([]), text("whole"), "whole"),
+        (text("short"), text("whole"), "short"),
+    ] {
+        let output = json!([{"type": "reasoning", "summary": summary, "content": content}, {"type": "message", "content": [{"type": "output_text", "text": "a"}]}]);
+        let body = json!({"status": "completed", "output": output}).to_string();
+        let answer = wire(Api::Responses).parse(body.as_bytes()).unwrap();
+        let (_, reasoning) = &answer.reasoning[0];
+        assert_eq!(*reasoning, json!(expected).to_string().into_bytes());
+    }
+}
+
+#[test]
+fn who_said_a_block_is_in_the_digest_of_what_stands_before_an_answer() {
+    let prefix = |role| {
+        let mut body = Rendering::new(b"", true);
+        body.block(role, b"{}", true);
+        body.prefix()
+    };
+    assert_ne!(
+        prefix(rendering::Role::User),
+        prefix(rendering::Role::Assistant)
+    );
+}
+
+#[test]
+fn a_number_in_an_error_says_more_than_its_type() {
+    for (number, status) in [
+        (503, 503),
+        (529, 529),
+        (429, 429),
+        (400, 400),
+        (7, 500),
+        (600, 500),
+    ] {
+        let error = json!({"error": {"type": "api_error", "code": number}}).to_string();
+        let found = stream_error_status(Api::Chat, error.as_bytes());
+        assert_eq!(found, status, "{number}");
+    }
+}
+
+#[test]
+fn references_of_a_schema_are_moved_and_values_that_look_like_them_are_not() {
+    let schema = json!({"anyOf": [{"$ref": "#/$defs/a"}, {"const": {"$ref": "#/x"}}, {"enum": [{"$ref": "#"}]}]});
+    let tools = json!([{"function": {"name": "f", "parameters": schema}}]).to_string();
+    let head = format!("{{\"model\":\"m\",\"tools\":{tools}}}");
+    let head = messages::Head::of(&serde_json::from_str(&head).unwrap(), &Rules::default());
+    let tools: Value = serde_json::from_slice(&head.tools).unwrap();
+    let inner = &tools[0]["input_schema"]["properties"]["arguments"]["anyOf"];
+    assert_eq!(
+        *inner,
+        json!([{"$ref": "#/properties/arguments/$defs/a"}, {"const": {"$ref": "#/x"}}, {"enum": [{"$ref": "#"}]}])
+    );
+}
+
+#[test]
+fn the_parts_that_a_recorded_request_shows_stand_for_those_that_were_known() {
+    let mut wire = wire(Api::Messages);
+    let part = |wire: &Wire, text: &str, stop: &str| {
+        let body = json!({"content": [{"type": "text", "text": text}], "stop_reason": stop});
+        wire.parse(body.to_string().as_bytes()).unwrap()
+    };
+    let first = part(&wire, "one, ", "pause_turn");
+    wire.go_on_from(first, "");
+    let sent = br#"{"messages":[{"role":"user","content":"go"}]}"#;
+    let recorded = br#"{"messages":[{"role":"user","content":"go"},{"role":"assistant","content":[{"type":"text","text":"two, "}]}]}"#;
+    assert!(wire.adopt_pause(sent, recorded));
+    assert_eq!(wire.pauses(), 1);
+    let last = part(&wire, "three", "end_turn");
+    assert_eq!(wire.whole(last).text, "two, three");
+}
+
 #[test]
 fn of_a_journal_full_of_pauses_some_are_recalled_and_the_rest_costs_nothing() {
     let item = json!({"type": "text", "text": "part"});
