@@ -14,6 +14,7 @@ use super::environment::MODEL;
 use super::legacy::OLD_HOOKS;
 use super::person;
 use super::sources::{AgentSources, ToolSource};
+use crate::config::llm::misspelt_key;
 use crate::config::tool::argv_template::parse_fixed_word;
 use crate::config::tool::definition::{Piece, Word};
 use crate::config::tool::load;
@@ -58,6 +59,13 @@ pub(crate) fn about(sources: &AgentSources, path: &OsStr) -> Vec<Problem> {
     advisor.problems
 }
 
+/// The first variable in a path that is none of the engine's.
+fn other_variable(path: &str) -> Option<&str> {
+    let names = path.split("${").skip(1);
+    let mut names = names.filter_map(|rest| Some(rest.split_once('}')?.0));
+    names.find(|name| !matches!(*name, "AGENT_HOME" | "CWD"))
+}
+
 struct Advisor<'a> {
     sources: &'a AgentSources,
     path: &'a OsStr,
@@ -74,6 +82,14 @@ impl Advisor<'_> {
     }
 
     fn model(&mut self, document: &Document, llm: &Map<String, Value>) {
+        for name in llm.keys() {
+            if let Some(meant) = misspelt_key(name) {
+                let message = format!(
+                    "llm: '{name}' goes into each request as it is; did you mean '{meant}'?"
+                );
+                self.say(document, &[key("llm"), key(name)], &message);
+            }
+        }
         let is_named = llm.contains_key("model") || llm.contains_key("command");
         if !is_named && !matches!(person::variable(MODEL), Ok(Some(_))) {
             let message =
@@ -127,6 +143,14 @@ impl Advisor<'_> {
                 }
                 _ => {
                     let path = source.get("path").and_then(Value::as_str);
+                    let other = path.and_then(other_variable);
+                    if let (Some(path), Some(name)) = (path, other) {
+                        let message = format!(
+                            "path: {path}: ${{{name}}} is not replaced: only ${{AGENT_HOME}} and ${{CWD}} are"
+                        );
+                        let at = [key("sources"), Step::Item(index), key("path")];
+                        self.say(document, &at, &message);
+                    }
                     shows_prompt |=
                         path.is_some_and(|path| self.is_prompt(&parse_fixed_word(path)));
                 }

@@ -7,10 +7,12 @@ use super::context::{at_least_one, command};
 use crate::config::api::{Api, CacheTime, Header, HeaderValue, appended_path};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::argv_template::is_identifier;
+use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use serde_json::Value;
 use std::time::Duration;
 
+/// The keys under `llm` that are the engine's own.
 const LLM_KEYS: [&str; 10] = [
     "model",
     "api",
@@ -66,6 +68,17 @@ pub(super) fn read_llm(section: &Section<'_>, key: &str, out: &mut Diagnostics) 
         out.error(section.path_to("base_url"), message);
     }
     read_model(&section, out)
+}
+
+/// The key that one under `llm` probably was meant to be, which goes into the requests as it is.
+pub(crate) fn misspelt_key(name: &str) -> Option<&'static str> {
+    // The first is OpenRouter's.
+    if name == "models" || LLM_KEYS.contains(&name) {
+        return None;
+    }
+    let near = nearest(name, LLM_KEYS.into_iter().chain(["temperature"]));
+    // A longer one is another word.
+    near.filter(|near| *near != name && name.len() <= near.len() + 1)
 }
 
 /// The settings of a model, wherever they stand.
@@ -220,7 +233,10 @@ fn headers(llm: &Section<'_>, out: &mut Diagnostics) -> Vec<Header> {
         ];
         let lower = name.to_ascii_lowercase();
         if ureq::http::HeaderName::from_bytes(lower.as_bytes()).is_err() {
-            out.error(at, format!("llm: headers: '{name}' is no name of a header"));
+            out.error(
+                at,
+                format!("llm: headers: '{name}' is not the name of a header"),
+            );
         } else if is_ours.contains(&lower.as_str()) {
             out.error(at, format!("llm: headers: {name}: delta sets it itself"));
         } else {

@@ -129,6 +129,42 @@ fn a_prompt_that_no_source_shows_is_warned_of() {
 }
 
 #[test]
+fn a_misspelt_key_of_a_model_is_warned_of_and_one_for_its_service_is_not() {
+    let near = "goes into each request as it is; did you mean";
+    for (key, said) in [
+        ("modell: x", Some("model")),
+        ("base-url: x", Some("base_url")),
+        ("timeout: 3", Some("timeout_ms")),
+        ("max_retry: 3", Some("max_retries")),
+        ("temprature: 0", Some("temperature")),
+        ("top_p: 1", None),
+        ("models: [a, b]", None),
+        ("stream_options: {}", None),
+        ("max_tokens: 5", None),
+        ("reasoning_effort: low", None),
+    ] {
+        let world = World::new().llm(key);
+        let name = key.split(':').next().unwrap();
+        let said = said.map(|meant| format!("agent.yaml:5: llm: '{name}' {near} '{meant}'?"));
+        assert_eq!(world.advice(), Vec::from_iter(said), "{key}");
+    }
+}
+
+#[test]
+fn a_path_with_another_variable_is_warned_of() {
+    let world = World::new();
+    let file = "  - {type: file, path: '${HOME}/${CWD}/x', on_missing: skip}\n";
+    let context = format!("sources:\n{SYSTEM}{file}  - {{type: journal}}\n");
+    world.write("agent/context.yaml", &context);
+    assert_eq!(
+        world.advice(),
+        [
+            "context.yaml:3: path: ${HOME}/${CWD}/x: ${HOME} is not replaced: only ${AGENT_HOME} and ${CWD} are"
+        ]
+    );
+}
+
+#[test]
 fn a_context_without_a_journal_is_warned_of_by_check_and_by_run() {
     let world = World::new();
     world.write("agent/context.yaml", format!("sources:\n{SYSTEM}"));
