@@ -119,6 +119,18 @@ fn what_a_server_changes_is_reported_and_an_import_pins_it() {
         .end()
         .exits(0);
     check().exits(0).prints("");
+    // Nothing was compared.
+    world
+        .delta(["mcp", "check"])
+        .end()
+        .exits(78)
+        .says("no agent.yaml");
+    std::fs::remove_file(world.path("agent/mcp.yaml")).unwrap();
+    world
+        .delta(["mcp", "check", "-a", "agent"])
+        .end()
+        .exits(0)
+        .says("the agent has no servers");
     world.server.may_stay_unasked();
 }
 

@@ -90,12 +90,7 @@ impl Session {
             let message = "1 to 40 letters, digits, '_' and '-' make a server's name";
             return Err(Error::usage(format!("mcp import: {name:?}: {message}")));
         }
-        if !self.home.join("agent.yaml").is_file() {
-            let home = self.home.display();
-            return Err(Error::config(format!(
-                "{home} has no agent.yaml; name the agent with -a"
-            )));
-        }
+        self.check_home()?;
         // Read also where it is not needed: what cannot be read is not to be written to.
         let known = read_servers(&self.home)?;
         let given = given_server(&name, wanted)?;
@@ -138,8 +133,23 @@ impl Session {
         Ok(Exit::Success)
     }
 
+    /// Fails where no agent is.
+    fn check_home(&self) -> Result<()> {
+        if self.home.join("agent.yaml").is_file() {
+            return Ok(());
+        }
+        let home = self.home.display();
+        Err(Error::config(format!(
+            "{home} has no agent.yaml; name the agent with -a"
+        )))
+    }
+
     fn check(&self, names: &[String]) -> Result<Exit> {
+        self.check_home()?;
         let known = read_servers(&self.home)?;
+        if known.is_empty() && names.is_empty() {
+            self.note("the agent has no servers: there is no mcp.yaml, or nothing in it");
+        }
         let chosen: Vec<&Server> = match names {
             [] => known.iter().collect(),
             names => names
