@@ -171,6 +171,9 @@ pub(crate) fn parse(body: &[u8]) -> Result<Answer, String> {
 }
 
 fn not_chat(body: &[u8]) -> String {
+    if body.trim_ascii().is_empty() {
+        return "the answer is empty".to_owned();
+    }
     let said = super::attempt::their_words(&body[..body.len().min(200)]);
     format!("the answer is not a chat completion: {said}")
 }

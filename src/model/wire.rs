@@ -359,6 +359,9 @@ fn view_of(answer: &Answer) -> String {
 }
 
 fn not_of(body: &[u8], what: &str) -> String {
+    if body.trim_ascii().is_empty() {
+        return "the answer is empty".to_owned();
+    }
     let said = their_words(&body[..body.len().min(200)]);
     format!("the answer is not {what} of this API: {said}")
 }

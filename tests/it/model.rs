@@ -886,3 +886,16 @@ fn a_key_with_control_characters_is_a_configuration_error_and_nothing_is_created
         Some("Bearer sk-01234567")
     );
 }
+
+#[test]
+fn an_answer_of_nothing_is_called_empty() {
+    for api in ["chat", "messages"] {
+        let llm = format!("command: [\"true\"]\napi: {api}\nmax_retries: 0");
+        let world = World::new().llm(&llm);
+        world
+            .run("go")
+            .end()
+            .exits(75)
+            .says(": the answer is empty; the response is kept in");
+    }
+}
