@@ -113,6 +113,12 @@ fn a_missing_model_is_an_error() {
 }
 
 #[test]
+fn a_port_that_is_none_is_an_error() {
+    let world = World::new().llm("base_url: 'http://127.0.0.1:99999/v1'");
+    refuses(&world, &["99999", "its port is not a number up to 65535"]);
+}
+
+#[test]
 fn a_misspelt_key_is_a_warning_with_the_nearest() {
     let world = World::new()
         .top("max_iteratoins: 3")

@@ -18,6 +18,9 @@ fn form_objection(url: &str) -> Option<&'static str> {
         Err(_) => return Some("it is not a URL"),
     };
     let authority = uri.authority().map(ureq::http::uri::Authority::as_str);
+    if has_port_out_of_range(authority.unwrap_or_default()) {
+        return Some("its port is not a number up to 65535");
+    }
     match (uri.scheme_str(), authority) {
         (Some("http" | "https"), Some(authority)) if authority.contains('@') => {
             Some("it holds credentials; put the key into DELTA_API_KEY")
@@ -29,6 +32,14 @@ fn form_objection(url: &str) -> Option<&'static str> {
         (Some("http" | "https"), Some(_)) => None,
         _ => Some("it does not begin with http:// or https://"),
     }
+}
+
+/// True if a number stands where the port does that is none.
+fn has_port_out_of_range(authority: &str) -> bool {
+    let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
+    !port.is_empty()
+        && port.bytes().all(|byte| byte.is_ascii_digit())
+        && port.parse::<u16>().is_err()
 }
 
 /// A URL without its credentials and its query, either of which may hold a key.
