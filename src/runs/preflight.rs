@@ -6,7 +6,7 @@ use crate::config::environment::{Environment, MODEL};
 use crate::config::{load, person};
 use crate::engine::run_context;
 use crate::engine::validator;
-use crate::error::{Error, Exit, Result};
+use crate::error::{Error, Exit, Result, is_passing};
 use crate::mcp::servers::read_servers;
 use crate::record::journal::Journal;
 use crate::record::workspace::Workspace;
@@ -22,10 +22,11 @@ use std::sync::Arc;
 /// Installs the signal handlers. A run that is another run's tool ends when that run's engine does.
 pub(crate) fn install_signals() -> Result<Arc<Signals>> {
     let mut signals = Signals::install().map_err(|e| {
-        Error::failure(format!(
-            "cannot catch signals: {}",
-            crate::error::reason(&e)
-        ))
+        let message = format!("cannot catch signals: {}", crate::error::reason(&e));
+        Error {
+            is_passing: is_passing(&e),
+            ..Error::failure(message)
+        }
     })?;
     let parent = std::env::var(run_context::ENGINE_PID).ok();
     if let Some(pid) = parent.and_then(|pid| pid.parse().ok())

@@ -321,3 +321,11 @@ fn a_call_that_is_written_as_text_is_an_answer_with_a_warning() {
     let other = world.run("go").arg("--new").end().exits(0);
     other.does_not_say("written as text");
 }
+
+#[test]
+fn a_process_that_may_open_nothing_is_asked_again_later() {
+    let world = World::new();
+    let run = world.run("go").after("ulimit -n 5").end();
+    run.exits(75).says("too many open files");
+    assert!(!world.exists("ws"));
+}
