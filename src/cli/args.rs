@@ -743,7 +743,8 @@ fn page(given: &ParsedCommand) -> Result<DeltaCommand> {
     let Some(topic) = given.operand_text(0) else {
         return Ok(DeltaCommand::ListPages);
     };
-    let names: Vec<&str> = manual::PAGES.iter().map(|page| page.name).collect();
+    let names: Vec<String> = manual::PAGES.iter().map(Page::topic).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let page = manual::find(&topic).ok_or_else(|| unknown_word("no page about", &topic, &names))?;
     Ok(DeltaCommand::Page(page))
 }

@@ -67,7 +67,11 @@ fn each_line_goes_on_with_one_ordinary_run() {
         .stdin("x")
         .end()
         .exits(1)
-        .says("no run none");
+        .says("no run none")
+        .says(&format!(
+            "`delta list-runs -w {}`",
+            world.path("proj").display()
+        ));
     chat(&world, ["hello"])
         .stdin("x")
         .end()

@@ -431,3 +431,14 @@ fn a_result_that_nobody_got_is_told_again_without_asking_the_model() {
     assert_eq!(world.runs().len(), 1);
     assert_eq!(world.latest().ending().0, "COMPLETED");
 }
+
+#[test]
+fn the_pages_that_are_listed_can_be_asked_for() {
+    let world = World::new();
+    let refused = world.delta(["help", "nonsense"]).end().exits(2).describe();
+    let (_, pages) = refused.split_once("it is one of ").unwrap();
+    let pages: Vec<&str> = pages.lines().next().unwrap().split(", ").collect();
+    let text = |page: &str| world.delta(["help", page]).end().exits(0).stdout;
+    let texts: std::collections::HashSet<_> = pages.iter().map(|page| text(page)).collect();
+    assert_eq!(texts.len(), pages.len());
+}

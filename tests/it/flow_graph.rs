@@ -318,8 +318,18 @@ fn a_run_that_is_no_flows_is_not_drawn() {
     let drawn = Delta::flow(world.home())
         .args(["graph", &id, "-w", "ws"])
         .end();
-    drawn
-        .exits(1)
-        .prints("")
-        .says("is not a flow's; `delta log");
+    drawn.exits(1).prints("").says(&format!(
+        "`delta log -w {} {id}`",
+        world.workspace().display()
+    ));
+    for (command, advised) in [("show", "log"), ("replay", "replay")] {
+        Delta::flow(world.home())
+            .args([command, &id, "-w", "ws"])
+            .end()
+            .exits(1)
+            .says(&format!(
+                "`delta {advised} -w {} {id}`",
+                world.workspace().display()
+            ));
+    }
 }

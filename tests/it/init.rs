@@ -111,6 +111,16 @@ fn the_next_steps_are_told_on_stderr_and_the_command_can_be_pasted() {
 }
 
 #[test]
+fn the_next_steps_name_a_model_where_the_agent_names_none() {
+    let world = World::new();
+    for (template, is_named) in [("coder", false), ("minimal", true)] {
+        let made = world.delta(["init", "-t", template, template]);
+        let made = made.end().exits(0).describe();
+        assert_eq!(made.contains("export DELTA_MODEL="), !is_named, "{made}");
+    }
+}
+
+#[test]
 fn hidden_files_do_not_make_a_directory_full_and_are_left_alone() {
     let world = World::new();
     world.write("mine/.git/HEAD", "ref");

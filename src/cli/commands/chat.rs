@@ -6,6 +6,7 @@ use crate::cli::agent_names::find_agent;
 use crate::cli::args::ChatArgs;
 use crate::cli::result::print_answer;
 use crate::config::agent::Agent;
+use crate::config::tool::bind::shell_quoted;
 use crate::engine::account::SpendingRules;
 use crate::engine::line_reader::{LineReader, Typed};
 use crate::error::{Error, Exit, Result};
@@ -89,10 +90,14 @@ impl Chat<'_> {
         require_own(&workspace, self.wanted.adopt)?;
         match id {
             Some(id) if workspace.run_path(&id).is_dir() => Ok(Some(RunDir::of(&workspace, &id))),
-            Some(id) => Err(Error::failure(format!(
-                "there is no run {id} in {}; `delta list-runs` lists those that are there",
-                workspace.root.display()
-            ))),
+            Some(id) => {
+                let root = workspace.root.to_string_lossy();
+                let list = ["delta", "list-runs", "-w", &root].map(str::to_owned);
+                Err(Error::failure(format!(
+                    "there is no run {id} in {root}; `{}` lists those that are there",
+                    shell_quoted(&list)
+                )))
+            }
             None => {
                 let is_meant =
                     |_: &RunDir, metadata: &_| Ok(is_run_of(metadata, &self.agent, None));

@@ -1,11 +1,13 @@
 //! `delta init`: makes a new agent.
 
 use crate::cli::templates::{self, Template};
+use crate::config::load;
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::text::disguise::disguises;
 use crate::unix::new_files::{NewFile, check_unused, write_new};
 use crate::unix::terminal::{Screen, Tone, print};
+use serde_json::Map;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -43,11 +45,17 @@ pub(crate) fn create_agent(
         ),
     ]);
     let run = ["delta", "run", "-a", &dir.to_string_lossy(), "-y", "-m"].map(str::to_owned);
-    for line in [
+    let (agent, _) = load::load_with(dir, &Map::new());
+    let lacks_model = agent.is_some_and(|agent| !agent.llm.has_model());
+    let mut next = vec![
         "next:".to_owned(),
         "  export DELTA_API_KEY=...   # or DELTA_BASE_URL=http://127.0.0.1:8080/v1".to_owned(),
-        format!("  {} 'What it should do'", shell_quoted(&run)),
-    ] {
+    ];
+    if lacks_model {
+        next.push("  export DELTA_MODEL=...     # the name of the model to ask".to_owned());
+    }
+    next.push(format!("  {} 'What it should do'", shell_quoted(&run)));
+    for line in next {
         screen.progress(&[(Tone::Dim, &line)]);
     }
     print(format!("{shown}\n").as_bytes())?;

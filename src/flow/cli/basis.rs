@@ -199,6 +199,15 @@ struct File {
     sha256: String,
 }
 
+/// The error for a run that is not a flow's, with the command of `delta` that does the same for it.
+pub(super) fn not_of_flow(run: &RunDir, command: &str, does: &str) -> Error {
+    let id = run.id.as_str();
+    let root = run.workspace().unwrap_or(Path::new("."));
+    let words = ["delta", command, "-w", &root.to_string_lossy(), id].map(str::to_owned);
+    let words = shell_quoted(&words);
+    Error::failure(format!("run {id} is not a flow's; `{words}` {does} it"))
+}
+
 /// The newest basis in a journal; none if the run is not a flow's.
 pub(crate) fn read_recorded_basis(run: &RunDir) -> Result<Option<RecordedBasis>> {
     let mut found = None;

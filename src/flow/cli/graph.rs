@@ -3,7 +3,7 @@
 use super::args::GraphArgs;
 use super::basis;
 use super::check;
-use crate::error::{Error, Exit, Result};
+use crate::error::{Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::manifest;
 use crate::flow::record::lineage::Lineage;
@@ -29,10 +29,7 @@ pub(crate) fn draw_graph(wanted: &GraphArgs) -> Result<Exit> {
             let run = find::find_run(&wanted.work_dir, what.unwrap_or_default())?;
             warn_if_foreign_run(&run)?;
             let Some(past) = basis::read_recorded_basis(&run)? else {
-                let id = &run.id;
-                return Err(Error::failure(format!(
-                    "run {id} is not a flow's; `delta log {id}` shows it"
-                )));
+                return Err(basis::not_of_flow(&run, "log", "shows"));
             };
             print_picture(past.home(), wanted, Some((&run, &past)))
         }

@@ -48,9 +48,7 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
     }
     require_own_run(&run, wanted.adopt)?;
     let Some(past) = basis::read_recorded_basis(&run)? else {
-        return Err(Error::failure(format!(
-            "run {id} is not a flow's; `delta replay {id}` repeats it"
-        )));
+        return Err(basis::not_of_flow(&run, "replay", "repeats"));
     };
     let loaded = manifest::load_to_run(past.home());
     check::print_problems(&loaded.problems, OutputFormat::Text);

@@ -30,9 +30,7 @@ pub(crate) fn show_run(wanted: &ShowArgs) -> Result<Exit> {
     warn_if_foreign_run(&run)?;
     let id = &run.id;
     if basis::read_recorded_basis(&run)?.is_none() {
-        return Err(Error::failure(format!(
-            "run {id} is not a flow's; `delta log {id}` shows it"
-        )));
+        return Err(basis::not_of_flow(&run, "log", "shows"));
     }
     let lineage = Lineage::read(&run)?;
     let text = match rest {

@@ -451,7 +451,7 @@ fn unknown_option(name: &str, known: &[&OptionRow]) -> Error {
 }
 
 /// A word that is none of those that can stand there.
-pub(crate) fn unknown_word(what: &str, given: &str, words: &[&'static str]) -> Error {
+pub(crate) fn unknown_word(what: &str, given: &str, words: &[&str]) -> Error {
     let hint = match nearest(given, words.iter().copied()) {
         Some(near) => format!("did you mean '{near}'?"),
         None => format!("it is one of {}", words.join(", ")),
