@@ -152,9 +152,9 @@ fn find_name(name: &str) -> Result<(PathBuf, String)> {
     let known: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
     let hint = match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean @{near}?"),
-        None => format!("there are @{}", known.join(", @")),
+        None => format!("known names: @{}", known.join(", @")),
     };
-    Err(Error::usage(format!("no agent is called @{name}; {hint}")))
+    Err(Error::usage(format!("no agent is named @{name}; {hint}")))
 }
 
 /// The directories in which names are looked up, in order, and what messages call them.

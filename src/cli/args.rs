@@ -518,7 +518,7 @@ fn chat_args(given: &ParsedCommand) -> Result<ChatArgs> {
     let (agent, has_name) = given_agent(given)?;
     if let (Some(word), false) = (given.operand_text(0), has_name) {
         return Err(Error::usage(format!(
-            "chat: '{}' is no agent; @NAME is one, and -a DIR; the first message is typed at the prompt",
+            "chat: '{}' does not name an agent, as @NAME and -a DIR do; the first message is typed at the prompt",
             word.escape_debug()
         )));
     }
@@ -629,7 +629,7 @@ fn list_runs_args(given: &ParsedCommand) -> Result<ListRunsArgs> {
         ago.or_else(|| Timestamp::parse_with_offset(&text))
             .ok_or_else(|| {
                 Error::usage(format!(
-                    "--since: '{text}' is no time like 2026-01-02T03:04:05Z or 2h"
+                    "--since: '{text}' is not a time such as 2026-01-02T03:04:05Z or 2h"
                 ))
             })
     });
@@ -689,7 +689,7 @@ fn prune_args(given: &ParsedCommand) -> Result<PruneArgs> {
     let age = given.text("--older-than").unwrap_or_default();
     let age = parse_span(&age).ok_or_else(|| {
         Error::usage(format!(
-            "--older-than: '{age}' is no span of time like 30d or 12h"
+            "--older-than: '{age}' is not a span of time such as 30d or 12h"
         ))
     })?;
     let statuses = given.texts("--status");

@@ -36,7 +36,9 @@ pub(super) fn run_command(
     }
     let script = match std::str::from_utf8(script) {
         Ok(script) if !script.contains('\0') => script,
-        _ => return refuse("the command holds bytes that are no text; nothing was run".to_owned()),
+        _ => {
+            return refuse("the command holds bytes that are not text; nothing was run".to_owned());
+        }
     };
     let here = Path::new(".");
     let signals = Signals::install().at("watch signals in", here)?;

@@ -229,7 +229,8 @@ impl GivenBudget {
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn parse_deadline(text: &str, now: Timestamp) -> Result<Timestamp, String> {
-    let wrong = || format!("'{text}' is no time like 2026-01-02T03:04:05Z, 1767323045 or +90m");
+    let wrong =
+        || format!("'{text}' is not a time such as 2026-01-02T03:04:05Z, 1767323045 or +90m");
     if let Some(from_now) = text.strip_prefix('+') {
         let bare = from_now.parse().ok().map(Duration::from_secs);
         let bare = bare.filter(|_| from_now.bytes().all(|byte| byte.is_ascii_digit()));

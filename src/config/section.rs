@@ -171,7 +171,10 @@ impl<'n> Section<'n> {
         out: &mut Diagnostics,
     ) -> Option<T> {
         let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-        let expected = format!("one of {}", words.join(", "));
+        let expected = match words.as_slice() {
+            [only] => (*only).to_owned(),
+            words => format!("one of {}", words.join(", ")),
+        };
         let pick = |value: &Value| {
             let text = value.as_str()?;
             choices.iter().find(|(word, _)| *word == text).map(|c| c.1)

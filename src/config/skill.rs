@@ -38,7 +38,7 @@ pub(crate) fn read_skill(text: &str, dir: &str) -> Result<Skill, String> {
     let description = match keys.get("description") {
         Some(Value::String(text)) if !text.trim().is_empty() => one_line(text),
         Some(Value::String(_) | Value::Null) | None => return Err("it has no description".into()),
-        Some(_) => return Err("its description is no text".into()),
+        Some(_) => return Err("its description is not a string".into()),
     };
     let mut faults = Vec::new();
     let name = match keys.get("name") {
@@ -147,7 +147,7 @@ mod tests {
             ("---\nname: a\n", "does not end"),
             ("---\nname: a\n---\n", "no description"),
             ("---\nname: a\ndescription: ' '\n---\n", "no description"),
-            ("---\nname: a\ndescription: [x]\n---\n", "no text"),
+            ("---\nname: a\ndescription: [x]\n---\n", "not a string"),
             ("---\n- a\n---\n", "not a mapping"),
             (
                 "---\nname: a\ndescription: b: c\n---\n",

@@ -168,7 +168,7 @@ fn header_objection(schema: &Map<String, Value>) -> Option<String> {
         let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         let text = name.as_str().unwrap_or_default();
         if text.is_empty() || !text.chars().all(is_token) {
-            return Some(format!("{HEADER}: {name} is no header's name"));
+            return Some(format!("{HEADER}: {name} is not a header's name"));
         }
         if seen.contains(&text.to_ascii_lowercase()) {
             return Some(format!("{HEADER}: {name} is used twice"));

@@ -117,7 +117,7 @@ fn read_server(name: &str, section: &Section, out: &mut Diagnostics) -> Option<S
         if variable.is_empty() || variable.contains(['=', '\0']) {
             out.error(
                 section.path_to("env"),
-                format!("{variable:?} is no variable's name"),
+                format!("{variable:?} is not a variable's name"),
             );
         }
     }

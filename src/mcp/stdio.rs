@@ -209,7 +209,8 @@ impl<'s> StdioServer<'s> {
         let text = String::from_utf8_lossy(line);
         if !text.trim().is_empty() && !std::mem::replace(&mut self.has_warned, true) {
             let shown = printable(&in_short(text.trim(), 80));
-            let message = format!("the server printed what is no message on stdout: {shown}");
+            let message =
+                format!("the server printed something other than a message on stdout: {shown}");
             Screen::new(false, false).warn(&message);
         }
     }

@@ -217,13 +217,13 @@ impl Tally {
     fn add(&mut self, line: &[u8], own_run: &str) -> std::result::Result<(), &'static str> {
         self.lines += 1;
         let line: Line<'_> =
-            serde_json::from_slice(line).map_err(|_| "it is no line of a ledger")?;
+            serde_json::from_slice(line).map_err(|_| "it is not a line of a ledger")?;
         let cost = line.cost.unwrap_or_default();
         if !(0.0..=MOST as f64).contains(&cost) || line.tokens > MOST {
-            return Err("its figures are no tokens and no costs");
+            return Err("its figures are neither tokens nor costs");
         }
         if Timestamp::parse(&line.timestamp).is_none() || line.attempt == 0 {
-            return Err("it is no line of a ledger");
+            return Err("it is not a line of a ledger");
         }
         let is_own = line.run_id == own_run;
         let amount = Amount::new(line.tokens, line.cost);
@@ -433,7 +433,7 @@ impl Ledger {
         let is_torn = LINE_START.starts_with(start) || rest.iter().all(|byte| *byte == 0);
         if !is_torn || rest.len() > LONGEST_LINE {
             self.tally.lines += 1;
-            return Err(self.foreign("it is no line of a ledger"));
+            return Err(self.foreign("it is not a line of a ledger"));
         }
         let mended = if serde_json::from_slice::<Line<'_>>(rest).is_ok() {
             self.tally

@@ -152,7 +152,7 @@ fn ask_whether_gone(command: &str, run: &RunDir, owner: &Owner, signals: &Signal
     };
     let Some(mut argv) = shlex::split(command).filter(|argv| !argv.is_empty()) else {
         return Err(Error::config(format!(
-            "{OWNER_CHECK}: '{command}' is no command"
+            "{OWNER_CHECK}: '{command}' is not a command"
         )));
     };
     if !is_host_name(&owner.hostname) {

@@ -57,7 +57,7 @@ pub(crate) fn heed_deadline(signals: &Signals, given: Option<Timestamp>) -> Resu
     let inherited = std::env::var(name).ok().filter(|text| !text.is_empty());
     let inherited = inherited.map(|text| {
         let parsed = Timestamp::parse_with_offset(&text);
-        parsed.ok_or_else(|| Error::config(format!("{name}: '{text}' is no time; unset it")))
+        parsed.ok_or_else(|| Error::config(format!("{name}: '{text}' is not a time; unset it")))
     });
     let deadlines = [given, inherited.transpose()?];
     let Some(deadline) = deadlines.into_iter().flatten().min() else {

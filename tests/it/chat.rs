@@ -76,7 +76,7 @@ fn each_line_goes_on_with_one_ordinary_run() {
         .stdin("x")
         .end()
         .exits(2)
-        .says("'hello' is no agent");
+        .says("'hello' does not name an agent");
     chat(&world, []).stdin("").end().exits(0).prints("");
 }
 

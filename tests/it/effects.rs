@@ -182,7 +182,7 @@ fn a_mistaken_check_is_a_configuration_error() {
             "on_resume: {check: [grep, '${a}', x]}",
             "${a} has no value here",
         ),
-        ("effect: some", "expected one of none"),
+        ("effect: some", "expected none"),
         ("subagent: maybe", "expected true or false"),
         (
             "subagent: true",

@@ -189,7 +189,7 @@ fn faults_of_profiles_are_errors_of_the_flow_and_foreign_records_are_refused() {
     );
     let errors = errors_of(&world, "f");
     for words in [
-        "x is no start node",
+        "x is not a start node",
         "mode",
         "command /quit already",
         "/d has no command",

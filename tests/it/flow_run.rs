@@ -344,7 +344,7 @@ fn a_launcher_is_split_into_words_as_a_shell_does_it() {
         .prints("\"1  2\\n3 '4\\n5 6\"\n");
     for wrong in ["env 'A=1", "", "  "] {
         let outcome = run(&world).args(["--launch", wrong]).end().exits(2);
-        outcome.says("--launch").says("is no command");
+        outcome.says("--launch").says("is not a command");
     }
 }
 

@@ -255,7 +255,7 @@ fn what_is_wrong_with_limits_is_reported_with_its_place() {
         ),
         (
             "scheduling: {limits: {aa: 1}}",
-            "workflow.yaml:1: scheduling: limits: \"aa\" is no node and no provider",
+            "workflow.yaml:1: scheduling: limits: \"aa\" is neither a node nor a provider",
         ),
         (
             "scheduling: {limits: {q: 1}}",

@@ -160,7 +160,7 @@ fn inject(name: &str, section: &Section, out: &mut Diagnostics) -> Option<Inject
     let option = section.read_text("option_name", out);
     match (way, option) {
         (Some(1), Some(option)) if option.is_empty() || option.contains('\0') => {
-            let message = format!("option_name of parameter '{name}' is no argument");
+            let message = format!("option_name of parameter '{name}' cannot be an argument");
             out.error(section.path_to("option_name"), message);
             None
         }

@@ -464,7 +464,7 @@ fn template(given: &ParsedCommand) -> Result<&'static FlowTemplate> {
 /// The words of a command, as a shell splits them.
 fn command_words(text: &str) -> Result<Vec<String>> {
     let words = shlex::split(text).filter(|words| !words.is_empty());
-    words.ok_or_else(|| Error::usage(format!("--launch: '{text}' is no command")))
+    words.ok_or_else(|| Error::usage(format!("--launch: '{text}' is not a command")))
 }
 
 fn answer_args(given: &ParsedCommand) -> AnswerArgs {

@@ -275,7 +275,7 @@ impl Repl<'_> {
         files::remove(&path)?;
         files::write(&path, b"")?;
         let words = shlex::split(&editor).filter(|words| !words.is_empty());
-        let mut argv = words.ok_or_else(|| Error::usage(format!("'{editor}' is no command")))?;
+        let mut argv = words.ok_or_else(|| Error::usage(format!("'{editor}' is not a command")))?;
         argv.push(path.to_string_lossy().into_owned());
         let ended = process::run_in_foreground(&argv)
             .map_err(|e| Error::failure(format!("cannot start {}: {}", argv[0], reason(&e))))?;

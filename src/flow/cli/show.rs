@@ -28,7 +28,6 @@ use std::time::Duration;
 pub(crate) fn show_run(wanted: &ShowArgs) -> Result<Exit> {
     let (run, rest) = find_run(&wanted.work_dir, &wanted.names)?;
     warn_if_foreign_run(&run)?;
-    let id = &run.id;
     if basis::read_recorded_basis(&run)?.is_none() {
         return Err(basis::not_of_flow(&run, "log", "shows"));
     }
@@ -86,7 +85,7 @@ fn find_task<'l>(lineage: &'l Lineage, id: &str) -> Result<&'l TaskRecord> {
     lineage.tasks.get(id).ok_or_else(|| {
         let known: Vec<&str> = lineage.order.iter().map(String::as_str).take(20).collect();
         let known = known.join(", ");
-        Error::failure(format!("there is no task {id}; there are {known}"))
+        Error::failure(format!("there is no task {id}; the tasks are {known}"))
     })
 }
 

@@ -96,7 +96,7 @@ pub(super) fn read_mark(assertion: &Assertion, outcome: &Outcome, io: &Path) -> 
         }
         Ended::TimedOut => broken("the grader took too long"),
         Ended::Exited(code) | Ended::Interrupted(code) => broken(&format!(
-            "the grader ended with {code}, which is no verdict"
+            "the grader ended with {code}, which is not a verdict"
         )),
     }
 }

@@ -354,7 +354,7 @@ fn variable_text(name: &str, value: &Value) -> Result<String, String> {
     let begins_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if !begins_well || !name.chars().all(is_letter) {
         return Err(format!(
-            "'{name}' is no variable; for a flow and a command each key is a variable of the environment"
+            "'{name}' is not a variable; for a flow and a command each key is a variable of the environment"
         ));
     }
     let is_ours = name.starts_with("FLOW_") || name.starts_with("DELTA_") && name != "DELTA_MODEL";
@@ -382,7 +382,7 @@ fn read_threshold(node: &Section, out: &mut Diagnostics) -> Option<f64> {
     if threshold > 0.0 && threshold <= 1.0 {
         return Some(threshold);
     }
-    let message = format!("threshold: {threshold} is no rate above 0 and up to 1");
+    let message = format!("threshold: {threshold} is not a rate above 0 and up to 1");
     out.error(node.path_to("threshold"), message);
     None
 }

@@ -621,7 +621,9 @@ impl<'e> Runner<'e> {
         let result: Option<RecordedResult> = serde_json::from_slice(&read).ok();
         let Some(result) = result else {
             let shown = path.display();
-            return Err(Error::failure(format!("{shown} is no result of a trial")));
+            return Err(Error::failure(format!(
+                "{shown} is not the result of a trial"
+            )));
         };
         let workspace = self.place.workspace.root.join(self.place_of(trial));
         self.judge(Judging {

@@ -60,7 +60,7 @@ pub(super) fn read_profiles(manifest: &mut Manifest, starts: &[&str]) -> Vec<Cli
         let start = node.read_text("start", &mut out).map(str::to_owned);
         if let Some(start) = start.as_ref().filter(|start| !starts.contains(&&***start)) {
             let message = format!(
-                "start: {start} is no start node; there are {}",
+                "start: {start} is not a start node; the start nodes are {}",
                 starts.join(", ")
             );
             out.error(node.path_to("start"), message);

@@ -150,8 +150,10 @@ pub(super) fn apply_limits(
                 let known = known.chain(providers.iter().map(|it| &*it.id));
                 let known: Vec<&str> = known.take(1000).collect();
                 match nearest(name, known.iter().copied()) {
-                    Some(near) => format!("is no node and no provider; did you mean \"{near}\"?"),
-                    None => "is no node and no provider".to_owned(),
+                    Some(near) => {
+                        format!("is neither a node nor a provider; did you mean \"{near}\"?")
+                    }
+                    None => "is neither a node nor a provider".to_owned(),
                 }
             }
         };

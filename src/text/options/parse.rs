@@ -454,7 +454,10 @@ fn unknown_option(name: &str, known: &[&OptionRow]) -> Error {
 pub(crate) fn unknown_word(what: &str, given: &str, words: &[&str]) -> Error {
     let hint = match nearest(given, words.iter().copied()) {
         Some(near) => format!("did you mean '{near}'?"),
-        None => format!("it is one of {}", words.join(", ")),
+        None => match words {
+            [only] => format!("it is {only}"),
+            words => format!("it is one of {}", words.join(", ")),
+        },
     };
     Error::usage(format!("{what} '{}'; {hint}", given.escape_debug()))
 }

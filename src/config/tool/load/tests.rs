@@ -491,7 +491,7 @@ fn what_contradicts_input_json_is_an_error() {
             "exec: p, input: json, parameters: [{name: x, position: 0}]",
             "position: cannot be used with input: json",
         ),
-        ("exec: p, input: jsn", "expected one of json"),
+        ("exec: p, input: jsn", "expected json"),
         ("exec: p, input_schema: {type: object}", "needs input: json"),
         (
             "exec: p, input: json, input_schema: {type: array}",

@@ -98,7 +98,7 @@ fn read_pointer(node: &Section, out: &mut Diagnostics) -> Option<String> {
     let path = node.read_text("path", out)?;
     if !path.is_empty() && !path.starts_with('/') {
         let message =
-            format!("assert: path: {path:?} is no JSON pointer; it begins with /, as in /name");
+            format!("assert: path: {path:?} is not a JSON pointer; it begins with /, as in /name");
         out.error(node.path_to("path"), message);
     }
     Some(path.to_owned())
@@ -123,7 +123,7 @@ fn read_check(home: &Path, kind: &str, node: &Section, out: &mut Diagnostics) ->
         "status" => match value(node, out)? {
             Value::String(name) if !["success", "failure", "partial"].contains(&name.as_str()) => {
                 let message = format!(
-                    "assert: value: {name:?} is no status; it is success, failure, partial or an exit code"
+                    "assert: value: {name:?} is not a status; it is success, failure, partial or an exit code"
                 );
                 out.error(node.path_to("value"), message);
                 return None;
@@ -193,7 +193,7 @@ fn read_schema(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<Jso
     let path = home.join("schemas").join(format!("{name}.json"));
     let read = match is_name {
         true => files::read_regular(&path).map_err(|e| reason(&e)),
-        false => Err("that is no name".to_owned()),
+        false => Err("that is not a name".to_owned()),
     };
     let schema = read.and_then(|bytes| JsonSchema::parse(&bytes));
     schema
@@ -217,7 +217,7 @@ fn read_file(node: &Section, out: &mut Diagnostics) -> Option<Check> {
         .components()
         .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if path.is_empty() || !is_below {
-        let message = format!("assert: path: {path:?} is no path below the trial's workspace");
+        let message = format!("assert: path: {path:?} is not a path below the trial's workspace");
         out.error(node.path_to("path"), message);
         return None;
     }
