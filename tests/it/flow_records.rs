@@ -244,7 +244,8 @@ fn files_do_not_grow_with_the_inputs() {
         crate::flow_run::chain(&world, "exec: cat");
         let all: String = (1..=count).map(|n| format!("{n}\n")).collect();
         let args = ["--inputs", "-", "--records", "failed", "-j", "4"];
-        run(&world).args(args).stdin(all).end().exits(0);
+        let outcome = run(&world).args(args).stdin(all.clone()).end();
+        outcome.exits(0).prints(&all);
         files_below(&world.path("ws")).len()
     };
     assert_eq!(files(3), files(60));
