@@ -244,13 +244,12 @@ fn counts_each_request(world: &World, outer: &Run, killed: usize, about: &str) {
     let (counted, about) = (exact.len(), format!("{about}: {requests} requests"));
     let range = counted..=counted + unknown;
     assert!(range.contains(&requests), "{range:?}, {about}");
-    // Each process has one request in flight; a kill of an engine ends all that it has started.
-    assert!(
-        unknown <= killed * 8,
-        "{unknown} of {killed} kills, {about}"
-    );
-    if killed == 0 {
-        assert_eq!(sum(&lines, "settle").0, requests as u64 * ANSWER, "{about}");
+    // Each process has one request in flight; a kill of an engine ends all that it has started, and a lost race one.
+    let most = killed.saturating_mul(8).saturating_add(1);
+    assert!(unknown <= most, "{unknown} of {killed} kills, {about}");
+    if unknown == 0 {
+        let settled = sum(&lines, "settle").0;
+        assert_eq!(settled, requests as u64 * ANSWER, "{about}");
     }
     let above: HashSet<String> = lines.iter().map(|it| it["run_id"].to_string()).collect();
     for run in all_runs(world)
@@ -379,7 +378,7 @@ fn killed_before_any_change_of_a_file_the_flow_comes_to_the_same_end() {
         assert_eq!(failed["error"]["node"], "n", "{about}: {failed}");
         world.write("ws/fixed", "");
         let (last, about) = killed_once(true, 0);
-        holds(&world, &last, usize::MAX / 8, &about);
+        holds(&world, &last, usize::MAX, &about);
     }
     eprintln!("{hit} starts of {} were killed", 2 * rounds);
 }
