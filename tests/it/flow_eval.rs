@@ -686,3 +686,58 @@ fn a_copied_record_is_not_obeyed() {
     let copied = world.delta(["flow", "eval", "e", "-w", "w2"]).end();
     copied.exits(78).says("--adopt");
 }
+
+#[test]
+fn what_a_killed_evaluation_left_running_is_ended_and_its_workspace_goes() {
+    let world = suites(
+        "- name: k\n  target: {shell: 'echo $$ >>\"$PIDS\"; [ -e \"$GO\" ] || sleep 600; cat'}\n  cases: [{id: a, input: a}]\n",
+    );
+    let command = || {
+        eval(&world)
+            .env("PIDS", world.path("pids"))
+            .env("GO", world.path("go"))
+    };
+    let running = command().spawn();
+    eventually("the trial begins", || world.lines("pids").len() == 1);
+    running.kill();
+    let left: u32 = world.lines("pids")[0].parse().unwrap();
+    assert!(alive(left));
+    world.write("go", "");
+    command().end().exits(0);
+    assert!(!alive(left));
+    assert_eq!(workspaces(&world, "k").len(), 1);
+}
+
+#[test]
+fn nothing_that_a_trial_or_a_grader_leaves_running_stays() {
+    let world = suites(
+        "- name: k\n  target: {shell: 'sleep 600 & echo $! >>\"$PIDS\"; cat'}\n  cases: [{id: a, input: a, assert: [{type: exec, value: [sh, -c, 'sleep 600 & echo $! >>\"$PIDS\"']}]}]\n",
+    );
+    eval(&world).env("PIDS", world.path("pids")).end().exits(0);
+    let left = world.lines("pids");
+    assert_eq!(left.len(), 2);
+    for pid in left {
+        assert!(!alive(pid.parse().unwrap()), "{pid}");
+    }
+}
+
+#[test]
+fn a_signal_while_a_grader_judges_leaves_the_judgement_to_the_next_start() {
+    let world = suites(
+        "- name: k\n  target: {shell: 'echo x >>\"$NOTES\"; cat'}\n  cases: [{id: a, input: a, assert: [{type: exec, value: [sh, -c, 'echo y >>\"$JUDGED\"; [ -e \"$GO\" ] || sleep 600']}]}]\n",
+    );
+    let command = || {
+        let vars = ["NOTES", "JUDGED", "GO"];
+        vars.into_iter().fold(eval(&world), |command, name| {
+            command.env(name, world.path(&name.to_lowercase()))
+        })
+    };
+    let running = command().spawn();
+    eventually("a grader begins", || world.exists("judged"));
+    running.signal(Signal::TERM);
+    running.wait().exits(143);
+    assert!(record(&world).events("GRADE").is_empty());
+    world.write("go", "");
+    command().end().exits(0);
+    assert_eq!(world.lines("notes").len(), 1);
+}

@@ -188,3 +188,17 @@ fn killed_at_any_time_it_goes_on_and_nothing_inside_runs_twice() {
     }
     assert_eq!(killed, 6);
 }
+
+#[test]
+fn a_run_of_it_that_has_not_ended_goes_on_with_changed_files_if_that_is_meant() {
+    let world = World::new();
+    let shell = "[ -e \"$FLOW_WORKSPACE/go\" ] || kill -9 $PPID; echo 5";
+    let inner = |more: &str| [linear("i", &format!("shell: {}{more}", json!(shell)))];
+    nested(&world, "", &inner(""), "s>i i>x");
+    command(&world).end().exits(75);
+    world.write("ws/go", "");
+    nested(&world, "", &inner(", timeout_ms: 60000"), "s>i i>x");
+    command(&world).end().exits(78).says("inner/workflow.yaml");
+    let again = command(&world).args(["--changed", "ok"]).end().exits(0);
+    assert_eq!(again.object()["output"], 5);
+}

@@ -70,6 +70,8 @@ fn a_failed_node_and_a_cached_one_record_no_files() {
     let world = World::new();
     chain(&world, "shell: 'touch f; exit 1', outputs: ['f']");
     run(&world).end().exits(1);
+    let ends = Run::latest(&world.path("ws")).events("NODE_END");
+    assert!(ends.iter().all(|end| end.get("outputs").is_none()));
     chain(
         &world,
         "shell: 'touch f; echo 1', outputs: ['f'], cache: true",
@@ -112,4 +114,17 @@ fn a_signal_ends_the_reading_of_a_file_and_the_node_is_begun_again() {
     running.wait().exits(143);
     let ends = Run::latest(&world.path("ws")).events("NODE_END");
     assert!(ends.iter().all(|end| end["node_id"] != "a"), "{ends:?}");
+}
+
+#[test]
+fn too_many_files_fail_the_node() {
+    for (count, exit) in [(10_000, 0), (10_001, 1)] {
+        let world = World::new();
+        let shell = format!("mkdir d; cd d; seq {count} | xargs touch; echo 1");
+        chain(&world, &format!("shell: '{shell}', outputs: ['d/*']"));
+        let outcome = run(&world).end().exits(exit);
+        if exit == 1 {
+            outcome.says("there are more than 10000 files");
+        }
+    }
 }

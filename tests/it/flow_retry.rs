@@ -1,6 +1,6 @@
 //! `delta flow run --retry`: what failed, and all behind it, is done again; the rest is kept.
 
-use crate::flow_run::{result, run};
+use crate::flow_run::{chain, result, run};
 use crate::harness::*;
 use serde_json::{Value, json};
 use std::fs;
@@ -342,4 +342,24 @@ fn agents_behind_a_failure_are_asked_anew_and_their_old_runs_stay() {
     assert_eq!(agents, 2);
     let object: Value = retry(&world).end().exits(0).object();
     assert_eq!(object["output"], "second");
+}
+
+#[test]
+fn a_retry_is_recorded_once_and_what_it_does_again_is_open_until_then() {
+    let world = World::new();
+    // It fails, is killed with its engine in the retry, and comes to its end in the next start.
+    let shell = "echo x >>\"$FLOW_WORKSPACE/n\"; case $(wc -l <\"$FLOW_WORKSPACE/n\") in \
+                 1) exit 1;; 2) kill -9 $PPID; sleep 600;; *) echo 1;; esac";
+    chain(&world, &format!("shell: {}", json!(shell)));
+    command(&world).end().exits(1);
+    assert_eq!(retry(&world).end().killed_by(), Some(9));
+    let show = Delta::flow(world.home()).args(["show", "-w", "ws", "r"]);
+    let shown = show.end().exits(0);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("T1  open"), "{shown}");
+    retry(&world).end().exits(0);
+    let run = Run::latest(&world.path("ws"));
+    assert_eq!(run.events("RETRY").len(), 1);
+    assert_eq!(run.types().last().unwrap(), "ENGINE_END");
+    assert_eq!(world.lines("ws/n").len(), 3);
 }
