@@ -2,9 +2,9 @@
 
 use super::change::{diff, replaced, shortened};
 use super::folded::{Fold, Folded, folded_wanted};
-use super::matching::{Search, Tolerance, occurrences, search};
+use super::matching::{Matches, Tolerance, occurrences, search};
 use super::not_found::nearest_lines;
-use super::target::{self, Refusal, Target};
+use super::target::{self, TargetFile, ToolRefusal};
 use crate::unix::terminal::counted;
 
 /// A file that is larger than this is no text that a person wrote.
@@ -25,22 +25,22 @@ pub(super) struct Edit<'a> {
 }
 
 /// Changes the file, and returns the answer for the model.
-pub(super) fn edit_file(edit: &Edit<'_>) -> Result<String, Refusal> {
+pub(super) fn edit_file(edit: &Edit<'_>) -> Result<String, ToolRefusal> {
     let path = edit.path;
-    let target = Target::existing(path, "to make a new file, use write")?;
+    let target = TargetFile::existing(path, "to make a new file, use write")?;
     if edit.old.is_empty() {
-        return Err(Refusal(
+        return Err(ToolRefusal(
             "old is empty; give the text to replace, or use write for the whole file".to_owned(),
         ));
     }
     if edit.old == edit.new {
-        return Err(Refusal(
+        return Err(ToolRefusal(
             "old and new are the same; nothing to do".to_owned(),
         ));
     }
     let text = String::from_utf8(target.read(LARGEST)?).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
-        Refusal(format!(
+        ToolRefusal(format!(
             "{path} is not UTF-8 (byte {at}); nothing was written. Change it with a command in bash"
         ))
     })?;
@@ -61,10 +61,10 @@ enum Changed {
     Before(String),
 }
 
-fn changed_text(text: &str, edit: &Edit<'_>) -> Result<Changed, Refusal> {
+fn changed_text(text: &str, edit: &Edit<'_>) -> Result<Changed, ToolRefusal> {
     let path = edit.path;
     match search(text, edit.old, edit.new, edit.all) {
-        Search::Found(places, tolerance) => {
+        Matches::Found(places, tolerance) => {
             let new_text = replaced(text, &places);
             let line = target::line_at(text, places[0].range.start);
             let count = match places.len() {
@@ -75,7 +75,7 @@ fn changed_text(text: &str, edit: &Edit<'_>) -> Result<Changed, Refusal> {
                 format!("; {what} of old did not match the file and were not compared")
             });
             if new_text == text {
-                return Err(Refusal(format!(
+                return Err(ToolRefusal(format!(
                     "{path} has new there already, but for line ends; nothing was written"
                 )));
             }
@@ -85,12 +85,12 @@ fn changed_text(text: &str, edit: &Edit<'_>) -> Result<Changed, Refusal> {
                 format!("edited {path}, {count}{note}\n{diff}"),
             ))
         }
-        Search::Several(starts, tolerance) => Err(several(text, edit, &starts, tolerance)),
-        Search::Nowhere => nowhere(text, edit),
+        Matches::Several(starts, tolerance) => Err(several(text, edit, &starts, tolerance)),
+        Matches::Nowhere => nowhere(text, edit),
     }
 }
 
-fn several(text: &str, edit: &Edit<'_>, starts: &[usize], tolerance: Tolerance) -> Refusal {
+fn several(text: &str, edit: &Edit<'_>, starts: &[usize], tolerance: Tolerance) -> ToolRefusal {
     let numbers = starts.iter().take(MOST_PLACES);
     let numbers: Vec<usize> = numbers.map(|at| target::line_at(text, *at)).collect();
     let listed: Vec<String> = numbers.iter().map(usize::to_string).collect();
@@ -108,7 +108,7 @@ fn several(text: &str, edit: &Edit<'_>, starts: &[usize], tolerance: Tolerance) 
         let line = text.lines().nth(number - 1).unwrap_or_default();
         format!("\n{number}: {}", shortened(line))
     });
-    Refusal(format!(
+    ToolRefusal(format!(
         "old is in {} {} times{how}, at lines {}{more}; nothing was written. Add lines before or after{remedy}:{}",
         edit.path,
         starts.len(),
@@ -117,7 +117,7 @@ fn several(text: &str, edit: &Edit<'_>, starts: &[usize], tolerance: Tolerance) 
     ))
 }
 
-fn nowhere(text: &str, edit: &Edit<'_>) -> Result<Changed, Refusal> {
+fn nowhere(text: &str, edit: &Edit<'_>) -> Result<Changed, ToolRefusal> {
     let path = edit.path;
     let folded = Folded::new(text, Fold::LineEnds);
     let new = folded_wanted(edit.new, Fold::LineEnds);
@@ -130,7 +130,7 @@ fn nowhere(text: &str, edit: &Edit<'_>) -> Result<Changed, Refusal> {
         )));
     }
     let remedy = "Read the file again, copy, do not retype";
-    Err(Refusal(match nearest_lines(text, edit.old) {
+    Err(ToolRefusal(match nearest_lines(text, edit.old) {
         Some(lines) => format!(
             "old is not in {path} (of {}); nothing was written. {remedy}. The nearest {lines}",
             counted(text.lines().count(), "line")

@@ -37,7 +37,7 @@ pub(crate) struct Replacement {
 
 /// The outcome of a search.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Search {
+pub(crate) enum Matches {
     /// One place, or all of them.
     Found(Vec<Replacement>, Tolerance),
     /// Too many places: where each begins.
@@ -46,11 +46,11 @@ pub(crate) enum Search {
 }
 
 /// Looks for `old`, which is not empty, and says what is to be replaced by what.
-pub(crate) fn search(text: &str, old: &str, new: &str, all: bool) -> Search {
+pub(crate) fn search(text: &str, old: &str, new: &str, all: bool) -> Matches {
     let found = occurrences(text, old);
     match found.as_slice() {
         [] => {}
-        [at] => return Search::Found(vec![exact(text, *at, old, new)], Tolerance::Exact),
+        [at] => return Matches::Found(vec![exact(text, *at, old, new)], Tolerance::Exact),
         _ if all => {
             let mut places: Vec<Replacement> = Vec::new();
             for at in found {
@@ -58,16 +58,16 @@ pub(crate) fn search(text: &str, old: &str, new: &str, all: bool) -> Search {
                     places.push(exact(text, at, old, new));
                 }
             }
-            return Search::Found(places, Tolerance::Exact);
+            return Matches::Found(places, Tolerance::Exact);
         }
-        _ => return Search::Several(found, Tolerance::Exact),
+        _ => return Matches::Several(found, Tolerance::Exact),
     }
     for (fold, tolerance) in [
         (Fold::LineEnds, Tolerance::LineEnds),
         (Fold::TrailingBlanks, Tolerance::TrailingBlanks),
     ] {
         match search_folded(text, (old, new), fold, tolerance) {
-            Search::Nowhere => {}
+            Matches::Nowhere => {}
             other => return other,
         }
     }
@@ -105,24 +105,29 @@ pub(crate) fn has_only_crlf(text: &str) -> bool {
     ends.peek().is_some() && ends.all(|(at, _)| text[..at].ends_with('\r'))
 }
 
-fn search_folded(text: &str, (old, new): (&str, &str), fold: Fold, tolerance: Tolerance) -> Search {
+fn search_folded(
+    text: &str,
+    (old, new): (&str, &str),
+    fold: Fold,
+    tolerance: Tolerance,
+) -> Matches {
     let wanted = folded_wanted(old, fold);
     if wanted.is_empty() {
-        return Search::Nowhere;
+        return Matches::Nowhere;
     }
     let folded = Folded::new(text, fold);
     let found = occurrences(&folded.text, &wanted);
     let parts = found.into_iter().map(|at| at..at + wanted.len());
     let parts: Vec<Range<usize>> = parts.collect();
     match parts.as_slice() {
-        [] => Search::Nowhere,
+        [] => Matches::Nowhere,
         [part] => {
             let place = place(text, &folded, part, new);
-            Search::Found(vec![place], tolerance)
+            Matches::Found(vec![place], tolerance)
         }
         _ => {
             let starts = parts.iter().map(|part| folded.original(part).start);
-            Search::Several(starts.collect(), tolerance)
+            Matches::Several(starts.collect(), tolerance)
         }
     }
 }
@@ -186,12 +191,12 @@ fn is_blank(text: &str) -> bool {
 }
 
 /// Looks for whole lines that are all indented by the same more, or the same less.
-fn search_shifted(text: &str, old: &str, new: &str) -> Search {
+fn search_shifted(text: &str, old: &str, new: &str) -> Matches {
     let folded = Folded::new(text, Fold::TrailingBlanks);
     let wanted = folded_wanted(old, Fold::TrailingBlanks);
     let wanted: Vec<&str> = wanted.lines().collect();
     let Some(first) = wanted.iter().position(|line| !line.is_empty()) else {
-        return Search::Nowhere;
+        return Matches::Nowhere;
     };
     let telling = wanted[first].trim_start();
     let lines: Vec<&str> = folded.text.lines().collect();
@@ -208,17 +213,17 @@ fn search_shifted(text: &str, old: &str, new: &str) -> Search {
         }
     }
     match found.as_slice() {
-        [] => Search::Nowhere,
+        [] => Matches::Nowhere,
         [(part, shift)] => match shift.apply(&folded_wanted(new, Fold::LineEnds)) {
             Some(new) => {
                 let place = place(text, &folded, part, &new);
-                Search::Found(vec![place], Tolerance::Indentation)
+                Matches::Found(vec![place], Tolerance::Indentation)
             }
-            None => Search::Nowhere,
+            None => Matches::Nowhere,
         },
         _ => {
             let starts = found.iter().map(|(part, _)| folded.original(part).start);
-            Search::Several(starts.collect(), Tolerance::Indentation)
+            Matches::Several(starts.collect(), Tolerance::Indentation)
         }
     }
 }
@@ -248,15 +253,15 @@ mod tests {
     /// The text after the edit, and the tolerance; an error names the number of places.
     fn edited(text: &str, old: &str, new: &str) -> Result<(String, Tolerance), usize> {
         match search(text, old, new, false) {
-            Search::Found(places, tolerance) => {
+            Matches::Found(places, tolerance) => {
                 assert_eq!(places.len(), 1);
                 let place = &places[0];
                 let mut text = text.to_owned();
                 text.replace_range(place.range.clone(), &place.text);
                 Ok((text, tolerance))
             }
-            Search::Several(starts, _) => Err(starts.len()),
-            Search::Nowhere => Err(0),
+            Matches::Several(starts, _) => Err(starts.len()),
+            Matches::Nowhere => Err(0),
         }
     }
 
@@ -264,7 +269,7 @@ mod tests {
     fn overlapping_places_count_each() {
         assert_eq!(edited("aaa", "aa", "b"), Err(2));
         assert_eq!(edited("éé", "é", "b"), Err(2));
-        let Search::Found(places, _) = search("aaaaa", "aa", "b", true) else {
+        let Matches::Found(places, _) = search("aaaaa", "aa", "b", true) else {
             panic!("not found");
         };
         let ranges: Vec<_> = places.into_iter().map(|place| place.range).collect();
@@ -369,7 +374,7 @@ mod tests {
                     .collect::<String>()
             };
             let (text, old, new) = (text(14), text(5), text(5));
-            if let Search::Found(places, _) = search(&text, &old, &new, true) {
+            if let Matches::Found(places, _) = search(&text, &old, &new, true) {
                 let mut end = 0;
                 for place in places {
                     assert!(end <= place.range.start && place.range.end <= text.len());

@@ -3,7 +3,7 @@
 use super::change::shortened;
 use super::folded::MARK;
 use super::listing::list_directory;
-use super::target::{Refusal, missing, refused};
+use super::target::{ToolRefusal, missing, refused};
 use crate::unix::files;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -35,9 +35,9 @@ const TYPES: [(&[u8], &str); 12] = [
 ];
 
 /// The lines of a file from `offset`, counted from 1, or what else the path leads to.
-pub(super) fn read_path(path: &str, offset: usize, limit: usize) -> Result<String, Refusal> {
+pub(super) fn read_path(path: &str, offset: usize, limit: usize) -> Result<String, ToolRefusal> {
     if offset == 0 || limit == 0 {
-        return Err(Refusal(
+        return Err(ToolRefusal(
             "offset and limit count lines from 1; 0 is neither".to_owned(),
         ));
     }
@@ -59,7 +59,7 @@ fn shown_file(
     path: &str,
     offset: usize,
     limit: usize,
-) -> io::Result<Result<String, Refusal>> {
+) -> io::Result<Result<String, ToolRefusal>> {
     let len = file.metadata()?.len();
     let head = files::read_part(&file, 0, HEAD)?;
     if memchr::memchr(0, &head).is_some() {
@@ -70,9 +70,9 @@ fn shown_file(
     if len == 0 {
         return Ok(Ok(format!("{path} is empty\n")));
     }
-    let part = Part::read(BufReader::new(file), offset, limit)?;
+    let part = Excerpt::read(BufReader::new(file), offset, limit)?;
     if part.count == 0 {
-        return Ok(Err(Refusal(format!(
+        return Ok(Err(ToolRefusal(format!(
             "{path} has {} lines; offset {offset} is behind the last one",
             part.total
         ))));
@@ -105,7 +105,7 @@ fn shown_file(
 
 /// Some lines of a file, and what the whole of it is like.
 #[derive(Debug, Default)]
-struct Part {
+struct Excerpt {
     /// The lines without line ends but newlines; long ones are cut.
     text: String,
     count: usize,
@@ -114,7 +114,7 @@ struct Part {
     has_last_newline: bool,
 }
 
-impl Part {
+impl Excerpt {
     /// Reads the whole file, and keeps the lines that are wanted. A line without an end takes no memory.
     fn read(mut reader: impl BufRead, offset: usize, limit: usize) -> io::Result<Self> {
         let mut part = Self::default();

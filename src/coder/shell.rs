@@ -1,6 +1,6 @@
 //! `bash`: a command in a fresh shell, with a time limit of its own.
 
-use super::target::Refusal;
+use super::target::ToolRefusal;
 use crate::error::{At, Error, Result, may_fail, reason};
 use crate::text::ids::hex;
 use crate::unix::process::{self, Command, Ended, SpawnError};
@@ -26,8 +26,8 @@ const SHOWN_BYTES: u64 = 30_000;
 pub(super) fn run_command(
     seconds: usize,
     script: &[u8],
-) -> Result<std::result::Result<u8, Refusal>> {
-    let refuse = |text: String| Ok(Err(Refusal(text)));
+) -> Result<std::result::Result<u8, ToolRefusal>> {
+    let refuse = |text: String| Ok(Err(ToolRefusal(text)));
     if !(1..=MOST_SECONDS).contains(&seconds) {
         return refuse(format!(
             "timeout_s is {seconds}, and may be 1 to {MOST_SECONDS}; nothing was run. What takes longer \

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 /// Why a tool does not do what the model asked for, with the way out.
 #[derive(Debug)]
-pub(crate) struct Refusal(pub String);
+pub(crate) struct ToolRefusal(pub String);
 
 /// A file to read or to replace.
 #[derive(Debug)]
-pub(super) struct Target<'p> {
+pub(super) struct TargetFile<'p> {
     /// As the model wrote it.
     path: &'p str,
     /// Without links.
@@ -23,9 +23,9 @@ pub(super) struct Target<'p> {
     mode: Option<u32>,
 }
 
-impl<'p> Target<'p> {
+impl<'p> TargetFile<'p> {
     /// A regular file that is there. `remedy` is for the case that it is not.
-    pub(super) fn existing(path: &'p str, remedy: &str) -> Result<Self, Refusal> {
+    pub(super) fn existing(path: &'p str, remedy: &str) -> Result<Self, ToolRefusal> {
         let target = Self::any(path)?;
         if target.mode.is_none() {
             return Err(missing(path, remedy));
@@ -34,7 +34,7 @@ impl<'p> Target<'p> {
     }
 
     /// A regular file, or a place for one.
-    pub(super) fn any(path: &'p str) -> Result<Self, Refusal> {
+    pub(super) fn any(path: &'p str) -> Result<Self, ToolRefusal> {
         check_path(path)?;
         let real = real_path(Path::new(path)).map_err(|e| refused("find", path, &e))?;
         match fs::metadata(&real) {
@@ -43,8 +43,8 @@ impl<'p> Target<'p> {
                 real,
                 mode: Some(meta.permissions().mode() & 0o7777),
             }),
-            Ok(meta) if meta.is_dir() => Err(Refusal(format!("{path} is a directory"))),
-            Ok(_) => Err(Refusal(format!("{path} is not a regular file"))),
+            Ok(meta) if meta.is_dir() => Err(ToolRefusal(format!("{path} is a directory"))),
+            Ok(_) => Err(ToolRefusal(format!("{path} is not a regular file"))),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(Self {
                 path,
                 real,
@@ -59,12 +59,12 @@ impl<'p> Target<'p> {
     }
 
     /// The content, unless it is larger than `largest`.
-    pub(super) fn read(&self, largest: u64) -> Result<Vec<u8>, Refusal> {
+    pub(super) fn read(&self, largest: u64) -> Result<Vec<u8>, ToolRefusal> {
         let path = self.path;
         let file = files::open_readable(&self.real).map_err(|e| refused("read", path, &e))?;
         let len = file.metadata().map_or(0, |meta| meta.len());
         if len > largest {
-            return Err(Refusal(format!(
+            return Err(ToolRefusal(format!(
                 "{path} has {len} bytes, and this tool takes at most {largest}; use a command in bash"
             )));
         }
@@ -73,7 +73,7 @@ impl<'p> Target<'p> {
 
     /// Puts other content into the file in one step, with the mode that it has; makes what directories
     /// are missing for a new one.
-    pub(super) fn replace(&self, bytes: &[u8]) -> Result<(), Refusal> {
+    pub(super) fn replace(&self, bytes: &[u8]) -> Result<(), ToolRefusal> {
         let refused = |e: &io::Error| refused("write", self.path, e);
         if self.is_new()
             && let Some(parent) = self.real.parent()
@@ -102,15 +102,15 @@ fn real_path(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many links"))
 }
 
-fn check_path(path: &str) -> Result<(), Refusal> {
+fn check_path(path: &str) -> Result<(), ToolRefusal> {
     if path.is_empty() {
-        return Err(Refusal("the path is empty; name a file".to_owned()));
+        return Err(ToolRefusal("the path is empty; name a file".to_owned()));
     }
     Ok(())
 }
 
 /// There is no such file: names those that may have been meant.
-pub(super) fn missing(path: &str, remedy: &str) -> Refusal {
+pub(super) fn missing(path: &str, remedy: &str) -> ToolRefusal {
     let near = nearest_paths(path);
     let near = match near.as_slice() {
         [] => String::new(),
@@ -120,11 +120,11 @@ pub(super) fn missing(path: &str, remedy: &str) -> Refusal {
         "" => String::new(),
         remedy => format!("; {remedy}"),
     };
-    Refusal(format!("there is no {path}{near}{remedy}"))
+    ToolRefusal(format!("there is no {path}{near}{remedy}"))
 }
 
 /// What the system says, and what may be behind it.
-pub(super) fn refused(doing: &str, path: &str, error: &io::Error) -> Refusal {
+pub(super) fn refused(doing: &str, path: &str, error: &io::Error) -> ToolRefusal {
     let hint = match error.kind() {
         // Busy is what the sandbox holds fast.
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::ResourceBusy
@@ -134,7 +134,7 @@ pub(super) fn refused(doing: &str, path: &str, error: &io::Error) -> Refusal {
         }
         _ => String::new(),
     };
-    Refusal(format!("cannot {doing} {path}: {}{hint}", reason(error)))
+    ToolRefusal(format!("cannot {doing} {path}: {}{hint}", reason(error)))
 }
 
 /// Where a tool may write, for a model that tried elsewhere.

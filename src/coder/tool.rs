@@ -4,7 +4,7 @@
 use super::edit::{Edit, edit_file};
 use super::read::{MOST_LINES, read_path};
 use super::shell::{USUAL_SECONDS, run_command};
-use super::target::{Refusal, Target};
+use super::target::{TargetFile, ToolRefusal};
 use crate::config::tool::shown::OWN_TOOLS;
 use crate::error::{Error, Result, reason};
 use crate::unix::terminal::{counted, print};
@@ -35,7 +35,9 @@ pub(crate) fn run_tool(words: &[String]) -> Result<u8> {
                     new: &new,
                     all: all.eq_ignore_ascii_case("true"),
                 }),
-                Err(_) => Err(Refusal("new is not UTF-8; nothing was written".to_owned())),
+                Err(_) => Err(ToolRefusal(
+                    "new is not UTF-8; nothing was written".to_owned(),
+                )),
             }
         }
         ["bash", options @ ..] => {
@@ -57,7 +59,7 @@ pub(crate) fn run_tool(words: &[String]) -> Result<u8> {
             print(format!("{text}{newline}").as_bytes())?;
             Ok(0)
         }
-        Err(Refusal(text)) => {
+        Err(ToolRefusal(text)) => {
             // For the model alone, which knows which tool it has called.
             let line = format!("{}\n", text.trim_end());
             io::stderr()
@@ -95,19 +97,19 @@ fn stdin() -> Result<Vec<u8>> {
 }
 
 /// A number as models write it: `120`, `120.0`; nothing is the default.
-fn number(text: &str, default: usize) -> std::result::Result<usize, Refusal> {
+fn number(text: &str, default: usize) -> std::result::Result<usize, ToolRefusal> {
     let whole = text.strip_suffix(".0").unwrap_or(text);
     match whole.trim() {
         "" => Ok(default),
         text => text
             .parse()
-            .map_err(|_| Refusal(format!("'{text}' is not a whole number from 0"))),
+            .map_err(|_| ToolRefusal(format!("'{text}' is not a whole number from 0"))),
     }
 }
 
 /// `write`: the whole of a file.
-fn write_file(path: &str, bytes: &[u8]) -> std::result::Result<String, Refusal> {
-    let target = Target::any(path)?;
+fn write_file(path: &str, bytes: &[u8]) -> std::result::Result<String, ToolRefusal> {
+    let target = TargetFile::any(path)?;
     let lines = lines_of(bytes);
     if target.is_new() {
         target.replace(bytes)?;

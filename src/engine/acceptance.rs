@@ -34,7 +34,7 @@ enum CheckKind<'a> {
 
 /// The end of a check.
 pub(crate) struct Checked {
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     pub exit_code: i32,
     pub duration: Duration,
     /// The execution's directory, from the run's directory.
@@ -43,7 +43,7 @@ pub(crate) struct Checked {
 
 /// What a check says.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum CheckVerdict {
     Accepted,
     /// With the message to the model.
     Refused(String),
@@ -123,34 +123,34 @@ pub(crate) fn run_check(
     })
 }
 
-fn verdict(check: &Check<'_>, done: &Done) -> Verdict {
+fn verdict(check: &Check<'_>, done: &Done) -> CheckVerdict {
     let what = &check.what;
     let words = || in_short(&done.observation, 300);
     if done.is_interrupted {
-        return Verdict::Interrupted;
+        return CheckVerdict::Interrupted;
     }
     let unable = || {
-        Verdict::Unable(format!(
+        CheckVerdict::Unable(format!(
             "the answer cannot be checked by `{what}`: {}; when that is mended, the same command \
              asks the check again, and not the model",
             words()
         ))
     };
     match (&check.kind, done.exit_code) {
-        (_, Some(0)) => Verdict::Accepted,
+        (_, Some(0)) => CheckVerdict::Accepted,
         (CheckKind::Schema(_), Some(validator::MISFIT | 124)) => {
             let said = done.observation.replace("\n[exit code: 1]", "");
-            Verdict::Refused(format!(
+            CheckVerdict::Refused(format!(
                 "This answer was not accepted: it does not fit the JSON Schema that it must fit.\n\n\
                  {said}\n\nAnswer again, with one JSON value and nothing else."
             ))
         }
         (CheckKind::Schema(_), _) | (_, Some(126 | 127) | None) => unable(),
-        (CheckKind::Command(_), Some(75)) => Verdict::Later(format!(
+        (CheckKind::Command(_), Some(75)) => CheckVerdict::Later(format!(
             "`{what}` cannot check the answer now: {}; the same command asks it again, and not the model",
             words()
         )),
-        (CheckKind::Command(_), Some(_)) => Verdict::Refused(format!(
+        (CheckKind::Command(_), Some(_)) => CheckVerdict::Refused(format!(
             "This answer was not accepted. `{what}` checked it and reported:\n\n{}\n\n\
              Mend what is wrong, then give the final answer again.",
             done.observation.trim_end()

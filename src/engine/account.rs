@@ -12,7 +12,7 @@ use crate::model::ask::Expense;
 use crate::record::event::EventKind;
 use crate::record::reader::read_journal;
 use crate::record::run_dir::RunDir;
-use crate::record::spending::{self, Amount, Denial, Entry, Kind, Ledger};
+use crate::record::spending::{self, Amount, Denial, Kind, Ledger, LedgerEntry};
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
@@ -352,7 +352,7 @@ impl Account {
         };
         let model = self.rules.model.clone();
         let run_id = self.run_id.clone();
-        let entry = Entry {
+        let entry = LedgerEntry {
             run_id: &run_id,
             invocation,
             attempt,
@@ -434,7 +434,11 @@ impl Account {
         spent.map_or(Ok(()), |text| Err(Denial::Exhausted(text)))
     }
 
-    fn append_all(&mut self, entry: &Entry<'_>, kind: Kind) -> std::result::Result<(), Denial> {
+    fn append_all(
+        &mut self,
+        entry: &LedgerEntry<'_>,
+        kind: Kind,
+    ) -> std::result::Result<(), Denial> {
         let append = |(at, ledger): (usize, &mut Ledger)| {
             let denial = ledger.append(entry, kind).err()?;
             Some((at, denial))
@@ -444,7 +448,7 @@ impl Account {
             return Ok(());
         };
         if kind == Kind::Reserve {
-            let nothing = Entry {
+            let nothing = LedgerEntry {
                 tokens: 0,
                 cost: entry.cost.map(|_| 0.0),
                 ..*entry

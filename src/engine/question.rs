@@ -76,14 +76,14 @@ pub(crate) struct Question {
 
 /// An answer, and the question that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct HumanAnswer {
     pub request_id: String,
     pub text: String,
 }
 
 impl Question {
     /// The question that a journal holds.
-    pub(crate) fn recorded(asked: &state::Question<'_>) -> Self {
+    pub(crate) fn recorded(asked: &state::RecordedQuestion<'_>) -> Self {
         Self {
             request_id: asked.request_id.to_string(),
             prompt: asked.prompt.to_string(),

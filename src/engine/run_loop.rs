@@ -19,14 +19,14 @@ mod judge;
 mod written_call;
 mod think;
 
-pub(crate) use outcome::{Ended, Ending};
+pub(crate) use outcome::{EndedRun, Ending};
 
 use crate::VERSION;
 use crate::config::agent::{Agent, Hook, HookEvent};
 use crate::config::tool::bind::{BaseDirs, BoundCall};
 use crate::config::tool::definition::Tool;
 use crate::engine::account::{Account, SpendingRules};
-use crate::engine::question::{self, Answer};
+use crate::engine::question::{self, HumanAnswer};
 use crate::engine::request::{Builder, form};
 use crate::engine::run_context::RunContext;
 use crate::engine::streamed::StreamedText;
@@ -59,7 +59,7 @@ pub(crate) struct Options {
     /// Pass over damaged lines of the journal.
     pub lenient: bool,
     /// The answer to a question that is open.
-    pub answer: Option<Answer>,
+    pub answer: Option<HumanAnswer>,
     /// True if processes that carry this run's calls are this run's, and not those of a directory that
     /// it is a copy of.
     pub is_ours: bool,
@@ -158,7 +158,7 @@ impl<'a> Engine<'a> {
 
     /// Works until the run ends in one way or another, and records how. The metadata is still to be
     /// written, by [`Ended::seal`].
-    pub(crate) fn run(mut self) -> Ended {
+    pub(crate) fn run(mut self) -> EndedRun {
         let (pid, depth) = (std::process::id(), self.ctx.depth);
         let text = format!(
             "engine started: delta {VERSION}, pid {pid}, run {}, depth {depth}",
@@ -191,7 +191,7 @@ impl<'a> Engine<'a> {
             in_short(&ending.text, 200)
         );
         self.ctx.log.line(level, &text);
-        Ended {
+        EndedRun {
             spent: self.spent(),
             is_shown: ending.status == Status::Completed && self.streamed.is_shown(&ending.text),
             ending,

@@ -8,7 +8,7 @@ use crate::config::tool::definition::{EffectCheck, Tool};
 use crate::engine::observation::{Ends, ends_of, observation, read_ends};
 use crate::engine::run_context::RunContext;
 use crate::error::{At, Result};
-use crate::record::event::{ActionStatus, Finding};
+use crate::record::event::{ActionStatus, CheckFinding};
 use crate::record::execution::{self, ExecutionRecord, Stdin};
 use crate::record::run_dir::reference;
 use crate::text::ids::RunId;
@@ -157,18 +157,18 @@ pub(crate) fn run_check(
     check: &EffectCheck,
     prepared: Prepared,
     call_id: &str,
-) -> Result<(Finding, Done)> {
+) -> Result<(CheckFinding, Done)> {
     const ABSENT: i32 = 10;
     let timeout = timeout(ctx, check.timeout_ms.or(tool.timeout_ms));
     let dir = prepared.dir.clone();
     let too_long = || "the command of the check is too long for the system".to_owned();
     let mut done = execute(ctx, tool, (prepared, timeout), call_id, too_long)?;
     let finding = match done.exit_code {
-        Some(0) => Finding::Happened,
-        Some(ABSENT) => Finding::Absent,
-        _ => Finding::Unknown,
+        Some(0) => CheckFinding::Happened,
+        Some(ABSENT) => CheckFinding::Absent,
+        _ => CheckFinding::Unknown,
     };
-    if finding == Finding::Happened {
+    if finding == CheckFinding::Happened {
         let stdout = read_ends(&dir.join("stdout.log"), shown_bytes(ctx, tool))?;
         done.observation = observation(&stdout, &Ends::default(), &[]);
     }

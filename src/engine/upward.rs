@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// The files that were found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct UpwardFiles {
     /// From the farthest to the nearest, each under the line that says where it is. Empty if there is none.
     pub text: String,
     /// Files that were left out, and why.
@@ -21,9 +21,9 @@ pub(super) struct Found {
 
 /// Reads the files of a name, at most `max` bytes of them all. The nearest come first when there is not
 /// room for all of them.
-pub(super) fn read_upward(workspace: &Path, name: &str, max: u64) -> io::Result<Found> {
+pub(super) fn read_upward(workspace: &Path, name: &str, max: u64) -> io::Result<UpwardFiles> {
     let root = repository_root(workspace);
-    let mut found = Found::default();
+    let mut found = UpwardFiles::default();
     let mut parts: Vec<String> = Vec::new();
     let mut seen: Vec<PathBuf> = Vec::new();
     let mut room = max;

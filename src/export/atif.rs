@@ -2,7 +2,7 @@
 //!
 //! All objects of it forbid keys that they do not know: what is delta's own stands in `extra`.
 
-use super::recorded::{Answer, Call, RecordedRun, Spent, Step, What};
+use super::recorded::{ExportedAnswer, ExportedCall, ExportedStep, RecordedRun, Spent, What};
 use crate::VERSION;
 use serde_json::{Map, Value, json};
 
@@ -64,7 +64,7 @@ fn steps(run: &RecordedRun) -> Vec<Value> {
 }
 
 /// Who a step is of, and its other fields.
-fn step(run: &RecordedRun, step: &Step) -> (&'static str, Map<String, Value>) {
+fn step(run: &RecordedRun, step: &ExportedStep) -> (&'static str, Map<String, Value>) {
     let mut out = Map::new();
     if let Some(at) = step.at {
         out.insert("timestamp".to_owned(), at.to_string().into());
@@ -97,7 +97,7 @@ fn step(run: &RecordedRun, step: &Step) -> (&'static str, Map<String, Value>) {
     (source, out)
 }
 
-fn answer_fields(run: &RecordedRun, answer: &Answer) -> Map<String, Value> {
+fn answer_fields(run: &RecordedRun, answer: &ExportedAnswer) -> Map<String, Value> {
     let model = answer.model.as_ref();
     let model = model.filter(|model| run.agent.model.as_ref() != Some(model));
     let mut out = object(json!({
@@ -124,7 +124,7 @@ fn answer_fields(run: &RecordedRun, answer: &Answer) -> Map<String, Value> {
 }
 
 /// Calls, and in the same step their results.
-fn call_fields(run: &RecordedRun, calls: &[Call]) -> Map<String, Value> {
+fn call_fields(run: &RecordedRun, calls: &[ExportedCall]) -> Map<String, Value> {
     let mut out = Map::new();
     if calls.is_empty() {
         return out;
@@ -138,7 +138,7 @@ fn call_fields(run: &RecordedRun, calls: &[Call]) -> Map<String, Value> {
     out
 }
 
-fn call(call: &Call) -> Value {
+fn call(call: &ExportedCall) -> Value {
     let mut out = object(json!({
         "tool_call_id": call.id,
         "function_name": call.name,
@@ -152,7 +152,7 @@ fn call(call: &Call) -> Value {
 }
 
 /// None if there is neither a result nor a run that the call has started.
-fn result(run: &RecordedRun, call: &Call) -> Option<Value> {
+fn result(run: &RecordedRun, call: &ExportedCall) -> Option<Value> {
     if call.result.is_none() && call.started.is_empty() {
         return None;
     }

@@ -1,6 +1,6 @@
 //! The steps of a run as the messages of chat completions, all of them, whatever a window left out.
 
-use super::recorded::{Call, RecordedRun, What};
+use super::recorded::{ExportedCall, RecordedRun, What};
 use crate::text::json;
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ pub(super) fn messages_of(what: &What) -> Vec<Value> {
     }
 }
 
-fn call(call: &Call) -> Value {
+fn call(call: &ExportedCall) -> Value {
     let arguments = json::text(&call.arguments);
     json!({
         "id": call.id,
@@ -57,7 +57,7 @@ fn call(call: &Call) -> Value {
     })
 }
 
-fn result(call: &Call) -> Value {
+fn result(call: &ExportedCall) -> Value {
     let text = call.result.as_ref().map(|it| it.text.as_str());
     json!({"role": "tool", "tool_call_id": call.id, "content": text.unwrap_or(NO_RESULT)})
 }

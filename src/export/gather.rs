@@ -1,6 +1,9 @@
 //! Reads a run and the runs that it has started from their journals and records.
 
-use super::recorded::{Answer, Call, CallResult, RecordedAgent, RecordedRun, RunEnd, Step, What};
+use super::recorded::{
+    CallResult, ExportedAnswer, ExportedCall, ExportedStep, RecordedAgent, RecordedRun, RunEnd,
+    What,
+};
 use super::records::{read_file, read_head, read_invocation};
 use crate::error::Result;
 use crate::record::event::{EventKind, FlowEvent, Line};
@@ -29,7 +32,7 @@ const FARTHEST: usize = 16;
 /// # Errors
 /// Its journal cannot be read, or is none.
 pub(crate) fn read_run(run: &RunDir) -> Result<RecordedRun> {
-    let mut tree = Tree {
+    let mut tree = ExportedRuns {
         family: RunTree::below(run.workspace().unwrap_or(&run.path)),
         seen: HashSet::from([run.path.clone()]),
         names: HashSet::new(),
@@ -41,7 +44,7 @@ pub(crate) fn read_run(run: &RunDir) -> Result<RecordedRun> {
 }
 
 /// All runs that are exported together.
-struct Tree {
+struct ExportedRuns {
     family: RunTree,
     /// Directories of runs.
     seen: HashSet<PathBuf>,
@@ -49,7 +52,7 @@ struct Tree {
     names: HashSet<String>,
 }
 
-impl Tree {
+impl ExportedRuns {
     /// A run's own name, unless another one has it.
     fn name(&mut self, id: &RunId) -> String {
         let mut name = id.to_string();
@@ -86,7 +89,12 @@ fn outermost(run: &RunDir) -> (String, Option<String>) {
     (at.id.to_string(), traceparent)
 }
 
-fn gather_run(run: &RunDir, root: &str, tree: &mut Tree, depth: usize) -> Result<RecordedRun> {
+fn gather_run(
+    run: &RunDir,
+    root: &str,
+    tree: &mut ExportedRuns,
+    depth: usize,
+) -> Result<RecordedRun> {
     let mut gathering = Gathering {
         run,
         depth,
@@ -133,19 +141,19 @@ struct Gathering<'r> {
 }
 
 #[derive(Deserialize)]
-struct RawCall {
+struct ThoughtCall {
     id: String,
-    function: RawFunction,
+    function: ThoughtFunction,
 }
 
 #[derive(Deserialize)]
-struct RawFunction {
+struct ThoughtFunction {
     name: String,
     arguments: Value,
 }
 
 impl Gathering<'_> {
-    fn event(&mut self, line: &Line<'_>, tree: &mut Tree) {
+    fn event(&mut self, line: &Line<'_>, tree: &mut ExportedRuns) {
         let at = line.time();
         self.out.began = self.out.began.or(at);
         self.out.ended = at.or(self.out.ended);
@@ -216,7 +224,7 @@ impl Gathering<'_> {
     }
 
     fn push(&mut self, at: Option<Timestamp>, what: What) {
-        self.out.steps.push(Step {
+        self.out.steps.push(ExportedStep {
             at,
             is_copied: false,
             what,
@@ -293,7 +301,7 @@ impl Gathering<'_> {
             read_invocation(self.run, name)
         });
         let text = line.content.map(text_of).filter(|it| !it.is_empty());
-        let answer = Answer {
+        let answer = ExportedAnswer {
             seq: line.seq.unwrap_or(self.out.steps.len() as u64),
             text: text.filter(|_| line.content.is_some_and(|it| it.get() != "null")),
             reasoning: reasoning_of(line),
@@ -309,7 +317,7 @@ impl Gathering<'_> {
     }
 
     /// The calls of the newest answer.
-    fn last_calls(&mut self) -> Option<&mut Vec<Call>> {
+    fn last_calls(&mut self) -> Option<&mut Vec<ExportedCall>> {
         self.out
             .steps
             .iter_mut()
@@ -331,12 +339,12 @@ impl Gathering<'_> {
             .position(|call| call.action_id == id && call.result.is_none());
         let place = place.or_else(|| {
             let old = legacy::call(line, seq)?;
-            calls.push(Call {
+            calls.push(ExportedCall {
                 id: unique_id(calls, &old.id),
                 action_id: old.id.into_owned(),
                 name: old.name.into_owned(),
                 arguments: serde_json::from_str(&old.arguments).unwrap_or_default(),
-                ..Call::default()
+                ..ExportedCall::default()
             });
             Some(calls.len() - 1)
         });
@@ -396,20 +404,20 @@ impl Gathering<'_> {
     fn node_start(&mut self, line: &Line<'_>) {
         let (task, node) = line.step().unwrap_or_default();
         let attempt = line.attempt.unwrap_or(1);
-        let call = Call {
+        let call = ExportedCall {
             id: format!("{task}/{node}/{attempt}"),
             action_id: format!("{task}/{node}"),
             name: node,
             arguments: [("task_id".to_owned(), task.into())].into_iter().collect(),
             call_id: line.call_id.as_deref().map(str::to_owned),
             began: line.time(),
-            ..Call::default()
+            ..ExportedCall::default()
         };
         self.push(line.time(), What::Node(vec![call]));
     }
 
     /// The calls of the newest attempt at a step of a workflow, its own first.
-    fn node_calls(&mut self, line: &Line<'_>) -> Option<&mut Vec<Call>> {
+    fn node_calls(&mut self, line: &Line<'_>) -> Option<&mut Vec<ExportedCall>> {
         let (task, node) = line.step()?;
         let id = format!("{task}/{node}");
         self.out
@@ -444,13 +452,13 @@ impl Gathering<'_> {
         let result = result_of(line, text.unwrap_or_default());
         if let Some(calls) = self.node_calls(line) {
             let id = unique_id(calls, &format!("{}/{name}", calls[0].id));
-            calls.push(Call {
+            calls.push(ExportedCall {
                 action_id: id.clone(),
                 id,
                 name,
                 began,
                 result: Some(result),
-                ..Call::default()
+                ..ExportedCall::default()
             });
         }
     }
@@ -465,14 +473,14 @@ impl Gathering<'_> {
 
     /// Takes in runs that have been started, each at the call that did so: the one that its record names, or
     /// else the action that has ended now.
-    fn children(&mut self, runs: Vec<StartedRun>, tree: &mut Tree, ended: Option<&str>) {
+    fn children(&mut self, runs: Vec<StartedRun>, tree: &mut ExportedRuns, ended: Option<&str>) {
         for StartedRun { run, node, .. } in runs {
             let Some(place) = self.child(&run, tree) else {
                 continue;
             };
             let named = self.out.children[place].parent.as_ref();
             let named = named.and_then(|(_, call)| call.clone());
-            let is_it = |call: &Call| match (&call.call_id, &named) {
+            let is_it = |call: &ExportedCall| match (&call.call_id, &named) {
                 (Some(own), Some(named)) => {
                     let rest = named.strip_prefix(own.as_str());
                     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -494,7 +502,7 @@ impl Gathering<'_> {
     }
 
     /// Where a run stands among the children. None if it cannot be read, or is part of another one.
-    fn child(&mut self, run: &RunDir, tree: &mut Tree) -> Option<usize> {
+    fn child(&mut self, run: &RunDir, tree: &mut ExportedRuns) -> Option<usize> {
         if let Some(place) = self.child_at.get(&run.path) {
             return Some(*place);
         }
@@ -569,12 +577,12 @@ fn reasoning_of(line: &Line<'_>) -> Option<String> {
     texts.find_map(|json| serde_json::from_str::<String>(json.get()).ok())
 }
 
-fn calls_of(line: &Line<'_>) -> Vec<Call> {
+fn calls_of(line: &Line<'_>) -> Vec<ExportedCall> {
     let raw = line.tool_calls.map_or("[]", RawValue::get);
-    let raw: Vec<RawCall> = serde_json::from_str(raw).unwrap_or_default();
+    let raw: Vec<ThoughtCall> = serde_json::from_str(raw).unwrap_or_default();
     let invalid = line.invalid_arguments.map_or("{}", RawValue::get);
     let mut invalid: BTreeMap<String, String> = serde_json::from_str(invalid).unwrap_or_default();
-    let mut calls: Vec<Call> = Vec::with_capacity(raw.len());
+    let mut calls: Vec<ExportedCall> = Vec::with_capacity(raw.len());
     for call in raw {
         let arguments = match call.function.arguments {
             Value::Object(map) => Ok(map),
@@ -585,20 +593,20 @@ fn calls_of(line: &Line<'_>) -> Vec<Call> {
             Ok(map) => (map, None),
             Err(text) => (Map::new(), Some(text)),
         };
-        calls.push(Call {
+        calls.push(ExportedCall {
             id: unique_id(&calls, &call.id),
             name: call.function.name,
             arguments,
             invalid_arguments: invalid.remove(&call.id).or(broken),
             action_id: call.id,
-            ..Call::default()
+            ..ExportedCall::default()
         });
     }
     calls
 }
 
 /// An id that none of these calls has.
-fn unique_id(calls: &[Call], id: &str) -> String {
+fn unique_id(calls: &[ExportedCall], id: &str) -> String {
     let mut unique = id.to_owned();
     let mut count = 1;
     while calls.iter().any(|call| call.id == unique) {

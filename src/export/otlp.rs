@@ -5,8 +5,8 @@
 
 use super::conversation::messages_of;
 use super::ids::{span_id, span_outside, trace_id};
-use super::recorded::{Answer, Call, RecordedRun, What};
-use super::records::Invocation;
+use super::recorded::{ExportedAnswer, ExportedCall, RecordedRun, What};
+use super::records::RecordedInvocation;
 use crate::VERSION;
 use crate::error::Result;
 use crate::text::json;
@@ -195,7 +195,7 @@ impl Trace {
         &self,
         run: &RecordedRun,
         parent: &str,
-        answer: &Answer,
+        answer: &ExportedAnswer,
         (before, at): (Option<Timestamp>, Option<Timestamp>),
         said_before: &[String],
     ) -> Value {
@@ -244,7 +244,7 @@ impl Trace {
     }
 
     /// A request that was never answered.
-    fn failed_span(&self, run: &RecordedRun, parent: &str, record: &Invocation) -> Value {
+    fn failed_span(&self, run: &RecordedRun, parent: &str, record: &RecordedInvocation) -> Value {
         let llm = &run.agent.llm;
         let mut attributes = request_attributes(llm);
         let code = record.http_status.map(|code| code.to_string());
@@ -272,7 +272,7 @@ impl Trace {
     }
 
     /// None if nothing was run.
-    fn call_span(&self, run: &RecordedRun, parent: &str, call: &Call) -> Option<Value> {
+    fn call_span(&self, run: &RecordedRun, parent: &str, call: &ExportedCall) -> Option<Value> {
         let result = call.result.as_ref();
         let ended = result.and_then(|it| it.at);
         let began = call.began?;
@@ -308,7 +308,7 @@ impl Trace {
         &self,
         attributes: &mut Attributes,
         run: &RecordedRun,
-        answer: &Answer,
+        answer: &ExportedAnswer,
         said_before: &[String],
     ) {
         let mut length = 0;
@@ -340,7 +340,7 @@ fn message_texts(run: &RecordedRun) -> Vec<String> {
     texts.collect()
 }
 
-fn messages_of_answer(answer: &Answer) -> Vec<Value> {
+fn messages_of_answer(answer: &ExportedAnswer) -> Vec<Value> {
     let reason = match answer.finish_reason.as_deref() {
         Some("length" | "max_tokens") => "length",
         Some("content_filter" | "refusal") => "content_filter",
@@ -395,7 +395,7 @@ fn system_parts(run: &RecordedRun) -> Value {
 }
 
 /// The call that has started a child.
-fn call_that_started(run: &RecordedRun, child: usize) -> Option<&Call> {
+fn call_that_started(run: &RecordedRun, child: usize) -> Option<&ExportedCall> {
     let calls = run.steps.iter().flat_map(|step| match &step.what {
         What::Answer(answer) => answer.calls.as_slice(),
         What::Node(calls) => calls.as_slice(),
@@ -406,7 +406,7 @@ fn call_that_started(run: &RecordedRun, child: usize) -> Option<&Call> {
 }
 
 /// A child finds it by its own record, too, if the call has an id of its own.
-fn call_span_id(run: &RecordedRun, call: &Call) -> String {
+fn call_span_id(run: &RecordedRun, call: &ExportedCall) -> String {
     let began = call.began.map_or(0, Timestamp::millis);
     let number = match &call.call_id {
         Some(id) => id.clone(),
@@ -491,7 +491,7 @@ fn provider(llm: &serde_json::Map<String, Value>) -> &'static str {
     }
 }
 
-fn put_attempts(span: &mut Value, record: &Invocation, count: usize) {
+fn put_attempts(span: &mut Value, record: &RecordedInvocation, count: usize) {
     let failed = record.attempts.iter().take(count);
     let events = failed.map(|(at, outcome)| {
         let mut attributes = Attributes::default();

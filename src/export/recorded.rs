@@ -2,7 +2,7 @@
 //!
 //! Unaware of journals and of the forms in which it leaves.
 
-use super::records::{Invocation, RequestHead};
+use super::records::{RecordedInvocation, RequestHead};
 use crate::config::pricing::Pricing;
 use crate::record::event::Tokens;
 use crate::record::reader::Damage;
@@ -32,9 +32,9 @@ pub(crate) struct RecordedRun {
     /// None if it has not ended.
     pub end: Option<RunEnd>,
     pub head: RequestHead,
-    pub steps: Vec<Step>,
+    pub steps: Vec<ExportedStep>,
     /// Requests that no answer belongs to.
-    pub unanswered: Vec<Invocation>,
+    pub unanswered: Vec<RecordedInvocation>,
     pub children: Vec<RecordedRun>,
     /// Lines of journals that cannot be read, of the runs below, too.
     pub damaged: Vec<(PathBuf, Damage)>,
@@ -64,7 +64,7 @@ pub(crate) struct RunEnd {
 
 /// One thing that happened.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct ExportedStep {
     pub at: Option<Timestamp>,
     /// It happened in the run that this one is a fork of.
     pub is_copied: bool,
@@ -82,14 +82,14 @@ pub(crate) enum What {
         is_told: bool,
         extra: Map<String, Value>,
     },
-    Answer(Box<Answer>),
+    Answer(Box<ExportedAnswer>),
     /// A step of a workflow: the call that it is, and those that its program made.
-    Node(Vec<Call>),
+    Node(Vec<ExportedCall>),
 }
 
 /// An answer of the model.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct ExportedAnswer {
     /// The number of its event.
     pub seq: u64,
     pub text: Option<String>,
@@ -97,16 +97,16 @@ pub(crate) struct Answer {
     pub model: Option<String>,
     pub finish_reason: Option<String>,
     pub usage: Option<Tokens>,
-    pub invocation: Option<Invocation>,
+    pub invocation: Option<RecordedInvocation>,
     /// The model's settings at that time.
     pub llm: Map<String, Value>,
     pub pricing: Option<Pricing>,
-    pub calls: Vec<Call>,
+    pub calls: Vec<ExportedCall>,
 }
 
 /// A call of a tool.
 #[derive(Debug, Default)]
-pub(crate) struct Call {
+pub(crate) struct ExportedCall {
     /// Unique in its step.
     pub id: String,
     /// As it stands in the journal.
@@ -174,7 +174,7 @@ impl Spent {
     }
 }
 
-impl Answer {
+impl ExportedAnswer {
     /// None if the server did not count.
     pub(super) fn spent(&self) -> Option<Spent> {
         let usage = self.usage?;

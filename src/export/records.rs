@@ -23,7 +23,7 @@ pub(crate) struct RequestHead {
 
 /// A request to the model.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Invocation {
+pub(crate) struct RecordedInvocation {
     /// The directory's name.
     pub name: String,
     pub began: Option<Timestamp>,
@@ -112,7 +112,7 @@ fn in_chat_form(tool: &Value) -> Option<Value> {
 }
 
 /// What is known of a request.
-pub(super) fn read_invocation(run: &RunDir, name: &str) -> Invocation {
+pub(super) fn read_invocation(run: &RunDir, name: &str) -> RecordedInvocation {
     let dir = format!("io/invocations/{name}");
     let record = read_json(run, &format!("{dir}/metadata.json")).unwrap_or_default();
     let answer = read_json(run, &format!("{dir}/response.json")).unwrap_or_default();
@@ -130,7 +130,7 @@ pub(super) fn read_invocation(run: &RunDir, name: &str) -> Invocation {
         &usage["output_tokens_details"],
     ];
     let mut details = details.into_iter();
-    Invocation {
+    RecordedInvocation {
         name: name.to_owned(),
         began,
         duration_ms: record["duration_ms"].as_u64().unwrap_or(0),

@@ -2,8 +2,8 @@
 
 use super::http::HttpServer;
 use super::protocol::{
-    Answer, Incoming, Reply, Revision, RpcError, UNSUPPORTED_VERSION, cancelled, chosen_revision,
-    initialize, initialized, other_offers, request, speaks_modern,
+    Incoming, Revision, RpcError, RpcOutcome, RpcResponse, UNSUPPORTED_VERSION, cancelled,
+    chosen_revision, initialize, initialized, other_offers, request, speaks_modern,
 };
 use super::servers::{Reach, Server};
 use super::stdio::{StdioServer, stopped};
@@ -130,7 +130,7 @@ impl<'s> Client<'s> {
         ]);
         self.set_headers(headers);
         match self.request("tools/call", params.clone())? {
-            Reply::Answer(Answer::Error(error)) if error.code == UNSUPPORTED_VERSION => {
+            RpcOutcome::Answer(RpcResponse::Error(error)) if error.code == UNSUPPORTED_VERSION => {
                 self.probe()?;
                 self.set_headers(headers);
                 self.ask("tools/call", params)
@@ -175,19 +175,19 @@ impl<'s> Client<'s> {
         };
         self.revision = Revision::Modern;
         match self.exchange("server/discover", Map::new(), patience)? {
-            Reply::Answer(Answer::Result(result)) => {
+            RpcOutcome::Answer(RpcResponse::Result(result)) => {
                 self.other_offers = other_offers(&result);
                 Ok(speaks_modern(&result))
             }
-            Reply::Answer(Answer::Error(error)) => {
+            RpcOutcome::Answer(RpcResponse::Error(error)) => {
                 let supported = error.data.get("supported").and_then(Value::as_array);
                 let has_modern = supported
                     .is_some_and(|list| list.iter().any(|one| one == super::protocol::MODERN));
                 Ok(error.is_modern() && (error.code != UNSUPPORTED_VERSION || has_modern))
             }
-            Reply::Status(status @ (401 | 403 | 407), text) => Err(refused(status, &text)),
-            Reply::Silence | Reply::Status(400..=499, _) => Ok(false),
-            Reply::Status(status, text) => Err(refused(status, &text)),
+            RpcOutcome::Status(status @ (401 | 403 | 407), text) => Err(refused(status, &text)),
+            RpcOutcome::Silence | RpcOutcome::Status(400..=499, _) => Ok(false),
+            RpcOutcome::Status(status, text) => Err(refused(status, &text)),
         }
     }
 
@@ -197,7 +197,7 @@ impl<'s> Client<'s> {
         let message = initialize(id);
         self.revision = Revision::Legacy(super::protocol::LEGACY[0]);
         match self.deliver(id, &message, self.patience)? {
-            Reply::Answer(Answer::Error(error)) if error.is_modern() => Ok(Some(error)),
+            RpcOutcome::Answer(RpcResponse::Error(error)) if error.is_modern() => Ok(Some(error)),
             reply => {
                 let result = self.expect_result("initialize", reply)?;
                 self.revision = chosen_revision(&result).map_err(Error::failure)?;
@@ -220,7 +220,7 @@ impl<'s> Client<'s> {
         self.expect_result(method, reply)
     }
 
-    fn request(&mut self, method: &str, params: Map<String, Value>) -> Result<Reply> {
+    fn request(&mut self, method: &str, params: Map<String, Value>) -> Result<RpcOutcome> {
         self.exchange(method, params, self.patience)
     }
 
@@ -229,13 +229,18 @@ impl<'s> Client<'s> {
         method: &str,
         params: Map<String, Value>,
         patience: Option<Duration>,
-    ) -> Result<Reply> {
+    ) -> Result<RpcOutcome> {
         let id = self.take_id();
         let message = request(id, method, params, self.revision);
         self.deliver(id, &message, patience)
     }
 
-    fn deliver(&mut self, id: u64, message: &Value, patience: Option<Duration>) -> Result<Reply> {
+    fn deliver(
+        &mut self,
+        id: u64,
+        message: &Value,
+        patience: Option<Duration>,
+    ) -> Result<RpcOutcome> {
         let until = patience.map(|patience| Instant::now() + patience);
         match &mut self.transport {
             Transport::Http(server) => server.exchange(id, message, self.revision, patience),
@@ -246,13 +251,13 @@ impl<'s> Client<'s> {
                         Ok(Some(Incoming::Answer(answered, answer)))
                             if answered == id || answered == 0 =>
                         {
-                            return Ok(Reply::Answer(answer));
+                            return Ok(RpcOutcome::Answer(answer));
                         }
                         // An answer that came too late.
                         Ok(Some(_)) => {}
                         Ok(None) => {
                             may_fail(server.send(&cancelled(id)));
-                            return Ok(Reply::Silence);
+                            return Ok(RpcOutcome::Silence);
                         }
                         Err(error) => return Err(error),
                     }
@@ -267,19 +272,19 @@ impl<'s> Client<'s> {
         id
     }
 
-    fn expect_result(&self, method: &str, reply: Reply) -> Result<Map<String, Value>> {
+    fn expect_result(&self, method: &str, reply: RpcOutcome) -> Result<Map<String, Value>> {
         match reply {
-            Reply::Answer(Answer::Result(result)) => Ok(result),
-            Reply::Answer(Answer::Error(error)) => {
+            RpcOutcome::Answer(RpcResponse::Result(result)) => Ok(result),
+            RpcOutcome::Answer(RpcResponse::Error(error)) => {
                 Err(Error::failure(format!("{method}: {}", error.words())))
             }
-            Reply::Silence => match self.signals.stop() {
+            RpcOutcome::Silence => match self.signals.stop() {
                 Some(stop) => Err(stopped(stop)),
                 None => Err(Error::failure(format!(
                     "{method}: the server does not answer"
                 ))),
             },
-            Reply::Status(status, text) => Err(refused(status, &text)),
+            RpcOutcome::Status(status, text) => Err(refused(status, &text)),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// What a call brought.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct CallOutput {
     /// Without the last newline.
     pub text: String,
     /// The tool itself reports an error.
@@ -27,7 +27,7 @@ pub(crate) fn read_result(
     result: &Map<String, Value>,
     structured_only: bool,
     secrets: Secrets,
-) -> Result<Output> {
+) -> Result<CallOutput> {
     match result.get("resultType").and_then(Value::as_str) {
         None | Some("complete") => {}
         Some("input_required") => return Err(input_required(result)),
@@ -42,7 +42,7 @@ pub(crate) fn read_result(
         .get("structuredContent")
         .filter(|value| !value.is_null());
     if let Some(value) = structured.filter(|_| structured_only) {
-        return Ok(Output {
+        return Ok(CallOutput {
             text: value.to_string(),
             is_error,
         });
@@ -60,7 +60,7 @@ pub(crate) fn read_result(
         Some(value) if texts.is_empty() => value.to_string(),
         _ => texts.join("\n"),
     };
-    Ok(Output { text, is_error })
+    Ok(CallOutput { text, is_error })
 }
 
 fn input_required(result: &Map<String, Value>) -> Error {

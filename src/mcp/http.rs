@@ -3,7 +3,7 @@
 //!
 //! A request is never sent twice: a call may have had an effect.
 
-use super::protocol::{Incoming, LEGACY, Reply, Revision, read_message, refusal};
+use super::protocol::{Incoming, LEGACY, Revision, RpcOutcome, read_message, refusal};
 use super::servers::Secrets;
 use super::stdio::stopped;
 use crate::config::environment::{Secret, url_objection};
@@ -78,10 +78,10 @@ impl HttpServer {
         message: &Value,
         revision: Revision,
         patience: Option<Duration>,
-    ) -> Result<Reply> {
+    ) -> Result<RpcOutcome> {
         let mut response = match self.post(message, revision, patience) {
             Ok(response) => response,
-            Err(ureq::Error::Timeout(_)) => return Ok(Reply::Silence),
+            Err(ureq::Error::Timeout(_)) => return Ok(RpcOutcome::Silence),
             Err(error) => return Err(self.lost(&error)),
         };
         if let Some(session) = header(&response, "mcp-session-id") {
@@ -101,12 +101,12 @@ impl HttpServer {
         self.secrets.redact(&mut bytes);
         match read_message(&bytes) {
             Incoming::Answer(answered, answer) if answered == id || answered == 0 => {
-                Ok(Reply::Answer(answer))
+                Ok(RpcOutcome::Answer(answer))
             }
             _ => {
                 let shown = &bytes[..bytes.len().min(LAST_WORDS)];
                 let shown = String::from_utf8_lossy(shown).trim().to_owned();
-                Ok(Reply::Status(status, shown))
+                Ok(RpcOutcome::Status(status, shown))
             }
         }
     }
@@ -173,7 +173,12 @@ impl HttpServer {
     }
 
     /// Reads events until the answer. A stream that ends before it has lost the call.
-    fn read_stream(&mut self, mut body: impl Read, id: u64, revision: Revision) -> Result<Reply> {
+    fn read_stream(
+        &mut self,
+        mut body: impl Read,
+        id: u64,
+        revision: Revision,
+    ) -> Result<RpcOutcome> {
         let mut events = Events::default();
         let mut buffer = vec![0; 1 << 16];
         loop {
@@ -184,7 +189,7 @@ impl HttpServer {
                 }
                 Ok(read) => read,
                 Err(e) => match ureq::Error::from(e) {
-                    ureq::Error::Timeout(_) => return Ok(Reply::Silence),
+                    ureq::Error::Timeout(_) => return Ok(RpcOutcome::Silence),
                     error => return Err(self.lost(&error)),
                 },
             };
@@ -197,7 +202,7 @@ impl HttpServer {
             for message in messages {
                 match message {
                     Incoming::Answer(answered, answer) if answered == id || answered == 0 => {
-                        return Ok(Reply::Answer(answer));
+                        return Ok(RpcOutcome::Answer(answer));
                     }
                     Incoming::Request { id, method } => {
                         self.notify(&refusal(id, &method), revision)?;

@@ -46,15 +46,15 @@ impl Revision {
 
 /// What a server answers to a request.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum RpcResponse {
     Result(Map<String, Value>),
     Error(RpcError),
 }
 
 /// What came back for a request.
 #[derive(Debug)]
-pub(super) enum Reply {
-    Answer(Answer),
+pub(super) enum RpcOutcome {
+    Answer(RpcResponse),
     /// Nothing came in time.
     Silence,
     /// A status instead of a message, and the beginning of its text.
@@ -102,7 +102,7 @@ impl RpcError {
 #[derive(Debug)]
 pub(crate) enum Incoming {
     /// The answer to the request with this id.
-    Answer(u64, Answer),
+    Answer(u64, RpcResponse),
     /// A request, with its id as it is.
     Request { id: Value, method: String },
     /// Something that needs no answer.
@@ -131,14 +131,14 @@ fn read_object(mut map: Map<String, Value>) -> Incoming {
         });
     }
     let answer = match (map.shift_remove("result"), map.shift_remove("error")) {
-        (Some(Value::Object(result)), None) => Answer::Result(result),
-        (_, Some(Value::Object(error))) => Answer::Error(read_error(&error)),
+        (Some(Value::Object(result)), None) => RpcResponse::Result(result),
+        (_, Some(Value::Object(error))) => RpcResponse::Error(read_error(&error)),
         _ => return Incoming::Junk,
     };
     match id.as_ref().and_then(Value::as_u64) {
         Some(id) => Incoming::Answer(id, answer),
         // An error about a message that the server could not read has no id: it is about the only one.
-        None if matches!(answer, Answer::Error(_)) => Incoming::Answer(0, answer),
+        None if matches!(answer, RpcResponse::Error(_)) => Incoming::Answer(0, answer),
         None => Incoming::Junk,
     }
 }
@@ -241,8 +241,8 @@ mod tests {
     #[test]
     fn messages_are_told_apart() {
         let kind = |text: &str| match read_message(text.as_bytes()) {
-            Incoming::Answer(id, Answer::Result(_)) => format!("result {id}"),
-            Incoming::Answer(id, Answer::Error(error)) => format!("error {id} {}", error.code),
+            Incoming::Answer(id, RpcResponse::Result(_)) => format!("result {id}"),
+            Incoming::Answer(id, RpcResponse::Error(error)) => format!("error {id} {}", error.code),
             Incoming::Request { id, method } => format!("request {id} {method}"),
             Incoming::Notification => "notification".to_owned(),
             Incoming::Junk => "junk".to_owned(),

@@ -12,7 +12,7 @@ use crate::model::program::Program;
 use crate::model::rate::{Pass, SharedRate};
 use crate::model::replay::Playback;
 use crate::model::response::Answer;
-use crate::model::usage::{TokenUsage, read_usage};
+use crate::model::usage::{AnswerUsage, read_usage};
 use crate::model::wire::{Heard, Listener, Wire};
 use crate::record::spending::Denial;
 use crate::text::timestamp::Timestamp;
@@ -53,7 +53,7 @@ pub(crate) enum Expense {
     /// It was made, and is known to have cost nothing.
     Nothing,
     /// It was made, and the server has counted.
-    Counted(TokenUsage),
+    Counted(AnswerUsage),
     /// It was made, and nobody knows what it cost.
     Unknown {
         /// There is an answer, without figures.

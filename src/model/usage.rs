@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// The count of one answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct TokenUsage {
+pub(crate) struct AnswerUsage {
     pub tokens: Tokens,
     /// Of the request's tokens, those that came from a cache.
     pub cached: u64,
@@ -18,7 +18,7 @@ pub(crate) struct TokenUsage {
 }
 
 /// Reads the count in a response, whatever its answer is; none if it says nothing of tokens.
-pub(super) fn read_usage(api: Api, body: &[u8]) -> Option<TokenUsage> {
+pub(super) fn read_usage(api: Api, body: &[u8]) -> Option<AnswerUsage> {
     #[derive(Deserialize)]
     struct WithUsage {
         #[serde(default)]
@@ -34,11 +34,11 @@ pub(super) fn read_usage(api: Api, body: &[u8]) -> Option<TokenUsage> {
     (counted.tokens.total_tokens > 0).then_some(counted)
 }
 
-fn chat_usage(usage: &Value) -> TokenUsage {
+fn chat_usage(usage: &Value) -> AnswerUsage {
     let detail = |name: &str| usage.get("prompt_tokens_details")?.get(name)?.as_u64();
     let number = |name: &str| usage.get(name)?.as_u64();
     let written = detail("cache_write_tokens").or_else(|| number("cache_creation_input_tokens"));
-    TokenUsage {
+    AnswerUsage {
         tokens: chat_tokens(usage),
         cached: chat_cached(usage).unwrap_or(0),
         cache_written: written.unwrap_or(0),
@@ -62,23 +62,23 @@ pub(super) fn chat_cached(usage: &Value) -> Option<u64> {
     number("/prompt_tokens_details/cached_tokens").or_else(|| number("/prompt_cache_hit_tokens"))
 }
 
-fn responses_usage(usage: &Value) -> TokenUsage {
+fn responses_usage(usage: &Value) -> AnswerUsage {
     let number = |place: &str| usage.pointer(place).and_then(Value::as_u64).unwrap_or(0);
-    TokenUsage {
+    AnswerUsage {
         tokens: sum_of(number("/input_tokens"), number("/output_tokens")),
         cached: number("/input_tokens_details/cached_tokens"),
         cache_written: number("/input_tokens_details/cache_write_tokens"),
     }
 }
 
-fn messages_usage(usage: &Value) -> TokenUsage {
+fn messages_usage(usage: &Value) -> AnswerUsage {
     let number = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
     let cached = number("cache_read_input_tokens");
     let cache_written = number("cache_creation_input_tokens");
     let prompt = number("input_tokens")
         .saturating_add(cached)
         .saturating_add(cache_written);
-    TokenUsage {
+    AnswerUsage {
         tokens: sum_of(prompt, number("output_tokens")),
         cached,
         cache_written,

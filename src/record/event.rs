@@ -92,7 +92,7 @@ pub(crate) const DENIED: &str = "denied: ";
 
 /// The answer of a tool's check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Finding {
+pub(crate) enum CheckFinding {
     /// The call has happened.
     Happened,
     /// It has not, and may be made.
@@ -101,7 +101,7 @@ pub(crate) enum Finding {
     Unknown,
 }
 
-impl Finding {
+impl CheckFinding {
     /// As it stands in the journal.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -201,7 +201,7 @@ pub(crate) enum Event<'a> {
         /// Which tool.
         tool_name: &'a str,
         /// What it found out.
-        finding: Finding,
+        finding: CheckFinding,
         /// The exit code, if one is known.
         exit_code: Option<i32>,
         /// From start to end.

@@ -7,7 +7,7 @@
 //! message it is in, whatever the journal holds. Lost results are filled in here, never there.
 
 use crate::record::event::REASONING;
-use crate::record::state::{Call, Question, Run, Thought, Turn};
+use crate::record::state::{Call, RecordedQuestion, Run, Thought, Turn};
 use crate::text::digest::PartsDigest;
 use crate::text::json::{Members, Object, string};
 use serde::Deserialize;
@@ -106,7 +106,7 @@ fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, form: &Form) {
             }
             None => {
                 let asked = call.question.as_ref();
-                let is_the_call = |q: &&Question<'_>| q.fingerprint.is_none();
+                let is_the_call = |q: &&RecordedQuestion<'_>| q.fingerprint.is_none();
                 let answered = asked
                     .filter(is_the_call)
                     .and_then(|q| q.response.as_deref());
@@ -152,7 +152,7 @@ fn write_calls(object: &mut Object<'_>, calls: &[Call<'_>], ids: &[String]) {
 fn echo(object: &mut Object<'_>, thought: &Thought<'_>) {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Wire<'w> {
+    struct RecordedWire<'w> {
         #[serde(borrow)]
         api: Cow<'w, str>,
         #[serde(borrow)]
@@ -162,7 +162,7 @@ fn echo(object: &mut Object<'_>, thought: &Thought<'_>) {
     }
     let mut items = Vec::new();
     if let Some(wire) = thought.wire {
-        let wire: Wire<'_> = serde_json::from_str(wire).unwrap_or_default();
+        let wire: RecordedWire<'_> = serde_json::from_str(wire).unwrap_or_default();
         let calls = thought.tool_calls.as_deref().unwrap_or_default();
         let is_as_it_came = || wire.view == view(thought.content.as_bytes(), calls.as_bytes());
         if wire.api != "chat" || !is_as_it_came() {

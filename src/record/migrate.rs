@@ -58,7 +58,7 @@ pub(crate) enum MigrationStep {
 
 /// The steps that bring a workspace into today's layout.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct MigrationPlan {
     /// In this order.
     pub steps: Vec<MigrationStep>,
     /// The runs that are brought into today's layout.
@@ -69,11 +69,11 @@ pub(crate) struct Plan {
 ///
 /// # Errors
 /// The layout is none that is known, or somebody works on a run: nothing has been changed.
-pub(crate) fn plan(workspace: &Workspace) -> Result<Plan> {
+pub(crate) fn plan(workspace: &Workspace) -> Result<MigrationPlan> {
     let control = &workspace.control;
     let (runs_dir, schema) = (control.join("runs"), control.join("schema_version.txt"));
     check_numbers(control, &schema)?;
-    let mut plan = Plan::default();
+    let mut plan = MigrationPlan::default();
     let has_schema = schema.exists();
     if !runs_dir.exists() && !has_schema {
         return Ok(plan);
@@ -317,7 +317,7 @@ fn snapshot_name(dir: &Path) -> Option<String> {
 }
 
 /// The steps that let LATEST name the newest run where it stands now.
-fn latest(plan: &mut Plan, workspace: &Workspace, runs_dir: &Path) {
+fn latest(plan: &mut MigrationPlan, workspace: &Workspace, runs_dir: &Path) {
     let old = runs_dir.join("LATEST");
     if fs::symlink_metadata(&old).is_err() {
         return;

@@ -27,14 +27,14 @@ pub(crate) struct Recording {
     /// The inherited answers.
     pub inherited_steps: Vec<RecordedStep>,
     /// The messages, and how often the model answered each, in order, without the inherited part.
-    pub parts: Vec<Part>,
+    pub parts: Vec<Exchange>,
     /// The model's answers, in order, without the inherited ones.
     pub steps: Vec<RecordedStep>,
 }
 
 /// Messages of people, and the answers that followed before somebody spoke again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct Exchange {
     pub messages: Vec<String>,
     /// How many answers followed.
     pub answers: usize,
@@ -122,7 +122,7 @@ impl Recording {
     }
 
     fn gather(&mut self, own_name: Option<&str>) {
-        let (mut parts, mut steps) = (Vec::<Part>::new(), Vec::<RecordedStep>::new());
+        let (mut parts, mut steps) = (Vec::<Exchange>::new(), Vec::<RecordedStep>::new());
         let (mut inherited, mut hooks) = (Vec::new(), Vec::new());
         let mut iteration = 0;
         let mut found_own = false;
@@ -139,7 +139,7 @@ impl Recording {
                     hooks.clear();
                 }
                 EventKind::UserMessage => {
-                    let is_over = |part: &Part| part.answers > 0;
+                    let is_over = |part: &Exchange| part.answers > 0;
                     let said = line.content.map(|raw| decoded(raw.get()).into_owned());
                     last_part(&mut parts, is_over).messages.extend(said);
                 }
@@ -186,9 +186,9 @@ impl Recording {
 }
 
 /// The last part; another one, if that is over or there is none.
-fn last_part(parts: &mut Vec<Part>, is_over: impl Fn(&Part) -> bool) -> &mut Part {
+fn last_part(parts: &mut Vec<Exchange>, is_over: impl Fn(&Exchange) -> bool) -> &mut Exchange {
     if parts.last().is_none_or(is_over) {
-        parts.push(Part::default());
+        parts.push(Exchange::default());
     }
     let last = parts.len() - 1;
     &mut parts[last]
@@ -430,7 +430,7 @@ mod tests {
             steps: Vec::new(),
         };
         recording.gather(Some("r"));
-        let part = |text: &str, answers| Part {
+        let part = |text: &str, answers| Exchange {
             messages: vec![text.to_owned()],
             answers,
         };

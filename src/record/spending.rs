@@ -86,7 +86,7 @@ fn in_picos(cost: f64) -> u128 {
 
 /// An attempt to reach the model, and what it is estimated to cost or has cost.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<'e> {
+pub(crate) struct LedgerEntry<'e> {
     pub run_id: &'e str,
     /// The name of the invocation's directory.
     pub invocation: &'e str,
@@ -116,7 +116,7 @@ struct OwnLine {
     is_own: bool,
 }
 
-impl Entry<'_> {
+impl LedgerEntry<'_> {
     fn line(&self, kind: Kind, own_run: &str) -> OwnLine {
         let name = match kind {
             Kind::Reserve => "reserve",
@@ -181,7 +181,7 @@ impl From<Denial> for Error {
 type Checked<T> = std::result::Result<T, Denial>;
 
 #[derive(Deserialize)]
-struct Line<'l> {
+struct SpendingLine<'l> {
     #[serde(borrow)]
     timestamp: Cow<'l, str>,
     kind: Kind,
@@ -216,7 +216,7 @@ impl Tally {
     /// Why it cannot be the engine's.
     fn add(&mut self, line: &[u8], own_run: &str) -> std::result::Result<(), &'static str> {
         self.lines += 1;
-        let line: Line<'_> =
+        let line: SpendingLine<'_> =
             serde_json::from_slice(line).map_err(|_| "it is not a line of a ledger")?;
         let cost = line.cost.unwrap_or_default();
         if !(0.0..=MOST as f64).contains(&cost) || line.tokens > MOST {
@@ -358,7 +358,7 @@ impl Ledger {
     }
 
     /// Appends a line. The ledger is locked.
-    pub(crate) fn append(&mut self, entry: &Entry<'_>, kind: Kind) -> Checked<()> {
+    pub(crate) fn append(&mut self, entry: &LedgerEntry<'_>, kind: Kind) -> Checked<()> {
         let line = entry.line(kind, &self.run);
         let written = (&self.file).write_all(&line.bytes);
         written.map_err(|e| {
@@ -435,7 +435,7 @@ impl Ledger {
             self.tally.lines += 1;
             return Err(self.foreign("it is not a line of a ledger"));
         }
-        let mended = if serde_json::from_slice::<Line<'_>>(rest).is_ok() {
+        let mended = if serde_json::from_slice::<SpendingLine<'_>>(rest).is_ok() {
             self.tally
                 .add(rest, &self.run)
                 .map_err(|why| self.foreign(why))?;
@@ -489,7 +489,7 @@ mod tests {
     use super::*;
 
     fn line(kind: Kind, attempt: u64, tokens: u64, cost: f64) -> Vec<u8> {
-        let entry = Entry {
+        let entry = LedgerEntry {
             run_id: "r",
             invocation: "i",
             attempt,

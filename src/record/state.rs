@@ -106,12 +106,12 @@ pub enum Turn<'j> {
     /// The model answered.
     Thought(Thought<'j>),
     /// A check refused the answer before it.
-    Refusal(Refusal<'j>),
+    Refusal(RefusedAnswer<'j>),
 }
 
 /// The verdict of a check that refused a final answer.
 #[derive(Debug)]
-pub struct Refusal<'j> {
+pub struct RefusedAnswer<'j> {
     /// The message to the model: a JSON string.
     pub content: &'j str,
     /// The check.
@@ -168,7 +168,7 @@ pub struct Call<'j> {
     /// Set when the action was started.
     pub request: Option<Request<'j>>,
     /// Set when a person was asked.
-    pub question: Option<Question<'j>>,
+    pub question: Option<RecordedQuestion<'j>>,
     /// The observation as a JSON string, once there is a result.
     pub result: Option<&'j str>,
     /// The result is that of a call that failed, or that was never run.
@@ -192,7 +192,7 @@ pub struct Request<'j> {
 
 /// A question to a person.
 #[derive(Debug)]
-pub struct Question<'j> {
+pub struct RecordedQuestion<'j> {
     pub request_id: Cow<'j, str>,
     /// The question.
     pub prompt: Cow<'j, str>,
@@ -205,7 +205,7 @@ pub struct Question<'j> {
     pub response: Option<Cow<'j, str>>,
 }
 
-impl Question<'_> {
+impl RecordedQuestion<'_> {
     /// True if the answer is hidden from readers of the run.
     pub(crate) fn is_secret(&self) -> bool {
         self.sensitive || self.input_type == InputType::Password

@@ -8,7 +8,7 @@ use crate::config::agent::Agent;
 use crate::config::environment::Environment;
 use crate::config::resolved::render_resolved;
 use crate::engine::account::SpendingRules;
-use crate::engine::question::Answer;
+use crate::engine::question::HumanAnswer;
 use crate::engine::run_context::{self, RunContext};
 use crate::engine::run_loop::{Engine, Options};
 use crate::error::Result;
@@ -113,7 +113,7 @@ impl Launch<'_> {
         run: RunDir,
         journal: Journal,
         metadata: Metadata,
-        (answer, is_ours): (Option<Answer>, bool),
+        (answer, is_ours): (Option<HumanAnswer>, bool),
     ) -> Result<RunResult> {
         let ctx = self.context(&run);
         let (model, described) = self.model(&ctx)?;

@@ -81,13 +81,13 @@ struct Family<'m> {
     /// By workspace and name.
     by_place: HashMap<(Option<&'m Path>, &'m str), usize>,
     by_name: HashMap<&'m str, Vec<usize>>,
-    judged: Vec<Option<Verdict>>,
-    judged_names: HashMap<&'m str, Verdict>,
+    judged: Vec<Option<Fate>>,
+    judged_names: HashMap<&'m str, Fate>,
 }
 
 /// What becomes of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum Fate {
     /// It is removed, behind those that it has started: so many runs are around it.
     Goes(usize),
     Unfinished,
@@ -112,11 +112,11 @@ pub(crate) fn plan(dirs: &[PathBuf], rules: &PruneRules) -> Result<PrunePlan> {
     let mut going = Vec::new();
     for (at, member) in members.iter().enumerate() {
         match family.judge(at, 0) {
-            Verdict::Goes(depth) => going.push((depth, &member.run)),
-            Verdict::Unfinished => plan.kept.unfinished += 1,
-            Verdict::Excepted => {}
-            Verdict::Needed => plan.kept.needed += 1,
-            Verdict::Parentless => plan.kept.parentless += 1,
+            Fate::Goes(depth) => going.push((depth, &member.run)),
+            Fate::Unfinished => plan.kept.unfinished += 1,
+            Fate::Excepted => {}
+            Fate::Needed => plan.kept.needed += 1,
+            Fate::Parentless => plan.kept.parentless += 1,
         }
     }
     going.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
@@ -155,31 +155,31 @@ impl<'m> Family<'m> {
         }
     }
 
-    fn judge(&mut self, at: usize, depth: usize) -> Verdict {
+    fn judge(&mut self, at: usize, depth: usize) -> Fate {
         if let Some(verdict) = self.judged[at] {
             return verdict;
         }
         // Whoever is around himself stays.
-        self.judged[at] = Some(Verdict::Needed);
+        self.judged[at] = Some(Fate::Needed);
         let verdict = self.verdict(&self.members[at], depth);
         self.judged[at] = Some(verdict);
         verdict
     }
 
-    fn verdict(&mut self, member: &'m Member, depth: usize) -> Verdict {
+    fn verdict(&mut self, member: &'m Member, depth: usize) -> Fate {
         let Some(ended_at) = member.ended_at else {
-            return Verdict::Unfinished;
+            return Fate::Unfinished;
         };
         let Some(parent) = member.parent.as_deref() else {
             let statuses = &self.rules.statuses;
             let is_meant = statuses.is_empty() || statuses.contains(&member.status);
             return match is_meant && ended_at <= self.rules.before {
-                true => Verdict::Goes(0),
-                false => Verdict::Excepted,
+                true => Fate::Goes(0),
+                false => Fate::Excepted,
             };
         };
         if depth == DEEPEST {
-            return Verdict::Needed;
+            return Fate::Needed;
         }
         // Runs in different places may have one name: the one around this workspace, or else all of them.
         let root = member.run.workspace().into_iter();
@@ -191,22 +191,22 @@ impl<'m> Family<'m> {
             None => self.judge_name(parent, depth + 1),
         };
         match of_parents {
-            Verdict::Goes(above) => Verdict::Goes(above + 1),
-            Verdict::Unfinished => Verdict::Needed,
+            Fate::Goes(above) => Fate::Goes(above + 1),
+            Fate::Unfinished => Fate::Needed,
             other => other,
         }
     }
 
     /// The verdict on all runs of a name: the first that lets one of them stay.
-    fn judge_name(&mut self, name: &'m str, depth: usize) -> Verdict {
+    fn judge_name(&mut self, name: &'m str, depth: usize) -> Fate {
         if let Some(verdict) = self.judged_names.get(name) {
             return *verdict;
         }
-        self.judged_names.insert(name, Verdict::Needed);
-        let mut found = Verdict::Parentless;
+        self.judged_names.insert(name, Fate::Needed);
+        let mut found = Fate::Parentless;
         for at in self.by_name.get(name).cloned().unwrap_or_default() {
             found = self.judge(at, depth);
-            if !matches!(found, Verdict::Goes(_)) {
+            if !matches!(found, Fate::Goes(_)) {
                 break;
             }
         }

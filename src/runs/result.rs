@@ -5,7 +5,7 @@ use super::own_search::OpenMark;
 use super::suspended::{asks, awaited_run, is_suspended};
 use crate::engine::account::engine_time;
 use crate::engine::question::Question;
-use crate::engine::run_loop::{Ended, Ending};
+use crate::engine::run_loop::{EndedRun, Ending};
 use crate::error::{At, Exit, Result, may_fail};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::reader::read_journal;
@@ -22,14 +22,14 @@ pub(crate) struct RunResult {
     pub question: Option<Question>,
     /// The run of a sub-agent, or of one of a sub-agent, that it waits for.
     pub awaited: Option<Box<RunSnapshot>>,
-    ended: Option<Ended>,
+    ended: Option<EndedRun>,
     /// On one of the agent's own workspaces.
     open_mark: Option<OpenMark>,
 }
 
 impl RunResult {
     /// The result of an engine that is over.
-    pub(crate) fn of_engine(ended: Ended) -> Result<Self> {
+    pub(crate) fn of_engine(ended: EndedRun) -> Result<Self> {
         let question = match ended.ending.status {
             Status::WaitingForInput => question_in(&ended.run)?,
             _ => None,

@@ -4,7 +4,7 @@ use super::inspect::RunSnapshot;
 use super::launch::{Launch, start_event};
 use super::ownership::claim_run;
 use super::result::RunResult;
-use crate::engine::question::Answer;
+use crate::engine::question::HumanAnswer;
 use crate::engine::run_context::RunContext;
 use crate::engine::run_loop::unreadable;
 use crate::error::Result;
@@ -25,7 +25,7 @@ impl Launch<'_> {
         &self,
         found: RunSnapshot,
         message: Option<&str>,
-        answer: Option<Answer>,
+        answer: Option<HumanAnswer>,
         lock: DecisionLock,
     ) -> Result<RunResult> {
         let Reopened {

@@ -3,7 +3,7 @@
 //! Unaware of where the events come from and of how the list is printed. An action has an effect unless its tool
 //! says `effect: none`.
 
-use crate::record::event::{DENIED, EventKind, Finding, Line};
+use crate::record::event::{CheckFinding, DENIED, EventKind, Line};
 use crate::record::state::decoded;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -122,7 +122,9 @@ impl EffectList {
                 self.calls = calls.map(pair).collect();
             }
             EventKind::ActionRequest => self.put(line, EffectState::Open),
-            EventKind::ActionCheck if line.status.as_deref() == Some(Finding::Happened.name()) => {
+            EventKind::ActionCheck
+                if line.status.as_deref() == Some(CheckFinding::Happened.name()) =>
+            {
                 self.put(line, EffectState::Checked);
             }
             EventKind::ActionResult => self.result(line),

@@ -13,7 +13,7 @@ const AFTER: usize = 120;
 
 /// The first difference between two requests.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Difference {
+pub(crate) struct RequestDifference {
     /// Where: `messages[4] (tool)`, or another key of the request.
     pub place: String,
     /// The text of the first one around the difference, on one line.
@@ -23,7 +23,7 @@ pub(crate) struct Difference {
 }
 
 /// The first difference; `None` if there is none.
-pub(crate) fn first(left: &[u8], right: &[u8]) -> Option<Difference> {
+pub(crate) fn first(left: &[u8], right: &[u8]) -> Option<RequestDifference> {
     if left == right {
         return None;
     }
@@ -82,7 +82,7 @@ fn is_of_model(message: &Value) -> bool {
     }
 }
 
-fn in_values(left: &Value, right: &Value) -> Option<Difference> {
+fn in_values(left: &Value, right: &Value) -> Option<RequestDifference> {
     let key = conversation(left).map_or("messages", |(key, _)| key);
     let (left, right) = (left.as_object()?, right.as_object()?);
     let keys = left.keys().chain(right.keys()).filter(|it| *it != key);
@@ -97,7 +97,12 @@ fn in_values(left: &Value, right: &Value) -> Option<Difference> {
     Some(in_messages(key, at, a.get(at), b.get(at)))
 }
 
-fn in_messages(key: &str, at: usize, left: Option<&Value>, right: Option<&Value>) -> Difference {
+fn in_messages(
+    key: &str,
+    at: usize,
+    left: Option<&Value>,
+    right: Option<&Value>,
+) -> RequestDifference {
     let who = left.or(right).map_or("", role);
     let mut place = format!("{key}[{at}] ({who})");
     let (mut left, mut right) = (left, right);
@@ -151,7 +156,7 @@ fn shared(left: &str, right: &str) -> usize {
     end
 }
 
-fn difference_around(place: String, left: &str, right: &str) -> Difference {
+fn difference_around(place: String, left: &str, right: &str) -> RequestDifference {
     let at = shared(left, right);
     let from = left[..at]
         .char_indices()
@@ -159,7 +164,7 @@ fn difference_around(place: String, left: &str, right: &str) -> Difference {
         .take(BEFORE)
         .last()
         .map_or(at, |(start, _)| start);
-    Difference {
+    RequestDifference {
         place,
         left: excerpt(left, from),
         right: excerpt(right, from),

@@ -5,7 +5,7 @@ use crate::cli::agent_names::agent_for_run;
 use crate::cli::args::ContinueArgs;
 use crate::cli::result;
 use crate::engine::account::SpendingRules;
-use crate::engine::question::{self, Answer};
+use crate::engine::question::{self, HumanAnswer};
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
@@ -107,7 +107,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
     };
     if let Some(question) = found.question.as_ref().filter(|_| !found.has_ended()) {
         let request_id = question.request_id.clone();
-        let answer = message.map(|text| Answer { request_id, text });
+        let answer = message.map(|text| HumanAnswer { request_id, text });
         return launch.resume(found, None, answer, lock);
     }
     launch.resume(found, message.as_deref(), None, lock)

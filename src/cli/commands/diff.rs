@@ -3,7 +3,7 @@
 use crate::error::{At, Exit, Result};
 use crate::record::reader::read_journal;
 use crate::record::recording::unreadable;
-use crate::record::state::{self, Question, Reading, Run, Thought, Turn, decoded};
+use crate::record::state::{self, Reading, RecordedQuestion, Run, Thought, Turn, decoded};
 use crate::runs::find::find_run;
 use crate::runs::origin::warn_if_foreign_run;
 use crate::text::shorten::{columns_of, in_short};
@@ -21,7 +21,7 @@ struct Iteration {
 }
 
 pub(crate) fn print_diff(work_dir: &Path, runs: &[String; 2]) -> Result<Exit> {
-    let [a, b] = [&runs[0], &runs[1]].map(|name| Side::read(work_dir, name));
+    let [a, b] = [&runs[0], &runs[1]].map(|name| ComparedRun::read(work_dir, name));
     let (a, b) = (a?, b?);
     let same = a
         .iterations
@@ -78,14 +78,14 @@ pub(crate) fn print_diff(work_dir: &Path, runs: &[String; 2]) -> Result<Exit> {
 }
 
 /// One of the two runs.
-struct Side {
+struct ComparedRun {
     title: String,
     iterations: Vec<Iteration>,
     /// True if no line was skipped.
     is_whole: bool,
 }
 
-impl Side {
+impl ComparedRun {
     fn read(work_dir: &Path, name: &str) -> Result<Self> {
         let run = find_run(work_dir, name)?;
         warn_if_foreign_run(&run)?;
@@ -147,7 +147,12 @@ fn add_thought(to: &mut Iteration, thought: &Thought<'_>) {
         let arguments = call.invalid_arguments.as_deref().unwrap_or(&call.arguments);
         to.rows.push(format!("$ {} {arguments}", call.name));
         to.rows.push(match call.result {
-            Some(_) if call.question.as_ref().is_some_and(Question::is_secret) => {
+            Some(_)
+                if call
+                    .question
+                    .as_ref()
+                    .is_some_and(RecordedQuestion::is_secret) =>
+            {
                 format!("= {NOT_SHOWN}")
             }
             Some(result) => format!("= {}", decoded(result)),

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A run in the list.
-struct Entry {
+struct ListedRun {
     run: RunDir,
     metadata: Metadata,
     workspace: Workspace,
@@ -36,11 +36,11 @@ struct Row {
     place: String,
     iterations: String,
     tokens: u64,
-    run: Option<Summary>,
+    run: Option<RunSummary>,
 }
 
 /// What a line shows of a run, however long its texts are.
-struct Summary {
+struct RunSummary {
     status: Status,
     /// Why it ended; empty in lists that leave that out.
     reason: String,
@@ -48,7 +48,7 @@ struct Summary {
     message: String,
 }
 
-impl Summary {
+impl RunSummary {
     fn of(run: &Metadata) -> Self {
         /// More columns than any terminal has.
         const WIDEST: usize = 500;
@@ -83,7 +83,7 @@ pub(crate) fn print_runs(options: &ListRunsArgs) -> Result<Exit> {
                 Screen::new(false, false).warn(&format!("warning: {error}"));
             }
             if options.selects_run(&metadata) {
-                entries.push(Entry {
+                entries.push(ListedRun {
                     run,
                     created_at: Timestamp::parse(&metadata.created_at),
                     workspace: workspace.clone(),
@@ -92,7 +92,7 @@ pub(crate) fn print_runs(options: &ListRunsArgs) -> Result<Exit> {
             }
         }
     }
-    let key = |entry: &Entry| (entry.created_at, entry.metadata.run_id.clone());
+    let key = |entry: &ListedRun| (entry.created_at, entry.metadata.run_id.clone());
     entries.sort_by_key(|entry| std::cmp::Reverse(key(entry)));
     if options.first {
         entries.truncate(1);
@@ -157,7 +157,7 @@ fn workspaces_of(agent: &Path) -> Result<Vec<Workspace>> {
         .collect()
 }
 
-fn array(entries: &[Entry]) -> Vec<u8> {
+fn array(entries: &[ListedRun]) -> Vec<u8> {
     let mut out = b"[".to_vec();
     for (index, entry) in entries.iter().enumerate() {
         out.extend_from_slice(if index == 0 { b"\n" } else { b",\n" });
@@ -178,7 +178,7 @@ fn table(rows: &[Row], with_workspace: bool) -> String {
         |of: fn(&Row) -> usize, least: usize| rows.iter().map(of).max().unwrap_or(0).max(least);
     let id = longest(|row| row.name.chars().count(), 3);
     let place = longest(|row| row.place.chars().count(), 9);
-    let of_run = |of: fn(&Summary) -> usize| {
+    let of_run = |of: fn(&RunSummary) -> usize| {
         let runs = rows.iter().filter_map(|row| row.run.as_ref());
         runs.map(of).max().unwrap_or(0)
     };

@@ -24,7 +24,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run_command(wanted: McpArgs) -> Result<Exit> {
-    let session = Session {
+    let session = McpCommand {
         home: find_home(wanted.agent.clone())?,
         signals: install_signals()?,
         screen: Screen::new(false, false),
@@ -44,13 +44,13 @@ fn find_home(given: Option<PathBuf>) -> Result<PathBuf> {
     files::absolute(&home.unwrap_or_else(|| PathBuf::from(".")))
 }
 
-struct Session {
+struct McpCommand {
     home: PathBuf,
     signals: Arc<Signals>,
     screen: Screen,
 }
 
-impl Session {
+impl McpCommand {
     fn note(&self, text: &str) {
         self.screen.progress(&[(Tone::Dim, text)]);
     }

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 pub(crate) fn print_request(options: &RequestArgs) -> Result<Exit> {
     let run = find_run(&options.work_dir, &options.run)?;
-    let sent = Sent::of(&run)?;
+    let sent = SentRequests::of(&run)?;
     let (request, name) = if options.next {
         (next_request(&run, options)?, "the next".to_owned())
     } else {
@@ -67,13 +67,13 @@ fn next_request(run: &RunDir, options: &RequestArgs) -> Result<Vec<u8>> {
 }
 
 /// The requests that a run has sent.
-struct Sent {
+struct SentRequests {
     id: RunId,
     dir: PathBuf,
     names: Vec<String>,
 }
 
-impl Sent {
+impl SentRequests {
     fn of(run: &RunDir) -> Result<Self> {
         let dir = run.io("invocations");
         Ok(Self {

@@ -4,7 +4,7 @@
 //! Unaware of how the argv is executed.
 
 use crate::config::tool::definition::{
-    Inject, Input, Parameter, Piece, Tool, Word, is_script, text_of,
+    Inject, InputForm, Parameter, Piece, Tool, Word, is_script, text_of,
 };
 use crate::text::disguise::disguises;
 use crate::text::json::compact;
@@ -52,7 +52,7 @@ pub(crate) fn bind_arguments(
             cut(&cause, 200)
         )
     })?;
-    if let Input::Schema(_) = tool.input {
+    if let InputForm::Schema(_) = tool.input {
         return Ok(entries.into_call(tool, &Map::new(), places));
     }
     let mut problems = unknown(tool, &entries);
@@ -65,7 +65,7 @@ pub(crate) fn bind_arguments(
         let list = problems.join("\n- ");
         return Err(format!("tool '{}' was not run:\n- {list}", tool.name));
     }
-    if tool.input == Input::Json {
+    if tool.input == InputForm::Json {
         let is_absent = |p: &&Parameter| entries.get(&p.name).is_none_or(|v| v.get() == "null");
         let absent = tool.parameters.iter().filter(is_absent);
         let defaults = absent.filter_map(|p| Some((p.name.clone(), p.default.clone()?)));

@@ -28,7 +28,7 @@ pub(crate) struct Tool {
     /// In the order in which the model sees them; no two have the same name.
     pub parameters: Vec<Parameter>,
     /// How the arguments reach the command.
-    pub input: Input,
+    pub input: InputForm,
     /// 0 is no limit; none is the agent's.
     pub timeout_ms: Option<u64>,
     /// None is the agent's.
@@ -58,7 +58,7 @@ impl Tool {
             command,
             appended: Vec::new(),
             parameters: Vec::new(),
-            input: Input::Parameters,
+            input: InputForm::Parameters,
             timeout_ms: None,
             max_output_bytes: None,
             wrapper: None,
@@ -135,7 +135,7 @@ pub(crate) enum Inject {
 
 /// How a call's arguments reach the command.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) enum Input {
+pub(crate) enum InputForm {
     /// Each parameter in its own way.
     #[default]
     Parameters,
@@ -328,7 +328,7 @@ pub(crate) fn schema(tool: &Tool) -> Value {
 }
 
 fn arguments_schema(tool: &Tool) -> Value {
-    if let Input::Schema(schema) = &tool.input {
+    if let InputForm::Schema(schema) = &tool.input {
         return schema.clone().into();
     }
     let mut properties = Map::new();
@@ -370,7 +370,7 @@ mod tests {
             command: vec![Word::fixed("t"), Word(vec![Piece::Param(0)])],
             appended: vec![],
             parameters: vec![Parameter::new("a", Inject::Argument)],
-            input: Input::default(),
+            input: InputForm::default(),
             timeout_ms: None,
             max_output_bytes: None,
             wrapper: None,

@@ -7,7 +7,9 @@ pub(crate) use crate::config::section::Diagnostic;
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::argv_template::parse_fixed_word;
 use crate::config::tool::command;
-use crate::config::tool::definition::{Confirm, Inject, Input, Parameter, Tool, Word, one_line};
+use crate::config::tool::definition::{
+    Confirm, Inject, InputForm, Parameter, Tool, Word, one_line,
+};
 use crate::config::tool::effect;
 use crate::config::tool::parameters;
 use serde_json::{Map, Value, json};
@@ -65,8 +67,8 @@ fn read(section: &Section, out: &mut Diagnostics) -> Option<Tool> {
     let declared = parameters::read(section, out);
     let input = input(section, out);
     let usage = match input {
-        Input::Parameters => command::read(section, &declared, out),
-        Input::Json | Input::Schema(_) => command::read_fixed(section, &declared, out),
+        InputForm::Parameters => command::read(section, &declared, out),
+        InputForm::Json | InputForm::Schema(_) => command::read_fixed(section, &declared, out),
     };
     let wrapper = section.read_texts("wrapper", out);
     let description = section.read_text("description", out).map(str::to_owned);
@@ -116,10 +118,10 @@ fn name(section: &Section, out: &mut Diagnostics) -> Option<String> {
 }
 
 /// How the arguments reach the command: `input:` and `input_schema:`.
-fn input(section: &Section, out: &mut Diagnostics) -> Input {
+fn input(section: &Section, out: &mut Diagnostics) -> InputForm {
     let json = section.read_choice("input", &[("json", ())], out);
     let Some(schema) = section.read_mapping("input_schema", out) else {
-        return json.map_or(Input::Parameters, |()| Input::Json);
+        return json.map_or(InputForm::Parameters, |()| InputForm::Json);
     };
     let at = section.path_to("input_schema");
     if json.is_none() && !section.map.contains_key("input") {
@@ -131,7 +133,7 @@ fn input(section: &Section, out: &mut Diagnostics) -> Input {
         let message = "input_schema: its type must be object, because arguments are one";
         out.error(at, message);
     }
-    Input::Schema(schema.clone())
+    InputForm::Schema(schema.clone())
 }
 
 fn env(section: &Section, out: &mut Diagnostics) -> Vec<(String, String)> {
@@ -207,9 +209,9 @@ fn render_tool(tool: &Tool) -> Value {
         );
     }
     match &tool.input {
-        Input::Parameters => {}
-        Input::Json => drop(put("input", "json".into())),
-        Input::Schema(schema) => {
+        InputForm::Parameters => {}
+        InputForm::Json => drop(put("input", "json".into())),
+        InputForm::Schema(schema) => {
             put("input", "json".into());
             put("input_schema", schema.clone().into());
         }
@@ -254,7 +256,7 @@ fn render_tool(tool: &Tool) -> Value {
     map.into()
 }
 
-fn render_parameter(parameter: &Parameter, position: Option<usize>, input: &Input) -> Value {
+fn render_parameter(parameter: &Parameter, position: Option<usize>, input: &InputForm) -> Value {
     let mut map = Map::new();
     let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
     put("name", parameter.name.as_str().into());
@@ -271,7 +273,7 @@ fn render_parameter(parameter: &Parameter, position: Option<usize>, input: &Inpu
     if let Some(default) = &parameter.default {
         put("default", default.clone());
     }
-    if *input == Input::Parameters {
+    if *input == InputForm::Parameters {
         put("inject_as", parameter.inject.name().into());
     }
     if let Inject::Option(option) = &parameter.inject {

@@ -1,6 +1,6 @@
 //! The calls of one message: each gets exactly one result, whatever happened before.
 
-use super::hook_points::Verdict;
+use super::hook_points::GuardVerdict;
 use super::{Ending, Engine, Ready, tool_named};
 use crate::config::agent::HookEvent;
 use crate::config::tool::bind::{BoundCall, bind_arguments, shell_quoted};
@@ -229,8 +229,8 @@ impl Engine<'_> {
             return Ok(None);
         }
         match verdict {
-            Verdict::Go(bound, questions) => Ok(Some((bound, questions))),
-            Verdict::Denied(why) => {
+            GuardVerdict::Go(bound, questions) => Ok(Some((bound, questions))),
+            GuardVerdict::Denied(why) => {
                 self.record_refusal(call, &format!("{DENIED}{why}"))?;
                 Ok(None)
             }

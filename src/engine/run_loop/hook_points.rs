@@ -20,7 +20,7 @@ use serde_json::Value;
 const LONGEST_STREAM: u64 = 32 << 10;
 
 /// A guard's verdict on a call.
-pub(super) enum Verdict {
+pub(super) enum GuardVerdict {
     /// The call may run, with these arguments, which need not be the model's; if guards want a person to be
     /// asked, with their words, after a yes.
     Go(BoundCall, Vec<String>),
@@ -224,10 +224,10 @@ impl Engine<'_> {
         name: &str,
         tool: Option<&Tool>,
         bound: BoundCall,
-    ) -> Result<Verdict> {
+    ) -> Result<GuardVerdict> {
         const EVENT: HookEvent = HookEvent::PreToolExecution;
         if !self.has_hook(EVENT) {
-            return Ok(Verdict::Go(bound, Vec::new()));
+            return Ok(GuardVerdict::Go(bound, Vec::new()));
         }
         let payload = self.call_payload(name, tool, &bound);
         let asking = question::ask_human_tool();
@@ -276,8 +276,8 @@ impl Engine<'_> {
             },
         )?;
         Ok(match verdict {
-            Ok(bound) => Verdict::Go(bound, questions),
-            Err(why) => Verdict::Denied(why),
+            Ok(bound) => GuardVerdict::Go(bound, questions),
+            Err(why) => GuardVerdict::Denied(why),
         })
     }
 

@@ -4,7 +4,7 @@
 //! answer and no repair is counted twice, however often the engine was killed.
 
 use super::{Ending, Engine, unreadable};
-use crate::engine::acceptance::{self, Check, Checked, Verdict};
+use crate::engine::acceptance::{self, Check, CheckVerdict, Checked};
 use crate::error::Result;
 use crate::record::event::Event;
 use crate::record::recording::RecordedCheck;
@@ -99,8 +99,8 @@ impl Engine<'_> {
             }
             let checked = self.run_check(&check, &answer, &result)?;
             match checked.verdict {
-                Verdict::Accepted => {}
-                Verdict::Refused(_) => {
+                CheckVerdict::Accepted => {}
+                CheckVerdict::Refused(_) => {
                     let last = LastRefusal {
                         what: &check.what,
                         exit_code: checked.exit_code.into(),
@@ -109,11 +109,13 @@ impl Engine<'_> {
                     };
                     return Ok(self.after_refusal(&last, answer.repair));
                 }
-                Verdict::Unable(why) => {
+                CheckVerdict::Unable(why) => {
                     return Ok(Some(Ending::new(StopReason::AcceptUnable, why)));
                 }
-                Verdict::Later(why) => return Ok(Some(Ending::new(StopReason::AcceptLater, why))),
-                Verdict::Interrupted => {
+                CheckVerdict::Later(why) => {
+                    return Ok(Some(Ending::new(StopReason::AcceptLater, why)));
+                }
+                CheckVerdict::Interrupted => {
                     let stop = self.ctx.signals.stop();
                     let text = "ended while the answer was checked";
                     let broken = || Ending::new(StopReason::AcceptUnable, text);
@@ -147,9 +149,9 @@ impl Engine<'_> {
         self.print_progress(&[(Tone::Dim, "? "), (Tone::Command, &shown)]);
         let checked = acceptance::run_check(&self.ctx, check, &answer.text, result)?;
         let content = match &checked.verdict {
-            Verdict::Interrupted => return Ok(checked),
-            Verdict::Refused(message) => Some(message.clone()),
-            Verdict::Accepted | Verdict::Unable(_) | Verdict::Later(_) => None,
+            CheckVerdict::Interrupted => return Ok(checked),
+            CheckVerdict::Refused(message) => Some(message.clone()),
+            CheckVerdict::Accepted | CheckVerdict::Unable(_) | CheckVerdict::Later(_) => None,
         };
         let record = RecordedCheck {
             what: check.what.clone(),

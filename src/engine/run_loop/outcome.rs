@@ -78,7 +78,7 @@ impl Ending {
 }
 
 /// A start of the engine that is over.
-pub(crate) struct Ended {
+pub(crate) struct EndedRun {
     /// How.
     pub ending: Ending,
     /// The run's summary.
@@ -93,7 +93,7 @@ pub(crate) struct Ended {
     pub(super) journal: Journal,
 }
 
-impl Ended {
+impl EndedRun {
     /// Writes the summary. Until then the run counts as one whose end nobody has been told, so that the
     /// same command prints it again rather than starting anew.
     pub(crate) fn seal(self) {

@@ -3,7 +3,7 @@
 use super::calls::OpenCall;
 use super::{Ending, Engine};
 use crate::config::tool::bind::BoundCall;
-use crate::engine::question::{self, Answer, Question, Reply};
+use crate::engine::question::{self, HumanAnswer, Question, Reply};
 use crate::engine::tool_call::Done;
 use crate::error::{Result, reason};
 use crate::record::event::{ActionStatus, Event, InputType};
@@ -138,7 +138,7 @@ impl Engine<'_> {
         &mut self,
         question: &Question,
     ) -> Result<std::result::Result<String, Ending>> {
-        let is_meant = |answer: &mut Answer| answer.request_id == question.request_id;
+        let is_meant = |answer: &mut HumanAnswer| answer.request_id == question.request_id;
         if let Some(answer) = self.options.answer.take_if(is_meant) {
             self.put_answer_aside()?;
             return Ok(Ok(answer.text));

@@ -8,7 +8,7 @@ use crate::engine::run_context::RunContext;
 use crate::engine::tool_call::{self, Done};
 use crate::error::Result;
 use crate::record::engine_log::Level;
-use crate::record::event::{Event, Finding};
+use crate::record::event::{CheckFinding, Event};
 use crate::record::metadata::{self, Metadata};
 use crate::record::stop_reason::{StopReason, Suspension};
 use crate::record::subruns;
@@ -41,9 +41,9 @@ impl Engine<'_> {
         };
         if let Some(check) = check {
             match self.ask_check(call, started, (tool, check), call_id)? {
-                Some((Finding::Absent, _)) => {}
-                Some((Finding::Happened, _)) => return Ok(None),
-                Some((Finding::Unknown, why)) => {
+                Some((CheckFinding::Absent, _)) => {}
+                Some((CheckFinding::Happened, _)) => return Ok(None),
+                Some((CheckFinding::Unknown, why)) => {
                     return self.report_interruption(call, Some(tool), started, Some(why));
                 }
                 // Nobody knows what it would have said: it is asked again.
@@ -88,7 +88,7 @@ impl Engine<'_> {
         started: &StartedCall,
         (tool, check): (&Tool, &EffectCheck),
         call_id: &str,
-    ) -> Result<Option<(Finding, String)>> {
+    ) -> Result<Option<(CheckFinding, String)>> {
         let arguments = started.arguments.as_deref().unwrap_or("{}");
         let prepared = tool_call::prepare_check(&self.ctx, tool, check, arguments.as_bytes())?;
         self.print_progress(&[
@@ -113,13 +113,13 @@ impl Engine<'_> {
         );
         self.journal.flush()?;
         match finding {
-            Finding::Happened => {
+            CheckFinding::Happened => {
                 let outcome = format!("had happened, {}", time(done.duration));
                 self.record_observation(call, done, &outcome, &reference)?;
                 return Ok(Some((finding, String::new())));
             }
-            Finding::Absent => self.print_progress(&[(Tone::Dim, "  had not happened")]),
-            Finding::Unknown => {}
+            CheckFinding::Absent => self.print_progress(&[(Tone::Dim, "  had not happened")]),
+            CheckFinding::Unknown => {}
         }
         let said = match done.exit_code {
             Some(_) => done.observation.lines().last().unwrap_or_default(),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// A directory that has been checked.
-struct Checked {
+struct CheckedDir {
     /// None: there is no flow, or something is wrong.
     flow: Option<Flow>,
     /// How many suites there are, if there are evaluations.
@@ -19,7 +19,7 @@ struct Checked {
     problems: Vec<FlowProblem>,
 }
 
-impl Checked {
+impl CheckedDir {
     /// Reads the flow of a directory and its evaluations. These need no flow beside them, if none of them is
     /// about it.
     fn read(dir: &Path) -> Self {
@@ -57,7 +57,7 @@ impl Checked {
 
 /// Runs the command.
 pub(crate) fn check_flow(dir: &Path, verbose: bool, format: OutputFormat) -> Result<Exit> {
-    let checked = Checked::read(dir);
+    let checked = CheckedDir::read(dir);
     print_problems(&checked.problems, format);
     let derived = checked.flow.as_ref().filter(|_| verbose);
     match format {

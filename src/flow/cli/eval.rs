@@ -10,7 +10,7 @@ use crate::engine::run_context::{self, RunContext, earlier_deadline};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
 use crate::flow::eval::load::{load_evaluations, needs_flow};
-use crate::flow::eval::plan::{PlanBasis, Selection, plan_suites};
+use crate::flow::eval::plan::{PlanBasis, PlanSelection, plan_suites};
 use crate::flow::eval::record::EvaluationRecord;
 use crate::flow::eval::runner::{
     EvaluationOptions, EvaluationPlace, EvaluationStop, PlannedSuite, Runner,
@@ -114,8 +114,8 @@ fn load(wanted: &FlowEvalArgs) -> Result<Option<(Evaluations, Option<Flow>)>> {
     }
 }
 
-fn selection(wanted: &FlowEvalArgs) -> Selection {
-    Selection {
+fn selection(wanted: &FlowEvalArgs) -> PlanSelection {
+    PlanSelection {
         suites: wanted.suites.clone(),
         tags: wanted.tags.clone(),
         cases: wanted.cases.clone(),

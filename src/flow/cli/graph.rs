@@ -7,7 +7,7 @@ use crate::error::{Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::manifest;
 use crate::flow::record::lineage::Lineage;
-use crate::flow::view::draw::{Mark, Picture};
+use crate::flow::view::draw::{NodeMark, Picture};
 use crate::record::metadata::{self, Status};
 use crate::record::run_dir::RunDir;
 use crate::runs::find;
@@ -70,7 +70,7 @@ struct NodeEnds {
 }
 
 /// The mark of each node of a run, by its id.
-fn marks_of(run: &RunDir) -> Result<HashMap<String, Mark>> {
+fn marks_of(run: &RunDir) -> Result<HashMap<String, NodeMark>> {
     let mut all: HashMap<String, NodeEnds> = HashMap::new();
     for task in Lineage::read(run)?.tasks.into_values() {
         for step in task.steps {
@@ -86,11 +86,11 @@ fn marks_of(run: &RunDir) -> Result<HashMap<String, Mark>> {
     let waits = status == Some(Status::WaitingForInput);
     let mark = |ends: NodeEnds| match (ends.open, ends.good, ends.bad) {
         (0, 0, 0) => None,
-        (0, _, 0) => Some(Mark::Success),
-        (0, 0, _) => Some(Mark::Failure),
-        (0, ..) => Some(Mark::Partial),
-        _ if waits => Some(Mark::Waiting),
-        _ => Some(Mark::Running),
+        (0, _, 0) => Some(NodeMark::Success),
+        (0, 0, _) => Some(NodeMark::Failure),
+        (0, ..) => Some(NodeMark::Partial),
+        _ if waits => Some(NodeMark::Waiting),
+        _ => Some(NodeMark::Running),
     };
     let marks = all
         .into_iter()

@@ -62,13 +62,13 @@ pub(crate) fn run_tool(wanted: &Wanted) -> Result<u8> {
 }
 
 /// Why a call is not run.
-struct Refusal {
+struct RefusedCall {
     why: String,
     /// A policy says so.
     denied: Option<Denied>,
 }
 
-impl From<String> for Refusal {
+impl From<String> for RefusedCall {
     fn from(why: String) -> Self {
         let denied = None;
         Self { why, denied }
@@ -217,14 +217,14 @@ fn find_tool<'f>(
     flow: &'f Flow,
     node: &str,
     name: &str,
-) -> std::result::Result<&'f FlowTool, Refusal> {
+) -> std::result::Result<&'f FlowTool, RefusedCall> {
     let ix = flow.graph.find(node);
     let ix = ix.ok_or_else(|| format!("the flow has no node {node}"))?;
     let allowed = flow.tools_of(ix).iter().map(|ix| &flow.tools[*ix]);
     if let Some(tool) = allowed.clone().find(|tool| tool.tool.name == name) {
         return match flow.denial_of_tool(ix, name) {
             None => Ok(tool),
-            Some(denied) => Err(Refusal {
+            Some(denied) => Err(RefusedCall {
                 why: denied.message(),
                 denied: Some(denied),
             }),
@@ -323,7 +323,11 @@ fn find_tool_failure(
 }
 
 /// Records a call that is not run, and says why.
-fn refuse_call(name: &str, record: CallRecord, Refusal { why, denied }: Refusal) -> Result<u8> {
+fn refuse_call(
+    name: &str,
+    record: CallRecord,
+    RefusedCall { why, denied }: RefusedCall,
+) -> Result<u8> {
     let error = Error::new(Exit::Misuse, format!("tool {name}: {why}"));
     let code = match denied {
         Some(_) => CallCode::PolicyDenied,

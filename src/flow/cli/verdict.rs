@@ -6,13 +6,13 @@ use crate::error::{At, Error, Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::eval::format::EvalFormat;
 use crate::flow::eval::plan::trials_of;
-use crate::flow::eval::record::{EvaluationRecord, Look, add_look, number_look};
+use crate::flow::eval::record::{EvaluationRecord, RecordedLook, add_look, number_look};
 use crate::flow::eval::runner::PlannedSuite;
 use crate::flow::eval::summary::baseline::Baseline;
 use crate::flow::eval::summary::decision::Verdict;
 use crate::flow::eval::summary::{Plan, PlannedCase, Summary, summarize};
 use crate::flow::eval::tables;
-use crate::flow::eval::trial::{Outcome, Trial};
+use crate::flow::eval::trial::{Trial, TrialOutcome};
 use crate::record::journal::Journal;
 use crate::text::digest::PartsDigest;
 use crate::unix::files;
@@ -167,7 +167,7 @@ pub(super) fn judge(
         };
         if numbered.is_new {
             let told = serde_json::to_value(&summary).unwrap_or_default();
-            let look = Look {
+            let look = RecordedLook {
                 suite: name.clone(),
                 number: numbered.number,
                 alpha: summary.look.alpha,
@@ -188,7 +188,7 @@ pub(super) fn judge(
 fn digest_measured(trials: &[Trial]) -> String {
     let measured = trials
         .iter()
-        .filter(|it| it.outcome != Outcome::NotMeasured);
+        .filter(|it| it.outcome != TrialOutcome::NotMeasured);
     let mut names: Vec<&str> = measured.map(|it| it.run_id.as_str()).collect();
     names.sort_unstable();
     let mut digest = PartsDigest::default();

@@ -58,7 +58,7 @@ impl AssembledContext {
     /// The one that a step was given before, as it was recorded.
     pub(crate) fn recorded(text: String) -> Self {
         #[derive(Deserialize, Default)]
-        struct Recorded<'r> {
+        struct RecordedContext<'r> {
             #[serde(borrow, default)]
             items: Vec<RecordedItem<'r>>,
         }
@@ -69,7 +69,7 @@ impl AssembledContext {
             #[serde(borrow)]
             content: &'r RawValue,
         }
-        let recorded: Recorded<'_> = serde_json::from_str(&text).unwrap_or_default();
+        let recorded: RecordedContext<'_> = serde_json::from_str(&text).unwrap_or_default();
         let items = recorded.items.iter();
         let items = items.map(|it| (it.store.as_str(), &*it.tags, it.content.get()));
         Self {

@@ -38,7 +38,7 @@ struct PrintedError {
 }
 
 /// The end of a trial's program, and its result if there is one to judge.
-pub(super) struct Answer {
+pub(super) struct TargetOutcome {
     pub end: TargetEnd,
     /// In a word.
     pub stop_reason: String,
@@ -53,7 +53,7 @@ pub(super) fn read_answer(
     outcome: &Outcome,
     (io, run): (&Path, &Path),
     limits: EvaluationLimits,
-) -> Result<Answer> {
+) -> Result<TargetOutcome> {
     let path = io.join("stdout.log");
     let file = File::open(&path).at("read", &path)?;
     let printed = files::read_limited(file, MOST_OUTPUT).at("read", &path)?;
@@ -72,7 +72,7 @@ pub(super) fn read_answer(
 }
 
 /// A command's output is a text, without the line break at its end.
-fn of_program(printed: &[u8], how: Ended) -> Answer {
+fn of_program(printed: &[u8], how: Ended) -> TargetOutcome {
     let text = String::from_utf8_lossy(printed);
     let text = text.strip_suffix('\n').unwrap_or(&text);
     let status = match how {
@@ -80,7 +80,7 @@ fn of_program(printed: &[u8], how: Ended) -> Answer {
         _ => "failure",
     };
     let end = of_command(how);
-    Answer {
+    TargetOutcome {
         stop_reason: reason_of(&end, status),
         end,
         result: TargetResult {
@@ -92,7 +92,7 @@ fn of_program(printed: &[u8], how: Ended) -> Answer {
     }
 }
 
-fn of_agent(printed: &[u8], how: Ended, run: &Path, limits: EvaluationLimits) -> Answer {
+fn of_agent(printed: &[u8], how: Ended, run: &Path, limits: EvaluationLimits) -> TargetOutcome {
     let mut printed: PrintedResult = serde_json::from_slice(printed).unwrap_or_default();
     if printed.status.is_none()
         && let Some(before) = metadata::read(run).filter(|it| it.status == Status::Failed)
@@ -105,7 +105,7 @@ fn of_agent(printed: &[u8], how: Ended, run: &Path, limits: EvaluationLimits) ->
     if end == TargetEnd::Answered && printed.status.as_deref() != Some(Status::Completed.name()) {
         end = TargetEnd::NotMeasured("error".to_owned());
     }
-    Answer {
+    TargetOutcome {
         stop_reason: reason_of(&end, &reason),
         end,
         message: printed.error.as_ref().map(|error| error.message.clone()),
@@ -117,7 +117,7 @@ fn of_agent(printed: &[u8], how: Ended, run: &Path, limits: EvaluationLimits) ->
     }
 }
 
-fn of_flow(printed: &[u8], how: Ended, limits: EvaluationLimits) -> Answer {
+fn of_flow(printed: &[u8], how: Ended, limits: EvaluationLimits) -> TargetOutcome {
     let printed: PrintedResult = serde_json::from_slice(printed).unwrap_or_default();
     let reason = printed.stop_reason.clone().unwrap_or_default();
     let own = [reason.as_str()];
@@ -134,7 +134,7 @@ fn of_flow(printed: &[u8], how: Ended, limits: EvaluationLimits) -> Answer {
         Some(code) => format!("{code}: {}", error.message),
         None => error.message,
     });
-    Answer {
+    TargetOutcome {
         stop_reason: reason_of(&end, &status),
         end,
         message,

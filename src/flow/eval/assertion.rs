@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// What an assertion looks at.
 #[derive(Debug)]
-pub(crate) enum Check {
+pub(crate) enum AssertionKind {
     /// The value at the path is this one.
     Equals(Value),
     /// The text at the path contains this text, or the list this value.
@@ -45,7 +45,7 @@ pub(crate) enum Check {
 /// Something that must hold of a trial.
 #[derive(Debug)]
 pub(crate) struct Assertion {
-    pub check: Check,
+    pub check: AssertionKind,
     /// A JSON pointer into the output; none or empty: all of it.
     pub path: Option<String>,
     /// Said where it does not hold.
@@ -88,7 +88,7 @@ impl Assertion {
     pub(crate) fn equals(expected: &Value) -> Self {
         let source = serde_json::json!({"type": "equals", "value": expected});
         Self {
-            check: Check::Equals(expected.clone()),
+            check: AssertionKind::Equals(expected.clone()),
             path: None,
             message: None,
             weight: 1.0,
@@ -100,7 +100,7 @@ impl Assertion {
     pub(crate) fn succeeds() -> Self {
         let source = serde_json::json!({"type": "status", "value": "success"});
         Self {
-            check: Check::Status("success".into()),
+            check: AssertionKind::Status("success".into()),
             path: None,
             message: None,
             weight: 0.0,
@@ -111,9 +111,9 @@ impl Assertion {
     /// Judges a result; none if that takes a look at the workspace.
     pub(crate) fn judge(&self, result: &TargetResult) -> Option<Mark> {
         let verdict = match &self.check {
-            Check::File { .. } | Check::Exec { .. } => return None,
-            Check::Latency(most) => at_most(result.duration_ms as f64, *most, "ms"),
-            Check::Cost(most) => match result.cost {
+            AssertionKind::File { .. } | AssertionKind::Exec { .. } => return None,
+            AssertionKind::Latency(most) => at_most(result.duration_ms as f64, *most, "ms"),
+            AssertionKind::Cost(most) => match result.cost {
                 None => {
                     return Some(Mark::Broken(
                         "the cost is not known: pricing is missing".to_owned(),
@@ -121,17 +121,17 @@ impl Assertion {
                 }
                 Some(cost) => at_most(cost, *most, "in cost"),
             },
-            Check::Tokens(most) => match result.tokens {
+            AssertionKind::Tokens(most) => match result.tokens {
                 None => return Some(Mark::Broken("the tokens are not known".to_owned())),
                 Some(tokens) => at_most(tokens as f64, *most, "tokens"),
             },
-            Check::Status(wanted) => status(result, wanted),
-            Check::ExitNode(wanted) => exit_node(result, wanted),
-            Check::Equals(_)
-            | Check::Contains(_)
-            | Check::Regex(_)
-            | Check::IsJson(_)
-            | Check::Schema(_) => self.judge_output(&result.output),
+            AssertionKind::Status(wanted) => status(result, wanted),
+            AssertionKind::ExitNode(wanted) => exit_node(result, wanted),
+            AssertionKind::Equals(_)
+            | AssertionKind::Contains(_)
+            | AssertionKind::Regex(_)
+            | AssertionKind::IsJson(_)
+            | AssertionKind::Schema(_) => self.judge_output(&result.output),
         };
         Some(match verdict {
             Ok(()) => Mark::Holds(1.0),
@@ -151,19 +151,21 @@ impl Assertion {
         let whole = self.path.as_deref().unwrap_or_default();
         let found = value_at(output, whole)?;
         match &self.check {
-            Check::Equals(wanted) => equals(&found, wanted),
-            Check::Contains(wanted) => contains(&found, wanted),
-            Check::Regex(pattern) => match pattern.admits(&Value::String(text_of(&found))) {
-                true => Ok(()),
-                false => Err(format!("{} does not fit the pattern", shown(&found))),
-            },
-            Check::IsJson(schema) => {
+            AssertionKind::Equals(wanted) => equals(&found, wanted),
+            AssertionKind::Contains(wanted) => contains(&found, wanted),
+            AssertionKind::Regex(pattern) => {
+                match pattern.admits(&Value::String(text_of(&found))) {
+                    true => Ok(()),
+                    false => Err(format!("{} does not fit the pattern", shown(&found))),
+                }
+            }
+            AssertionKind::IsJson(schema) => {
                 let parsed = parsed(&found)?;
                 schema
                     .as_ref()
                     .map_or(Ok(()), |schema| fits(&parsed, schema))
             }
-            Check::Schema(schema) => {
+            AssertionKind::Schema(schema) => {
                 let parsed = parsed(&found).unwrap_or(Cow::Borrowed(&found));
                 fits(&parsed, schema)
             }
@@ -330,7 +332,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn holds(check: Check, path: Option<&str>, output: &Value) -> bool {
+    fn holds(check: AssertionKind, path: Option<&str>, output: &Value) -> bool {
         let assertion = Assertion {
             check,
             path: path.map(str::to_owned),
@@ -347,8 +349,9 @@ mod tests {
 
     #[test]
     fn a_text_equals_what_it_says_and_numbers_what_they_are() {
-        let equals =
-            |wanted: Value, path, output: Value| holds(Check::Equals(wanted), path, &output);
+        let equals = |wanted: Value, path, output: Value| {
+            holds(AssertionKind::Equals(wanted), path, &output)
+        };
         assert!(equals(json!("4"), None, json!("4\n")));
         assert!(!equals(json!("4"), None, json!("42")));
         assert!(equals(json!(4), None, json!("4.0")));
@@ -365,7 +368,8 @@ mod tests {
 
     #[test]
     fn a_list_contains_an_item_and_a_text_a_part() {
-        let contains = |wanted: Value, output: Value| holds(Check::Contains(wanted), None, &output);
+        let contains =
+            |wanted: Value, output: Value| holds(AssertionKind::Contains(wanted), None, &output);
         assert!(contains(json!("ell"), json!("hello")));
         assert!(!contains(json!("ell"), json!(["hello"])));
         assert!(contains(json!(2), json!([1, 2])));

@@ -2,7 +2,7 @@
 //!
 //! Unaware of whether a trial has been made.
 
-use super::assertion::{Assertion, Check};
+use super::assertion::{Assertion, AssertionKind};
 use super::suite::{Case, Setting, Suite, Target};
 use crate::config::tool::definition::Piece;
 use crate::error::{At, Result};
@@ -164,13 +164,13 @@ pub(crate) fn digest_grading(suite: &Suite, case: &Case, home: &Path) -> String 
 
 fn add_grader(assertion: &Assertion, home: &Path, digest: &mut PartsDigest) {
     match &assertion.check {
-        Check::Exec { command, .. } => {
+        AssertionKind::Exec { command, .. } => {
             for file in named_files(command, home) {
                 add_file(&file, digest);
             }
         }
         // It may stand in a file of its own.
-        Check::Schema(schema) => digest.add(json::text(&schema.source).as_bytes()),
+        AssertionKind::Schema(schema) => digest.add(json::text(&schema.source).as_bytes()),
         _ => {}
     }
 }

@@ -10,7 +10,7 @@ use super::naming::{
 use super::record::{EvaluationRecord, TrialRecord};
 use super::runner::PlannedSuite;
 use super::suite::{Case, Evaluations, Suite, Target};
-use super::trial::{Outcome, Trial};
+use super::trial::{Trial, TrialOutcome};
 use crate::config::load;
 use crate::error::{Error, Result};
 use crate::flow::manifest::Flow;
@@ -22,7 +22,7 @@ const MOST: u64 = 1_000_000_000_000;
 
 /// What a command line chooses of a file; empty lists choose all.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Selection {
+pub(crate) struct PlanSelection {
     pub suites: Vec<String>,
     pub tags: Vec<String>,
     pub cases: Vec<String>,
@@ -47,7 +47,7 @@ pub(crate) struct PlanBasis<'p> {
 /// Nothing is chosen, or a name that is nowhere; a directory cannot be read.
 pub(crate) fn plan_suites<'p>(
     basis: &PlanBasis<'p>,
-    selection: &Selection,
+    selection: &PlanSelection,
 ) -> Result<Vec<PlannedSuite<'p>>> {
     let all = &basis.evaluations.suites;
     check_selection(all, selection)?;
@@ -80,14 +80,14 @@ fn is_chosen(wanted: &[String], name: &str) -> bool {
     wanted.is_empty() || wanted.iter().any(|it| it == name)
 }
 
-fn is_case_chosen(suite: &Suite, case: &Case, selection: &Selection) -> bool {
+fn is_case_chosen(suite: &Suite, case: &Case, selection: &PlanSelection) -> bool {
     let mut tags = suite.tags.iter().chain(&case.tags);
     let has_tag = selection.tags.is_empty() || tags.any(|tag| selection.tags.contains(tag));
     has_tag && is_chosen(&selection.cases, &case.id)
 }
 
 /// Refuses names that are nowhere.
-fn check_selection(suites: &[Suite], selection: &Selection) -> Result<()> {
+fn check_selection(suites: &[Suite], selection: &PlanSelection) -> Result<()> {
     let check = |option: &str, wanted: &[String], known: Vec<&str>| match wanted
         .iter()
         .find(|name| !known.contains(&name.as_str()))
@@ -124,7 +124,7 @@ fn plan_suite<'p>(
     basis: &PlanBasis<'p>,
     suite: &'p Suite,
     (cases, settings): (Vec<usize>, Vec<usize>),
-    selection: &Selection,
+    selection: &PlanSelection,
     trees: &mut TreeDigests,
 ) -> Result<PlannedSuite<'p>> {
     let home = &basis.evaluations.home;
@@ -230,14 +230,14 @@ pub(crate) fn trials_of(
     trials
 }
 
-fn outcome_of(found: &TrialRecord, missing: &str) -> (Outcome, String, Option<f64>) {
-    let not_measured = |why: &str| (Outcome::NotMeasured, why.to_owned(), None);
+fn outcome_of(found: &TrialRecord, missing: &str) -> (TrialOutcome, String, Option<f64>) {
+    let not_measured = |why: &str| (TrialOutcome::NotMeasured, why.to_owned(), None);
     match (&found.end, &found.grade) {
         (None, _) => not_measured(missing),
-        (Some(end), _) if end.status == Outcome::Failed.name() => {
-            (Outcome::Failed, end.stop_reason.clone(), Some(0.0))
+        (Some(end), _) if end.status == TrialOutcome::Failed.name() => {
+            (TrialOutcome::Failed, end.stop_reason.clone(), Some(0.0))
         }
-        (Some(end), _) if end.status == Outcome::NotMeasured.name() => {
+        (Some(end), _) if end.status == TrialOutcome::NotMeasured.name() => {
             not_measured(&end.stop_reason)
         }
         (Some(_), Some(grade)) => (grade.outcome, grade.stop_reason.clone(), grade.score),

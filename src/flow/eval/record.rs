@@ -6,7 +6,7 @@
 //! and `LOOK` before a verdict is printed.
 
 use super::assertion::TargetResult;
-use super::trial::Outcome;
+use super::trial::TrialOutcome;
 use crate::error::Result;
 use crate::record::event::{EvaluationEvent, EventKind};
 use crate::record::journal::Journal;
@@ -62,7 +62,7 @@ pub(crate) const ANSWERED: &str = "answered";
 /// What assertions made of an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Grade {
-    pub outcome: Outcome,
+    pub outcome: TrialOutcome,
     pub stop_reason: String,
     pub score: Option<f64>,
     /// The digest of all that judged it.
@@ -85,7 +85,7 @@ pub(crate) struct TrialRecord {
 /// A verdict that was printed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Look {
+pub(crate) struct RecordedLook {
     pub suite: String,
     /// From 1, since the assertions changed last.
     pub number: u32,
@@ -104,7 +104,7 @@ pub(crate) struct Look {
 #[derive(Debug, Default)]
 pub(crate) struct SuiteRecord {
     pub trials: HashMap<String, TrialRecord>,
-    pub looks: Vec<Look>,
+    pub looks: Vec<RecordedLook>,
 }
 
 /// The record of an evaluation, by the names of suites.
@@ -149,7 +149,7 @@ impl EvaluationRecord {
             return;
         };
         if *event == EvaluationEvent::Look {
-            if let Ok(look) = serde_json::from_str::<Look>(text) {
+            if let Ok(look) = serde_json::from_str::<RecordedLook>(text) {
                 self.suite(&look.suite.clone()).looks.push(look);
             }
             return;
@@ -186,16 +186,15 @@ impl TrialRecord {
     /// The trial needs nothing but perhaps a grade.
     pub(crate) fn is_measured(&self) -> bool {
         let status = self.end.as_ref().map(|end| &*end.status);
-        status.is_some_and(|status| status != Outcome::NotMeasured.name())
+        status.is_some_and(|status| status != TrialOutcome::NotMeasured.name())
     }
 
     /// The end has an answer that the present assertions have not judged.
     pub(crate) fn needs_grade(&self, grading: &str) -> bool {
         let is_answered = self.end.as_ref().is_some_and(|end| end.status == ANSWERED);
-        let is_judged = self
-            .grade
-            .as_ref()
-            .is_some_and(|grade| grade.grading == grading && grade.outcome != Outcome::NotMeasured);
+        let is_judged = self.grade.as_ref().is_some_and(|grade| {
+            grade.grading == grading && grade.outcome != TrialOutcome::NotMeasured
+        });
         is_answered && !is_judged
     }
 }
@@ -216,7 +215,11 @@ struct TrialLine {
 
 impl TrialLine {
     fn grade(self) -> Option<Grade> {
-        let all = [Outcome::Passed, Outcome::Failed, Outcome::NotMeasured];
+        let all = [
+            TrialOutcome::Passed,
+            TrialOutcome::Failed,
+            TrialOutcome::NotMeasured,
+        ];
         let outcome = all.into_iter().find(|it| it.name() == self.status)?;
         Some(Grade {
             outcome,
@@ -272,7 +275,7 @@ pub(crate) fn add_grade(journal: &mut Journal, (suite, trial): (&str, &str), gra
     });
 }
 
-pub(crate) fn add_look(journal: &mut Journal, look: &Look) {
+pub(crate) fn add_look(journal: &mut Journal, look: &RecordedLook) {
     journal.add_line(EvaluationEvent::Look, |line| {
         line.put("suite", &look.suite)
             .put("number", &look.number)
@@ -289,7 +292,7 @@ pub(crate) const RESULT: &str = "result.json";
 
 /// A result on disk.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct RecordedResult {
+pub(crate) struct TrialResult {
     pub output: Value,
     pub status: String,
     pub exit_code: Option<i32>,
@@ -297,7 +300,7 @@ pub(crate) struct RecordedResult {
     pub error: Option<String>,
 }
 
-impl RecordedResult {
+impl TrialResult {
     pub(crate) fn of(result: &TargetResult) -> Self {
         Self {
             output: result.output.clone(),
@@ -327,11 +330,11 @@ impl RecordedResult {
 /// the same, 1 if what judges one of its cases has changed since. `trials` is the digest of the names of
 /// those that were measured.
 pub(crate) fn number_look(
-    looks: &[Look],
+    looks: &[RecordedLook],
     trials: &str,
     gradings: &BTreeMap<String, String>,
 ) -> NumberedLook {
-    let is_changed = |look: &Look| {
+    let is_changed = |look: &RecordedLook| {
         let of_case =
             |(id, grading): (&String, &String)| gradings.get(id).is_some_and(|it| it != grading);
         look.gradings.iter().any(of_case)
@@ -374,12 +377,12 @@ pub(crate) struct NumberedLook {
 mod tests {
     use super::*;
 
-    fn look(number: u32, trials: &str, grading: &str) -> Look {
-        Look {
+    fn look(number: u32, trials: &str, grading: &str) -> RecordedLook {
+        RecordedLook {
             number,
             trials: trials.to_owned(),
             gradings: gradings(grading),
-            ..Look::default()
+            ..RecordedLook::default()
         }
     }
 
@@ -387,7 +390,7 @@ mod tests {
         [("a".to_owned(), grading.to_owned())].into()
     }
 
-    fn numbered(looks: &[Look], trials: &str, grading: &str) -> (u32, bool, bool) {
+    fn numbered(looks: &[RecordedLook], trials: &str, grading: &str) -> (u32, bool, bool) {
         let found = number_look(looks, trials, &gradings(grading));
         (found.number, found.is_new, found.assertions_changed)
     }

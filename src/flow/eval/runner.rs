@@ -8,15 +8,15 @@
 mod workspace;
 mod target;
 
-use super::answer::{Answer, digest_output, read_answer, read_spending};
-use super::assertion::{Check, Mark, TargetResult, score_of};
+use super::answer::{TargetOutcome, digest_output, read_answer, read_spending};
+use super::assertion::{AssertionKind, Mark, TargetResult, score_of};
 use super::grader::{describe_trial, look_at_file, read_mark};
 use super::naming::{PlannedTrial, seed_of};
 use super::record::{
-    self, ANSWERED, EvaluationRecord, Grade, RESULT, RecordedResult, TrialEnd, TrialStart,
+    self, ANSWERED, EvaluationRecord, Grade, RESULT, TrialEnd, TrialResult, TrialStart,
 };
 use super::suite::{Case, Setting, Suite};
-use super::trial::Outcome;
+use super::trial::TrialOutcome;
 use super::verdict::{EvaluationLimits, NO_BUDGET, NO_TIME, TargetEnd};
 use crate::config::pricing::Budget;
 use crate::error::{At, Error, Result, may_fail, reason};
@@ -399,7 +399,7 @@ impl<'e> Runner<'e> {
             Err(error) => {
                 let message = error.message(&program.argv[0]);
                 let reason = "configuration".to_owned();
-                let answer = Answer {
+                let answer = TargetOutcome {
                     end: TargetEnd::Misconfigured(reason.clone()),
                     stop_reason: reason,
                     result: TargetResult::default(),
@@ -517,7 +517,7 @@ impl<'e> Runner<'e> {
         })
     }
 
-    fn end_target(&mut self, active: ActiveProgram, answer: Answer) -> Result<()> {
+    fn end_target(&mut self, active: ActiveProgram, answer: TargetOutcome) -> Result<()> {
         self.end_target_with(active, answer, 0)
     }
 
@@ -525,7 +525,7 @@ impl<'e> Runner<'e> {
     fn end_target_with(
         &mut self,
         active: ActiveProgram,
-        answer: Answer,
+        answer: TargetOutcome,
         retries: u32,
     ) -> Result<()> {
         let Work::Target { execution_ref, .. } = active.work else {
@@ -535,9 +535,9 @@ impl<'e> Runner<'e> {
         let (status, is_config) = match &answer.end {
             TargetEnd::Open => return Ok(()),
             TargetEnd::Answered => (ANSWERED, false),
-            TargetEnd::Failed(_) => (Outcome::Failed.name(), false),
-            TargetEnd::NotMeasured(_) => (Outcome::NotMeasured.name(), false),
-            TargetEnd::Misconfigured(_) => (Outcome::NotMeasured.name(), true),
+            TargetEnd::Failed(_) => (TrialOutcome::Failed.name(), false),
+            TargetEnd::NotMeasured(_) => (TrialOutcome::NotMeasured.name(), false),
+            TargetEnd::Misconfigured(_) => (TrialOutcome::NotMeasured.name(), true),
         };
         let is_answered = answer.end == TargetEnd::Answered;
         let end = TrialEnd {
@@ -553,7 +553,7 @@ impl<'e> Runner<'e> {
         };
         if is_answered {
             let path = active.io.join(RESULT);
-            let text = json::text(&RecordedResult::of(&answer.result));
+            let text = json::text(&TrialResult::of(&answer.result));
             files::write(&path, text.as_bytes())?;
             let written = files::open_regular(&path)?;
             written.sync_data().at("sync", &path)?;
@@ -618,7 +618,7 @@ impl<'e> Runner<'e> {
         let run = &self.place.run.path;
         let path = run.join(&below);
         let read = files::read_below(run, &below, 2 * MOST_OUTPUT).at("read", &path)?;
-        let result: Option<RecordedResult> = serde_json::from_slice(&read).ok();
+        let result: Option<TrialResult> = serde_json::from_slice(&read).ok();
         let Some(result) = result else {
             let shown = path.display();
             return Err(Error::failure(format!(
@@ -641,7 +641,7 @@ impl<'e> Runner<'e> {
         while let Some(assertion) = case.assertions.get(judging.marks.len()) {
             let mark = match (&assertion.check, assertion.judge(&judging.result)) {
                 (_, Some(mark)) => mark,
-                (Check::File { path, text }, None) => {
+                (AssertionKind::File { path, text }, None) => {
                     match look_at_file(&judging.workspace, path, text.as_deref()) {
                         Ok(()) => Mark::Holds(1.0),
                         Err(why) => Mark::Fails(0.0, assertion.reason(why)),
@@ -657,7 +657,7 @@ impl<'e> Runner<'e> {
     /// Starts the program of the next assertion.
     fn begin_grader(&mut self, mut judging: Judging) -> Result<()> {
         let (trial, case) = (judging.trial, self.case(judging.trial));
-        let Some(Check::Exec { command, timeout }) =
+        let Some(AssertionKind::Exec { command, timeout }) =
             case.assertions.get(judging.marks.len()).map(|it| &it.check)
         else {
             return Ok(());
@@ -729,9 +729,9 @@ impl<'e> Runner<'e> {
             _ => None,
         });
         let (outcome, stop_reason) = match (broken, failed) {
-            (Some(_), _) => (Outcome::NotMeasured, "grader"),
-            (None, Some(_)) => (Outcome::Failed, "assertion"),
-            (None, None) => (Outcome::Passed, judging.stop_reason.as_str()),
+            (Some(_), _) => (TrialOutcome::NotMeasured, "grader"),
+            (None, Some(_)) => (TrialOutcome::Failed, "assertion"),
+            (None, None) => (TrialOutcome::Passed, judging.stop_reason.as_str()),
         };
         let marks = case.assertions.iter().zip(&judging.marks);
         let told: Vec<Value> = marks.clone().map(|(it, mark)| it.describe(mark)).collect();
@@ -740,8 +740,8 @@ impl<'e> Runner<'e> {
             Mark::Broken(_) => None,
         });
         let scores: Vec<(f64, f64)> = scores.collect();
-        let passed = f64::from(u8::from(outcome == Outcome::Passed));
-        let measured = outcome != Outcome::NotMeasured;
+        let passed = f64::from(u8::from(outcome == TrialOutcome::Passed));
+        let measured = outcome != TrialOutcome::NotMeasured;
         let score = measured.then(|| score_of(&scores).unwrap_or(passed));
         let grade = Grade {
             outcome,

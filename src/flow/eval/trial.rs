@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 /// What a trial came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum TrialOutcome {
     /// A final answer of which every assertion holds.
     Passed,
     /// Anything else that the target itself came to, its own limits included.
@@ -13,7 +13,7 @@ pub(crate) enum Outcome {
     NotMeasured,
 }
 
-impl Outcome {
+impl TrialOutcome {
     /// The name in files.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ pub(crate) struct Trial {
     pub setting: String,
     /// From 1, within the case and the setting.
     pub number: u32,
-    pub outcome: Outcome,
+    pub outcome: TrialOutcome,
     /// Why the trial ended, in the words of runs and flows, or `asked`, `grader`, `context_full`.
     pub stop_reason: String,
     /// The weighted share of its assertions that hold, 0..=1; none if it was not measured.

@@ -38,7 +38,7 @@ use cli_profile::CliProfile;
 use command::NodeCommand;
 use memory::Memory;
 use plugin::Plugin;
-use policy::{Policies, Target};
+use policy::{Policies, PolicyTarget};
 use providers::Provider;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -264,10 +264,12 @@ impl Flow {
     pub(crate) fn denial(&self, node: NodeIx) -> Option<Denied> {
         let id = &*self.graph.nodes[node].id;
         let denial = |target, what| self.policies.denial(target, what, id);
-        denial(Target::Node, id).or_else(|| match self.nodes[node].context {
+        denial(PolicyTarget::Node, id).or_else(|| match self.nodes[node].context {
             ContextChoice::None => None,
-            ContextChoice::Global => denial(Target::Context, "global"),
-            ContextChoice::Profile(ix) => denial(Target::Context, &self.memory.profiles[ix].id),
+            ContextChoice::Global => denial(PolicyTarget::Context, "global"),
+            ContextChoice::Profile(ix) => {
+                denial(PolicyTarget::Context, &self.memory.profiles[ix].id)
+            }
         })
     }
 
@@ -279,6 +281,6 @@ impl Flow {
     /// Why a node must not call a tool, if a policy says so.
     pub(crate) fn denial_of_tool(&self, node: NodeIx, tool: &str) -> Option<Denied> {
         let id = &self.graph.nodes[node].id;
-        self.policies.denial(Target::Tool, tool, id)
+        self.policies.denial(PolicyTarget::Tool, tool, id)
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 named_enum! {
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
-    pub(crate) enum Target {
+    pub(crate) enum PolicyTarget {
         /// A call of a tool, by the tool's id.
         Tool = "tool",
         /// A context, by the profile's id, or `global`. A node without a context asks for none.
@@ -30,7 +30,7 @@ struct Rule {
     /// In the policy, from 1.
     number: usize,
     reason: Option<String>,
-    target: Target,
+    target: PolicyTarget,
     target_id: Glob,
     /// None: every node.
     nodes: Option<Glob>,
@@ -44,7 +44,7 @@ pub(crate) struct Denied {
     pub policy: String,
     /// The rule's place in the policy, from 1.
     pub rule: usize,
-    pub target: Target,
+    pub target: PolicyTarget,
     pub target_id: String,
     /// Why, in the words of whoever wrote the rule.
     pub reason: Option<String>,
@@ -69,7 +69,7 @@ pub(crate) struct Policies {
 
 impl Policies {
     /// The denial of a thing that a node asks for, if a rule denies it.
-    pub(crate) fn denial(&self, target: Target, id: &str, node: &str) -> Option<Denied> {
+    pub(crate) fn denial(&self, target: PolicyTarget, id: &str, node: &str) -> Option<Denied> {
         let fits = |rule: &&Rule| {
             rule.target == target
                 && rule.target_id.fits(id)
@@ -168,7 +168,7 @@ fn read_rule(
             out.error(node.path_to(key), format!("has no {key}; needs {wanted}"));
         }
     }
-    let target = node.read_choice("target", &Target::ALL, out);
+    let target = node.read_choice("target", &PolicyTarget::ALL, out);
     let denies = node.read_choice("action", &[("allow", false), ("deny", true)], out);
     let target_id = read_glob(&node, "target_id", out);
     let nodes = read_glob(&node, "nodes", out);
@@ -213,12 +213,12 @@ fn warn_of_idle_rule(rule: &Rule, node: &Section, known: &KnownIds<'_>, out: &mu
     }
     let fits = |id: &&str| rule.target_id.fits(id);
     let (any, what) = match rule.target {
-        Target::Tool => (known.tools.iter().any(fits), "tool of tools.yaml"),
-        Target::Context => {
+        PolicyTarget::Tool => (known.tools.iter().any(fits), "tool of tools.yaml"),
+        PolicyTarget::Context => {
             let any = rule.target_id.fits("global") || known.profiles.iter().any(fits);
             (any, "context profile of memory.yaml")
         }
-        Target::Node => (nodes.any(fits), "node of workflow.yaml"),
+        PolicyTarget::Node => (nodes.any(fits), "node of workflow.yaml"),
     };
     if !any {
         let message = format!("target_id: fits no {what}");

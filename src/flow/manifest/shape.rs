@@ -21,7 +21,7 @@ pub(super) type EdgeSketch = (Option<usize>, Option<usize>);
 
 /// Something that must not be so.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
+pub(crate) struct ShapeProblem {
     pub code: Code,
     /// The nodes concerned.
     pub nodes: Vec<usize>,
@@ -63,11 +63,11 @@ struct Shape<'s> {
     /// The edges that begin and end at each node, those with an unknown other end among them.
     out: Vec<usize>,
     into: Vec<usize>,
-    found: Vec<Finding>,
+    found: Vec<ShapeProblem>,
 }
 
 /// Everything that is wrong with a graph.
-pub(crate) fn check_graph(nodes: &[NodeSketch], edges: &[EdgeSketch]) -> Vec<Finding> {
+pub(crate) fn check_graph(nodes: &[NodeSketch], edges: &[EdgeSketch]) -> Vec<ShapeProblem> {
     let none = || vec![Vec::new(); nodes.len()];
     let mut shape = Shape {
         nodes,
@@ -103,7 +103,7 @@ impl Shape<'_> {
     }
 
     fn add(&mut self, code: Code, nodes: Vec<usize>, message: impl Into<String>) {
-        self.found.push(Finding {
+        self.found.push(ShapeProblem {
             code,
             nodes,
             message: message.into(),

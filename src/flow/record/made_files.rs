@@ -50,7 +50,7 @@ pub(crate) fn find_made_files(
         return Ok(Some(Vec::new()));
     }
     let top = openat(CWD, dir, DIRECTORY, Mode::empty()).map_err(wrong_at("."))?;
-    let mut search = Search {
+    let mut search = FileSearch {
         found: BTreeMap::new(),
         names: 0,
         is_stopped,
@@ -76,13 +76,13 @@ fn wrong_at(path: &str) -> impl Fn(Errno) -> String {
     move |e| format!("outputs: cannot read {path:?}: {}", reason(&e.into()))
 }
 
-struct Search<'s> {
+struct FileSearch<'s> {
     found: BTreeMap<String, MadeFile>,
     names: usize,
     is_stopped: &'s dyn Fn() -> bool,
 }
 
-impl Search<'_> {
+impl FileSearch<'_> {
     /// Looks below a directory for what the parts fit.
     fn descend(
         &mut self,

@@ -5,7 +5,7 @@
 
 use crate::config::document::Document;
 use crate::config::load;
-use crate::config::tool::definition::{Inject, Input, Parameter};
+use crate::config::tool::definition::{Inject, InputForm, Parameter};
 use crate::error::{At, Result, may_fail};
 use crate::flow::graph::NodeIx;
 use crate::flow::manifest::{AgentBody, Denied, Flow, FlowTool};
@@ -228,8 +228,8 @@ fn agent_tool(tool: &FlowTool, program: &str) -> Value {
     let mut command = vec![program.to_owned(), "tool".to_owned(), tool.name.clone()];
     let mut stdin = None;
     let placed = match tool.input {
-        Input::Parameters => &tool.parameters[..],
-        Input::Json | Input::Schema(_) => &[],
+        InputForm::Parameters => &tool.parameters[..],
+        InputForm::Json | InputForm::Schema(_) => &[],
     };
     for Parameter { name, inject, .. } in placed {
         if *inject == Inject::Stdin {
@@ -249,12 +249,12 @@ fn agent_tool(tool: &FlowTool, program: &str) -> Value {
         "wrapper": [],
     });
     match &tool.input {
-        Input::Parameters => item["parameters"] = parameters.into(),
-        Input::Json => {
+        InputForm::Parameters => item["parameters"] = parameters.into(),
+        InputForm::Json => {
             item["parameters"] = parameters.into();
             item["input"] = "json".into();
         }
-        Input::Schema(schema) => {
+        InputForm::Schema(schema) => {
             item["input_schema"] = schema.clone().into();
             item["input"] = "json".into();
         }

@@ -26,7 +26,7 @@ named_enum! {
 
 /// The fate of a node in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub(crate) enum NodeMark {
     Success,
     Failure,
     /// Some of it failed.
@@ -36,7 +36,7 @@ pub(crate) enum Mark {
     Waiting,
 }
 
-impl Mark {
+impl NodeMark {
     /// The colour of its ground, dark enough to be told from the others and light enough for text.
     fn colour(self) -> &'static str {
         match self {
@@ -63,12 +63,12 @@ struct Box<'p> {
     /// The role, and the agent if there is one.
     about: String,
     is_agent: bool,
-    mark: Option<Mark>,
+    mark: Option<NodeMark>,
 }
 
 impl<'p> Picture<'p> {
     /// The picture of a flow. `mark` tells what became of a node, if anything did.
-    pub(crate) fn of(flow: &'p Flow, mark: impl Fn(NodeIx) -> Option<Mark>) -> Self {
+    pub(crate) fn of(flow: &'p Flow, mark: impl Fn(NodeIx) -> Option<NodeMark>) -> Self {
         let boxes = flow.nodes.iter().enumerate().map(|(ix, node)| {
             let role = flow.graph.nodes[ix].role.name();
             let agent = node.agent.map(|agent| flow.agents[agent].id.as_str());

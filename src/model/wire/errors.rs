@@ -107,7 +107,7 @@ fn largest_answer(said: &str) -> Option<u64> {
 pub(crate) fn error_status(api: Api, body: &[u8]) -> Option<u16> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Shown {
+    struct ErrorBody {
         r#type: Option<String>,
         status: Option<Value>,
         error: Option<Value>,
@@ -115,7 +115,7 @@ pub(crate) fn error_status(api: Api, body: &[u8]) -> Option<u16> {
     if api == Api::Chat {
         return None;
     }
-    let shown: Shown = serde_json::from_slice(body).ok()?;
+    let shown: ErrorBody = serde_json::from_slice(body).ok()?;
     let status = shown.status.as_ref().and_then(Value::as_str);
     match (api, shown.r#type.as_deref(), status) {
         (Api::Responses, _, Some("cancelled" | "in_progress" | "queued")) => Some(500),

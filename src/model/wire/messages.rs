@@ -3,7 +3,7 @@
 use super::Rules;
 use super::ids::usable_call_id;
 use super::neutral::{Message, Recorded, is_blank};
-use super::rendering::{Mark, Rendering, Role};
+use super::rendering::{CacheMark, MessageRole, Rendering};
 use crate::config::api::CacheTime;
 use crate::config::llm::MESSAGES_MAX_TOKENS;
 use crate::model::calls::{NewCall, usable_name};
@@ -108,7 +108,7 @@ impl Head {
     pub(super) fn request(
         &self,
         body: &Rendering,
-        stable: (Mark, Mark),
+        stable: (CacheMark, CacheMark),
         cache: CacheTime,
     ) -> Vec<u8> {
         let mark: &[u8] = match cache {
@@ -249,11 +249,11 @@ pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules, wr
                 return;
             }
             if body.is_empty() {
-                body.block(Role::User, NOTHING_SAID, true);
+                body.block(MessageRole::User, NOTHING_SAID, true);
             }
             for (block, can_end) in blocks {
                 body.at.reasoning += usize::from(!can_end);
-                body.block(Role::Assistant, &block, can_end);
+                body.block(MessageRole::Assistant, &block, can_end);
             }
         }
         "tool" => {
@@ -274,14 +274,14 @@ pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules, wr
                 object.put("is_error", &true);
             }
             object.end();
-            body.block(Role::User, &block, true);
+            body.block(MessageRole::User, &block, true);
         }
         role => {
             for text in message.texts() {
                 if matches!(role, "system" | "developer") && body.system(&text) {
                     continue;
                 }
-                body.block(Role::User, &text_block(&text), true);
+                body.block(MessageRole::User, &text_block(&text), true);
             }
         }
     }
@@ -289,8 +289,8 @@ pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules, wr
 
 /// Lets a person have the last word, which the service insists on.
 pub(super) fn close(body: &mut Rendering) {
-    if body.role() != Some(Role::User) {
-        body.block(Role::User, NOTHING_SAID, false);
+    if body.role() != Some(MessageRole::User) {
+        body.block(MessageRole::User, NOTHING_SAID, false);
     }
 }
 
@@ -392,7 +392,7 @@ fn rebuild(message: &Message<'_>, wrapped: &[String], blocks: &mut Vec<(Cow<'_, 
 }
 
 #[derive(Deserialize)]
-struct Response<'r> {
+struct ReceivedMessage<'r> {
     #[serde(borrow, default)]
     content: Option<Vec<&'r RawValue>>,
     #[serde(borrow, default)]
@@ -408,7 +408,7 @@ struct Response<'r> {
 /// # Errors
 /// The reason to ask again.
 pub(super) fn parse(body: &[u8], wrapped: &[String]) -> Result<Answer, String> {
-    let response: Response<'_> =
+    let response: ReceivedMessage<'_> =
         serde_json::from_slice(body).map_err(|_| super::not_of(body, "a message"))?;
     let Some(items) = response.content else {
         return Err(super::not_of(body, "a message"));

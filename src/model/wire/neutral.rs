@@ -91,7 +91,7 @@ pub(super) struct Message<'m> {
 
 /// A call of a message.
 #[derive(Debug, Deserialize)]
-pub(super) struct Call<'m> {
+pub(super) struct MessageCall<'m> {
     #[serde(borrow, default)]
     pub id: Cow<'m, str>,
     #[serde(borrow)]
@@ -108,9 +108,9 @@ pub(super) struct Function<'m> {
 
 impl Message<'_> {
     /// The calls; what is none is left out.
-    pub(super) fn calls(&self) -> Vec<Call<'_>> {
+    pub(super) fn calls(&self) -> Vec<MessageCall<'_>> {
         let calls = self.tool_calls.map_or("null", RawValue::get);
-        let calls: Option<Vec<Call<'_>>> = serde_json::from_str(calls).unwrap_or_default();
+        let calls: Option<Vec<MessageCall<'_>>> = serde_json::from_str(calls).unwrap_or_default();
         calls.unwrap_or_default()
     }
 

@@ -6,12 +6,12 @@ use crate::text::digest::PartsDigest;
 
 /// Who a message is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum MessageRole {
     User,
     Assistant,
 }
 
-impl Role {
+impl MessageRole {
     fn opening(self) -> &'static [u8] {
         match self {
             Self::User => b"{\"role\":\"user\",\"content\":[",
@@ -22,7 +22,7 @@ impl Role {
 
 /// A block that a cache may end with.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mark {
+pub(super) struct CacheMark {
     /// Where its closing brace is; none before the first.
     pub end: Option<usize>,
     /// How many blocks there are up to it.
@@ -35,13 +35,13 @@ pub(super) struct Position {
     /// The messages rendered so far, the last one still open.
     len: usize,
     digest: PartsDigest,
-    role: Option<Role>,
+    role: Option<MessageRole>,
     blocks: usize,
     /// How many of them are the model's reasoning.
     pub reasoning: usize,
-    pub last: Mark,
+    pub last: CacheMark,
     /// The last mark before the newest answer: where the request for it ended.
-    pub before_answer: Mark,
+    pub before_answer: CacheMark,
     /// The system's blocks, as JSON strings.
     pub system: Vec<String>,
     /// Something beside the system's blocks has been said.
@@ -71,8 +71,8 @@ impl Rendering {
                 role: None,
                 blocks: 0,
                 reasoning: 0,
-                last: Mark::default(),
-                before_answer: Mark::default(),
+                last: CacheMark::default(),
+                before_answer: CacheMark::default(),
                 system: Vec::new(),
                 is_begun: false,
             },
@@ -122,7 +122,7 @@ impl Rendering {
         self.at.blocks == 0
     }
 
-    pub(super) fn role(&self) -> Option<Role> {
+    pub(super) fn role(&self) -> Option<MessageRole> {
         self.at.role
     }
 
@@ -132,7 +132,7 @@ impl Rendering {
     }
 
     /// Adds a block: a JSON object. A cache may end with it if it `can_end`.
-    pub(super) fn block(&mut self, role: Role, block: &[u8], can_end: bool) {
+    pub(super) fn block(&mut self, role: MessageRole, block: &[u8], can_end: bool) {
         self.begin();
         let is_same = self.at.role == Some(role);
         if !self.has_roles {
@@ -155,7 +155,7 @@ impl Rendering {
         self.at.role = Some(role);
         self.at.blocks += 1;
         if can_end {
-            self.at.last = Mark {
+            self.at.last = CacheMark {
                 end: Some(self.out.len() - 1),
                 count: self.at.blocks,
             };

@@ -3,7 +3,7 @@
 use super::Rules;
 use super::ids::usable_call_id;
 use super::neutral::{Message, Recorded, is_blank};
-use super::rendering::{Rendering, Role};
+use super::rendering::{MessageRole, Rendering};
 use crate::model::calls::{NewCall, usable_name};
 use crate::model::response::Answer;
 use crate::record::event::FinishReason;
@@ -40,7 +40,7 @@ struct Item<'i> {
 }
 
 #[derive(Deserialize)]
-struct Part<'p> {
+struct ContentPart<'p> {
     #[serde(borrow, default)]
     r#type: Cow<'p, str>,
     #[serde(borrow, default)]
@@ -50,9 +50,9 @@ struct Part<'p> {
 }
 
 impl<'i> Item<'i> {
-    fn parts(raw: Option<&'i RawValue>) -> Vec<Part<'i>> {
-        let parts =
-            raw.and_then(|raw| serde_json::from_str::<Option<Vec<Part<'i>>>>(raw.get()).ok());
+    fn parts(raw: Option<&'i RawValue>) -> Vec<ContentPart<'i>> {
+        let parts = raw
+            .and_then(|raw| serde_json::from_str::<Option<Vec<ContentPart<'i>>>>(raw.get()).ok());
         parts.flatten().unwrap_or_default()
     }
 
@@ -174,7 +174,7 @@ pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules) {
                 None => rebuild(message, &mut items),
             }
             for item in items {
-                body.block(Role::Assistant, &item, true);
+                body.block(MessageRole::Assistant, &item, true);
             }
         }
         "tool" => {
@@ -192,14 +192,14 @@ pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules) {
                 }),
             };
             object.end();
-            body.block(Role::User, &item, true);
+            body.block(MessageRole::User, &item, true);
         }
         role => {
             for text in message.texts() {
                 if matches!(role, "system" | "developer") && body.system(&text) {
                     continue;
                 }
-                body.block(Role::User, &said("user", "input_text", &text), true);
+                body.block(MessageRole::User, &said("user", "input_text", &text), true);
             }
         }
     }
@@ -209,7 +209,7 @@ pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules) {
 pub(super) fn close(body: &mut Rendering) {
     if body.is_empty() {
         let item = said("user", "input_text", "\"(no message)\"");
-        body.block(Role::User, &item, true);
+        body.block(MessageRole::User, &item, true);
     }
 }
 
@@ -347,7 +347,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Answer, String> {
                 } else {
                     summary
                 };
-                let parts: Vec<String> = parts.iter().map(Part::decoded).collect();
+                let parts: Vec<String> = parts.iter().map(ContentPart::decoded).collect();
                 thinking.push_str(&parts.join("\n\n"));
             }
             "function_call" => {
@@ -382,7 +382,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Answer, String> {
     Ok(answer)
 }
 
-impl Part<'_> {
+impl ContentPart<'_> {
     fn decoded(&self) -> String {
         let text = self.text.filter(|_| self.r#type != "refusal");
         let text = text.and_then(|raw| serde_json::from_str(raw.get()).ok());

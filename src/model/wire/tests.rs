@@ -447,8 +447,8 @@ fn who_said_a_block_is_in_the_digest_of_what_stands_before_an_answer() {
         body.prefix()
     };
     assert_ne!(
-        prefix(rendering::Role::User),
-        prefix(rendering::Role::Assistant)
+        prefix(rendering::MessageRole::User),
+        prefix(rendering::MessageRole::Assistant)
     );
 }
 

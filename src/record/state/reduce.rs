@@ -1,6 +1,6 @@
 //! The effect of each line of a journal on the state.
 
-use super::{Call, End, Question, Refusal, Request, Run, Thought, Turn, decoded};
+use super::{Call, End, RecordedQuestion, RefusedAnswer, Request, Run, Thought, Turn, decoded};
 use crate::record::event::{EventKind, FlowEvent, InputType, Line};
 use crate::record::legacy;
 use crate::record::reader::{Fault, read_event};
@@ -272,7 +272,7 @@ impl<'j> Run<'j> {
         }
         let what = line.what.unwrap_or_default();
         if let Some(content) = line.content {
-            self.turns.push(Turn::Refusal(Refusal {
+            self.turns.push(Turn::Refusal(RefusedAnswer {
                 content: content.get(),
                 what,
                 exit_code: line.exit_code,
@@ -356,7 +356,7 @@ impl<'j> Run<'j> {
         if self.asked(&line).is_none() {
             self.adopt(&line);
         }
-        let question = Question {
+        let question = RecordedQuestion {
             request_id: line.request_id.clone().unwrap_or_default(),
             prompt: line.prompt.clone().unwrap_or_default(),
             input_type: line.input_type.clone().unwrap_or_default(),
@@ -411,7 +411,7 @@ impl<'j> Run<'j> {
 
 /// The question of an older engine that began its built-in tool as it began any other, and recorded no
 /// question.
-fn unrecorded_question<'j>(call: &Call<'j>) -> Option<Question<'j>> {
+fn unrecorded_question<'j>(call: &Call<'j>) -> Option<RecordedQuestion<'j>> {
     #[derive(Deserialize, Default)]
     #[serde(default)]
     struct Arguments {
@@ -425,7 +425,7 @@ fn unrecorded_question<'j>(call: &Call<'j>) -> Option<Question<'j>> {
         input_type,
         sensitive,
     } = arguments.unwrap_or_default();
-    Some(Question {
+    Some(RecordedQuestion {
         request_id: Cow::Borrowed(""),
         prompt: Cow::Owned(prompt),
         input_type: input_type.map(InputType::of).unwrap_or_default(),

@@ -55,7 +55,7 @@ pub(crate) fn parse_line(
     program: &ProgramTable,
     words: impl IntoIterator<Item = OsString>,
 ) -> Result<CommandLine> {
-    let mut reader = LineReader {
+    let mut reader = WordReader {
         parser: Parser::from_args(words),
         options: Vec::new(),
         has_dashes: false,
@@ -127,7 +127,7 @@ fn asked(option: &OptionRow, command: Option<&'static CommandTable>) -> CommandL
     }
 }
 
-struct LineReader {
+struct WordReader {
     parser: Parser,
     options: Vec<(&'static str, OsString)>,
     /// `--` has been read: what follows are operands.
@@ -141,7 +141,7 @@ enum NextWord {
     End,
 }
 
-impl LineReader {
+impl WordReader {
     /// Reads options up to the next operand.
     fn next(&mut self, known: &[&'static OptionRow]) -> Result<NextWord> {
         loop {

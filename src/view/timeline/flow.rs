@@ -91,12 +91,12 @@ fn winner(line: &Line<'_>) -> TimelineEntry {
 /// The steps that are done again.
 fn retry_of_run(line: &Line<'_>) -> TimelineEntry {
     #[derive(serde::Deserialize)]
-    struct Step {
+    struct NamedStep {
         task_id: String,
         node_id: String,
     }
     let steps = line.steps.map(|steps| serde_json::from_str(steps.get()));
-    let steps: Vec<Step> = steps.and_then(Result::ok).unwrap_or_default();
+    let steps: Vec<NamedStep> = steps.and_then(Result::ok).unwrap_or_default();
     let names = steps
         .iter()
         .map(|step| format!("{} of {}", step.node_id, step.task_id));

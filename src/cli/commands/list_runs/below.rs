@@ -1,6 +1,6 @@
 //! All runs below directories, as one list: a table or a line of JSON for each, and their sums.
 
-use super::{Row, Summary, table};
+use super::{Row, RunSummary, table};
 use crate::cli::args::ListRunsArgs;
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::{Metadata, Status};
@@ -126,9 +126,9 @@ impl Entry {
                     None => metadata.iterations.to_string(),
                 },
                 tokens: metadata.usage.tokens.total_tokens,
-                run: Some(Summary {
+                run: Some(RunSummary {
                     reason: in_short(&reason, 40),
-                    ..Summary::of(metadata)
+                    ..RunSummary::of(metadata)
                 }),
             }
         };

@@ -3,7 +3,7 @@
 //! Runs of one workspace are in the list anyway. Those of a flow's tasks are in directories of their own
 //! and are searched for there.
 
-use super::{Entry, Row, Summary};
+use super::{ListedRun, Row, RunSummary};
 use crate::cli::args::ListRunsArgs;
 use crate::record::metadata::{self, Metadata};
 use crate::record::run_dir::RunDir;
@@ -21,8 +21,8 @@ const MOST: usize = 20;
 const DEEPEST: usize = 8;
 
 /// The lines of the table for these entries, the newest first.
-pub(super) fn rows(entries: &[Entry], options: &ListRunsArgs) -> Vec<Row> {
-    let mut places: BTreeMap<&Path, Place<'_>> = BTreeMap::new();
+pub(super) fn rows(entries: &[ListedRun], options: &ListRunsArgs) -> Vec<Row> {
+    let mut places: BTreeMap<&Path, WorkspaceRuns<'_>> = BTreeMap::new();
     for entry in entries {
         let root = entry.workspace.root.as_path();
         let place = places.entry(root).or_default();
@@ -61,18 +61,18 @@ pub(super) fn rows(entries: &[Entry], options: &ListRunsArgs) -> Vec<Row> {
 
 /// The runs of a workspace.
 #[derive(Default)]
-struct Place<'t> {
+struct WorkspaceRuns<'t> {
     /// Since when there are the runs that are in the list.
     since: HashMap<&'t str, Option<Timestamp>>,
     /// Runs that other runs have started.
-    by_parent: HashMap<&'t str, Vec<&'t Entry>>,
+    by_parent: HashMap<&'t str, Vec<&'t ListedRun>>,
     /// Runs in the directories of tasks, if there are flows.
     tasks: Option<RunTree>,
 }
 
 struct Tree<'t, 'p> {
     workspace: &'t Workspace,
-    place: &'p mut Place<'t>,
+    place: &'p mut WorkspaceRuns<'t>,
     options: &'t ListRunsArgs,
     rows: &'p mut Vec<Row>,
 }
@@ -92,7 +92,7 @@ impl Tree<'_, '_> {
                 metadata.iterations.to_string()
             },
             tokens: own,
-            run: Some(Summary::of(&metadata)),
+            run: Some(RunSummary::of(&metadata)),
         });
         let mut all = own;
         let mut left = 0;

@@ -4,7 +4,7 @@ use super::read_mappings;
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Piece;
 use crate::error::reason;
-use crate::flow::eval::assertion::{Assertion, Check};
+use crate::flow::eval::assertion::{Assertion, AssertionKind};
 use crate::flow::manifest::command::read_command;
 use crate::flow::schema::JsonSchema;
 use crate::text::suggestion::nearest;
@@ -104,22 +104,27 @@ fn read_pointer(node: &Section, out: &mut Diagnostics) -> Option<String> {
     Some(path.to_owned())
 }
 
-fn read_check(home: &Path, kind: &str, node: &Section, out: &mut Diagnostics) -> Option<Check> {
+fn read_check(
+    home: &Path,
+    kind: &str,
+    node: &Section,
+    out: &mut Diagnostics,
+) -> Option<AssertionKind> {
     Some(match kind {
-        "equals" => Check::Equals(value(node, out)?.clone()),
-        "contains" => Check::Contains(value(node, out)?.clone()),
+        "equals" => AssertionKind::Equals(value(node, out)?.clone()),
+        "contains" => AssertionKind::Contains(value(node, out)?.clone()),
         "regex" => {
             let pattern = text(node, out)?;
-            Check::Regex(compile(&json!({"pattern": pattern}), node, out)?)
+            AssertionKind::Regex(compile(&json!({"pattern": pattern}), node, out)?)
         }
         "is-json" => match node.map.get("value") {
-            None | Some(Value::Null) => Check::IsJson(None),
-            Some(schema) => Check::IsJson(Some(compile(schema, node, out)?)),
+            None | Some(Value::Null) => AssertionKind::IsJson(None),
+            Some(schema) => AssertionKind::IsJson(Some(compile(schema, node, out)?)),
         },
-        "schema" => Check::Schema(read_schema(home, node, out)?),
-        "latency" => Check::Latency(limit(node, out)?),
-        "cost" => Check::Cost(limit(node, out)?),
-        "tokens" => Check::Tokens(limit(node, out)?),
+        "schema" => AssertionKind::Schema(read_schema(home, node, out)?),
+        "latency" => AssertionKind::Latency(limit(node, out)?),
+        "cost" => AssertionKind::Cost(limit(node, out)?),
+        "tokens" => AssertionKind::Tokens(limit(node, out)?),
         "status" => match value(node, out)? {
             Value::String(name) if !["success", "failure", "partial"].contains(&name.as_str()) => {
                 let message = format!(
@@ -128,9 +133,9 @@ fn read_check(home: &Path, kind: &str, node: &Section, out: &mut Diagnostics) ->
                 out.error(node.path_to("value"), message);
                 return None;
             }
-            wanted => Check::Status(wanted.clone()),
+            wanted => AssertionKind::Status(wanted.clone()),
         },
-        "exit_node" => Check::ExitNode(text(node, out)?.to_owned()),
+        "exit_node" => AssertionKind::ExitNode(text(node, out)?.to_owned()),
         "file" => read_file(node, out)?,
         "exec" => read_exec(node, out)?,
         other => {
@@ -204,7 +209,7 @@ fn read_schema(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<Jso
         .ok()
 }
 
-fn read_file(node: &Section, out: &mut Diagnostics) -> Option<Check> {
+fn read_file(node: &Section, out: &mut Diagnostics) -> Option<AssertionKind> {
     if !node.map.contains_key("path") {
         out.error(
             node.path_to("path"),
@@ -225,11 +230,11 @@ fn read_file(node: &Section, out: &mut Diagnostics) -> Option<Check> {
         None | Some(Value::Null) => None,
         Some(_) => Some(node.read_text("value", out)?.to_owned()),
     };
-    Some(Check::File { path, text })
+    Some(AssertionKind::File { path, text })
 }
 
 /// A program: a list is its argv, a text is split like `exec:` of a tool.
-fn read_exec(node: &Section, out: &mut Diagnostics) -> Option<Check> {
+fn read_exec(node: &Section, out: &mut Diagnostics) -> Option<AssertionKind> {
     let form = match value(node, out)? {
         Value::Array(_) => "command",
         Value::String(_) => "exec",
@@ -261,7 +266,7 @@ fn read_exec(node: &Section, out: &mut Diagnostics) -> Option<Check> {
         );
         out.error(node.path_to("value"), message);
     }
-    Some(Check::Exec {
+    Some(AssertionKind::Exec {
         command,
         timeout: Duration::from_millis(timeout.max(1)),
     })

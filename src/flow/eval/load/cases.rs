@@ -4,7 +4,7 @@ use super::assertions::read_assertions;
 use super::{SuiteReader, is_plain, read_directory, read_tags};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::error::reason;
-use crate::flow::eval::assertion::{Assertion, Check};
+use crate::flow::eval::assertion::{Assertion, AssertionKind};
 use crate::flow::eval::suite::Case;
 use crate::flow::manifest::Code;
 use crate::text::yaml::Step;
@@ -29,7 +29,7 @@ const EXPECTED: [&str; 3] = ["expected", "target", "expected_output"];
 
 /// Where a case stands.
 #[derive(Clone)]
-enum Place {
+enum CasePlace {
     /// In the manifest.
     Item(Vec<Step>),
     /// On a line of a file, from 1.
@@ -101,7 +101,7 @@ impl CaseReader<'_, '_> {
         for (index, item) in items.iter().enumerate() {
             let mut at = at.to_vec();
             at.push(Step::Item(index));
-            cases.extend(self.case(item, index + 1, &Place::Item(at)));
+            cases.extend(self.case(item, index + 1, &CasePlace::Item(at)));
         }
         cases
     }
@@ -115,7 +115,7 @@ impl CaseReader<'_, '_> {
                 self.add(
                     Code::ManifestInvalid,
                     vec![],
-                    &Place::Item(at.to_vec()),
+                    &CasePlace::Item(at.to_vec()),
                     format!("cases: cannot read {file}: {why}"),
                 );
                 return Vec::new();
@@ -126,7 +126,7 @@ impl CaseReader<'_, '_> {
             if line.trim().is_empty() {
                 continue;
             }
-            let place = Place::Line(file.to_owned(), index + 1);
+            let place = CasePlace::Line(file.to_owned(), index + 1);
             match serde_json::from_str::<Value>(line) {
                 Ok(item) => cases.extend(self.case(&item, index + 1, &place)),
                 Err(error) => {
@@ -152,12 +152,12 @@ impl CaseReader<'_, '_> {
     fn finish(mut self, cases: Vec<Case>, at: Vec<Step>) -> Option<Vec<Case>> {
         if cases.is_empty() && !self.is_wrong {
             let message = "cases: there are none, or none that is enabled".to_owned();
-            self.add(Code::ManifestInvalid, vec![], &Place::Item(at), message);
+            self.add(Code::ManifestInvalid, vec![], &CasePlace::Item(at), message);
         }
         (!self.is_wrong).then_some(cases)
     }
 
-    fn case(&mut self, item: &Value, number: usize, place: &Place) -> Option<Case> {
+    fn case(&mut self, item: &Value, number: usize, place: &CasePlace) -> Option<Case> {
         let Some(map) = item.as_object() else {
             let found = describe_value(item);
             let message = format!("cases: expected a mapping, found {found}");
@@ -166,8 +166,8 @@ impl CaseReader<'_, '_> {
         };
         let id = self.id(map, number, place)?;
         let at = match place {
-            Place::Item(at) => at.clone(),
-            Place::Line(..) => Vec::new(),
+            CasePlace::Item(at) => at.clone(),
+            CasePlace::Line(..) => Vec::new(),
         };
         let node = Section::new(map, at);
         let mut out = self.about(&id);
@@ -192,7 +192,12 @@ impl CaseReader<'_, '_> {
             (None, Some(expected)) => vec![Assertion::equals(expected)],
             (None, None) => Vec::new(),
         };
-        let says_end = |it: &Assertion| matches!(it.check, Check::Status(_) | Check::ExitNode(_));
+        let says_end = |it: &Assertion| {
+            matches!(
+                it.check,
+                AssertionKind::Status(_) | AssertionKind::ExitNode(_)
+            )
+        };
         if !assertions.iter().any(says_end) {
             assertions.insert(0, Assertion::succeeds());
         }
@@ -209,7 +214,7 @@ impl CaseReader<'_, '_> {
     }
 
     /// The id of a case: its own, or else its number, as Inspect counts.
-    fn id(&mut self, map: &Map<String, Value>, number: usize, place: &Place) -> Option<String> {
+    fn id(&mut self, map: &Map<String, Value>, number: usize, place: &CasePlace) -> Option<String> {
         let id = match map.get("id") {
             None | Some(Value::Null) => number.to_string(),
             Some(Value::String(id)) if is_plain(id) => id.clone(),
@@ -231,11 +236,11 @@ impl CaseReader<'_, '_> {
         Some(id)
     }
 
-    fn look_for_unknown(&mut self, node: &Section, place: &Place, out: &mut Diagnostics) {
+    fn look_for_unknown(&mut self, node: &Section, place: &CasePlace, out: &mut Diagnostics) {
         let known: Vec<&str> = KEYS.into_iter().chain(EXPECTED).collect();
         match place {
-            Place::Item(_) => node.warn_of_unknown_keys(&known, out),
-            Place::Line(..) => {
+            CasePlace::Item(_) => node.warn_of_unknown_keys(&known, out),
+            CasePlace::Line(..) => {
                 let unknown = node.map.keys().filter(|key| !known.contains(&key.as_str()));
                 // A file may have any number of them.
                 let room = 100_usize.saturating_sub(self.unread.len());
@@ -248,26 +253,26 @@ impl CaseReader<'_, '_> {
         Diagnostics::about(format!("suite \"{}\", case \"{id}\"", self.suite))
     }
 
-    fn add(&mut self, code: Code, ids: Vec<String>, place: &Place, message: String) {
+    fn add(&mut self, code: Code, ids: Vec<String>, place: &CasePlace, message: String) {
         self.is_wrong = true;
         let suite = self.suite.to_owned();
         let message = format!("suite \"{suite}\": {message}");
         let ids: Vec<String> = [suite].into_iter().chain(ids).collect();
         match place {
-            Place::Item(at) => self.reader.manifest.add(code, ids, at, message),
-            Place::Line(file, line) => {
+            CasePlace::Item(at) => self.reader.manifest.add(code, ids, at, message),
+            CasePlace::Line(file, line) => {
                 self.reader
                     .add_to_file(file, Some(*line), (Some(code), ids, message));
             }
         }
     }
 
-    fn report(&mut self, code: Code, id: &str, place: &Place, out: Diagnostics) {
+    fn report(&mut self, code: Code, id: &str, place: &CasePlace, out: Diagnostics) {
         self.is_wrong |= out.has_errors();
         let ids = vec![self.suite.to_owned(), id.to_owned()];
         match place {
-            Place::Item(_) => self.reader.manifest.report_as(code, &ids, out),
-            Place::Line(file, line) => {
+            CasePlace::Item(_) => self.reader.manifest.report_as(code, &ids, out),
+            CasePlace::Line(file, line) => {
                 for complaint in out.into_list() {
                     let code = (!complaint.warning).then_some(code);
                     let problem = (code, ids.clone(), complaint.message);

@@ -4,7 +4,7 @@ use super::SuiteReader;
 use crate::config::agent::Severity;
 use crate::config::load;
 use crate::config::section::{Diagnostics, Section};
-use crate::flow::eval::assertion::Check;
+use crate::flow::eval::assertion::AssertionKind;
 use crate::flow::eval::naming::named_files;
 use crate::flow::eval::suite::{FILE, Suite, Target};
 use crate::flow::eval::summary::decision::threshold_warning;
@@ -32,7 +32,7 @@ pub(super) fn check_names(reader: &mut SuiteReader<'_>, suite: &Suite, node: &Se
     for case in &suite.cases {
         let named = case.start.iter().map(|start| (start, Role::Start));
         let exits = case.assertions.iter().filter_map(|it| match &it.check {
-            Check::ExitNode(exit) => Some((exit, Role::Exit)),
+            AssertionKind::ExitNode(exit) => Some((exit, Role::Exit)),
             _ => None,
         });
         for (name, role) in named.chain(exits) {
@@ -62,7 +62,7 @@ pub(crate) fn grader_files(home: &Path, suite: &Suite) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = vec![home.join(FILE)];
     files.extend(suite.case_file.clone());
     for assertion in suite.cases.iter().flat_map(|case| &case.assertions) {
-        if let Check::Exec { command, .. } = &assertion.check {
+        if let AssertionKind::Exec { command, .. } = &assertion.check {
             files.extend(named_files(command, home));
         }
     }

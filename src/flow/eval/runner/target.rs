@@ -4,7 +4,7 @@
 
 use super::{EvaluationPlace, PlannedSuite};
 use crate::engine::run_context::{DEADLINE, ENGINE_PID, LEDGERS};
-use crate::flow::eval::answer::Answer;
+use crate::flow::eval::answer::TargetOutcome;
 use crate::flow::eval::assertion::{TargetResult, text_of};
 use crate::flow::eval::suite::{Case, Setting, Target};
 use crate::flow::eval::verdict::TargetEnd;
@@ -113,9 +113,9 @@ pub(super) fn environment(place: &EvaluationPlace<'_>, dir: &Path) -> Vec<Variab
 }
 
 /// The end of a trial whose program printed more than can be read.
-pub(super) fn oversized() -> Answer {
+pub(super) fn oversized() -> TargetOutcome {
     let reason = "output".to_owned();
-    Answer {
+    TargetOutcome {
         end: TargetEnd::Failed(reason.clone()),
         stop_reason: reason,
         result: TargetResult {

@@ -51,7 +51,7 @@ impl BaselineCase {
 
 /// The whole file.
 #[derive(Deserialize)]
-struct ResultFile {
+struct BaselineFile {
     suites: Vec<Baseline>,
 }
 
@@ -64,7 +64,7 @@ impl Baseline {
         if bytes.len() > MOST_BYTES {
             return Err(Error::usage("larger than any result of an evaluation"));
         }
-        let read: std::result::Result<ResultFile, _> = serde_json::from_slice(bytes);
+        let read: std::result::Result<BaselineFile, _> = serde_json::from_slice(bytes);
         let no_result =
             |why: String| Error::usage(format!("not a result of eval --format json: {why}"));
         let file = read.map_err(|error| no_result(crate::text::json::parser_words(&error)))?;

@@ -2,7 +2,7 @@
 
 use super::Plan;
 use crate::error::{Error, Result};
-use crate::flow::eval::trial::{Outcome, Trial};
+use crate::flow::eval::trial::{Trial, TrialOutcome};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// So many reasons have a count of their own.
@@ -98,9 +98,9 @@ impl Cell {
 
     fn add(&mut self, trial: &Trial) {
         match trial.outcome {
-            Outcome::Passed => self.passed += 1,
-            Outcome::Failed => self.failed += 1,
-            Outcome::NotMeasured => return,
+            TrialOutcome::Passed => self.passed += 1,
+            TrialOutcome::Failed => self.failed += 1,
+            TrialOutcome::NotMeasured => return,
         }
         if let Some(score) = trial.score {
             self.score += score;
@@ -227,7 +227,7 @@ impl<'p> Columns<'p> {
             return Err(Error::failure(format!("{}: recorded twice", named())));
         }
         cell.add(trial);
-        if trial.outcome == Outcome::NotMeasured {
+        if trial.outcome == TrialOutcome::NotMeasured {
             column.note_not_measured(trial);
         }
         Ok(())

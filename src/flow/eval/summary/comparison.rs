@@ -101,12 +101,12 @@ fn method_name<S: Serializer>(method: &Method, serializer: S) -> Result<S::Ok, S
 }
 
 /// One side: its name, and for each case of the plan its counts and how many trials were planned.
-struct Side<'s> {
+struct ComparedSide<'s> {
     name: &'s str,
     cases: Vec<(Counts, u32)>,
 }
 
-impl<'s> Side<'s> {
+impl<'s> ComparedSide<'s> {
     fn of_setting(setting: &'s SettingFigures) -> Self {
         let cases = setting.cases.iter();
         Self {
@@ -149,13 +149,13 @@ pub(super) fn compare_settings(
                 let Some(before) = earlier.setting_for(&setting.name) else {
                     continue;
                 };
-                let before = Side::of_earlier(before, setting);
+                let before = ComparedSide::of_earlier(before, setting);
                 found.extend(compare(&before, setting, true));
             }
         }
         None => {
             if let Some((first, others)) = settings.split_first() {
-                let first = Side::of_setting(first);
+                let first = ComparedSide::of_setting(first);
                 found.extend(
                     others
                         .iter()
@@ -179,8 +179,12 @@ pub(super) fn compare_settings(
 }
 
 /// One comparison, not yet corrected for the others: undecided unless something forbids a decision.
-fn compare(before: &Side, setting: &SettingFigures, is_earlier: bool) -> Option<Comparison> {
-    let after = Side::of_setting(setting);
+fn compare(
+    before: &ComparedSide,
+    setting: &SettingFigures,
+    is_earlier: bool,
+) -> Option<Comparison> {
+    let after = ComparedSide::of_setting(setting);
     let pairs: Vec<(Counts, Counts)> = before
         .cases
         .iter()
@@ -214,8 +218,8 @@ fn compare(before: &Side, setting: &SettingFigures, is_earlier: bool) -> Option<
     })
 }
 
-fn coverage_differs(before: &Side, after: &Side) -> bool {
-    let of = |side: &Side| {
+fn coverage_differs(before: &ComparedSide, after: &ComparedSide) -> bool {
+    let of = |side: &ComparedSide| {
         coverage_of(
             side.cases
                 .iter()

@@ -43,7 +43,7 @@ impl Verdict {
 /// Why the verdict is what it is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
-pub(crate) enum Decision {
+pub(crate) enum VerdictReason {
     /// Every planned trial was measured and passed.
     AllPassed,
     /// So many trials failed, and no threshold says how many may.
@@ -68,7 +68,7 @@ pub(crate) enum Decision {
     NothingMeasured,
 }
 
-impl Decision {
+impl VerdictReason {
     pub(crate) fn verdict(&self) -> Verdict {
         match self {
             Self::AllPassed | Self::AboveThreshold => Verdict::Passed,
@@ -131,24 +131,28 @@ pub(super) fn doubts(settings: &[SettingFigures]) -> Vec<String> {
 }
 
 /// The verdict with its reason.
-pub(super) fn decide(plan: &Plan, settings: &[SettingFigures], coverage_differs: bool) -> Decision {
+pub(super) fn decide(
+    plan: &Plan,
+    settings: &[SettingFigures],
+    coverage_differs: bool,
+) -> VerdictReason {
     let measured: u64 = settings.iter().map(|setting| setting.trials_measured).sum();
     let missing = settings.iter().map(SettingFigures::missing).sum();
     let failed = settings.iter().flat_map(|setting| &setting.cases);
     let failed: u64 = failed.map(|case| u64::from(case.failed)).sum();
     let Some(threshold) = plan.threshold else {
         return match (failed, missing) {
-            _ if measured == 0 => Decision::NothingMeasured,
-            (1.., _) => Decision::TrialsFailed { trials: failed },
-            (0, 1..) => Decision::TrialsMissing { trials: missing },
-            (0, 0) => Decision::AllPassed,
+            _ if measured == 0 => VerdictReason::NothingMeasured,
+            (1.., _) => VerdictReason::TrialsFailed { trials: failed },
+            (0, 1..) => VerdictReason::TrialsMissing { trials: missing },
+            (0, 0) => VerdictReason::AllPassed,
         };
     };
     if measured == 0 {
-        return Decision::NothingMeasured;
+        return VerdictReason::NothingMeasured;
     }
     if coverage_differs {
-        return Decision::CoverageDiffers { missing };
+        return VerdictReason::CoverageDiffers { missing };
     }
     let alpha = alpha_of_look(plan.look);
     let on = |side: Side| -> Vec<&SettingFigures> {
@@ -164,19 +168,19 @@ pub(super) fn decide(plan: &Plan, settings: &[SettingFigures], coverage_differs:
     };
     let below = on(Side::Below);
     if !below.is_empty() {
-        return Decision::BelowThreshold {
+        return VerdictReason::BelowThreshold {
             settings: names(&below),
         };
     }
     let near = on(Side::Unknown);
     if near.is_empty() {
-        return Decision::AboveThreshold;
+        return VerdictReason::AboveThreshold;
     }
     let needs = near.iter().map(|setting| needs(plan, setting, threshold));
     let most: Option<(u64, u64)> = needs
         .collect::<Option<Vec<_>>>()
         .and_then(|needs| needs.into_iter().max());
-    Decision::NearThreshold {
+    VerdictReason::NearThreshold {
         settings: names(&near),
         trials_needed: most.map(|(trials, _)| trials),
         cases_needed: most.map(|(_, cases)| cases),

@@ -16,12 +16,12 @@ const LEVEL: f64 = 0.95;
 
 /// Two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Ends {
+pub(crate) struct Bounds {
     pub lower: f64,
     pub upper: f64,
 }
 
-impl From<Interval> for Ends {
+impl From<Interval> for Bounds {
     fn from(interval: Interval) -> Self {
         Self {
             lower: interval.lower,
@@ -113,7 +113,7 @@ impl CaseFigures {
             ci: of_case(counts).map(LevelEnds::from),
             score: (cell.scored > 0).then(|| cell.score / f64::from(cell.scored)),
             cost: cell.cost.known(),
-            duration_ms: Times::of(cell.durations.clone()).map(|times| times.median),
+            duration_ms: Durations::of(cell.durations.clone()).map(|times| times.median),
         }
     }
 
@@ -131,12 +131,12 @@ impl CaseFigures {
 
 /// Wall clock of measured trials, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Times {
+pub(crate) struct Durations {
     pub median: u64,
     pub p90: u64,
 }
 
-impl Times {
+impl Durations {
     /// By nearest rank. None of nothing.
     fn of(mut times: Vec<u64>) -> Option<Self> {
         times.sort_unstable();
@@ -156,8 +156,8 @@ impl Times {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct PassInterval {
     pub k: u32,
-    pub at: Option<Ends>,
-    pub hat: Option<Ends>,
+    pub at: Option<Bounds>,
+    pub hat: Option<Bounds>,
     /// Cases with at least k measured trials.
     pub cases: usize,
     /// Planned cases with fewer, which are left out.
@@ -177,7 +177,7 @@ pub(crate) struct SettingFigures {
     /// Of exactly these cases, 95 %; none unless each was measured twice.
     pub ci_these_cases: Option<LevelEnds>,
     /// With all missing trials counted as failed, and as passed.
-    pub bounds: Option<Ends>,
+    pub bounds: Option<Bounds>,
     /// By k.
     pub pass_at_k: BTreeMap<u32, f64>,
     /// By k.
@@ -193,7 +193,7 @@ pub(crate) struct SettingFigures {
     /// Of all measured trials; none if one of them has none.
     pub tokens: Option<u64>,
     /// Retries included.
-    pub duration_ms: Option<Times>,
+    pub duration_ms: Option<Durations>,
     /// Within measured trials.
     pub retries: u64,
     /// How many trials were not measured, by reason.
@@ -246,7 +246,7 @@ impl SettingFigures {
             cost,
             cost_not_measured: column.cost_not_measured,
             tokens,
-            duration_ms: Times::of(durations.collect()),
+            duration_ms: Durations::of(durations.collect()),
             retries: column.cells.iter().map(|cell| cell.retries).sum(),
             not_measured: reasons(column, planned - measured),
             cases,
@@ -273,8 +273,8 @@ fn chances(counts: &[Counts]) -> Vec<PassAt> {
 fn pass_interval(chance: &PassAt, planned_cases: usize) -> PassInterval {
     PassInterval {
         k: chance.k,
-        at: chance.any_interval.map(Ends::from),
-        hat: chance.all_interval.map(Ends::from),
+        at: chance.any_interval.map(Bounds::from),
+        hat: chance.all_interval.map(Bounds::from),
         cases: chance.cases,
         cases_left_out: planned_cases - chance.cases,
     }

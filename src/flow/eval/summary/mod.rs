@@ -14,7 +14,7 @@ use crate::flow::eval::trial::Trial;
 use baseline::Baseline;
 use cells::Columns;
 use comparison::Comparison;
-use decision::{Decision, Verdict};
+use decision::{Verdict, VerdictReason};
 use figures::SettingFigures;
 use serde::Serialize;
 
@@ -63,7 +63,7 @@ pub(crate) struct Summary {
     pub look: Look,
     pub threshold: Option<f64>,
     pub verdict: Verdict,
-    pub decision: Decision,
+    pub decision: VerdictReason,
     /// What makes the figures doubtful, in words.
     pub warnings: Vec<String>,
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::Exit;
-use crate::flow::eval::trial::Outcome::{self, Failed, NotMeasured, Passed};
+use crate::flow::eval::trial::TrialOutcome::{self, Failed, NotMeasured, Passed};
 use comparison::Finding;
 use decision::threshold_warning;
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ impl Scene {
     }
 }
 
-pub(crate) fn trial(setting: &str, case: &str, number: u32, outcome: Outcome) -> Trial {
+pub(crate) fn trial(setting: &str, case: &str, number: u32, outcome: TrialOutcome) -> Trial {
     Trial {
         case: case.to_owned(),
         setting: setting.to_owned(),
@@ -271,7 +271,7 @@ fn a_later_look_needs_more() {
 #[test]
 fn the_plan_for_more_trials_is_enough_at_the_next_look() {
     let summary = Scene::of(&["++"; 30]).threshold(0.9).summary();
-    let Decision::NearThreshold {
+    let VerdictReason::NearThreshold {
         trials_needed: Some(trials),
         cases_needed: Some(cases),
         ..
@@ -329,7 +329,7 @@ fn trials_that_never_came_are_missing_and_not_failed() {
     scene.recorded.truncate(13);
     let summary = scene.summary();
     assert_eq!(summary.settings[0].not_measured["not_started"], 3);
-    assert_eq!(summary.decision, Decision::TrialsMissing { trials: 3 });
+    assert_eq!(summary.decision, VerdictReason::TrialsMissing { trials: 3 });
     assert_eq!(summary.verdict.exit(), Exit::Undecided);
 }
 
@@ -350,7 +350,10 @@ fn coverage_that_differs_is_a_warning_and_no_verdict() {
     cases[7] = "+?";
     let summary = Scene::of(&cases).threshold(0.8).summary();
     assert_eq!(summary.verdict, Verdict::Undecided);
-    assert_eq!(summary.decision, Decision::CoverageDiffers { missing: 1 });
+    assert_eq!(
+        summary.decision,
+        VerdictReason::CoverageDiffers { missing: 1 }
+    );
     assert!(
         summary.warnings[0].contains("between cases"),
         "{:?}",

@@ -4,7 +4,7 @@ use super::words::{name, points};
 use crate::flow::eval::numbers::difference::Method;
 use crate::flow::eval::summary::Summary;
 use crate::flow::eval::summary::comparison::{Comparison, Finding};
-use crate::flow::eval::summary::decision::Decision;
+use crate::flow::eval::summary::decision::VerdictReason;
 use crate::unix::terminal::counted;
 
 /// All comparisons, and the verdict behind them.
@@ -116,24 +116,24 @@ fn decision(summary: &Summary) -> String {
         }
     };
     match &summary.decision {
-        Decision::AllPassed => "every trial passed".to_owned(),
-        Decision::TrialsFailed { trials: failed } => format!("{} failed", trials(*failed)),
-        Decision::TrialsMissing { trials: missing } => {
+        VerdictReason::AllPassed => "every trial passed".to_owned(),
+        VerdictReason::TrialsFailed { trials: failed } => format!("{} failed", trials(*failed)),
+        VerdictReason::TrialsMissing { trials: missing } => {
             format!(
                 "none failed, {} not measured; the same command measures what is missing",
                 trials(*missing)
             )
         }
-        Decision::CoverageDiffers { missing } => format!(
+        VerdictReason::CoverageDiffers { missing } => format!(
             "no verdict while the share of measured trials differs by more than 10 points; the same command measures the {} that are missing",
             trials(*missing)
         ),
-        Decision::AboveThreshold => "the lower bound reaches it".to_owned(),
-        Decision::BelowThreshold { settings } => {
+        VerdictReason::AboveThreshold => "the lower bound reaches it".to_owned(),
+        VerdictReason::BelowThreshold { settings } => {
             format!("the upper bound{} is below it", of(settings))
         }
-        Decision::NothingMeasured => "nothing was measured".to_owned(),
-        Decision::NearThreshold {
+        VerdictReason::NothingMeasured => "nothing was measured".to_owned(),
+        VerdictReason::NearThreshold {
             settings,
             trials_needed,
             cases_needed,

@@ -3,7 +3,7 @@
 //! A trial that was not measured is an `error`, which is no failure.
 
 use crate::flow::eval::summary::Summary;
-use crate::flow::eval::trial::{Outcome, Trial};
+use crate::flow::eval::trial::{Trial, TrialOutcome};
 use crate::text::shorten::in_short;
 use crate::unix::terminal::printable;
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub(crate) fn junit(suites: &[(&Summary, &[Trial])]) -> String {
 }
 
 fn push_suite(out: &mut String, suite: &str, setting: &str, trials: &[&Trial]) {
-    let count = |outcome: Outcome| {
+    let count = |outcome: TrialOutcome| {
         trials
             .iter()
             .filter(|trial| trial.outcome == outcome)
@@ -37,8 +37,8 @@ fn push_suite(out: &mut String, suite: &str, setting: &str, trials: &[&Trial]) {
         "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"0\" time=\"{}\">\n",
         escaped(&name),
         trials.len(),
-        count(Outcome::Failed),
-        count(Outcome::NotMeasured),
+        count(TrialOutcome::Failed),
+        count(TrialOutcome::NotMeasured),
         seconds(trials.iter().filter_map(|trial| trial.duration_ms).sum()),
     ));
     for trial in trials {
@@ -57,12 +57,12 @@ fn push_trial(out: &mut String, class: &str, trial: &Trial) {
     let body = escaped(&failed_assertions(trial).join("\n"));
     let message = escaped(&in_short(&message(trial), MESSAGE_COLUMNS));
     match trial.outcome {
-        Outcome::Passed => {}
-        Outcome::Failed => out.push_str(&format!(
+        TrialOutcome::Passed => {}
+        TrialOutcome::Failed => out.push_str(&format!(
             "      <failure type=\"{}\" message=\"{message}\">{body}</failure>\n",
             escaped(&trial.stop_reason)
         )),
-        Outcome::NotMeasured => {
+        TrialOutcome::NotMeasured => {
             out.push_str(&format!(
                 "      <error type=\"not_measured\" message=\"{message}\">{body}</error>\n"
             ));
@@ -83,7 +83,7 @@ pub(super) fn trial_name(trial: &Trial) -> String {
 /// Why a trial did not pass, on a line.
 pub(super) fn message(trial: &Trial) -> String {
     match (trial.outcome, failed_assertions(trial).first()) {
-        (Outcome::NotMeasured, _) => format!("not measured: {}", trial.stop_reason),
+        (TrialOutcome::NotMeasured, _) => format!("not measured: {}", trial.stop_reason),
         (_, Some(first)) => format!("{}: {first}", trial.stop_reason),
         (_, None) => trial.stop_reason.clone(),
     }

@@ -4,7 +4,7 @@
 
 use super::junit::{failed_assertions, message, trial_name};
 use crate::flow::eval::summary::Summary;
-use crate::flow::eval::trial::{Outcome, Trial};
+use crate::flow::eval::trial::{Trial, TrialOutcome};
 use crate::text::json;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::printable;
@@ -32,12 +32,12 @@ fn push_point(out: &mut String, number: usize, suite: &str, trial: &Trial) {
         trial_name(trial)
     ));
     match trial.outcome {
-        Outcome::Passed => out.push_str(&format!("ok {number} - {name}\n")),
-        Outcome::NotMeasured => out.push_str(&format!(
+        TrialOutcome::Passed => out.push_str(&format!("ok {number} - {name}\n")),
+        TrialOutcome::NotMeasured => out.push_str(&format!(
             "ok {number} - {name} # SKIP {}\n",
             escaped(&message(trial))
         )),
-        Outcome::Failed => {
+        TrialOutcome::Failed => {
             out.push_str(&format!("not ok {number} - {name}\n  ---\n"));
             for (key, text) in [
                 ("message", &message(trial)),

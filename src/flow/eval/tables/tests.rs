@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::flow::eval::summary::tests::Scene;
-use crate::flow::eval::trial::Outcome;
+use crate::flow::eval::trial::TrialOutcome;
 use crate::text::shorten::columns_of;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -137,7 +137,7 @@ fn hostile() -> (Summary, Vec<Trial>) {
         trial.run_id = HOSTILE.to_owned();
         trial.workspace = HOSTILE.to_owned();
         trial.assertions = Some(listed(json!([
-            {"type": "contains", "passed": trial.outcome == Outcome::Passed, "reason": HOSTILE},
+            {"type": "contains", "passed": trial.outcome == TrialOutcome::Passed, "reason": HOSTILE},
             {"type": HOSTILE, "passed": false},
             7,
         ])));

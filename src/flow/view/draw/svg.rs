@@ -52,7 +52,7 @@ pub(super) fn draw_svg(picture: &Picture) -> String {
     }
     for (ix, node) in picture.graph.nodes.iter().enumerate() {
         let on = &picture.boxes[ix];
-        let colour = on.mark.map_or("#f4f4f4", super::Mark::colour);
+        let colour = on.mark.map_or("#f4f4f4", super::NodeMark::colour);
         out.push_str(&node_outline(node.role, middle[ix], colour, on.is_agent));
         let (x, y) = middle[ix];
         out.push_str(&format!(

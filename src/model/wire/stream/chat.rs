@@ -11,7 +11,7 @@ pub(super) struct Chunks {
     /// The members beside choices and usage, as the first chunk had them.
     members: Map<String, Value>,
     message: Map<String, Value>,
-    calls: Vec<Call>,
+    calls: Vec<StreamedCall>,
     finish_reason: Option<Value>,
     usage: Option<Value>,
     has_choice: bool,
@@ -20,7 +20,7 @@ pub(super) struct Chunks {
 }
 
 #[derive(Default)]
-struct Call {
+struct StreamedCall {
     index: Option<u64>,
     members: Map<String, Value>,
     name: String,
@@ -147,9 +147,9 @@ impl Chunks {
             !is_other && (index.is_none() || call.index == index)
         });
         let at = at.unwrap_or_else(|| {
-            self.calls.push(Call {
+            self.calls.push(StreamedCall {
                 index,
-                ..Call::default()
+                ..StreamedCall::default()
             });
             self.calls.len() - 1
         });

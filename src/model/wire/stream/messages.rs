@@ -11,20 +11,20 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(super) struct Blocks {
     message: Option<Map<String, Value>>,
-    blocks: BTreeMap<u64, Block>,
+    blocks: BTreeMap<u64, StreamedBlock>,
     /// The event at the end has come.
     pub is_whole: bool,
 }
 
 #[derive(Default)]
-struct Block {
+struct StreamedBlock {
     members: Map<String, Value>,
     /// The input as it comes, in pieces of JSON.
     input: String,
 }
 
 #[derive(Deserialize)]
-struct Event {
+struct MessagesEvent {
     #[serde(default)]
     r#type: String,
     #[serde(default)]
@@ -47,7 +47,7 @@ impl Blocks {
         data: &[u8],
         listener: &mut Listener<'_>,
     ) -> Option<Vec<u8>> {
-        let Ok(event) = serde_json::from_slice::<Event>(data) else {
+        let Ok(event) = serde_json::from_slice::<MessagesEvent>(data) else {
             return (name == b"error").then(|| data.to_vec());
         };
         match event.r#type.as_str() {
@@ -60,7 +60,8 @@ impl Blocks {
                     listener(Heard::Call(name.unwrap_or_default()));
                 }
                 let input = String::new();
-                self.blocks.insert(event.index, Block { members, input });
+                self.blocks
+                    .insert(event.index, StreamedBlock { members, input });
             }
             "content_block_delta" => {
                 let delta = event.delta.unwrap_or_default();
@@ -96,13 +97,13 @@ impl Blocks {
                 object.put(key, value);
             }
         }
-        object.objects("content", self.blocks.values(), Block::write);
+        object.objects("content", self.blocks.values(), StreamedBlock::write);
         object.end();
         Some(out)
     }
 }
 
-impl Block {
+impl StreamedBlock {
     fn add(&mut self, delta: &Map<String, Value>, listener: &mut Listener<'_>) {
         let text = |key: &str| delta.get(key).and_then(Value::as_str).unwrap_or_default();
         match text("type") {

@@ -16,7 +16,7 @@ pub(super) struct Items {
 }
 
 #[derive(Deserialize)]
-struct Event<'e> {
+struct ResponsesEvent<'e> {
     #[serde(borrow, default)]
     r#type: Cow<'e, str>,
     #[serde(default)]
@@ -34,7 +34,7 @@ struct Event<'e> {
 impl Items {
     /// Adds an event. Returns the error that it reports.
     pub(super) fn add(&mut self, data: &[u8], listener: &mut Listener<'_>) -> Option<Vec<u8>> {
-        let event: Event<'_> = serde_json::from_slice(data).ok()?;
+        let event: ResponsesEvent<'_> = serde_json::from_slice(data).ok()?;
         let delta = event.delta.as_ref().and_then(Value::as_str);
         match &*event.r#type {
             "response.output_text.delta" | "response.refusal.delta" => {
