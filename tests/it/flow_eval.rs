@@ -384,7 +384,7 @@ fn what_lies_in_the_place_of_a_workspace_that_is_being_made_is_removed() {
         assert!(pipe.arg(&making).status().unwrap().success());
     };
     let places: [&dyn Fn(); 3] = [&pipe, &|| fs::write(&making, "a file").unwrap(), &|| {
-        std::os::unix::fs::symlink(world.path("precious"), &making).unwrap()
+        std::os::unix::fs::symlink(world.path("precious"), &making).unwrap();
     }];
     for place in places {
         fs::remove_dir_all(world.path("w")).unwrap();
