@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -358,6 +358,14 @@ impl LineReader {
         }
     }
 
+    /// Forgets what it has read of a line that has been cut off, also what it holds in advance.
+    fn forget_unfinished(&mut self) -> Result<()> {
+        self.unfinished.clear();
+        let place = SeekFrom::Start(self.consumed);
+        self.reader.seek(place).at("read", Path::new(&self.name))?;
+        Ok(())
+    }
+
     fn place(&self) -> String {
         format!("{}:{}", self.name, self.line)
     }
@@ -421,7 +429,7 @@ impl StreamedLines {
                 "{name} ended before what the run was given earlier; the run goes on with that"
             ));
             if self.spool.cut_unfinished_line()? {
-                self.reader.unfinished.clear();
+                self.reader.forget_unfinished()?;
             }
         }
         self.spool.complete()?;
@@ -471,4 +479,38 @@ fn mark_of(input: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     input.hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn next_line(inputs: &mut Inputs) -> Option<String> {
+        match inputs.take().unwrap() {
+            Taken::Input(input) => Some(input.payload.to_string()),
+            Taken::NotYet | Taken::End => None,
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_cut_off_is_gone_also_where_it_was_read_in_advance() {
+        // The end of the pipe comes before anybody has asked for the last line, or after.
+        for taken_before in 0..=3 {
+            let name = format!("delta-inputs-{}-{taken_before}", std::process::id());
+            let run = std::env::temp_dir().join(name);
+            fs::create_dir_all(run.join("io")).unwrap();
+            fs::write(run.join("io/inputs.part"), "1\n2\n3").unwrap();
+            let ended = StreamSource::Path("/dev/null".into());
+            let mut inputs = Inputs::streamed(&run, Some(&ended)).unwrap();
+            let mut lines: Vec<_> = (0..taken_before)
+                .filter_map(|_| next_line(&mut inputs))
+                .collect();
+            inputs.receive().unwrap();
+            assert!(!inputs.is_open());
+            lines.extend(std::iter::from_fn(|| next_line(&mut inputs)));
+            assert_eq!(lines, ["1", "2"]);
+            fs::remove_dir_all(&run).unwrap();
+        }
+    }
 }
