@@ -276,7 +276,7 @@ fn an_agent_is_a_directory_a_model_or_a_program() {
         ),
         (
             "command: [cat], kind: deterministic",
-            "kind: expected one of agent",
+            "kind: expected agent",
         ),
         ("command: [cat], config: []", "config: expected a mapping"),
         (
