@@ -157,7 +157,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Works until the run ends in one way or another, and records how. The metadata is still to be
-    /// written, by [`Ended::seal`].
+    /// written, by [`EndedRun::seal`].
     pub(crate) fn run(mut self) -> EndedRun {
         let (pid, depth) = (std::process::id(), self.ctx.depth);
         let text = format!(
