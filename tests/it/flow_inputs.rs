@@ -252,7 +252,9 @@ fn each_root_is_one_line_when_it_ends_and_each_start_tells_all() {
     };
     let killed = command().end();
     assert_eq!(killed.killed_by(), Some(9));
-    assert_eq!(tasks_of(&killed.stdout), ["T1", "T2"]);
+    // The third is begun when the journal has the end of the second, whose line may not have come by then.
+    let told = tasks_of(&killed.stdout);
+    assert!(told == ["T1"] || told == ["T1", "T2"], "{told:?}");
     for _ in 0..2 {
         let ended = command().end().exits(0);
         assert_eq!(tasks_of(&ended.stdout), ["T1", "T2", "T3", "T4"]);
