@@ -39,7 +39,7 @@ pub(crate) fn show_run(wanted: &ShowArgs) -> Result<Exit> {
             let text = step_text(&run, task, find_task(&lineage, task)?, node)?;
             match std::io::stdout().is_terminal() {
                 true => printable(&text),
-                // Whoever asks for what a node was given gets it as it is.
+                // What a node was given and printed goes into a pipe unchanged.
                 false => text,
             }
         }

@@ -128,7 +128,7 @@ pub(crate) fn record_end(
 }
 
 /// The directories of records that a step with these may have besides: an engine that died before the journal named
-/// them has left some with lower numbers. `is_other` tells of a name whether it is that of another node.
+/// them has left some with lower numbers. `is_other` is true of the name of another node.
 pub(crate) fn lower_records(
     node: &str,
     references: &[String],

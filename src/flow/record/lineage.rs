@@ -112,8 +112,8 @@ impl StepName {
     }
 }
 
-/// Refuses the journal of a run in which something is recorded of a task that no event begins: whoever goes on with it
-/// would do again what was done. `must_begin`: there was an input, so that one of its tasks has begun at least.
+/// Refuses the journal of a run in which something is recorded of a task that no event begins: a run resumed
+/// from it would repeat what was done. `must_begin`: there was an input, so that one of its tasks has begun at least.
 ///
 /// # Errors
 /// It is damaged, or cannot be read.

@@ -79,7 +79,7 @@ impl InputSpool {
         Ok(())
     }
 
-    /// Cuts off what stands behind the last line break. Returns whether there was anything.
+    /// Cuts off an unfinished last line. Returns whether there was one.
     pub(crate) fn cut_unfinished_line(&mut self) -> Result<bool> {
         const PIECE: u64 = 64 << 10;
         let mut end = self.len;

@@ -121,7 +121,7 @@ impl Wire {
         };
         let is_asked = self.rules.is_asked(&by);
         match Remedy::parse(&applied.name, applied.max_tokens) {
-            // Counted whoever refused it: the records of answers say how often it had happened before them.
+            // Counted for every service: the records of answers say how often it had happened before them.
             Some(Remedy::WithoutReasoning) => self.rules.refusals += 1,
             Some(remedy) if is_asked => {
                 self.apply(remedy);
