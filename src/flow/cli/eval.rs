@@ -10,11 +10,9 @@ use crate::engine::run_context::{self, RunContext, earlier_deadline};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
 use crate::flow::eval::load::{load_evaluations, needs_flow};
-use crate::flow::eval::plan::{PlanBasis, PlanSelection, plan_suites};
+use crate::flow::eval::plan::{PlanBasis, PlanSelection, PlannedSuite, plan_suites};
 use crate::flow::eval::record::EvaluationRecord;
-use crate::flow::eval::runner::{
-    EvaluationOptions, EvaluationPlace, EvaluationStop, PlannedSuite, Runner,
-};
+use crate::flow::eval::runner::{EvaluationOptions, EvaluationPlace, EvaluationStop, Runner};
 use crate::flow::eval::suite::Evaluations;
 use crate::flow::manifest::{self, Flow};
 use crate::flow::record::program_beside;

@@ -5,9 +5,8 @@
 use crate::error::{At, Error, Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::eval::format::EvalFormat;
-use crate::flow::eval::plan::trials_of;
+use crate::flow::eval::plan::{PlannedSuite, trials_of};
 use crate::flow::eval::record::{EvaluationRecord, RecordedLook, add_look, number_look};
-use crate::flow::eval::runner::PlannedSuite;
 use crate::flow::eval::summary::baseline::Baseline;
 use crate::flow::eval::summary::decision::Verdict;
 use crate::flow::eval::summary::{Plan, PlannedCase, Summary, summarize};

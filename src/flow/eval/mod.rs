@@ -13,5 +13,5 @@ pub(crate) mod record;
 pub(crate) mod verdict;
 pub(crate) mod answer;
 pub(crate) mod grader;
-pub(crate) mod runner;
 pub(crate) mod plan;
+pub(crate) mod runner;

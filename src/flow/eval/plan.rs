@@ -8,7 +8,6 @@ use super::naming::{
     PlannedTrial, TreeDigests, digest_case, digest_grading, digest_target, name_trial,
 };
 use super::record::{EvaluationRecord, TrialRecord};
-use super::runner::PlannedSuite;
 use super::suite::{Case, Evaluations, Suite, Target};
 use super::trial::{Trial, TrialOutcome};
 use crate::config::load;
@@ -29,6 +28,25 @@ pub(crate) struct PlanSelection {
     pub settings: Vec<String>,
     /// In place of the suites' own numbers.
     pub trials: Option<u32>,
+}
+
+/// A suite with the trials that are planned.
+pub(crate) struct PlannedSuite<'s> {
+    pub suite: &'s Suite,
+    /// Of each case under each setting.
+    pub trials: u32,
+    pub planned: Vec<PlannedTrial>,
+    /// The indices of the cases and the settings that are chosen.
+    pub cases: Vec<usize>,
+    pub settings: Vec<usize>,
+    /// The digest of what each case gives its trials, by its index; empty if it is not chosen.
+    pub digests: Vec<String>,
+    /// The digest of what judges each case, by its index.
+    pub gradings: Vec<String>,
+    /// The agent's directory or name, if the target is one.
+    pub agent: Option<String>,
+    /// The agent takes a seed.
+    pub is_seeded: bool,
 }
 
 /// The digests of templates and targets for a plan.

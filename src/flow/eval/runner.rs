@@ -7,22 +7,20 @@
 
 mod workspace;
 mod target;
+mod progress;
+mod judge;
 
 use super::answer::{TargetOutcome, digest_output, read_answer, read_spending};
-use super::assertion::{AssertionKind, Mark, TargetResult, score_of};
-use super::grader::{describe_trial, look_at_file, read_mark};
 use super::naming::{PlannedTrial, seed_of};
-use super::record::{
-    self, ANSWERED, EvaluationRecord, Grade, RESULT, TrialEnd, TrialResult, TrialStart,
-};
+use super::plan::PlannedSuite;
+use super::record::{self, ANSWERED, EvaluationRecord, RESULT, TrialEnd, TrialResult, TrialStart};
 use super::suite::{Case, Setting, Suite};
 use super::trial::TrialOutcome;
 use super::verdict::{EvaluationLimits, NO_BUDGET, NO_TIME, TargetEnd};
 use crate::config::pricing::Budget;
 use crate::error::{At, Error, Result, may_fail, reason};
-use crate::flow::manifest::fill;
 use crate::flow::record::attempt::{MOST_OUTPUT, reference};
-use crate::record::execution::{self, ExecutionRecord, Stdin};
+use crate::record::execution::{self, Stdin};
 use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
 use crate::record::spending::{self, Ledger};
@@ -31,9 +29,10 @@ use crate::text::ids::hex;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::process::{self, Children, Command, Ended, SpawnError, Token, Variable, Woken};
+use crate::unix::process::{self, Children, Command, Outcome, Token, Variable, Woken};
 use crate::unix::signals::{Signals, Stop};
-use crate::unix::terminal::{Screen, Tone, printable, time};
+use crate::unix::terminal::Screen;
+use judge::Judging;
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -41,25 +40,6 @@ use std::time::{Duration, Instant};
 
 /// So many trials in a row that say the same of the configuration stop the evaluation.
 const MOST_MISCONFIGURED: usize = 3;
-
-/// A suite with the trials that are planned.
-pub(crate) struct PlannedSuite<'s> {
-    pub suite: &'s Suite,
-    /// Of each case under each setting.
-    pub trials: u32,
-    pub planned: Vec<PlannedTrial>,
-    /// The indices of the cases and the settings that are chosen.
-    pub cases: Vec<usize>,
-    pub settings: Vec<usize>,
-    /// The digest of what each case gives its trials, by its index; empty if it is not chosen.
-    pub digests: Vec<String>,
-    /// The digest of what judges each case, by its index.
-    pub gradings: Vec<String>,
-    /// The agent's directory or name, if the target is one.
-    pub agent: Option<String>,
-    /// The agent takes a seed.
-    pub is_seeded: bool,
-}
 
 /// Where an evaluation is.
 pub(crate) struct EvaluationPlace<'e> {
@@ -111,34 +91,35 @@ enum Job {
     Judge(TrialIx),
 }
 
-/// An answer that is being judged.
-struct Judging {
-    trial: TrialIx,
-    result: TargetResult,
-    stop_reason: String,
-    workspace: PathBuf,
-    marks: Vec<Mark>,
+/// What a program does for its trial.
+enum ProcessRole {
+    /// It gives the answer.
+    Target,
+    /// It judges one.
+    Grader(Box<Judging>),
 }
 
-enum Work {
-    Target {
-        execution_ref: String,
-        call_id: String,
-    },
-    Grader {
-        judging: Box<Judging>,
-        call_id: String,
-    },
-}
-
-/// A program that runs.
-struct ActiveProgram {
+/// A program of a trial that runs.
+struct TrialProcess {
     trial: TrialIx,
     /// The directory of records.
     io: PathBuf,
-    work: Work,
+    call_id: String,
+    role: ProcessRole,
     /// It printed more than may be, and is being ended.
     is_oversized: bool,
+}
+
+impl TrialProcess {
+    fn new(trial: TrialIx, io: PathBuf, call_id: String, role: ProcessRole) -> Self {
+        Self {
+            trial,
+            io,
+            call_id,
+            role,
+            is_oversized: false,
+        }
+    }
 }
 
 /// One start of an evaluation.
@@ -151,7 +132,7 @@ pub(crate) struct Runner<'e> {
     signals: &'e Signals,
     children: Children<'e>,
     queue: VecDeque<Job>,
-    active: HashMap<Token, ActiveProgram>,
+    processes: HashMap<Token, TrialProcess>,
     ledger: Option<Ledger>,
     stop: Option<EvaluationStop>,
     /// What the last trials in a row said of the configuration.
@@ -180,7 +161,7 @@ impl<'e> Runner<'e> {
             signals,
             children,
             queue: VecDeque::new(),
-            active: HashMap::new(),
+            processes: HashMap::new(),
             ledger: None,
             stop: None,
             misconfigured: Vec::new(),
@@ -229,7 +210,7 @@ impl<'e> Runner<'e> {
     fn work(&mut self) -> Result<()> {
         loop {
             self.fill()?;
-            if self.active.is_empty() {
+            if self.processes.is_empty() {
                 return Ok(());
             }
             self.wait()?;
@@ -237,7 +218,7 @@ impl<'e> Runner<'e> {
     }
 
     fn fill(&mut self) -> Result<()> {
-        while self.active.len() < self.options.jobs.max(1) {
+        while self.processes.len() < self.options.jobs.max(1) {
             if let Some(stop) = self.signals.stop() {
                 self.give_up(stop);
             }
@@ -320,39 +301,40 @@ impl<'e> Runner<'e> {
         format!("{}{}", self.place.call_prefix, hex(12))
     }
 
-    /// A new directory of records of a trial, and its name from the run's directory.
-    fn make_records(&self, trial: TrialIx, kind: &str) -> Result<(PathBuf, String)> {
+    fn workspace_of(&self, trial: TrialIx) -> PathBuf {
+        self.place.workspace.root.join(self.place_of(trial))
+    }
+
+    /// A new directory of records of a trial.
+    fn make_records(&self, trial: TrialIx, kind: &str) -> Result<PathBuf> {
         let (suite, name) = self.names(trial);
         let parent = self.place.run.path.join("io/trials").join(suite);
         files::make_dirs(&parent)?;
         let made = files::make_unique_dir(&parent, &format!("{name}{kind}"))?;
-        let io = parent.join(made);
-        let name = reference(&self.place.run.path, &io).into_owned();
-        Ok((io, name))
+        Ok(parent.join(made))
     }
 
     /// Begins a trial, or goes on with the run that it began.
     fn begin(&mut self, trial: TrialIx) -> Result<()> {
         let (suite, name) = self.names(trial);
-        let place = self.place_of(trial);
-        let dir = self.place.workspace.root.join(&place);
+        let (case, setting, planned) = (self.case(trial), self.setting(trial), self.planned(trial));
+        let dir = self.workspace_of(trial);
         let attempts = self.record.trial(suite, name).starts;
         let goes_on = attempts > 0 && target::is_resumable(&self.suite(trial).suite.target);
         if !(goes_on && dir.is_dir()) {
-            workspace::make(&dir, self.case(trial).template.as_deref(), attempts > 0)?;
+            workspace::make(&dir, case.template.as_deref(), attempts > 0)?;
         }
-        let seed = seed_of(suite, &self.case(trial).id, self.planned(trial).number);
-        let (io, execution_ref) = self.make_records(trial, "")?;
+        let seed = seed_of(suite, &case.id, planned.number);
+        let io = self.make_records(trial, "")?;
         let program = target::command(
             self.suite(trial),
-            (self.case(trial), self.setting(trial)),
+            (case, setting),
             (self.place.home, &dir),
             (name, seed),
         );
         let stdin = Stdin::Bytes(program.stdin.as_bytes());
         let record = execution::begin_record(&io, &program.argv, stdin, None)?;
         let call_id = self.new_call();
-        let (case, setting, planned) = (self.case(trial), self.setting(trial), self.planned(trial));
         record::add_start(
             &mut self.journal,
             &TrialStart {
@@ -363,10 +345,10 @@ impl<'e> Runner<'e> {
                 number: planned.number,
                 attempt: attempts + 1,
                 seed,
-                workspace: &place,
+                workspace: &self.place_of(trial),
                 call_id: &call_id,
                 resolved_command: &record.command,
-                execution_ref: &execution_ref,
+                execution_ref: &reference(&self.place.run.path, &io),
             },
         );
         self.journal.sync()?;
@@ -376,57 +358,27 @@ impl<'e> Runner<'e> {
         }
         let mut env = self.environment(&dir);
         env.extend(program.env);
-        let spawned = self.spawn(
-            (&program.argv, &dir, &env),
-            &call_id,
-            record,
-            self.suite(trial).suite.timeout,
-        );
-        let active = ActiveProgram {
-            trial,
-            io,
-            work: Work::Target {
-                execution_ref,
-                call_id,
-            },
-            is_oversized: false,
-        };
+        let spawned = self.children.spawn(Command {
+            argv: &program.argv,
+            dir: &dir,
+            env: &env,
+            call_id: &call_id,
+            stdin: record.stdin,
+            stdout: record.stdout,
+            stderr: record.stderr,
+            timeout: self.suite(trial).suite.timeout,
+        });
         match spawned {
             Ok(token) => {
-                self.active.insert(token, active);
+                let process = TrialProcess::new(trial, io, call_id, ProcessRole::Target);
+                self.processes.insert(token, process);
                 Ok(())
             }
             Err(error) => {
                 let message = error.message(&program.argv[0]);
-                let reason = "configuration".to_owned();
-                let answer = TargetOutcome {
-                    end: TargetEnd::Misconfigured(reason.clone()),
-                    stop_reason: reason,
-                    result: TargetResult::default(),
-                    message: Some(message),
-                };
-                self.end_target(active, answer)
+                self.end_target(trial, &io, target::not_started(message), 0)
             }
         }
-    }
-
-    fn spawn(
-        &mut self,
-        (argv, dir, env): (&[String], &Path, &[Variable]),
-        call_id: &str,
-        record: ExecutionRecord,
-        timeout: Option<Duration>,
-    ) -> std::result::Result<Token, SpawnError> {
-        self.children.spawn(Command {
-            argv,
-            dir,
-            env,
-            call_id,
-            stdin: record.stdin,
-            stdout: record.stdout,
-            stderr: record.stderr,
-            timeout,
-        })
     }
 
     /// The variables of programs of a trial.
@@ -443,15 +395,14 @@ impl<'e> Runner<'e> {
             Error::failure(format!("cannot wait for programs: {reason}"))
         })?;
         match woken {
-            Woken::Ended(token, outcome) => match self.active.remove(&token) {
-                Some(active) => self.end(active, outcome),
+            Woken::Ended(token, outcome) => match self.processes.remove(&token) {
+                Some(process) => self.end(process, &outcome),
                 None => Ok(()),
             },
             Woken::Suspended => Ok(()),
             Woken::Stopped(stop) => {
                 self.give_up(stop);
-                let tokens: Vec<Token> = self.active.keys().copied().collect();
-                self.children.interrupt_all(&tokens, self.options.grace);
+                self.interrupt_all();
                 Ok(())
             }
             Woken::Deadline => {
@@ -462,18 +413,22 @@ impl<'e> Runner<'e> {
     }
 
     fn end_oversized_programs(&mut self) {
-        for (token, active) in &mut self.active {
-            let printed = active.io.join("stdout.log").metadata();
-            if printed.map_or(0, |meta| meta.len()) > MOST_OUTPUT && !active.is_oversized {
-                active.is_oversized = true;
+        for (token, process) in &mut self.processes {
+            let printed = process.io.join("stdout.log").metadata();
+            if printed.map_or(0, |meta| meta.len()) > MOST_OUTPUT && !process.is_oversized {
+                process.is_oversized = true;
                 self.children.interrupt(*token, self.options.grace);
             }
         }
     }
 
-    fn end_children(&mut self) {
-        let tokens: Vec<Token> = self.active.keys().copied().collect();
+    fn interrupt_all(&mut self) {
+        let tokens: Vec<Token> = self.processes.keys().copied().collect();
         self.children.interrupt_all(&tokens, self.options.grace);
+    }
+
+    fn end_children(&mut self) {
+        self.interrupt_all();
         while !self.children.is_empty() {
             if self.children.wait(None).is_err() {
                 return;
@@ -482,31 +437,27 @@ impl<'e> Runner<'e> {
         may_fail(self.journal.flush());
     }
 
-    fn end(&mut self, active: ActiveProgram, outcome: process::Outcome) -> Result<()> {
-        let code = outcome.how.code();
-        execution::end_record(&active.io, code, outcome.duration, None)?;
-        match active.work {
-            Work::Target { ref call_id, .. } => {
-                // What it has left running could change what is judged.
-                process::end_leftovers(call_id);
-                let (_, name) = self.names(active.trial);
-                let dir = self.place.workspace.root.join(self.place_of(active.trial));
-                let run = dir.join(".delta").join(name);
-                let limits = self.limits()?;
-                let target = &self.suite(active.trial).suite.target;
-                let mut answer = match active.is_oversized {
-                    true => target::oversized(),
-                    false => read_answer(target, &outcome, (&active.io, &run), limits)?,
-                };
-                let spent = read_spending(&run);
-                (answer.result.cost, answer.result.tokens) = (spent.cost, spent.tokens);
-                self.end_target_with(active, answer, spent.retries)
-            }
-            Work::Grader { judging, call_id } => {
-                process::end_leftovers(&call_id);
-                self.end_grader(*judging, &active.io, outcome)
-            }
+    fn end(&mut self, process: TrialProcess, outcome: &Outcome) -> Result<()> {
+        let TrialProcess { trial, io, .. } = process;
+        execution::end_record(&io, outcome.how.code(), outcome.duration, None)?;
+        // What it has left running could change what is judged.
+        process::end_leftovers(&process.call_id);
+        if let ProcessRole::Grader(judging) = process.role {
+            return self.end_grader(*judging, &io, outcome);
         }
+        let run = self
+            .workspace_of(trial)
+            .join(".delta")
+            .join(self.names(trial).1);
+        let limits = self.limits()?;
+        let target = &self.suite(trial).suite.target;
+        let mut answer = match process.is_oversized {
+            true => target::oversized(),
+            false => read_answer(target, outcome, (&io, &run), limits)?,
+        };
+        let spent = read_spending(&run);
+        (answer.result.cost, answer.result.tokens) = (spent.cost, spent.tokens);
+        self.end_target(trial, &io, answer, spent.retries)
     }
 
     /// The limits of the evaluation that trials may have met.
@@ -517,21 +468,14 @@ impl<'e> Runner<'e> {
         })
     }
 
-    fn end_target(&mut self, active: ActiveProgram, answer: TargetOutcome) -> Result<()> {
-        self.end_target_with(active, answer, 0)
-    }
-
     /// Records the end of a trial's program, and begins to judge its answer.
-    fn end_target_with(
+    fn end_target(
         &mut self,
-        active: ActiveProgram,
+        trial: TrialIx,
+        io: &Path,
         answer: TargetOutcome,
         retries: u32,
     ) -> Result<()> {
-        let Work::Target { execution_ref, .. } = active.work else {
-            return Ok(());
-        };
-        let trial = active.trial;
         let (status, is_config) = match &answer.end {
             TargetEnd::Open => return Ok(()),
             TargetEnd::Answered => (ANSWERED, false),
@@ -549,10 +493,10 @@ impl<'e> Runner<'e> {
             tokens: answer.result.tokens,
             retries,
             output_sha256: is_answered.then(|| digest_output(&answer.result.output)),
-            execution_ref,
+            execution_ref: reference(&self.place.run.path, io).into_owned(),
         };
         if is_answered {
-            let path = active.io.join(RESULT);
+            let path = io.join(RESULT);
             let text = json::text(&TrialResult::of(&answer.result));
             files::write(&path, text.as_bytes())?;
             let written = files::open_regular(&path)?;
@@ -568,23 +512,14 @@ impl<'e> Runner<'e> {
                 .clone()
                 .unwrap_or_else(|| answer.stop_reason.clone())
         }));
-        if !is_answered {
-            self.tell(
-                trial,
-                status,
-                &answer.stop_reason,
-                answer.message.as_deref(),
-            );
-            return Ok(());
+        match is_answered {
+            true => self.judge_answer(trial, answer.result, answer.stop_reason),
+            false => {
+                let why = answer.message.as_deref();
+                self.print_end(trial, status, &answer.stop_reason, why);
+                Ok(())
+            }
         }
-        let workspace = self.place.workspace.root.join(self.place_of(trial));
-        self.judge(Judging {
-            trial,
-            result: answer.result,
-            stop_reason: answer.stop_reason,
-            workspace,
-            marks: Vec::new(),
-        })
     }
 
     fn note_configuration(&mut self, said: Option<String>) {
@@ -598,204 +533,5 @@ impl<'e> Runner<'e> {
             let last = last.clone();
             self.stop.get_or_insert(EvaluationStop::Misconfigured(last));
         }
-    }
-
-    /// Judges the answer of a trial that ended before.
-    fn judge_recorded(&mut self, trial: TrialIx) -> Result<()> {
-        let (suite, name) = self.names(trial);
-        let Some(end) = self.record.trial(suite, name).end.clone() else {
-            return Ok(());
-        };
-        // The journal is the engine's own, and yet no path of it leads out of the run.
-        let below = Path::new(&end.execution_ref).join(RESULT);
-        if !files::is_below(&below) || !below.starts_with("io/trials") {
-            let what = format!(
-                "TRIAL_END of {name} leads out of the run: {}",
-                below.display()
-            );
-            return Err(Error::damaged(self.journal.path(), what));
-        }
-        let run = &self.place.run.path;
-        let path = run.join(&below);
-        let read = files::read_below(run, &below, 2 * MOST_OUTPUT).at("read", &path)?;
-        let result: Option<TrialResult> = serde_json::from_slice(&read).ok();
-        let Some(result) = result else {
-            let shown = path.display();
-            return Err(Error::failure(format!(
-                "{shown} is not the result of a trial"
-            )));
-        };
-        let workspace = self.place.workspace.root.join(self.place_of(trial));
-        self.judge(Judging {
-            trial,
-            result: result.with(&end),
-            stop_reason: end.stop_reason,
-            workspace,
-            marks: Vec::new(),
-        })
-    }
-
-    /// Goes on with judging until a program must be waited for, or all is judged.
-    fn judge(&mut self, mut judging: Judging) -> Result<()> {
-        let case = self.case(judging.trial);
-        while let Some(assertion) = case.assertions.get(judging.marks.len()) {
-            let mark = match (&assertion.check, assertion.judge(&judging.result)) {
-                (_, Some(mark)) => mark,
-                (AssertionKind::File { path, text }, None) => {
-                    match look_at_file(&judging.workspace, path, text.as_deref()) {
-                        Ok(()) => Mark::Holds(1.0),
-                        Err(why) => Mark::Fails(0.0, assertion.reason(why)),
-                    }
-                }
-                (_, None) => return self.begin_grader(judging),
-            };
-            judging.marks.push(mark);
-        }
-        self.grade(&judging)
-    }
-
-    /// Starts the program of the next assertion.
-    fn begin_grader(&mut self, mut judging: Judging) -> Result<()> {
-        let (trial, case) = (judging.trial, self.case(judging.trial));
-        let Some(AssertionKind::Exec { command, timeout }) =
-            case.assertions.get(judging.marks.len()).map(|it| &it.check)
-        else {
-            return Ok(());
-        };
-        if !judging.workspace.is_dir() {
-            let why = format!("{} is not there", judging.workspace.display());
-            judging.marks.push(Mark::Broken(why));
-            return self.judge(judging);
-        }
-        let home = self.place.home;
-        let mut argv = fill(&self.suite(trial).suite.wrapper, home, &judging.workspace);
-        argv.extend(command.argv(home, &judging.workspace));
-        let (setting, number) = (&self.setting(trial).name, self.planned(trial).number);
-        let told = describe_trial(case, (setting, number), &judging.result, &judging.workspace);
-        let (io, _) = self.make_records(trial, ".grader")?;
-        let told = json::text(&told);
-        let record = execution::begin_record(&io, &argv, Stdin::Bytes(told.as_bytes()), None)?;
-        let call_id = self.new_call();
-        let env = self.environment(&judging.workspace);
-        let dir = judging.workspace.clone();
-        let spawned = self.spawn((&argv, &dir, &env), &call_id, record, Some(*timeout));
-        match spawned {
-            Ok(token) => {
-                let active = ActiveProgram {
-                    trial,
-                    io,
-                    work: Work::Grader {
-                        judging: Box::new(judging),
-                        call_id,
-                    },
-                    is_oversized: false,
-                };
-                self.active.insert(token, active);
-                Ok(())
-            }
-            Err(error) => {
-                judging.marks.push(Mark::Broken(error.message(&argv[0])));
-                self.judge(judging)
-            }
-        }
-    }
-
-    fn end_grader(
-        &mut self,
-        mut judging: Judging,
-        io: &Path,
-        outcome: process::Outcome,
-    ) -> Result<()> {
-        if matches!(outcome.how, Ended::Interrupted(_)) && self.stop.is_some() {
-            // The same command judges it again.
-            return Ok(());
-        }
-        let case = self.case(judging.trial);
-        if let Some(assertion) = case.assertions.get(judging.marks.len()) {
-            judging.marks.push(read_mark(assertion, &outcome, io));
-        }
-        self.judge(judging)
-    }
-
-    /// Records what the assertions made of an answer.
-    fn grade(&mut self, judging: &Judging) -> Result<()> {
-        let (trial, case) = (judging.trial, self.case(judging.trial));
-        let broken = judging.marks.iter().find_map(|mark| match mark {
-            Mark::Broken(why) => Some(why.as_str()),
-            _ => None,
-        });
-        let failed = judging.marks.iter().find_map(|mark| match mark {
-            Mark::Fails(_, why) => Some(why.as_str()),
-            _ => None,
-        });
-        let (outcome, stop_reason) = match (broken, failed) {
-            (Some(_), _) => (TrialOutcome::NotMeasured, "grader"),
-            (None, Some(_)) => (TrialOutcome::Failed, "assertion"),
-            (None, None) => (TrialOutcome::Passed, judging.stop_reason.as_str()),
-        };
-        let marks = case.assertions.iter().zip(&judging.marks);
-        let told: Vec<Value> = marks.clone().map(|(it, mark)| it.describe(mark)).collect();
-        let scores = marks.filter_map(|(assertion, mark)| match mark {
-            Mark::Holds(score) | Mark::Fails(score, _) => Some((assertion.weight, *score)),
-            Mark::Broken(_) => None,
-        });
-        let scores: Vec<(f64, f64)> = scores.collect();
-        let passed = f64::from(u8::from(outcome == TrialOutcome::Passed));
-        let measured = outcome != TrialOutcome::NotMeasured;
-        let score = measured.then(|| score_of(&scores).unwrap_or(passed));
-        let grade = Grade {
-            outcome,
-            stop_reason: stop_reason.to_owned(),
-            score,
-            grading: self.suite(trial).gradings[self.planned(trial).case].clone(),
-            assertions: serde_json::value::to_raw_value(&told)
-                .map_err(|e| Error::failure(format!("cannot record a grade: {e}")))?,
-        };
-        let (suite, name) = self.names(trial);
-        record::add_grade(&mut self.journal, (suite, name), &grade);
-        self.journal.flush()?;
-        self.record.trial(suite, name).grade = Some(grade);
-        self.tell(trial, outcome.name(), stop_reason, broken.or(failed));
-        Ok(())
-    }
-
-    /// Reports the end of a trial on stderr.
-    fn tell(&mut self, trial: TrialIx, status: &str, reason: &str, why: Option<&str>) {
-        self.done += 1;
-        let (suite, name) = self.names(trial);
-        let took = self
-            .record
-            .trial(suite, name)
-            .end
-            .as_ref()
-            .map_or(0, |end| end.duration_ms);
-        let took = time(Duration::from_millis(took));
-        let (case, number) = (&self.case(trial).id, self.planned(trial).number);
-        let setting = match self.suite(trial).suite.settings.len() {
-            1 => String::new(),
-            _ => format!(" {}", self.setting(trial).name),
-        };
-        let head = format!(
-            "[{}/{}] {suite} {case}.{number}{setting} ",
-            self.done, self.all
-        );
-        let told = match why {
-            Some(why) => format!(" ({reason}): {}", crate::text::shorten::in_short(why, 200)),
-            None if status == reason || reason == "final_answer" || reason == "success" => {
-                String::new()
-            }
-            None => format!(" ({reason})"),
-        };
-        let tone = match status {
-            "passed" => Tone::Said,
-            _ => Tone::Bad,
-        };
-        let status = status.replace('_', " ");
-        let rest = printable(&format!("{told}, {took}"));
-        self.options.screen.progress(&[
-            (Tone::Dim, &printable(&head)),
-            (tone, &status),
-            (Tone::Dim, &rest),
-        ]);
     }
 }

@@ -2,17 +2,17 @@
 //!
 //! What decides what is executed comes from `evaluations.yaml` and from nowhere else.
 
-use super::{EvaluationPlace, PlannedSuite};
+use super::EvaluationPlace;
 use crate::engine::run_context::{DEADLINE, ENGINE_PID, LEDGERS};
 use crate::flow::eval::answer::TargetOutcome;
 use crate::flow::eval::assertion::{TargetResult, text_of};
+use crate::flow::eval::plan::PlannedSuite;
 use crate::flow::eval::suite::{Case, Setting, Target};
 use crate::flow::eval::verdict::TargetEnd;
 use crate::flow::record::program_beside;
 use crate::runs::overrides::option_words;
 use crate::text::json;
 use crate::unix::process::Variable;
-use serde_json::Value;
 use std::path::Path;
 
 /// The variable that has a trial's seed.
@@ -112,16 +112,24 @@ pub(super) fn environment(place: &EvaluationPlace<'_>, dir: &Path) -> Vec<Variab
         .collect()
 }
 
+/// The end of a trial whose program could not be started.
+pub(super) fn not_started(message: String) -> TargetOutcome {
+    let reason = "configuration".to_owned();
+    TargetOutcome {
+        end: TargetEnd::Misconfigured(reason.clone()),
+        stop_reason: reason,
+        result: TargetResult::default(),
+        message: Some(message),
+    }
+}
+
 /// The end of a trial whose program printed more than can be read.
 pub(super) fn oversized() -> TargetOutcome {
     let reason = "output".to_owned();
     TargetOutcome {
         end: TargetEnd::Failed(reason.clone()),
         stop_reason: reason,
-        result: TargetResult {
-            output: Value::Null,
-            ..TargetResult::default()
-        },
+        result: TargetResult::default(),
         message: Some("it printed more than 256 MiB".to_owned()),
     }
 }
