@@ -1,30 +1,30 @@
 //! The command line of `delta` as plain data. Nothing is looked up or resolved here.
 
-use super::message::{GivenAgent, given_agent, message_parts};
+mod running;
+mod records;
+
 use super::schemas::{self, Schema};
 use super::tables::DELTA;
 use super::templates::{self, Template};
 use crate::coder::tool;
-use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
 use crate::error::{Error, Result};
 use crate::mcp::stdio::SERVER_COMMAND;
-use crate::record::metadata::Status;
-use crate::runs::prune::PruneRules;
-use crate::runs::task::GivenPart;
-use crate::text::json;
 use crate::text::manual::{self, Page};
 use crate::text::options::completion;
 use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
 use crate::text::options::table::CommandTable;
-use crate::text::timestamp::{Timestamp, parse_span};
-use crate::unix::files::absolute;
 use crate::view::stats_table::StatsArgs;
-use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub use super::tables::COMMANDS;
+pub(crate) use records::{
+    ExportArgs, ExportForm, ListRunsArgs, LogArgs, PruneArgs, ReportArgs, RequestArgs,
+};
+use records::{export_args, list_runs_args, log_args, prune_args, request_args};
+pub(crate) use running::{ChatArgs, Common, ContinueArgs, ForkArgs, RunArgs};
+use running::{chat_args, check_verbosity, continue_args, fork_args, run_args, settings};
 
 /// A command line of `delta`, parsed.
 #[derive(Debug)]
@@ -95,47 +95,6 @@ pub(crate) enum DeltaCommand {
     Complete(Vec<OsString>),
 }
 
-/// Options that `run`, `continue` and `fork` share.
-#[derive(Debug, Default)]
-pub(crate) struct Common {
-    pub work_dir: Option<PathBuf>,
-    pub run_id: Option<String>,
-    pub message: Vec<GivenPart>,
-    pub max_iterations: Option<u64>,
-    pub budget: Option<GivenBudget>,
-    pub deadline: Option<Timestamp>,
-    pub interactive: bool,
-    pub verbose: bool,
-    pub quiet: bool,
-    pub format: OutputFormat,
-}
-
-/// `delta chat`.
-#[derive(Debug)]
-pub(crate) struct ChatArgs {
-    pub agent: GivenAgent,
-    pub adopt: bool,
-    /// Dotted keys of agent.yaml, and YAML.
-    pub set: Vec<(String, String)>,
-    pub common: Common,
-}
-
-/// `delta run`.
-#[derive(Debug)]
-pub(crate) struct RunArgs {
-    pub agent: GivenAgent,
-    /// Begin a new run, whatever was interrupted.
-    pub new: bool,
-    /// Put a failed run of the same name aside.
-    pub retry_failed: bool,
-    pub adopt: bool,
-    pub yes: bool,
-    pub dry: bool,
-    /// Dotted keys of agent.yaml, and YAML.
-    pub set: Vec<(String, String)>,
-    pub common: Common,
-}
-
 /// `delta mcp`.
 #[derive(Debug)]
 pub(crate) struct McpArgs {
@@ -148,114 +107,6 @@ pub(crate) struct McpArgs {
     pub env: Vec<String>,
     pub bearer_env: Option<String>,
     pub json: bool,
-}
-
-/// `delta continue`.
-#[derive(Debug)]
-pub(crate) struct ContinueArgs {
-    /// None: the run's own.
-    pub agent: Option<PathBuf>,
-    /// Dotted keys of agent.yaml, and YAML.
-    pub set: Vec<(String, String)>,
-    pub adopt: bool,
-    /// Skip damage, and ignore a lock that another host may hold.
-    pub force: bool,
-    /// The question that the message answers, and nothing else.
-    pub question: Option<String>,
-    pub common: Common,
-}
-
-/// `delta list-runs`.
-#[derive(Debug, Default)]
-pub(crate) struct ListRunsArgs {
-    pub work_dir: Option<PathBuf>,
-    /// All workspaces of this agent instead; with `below`, only the runs of this agent.
-    pub agent: Option<PathBuf>,
-    /// All runs below these directories instead.
-    pub below: Vec<PathBuf>,
-    pub status: Option<Status>,
-    /// Any of these; empty: whatever the reason.
-    pub stop_reasons: Vec<String>,
-    /// Only runs that have been started since.
-    pub since: Option<Timestamp>,
-    pub resumable: bool,
-    pub retryable: bool,
-    pub needs_attention: bool,
-    pub first: bool,
-    pub format: OutputFormat,
-}
-
-/// `delta prune`.
-#[derive(Debug)]
-pub(crate) struct PruneArgs {
-    pub below: Vec<PathBuf>,
-    pub rules: PruneRules,
-    pub dry_run: bool,
-}
-
-/// `delta log`.
-#[derive(Debug)]
-pub(crate) struct LogArgs {
-    pub work_dir: PathBuf,
-    /// None: the newest.
-    pub run: Option<String>,
-    pub follow: bool,
-    /// The journal's lines unchanged.
-    pub json: bool,
-    /// Only so many of the last events.
-    pub last: Option<usize>,
-    /// The actions with an effect instead of the events.
-    pub effects: bool,
-}
-
-/// `delta export`.
-#[derive(Debug)]
-pub(crate) struct ExportArgs {
-    pub work_dir: PathBuf,
-    /// None: the newest.
-    pub runs: Vec<String>,
-    pub form: ExportForm,
-    /// What was said, too, where the form can do without.
-    pub has_content: bool,
-}
-
-/// The form in which runs are exported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExportForm {
-    /// A trajectory of the Agent Trajectory Interchange Format.
-    Atif,
-    /// Requests of OpenTelemetry's protocol, in JSON.
-    Otlp,
-    /// The conversation of each run.
-    Chat,
-}
-
-/// `delta report`.
-#[derive(Debug)]
-pub(crate) struct ReportArgs {
-    pub work_dir: PathBuf,
-    /// None: the newest.
-    pub run: Option<String>,
-    /// The directory for the page and those that it links to; none: stdout.
-    pub output: Option<PathBuf>,
-}
-
-/// `delta request`.
-#[derive(Debug)]
-pub(crate) struct RequestArgs {
-    pub work_dir: PathBuf,
-    pub run: String,
-    /// From 1; none: the last.
-    pub number: Option<usize>,
-    /// The one that continuing would send.
-    pub next: bool,
-    /// None: the run's own.
-    pub agent: Option<PathBuf>,
-    /// Dotted keys of agent.yaml, and YAML.
-    pub set: Vec<(String, String)>,
-    pub adopt: bool,
-    /// Compare with this one.
-    pub diff: Option<usize>,
 }
 
 /// `delta replay`.
@@ -277,22 +128,6 @@ pub(crate) struct ReplayArgs {
     pub executes_nothing: bool,
     pub quiet: bool,
     pub verbose: bool,
-}
-
-/// `delta fork`.
-#[derive(Debug)]
-pub(crate) struct ForkArgs {
-    pub run: String,
-    /// How many of its iterations the new run begins with.
-    pub at: u64,
-    /// A new workspace for the new run; none: the same.
-    pub to: Option<PathBuf>,
-    /// None: the run's own.
-    pub agent: Option<PathBuf>,
-    pub adopt: bool,
-    /// Dotted keys of agent.yaml, and YAML.
-    pub set: Vec<(String, String)>,
-    pub common: Common,
 }
 
 /// `delta sandbox`.
@@ -403,38 +238,6 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
     })
 }
 
-fn continue_args(given: &ParsedCommand) -> Result<ContinueArgs> {
-    let (question, common) = (given.text("--question"), common(given)?);
-    if question.is_some() && common.message.is_empty() {
-        return Err(Error::usage("--question needs its answer: -m ANSWER"));
-    }
-    Ok(ContinueArgs {
-        agent: given.path("--agent"),
-        set: settings(given)?,
-        adopt: given.has("--adopt"),
-        force: given.has("--force"),
-        question,
-        common,
-    })
-}
-
-fn log_args(given: &ParsedCommand) -> Result<LogArgs> {
-    let log = LogArgs {
-        work_dir: given.work_dir(),
-        run: given.operand_text(0),
-        follow: given.has("--follow"),
-        json: given.has("--json"),
-        last: given.number("--lines"),
-        effects: given.has("--effects"),
-    };
-    if log.effects && (log.follow || log.last.is_some()) {
-        return Err(Error::usage(
-            "--effects lists all actions at once: leave out -f and -n",
-        ));
-    }
-    Ok(log)
-}
-
 fn mcp_args(given: &ParsedCommand) -> Result<McpArgs> {
     let mut words = given.operand_texts().into_iter();
     let action = words.next().unwrap_or_default();
@@ -460,18 +263,6 @@ fn mcp_args(given: &ParsedCommand) -> Result<McpArgs> {
     })
 }
 
-fn fork_args(given: &ParsedCommand) -> Result<ForkArgs> {
-    Ok(ForkArgs {
-        run: given.operand_text(0).unwrap_or_default(),
-        at: given.number("--at").unwrap_or_default(),
-        to: given.path("--to"),
-        agent: given.path("--agent"),
-        adopt: given.has("--adopt"),
-        set: settings(given)?,
-        common: common(given)?,
-    })
-}
-
 fn sandbox_args(given: &ParsedCommand) -> SandboxArgs {
     SandboxArgs {
         rw: given.paths("--rw"),
@@ -481,246 +272,6 @@ fn sandbox_args(given: &ParsedCommand) -> SandboxArgs {
         strict: given.has("--strict"),
         command: given.operands.clone(),
     }
-}
-
-fn run_args(given: &ParsedCommand) -> Result<RunArgs> {
-    let is_named = given.has("--run-id");
-    if given.has("--new") && is_named {
-        return Err(Error::usage(
-            "--new and --run-id contradict each other: a name is used once",
-        ));
-    }
-    if given.has("--retry-failed") && !is_named {
-        return Err(Error::usage(
-            "--retry-failed needs --run-id: without a name, a failed run is never in the way",
-        ));
-    }
-    let (agent, has_name) = given_agent(given)?;
-    let has_task = given.operands.len() > usize::from(has_name);
-    let mut common = common(given)?;
-    common.message = message_parts(given, usize::from(has_name))?;
-    Ok(RunArgs {
-        agent: match agent {
-            GivenAgent::Usual if !has_task => GivenAgent::Here,
-            agent => agent,
-        },
-        new: given.has("--new"),
-        retry_failed: given.has("--retry-failed"),
-        adopt: given.has("--adopt"),
-        yes: given.has("--yes"),
-        dry: given.has("--dry-run"),
-        set: settings(given)?,
-        common,
-    })
-}
-
-fn chat_args(given: &ParsedCommand) -> Result<ChatArgs> {
-    let (agent, has_name) = given_agent(given)?;
-    if let (Some(word), false) = (given.operand_text(0), has_name) {
-        return Err(Error::usage(format!(
-            "chat: '{}' does not name an agent, as @NAME and -a DIR do; the first message is typed at the prompt",
-            word.escape_debug()
-        )));
-    }
-    check_verbosity(given)?;
-    Ok(ChatArgs {
-        agent,
-        adopt: given.has("--adopt"),
-        set: plain_settings(given)?,
-        common: Common {
-            work_dir: given.path("--work-dir"),
-            run_id: given.text("--run-id"),
-            max_iterations: given.number("--max-iterations"),
-            budget: read_budget(given.text("--budget"))?,
-            interactive: true,
-            verbose: given.has("--verbose"),
-            quiet: given.has("--quiet"),
-            ..Common::default()
-        },
-    })
-}
-
-fn common(given: &ParsedCommand) -> Result<Common> {
-    check_verbosity(given)?;
-    Ok(Common {
-        work_dir: given.path("--work-dir"),
-        run_id: given.text("--run-id"),
-        message: match given.command.name {
-            "run" => Vec::new(),
-            // Operands are no text there.
-            _ => message_parts(given, given.operands.len())?,
-        },
-        max_iterations: given.number("--max-iterations"),
-        budget: read_budget(given.text("--budget"))?,
-        deadline: read_deadline(given.text("--deadline"))?,
-        interactive: given.has("--interactive"),
-        verbose: given.has("--verbose"),
-        quiet: given.has("--quiet"),
-        format: given.format(),
-    })
-}
-
-fn check_verbosity(given: &ParsedCommand) -> Result<()> {
-    if given.has("--quiet") && given.has("--verbose") {
-        return Err(Error::usage("-q and -v contradict each other"));
-    }
-    Ok(())
-}
-
-/// The values of `--set`, and of `-M`.
-fn plain_settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
-    let mut pairs = given.pairs("--set");
-    if let Some(model) = given.text("--model") {
-        if model.trim().is_empty() {
-            return Err(Error::usage("-M: the name is empty"));
-        }
-        pairs.push(("llm.model".to_owned(), json::text(&model)));
-    }
-    let is_wrong = |(key, _): &&(String, String)| key.split('.').any(str::is_empty);
-    match pairs.iter().find(is_wrong) {
-        None => Ok(pairs),
-        Some((key, _)) => Err(Error::usage(format!(
-            "--set: '{key}' is not a key like llm.temperature"
-        ))),
-    }
-}
-
-/// The same, and the options that stand for a key.
-fn settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
-    let mut pairs = plain_settings(given)?;
-    if let Some(schema) = given.path("--output-schema") {
-        let path = absolute(&schema)?;
-        let path = path.to_str().ok_or_else(|| {
-            let path = path.display();
-            Error::usage(format!("--output-schema: {path} is not UTF-8"))
-        })?;
-        pairs.push(("output_schema".to_owned(), json::text(path)));
-    }
-    let accept = given.texts("--accept");
-    if accept.iter().any(|command| command.trim().is_empty()) {
-        return Err(Error::usage("--accept: the command is empty"));
-    }
-    if !accept.is_empty() {
-        let commands = accept
-            .iter()
-            .map(|text| json!({"command": ["sh", "-c", text]}));
-        let commands: Value = commands.collect();
-        pairs.push(("accept".to_owned(), json::text(&commands)));
-    }
-    Ok(pairs)
-}
-
-fn list_runs_args(given: &ParsedCommand) -> Result<ListRunsArgs> {
-    let below = below(given)?;
-    if given.has("--work-dir") && !below.is_empty() {
-        return Err(Error::usage(
-            "-w and -r contradict each other: one workspace, or all below directories",
-        ));
-    }
-    if given.has("--work-dir") && given.has("--agent") {
-        return Err(Error::usage(
-            "-w and --agent contradict each other: one workspace, or all of an agent",
-        ));
-    }
-    let status = given.text("--status");
-    let now = Timestamp::now();
-    let since = given.text("--since").map(|text| {
-        let ago = parse_span(&text).map(|span| now.minus(span));
-        ago.or_else(|| Timestamp::parse_with_offset(&text))
-            .ok_or_else(|| {
-                Error::usage(format!(
-                    "--since: '{text}' is not a time such as 2026-01-02T03:04:05Z or 2h"
-                ))
-            })
-    });
-    Ok(ListRunsArgs {
-        work_dir: given.path("--work-dir"),
-        agent: given.path("--agent"),
-        below,
-        status: status.and_then(|name| Status::parse(&name)),
-        stop_reasons: given.texts("--stop-reason"),
-        since: since.transpose()?,
-        resumable: given.has("--resumable"),
-        retryable: given.has("--retryable"),
-        needs_attention: given.has("--needs-attention"),
-        first: given.has("--first"),
-        format: given.format(),
-    })
-}
-
-/// The directories of `-r`, of which a shell may make several words.
-fn below(given: &ParsedCommand) -> Result<Vec<PathBuf>> {
-    let mut dirs = given.paths("--recursive");
-    if let (Some(word), true) = (given.operand_text(0), dirs.is_empty()) {
-        let command = given.command.name;
-        return Err(Error::usage(format!(
-            "{command}: unexpected argument '{word}'; -r {word} takes all runs below it"
-        )));
-    }
-    dirs.extend(given.operand_texts().into_iter().map(PathBuf::from));
-    Ok(dirs)
-}
-
-fn export_args(given: &ParsedCommand) -> Result<ExportArgs> {
-    let form = match given.text("--format").as_deref() {
-        Some("atif") => ExportForm::Atif,
-        Some("otlp") => ExportForm::Otlp,
-        _ => ExportForm::Chat,
-    };
-    let has_content = given.has("--content");
-    if has_content && form != ExportForm::Otlp {
-        return Err(Error::usage(
-            "--content is for --format otlp; the other formats always have the content",
-        ));
-    }
-    Ok(ExportArgs {
-        work_dir: given.work_dir(),
-        runs: given.operand_texts(),
-        form,
-        has_content,
-    })
-}
-
-fn prune_args(given: &ParsedCommand) -> Result<PruneArgs> {
-    let mut below = below(given)?;
-    if below.is_empty() {
-        below.push(".".into());
-    }
-    let age = given.text("--older-than").unwrap_or_default();
-    let age = parse_span(&age).ok_or_else(|| {
-        Error::usage(format!(
-            "--older-than: '{age}' is not a span of time such as 30d or 12h"
-        ))
-    })?;
-    let statuses = given.texts("--status");
-    Ok(PruneArgs {
-        below,
-        rules: PruneRules {
-            before: Timestamp::now().minus(age),
-            statuses: statuses.iter().filter_map(|it| Status::parse(it)).collect(),
-            keep_journal: given.has("--keep-journal"),
-        },
-        dry_run: given.has("--dry-run"),
-    })
-}
-
-fn request_args(given: &ParsedCommand) -> Result<RequestArgs> {
-    let number = given.operand_text(1);
-    if given.has("--next") && number.is_some() {
-        return Err(Error::usage(
-            "--next is the request after the last one; it has no number",
-        ));
-    }
-    Ok(RequestArgs {
-        work_dir: given.work_dir(),
-        run: given.operand_text(0).unwrap_or_default(),
-        number: number.and_then(|number| number.parse().ok()),
-        next: given.has("--next"),
-        agent: given.path("--agent"),
-        set: settings(given)?,
-        adopt: given.has("--adopt"),
-        diff: given.number("--diff"),
-    })
 }
 
 fn replay_args(given: &ParsedCommand) -> Result<ReplayArgs> {

@@ -11,7 +11,7 @@ use crate::engine::account::SpendingRules;
 use crate::engine::question::HumanAnswer;
 use crate::engine::run_context::{self, RunContext};
 use crate::engine::run_loop::{Engine, Options};
-use crate::error::Result;
+use crate::error::{Exit, Result, may_fail};
 use crate::model::ask::Model;
 use crate::model::http::Http;
 use crate::model::program::Program;
@@ -76,19 +76,10 @@ impl Launch<'_> {
         lock: DecisionLock,
     ) -> Result<RunResult> {
         let config = self.config();
-        let now = Timestamp::now().to_string();
-        let metadata = Metadata {
-            run_id: id.to_string(),
-            workspace_id: self.workspace.id(),
-            agent_name: self.agent.name.clone(),
-            created_at: now,
-            initial_message: Some(message.clone()),
+        let metadata = self.started(Metadata {
             message_parts: parts,
-            parent_run_id: parent_run(),
-            parent_call_id: parent_call(),
-            ..Metadata::default()
-        };
-        let metadata = self.started(metadata);
+            ..first_metadata(id, self.workspace, &message)
+        });
         let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
             journal.add(0, &start_event(&metadata, &message, &config, false));
             journal.add(0, &Event::UserMessage { content: &message });
@@ -193,6 +184,19 @@ impl Launch<'_> {
     }
 }
 
+/// Metadata of a new run, before its first start. `task` is its message, or a text that stands for one.
+pub(crate) fn first_metadata(id: &RunId, workspace: &Workspace, task: &str) -> Metadata {
+    Metadata {
+        run_id: id.to_string(),
+        workspace_id: workspace.id(),
+        created_at: Timestamp::now().to_string(),
+        initial_message: Some(task.to_owned()),
+        parent_run_id: parent_run(),
+        parent_call_id: parent_call(),
+        ..Metadata::default()
+    }
+}
+
 /// Describes a start of an engine, of an agent or of a flow, in this process.
 pub(crate) fn start_metadata(
     metadata: &mut Metadata,
@@ -239,4 +243,27 @@ pub(crate) fn start_event<'e>(
         launcher: &metadata.launcher,
         traceparent: traceparent(),
     }
+}
+
+/// Records how a start of a flow's engine or of an evaluation ended. A disk without room must not keep the rest
+/// from being recorded.
+pub(crate) fn record_end(
+    journal: &mut Journal,
+    metadata: &mut Metadata,
+    (status, reason, exit): (Status, &str, Exit),
+    text: String,
+) {
+    journal.add(
+        0,
+        &Event::EngineEnd {
+            run_id: &metadata.run_id,
+            status: status.name(),
+            stop_reason: reason,
+            exit_code: exit.code(),
+            final_iteration: 0,
+            text: &text,
+        },
+    );
+    may_fail(journal.sync());
+    metadata.end(status, reason, exit, text);
 }

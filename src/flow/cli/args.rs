@@ -1,26 +1,25 @@
 //! The command line of `delta-flow` as plain data. Nothing is looked up or resolved here.
 
-use super::run_format::RunFormat;
+mod eval;
+mod run;
+
 use super::tables::FLOW;
 use super::templates::{self, FlowTemplate};
-use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
 use crate::engine::validator;
 use crate::error::{Error, Result};
-use crate::flow::eval::format::EvalFormat;
-use crate::flow::eval::suite::MOST_TRIALS;
 use crate::flow::manifest::is_id;
 use crate::flow::manifest::memory::StoreName;
-use crate::flow::manifest::{Flow, KeptRecords};
 use crate::flow::view::draw::Language;
 use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
 use crate::text::options::table::CommandTable;
-use crate::text::timestamp::Timestamp;
 use crate::view::stats_table::StatsArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub use super::tables::COMMANDS;
+pub(crate) use eval::FlowEvalArgs;
+pub(crate) use run::FlowRunArgs;
 
 #[derive(Debug)]
 pub(crate) enum FlowCommand {
@@ -44,7 +43,7 @@ pub(crate) enum FlowCommand {
     Memory(MemoryArgs),
     Answer(AnswerArgs),
     Observe(ObserveArgs),
-    Replay(ReplayArgs),
+    Replay(FlowReplayArgs),
     Repl(ReplArgs),
     Artifacts(ArtifactsArgs),
     Manifest(ManifestArgs),
@@ -57,103 +56,6 @@ pub(crate) enum FlowCommand {
         command: Option<&'static CommandTable>,
         full: bool,
     },
-}
-
-/// `run`.
-#[derive(Clone, Debug, Default)]
-#[allow(clippy::struct_excessive_bools)] // Each is a switch of the command line.
-pub(crate) struct FlowRunArgs {
-    pub dir: PathBuf,
-    /// A file with the input, or `-`.
-    pub input: Option<String>,
-    /// The input as a text.
-    pub message: Option<String>,
-    /// A file with an input on each line, or `-`.
-    pub inputs: Option<PathBuf>,
-    pub start: Option<String>,
-    pub work_dir: Option<PathBuf>,
-    /// So many programs at once; none: as the flow says, or else as many as there are processors.
-    pub jobs: Option<usize>,
-    pub run_id: Option<String>,
-    pub format: RunFormat,
-    pub dry_run: bool,
-    pub pause_before: Vec<String>,
-    /// Words that are put before every program; none: those that the flow says.
-    pub launch: Option<Vec<String>>,
-    pub keep_going: bool,
-    /// None: as the flow says.
-    pub records: Option<KeptRecords>,
-    /// Of the whole tree, for this start.
-    pub budget: Option<GivenBudget>,
-    pub deadline: Option<Timestamp>,
-    pub adopt: bool,
-    /// Resume although files of the flow have changed.
-    pub changed_ok: bool,
-    /// Go on with a run that ended without success.
-    pub retry: bool,
-    /// Nodes that may be repeated although they say `on_resume: fail`.
-    pub repeat: Vec<String>,
-    pub quiet: bool,
-}
-
-impl FlowRunArgs {
-    /// The same, with what the flow says where the command line says nothing.
-    pub(crate) fn with_defaults(&self, flow: &Flow) -> Self {
-        let scheduling = &flow.scheduling;
-        let launch = self.launch.as_ref().or(scheduling.launch.as_ref());
-        Self {
-            jobs: self.jobs.or(scheduling.jobs),
-            launch: launch.cloned(),
-            records: self.records.or(flow.records),
-            ..self.clone()
-        }
-    }
-
-    /// Words that are put before every program.
-    pub(crate) fn launch(&self) -> &[String] {
-        self.launch.as_deref().unwrap_or_default()
-    }
-
-    /// So many programs at once.
-    pub(crate) fn jobs(&self) -> usize {
-        self.jobs.unwrap_or_else(processors)
-    }
-}
-
-/// `eval`.
-#[derive(Debug, Default)]
-#[allow(clippy::struct_excessive_bools)] // Each is a switch of the command line.
-pub(crate) struct FlowEvalArgs {
-    pub dir: PathBuf,
-    pub work_dir: PathBuf,
-    // Names that are chosen; empty: all.
-    pub suites: Vec<String>,
-    pub tags: Vec<String>,
-    pub cases: Vec<String>,
-    pub settings: Vec<String>,
-    /// In place of the suites' own number.
-    pub trials: Option<u32>,
-    /// So many trials at once; none: as many as there are processors.
-    pub jobs: Option<usize>,
-    pub format: EvalFormat,
-    /// A result to compare with.
-    pub against: Option<PathBuf>,
-    /// Judge what is recorded again, and run nothing.
-    pub regrade: bool,
-    pub dry_run: bool,
-    /// Of the whole tree, for this start.
-    pub budget: Option<GivenBudget>,
-    pub deadline: Option<Timestamp>,
-    pub adopt: bool,
-    pub quiet: bool,
-}
-
-impl FlowEvalArgs {
-    /// So many trials at once.
-    pub(crate) fn jobs(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.jobs.unwrap_or_else(cores)
-    }
 }
 
 /// `show`.
@@ -200,7 +102,7 @@ pub(crate) struct ObserveArgs {
 
 /// `replay`.
 #[derive(Debug)]
-pub(crate) struct ReplayArgs {
+pub(crate) struct FlowReplayArgs {
     pub run: String,
     /// None: the whole run.
     pub node: Option<String>,
@@ -213,7 +115,7 @@ pub(crate) struct ReplayArgs {
     pub quiet: bool,
 }
 
-impl ReplayArgs {
+impl FlowReplayArgs {
     /// So many programs at once.
     pub(crate) fn jobs(&self) -> usize {
         self.jobs.unwrap_or_else(processors)
@@ -307,7 +209,7 @@ pub(crate) fn parse_args(words: impl IntoIterator<Item = OsString>) -> Result<Fl
 
 fn command_of(given: &ParsedCommand) -> Result<FlowCommand> {
     Ok(match given.command.name {
-        "run" => FlowCommand::Run(Box::new(run_args(given)?)),
+        "run" => FlowCommand::Run(Box::new(run::run_args(given)?)),
         "show" => FlowCommand::Show(ShowArgs {
             work_dir: given.work_dir(),
             names: given.operand_texts(),
@@ -339,17 +241,7 @@ fn command_of(given: &ParsedCommand) -> Result<FlowCommand> {
         }),
         "answer" => FlowCommand::Answer(answer_args(given)),
         "observe" => FlowCommand::Observe(observe_args(given)?),
-        "replay" => FlowCommand::Replay(ReplayArgs {
-            run: given.operand_text(0).unwrap_or_default(),
-            node: given.operand_text(1),
-            task: given.text("--task"),
-            work_dir: given.work_dir(),
-            jobs: given.number("--jobs"),
-            format: given.format(),
-            adopt: given.has("--adopt"),
-            changed_ok: given.has("--changed"),
-            quiet: given.has("--quiet"),
-        }),
+        "replay" => FlowCommand::Replay(replay_args(given)),
         "artifacts" => FlowCommand::Artifacts(ArtifactsArgs {
             run: given.operand_text(0),
             work_dir: given.work_dir(),
@@ -375,83 +267,8 @@ fn command_of(given: &ParsedCommand) -> Result<FlowCommand> {
             quiet: given.has("--quiet"),
         }),
         "memory" => FlowCommand::Memory(memory_args(given)?),
-        "eval" => FlowCommand::Eval(Box::new(eval_args(given)?)),
+        "eval" => FlowCommand::Eval(Box::new(eval::eval_args(given)?)),
         _ => help_of(given.operand_text(0))?,
-    })
-}
-
-fn run_args(given: &ParsedCommand) -> Result<FlowRunArgs> {
-    let inputs = ["--input", "--message", "--inputs"];
-    if inputs.iter().filter(|option| given.has(option)).count() > 1 {
-        return Err(Error::usage("only one of -i, -m and --inputs can be given"));
-    }
-    if given.has("--repeat") && !given.has("--retry") {
-        return Err(Error::usage("--repeat needs --retry"));
-    }
-    let launch = match given.text("--launch") {
-        Some(command) => Some(command_words(&command)?),
-        None => None,
-    };
-    Ok(FlowRunArgs {
-        dir: given.operand_dir(0),
-        input: given.text("--input"),
-        message: given.text("--message"),
-        inputs: given.path("--inputs"),
-        start: given.text("--start"),
-        work_dir: given.path("--work-dir"),
-        jobs: given.number("--jobs"),
-        run_id: given.text("--run-id"),
-        format: RunFormat::of_word(given.text("--format").as_deref()),
-        dry_run: given.has("--dry-run"),
-        pause_before: given.texts("--pause-before"),
-        launch,
-        keep_going: given.has("--keep-going"),
-        records: kept_records(given),
-        budget: read_budget(given.text("--budget"))?,
-        deadline: read_deadline(given.text("--deadline"))?,
-        adopt: given.has("--adopt"),
-        changed_ok: given.has("--changed"),
-        retry: given.has("--retry"),
-        repeat: given.texts("--repeat"),
-        quiet: given.has("--quiet"),
-    })
-}
-
-fn kept_records(given: &ParsedCommand) -> Option<KeptRecords> {
-    let word = given.text("--records")?;
-    let mut all = KeptRecords::ALL.into_iter();
-    all.find(|(name, _)| word == *name).map(|(_, kept)| kept)
-}
-
-fn eval_args(given: &ParsedCommand) -> Result<FlowEvalArgs> {
-    let word = given.text("--format");
-    let mut formats = EvalFormat::ALL.into_iter();
-    let format = formats.find(|(name, _)| word.as_deref() == Some(name));
-    let trials = given.number("--trials");
-    if let Some(trials) = trials
-        && trials > MOST_TRIALS
-    {
-        return Err(Error::usage(format!(
-            "--trials: {trials} is more than {MOST_TRIALS}"
-        )));
-    }
-    Ok(FlowEvalArgs {
-        dir: given.operand_dir(0),
-        work_dir: given.work_dir(),
-        suites: given.texts("--suite"),
-        tags: given.texts("--tag"),
-        cases: given.texts("--case"),
-        settings: given.texts("--setting"),
-        trials,
-        jobs: given.number("--jobs"),
-        format: format.map(|(_, format)| format).unwrap_or_default(),
-        against: given.path("--against"),
-        regrade: given.has("--regrade"),
-        dry_run: given.has("--dry-run"),
-        budget: read_budget(given.text("--budget"))?,
-        deadline: read_deadline(given.text("--deadline"))?,
-        adopt: given.has("--adopt"),
-        quiet: given.has("--quiet"),
     })
 }
 
@@ -461,10 +278,18 @@ fn template(given: &ParsedCommand) -> Result<&'static FlowTemplate> {
     found.ok_or_else(|| unknown_word("init: no such template", &name, &templates::NAMES))
 }
 
-/// The words of a command, as a shell splits them.
-fn command_words(text: &str) -> Result<Vec<String>> {
-    let words = shlex::split(text).filter(|words| !words.is_empty());
-    words.ok_or_else(|| Error::usage(format!("--launch: '{text}' is not a command")))
+fn replay_args(given: &ParsedCommand) -> FlowReplayArgs {
+    FlowReplayArgs {
+        run: given.operand_text(0).unwrap_or_default(),
+        node: given.operand_text(1),
+        task: given.text("--task"),
+        work_dir: given.work_dir(),
+        jobs: given.number("--jobs"),
+        format: given.format(),
+        adopt: given.has("--adopt"),
+        changed_ok: given.has("--changed"),
+        quiet: given.has("--quiet"),
+    }
 }
 
 fn answer_args(given: &ParsedCommand) -> AnswerArgs {

@@ -5,6 +5,7 @@
 use super::args::FlowEvalArgs;
 use super::check;
 use super::verdict::{Judged, print_results};
+use crate::config::pricing::GivenBudget;
 use crate::engine::account;
 use crate::engine::run_context::{self, RunContext, earlier_deadline};
 use crate::error::{Error, Exit, Result, may_fail};
@@ -16,23 +17,19 @@ use crate::flow::eval::runner::{EvaluationOptions, EvaluationPlace, EvaluationSt
 use crate::flow::eval::suite::Evaluations;
 use crate::flow::manifest::{self, Flow};
 use crate::flow::record::program_beside;
-use crate::record::event::Event;
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::inspect::inspect_run;
-use crate::runs::launch::{start_event, start_metadata};
+use crate::runs::launch::{first_metadata, record_end, start_event, start_metadata};
 use crate::runs::origin::{require_own, require_own_run};
-use crate::runs::preflight::{
-    check_depth, heed_deadline, install_signals, parent_call, parent_run,
-};
+use crate::runs::preflight::{check_depth, heed_deadline, install_signals};
 use crate::runs::resume::{reopen, warning};
 use crate::text::digest::sha256;
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
-use crate::text::timestamp::Timestamp;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone, counted, print};
 use serde_json::{Value, json};
@@ -195,10 +192,7 @@ impl EvalCommand<'_> {
             workspace: self.workspace,
             run: run.clone(),
             ledgers,
-            budget: self
-                .wanted
-                .budget
-                .map(crate::config::pricing::GivenBudget::of_tree),
+            budget: self.wanted.budget.map(GivenBudget::of_tree),
             deadline: self.signals.deadline().map(earlier_deadline),
             call_prefix: RunContext::call_prefix(),
             depth,
@@ -232,19 +226,7 @@ impl EvalCommand<'_> {
                 )
             }
         };
-        journal.add(
-            0,
-            &Event::EngineEnd {
-                run_id: &metadata.run_id,
-                status: status.name(),
-                stop_reason: &reason,
-                exit_code: exit.code(),
-                final_iteration: 0,
-                text: &text,
-            },
-        );
-        may_fail(journal.sync());
-        metadata.end(status, &reason, exit, text);
+        record_end(&mut journal, &mut metadata, (status, &reason, exit), text);
         let ending = ended?;
         ending.print(self.screen)?;
         if journal.is_in_place() {
@@ -303,15 +285,7 @@ impl EvalCommand<'_> {
 
     fn begin(&self, id: &RunId) -> Result<OpenRun> {
         let task = self.task();
-        let metadata = self.started(Metadata {
-            run_id: id.to_string(),
-            workspace_id: self.workspace.id(),
-            created_at: Timestamp::now().to_string(),
-            initial_message: Some(task.clone()),
-            parent_run_id: parent_run(),
-            parent_call_id: parent_call(),
-            ..Metadata::default()
-        });
+        let metadata = self.started(first_metadata(id, self.workspace, &task));
         let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
             journal.add(0, &start_event(&metadata, &task, &self.config(), false));
             Ok(())

@@ -107,7 +107,7 @@ impl Repl<'_> {
         if self.is_typed {
             let text = format!(
                 "{}, in {}; Ctrl-D ends",
-                self.name(),
+                self.flow.name(),
                 self.workspace.root.display()
             );
             self.screen.progress(&[(Tone::Dim, &text)]);
@@ -126,11 +126,6 @@ impl Repl<'_> {
                 return Ok(exit);
             }
         }
-    }
-
-    fn name(&self) -> String {
-        let name = self.flow.home.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
     }
 
     /// Does what a line says. Returns how the conversation ends, if it does: where nobody types, a fault is the end.

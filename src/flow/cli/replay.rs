@@ -3,7 +3,7 @@
 //!
 //! What runs is in the flow's directory, and is compared with the files that the run was made from, as when it is resumed.
 
-use super::args::ReplayArgs;
+use super::args::FlowReplayArgs;
 use super::basis::{self, RecordedBasis};
 use super::check;
 use crate::engine::account;
@@ -38,7 +38,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 /// Runs the command.
-pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
+pub(crate) fn replay_run(wanted: &FlowReplayArgs) -> Result<Exit> {
     check_depth()?;
     let run = find::find_run(&wanted.work_dir, &wanted.run)?;
     let id = &run.id;
@@ -83,7 +83,7 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
 }
 
 struct Replayer<'r> {
-    wanted: &'r ReplayArgs,
+    wanted: &'r FlowReplayArgs,
     run: &'r RunDir,
     past: &'r RecordedBasis,
     flow: &'r Flow,
@@ -273,8 +273,6 @@ impl Replayer<'_> {
     /// A new run, as the one that is repeated began.
     fn begin(&self, workspace: &Workspace) -> Result<(RunDir, Journal)> {
         let id = &self.run.id;
-        let name = self.flow.home.file_name().unwrap_or_default();
-        let name = name.to_string_lossy();
         let mut metadata = Metadata {
             run_id: id.to_string(),
             workspace_id: workspace.id(),
@@ -282,7 +280,8 @@ impl Replayer<'_> {
             initial_message: Some(format!("replay of run {id}")),
             ..Metadata::default()
         };
-        start_metadata(&mut metadata, &name, &self.flow.home, workspace);
+        let home = &self.flow.home;
+        start_metadata(&mut metadata, &self.flow.name(), home, workspace);
         let task = metadata.initial_message.clone().unwrap_or_default();
         RunDir::create(workspace, id, &metadata, |journal| {
             journal.add(0, &start_event(&metadata, &task, b"{}", false));

@@ -1,44 +1,32 @@
-//! `delta-flow run`: which run is meant, its beginning and its end.
+//! `delta-flow run`: which run is meant, and what becomes of it.
 //!
 //! Unaware of nodes. The same command line resumes what it began.
 
+mod launch;
+
 use super::args::FlowRunArgs;
-use super::basis::{self, RecordedBasis, RunBasis, RunInput};
+use super::basis::{self, RecordedBasis, RunBasis};
 use super::check;
-use super::observe::start_observers;
-use super::result::{RunEnding, print_error, print_result};
-use super::retry::{RetryPlan, plan_retry};
+use super::result::print_error;
+use super::retry::plan_retry;
 use super::run_format::RunFormat;
-use crate::engine::account;
-use crate::engine::run_context::{self, RunContext, earlier_deadline};
-use crate::error::{Error, Exit, Result, may_fail};
+use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
-use crate::flow::engine::inputs::Inputs;
-use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
 use crate::flow::graph::RoutePlan;
 use crate::flow::manifest::{self, Flow};
-use crate::flow::record::tally::Tally;
-use crate::flow::record::{add_retry, check_beginnings};
-use crate::record::event::Event;
-use crate::record::journal::Journal;
+use crate::flow::record::check_beginnings;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
-use crate::record::workspace::{DecisionLock, RootHold, Workspace};
+use crate::record::workspace::{DecisionLock, Workspace};
 use crate::runs::decide::{Decision, Naming, Refusal, Wanted, decide};
 use crate::runs::find;
 use crate::runs::inspect::{RunSnapshot, inspect_run};
-use crate::runs::launch::{start_event, start_metadata};
 use crate::runs::origin::{require_own, require_own_run};
-use crate::runs::preflight::{
-    check_depth, heed_deadline, install_signals, parent_call, parent_run,
-};
-use crate::runs::resume::{Reopened, reopen, warning};
+use crate::runs::preflight::{check_depth, heed_deadline, install_signals};
 use crate::text::ids::RunId;
-use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
-use crate::unix::files;
 use crate::unix::signals::Signals;
-use crate::unix::terminal::{Screen, Tone};
+use crate::unix::terminal::Screen;
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -217,114 +205,6 @@ impl RunCommand<'_> {
         Ok(past.filter(|past| past.is_same(&self.basis, self.flow)))
     }
 
-    /// The same command for a run that has an input, if the command line has none.
-    fn with_input_of(&mut self, past: &RecordedBasis) {
-        if !self.basis.is_said
-            && let Some(given) = past.given()
-        {
-            self.basis.given = given;
-        }
-    }
-
-    /// Keeps other runs out of the directory that a single root task works in, until this process ends.
-    ///
-    /// # Errors
-    /// The run of another flow works there, and it is none that this one is part of.
-    fn hold_root(&self, id: &RunId) -> Result<Option<RootHold>> {
-        if self.basis.given.has_many_roots() {
-            return Ok(None);
-        }
-        let holder = match self.workspace.hold_root(id)? {
-            Ok(hold) => return Ok(Some(hold)),
-            Err(holder) => holder,
-        };
-        let outer = account::outer_runs()?;
-        if let Some(holder) = &holder
-            && outer.contains(&self.workspace.run_path(holder))
-        {
-            return Ok(None);
-        }
-        let holder = holder.map_or_else(|| "another run".to_owned(), |id| format!("run {id}"));
-        let root = self.workspace.root.display();
-        Err(Error::new(
-            Exit::TempFail,
-            format!(
-                "{holder} works in {root}, and two flows would overwrite each other's files; wait until it has \
-                 ended, or give this one another directory with -w"
-            ),
-        ))
-    }
-
-    /// Starts a new run.
-    fn begin(&self, id: &RunId, lock: DecisionLock) -> Result<Exit> {
-        let task = self.task();
-        let metadata = self.started(Metadata {
-            run_id: id.to_string(),
-            workspace_id: self.workspace.id(),
-            created_at: Timestamp::now().to_string(),
-            initial_message: Some(task.clone()),
-            parent_run_id: parent_run(),
-            parent_call_id: parent_call(),
-            ..Metadata::default()
-        });
-        let _hold = self.hold_root(id)?;
-        let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
-            journal.add(0, &start_event(&metadata, &task, &self.config(), false));
-            basis::record_basis(journal, &self.basis, self.flow)
-        })?;
-        drop(lock);
-        let inputs = self.inputs(&run)?;
-        self.run_engine(run, journal, metadata, inputs, true, true)
-    }
-
-    /// Resumes a run, or, with a plan, retries it.
-    fn resume(
-        mut self,
-        found: RunSnapshot,
-        past: &RecordedBasis,
-        lock: DecisionLock,
-        again: Option<RetryPlan>,
-    ) -> Result<Exit> {
-        self.with_input_of(past);
-        check_record(&found, past)?;
-        let changed = self.changes(&found, past)?;
-        let _hold = self.hold_root(&found.run.id)?;
-        let Reopened {
-            run,
-            mut journal,
-            metadata,
-            is_ours,
-            mut notes,
-            ..
-        } = reopen(found, self.workspace, false, self.signals)?;
-        let metadata = self.started(metadata);
-        let task = metadata.initial_message.clone().unwrap_or_default();
-        journal.add(0, &start_event(&metadata, &task, &self.config(), true));
-        if let Some(again) = &again {
-            add_retry(&mut journal, &again.failed);
-            notes.extend(again.told_behind());
-        }
-        if !changed.is_empty() {
-            notes.push(format!(
-                "resuming with changed files: {}",
-                changed.join(", ")
-            ));
-            basis::record_basis(&mut journal, &self.basis, self.flow)?;
-        }
-        for note in &notes {
-            journal.add(0, &warning(note));
-            self.screen.warn_as(PROGRAM, note);
-        }
-        match again {
-            Some(_) => journal.sync()?,
-            None => journal.flush()?,
-        }
-        metadata.write(&run.path)?;
-        drop(lock);
-        let inputs = self.inputs(&run)?;
-        self.run_engine(run, journal, metadata, inputs, is_ours, true)
-    }
-
     /// Goes on with a run that ended without success, as an earlier retry of it does.
     fn retry(
         self,
@@ -355,177 +235,6 @@ impl RunCommand<'_> {
         }
         again.check_repeats(self.flow, &self.wanted.repeat)?;
         self.resume(found, &past, lock, Some(again))
-    }
-
-    /// Prints the result of a run that has ended again.
-    fn reprint(
-        mut self,
-        found: RunSnapshot,
-        past: &RecordedBasis,
-        lock: DecisionLock,
-    ) -> Result<Exit> {
-        self.with_input_of(past);
-        check_record(&found, past)?;
-        let changed = past.changes(self.flow);
-        if !changed.is_empty() {
-            return Err(Error::config(format!(
-                "run {} has ended, with other files: {}; to run the changed ones choose another --run-id",
-                found.run.id,
-                changed.join(", ")
-            )));
-        }
-        let Some(journal) = Journal::open(&found.run.journal())? else {
-            return Err(found.busy());
-        };
-        drop(lock);
-        let metadata = found.metadata;
-        let inputs = Inputs::one(None);
-        self.run_engine(found.run, journal, metadata, inputs, false, false)
-    }
-
-    /// Files of the flow that are not what they were when the run began.
-    ///
-    /// # Errors
-    /// There are some, and nobody said that this is meant.
-    fn changes(&self, found: &RunSnapshot, past: &RecordedBasis) -> Result<Vec<String>> {
-        let changed = past.changes(self.flow);
-        if changed.is_empty() || self.wanted.changed_ok {
-            return Ok(changed);
-        }
-        Err(Error::config(format!(
-            "run {} was begun with other files: {}; to resume with the changed ones: --changed ok",
-            found.run.id,
-            changed.join(", ")
-        )))
-    }
-
-    fn inputs(&self, run: &RunDir) -> Result<Inputs> {
-        let inputs = match &self.basis.given {
-            RunInput::One(input) => Inputs::one(Some(input.clone())),
-            RunInput::Lines(path) => Inputs::lines(path)?,
-            RunInput::Stream(source) => Inputs::streamed(&run.path, source.as_ref())?,
-        };
-        Ok(inputs
-            .failing_bad_lines(self.wanted.keep_going)
-            .comparing(!self.wanted.changed_ok))
-    }
-
-    /// The text that stands for the message of the run.
-    fn task(&self) -> String {
-        match &self.basis.given {
-            RunInput::One(input) => in_short(input, 2000),
-            RunInput::Lines(path) => format!("inputs of {}", path.display()),
-            RunInput::Stream(_) => "inputs of a pipe".to_owned(),
-        }
-    }
-
-    fn config(&self) -> Vec<u8> {
-        let mut config = serde_json::json!({
-            "name": self.name(),
-            "start": self.flow.graph.nodes[self.basis.start].id,
-            "launch": self.wanted.launch(),
-            "jobs": self.wanted.jobs(),
-            "records": self.wanted.records.unwrap_or_default().name(),
-        });
-        if let Some(given) = self.wanted.budget {
-            config["budget"] = serde_json::json!(given.of_tree());
-        }
-        if let Some(deadline) = self.signals.deadline() {
-            config["deadline"] = deadline.to_string().into();
-        }
-        crate::text::json::text(&config).into_bytes()
-    }
-
-    fn name(&self) -> String {
-        let name = self.flow.home.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
-    }
-
-    /// Metadata of a run that this process works on from now on.
-    fn started(&self, mut metadata: Metadata) -> Metadata {
-        start_metadata(&mut metadata, &self.name(), &self.flow.home, self.workspace);
-        metadata.flow = Some(basis::describe_basis(&self.basis, self.flow));
-        metadata
-    }
-
-    /// Lets the engine work on a run, and prints how it ended.
-    fn run_engine(
-        &self,
-        run: RunDir,
-        journal: Journal,
-        metadata: Metadata,
-        inputs: Inputs,
-        is_ours: bool,
-        is_live: bool,
-    ) -> Result<Exit> {
-        if is_live {
-            files::make_dirs(&run.io("nodes"))?;
-            run.reserve();
-            let (id, root) = (&run.id, self.workspace.root.display());
-            let text = format!("run {id} in {root}, flow {}", self.name());
-            self.screen.progress(&[(Tone::Dim, &text)]);
-            start_observers(self.flow, &run, &self.workspace.root, self.screen);
-        }
-        let depth = run_context::depth().0;
-        let many = self.basis.given.has_many_roots();
-        let options = FlowOptions {
-            jobs: self.wanted.jobs(),
-            launch: self.wanted.launch().to_vec(),
-            queue: self.flow.scheduling.queue,
-            records: self.wanted.records.unwrap_or_default(),
-            keep_going: self.wanted.keep_going,
-            changed_ok: self.wanted.changed_ok,
-            pause_before: self.pause_before.clone(),
-            repeat: self.wanted.repeat.clone(),
-            screen: Screen::new(self.wanted.quiet || !is_live, false),
-            with_tasks: self.wanted.format == RunFormat::Json,
-            prints_roots: self.wanted.format == RunFormat::Jsonl,
-            grace: run_context::grace(depth),
-            answered: None,
-            is_ours,
-            is_live,
-        };
-        let ledgers = match is_live {
-            true => account::open_tree(&run, journal.path(), self.wanted.budget)?,
-            false => String::new(),
-        };
-        let place = RunPlace {
-            ledgers,
-            deadline: self.signals.deadline().map(earlier_deadline),
-            flow: self.flow,
-            plan: self.plan,
-            workspace: self.workspace,
-            has_many_roots: many,
-            run,
-            call_prefix: RunContext::call_prefix(),
-            depth,
-        };
-        let mut engine = FlowEngine::new(place, options, journal, self.signals, inputs);
-        let stopped = engine.run();
-        let (mut journal, mut tally, run) = engine.into_parts();
-        if self.is_typed {
-            tally.keep_last();
-        }
-        let ending = ending(stopped, &tally, &run);
-        let mut metadata = metadata;
-        if is_live {
-            finish(&mut journal, &mut metadata, &ending, &tally);
-        }
-        print_result(
-            self.wanted.format,
-            self.screen,
-            &ending,
-            &tally,
-            (&metadata, many && !self.is_typed),
-        )?;
-        if is_live {
-            run.release_reserve();
-            // Until now the run counts as one whose end nobody has been told.
-            if journal.is_in_place() {
-                may_fail(metadata.write(&run.path));
-            }
-        }
-        Ok(ending.exit)
     }
 }
 
@@ -571,32 +280,4 @@ fn other_run(found: &RunSnapshot) -> Error {
         "run {} exists with another flow or input; choose another --run-id",
         found.run.id
     ))
-}
-
-fn ending(stopped: Result<EngineStop>, tally: &Tally, run: &RunDir) -> RunEnding {
-    match stopped {
-        Ok(stopped) => RunEnding::of(stopped, tally),
-        Err(error) => {
-            run.release_reserve();
-            RunEnding::broken(error)
-        }
-    }
-}
-
-/// Records how this start ended. A disk without room must not keep the rest from being recorded.
-fn finish(journal: &mut Journal, metadata: &mut Metadata, ending: &RunEnding, tally: &Tally) {
-    let text = ending.text(tally);
-    journal.add(
-        0,
-        &Event::EngineEnd {
-            run_id: &metadata.run_id,
-            status: ending.status.name(),
-            stop_reason: &ending.reason,
-            exit_code: ending.exit.code(),
-            final_iteration: 0,
-            text: &text,
-        },
-    );
-    may_fail(journal.sync());
-    metadata.end(ending.status, &ending.reason, ending.exit, text);
 }

@@ -14,7 +14,7 @@ use super::answer::{TargetOutcome, digest_output, read_answer, read_spending};
 use super::naming::{PlannedTrial, seed_of};
 use super::plan::PlannedSuite;
 use super::record::{self, ANSWERED, EvaluationRecord, RESULT, TrialEnd, TrialResult, TrialStart};
-use super::suite::{Case, Setting, Suite};
+use super::suite::{Case, Setting};
 use super::trial::TrialOutcome;
 use super::verdict::{EvaluationLimits, NO_BUDGET, NO_TIME, TargetEnd};
 use crate::config::pricing::Budget;
@@ -318,7 +318,8 @@ impl<'e> Runner<'e> {
     fn begin(&mut self, trial: TrialIx) -> Result<()> {
         let (suite, name) = self.names(trial);
         let (case, setting, planned) = (self.case(trial), self.setting(trial), self.planned(trial));
-        let dir = self.workspace_of(trial);
+        let place = self.place_of(trial);
+        let dir = self.place.workspace.root.join(&place);
         let attempts = self.record.trial(suite, name).starts;
         let goes_on = attempts > 0 && target::is_resumable(&self.suite(trial).suite.target);
         if !(goes_on && dir.is_dir()) {
@@ -345,7 +346,7 @@ impl<'e> Runner<'e> {
                 number: planned.number,
                 attempt: attempts + 1,
                 seed,
-                workspace: &self.place_of(trial),
+                workspace: &place,
                 call_id: &call_id,
                 resolved_command: &record.command,
                 execution_ref: &reference(&self.place.run.path, &io),

@@ -240,6 +240,12 @@ pub(crate) struct UsedFile {
 }
 
 impl Flow {
+    /// The name of its directory.
+    pub(crate) fn name(&self) -> String {
+        let name = self.home.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
     /// The node's own schema, or else its agent's.
     pub(crate) fn schema_out(&self, node: NodeIx) -> Option<&NamedSchema> {
         let settings = &self.nodes[node];

@@ -160,10 +160,10 @@ impl Runner<'_> {
         let trial = judging.trial;
         let grading = &self.suite(trial).gradings[self.planned(trial).case];
         let (grade, why) = grade_of(self.case(trial), judging, grading)?;
-        record::add_grade(&mut self.journal, self.names(trial), &grade);
+        let (suite, name) = self.names(trial);
+        record::add_grade(&mut self.journal, (suite, name), &grade);
         self.journal.flush()?;
         self.print_end(trial, grade.outcome.name(), &grade.stop_reason, why);
-        let (suite, name) = self.names(trial);
         self.record.trial(suite, name).grade = Some(grade);
         Ok(())
     }

@@ -1,0 +1,239 @@
+//! The command lines that let an agent run: `run`, `chat`, `continue` and `fork`.
+
+use crate::cli::message::{GivenAgent, given_agent, message_parts};
+use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
+use crate::error::{Error, Result};
+use crate::runs::task::GivenPart;
+use crate::text::json;
+use crate::text::options::format::OutputFormat;
+use crate::text::options::parse::ParsedCommand;
+use crate::text::timestamp::Timestamp;
+use crate::unix::files::absolute;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Options that `run`, `continue` and `fork` share.
+#[derive(Debug, Default)]
+pub(crate) struct Common {
+    pub work_dir: Option<PathBuf>,
+    pub run_id: Option<String>,
+    pub message: Vec<GivenPart>,
+    pub max_iterations: Option<u64>,
+    pub budget: Option<GivenBudget>,
+    pub deadline: Option<Timestamp>,
+    pub interactive: bool,
+    pub verbose: bool,
+    pub quiet: bool,
+    pub format: OutputFormat,
+}
+
+/// `delta chat`.
+#[derive(Debug)]
+pub(crate) struct ChatArgs {
+    pub agent: GivenAgent,
+    pub adopt: bool,
+    /// Dotted keys of agent.yaml, and YAML.
+    pub set: Vec<(String, String)>,
+    pub common: Common,
+}
+
+/// `delta run`.
+#[derive(Debug)]
+pub(crate) struct RunArgs {
+    pub agent: GivenAgent,
+    /// Begin a new run, whatever was interrupted.
+    pub new: bool,
+    /// Put a failed run of the same name aside.
+    pub retry_failed: bool,
+    pub adopt: bool,
+    pub yes: bool,
+    pub dry: bool,
+    /// Dotted keys of agent.yaml, and YAML.
+    pub set: Vec<(String, String)>,
+    pub common: Common,
+}
+
+/// `delta continue`.
+#[derive(Debug)]
+pub(crate) struct ContinueArgs {
+    /// None: the run's own.
+    pub agent: Option<PathBuf>,
+    /// Dotted keys of agent.yaml, and YAML.
+    pub set: Vec<(String, String)>,
+    pub adopt: bool,
+    /// Skip damage, and ignore a lock that another host may hold.
+    pub force: bool,
+    /// The question that the message answers, and nothing else.
+    pub question: Option<String>,
+    pub common: Common,
+}
+
+/// `delta fork`.
+#[derive(Debug)]
+pub(crate) struct ForkArgs {
+    pub run: String,
+    /// How many of its iterations the new run begins with.
+    pub at: u64,
+    /// A new workspace for the new run; none: the same.
+    pub to: Option<PathBuf>,
+    /// None: the run's own.
+    pub agent: Option<PathBuf>,
+    pub adopt: bool,
+    /// Dotted keys of agent.yaml, and YAML.
+    pub set: Vec<(String, String)>,
+    pub common: Common,
+}
+
+pub(super) fn run_args(given: &ParsedCommand) -> Result<RunArgs> {
+    let is_named = given.has("--run-id");
+    if given.has("--new") && is_named {
+        return Err(Error::usage(
+            "--new and --run-id contradict each other: a name is used once",
+        ));
+    }
+    if given.has("--retry-failed") && !is_named {
+        return Err(Error::usage(
+            "--retry-failed needs --run-id: without a name, a failed run is never in the way",
+        ));
+    }
+    let (agent, has_name) = given_agent(given)?;
+    let has_task = given.operands.len() > usize::from(has_name);
+    let mut common = common(given)?;
+    common.message = message_parts(given, usize::from(has_name))?;
+    Ok(RunArgs {
+        agent: match agent {
+            GivenAgent::Usual if !has_task => GivenAgent::Here,
+            agent => agent,
+        },
+        new: given.has("--new"),
+        retry_failed: given.has("--retry-failed"),
+        adopt: given.has("--adopt"),
+        yes: given.has("--yes"),
+        dry: given.has("--dry-run"),
+        set: settings(given)?,
+        common,
+    })
+}
+
+pub(super) fn chat_args(given: &ParsedCommand) -> Result<ChatArgs> {
+    let (agent, has_name) = given_agent(given)?;
+    if let (Some(word), false) = (given.operand_text(0), has_name) {
+        return Err(Error::usage(format!(
+            "chat: '{}' does not name an agent, as @NAME and -a DIR do; the first message is typed at the prompt",
+            word.escape_debug()
+        )));
+    }
+    check_verbosity(given)?;
+    Ok(ChatArgs {
+        agent,
+        adopt: given.has("--adopt"),
+        set: plain_settings(given)?,
+        common: Common {
+            work_dir: given.path("--work-dir"),
+            run_id: given.text("--run-id"),
+            max_iterations: given.number("--max-iterations"),
+            budget: read_budget(given.text("--budget"))?,
+            interactive: true,
+            verbose: given.has("--verbose"),
+            quiet: given.has("--quiet"),
+            ..Common::default()
+        },
+    })
+}
+
+pub(super) fn continue_args(given: &ParsedCommand) -> Result<ContinueArgs> {
+    let (question, common) = (given.text("--question"), common(given)?);
+    if question.is_some() && common.message.is_empty() {
+        return Err(Error::usage("--question needs its answer: -m ANSWER"));
+    }
+    Ok(ContinueArgs {
+        agent: given.path("--agent"),
+        set: settings(given)?,
+        adopt: given.has("--adopt"),
+        force: given.has("--force"),
+        question,
+        common,
+    })
+}
+
+pub(super) fn fork_args(given: &ParsedCommand) -> Result<ForkArgs> {
+    Ok(ForkArgs {
+        run: given.operand_text(0).unwrap_or_default(),
+        at: given.number("--at").unwrap_or_default(),
+        to: given.path("--to"),
+        agent: given.path("--agent"),
+        adopt: given.has("--adopt"),
+        set: settings(given)?,
+        common: common(given)?,
+    })
+}
+
+fn common(given: &ParsedCommand) -> Result<Common> {
+    check_verbosity(given)?;
+    Ok(Common {
+        work_dir: given.path("--work-dir"),
+        run_id: given.text("--run-id"),
+        message: match given.command.name {
+            "run" => Vec::new(),
+            // Operands are no text there.
+            _ => message_parts(given, given.operands.len())?,
+        },
+        max_iterations: given.number("--max-iterations"),
+        budget: read_budget(given.text("--budget"))?,
+        deadline: read_deadline(given.text("--deadline"))?,
+        interactive: given.has("--interactive"),
+        verbose: given.has("--verbose"),
+        quiet: given.has("--quiet"),
+        format: given.format(),
+    })
+}
+
+pub(super) fn check_verbosity(given: &ParsedCommand) -> Result<()> {
+    if given.has("--quiet") && given.has("--verbose") {
+        return Err(Error::usage("-q and -v contradict each other"));
+    }
+    Ok(())
+}
+
+/// The values of `--set`, and of `-M`.
+fn plain_settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
+    let mut pairs = given.pairs("--set");
+    if let Some(model) = given.text("--model") {
+        if model.trim().is_empty() {
+            return Err(Error::usage("-M: the name is empty"));
+        }
+        pairs.push(("llm.model".to_owned(), json::text(&model)));
+    }
+    let is_wrong = |(key, _): &&(String, String)| key.split('.').any(str::is_empty);
+    match pairs.iter().find(is_wrong) {
+        None => Ok(pairs),
+        Some((key, _)) => Err(Error::usage(format!(
+            "--set: '{key}' is not a key like llm.temperature"
+        ))),
+    }
+}
+
+/// The same, and the options that stand for a key.
+pub(super) fn settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
+    let mut pairs = plain_settings(given)?;
+    if let Some(schema) = given.path("--output-schema") {
+        let path = absolute(&schema)?;
+        let path = path.to_str().ok_or_else(|| {
+            let path = path.display();
+            Error::usage(format!("--output-schema: {path} is not UTF-8"))
+        })?;
+        pairs.push(("output_schema".to_owned(), json::text(path)));
+    }
+    let accept = given.texts("--accept");
+    if accept.iter().any(|command| command.trim().is_empty()) {
+        return Err(Error::usage("--accept: the command is empty"));
+    }
+    if !accept.is_empty() {
+        let commands = accept
+            .iter()
+            .map(|text| json!({"command": ["sh", "-c", text]}));
+        let commands: Value = commands.collect();
+        pairs.push(("accept".to_owned(), json::text(&commands)));
+    }
+    Ok(pairs)
+}

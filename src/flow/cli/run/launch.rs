@@ -1,0 +1,347 @@
+//! A run of a flow from the decision on: its directory and journal are opened, the engine works on it, and its
+//! end is recorded and printed.
+//!
+//! Unaware of which run a command line means.
+
+use super::{RunCommand, check_record};
+use crate::engine::account;
+use crate::engine::run_context::{self, RunContext, earlier_deadline};
+use crate::error::{Error, Exit, Result, may_fail};
+use crate::flow::PROGRAM;
+use crate::flow::cli::basis::{self, RecordedBasis, RunInput};
+use crate::flow::cli::observe::start_observers;
+use crate::flow::cli::result::{RunEnding, print_result};
+use crate::flow::cli::retry::RetryPlan;
+use crate::flow::cli::run_format::RunFormat;
+use crate::flow::engine::inputs::Inputs;
+use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
+use crate::flow::record::add_retry;
+use crate::flow::record::tally::Tally;
+use crate::record::journal::Journal;
+use crate::record::metadata::Metadata;
+use crate::record::run_dir::RunDir;
+use crate::record::workspace::{DecisionLock, RootHold};
+use crate::runs::inspect::RunSnapshot;
+use crate::runs::launch::{first_metadata, record_end, start_event, start_metadata};
+use crate::runs::resume::{Reopened, reopen, warning};
+use crate::text::ids::RunId;
+use crate::text::json;
+use crate::text::shorten::in_short;
+use crate::unix::files;
+use crate::unix::terminal::{Screen, Tone};
+use serde_json::json;
+
+/// A run whose journal this process owns.
+struct OpenRun {
+    run: RunDir,
+    journal: Journal,
+    metadata: Metadata,
+    /// Its processes are its own, and not those of a directory that it is a copy of.
+    is_ours: bool,
+    /// The run goes on; otherwise its result is printed again.
+    is_live: bool,
+}
+
+impl RunCommand<'_> {
+    /// Starts a new run.
+    pub(super) fn begin(&self, id: &RunId, lock: DecisionLock) -> Result<Exit> {
+        let task = self.task();
+        let metadata = self.started(first_metadata(id, self.workspace, &task));
+        let _hold = self.hold_root(id)?;
+        let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
+            journal.add(0, &start_event(&metadata, &task, &self.config(), false));
+            basis::record_basis(journal, &self.basis, self.flow)
+        })?;
+        drop(lock);
+        let inputs = self.inputs(&run)?;
+        let open = OpenRun {
+            run,
+            journal,
+            metadata,
+            is_ours: true,
+            is_live: true,
+        };
+        self.run_engine(open, inputs)
+    }
+
+    /// Resumes a run, or, with a plan, retries it.
+    pub(super) fn resume(
+        mut self,
+        found: RunSnapshot,
+        past: &RecordedBasis,
+        lock: DecisionLock,
+        again: Option<RetryPlan>,
+    ) -> Result<Exit> {
+        self.with_input_of(past);
+        check_record(&found, past)?;
+        let changed = self.changes(&found, past)?;
+        let _hold = self.hold_root(&found.run.id)?;
+        let Reopened {
+            run,
+            mut journal,
+            metadata,
+            is_ours,
+            mut notes,
+            ..
+        } = reopen(found, self.workspace, false, self.signals)?;
+        let metadata = self.started(metadata);
+        let task = metadata.initial_message.clone().unwrap_or_default();
+        journal.add(0, &start_event(&metadata, &task, &self.config(), true));
+        if let Some(again) = &again {
+            add_retry(&mut journal, &again.failed);
+            notes.extend(again.told_behind());
+        }
+        if !changed.is_empty() {
+            notes.push(format!(
+                "resuming with changed files: {}",
+                changed.join(", ")
+            ));
+            basis::record_basis(&mut journal, &self.basis, self.flow)?;
+        }
+        for note in &notes {
+            journal.add(0, &warning(note));
+            self.screen.warn_as(PROGRAM, note);
+        }
+        match again {
+            Some(_) => journal.sync()?,
+            None => journal.flush()?,
+        }
+        metadata.write(&run.path)?;
+        drop(lock);
+        let inputs = self.inputs(&run)?;
+        let open = OpenRun {
+            run,
+            journal,
+            metadata,
+            is_ours,
+            is_live: true,
+        };
+        self.run_engine(open, inputs)
+    }
+
+    /// Prints the result of a run that has ended again.
+    pub(super) fn reprint(
+        mut self,
+        found: RunSnapshot,
+        past: &RecordedBasis,
+        lock: DecisionLock,
+    ) -> Result<Exit> {
+        self.with_input_of(past);
+        check_record(&found, past)?;
+        let changed = past.changes(self.flow);
+        if !changed.is_empty() {
+            return Err(Error::config(format!(
+                "run {} has ended, with other files: {}; to run the changed ones choose another --run-id",
+                found.run.id,
+                changed.join(", ")
+            )));
+        }
+        let Some(journal) = Journal::open(&found.run.journal())? else {
+            return Err(found.busy());
+        };
+        drop(lock);
+        let open = OpenRun {
+            run: found.run,
+            journal,
+            metadata: found.metadata,
+            is_ours: false,
+            is_live: false,
+        };
+        self.run_engine(open, Inputs::one(None))
+    }
+
+    /// The same command for a run that has an input, if the command line has none.
+    fn with_input_of(&mut self, past: &RecordedBasis) {
+        if !self.basis.is_said
+            && let Some(given) = past.given()
+        {
+            self.basis.given = given;
+        }
+    }
+
+    /// Keeps other runs out of the directory that a single root task works in, until this process ends.
+    ///
+    /// # Errors
+    /// The run of another flow works there, and it is none that this one is part of.
+    fn hold_root(&self, id: &RunId) -> Result<Option<RootHold>> {
+        if self.basis.given.has_many_roots() {
+            return Ok(None);
+        }
+        let holder = match self.workspace.hold_root(id)? {
+            Ok(hold) => return Ok(Some(hold)),
+            Err(holder) => holder,
+        };
+        let outer = account::outer_runs()?;
+        if let Some(holder) = &holder
+            && outer.contains(&self.workspace.run_path(holder))
+        {
+            return Ok(None);
+        }
+        let holder = holder.map_or_else(|| "another run".to_owned(), |id| format!("run {id}"));
+        let root = self.workspace.root.display();
+        Err(Error::new(
+            Exit::TempFail,
+            format!(
+                "{holder} works in {root}, and two flows would overwrite each other's files; wait until it has \
+                 ended, or give this one another directory with -w"
+            ),
+        ))
+    }
+
+    /// Files of the flow that are not what they were when the run began.
+    ///
+    /// # Errors
+    /// There are some, and nobody said that this is meant.
+    fn changes(&self, found: &RunSnapshot, past: &RecordedBasis) -> Result<Vec<String>> {
+        let changed = past.changes(self.flow);
+        if changed.is_empty() || self.wanted.changed_ok {
+            return Ok(changed);
+        }
+        Err(Error::config(format!(
+            "run {} was begun with other files: {}; to resume with the changed ones: --changed ok",
+            found.run.id,
+            changed.join(", ")
+        )))
+    }
+
+    fn inputs(&self, run: &RunDir) -> Result<Inputs> {
+        let inputs = match &self.basis.given {
+            RunInput::One(input) => Inputs::one(Some(input.clone())),
+            RunInput::Lines(path) => Inputs::lines(path)?,
+            RunInput::Stream(source) => Inputs::streamed(&run.path, source.as_ref())?,
+        };
+        Ok(inputs
+            .failing_bad_lines(self.wanted.keep_going)
+            .comparing(!self.wanted.changed_ok))
+    }
+
+    /// The text that stands for the message of the run.
+    fn task(&self) -> String {
+        match &self.basis.given {
+            RunInput::One(input) => in_short(input, 2000),
+            RunInput::Lines(path) => format!("inputs of {}", path.display()),
+            RunInput::Stream(_) => "inputs of a pipe".to_owned(),
+        }
+    }
+
+    fn config(&self) -> Vec<u8> {
+        let mut config = json!({
+            "name": self.flow.name(),
+            "start": self.flow.graph.nodes[self.basis.start].id,
+            "launch": self.wanted.launch(),
+            "jobs": self.wanted.jobs(),
+            "records": self.wanted.records.unwrap_or_default().name(),
+        });
+        if let Some(given) = self.wanted.budget {
+            config["budget"] = json!(given.of_tree());
+        }
+        if let Some(deadline) = self.signals.deadline() {
+            config["deadline"] = deadline.to_string().into();
+        }
+        json::text(&config).into_bytes()
+    }
+
+    /// Metadata of a run that this process works on from now on.
+    fn started(&self, mut metadata: Metadata) -> Metadata {
+        let home = &self.flow.home;
+        start_metadata(&mut metadata, &self.flow.name(), home, self.workspace);
+        metadata.flow = Some(basis::describe_basis(&self.basis, self.flow));
+        metadata
+    }
+
+    /// Lets the engine work on a run, and prints how it ended.
+    fn run_engine(&self, open: OpenRun, inputs: Inputs) -> Result<Exit> {
+        let OpenRun {
+            run,
+            journal,
+            mut metadata,
+            is_ours,
+            is_live,
+        } = open;
+        if is_live {
+            files::make_dirs(&run.io("nodes"))?;
+            run.reserve();
+            self.announce(&run);
+        }
+        let place = self.place(run, &journal, is_live)?;
+        let options = self.options(is_ours, is_live);
+        let mut engine = FlowEngine::new(place, options, journal, self.signals, inputs);
+        let stopped = engine.run();
+        let (mut journal, mut tally, run) = engine.into_parts();
+        if self.is_typed {
+            tally.keep_last();
+        }
+        let ending = ending(stopped, &tally, &run);
+        if is_live {
+            let end = (ending.status, ending.reason.as_str(), ending.exit);
+            record_end(&mut journal, &mut metadata, end, ending.text(&tally));
+        }
+        let has_many = self.basis.given.has_many_roots() && !self.is_typed;
+        let format = self.wanted.format;
+        print_result(format, self.screen, &ending, &tally, (&metadata, has_many))?;
+        if is_live {
+            run.release_reserve();
+            // Until now the run counts as one whose end nobody has been told.
+            if journal.is_in_place() {
+                may_fail(metadata.write(&run.path));
+            }
+        }
+        Ok(ending.exit)
+    }
+
+    /// Prints which run goes on, and starts its observers.
+    fn announce(&self, run: &RunDir) {
+        let root = self.workspace.root.display();
+        let text = format!("run {} in {root}, flow {}", run.id, self.flow.name());
+        self.screen.progress(&[(Tone::Dim, &text)]);
+        start_observers(self.flow, run, &self.workspace.root, self.screen);
+    }
+
+    fn options(&self, is_ours: bool, is_live: bool) -> FlowOptions {
+        FlowOptions {
+            jobs: self.wanted.jobs(),
+            launch: self.wanted.launch().to_vec(),
+            queue: self.flow.scheduling.queue,
+            records: self.wanted.records.unwrap_or_default(),
+            keep_going: self.wanted.keep_going,
+            changed_ok: self.wanted.changed_ok,
+            pause_before: self.pause_before.clone(),
+            repeat: self.wanted.repeat.clone(),
+            screen: Screen::new(self.wanted.quiet || !is_live, false),
+            with_tasks: self.wanted.format == RunFormat::Json,
+            prints_roots: self.wanted.format == RunFormat::Jsonl,
+            grace: run_context::grace(run_context::depth().0),
+            answered: None,
+            is_ours,
+            is_live,
+        }
+    }
+
+    fn place(&self, run: RunDir, journal: &Journal, is_live: bool) -> Result<RunPlace<'_>> {
+        let ledgers = match is_live {
+            true => account::open_tree(&run, journal.path(), self.wanted.budget)?,
+            false => String::new(),
+        };
+        Ok(RunPlace {
+            ledgers,
+            deadline: self.signals.deadline().map(earlier_deadline),
+            flow: self.flow,
+            plan: self.plan,
+            workspace: self.workspace,
+            has_many_roots: self.basis.given.has_many_roots(),
+            run,
+            call_prefix: RunContext::call_prefix(),
+            depth: run_context::depth().0,
+        })
+    }
+}
+
+fn ending(stopped: Result<EngineStop>, tally: &Tally, run: &RunDir) -> RunEnding {
+    match stopped {
+        Ok(stopped) => RunEnding::of(stopped, tally),
+        Err(error) => {
+            run.release_reserve();
+            RunEnding::broken(error)
+        }
+    }
+}
