@@ -3,8 +3,8 @@
 
 Usage: compare.py [--runs N] [--only NAME,...] [--into DIRECTORY] [DELTA]
 
-Peers that are not in PATH are installed below the directory (target/peers) from their registries, by pip and npm; those
-that cannot be are skipped, with a reason. The peers' settings and records are below a directory that is
+Peers that are not in PATH are installed below the directory (target/peers) from their registries, by pip, npm and
+cargo; those that cannot be are skipped, with a reason. The peers' settings and records are below a directory that is
 removed. DELTA is the program to compare, target/release/delta unless named. Needs Python 3.9; nothing else.
 
 Measured: a whole run without a tool, one of ten calls of `true`, the time from an answer to the next request after a
@@ -209,6 +209,11 @@ def find_llm(into):
                      (str(into / "llm/bin/pip"), "install", "--quiet", "llm"))
 
 
+def find_aichat(into):
+    return installed("aichat", into, "aichat/bin/aichat",
+                     ("cargo", "install", "--quiet", "--locked", "--root", str(into / "aichat"), "aichat"))
+
+
 def write(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -234,6 +239,25 @@ def prepare_llm(home, url):
           '    return subprocess.run(["sh", "-c", command], capture_output=True, text=True).stdout\n')
 
 
+def prepare_aichat(home, url):
+    write(home / "aichat/config.yaml", f"""model: local:scripted
+function_calling: true
+use_tools: run_command
+clients:
+  - type: openai-compatible
+    name: local
+    api_base: '{url}'
+    models: [{{name: scripted, supports_function_calling: true}}]
+""")
+    parameters = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
+    tool = {"name": "run_command", "description": "Run a command.", "parameters": parameters}
+    write(home / "aichat/functions/functions.json", json.dumps([tool]))
+    # A result that is empty would end the run.
+    program = home / "aichat/functions/bin/run_command"
+    write(program, '#!/bin/sh\ntrue\necho done >"$LLM_OUTPUT"\n')
+    program.chmod(0o755)
+
+
 def prepare_pi(home, url):
     provider = {"baseUrl": url, "api": "openai-completions", "apiKey": "x", "models": [{"id": "scripted"}]}
     write(home / "pi/models.json", json.dumps({"providers": {"local": provider}}))
@@ -252,6 +276,7 @@ wire_api = "responses"
 PEERS = [
     Peer("delta", None, prepare_delta,
          lambda program, home, n: [program, "run", "-q", "-a", str(home / "agent"), "-w", str(home / f"w{n}"), "-m", "go"]),
+    Peer("aichat", find_aichat, prepare_aichat, lambda program, home, n: [program, "go"]),
     Peer("codex", find_npm("codex", "@openai/codex"), prepare_codex,
          lambda program, home, n: [program, "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "go"]),
     Peer("pi", find_npm("pi", "@mariozechner/pi-coding-agent"), prepare_pi,
@@ -265,7 +290,8 @@ def environment(home):
     """A home of its own, and nothing that names an account."""
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL", "TERM")}
     return {**kept, "HOME": str(home), "LLM_USER_PATH": str(home / "llm"), "OPENAI_API_KEY": "x", "DELTA_API_KEY": "x",
-            "PI_CODING_AGENT_DIR": str(home / "pi"), "PI_OFFLINE": "1", "CODEX_HOME": str(home / "codex")}
+            "AICHAT_CONFIG_DIR": str(home / "aichat"), "PI_CODING_AGENT_DIR": str(home / "pi"), "PI_OFFLINE": "1",
+            "CODEX_HOME": str(home / "codex")}
 
 
 class Failure(Exception):
