@@ -265,6 +265,7 @@ impl<'s> StdioServer<'s> {
                 Ended::Exited(code) => format!("ended with exit code {code}"),
                 Ended::TimedOut | Ended::Interrupted(_) => "was ended".to_owned(),
             },
+            Ok(Woken::Stopped(stop)) => return stopped(stop),
             _ => "closed its output".to_owned(),
         };
         may_fail(drain(&mut self.stderr, &mut self.last_words));

@@ -5,6 +5,12 @@
 //!
 //! Architecture invariant: a caller that waits here is woken by the end of any child, by a signal to the
 //! engine and by the nearest deadline, whichever comes first.
+//!
+//! Architecture invariant: an end that a request to end may have caused is never reported as the child's own.
+//! Whoever ends a tree of processes signals each before those that it has started (see
+//! [`procfs::find_processes`](crate::unix::procfs::find_processes)); so when an engine sees the end of a child that
+//! this killed, its own signal has come before. It is looked for after each look at the children, and reported
+//! first; then all that were running are ended, those that have ended since included.
 
 mod child;
 mod outcome;
@@ -66,7 +72,7 @@ pub(crate) struct Token(u64);
 pub(crate) enum Woken {
     /// A child has ended, and with it, if it was made to, its whole tree.
     Ended(Token, Outcome),
-    /// A signal asks the engine to end; reported once for every call while no child has ended.
+    /// A signal asks the engine to end; reported until all children are being ended.
     Stopped(Stop),
     /// A person wants the process to be suspended, where that is caught.
     Suspended,
@@ -201,7 +207,7 @@ impl<'s> Children<'s> {
         let calls: Vec<_> = meant.iter().map(|child| (None, &*child.call_id)).collect();
         let members = members(&calls);
         for (child, members) in meant.iter_mut().zip(members) {
-            signals::signal_all(child.group, &members, Signal::TERM);
+            signals::signal_all(child.own_group(), &members, Signal::TERM);
             child.phase = Phase::Ending {
                 why,
                 kill_at: Instant::now() + grace,
@@ -232,17 +238,14 @@ impl<'s> Children<'s> {
         loop {
             let now = Instant::now();
             if self.over.is_empty() {
-                self.reap(now)?;
+                self.learn_who_ended()?;
+                if let Some(stop) = self.unheeded_stop() {
+                    return Ok(Some(Woken::Stopped(stop)));
+                }
+                self.reap(now);
             }
             if let Some((token, outcome)) = self.over.pop_front() {
                 return Ok(Some(Woken::Ended(token, outcome)));
-            }
-            let ending = |child: &Running| matches!(child.phase, Phase::Ending { .. });
-            if self.heed_signals
-                && !self.running.iter().any(ending)
-                && let Some(stop) = self.signals.stop()
-            {
-                return Ok(Some(Woken::Stopped(stop)));
             }
             if self.signals.is_suspended() {
                 return Ok(Some(Woken::Suspended));
@@ -266,12 +269,16 @@ impl<'s> Children<'s> {
         }
     }
 
+    /// The request to end, if one has come and there are children that nobody ends yet, or none at all.
+    fn unheeded_stop(&self) -> Option<Stop> {
+        let is_running = |child: &Running| matches!(child.phase, Phase::Running);
+        let is_open = self.running.is_empty() || self.running.iter().any(is_running);
+        let stop = self.heed_signals.then(|| self.signals.stop()).flatten();
+        stop.filter(|_| is_open)
+    }
+
     /// Takes out the children that have ended, and moves the others on.
-    fn reap(&mut self, now: Instant) -> io::Result<()> {
-        self.learn_who_ended();
-        for child in &mut self.running {
-            child.poll_status()?;
-        }
+    fn reap(&mut self, now: Instant) {
         let is_late = |child: &Running| child.status.is_none() && child.is_late(now);
         if self.running.iter().any(is_late) {
             self.end(Why::TimedOut, self.grace, is_late);
@@ -305,11 +312,16 @@ impl<'s> Children<'s> {
             };
             self.over.push_back((child.token, outcome));
         }
-        Ok(())
+    }
+
+    /// Looks which children have ended.
+    fn learn_who_ended(&mut self) -> io::Result<()> {
+        self.release_descriptors();
+        self.running.iter_mut().try_for_each(Running::poll_status)
     }
 
     /// Lets go of the descriptors of children that have ended: from then on these are asked.
-    fn learn_who_ended(&mut self) {
+    fn release_descriptors(&mut self) {
         const AT_ONCE: usize = 64;
         let Some(ended) = &self.ended else { return };
         let now = Timespec {
@@ -449,11 +461,11 @@ pub(crate) fn end_all_leftovers<C: AsRef<str>>(call_ids: &[C]) -> usize {
     }
 }
 
-/// All processes of several calls, each once.
+/// All processes of several calls, of which none is around another: each once, behind the one that started it.
 fn processes_of_all<C: AsRef<str>>(call_ids: &[C]) -> Vec<Pid> {
     let calls: Vec<_> = call_ids.iter().map(|id| (None, id.as_ref())).collect();
     let mut all: Vec<Pid> = members(&calls).into_iter().flatten().collect();
-    all.sort_unstable_by_key(|pid| pid.as_raw_pid());
-    all.dedup();
+    let mut known = HashSet::new();
+    all.retain(|pid| known.insert(*pid));
     all
 }

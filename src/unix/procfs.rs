@@ -24,8 +24,9 @@ pub(crate) fn ignored_signals() -> u64 {
 pub(crate) const CALL_ID: &str = "DELTA_CALL_ID";
 
 /// The living processes of each process group, those that carry its call's id in their environment, and the
-/// descendants of both, such as a session behind `delta sandbox`. All processes are looked at once. Without
-/// `/proc`, only whether a group still has any, as its leader.
+/// descendants of both, such as a session behind `delta sandbox`. All processes are looked at once. Each stands
+/// behind its parent, so that an engine among them is signalled before what it waits for. Without `/proc`, only
+/// whether a group still has any, as its leader.
 pub(crate) fn find_processes<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<Vec<Pid>> {
     let Ok(entries) = fs::read_dir("/proc") else {
         let is_there = |group: &Pid| rustix::process::test_kill_process_group(*group).is_ok();
@@ -82,20 +83,31 @@ pub(crate) fn find_processes<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<
         }
     }
     for members in &mut found {
-        add_descendants(members, &children);
+        *members = with_descendants(members, &children);
     }
     found
 }
 
-fn add_descendants(members: &mut Vec<Pid>, children: &HashMap<Pid, Vec<Pid>>) {
-    let mut known: HashSet<Pid> = members.iter().copied().collect();
+/// Processes and their descendants, each behind its parent.
+fn with_descendants(found: &[Pid], children: &HashMap<Pid, Vec<Pid>>) -> Vec<Pid> {
+    let all = descend(found.to_vec(), children);
+    let of = |parent| children.get(parent).into_iter().flatten();
+    let below: HashSet<Pid> = all.iter().flat_map(of).copied().collect();
+    let tops = all.into_iter().filter(|pid| !below.contains(pid));
+    descend(tops.collect(), children)
+}
+
+/// Adds the descendants of processes behind them, a generation at a time.
+fn descend(mut pids: Vec<Pid>, children: &HashMap<Pid, Vec<Pid>>) -> Vec<Pid> {
+    let mut known: HashSet<Pid> = pids.iter().copied().collect();
     let mut at = 0;
-    while let Some(member) = members.get(at) {
-        let new = children.get(member).into_iter().flatten();
+    while let Some(parent) = pids.get(at) {
+        let new = children.get(parent).into_iter().flatten();
         let new: Vec<Pid> = new.copied().filter(|pid| known.insert(*pid)).collect();
-        members.extend(new);
+        pids.extend(new);
         at += 1;
     }
+    pids
 }
 
 /// The parent and the process group of a process, by its directory in `/proc`. None if it has ended.
@@ -202,6 +214,20 @@ mod tests {
             .collect();
         assert_eq!(pids, [child.id()]);
         assert!(none.is_empty());
+    }
+
+    #[test]
+    fn a_process_stands_behind_its_parent_whatever_their_numbers() {
+        let pid = |number| Pid::from_raw(number).unwrap();
+        let pids = |numbers: &[i32]| numbers.iter().copied().map(pid).collect::<Vec<_>>();
+        // 9 has started 2 and 7, 2 has started 8 and 1, 1 has started 3; 5 belongs to nobody here.
+        let children = [(9, vec![2, 7]), (2, vec![8, 1]), (1, vec![3]), (4, vec![5])];
+        let children = children.map(|(parent, of)| (pid(parent), pids(&of)));
+        let children = HashMap::from(children);
+        let ordered = pids(&[5, 9, 2, 7, 8, 1, 3]);
+        for found in [&[1, 2, 5, 9][..], &[3, 5, 9], &[5, 8, 9, 7, 3]] {
+            assert_eq!(with_descendants(&pids(found), &children), ordered);
+        }
     }
 
     #[test]

@@ -169,8 +169,7 @@ fn one_whose_output_did_not_fit_is_begun_anew() {
 fn one_that_took_too_long_goes_on_where_it_was() {
     let world = world();
     chain(&world, "flow: ./inner, timeout_ms: 2000");
-    // The signal must not end it before the engine inside has got it, too: that would be a failure of its own.
-    let slow = r#"test -e "$FLOW_WORKSPACE/fixed" || { trap "" TERM; exec sleep 1000; }; cat"#;
+    let slow = r#"test -e "$FLOW_WORKSPACE/fixed" || exec sleep 1000; cat"#;
     let nodes = [noting("i", "", "cat"), noting("j", "", slow)];
     write_inner(&world, &nodes, "s>i i>j j>x");
     let failed = command(&world).end().exits(1);
@@ -181,6 +180,40 @@ fn one_that_took_too_long_goes_on_where_it_was() {
     retry(&world).args(["--changed", "ok"]).end().exits(0);
     assert_eq!(notes(&world), ["i", "j", "j"]);
     assert!(inner_runs(&world)[0].events("RETRY").is_empty());
+}
+
+#[test]
+fn a_program_inside_that_ends_before_its_engine_knows_of_the_stop_has_not_ended() {
+    for at_the_signal in ["kill -9 $$", "exit 1", "echo 5; exit 0"] {
+        let world = world();
+        let slow = format!(
+            "trap \"{at_the_signal}\" TERM; test -e \"$FLOW_WORKSPACE/fixed\" || \
+             {{ echo $$ >../ready; while :; do sleep 0.01; done; }}; cat"
+        );
+        write_inner(
+            &world,
+            &[noting("i", "", "cat"), noting("j", "", &slow)],
+            "s>i i>j j>x",
+        );
+        let mut ready = world.fifo("ready");
+        let running = command(&world).spawn();
+        let program = ready.pid();
+        let inner = inner_runs(&world)[0].metadata()["pid"].as_i64().unwrap();
+        let inner = Pid::from_raw(inner.try_into().unwrap()).unwrap();
+        kill_process(inner, Signal::STOP).unwrap();
+        // The outer engine ends the whole tree of the node, in which only the program is awake.
+        running.signal(Signal::TERM);
+        eventually("the program has ended", || !alive(program));
+        kill_process(inner, Signal::CONT).unwrap();
+        running.wait().exits(143);
+        let ends = inner_runs(&world)[0].events("NODE_END");
+        let ended: Vec<_> = ends.iter().map(|it| &it["node_id"]).collect();
+        assert_eq!(ended, ["s", "i"], "{at_the_signal}");
+        world.write("ws/fixed", "");
+        let outcome = command(&world).end().exits(0);
+        assert_eq!(outcome.object()["output"], "z", "{at_the_signal}");
+        assert_eq!(notes(&world), ["i", "j", "j"], "{at_the_signal}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! INT, TERM and HUP, wherever they find the engine.
 
 use crate::harness::*;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -77,6 +77,36 @@ fn in_a_tool_that_ends_when_asked() {
             "{told}"
         );
         assert_eq!(result["observation_content"], told);
+    }
+}
+
+#[test]
+fn a_tool_that_ends_before_delta_knows_of_the_signal_was_interrupted() {
+    for at_the_signal in ["kill -9 $$", "exit 1", "exit 0"] {
+        let tool = format!(
+            "- {{name: hang, shell: 'trap \"{at_the_signal}\" TERM; echo begun; echo $$ > ../ready; \
+             while :; do sleep 0.01; done'}}"
+        );
+        let world = World::with_tools(&tool);
+        let mut ready = world.fifo("ready");
+        world.server.says([call("a", "hang", &json!({}))]);
+        let delta = world.run("go").spawn();
+        let tool = ready.pid();
+        // As if a whole tree were ended and delta came to it last.
+        delta.signal(Signal::STOP);
+        delta.signal(Signal::TERM);
+        let tool_process = Pid::from_raw(tool.cast_signed()).unwrap();
+        kill_process(tool_process, Signal::TERM).unwrap();
+        eventually("the tool has ended", || !alive(tool));
+        delta.signal(Signal::CONT);
+        is_interrupted(&world, delta.wait(), 143);
+        assert_eq!(
+            world.latest().result(1)["status"],
+            "FAILED",
+            "{at_the_signal}"
+        );
+        let told = world.server.last().observation("a");
+        assert!(told.contains("[interrupted]"), "{at_the_signal}: {told}");
     }
 }
 

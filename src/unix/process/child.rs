@@ -106,12 +106,15 @@ impl Running {
             });
         }
         if now >= *kill_at {
-            // Once its leader has been waited for, the group's number may be somebody else's.
-            let group = self.group.filter(|_| self.status.is_none());
-            signals::signal_all(group, members, Signal::KILL);
             killed_at.get_or_insert(now);
+            signals::signal_all(self.own_group(), members, Signal::KILL);
         }
         None
+    }
+
+    /// Its process group. Once the leader has been waited for, the number may be somebody else's.
+    pub(crate) fn own_group(&self) -> Option<Pid> {
+        self.group.filter(|_| self.status.is_none())
     }
 
     /// When this child must be looked at again even if nothing wakes us. Its own end does.
