@@ -39,6 +39,9 @@ pub(crate) struct RootHold {
     _file: File,
 }
 
+/// The file that names the run of the last [`RootHold`].
+const HOLDER: &str = "ROOT";
+
 impl DecisionLock {
     /// Both, let go of together.
     pub(crate) fn and(mut self, other: Option<Self>) -> Self {
@@ -170,26 +173,25 @@ impl Workspace {
         }
     }
 
-    /// Takes the workspace for a run that works in it; or else the run that has it, as far as it can be read.
-    /// The decision lock is held.
-    pub(crate) fn hold_root(
-        &self,
-        run: &RunId,
-    ) -> Result<std::result::Result<RootHold, Option<RunId>>> {
-        let [path, name] = ["root.lock", "ROOT"].map(|name| self.control.join(name));
+    /// Takes the workspace for a run that works in it. None if another run has it. The decision lock is held.
+    pub(crate) fn hold_root(&self, run: &RunId) -> Result<Option<RootHold>> {
+        let path = self.control.join("root.lock");
         let file = files::append(&path)?;
         match file.try_lock() {
             Ok(()) => {
                 // Not into the lock itself, which may be a link to somebody's file.
-                files::replace_shared(&name, format!("{run}\n").as_bytes())?;
-                Ok(Ok(RootHold { _file: file }))
+                files::replace_shared(&self.control.join(HOLDER), format!("{run}\n").as_bytes())?;
+                Ok(Some(RootHold { _file: file }))
             }
-            Err(fs::TryLockError::WouldBlock) => {
-                let holder = files::read_line(&name);
-                Ok(Err(holder.and_then(|id| RunId::parse(&id).ok())))
-            }
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
             Err(fs::TryLockError::Error(cause)) => Err(cause).at("lock", &path),
         }
+    }
+
+    /// The run that took the workspace last, as far as it can be read.
+    pub(crate) fn root_holder(&self) -> Option<RunId> {
+        let name = files::read_line(&self.control.join(HOLDER))?;
+        RunId::parse(&name).ok()
     }
 
     /// The runs there are, sorted by name.

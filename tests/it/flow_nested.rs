@@ -190,6 +190,26 @@ fn killed_at_any_time_it_goes_on_and_nothing_inside_runs_twice() {
 }
 
 #[test]
+fn it_does_not_take_the_directory_for_itself_when_the_outer_flow_has_just_died() {
+    let world = World::new();
+    chain(&world, r#"shell: 'env >"$HOME/env"; cat'"#);
+    let inner = flow(&[start(), linear("i", "shell: cat"), exit()], "s>i i>x");
+    world.write("f/inner/workflow.yaml", inner);
+    command(&world).args(["-m", "z"]).end().exits(0);
+    let begin = ["run", "f/inner", "-w", "ws", "--run-id", "in", "-m", "z"];
+    let mut within = Delta::flow(world.home()).args(begin);
+    let variables = world.lines("env").into_iter();
+    for line in variables.filter(|line| line.starts_with("DELTA_")) {
+        let (name, value) = line.split_once('=').unwrap();
+        within = within.env(name, value);
+    }
+    // For the kernel, a process that has let go of its locks has not ended yet.
+    let engine = std::process::id().to_string();
+    within.env("DELTA_ENGINE_PID", engine).end().exits(0);
+    assert_eq!(world.read("ws/.delta/ROOT"), "r\n");
+}
+
+#[test]
 fn a_run_of_it_that_has_not_ended_goes_on_with_changed_files_if_that_is_meant() {
     let world = World::new();
     let shell = "[ -e \"$FLOW_WORKSPACE/go\" ] || kill -9 $PPID; echo 5";

@@ -167,17 +167,17 @@ impl RunCommand<'_> {
         if self.basis.given.has_many_roots() {
             return Ok(None);
         }
-        let holder = match self.workspace.hold_root(id)? {
-            Ok(hold) => return Ok(Some(hold)),
-            Err(holder) => holder,
-        };
+        let workspace = self.workspace;
+        let holder = || workspace.root_holder();
+        // Even if that one has died a moment ago: this run ends, too, and must not stand in the way of its next start.
         let outer = account::outer_runs()?;
-        if let Some(holder) = &holder
-            && outer.contains(&self.workspace.run_path(holder))
-        {
+        if holder().is_some_and(|it| outer.contains(&workspace.run_path(&it))) {
             return Ok(None);
         }
-        let holder = holder.map_or_else(|| "another run".to_owned(), |id| format!("run {id}"));
+        if let Some(hold) = workspace.hold_root(id)? {
+            return Ok(Some(hold));
+        }
+        let holder = holder().map_or_else(|| "another run".to_owned(), |id| format!("run {id}"));
         let root = self.workspace.root.display();
         Err(Error::new(
             Exit::TempFail,
