@@ -81,6 +81,17 @@ fn check_prints_what_was_derived_a_line_for_each_node() {
 }
 
 #[test]
+fn what_is_written_is_not_printed_as_derived() {
+    let world = World::new();
+    let all = around(&node("a", "linear", ", command: [cat]"));
+    assert!(all.contains("default_start: true"));
+    world.write("f/workflow.yaml", all);
+    let check = Delta::flow(world.home()).args(["check", "f", "-v"]);
+    let plain = "f: ok, 3 nodes, 2 edges, 0 agents, 0 tools, 0 schemas\n";
+    check.end().exits(0).prints(plain);
+}
+
+#[test]
 fn a_default_time_limit_counts_for_nodes_that_say_none() {
     let world = World::new();
     let of = |own: &str| {

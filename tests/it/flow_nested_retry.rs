@@ -183,6 +183,45 @@ fn one_that_took_too_long_goes_on_where_it_was() {
 }
 
 #[test]
+fn one_that_lost_a_race_is_begun_anew_behind_what_is_retried() {
+    let world = world();
+    let nodes = [
+        start(),
+        node(
+            "f",
+            "linear",
+            &format!(", continue_on_failure: true, shell: '{NEEDS_FIX}'"),
+        ),
+        node("b", "branch", ""),
+        node(
+            "k",
+            "linear",
+            r#", shell: 'read begun <"$HOME/begun"; cat'"#,
+        ),
+        node("l", "linear", ", flow: ./inner"),
+        exit(),
+    ];
+    world.write("f/workflow.yaml", flow(&nodes, "s>f f>b b>k b>l k>x l>x"));
+    let never = node(
+        "i",
+        "linear",
+        r#", shell: 'echo begun >"$HOME/begun"; exec sleep 1000'"#,
+    );
+    write_inner(&world, &[never], "s>i i>x");
+    // Open as long as this: whoever comes first, neither waits for the other to open it.
+    let _begun = world.fifo("begun");
+    command(&world).end().exits(3);
+    world.write("ws/fixed", "");
+    retry(&world).end().exits(0);
+    let runs = fs::read_dir(world.path("ws/tasks/r/T1.c1/.delta")).unwrap();
+    let names = runs.map(|run| run.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter(|name| name.starts_with("node-l-")).collect();
+    names.sort();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert_eq!(names[1], format!("{}-r1", names[0]));
+}
+
+#[test]
 fn a_program_inside_that_ends_before_its_engine_knows_of_the_stop_has_not_ended() {
     for at_the_signal in ["kill -9 $$", "exit 1", "echo 5; exit 0"] {
         let world = world();

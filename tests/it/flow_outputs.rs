@@ -2,6 +2,7 @@
 
 use crate::flow_run::{chain, run};
 use crate::harness::*;
+use crate::torture::strace_works;
 use serde_json::json;
 
 #[test]
@@ -101,6 +102,34 @@ fn a_file_that_takes_too_long_to_read_is_a_timeout_of_the_node() {
     assert_eq!(error["code"], "timeout", "{error}");
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("outputs: "), "{message}");
+}
+
+#[test]
+fn the_program_and_the_reading_of_its_files_share_the_time_of_the_node() {
+    if !strace_works() {
+        eprintln!("skipped: strace is not installed or may not trace");
+        return;
+    }
+    let world = World::new();
+    chain(
+        &world,
+        "shell: 'sleep 1.5; echo 1 >made; echo 1', outputs: [made], timeout_ms: 3000",
+    );
+    // The engine alone is slow to open the file: neither of the two takes too long by itself.
+    let slowly = "inject=openat:delay_enter=2500000";
+    let strace = [
+        "strace",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-P",
+        "made",
+        "-e",
+        slowly,
+    ];
+    let outcome = run(&world).json().under(&strace).end().exits(1);
+    let error = &outcome.object()["error"];
+    assert_eq!(error["code"], "timeout", "{error}");
 }
 
 #[test]

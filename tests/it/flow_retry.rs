@@ -363,3 +363,29 @@ fn a_retry_is_recorded_once_and_what_it_does_again_is_open_until_then() {
     assert_eq!(run.types().last().unwrap(), "ENGINE_END");
     assert_eq!(world.lines("ws/n").len(), 3);
 }
+
+#[test]
+fn what_somebody_took_out_of_a_store_is_not_put_back() {
+    let world = World::new();
+    let nodes = [
+        start(),
+        node(
+            "a",
+            "linear",
+            ", command: [cat], remember: [{store: project}]",
+        ),
+        noting("b", "linear", "", NEEDS_FIX),
+        exit(),
+    ];
+    write_flow(&world, &nodes, "s>a a>b b>x");
+    world.write(
+        "f/memory.yaml",
+        "project_store: {type: jsonl, file_path: project.jsonl}\n",
+    );
+    command(&world).args(["-m", "hello"]).end().exits(1);
+    assert_eq!(world.lines("f/project.jsonl").len(), 1);
+    world.write("f/project.jsonl", "");
+    world.write("ws/fixed", "");
+    retry(&world).end().exits(0);
+    assert_eq!(world.read("f/project.jsonl"), "");
+}

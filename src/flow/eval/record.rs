@@ -76,8 +76,8 @@ pub(crate) struct Grade {
 pub(crate) struct TrialRecord {
     /// How often it was begun.
     pub starts: u32,
-    /// `DELTA_CALL_ID` of the attempt that has not ended.
-    pub open_call: Option<String>,
+    /// `DELTA_CALL_ID` of the last attempt.
+    pub last_call: Option<String>,
     pub end: Option<TrialEnd>,
     pub grade: Option<Grade>,
 }
@@ -120,10 +120,10 @@ impl EvaluationRecord {
         self.suite(suite).trials.entry(name.to_owned()).or_default()
     }
 
-    /// The processes of attempts that have not ended.
-    pub(crate) fn open_calls(&self) -> Vec<&str> {
+    /// The calls by which processes that the last engine may have left are found.
+    pub(crate) fn last_calls(&self) -> Vec<&str> {
         let trials = self.0.values().flat_map(|suite| suite.trials.values());
-        trials.filter_map(|it| it.open_call.as_deref()).collect()
+        trials.filter_map(|it| it.last_call.as_deref()).collect()
     }
 
     /// Reads the record in a journal.
@@ -174,12 +174,11 @@ impl EvaluationRecord {
 impl TrialRecord {
     pub(crate) fn begin(&mut self, call_id: String) {
         self.starts += 1;
-        self.open_call = Some(call_id);
+        self.last_call = Some(call_id);
         (self.end, self.grade) = (None, None);
     }
 
     pub(crate) fn end(&mut self, end: TrialEnd) {
-        self.open_call = None;
         self.end = Some(end);
     }
 

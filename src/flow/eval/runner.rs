@@ -175,7 +175,7 @@ impl<'e> Runner<'e> {
     /// Works until nothing is left to do, or something asks for the end. Whatever happens, no program is
     /// left behind.
     pub(crate) fn run(&mut self) -> Result<EvaluationStop> {
-        process::end_all_leftovers(&self.record.open_calls());
+        process::end_all_leftovers(&self.record.last_calls());
         let done = self.work();
         if done.is_err() {
             self.end_children();

@@ -52,7 +52,7 @@ pub(crate) fn find_made_files(
     let top = openat(CWD, dir, DIRECTORY, Mode::empty()).map_err(wrong_at("."))?;
     let mut search = FileSearch {
         found: BTreeMap::new(),
-        names: 0,
+        names_left: MOST_NAMES,
         is_stopped,
     };
     for pattern in patterns {
@@ -78,7 +78,8 @@ fn wrong_at(path: &str) -> impl Fn(Errno) -> String {
 
 struct FileSearch<'s> {
     found: BTreeMap<String, MadeFile>,
-    names: usize,
+    /// So many more names may be looked at.
+    names_left: usize,
     is_stopped: &'s dyn Fn() -> bool,
 }
 
@@ -107,15 +108,13 @@ impl FileSearch<'_> {
             if [".", "..", RECORDS].contains(&name) || !part.fits(name) {
                 continue;
             }
-            self.names += 1;
             if (self.is_stopped)() {
                 return Ok(());
             }
-            if self.names > MOST_NAMES {
-                return Err(format!(
-                    "outputs: there are more than {MOST_NAMES} names to look at"
-                ));
-            }
+            let left = self.names_left.checked_sub(1);
+            self.names_left = left.ok_or_else(|| {
+                format!("outputs: there are more than {MOST_NAMES} names to look at")
+            })?;
             let path = match at {
                 "" => name.to_owned(),
                 at => format!("{at}/{name}"),
@@ -199,6 +198,26 @@ mod tests {
         assert_eq!(found(&dir, ".delta/**"), [] as [&str; 0]);
         let stopped = find_made_files(&dir, &[FilePattern::parse("*").unwrap()], &|| true);
         assert_eq!(stopped, Ok(None));
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn only_so_many_names_are_looked_at() {
+        let dir = std::env::temp_dir().join(format!("delta-names-{}", std::process::id()));
+        fs::create_dir_all(dir.join("a/b")).unwrap();
+        fs::write(dir.join("a/b/c"), "").unwrap();
+        let top = openat(CWD, &dir, DIRECTORY, Mode::empty()).unwrap();
+        let pattern = FilePattern::parse("**/c").unwrap();
+        // Of each directory its names are looked at for a file here, and for a directory that may lead to one.
+        for (names_left, is_enough) in [(4, true), (3, false)] {
+            let mut search = FileSearch {
+                found: BTreeMap::new(),
+                names_left,
+                is_stopped: &|| false,
+            };
+            let done = search.descend(&top, "", &pattern.parts, DEEPEST);
+            assert_eq!(done.is_ok(), is_enough, "{names_left}: {done:?}");
+        }
         fs::remove_dir_all(&dir).unwrap();
     }
 }
