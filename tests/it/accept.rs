@@ -169,18 +169,26 @@ fn a_check_that_cannot_be_run_needs_somebody_and_one_that_says_75_is_asked_again
 #[test]
 fn a_check_that_hangs_or_floods_is_reported_to_the_model() {
     let hangs = "[ $(cat) = right ] || { trap '' TERM; echo waits; sleep 600; }";
-    let world = World::new().top(&format!(
-        "accept: [{{command: [sh, -c, {}], timeout_ms: 100}}]",
-        json!(hangs)
-    ));
-    world.server.says([text("wrong"), text("right")]);
-    world.run("go").end().exits(0).prints("right\n");
-    assert_eq!(codes(&world.latest()), [124, 0]);
-    let told = world.server.last().messages().pop().expect("a message")["content"].to_string();
-    assert!(
-        told.contains("waits") && told.contains("[timed out after 100 ms]"),
-        "{told}"
-    );
+    let (_, world, ms, told) = with_time(100, |ms| {
+        let world = World::new().top(&format!(
+            "accept: [{{command: [sh, -c, {}], timeout_ms: {ms}}}]",
+            json!(hangs)
+        ));
+        world.server.answers(|request| {
+            let is_first = request
+                .messages()
+                .iter()
+                .all(|it| it["role"] != "assistant");
+            text(if is_first { "wrong" } else { "right" })
+        });
+        let outcome = world.run("go").end();
+        let messages = world.server.requests().get(1)?.messages();
+        let told = messages.last().expect("a message")["content"].to_string();
+        let is_in_time = told.contains("waits") && codes(&world.latest()) == [124, 0];
+        is_in_time.then(|| (outcome.exits(0).prints("right\n"), world, ms, told))
+    });
+    let told_of_time = format!("[timed out after {ms} ms]");
+    assert!(told.contains(&told_of_time), "{told}");
     assert!(world.processes().is_empty());
 
     let floods = "[ $(cat) = right ] || { yes | head -c 3000000; exit 1; }";

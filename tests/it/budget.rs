@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 pub const NOTE: &str = "- {name: note, shell: 'echo did >> ../log'}";
 
@@ -35,6 +34,14 @@ pub fn sum(lines: &[Value], kind: &str) -> (u64, f64) {
         let more = line["tokens"].as_u64().expect("tokens");
         (tokens + more, cost + line["cost"].as_f64().unwrap_or(0.0))
     })
+}
+
+/// Waits until so many more requests have come, or the process has ended.
+pub fn await_requests(world: &World, pid: u32, more: usize) {
+    let goal = world.server.requests().len() + more;
+    eventually("requests come or the process ends", || {
+        world.server.requests().len() >= goal || !alive(pid)
+    });
 }
 
 /// The reservations without a settlement.
@@ -630,8 +637,8 @@ fn killed_at_random_the_tree_never_exceeds_its_budget() {
         let outcome = loop {
             let delta = world.run("go").arg("-q").spawn();
             while alive(delta.pid()) {
-                // Whichever process it is that is killed, at whichever moment.
-                std::thread::sleep(Duration::from_millis(random.u64(20..150)));
+                // Whichever process it is that is killed, wherever it is by then.
+                await_requests(&world, delta.pid(), random.usize(1..6));
                 let processes = world.processes();
                 if let Some(pid) = random.choice(&processes)
                     && let Some(pid) = Pid::from_raw(pid.cast_signed())

@@ -167,13 +167,16 @@ fn one_whose_output_did_not_fit_is_begun_anew() {
 
 #[test]
 fn one_that_took_too_long_goes_on_where_it_was() {
-    let world = world();
-    chain(&world, "flow: ./inner, timeout_ms: 2000");
     let slow = r#"test -e "$FLOW_WORKSPACE/fixed" || exec sleep 1000; cat"#;
-    let nodes = [noting("i", "", "cat"), noting("j", "", slow)];
-    write_inner(&world, &nodes, "s>i i>j j>x");
-    let failed = command(&world).end().exits(1);
-    assert_eq!(failed.object()["error"]["code"], "timeout");
+    let world = with_time(1000, |ms| {
+        let world = world();
+        chain(&world, &format!("flow: ./inner, timeout_ms: {ms}"));
+        let nodes = [noting("i", "", "cat"), noting("j", "", slow)];
+        write_inner(&world, &nodes, "s>i i>j j>x");
+        let failed = command(&world).end().exits(1);
+        assert_eq!(failed.object()["error"]["code"], "timeout");
+        (world.lines("ws/notes") == ["i", "j"]).then_some(world)
+    });
     world.write("ws/fixed", "");
     // It has all the time that it needs to begin.
     chain(&world, "flow: ./inner, timeout_ms: 60000");

@@ -1,7 +1,7 @@
 //! A flow with agents, with flows within it, a race and a retry, of which any process is killed at any time: it
 //! always goes on, and comes to the same end.
 
-use crate::budget::{ANSWER, NOTE, ledger, restless, sum, unsettled};
+use crate::budget::{ANSWER, NOTE, await_requests, ledger, restless, sum, unsettled};
 use crate::flow_run::run;
 use crate::harness::*;
 use crate::torture::strace_works;
@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Three agents at once; a flow with an agent, a race that nothing depends on and a flow of its own; a race in
 /// which the first one wins.
@@ -108,6 +107,20 @@ fn may_be_killed(pid: u32) -> bool {
     run.is_some_and(|run| agents.iter().any(|agent| run.starts_with(agent)))
 }
 
+/// Waits until the journals have grown by so many lines, or the process has ended.
+fn await_lines(world: &World, pid: u32, more: usize) {
+    let lines = || {
+        let runs = all_runs(world).into_iter();
+        let texts =
+            runs.map(|run| fs::read_to_string(run.path("journal.jsonl")).unwrap_or_default());
+        texts.map(|text| text.matches('\n').count()).sum::<usize>()
+    };
+    let goal = lines() + more;
+    eventually("the journals grow or the process ends", || {
+        lines() >= goal || !alive(pid)
+    });
+}
+
 /// Gives the command until it ends with this code, killing something now and then. Returns its last outcome.
 fn torture(
     world: &World,
@@ -119,12 +132,9 @@ fn torture(
     loop {
         let running = command(world, retry).spawn();
         let mut patience = random.usize(1..6);
-        while alive(running.pid()) {
-            std::thread::sleep(Duration::from_millis(random.u64(5..120)));
-            // An engine that is never left alone comes to no end.
-            if bad > 25 || patience == 0 {
-                continue;
-            }
+        // An engine that is never left alone comes to no end.
+        while bad <= 25 && patience > 0 && alive(running.pid()) {
+            await_lines(world, running.pid(), random.usize(1..12));
             let mut processes = world.processes();
             processes.retain(|pid| may_be_killed(*pid));
             if let Some(pid) = random.choice(&processes)
@@ -417,11 +427,8 @@ fn killed_at_random_the_agents_of_a_flow_never_exceed_its_budget() {
         let outcome = loop {
             let running = start().spawn();
             let before = here;
-            while alive(running.pid()) {
-                std::thread::sleep(Duration::from_millis(random.u64(10..150)));
-                if calm {
-                    continue;
-                }
+            while !calm && alive(running.pid()) {
+                await_requests(&world, running.pid(), random.usize(1..12));
                 if let Some(pid) = random.choice(&world.processes())
                     && let Some(pid) = Pid::from_raw(pid.cast_signed())
                     && kill_process(pid, Signal::KILL).is_ok()

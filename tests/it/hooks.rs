@@ -451,21 +451,22 @@ fn the_result_in_the_environment_is_cut_between_two_characters() {
 
 #[test]
 fn a_hook_out_of_time_takes_its_whole_group_along() {
-    let script = "sleep 600 & setsid sleep 600 & trap '' TERM; echo $$ > ../ready; sleep 600";
-    let yaml = format!(
-        "on_iteration_start: {{command: [sh, -c, {}], timeout_ms: 300}}\n",
-        json!(script)
-    );
-    let world = with_hooks(&yaml);
-    let mut ready = world.fifo("ready");
-    world.server.says([text("done")]);
-    world
-        .run("go")
-        .end()
-        .exits(0)
-        .prints("done\n")
-        .says("timed out");
-    let pid = ready.pid();
+    let script = "sleep 600 & setsid sleep 600 & trap '' TERM; echo $$ > ../pid; sleep 600";
+    let (world, pid) = with_time(300, |ms| {
+        let command = json!(script);
+        let yaml =
+            format!("on_iteration_start: {{command: [sh, -c, {command}], timeout_ms: {ms}}}\n");
+        let world = with_hooks(&yaml);
+        world.server.says([text("done")]);
+        world
+            .run("go")
+            .end()
+            .exits(0)
+            .prints("done\n")
+            .says("timed out");
+        let pid: u32 = world.lines("pid").first()?.parse().ok()?;
+        Some((world, pid))
+    });
     assert!(!alive(pid));
     eventually("no process is left", || world.processes().is_empty());
     let meta = world.latest().hooks()[0].join("execution_meta/exit_code.txt");

@@ -1,6 +1,6 @@
 //! Limits over all starts of a run: every loop ends, people's time does not count, and flows are bound, too.
 
-use crate::budget::{ANSWER, NOTE, ledger, restless, sum, unsettled};
+use crate::budget::{ANSWER, NOTE, await_requests, ledger, restless, sum, unsettled};
 use crate::harness::*;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ fn killed_at_random_the_agents_of_a_flow_stay_within_its_budget() {
         let outcome = loop {
             let delta = flow().spawn();
             while alive(delta.pid()) && killed < most {
-                std::thread::sleep(Duration::from_millis(random.u64(5..100)));
+                await_requests(&world, delta.pid(), random.usize(1..10));
                 // An agent that is killed is resumed by the next start of the flow.
                 let processes = match random.u8(..) < 200 {
                     true => vec![delta.pid()],

@@ -223,16 +223,16 @@ fn a_sandbox_that_is_killed_leaves_nothing_of_its_commands_group_behind() {
 #[test]
 fn a_tool_ends_with_its_time_even_if_it_ignores_sigterm_and_hides_its_environment() {
     let delta = env!("CARGO_BIN_EXE_delta");
-    let world = World::with_tools("- {name: sh, exec: 'sh -c ${script}', timeout_ms: 500}").top(
-        &format!("wrapper: ['{delta}', sandbox, --rw, '${{CWD}}', '--']"),
-    );
-    fs::create_dir(world.workspace()).unwrap();
-    let mut ready = world.fifo("ws/ready");
-    let inner = "trap \"\" TERM; echo $$ > ready; while :; do sleep 600; done";
+    let inner = "trap \"\" TERM; echo $$ > pid; while :; do sleep 600; done";
     let script = format!("trap '' TERM; env -i sh -c '{inner}'; :");
     let script = serde_json::json!({"script": script});
-    let told = world.observe("sh", &script);
-    assert!(told.contains("timed out"), "{told}");
-    let pid = ready.pid();
+    let pid: u32 = with_time(500, |ms| {
+        let tool = format!("- {{name: sh, exec: 'sh -c ${{script}}', timeout_ms: {ms}}}");
+        let wrapper = format!("wrapper: ['{delta}', sandbox, --rw, '${{CWD}}', '--']");
+        let world = World::with_tools(&tool).top(&wrapper);
+        let told = world.observe("sh", &script);
+        assert!(told.contains("timed out"), "{told}");
+        world.lines("ws/pid").first()?.parse().ok()
+    });
     assert!(!alive(pid));
 }

@@ -1,7 +1,9 @@
 //! `delta-sessions`: what one command leaves to the next, whatever the command is.
 
 use crate::harness::sessions::*;
+use crate::torture::strace_works;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -999,27 +1001,75 @@ fn a_killed_exec_leaves_no_process_and_a_usable_session() {
     }
 }
 
+/// The command under strace with these arguments.
+fn under_strace(command: &Command, args: &[&str]) -> Command {
+    let mut strace = Command::new("strace");
+    strace.args(["-qq", "-o", "trace"]).args(args);
+    strace.arg(command.get_program()).args(command.get_args());
+    strace.current_dir(command.get_current_dir().unwrap());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => strace.env(name, value),
+            None => strace.env_remove(name),
+        };
+    }
+    strace.stdin(Stdio::null()).stdout(Stdio::null());
+    strace
+}
+
 #[test]
 fn state_is_all_old_or_all_new_wherever_a_kill_falls() {
+    if !strace_works() {
+        eprintln!("skipped: strace is not installed or may not trace");
+        return;
+    }
+    let names = "write,rename,renameat,renameat2,unlink,unlinkat,link,linkat,mkdir,ftruncate,\
+                 fdatasync,fsync,flock,poll,ppoll,waitid,wait4";
     let place = Place::new();
     let session = place.start(&["bash"]);
     session.says("mkdir 0 1 2 3 4 5 6 7 8 9; n=0; cd 0");
-    let mut random = fastrand::Rng::with_seed(11);
-    for _ in 0..60 {
-        let mut child = session
-            .command(&[], "n=$(((n+1)%10)); cd ../$n; f() { :; }")
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        // Not to wait for anything: to be killed at another place each time.
-        std::thread::sleep(std::time::Duration::from_micros(random.u64(0..12_000)));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let result = session.exec("echo $n ${PWD##*/}");
-        let stdout = result["stdout"].as_str().unwrap();
-        let (n, dir) = stdout.trim().split_once(' ').unwrap();
-        assert_eq!(n, dir, "{result}");
+    let step = session.command(&[], "n=$(((n+1)%10)); cd ../$n; f() { :; }");
+    let mut kills = 0;
+    // The program alone, and then its shells, too.
+    for follow in [&[][..], &["-f"]] {
+        let trace = format!("trace={names}");
+        let mut whole = under_strace(&step, &[follow, &["-e", &trace]].concat());
+        assert!(whole.status().unwrap().success());
+        // So often, at most, a process uses each of them.
+        let mut calls: BTreeMap<String, usize> = BTreeMap::new();
+        let mut of_process: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for line in fs::read_to_string(place.path("trace")).unwrap().lines() {
+            let Some((call, _)) = line.split_once('(') else {
+                continue;
+            };
+            let (pid, name) = call.rsplit_once(' ').unwrap_or(("", call));
+            if !names.split(',').any(|one| one == name) {
+                continue;
+            }
+            let count = of_process
+                .entry((pid.to_owned(), name.to_owned()))
+                .or_default();
+            *count += 1;
+            let most = calls.entry(name.to_owned()).or_default();
+            *most = (*most).max(*count);
+        }
+        for (name, most) in calls {
+            for n in 1..=most {
+                let (trace, kill) = (
+                    format!("trace={name}"),
+                    format!("inject={name}:signal=KILL:when={n}"),
+                );
+                let args = [follow, &["-e", &trace, "-e", &kill]].concat();
+                let ended = under_strace(&step, &args).status().unwrap();
+                kills += usize::from(!ended.success());
+                let result = session.exec("echo $n ${PWD##*/}");
+                let stdout = result["stdout"].as_str().unwrap();
+                let (number, dir) = stdout.trim().split_once(' ').unwrap();
+                assert_eq!(number, dir, "{follow:?} {name} {n}: {result}");
+            }
+        }
     }
+    assert!(kills > 20, "{kills}");
 }
 
 #[test]

@@ -495,10 +495,13 @@ fn a_daemon_left_behind_does_not_hold_the_run_up_and_stays() {
 
 #[test]
 fn a_tool_that_takes_too_long_is_ended_and_the_run_goes_on() {
-    let world =
-        World::with_tools("- {name: hang, shell: 'echo begun; sleep 600', timeout_ms: 200}");
-    let told = world.observe("hang", &json!({}));
-    has(&told, &["begun\n", "[timed out after 200 ms]"]);
+    let (world, ms, told) = with_time(200, |ms| {
+        let hang = format!("- {{name: hang, shell: 'echo begun; sleep 600', timeout_ms: {ms}}}");
+        let world = World::with_tools(&hang);
+        let told = world.observe("hang", &json!({}));
+        told.contains("begun").then_some((world, ms, told))
+    });
+    has(&told, &["begun\n", &format!("[timed out after {ms} ms]")]);
     let result = world.latest().result(1);
     assert_eq!(result["status"], "FAILED");
     assert_eq!(result["exit_code"], 124);
@@ -513,10 +516,13 @@ fn a_tool_that_takes_too_long_is_ended_and_the_run_goes_on() {
 fn a_timeout_ends_the_whole_tree_also_what_ignores_term_and_what_left_its_group() {
     let script = "trap '' TERM\nsetsid sh -c 'trap \"\" TERM; echo $$ >> ../pids; exec sleep 600' &\n\
                   sh -c 'echo $$ >> ../pids; exec sleep 600' &\necho $$ >> ../pids\nwait\nsleep 600\n";
-    let world = World::with_tools("- {name: hang, exec: '${AGENT_HOME}/hang.sh', timeout_ms: 400}");
-    world.script("agent/hang.sh", &format!("#!/bin/sh\n{script}"));
-    world.observe("hang", &json!({}));
-    assert_eq!(world.lines("pids").len(), 3);
+    let world = with_time(400, |ms| {
+        let hang = format!("- {{name: hang, exec: '${{AGENT_HOME}}/hang.sh', timeout_ms: {ms}}}");
+        let world = World::with_tools(&hang);
+        world.script("agent/hang.sh", &format!("#!/bin/sh\n{script}"));
+        world.observe("hang", &json!({}));
+        (world.lines("pids").len() == 3).then_some(world)
+    });
     eventually("the whole tree is gone", || world.processes().is_empty());
 }
 

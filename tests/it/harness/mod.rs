@@ -38,6 +38,6 @@ pub use server::{
     Moment, PING, Received, Reply, answer, call, calls, completion, message, raw, text,
 };
 pub use shown::{Shown, in_markdown, path, run_shown};
-pub use system::{Fifo, alive, copy_program, eventually, files_below};
+pub use system::{Fifo, alive, copy_program, eventually, files_below, with_time};
 pub use terminal::Terminal;
 pub use world::{World, shell_word};

@@ -112,6 +112,15 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Tries with this time limit in milliseconds, then with more and more: none is the outcome where a slow machine did
+/// not come as far in that time as it must before the limit ends it.
+#[track_caller]
+pub fn with_time<T>(ms: u64, attempt: impl FnMut(u64) -> Option<T>) -> T {
+    let limits = (0..4).map(|n| ms << (2 * n));
+    let mut outcomes = limits.map(attempt);
+    outcomes.find_map(|it| it).expect("it comes so far in time")
+}
+
 /// A named pipe between the test and a tool. The test holds both ends, so neither side blocks in `open`.
 pub struct Fifo {
     path: PathBuf,
