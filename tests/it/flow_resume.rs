@@ -540,6 +540,16 @@ fn a_file_that_a_cache_needs_and_that_is_not_there_fails_the_node() {
 }
 
 #[test]
+fn a_file_that_a_cache_needs_and_that_is_a_pipe_fails_the_node() {
+    let world = World::new();
+    chain(&world, "cache: true, cache_files: [data], command: [cat]");
+    drop(world.fifo("f/data"));
+    let outcome = run(&world).json().end().exits(1);
+    assert_eq!(outcome.object()["error"]["code"], "operation");
+    outcome.says("f/data: it is not a regular file");
+}
+
+#[test]
 fn an_output_is_known_in_the_form_in_which_it_is_read() {
     let world = World::new();
     for (form, printed) in [("json", "5\n"), ("text", "\"5\"\n"), ("json", "5\n")] {

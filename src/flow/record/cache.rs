@@ -51,7 +51,7 @@ impl CacheKey<'_> {
         }
         for path in &self.files {
             part("path", path.as_os_str().as_encoded_bytes());
-            part("file", &fs::read(path).at("read", path)?);
+            part("file", &files::read_regular(path).at("read", path)?);
         }
         Ok(sha256(text.as_bytes()))
     }
