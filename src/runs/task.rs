@@ -2,11 +2,11 @@
 //!
 //! Unaware of runs. A run is known again by its texts and by the names of its files, not by what is in them.
 
-use crate::error::{Error, Exit, Result, reason};
+use crate::error::{At, Error, Exit, Result, reason};
 use crate::record::metadata::Metadata;
 use crate::text::disguise::disguises;
 use crate::unix::signals::Signals;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -189,45 +189,62 @@ fn read_at_most(path: &Path, signals: &Signals) -> Result<Vec<u8>> {
         let why = reason(&error);
         Error::failure(format!("-f {}: cannot read it: {why}", path.display()))
     };
-    // Without a writer, opening a pipe would wait where no signal ends it.
+    let file = open_waiting(path).map_err(wrong)?;
+    let name = path.display().to_string();
+    let read = read_to_end(file, &name, LONGEST, signals);
+    read.and_then(|bytes| bytes.map_err(wrong))
+}
+
+/// All that a file holds, or what comes through a pipe. A signal ends the reading.
+pub(crate) fn read_path(path: &Path, signals: &Signals) -> Result<Vec<u8>> {
+    let file = open_waiting(path).at("read", path)?;
+    let name = path.display().to_string();
+    read_to_end(file, &name, usize::MAX, signals)?.at("read", path)
+}
+
+/// Opens a file or a pipe. Without a writer, opening a pipe would wait where no signal ends it.
+fn open_waiting(path: &Path) -> std::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file: OwnedFd = openat(CWD, path, flags, Mode::empty()).map_err(|e| wrong(e.into()))?;
+    Ok(openat(CWD, path, flags, Mode::empty())?)
+}
+
+/// What a descriptor has until its end, or a few bytes more than `most`; or why it cannot be read.
+///
+/// # Errors
+/// A signal came; `name` says while what was read.
+fn read_to_end(
+    from: impl AsFd,
+    name: &str,
+    most: usize,
+    signals: &Signals,
+) -> Result<std::io::Result<Vec<u8>>> {
     let mut bytes = Vec::new();
     let mut buffer = vec![0; 64 << 10];
-    while bytes.len() <= LONGEST {
-        match (
-            signals.read(&file, &mut buffer).map_err(wrong)?,
-            signals.stop(),
-        ) {
-            (Some(0), _) => break,
-            (Some(read), _) => bytes.extend_from_slice(&buffer[..read]),
-            (None, Some(stop)) => {
-                let message = format!("{} while reading {}", stop.name(), path.display());
+    while bytes.len() <= most {
+        match (signals.read(&from, &mut buffer), signals.stop()) {
+            (Err(error), _) => return Ok(Err(error)),
+            (Ok(Some(0)), _) => break,
+            (Ok(Some(read)), _) => bytes.extend_from_slice(&buffer[..read]),
+            (Ok(None), Some(stop)) => {
+                let message = format!("{} while reading {name}", stop.name());
                 return Err(Error::new(stop.into(), message));
             }
-            (None, None) => {}
+            (Ok(None), None) => {}
         }
     }
-    Ok(bytes)
+    Ok(Ok(bytes))
 }
 
 /// All of the standard input, which is called `name` in errors. A signal ends the reading.
 pub(crate) fn read_stdin(name: &str, signals: &Signals) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        let read = signals.read(std::io::stdin(), &mut buffer).map_err(|e| {
-            let reason = crate::error::reason(&e);
-            Error::usage(format!("cannot read the {name} from stdin: {reason}"))
-        })?;
-        match (read, signals.stop()) {
-            (Some(0), _) => return Ok(bytes),
-            (Some(read), _) => bytes.extend_from_slice(&buffer[..read]),
-            (None, Some(stop)) => {
-                let message = format!("{} while reading the {name}", stop.name());
-                return Err(Error::new(stop.into(), message));
-            }
-            (None, None) => {}
-        }
-    }
+    let read = read_to_end(
+        std::io::stdin(),
+        &format!("the {name}"),
+        usize::MAX,
+        signals,
+    )?;
+    read.map_err(|e| {
+        let reason = crate::error::reason(&e);
+        Error::usage(format!("cannot read the {name} from stdin: {reason}"))
+    })
 }

@@ -246,3 +246,38 @@ fn a_journal_that_somebody_else_writes_ends_the_flow_after_the_steps_under_way()
         .exits(0)
         .prints("2\n");
 }
+
+/// Nobody has opened the other end, or nobody writes.
+#[test]
+fn a_signal_ends_the_wait_for_an_input_from_a_pipe() {
+    for is_held in [false, true] {
+        let world = World::new();
+        chain(&world, "exec: cat");
+        let pipe = world.fifo("in");
+        if !is_held {
+            drop(pipe);
+        }
+        let running = run(&world).args(["-i", "in"]).spawn();
+        let pid = running.pid();
+        eventually("it catches signals", || catches_term(pid));
+        running.signal(Signal::TERM);
+        running.wait().exits(143).prints("");
+        assert!(world.runs().is_empty());
+    }
+}
+
+fn catches_term(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() >> 14 & 1 == 1)
+}
+
+#[test]
+fn an_input_comes_through_a_pipe_that_has_a_name() {
+    let world = World::new();
+    chain(&world, "exec: cat");
+    drop(world.fifo("in"));
+    let running = run(&world).args(["-i", "in"]).spawn();
+    fs::write(world.path("in"), "[1]\n").unwrap();
+    running.wait().exits(0).prints("[1]\n");
+}

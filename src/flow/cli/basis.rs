@@ -5,7 +5,7 @@
 
 use super::args::FlowRunArgs as Wanted;
 use crate::config::tool::bind::shell_quoted;
-use crate::error::{At, Error, Exit, Result};
+use crate::error::{Error, Exit, Result};
 use crate::flow::engine::inputs::StreamSource;
 use crate::flow::graph::{NodeIx, Payload, Role, RoutePlan};
 use crate::flow::manifest::{Flow, NodeKind, sha256};
@@ -13,7 +13,7 @@ use crate::flow::record::{each_line, events, one_value};
 use crate::record::event::{EventKind, FlowEvent};
 use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
-use crate::runs::task::read_stdin;
+use crate::runs::task::{read_path, read_stdin};
 use crate::text::json;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
@@ -91,8 +91,7 @@ pub(super) fn read_input(path: &str, signals: &Signals) -> Result<Payload> {
         ("stdin", read_stdin("input", signals)?)
     } else {
         let path = PathBuf::from(path);
-        let bytes = std::fs::read(&path).at("read", &path)?;
-        ("the file", bytes)
+        ("the file", read_path(&path, signals)?)
     };
     let text = String::from_utf8(text)
         .map_err(|_| Error::usage(format!("-i {path}: {name} is not UTF-8")))?;
