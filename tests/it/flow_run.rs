@@ -872,3 +872,21 @@ fn continuing_an_agents_run_is_not_for_a_flow() {
     }
     assert_eq!(world.latest().read("journal.jsonl"), before);
 }
+
+/// The journal and the terminal have it three times, and the agent of a decision gets it back.
+#[test]
+fn a_message_shows_the_beginning_of_an_output_that_selects_no_edge() {
+    let world = World::new();
+    let nodes = [start(), node("d", "decision", ""), exit()];
+    let workflow = flow(&nodes, "s>d d>x:one d>x:two");
+    world.write("f/workflow.yaml", workflow);
+    let outcome = run(&world).args(["-m", &"long ".repeat(2000)]).json().end();
+    let error = &outcome.exits(1).object()["error"];
+    let message = error["message"].as_str().unwrap();
+    assert!(message.len() < 300, "{message}");
+    assert!(message.starts_with("there is no edge \"long long"));
+    assert!(
+        message.ends_with("…\"; the edges are \"one\", \"two\""),
+        "{message}"
+    );
+}

@@ -3,6 +3,7 @@
 //! Unaware of tasks. An output is JSON text; no more of it is parsed than the choice needs.
 
 use super::topology::{EdgeIx, Graph, NodeIx, Role};
+use crate::text::shorten::cut_to_columns;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -98,6 +99,9 @@ struct Divided<'j> {
     subtask_inputs: Option<&'j RawValue>,
 }
 
+/// Columns of a word that selects no edge, in the message that says so.
+const WORD_SHOWN: usize = 200;
+
 fn find_edge(graph: &Graph, node: NodeIx, output: &str) -> Result<EdgeIx, Failure> {
     let invalid = |message: String| Failure::new(FailureCode::InvalidEdge, message);
     let raw = if output.trim_start().starts_with('{') {
@@ -124,7 +128,8 @@ fn find_edge(graph: &Graph, node: NodeIx, output: &str) -> Result<EdgeIx, Failur
     let found = by_label.or_else(|| edges.iter().find(|edge| target(edge) == word));
     found.copied().ok_or_else(|| {
         invalid(format!(
-            "there is no edge {word:?}; the edges are {}",
+            "there is no edge {:?}; the edges are {}",
+            cut_to_columns(&word, WORD_SHOWN),
             edge_words(graph, node)
         ))
     })
