@@ -5,6 +5,7 @@
 
 mod references;
 
+use crate::text::shorten::cut_to_columns;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ReferencingError, ValidationError, Validator};
 use serde_json::Value;
@@ -112,7 +113,7 @@ impl JsonSchema {
         let errors = self.validator.iter_errors(value).take(MOST_MISMATCHES);
         let told = errors.map(|error| Mismatch {
             path: error.instance_path().to_string(),
-            message: cut_message(&error),
+            message: describe_mismatch(&error),
         });
         told.collect()
     }
@@ -147,6 +148,19 @@ fn describe_error(error: &ValidationError) -> String {
     let message = cut_message(error);
     Mismatch { path, message }.to_string()
 }
+
+/// What does not fit, with the value, or with its beginning if no room would be left for what is wrong with it.
+fn describe_mismatch(error: &ValidationError) -> String {
+    let message = cut_message(error);
+    if !message.ends_with('…') {
+        return message;
+    }
+    let value = cut_to_columns(&cut_message(error.instance()), VALUE_SHOWN);
+    cut_message(&error.masked_with(value))
+}
+
+/// Columns of a value that are shown before what is wrong with it.
+const VALUE_SHOWN: usize = 80;
 
 /// The beginning of what something says of itself. What comes behind is never made.
 fn cut_message(said: &impl fmt::Display) -> String {

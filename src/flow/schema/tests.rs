@@ -264,3 +264,18 @@ fn huge_patterns_are_refused() {
         }
     }
 }
+
+#[test]
+fn a_long_value_leaves_room_for_what_is_wrong_with_it() {
+    let number = schema(json!({"type": "number"}));
+    let found = number.mismatches(&json!("long ".repeat(200)));
+    let [mismatch] = &found[..] else {
+        panic!("{found:?}");
+    };
+    let message = &mismatch.message;
+    assert!(message.starts_with("\"long long"), "{message}");
+    assert!(
+        message.ends_with("long… is not of type \"number\""),
+        "{message}"
+    );
+}
