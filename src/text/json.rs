@@ -159,6 +159,16 @@ pub(crate) fn unfenced(answer: &str) -> &str {
     body.split("```").next().unwrap_or(body).trim()
 }
 
+/// An answer that is JSON, or the content of the fenced block that it is; none if there are words around the block.
+pub(crate) fn unwrapped(answer: &str) -> Option<&str> {
+    let text = answer.trim();
+    let Some(fenced) = text.strip_prefix("```") else {
+        return Some(text);
+    };
+    let (_, body) = fenced.strip_suffix("```")?.split_once('\n')?;
+    (!body.contains("```")).then(|| body.trim())
+}
+
 /// A JSON text without its white space, on one line; nothing else of it is changed.
 pub(crate) fn compact(json: &str) -> String {
     let (mut in_string, mut is_escaped) = (false, false);

@@ -43,14 +43,29 @@ pub fn said(world: &World, n: usize) -> String {
 #[test]
 fn an_answer_in_a_fence_is_the_output() {
     let world = world("", "path: ../agent");
-    world
-        .server
-        .says([text("Here it is:\n```json\n{\"n\": 1}\n```\n")]);
+    world.server.says([text("```json\n{\"n\": 1}\n```\n")]);
     command(&world).end().exits(0).prints("{\"n\": 1}\n");
     assert!(said(&world, 1).contains("do it"));
     // The agent's run is one of its own, in the same workspace.
     assert_eq!(world.runs().len(), 2);
     command(&world).end().exits(0).prints("{\"n\": 1}\n");
+}
+
+/// Nothing asks for JSON, and what stands around the block is part of the answer.
+#[test]
+fn an_answer_with_a_fence_in_it_is_a_text_unless_json_is_wanted() {
+    let answer = "Set this:\n```json\n{\"ok\": true}\n```\nThen restart it.";
+    let told = format!("{}\n", serde_json::to_string(answer).unwrap());
+    for (schema, printed) in [("", &*told), (", schema_out: ok", "{\"ok\": true}\n")] {
+        let world = world(schema, "path: ../agent");
+        world.server.says([text(answer)]);
+        command(&world).end().exits(0).prints(printed);
+    }
+    let two = "```json\n1\n```\nor\n```json\n2\n```";
+    let world = world("", "path: ../agent");
+    world.server.says([text(two)]);
+    let told = format!("{}\n", serde_json::to_string(two).unwrap());
+    command(&world).end().exits(0).prints(&told);
 }
 
 #[test]

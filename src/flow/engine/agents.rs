@@ -429,16 +429,22 @@ fn selected_word<'a>(flow: &Flow, node: NodeIx, answer: &'a str) -> Option<&'a s
     (is_decision && is_edge).then_some(word)
 }
 
-/// The JSON value that an answer is, or that it has in a fenced block. One that is none is a string, unless
-/// there is a schema to fit.
-fn read_answer(answer: String, has_schema: bool) -> std::result::Result<Payload, Failure> {
-    match one_value(json::unfenced(&answer).to_owned()) {
-        Ok(output) => Ok(output),
-        Err(_) if has_schema => {
+/// The JSON value that an answer is, or that it has in a fenced block. Where neither a schema nor a choice asks for
+/// JSON, only a block that is the whole answer counts: words around one belong to the answer. What is no JSON is a
+/// string, unless there is a schema to fit.
+fn read_answer(flow: &Flow, node: NodeIx, answer: &str) -> std::result::Result<Payload, Failure> {
+    let has_schema = flow.schema_out(node).is_some();
+    let value = match has_schema || flow.graph.nodes[node].role == Role::Decision {
+        true => Some(json::unfenced(answer)),
+        false => json::unwrapped(answer),
+    };
+    match value.and_then(|value| one_value(value.to_owned()).ok()) {
+        Some(output) => Ok(output),
+        None if has_schema => {
             let message = "the answer is not one JSON value";
             Err(Failure::new(FailureCode::SchemaOut, message))
         }
-        Err(_) => Ok(json::text(&answer).into()),
+        None => Ok(json::text(answer).into()),
     }
 }
 
@@ -450,7 +456,7 @@ fn understand(flow: &Flow, node: NodeIx, answer: String) -> std::result::Result<
     }
     let output = match selected_word(flow, node, &answer) {
         Some(word) => json::text(word).into(),
-        None => read_answer(answer, flow.schema_out(node).is_some())?,
+        None => read_answer(flow, node, &answer)?,
     };
     let misfit = check_schema(flow.schema_out(node), &output, FailureCode::SchemaOut);
     match misfit.or_else(|| find_lacking(&flow.nodes[node].remember, &output)) {
