@@ -829,3 +829,40 @@ fn the_newest_run_is_the_flow_and_not_its_agent_that_works_in_the_same_workspace
     command().end().exits(0).prints("{\"chosen\": 1}\n");
     assert_eq!(of_flow(world.runs()), flows, "there is one run of the flow");
 }
+
+#[test]
+fn a_node_that_failed_without_a_program_shows_no_output() {
+    let world = World::new();
+    let nodes = [start(), node("d", "decision", ""), exit()];
+    world.write("f/workflow.yaml", flow(&nodes, "s>d d>x:one d>x:two"));
+    run(&world).args(["-m", "none"]).end().exits(1);
+    let show = |node: &str| {
+        let show = Delta::flow(world.home()).args(["show", "-w", "ws", "T1", node]);
+        String::from_utf8(show.end().exits(0).stdout).unwrap()
+    };
+    let failed = show("d");
+    assert!(failed.ends_with("--- input\n\"none\"\n"), "{failed}");
+    let passed = show("s");
+    assert!(
+        passed.ends_with("--- output\nthe input, as it is\n"),
+        "{passed}"
+    );
+}
+
+#[test]
+fn show_prints_no_control_characters_of_a_message() {
+    let world = World::new();
+    chain(&world, "shell: 'printf \"one\\n\\033[31mtwo\" >&2; exit 1'");
+    run(&world).end().exits(1);
+    for names in [&["T1"][..], &["T1", "a"]] {
+        let show = Delta::flow(world.home()).args(["show", "-w", "ws"]);
+        let shown = show.args(names).end().exits(0).stdout;
+        let shown = String::from_utf8(shown).unwrap();
+        let head = shown.split("---").next().unwrap();
+        assert!(head.contains("two") && !head.contains('\u{1b}'), "{head:?}");
+        assert!(
+            head.contains("exit code 1: one \u{fffd}[31mtwo\n"),
+            "{head:?}"
+        );
+    }
+}

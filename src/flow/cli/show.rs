@@ -109,7 +109,7 @@ fn step_text(run: &RunDir, id: &str, task: &TaskRecord, node: &str) -> Result<St
             known.join(", ")
         )));
     };
-    let mut out = format!("{id} {node}  {}\n", end_text(task, step));
+    let mut out = printable(&format!("{id} {node}  {}\n", end_text(task, step)));
     let mut part = |name: &str, text: &str| {
         let text = text.trim_end();
         if !text.is_empty() {
@@ -131,7 +131,9 @@ fn step_text(run: &RunDir, id: &str, task: &TaskRecord, node: &str) -> Result<St
     let Some(last) = step.records.last().filter(|_| end.is_none()) else {
         let (input, output) = payloads_of(run, id, node)?;
         part("input", input.as_deref().unwrap_or_default());
-        part("output", output.as_deref().unwrap_or("the input, as it is"));
+        if step.end.as_ref().is_some_and(|end| end.failure.is_none()) {
+            part("output", output.as_deref().unwrap_or("the input, as it is"));
+        }
         return Ok(out);
     };
     for records in &step.records {
@@ -196,7 +198,10 @@ fn task_line(id: &str, task: &TaskRecord) -> String {
 fn end_text(task: &TaskRecord, step: &StepRecord) -> String {
     match (&step.end, &task.status) {
         (Some(end), _) => match &end.failure {
-            Some(failure) => format!("{}: {}", failure.code.name(), failure.message),
+            Some(failure) => {
+                let message = in_short(&failure.message, usize::MAX);
+                format!("{}: {message}", failure.code.name())
+            }
             None if end.cached => "ok, cached".to_owned(),
             None => format!("ok, {}", time(end.duration)),
         },
