@@ -263,6 +263,10 @@ fn an_agent_is_a_directory_a_model_or_a_program() {
         ),
         ("llm: '', prompt: x", "llm: is empty; name a model"),
         (
+            "llm: p/, prompt: x",
+            "llm: p/ has no model behind the slash",
+        ),
+        (
             "llm: m, prompt: ./none.md",
             "prompt: cannot read ./none.md: no such file or directory",
         ),

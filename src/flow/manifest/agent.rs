@@ -223,6 +223,9 @@ fn read_model(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<Agen
             node.path_to("llm"),
             "llm: is empty; name a model: PROVIDER/MODEL",
         );
+    } else if llm.ends_with('/') && !names_model(node) {
+        let message = format!("llm: {llm} has no model behind the slash");
+        out.error(node.path_to("llm"), message);
     }
     if !node.map.contains_key("prompt") {
         out.error(
@@ -259,6 +262,12 @@ fn read_model(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<Agen
         prompt: text,
         prompt_file: Some(name.display().to_string()),
     })
+}
+
+/// The settings name a model of their own.
+fn names_model(node: &Section) -> bool {
+    let config = node.map.get("config").and_then(Value::as_object);
+    config.is_some_and(|config| config.contains_key("model"))
 }
 
 /// Puts the flow's directory in its place in every text of a value.
