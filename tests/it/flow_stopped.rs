@@ -281,3 +281,32 @@ fn an_input_comes_through_a_pipe_that_has_a_name() {
     fs::write(world.path("in"), "[1]\n").unwrap();
     running.wait().exits(0).prints("[1]\n");
 }
+
+#[test]
+fn a_signal_is_obeyed_while_a_program_whose_time_is_over_is_being_ended() {
+    with_time(500, |ms| {
+        let world = World::new();
+        let wait = "while :; do sleep 0.02; done";
+        let late = r#"trap "touch $HOME/asked" TERM; echo $$ >$HOME/late"#;
+        let other = r#"trap "kill -0 \$(cat $HOME/late) && touch $HOME/beside; exit" TERM"#;
+        let nodes = [
+            start(),
+            node("b", "branch", ""),
+            node(
+                "l",
+                "linear",
+                &format!(", timeout_ms: {ms}, shell: '{late}; {wait}'"),
+            ),
+            node("o", "linear", &format!(", shell: '{other}; {wait}'")),
+            exit(),
+        ];
+        world.write("f/workflow.yaml", flow(&nodes, "s>b b>l b>o l>x o>x"));
+        let running = run(&world).args(["--run-id", "r", "-q", "-j", "2"]).spawn();
+        let journal = world.path("ws/.delta/r/journal.jsonl");
+        let is_late = || fs::read_to_string(&journal).is_ok_and(|it| it.contains("timeout\""));
+        eventually("its time is over", || world.exists("asked") || is_late());
+        running.signal(Signal::TERM);
+        running.wait().exits(143);
+        world.exists("beside").then_some(())
+    });
+}
