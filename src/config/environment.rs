@@ -10,18 +10,21 @@
 
 mod programs;
 mod urls;
+mod secret;
+mod endpoint;
 
+pub(crate) use endpoint::Endpoint;
+pub(crate) use secret::Secret;
 pub(crate) use urls::{is_loopback, url_objection, without_secrets};
 
 use crate::config::agent::Agent;
-use crate::config::api::{Api, Header, HeaderValue};
+use crate::config::api::Header;
 use crate::config::{dotenv, person};
-use crate::error::{Error, Result};
-use crate::text::redaction::{self, SECRET_NAMES, is_secret};
+use crate::error::Result;
+use crate::text::redaction::{SECRET_NAMES, is_secret};
 use crate::unix::files;
 use crate::unix::process::Variable;
 use programs::decides_what_runs;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -55,82 +58,6 @@ pub(crate) enum Trust {
     Project,
     /// The agent's files or the process's environment.
     Trusted,
-}
-
-/// An API key. It cannot be printed.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(String);
-
-impl Secret {
-    /// A key from somewhere else than the variables that hold one; none if it is empty, or has characters
-    /// that no key can have.
-    pub(crate) fn new(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let is_key = !text.is_empty() && ureq::http::HeaderValue::from_str(text).is_ok();
-        is_key.then(|| Self(text.to_owned()))
-    }
-
-    /// What a variable holds that only one program is to have. A path that is there is no secret.
-    pub(crate) fn of_variable(value: &str) -> Option<Self> {
-        let value = value.trim();
-        let is_path = value.starts_with('/') && Path::new(value).exists();
-        (!value.is_empty() && !is_path).then(|| Self(value.to_owned()))
-    }
-
-    /// The variable with which a run of an agent gets it for the endpoint in the agent's files.
-    pub(crate) fn given(&self) -> Variable {
-        (GIVEN_KEY.to_owned(), Some(self.0.clone()))
-    }
-
-    /// The key itself, for the header in which it is sent.
-    pub(crate) fn expose(&self) -> &str {
-        &self.0
-    }
-
-    /// Takes the key out of something that came from outside. True if it was in there.
-    pub(crate) fn redact(&self, bytes: &mut Vec<u8>) -> bool {
-        if is_secret(&self.0)
-            && let Some(clean) = redaction::redact(bytes, &self.0)
-        {
-            *bytes = clean;
-            return true;
-        }
-        false
-    }
-
-    /// Where the end of a text begins that may be the beginning of the key.
-    pub(crate) fn unended(&self, text: &str) -> Option<usize> {
-        redaction::unended(text.as_bytes(), &self.0).filter(|_| is_secret(&self.0))
-    }
-
-    /// The same for a text.
-    pub(crate) fn redact_text(&self, text: &mut String) {
-        let mut bytes = std::mem::take(text).into_bytes();
-        self.redact(&mut bytes);
-        *text = String::from_utf8_lossy(&bytes).into_owned();
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
-    }
-}
-
-/// Where requests go, and with which key.
-#[derive(Clone, Debug)]
-pub(crate) struct Endpoint {
-    pub api: Api,
-    /// Without a slash at its end.
-    pub base_url: String,
-    /// The key to send, if there is one.
-    pub key: Option<Secret>,
-    /// Headers beside that of the key.
-    pub headers: Vec<(String, Secret)>,
-    /// The key and the secrets among the headers.
-    pub secrets: Vec<Secret>,
-    /// The variable that holds the key, and where it is set, for messages.
-    pub key_source: Option<String>,
 }
 
 /// The variables of a run.
@@ -242,26 +169,6 @@ impl Environment {
         self.find_trusted(names, Trust::Workspace)
     }
 
-    /// The key for an endpoint of an API, and where it comes from. At the vendor's own endpoint the vendor's
-    /// variable comes first, so that no vendor gets another's key.
-    fn find_key(&self, api: Api, base_url: &str) -> Option<(String, Trust)> {
-        given().or_else(|| self.find(&key_names(api, base_url)))
-    }
-
-    /// The variable that the key comes from, and where it is set.
-    fn key_source(&self, api: Api, base_url: &str) -> String {
-        if given().is_some() {
-            return "the key of the flow's provider".to_owned();
-        }
-        let names = key_names(api, base_url);
-        self.source_of(&names).unwrap_or_default()
-    }
-
-    /// The variable that the endpoint comes from, and where it is set.
-    pub(crate) fn endpoint_source(&self, api: Api) -> Option<String> {
-        self.source_of(api.url_names())
-    }
-
     /// The first of these variables that is set, and where.
     fn source_of(&self, names: &[&'static str]) -> Option<String> {
         let name = names.iter().find(|name| self.find(&[name]).is_some())?;
@@ -308,112 +215,6 @@ impl Environment {
         let given = given().map(|(key, _)| key);
         let keys = self.all_keys().into_iter().chain(given);
         keys.filter_map(|key| Secret::new(&key)).collect()
-    }
-
-    /// The endpoint, and the key if it may be sent there.
-    ///
-    /// # Errors
-    /// There is no key for an endpoint that is not on this machine; or the endpoint comes from a
-    /// source that is trusted less than the key's.
-    pub(crate) fn endpoint(
-        &self,
-        api: Api,
-        from_agent: Option<&str>,
-        headers: &[Header],
-    ) -> Result<Endpoint> {
-        let (base_url, url_origin) = match from_agent {
-            Some(url) => (url.to_owned(), Trust::Trusted),
-            None => self
-                .find(api.url_names())
-                .unwrap_or_else(|| (api.public_endpoint().to_owned(), Trust::Trusted)),
-        };
-        let base_url = base_url.trim_end_matches('/').to_owned();
-        if let Some(why) = url_objection(&base_url) {
-            let shown = without_secrets(&base_url);
-            return Err(Error::config(format!(
-                "the base URL '{shown}' cannot be used: {why}"
-            )));
-        }
-        let stands_in = headers.iter().any(Header::is_key);
-        let key = self.find_key(api, &base_url).filter(|_| !stands_in);
-        let headers = self.header_values(headers)?;
-        let key_origin = key.as_ref().map(|key| key.1);
-        let in_headers = headers.iter().filter_map(|(.., origin)| *origin);
-        let is_too_far = in_headers
-            .chain(key_origin)
-            .any(|origin| url_origin < origin);
-        let has_own = key_origin == Some(Trust::Workspace) || stands_in && key_origin.is_none();
-        let names = api.url_names();
-        let is_in_files = self
-            .set
-            .iter()
-            .any(|(name, ..)| names.contains(&name.as_str()));
-        // The person's own file may name a server that takes no key, wherever it lies.
-        let needs_own = url_origin == Trust::Workspace && is_in_files;
-        if needs_own && !has_own || is_too_far {
-            let whose = match url_origin {
-                Trust::Workspace if !is_in_files => {
-                    format!("{}, which is inside the workspace,", person::shown_file())
-                }
-                Trust::Workspace => "the workspace's .env".to_owned(),
-                Trust::Project | Trust::Trusted => "the project's .env".to_owned(),
-            };
-            return Err(Error::config(format!(
-                "{whose} sends requests to {base_url} without a key of its own; a key from elsewhere \
-                 is not sent there: put the key beside it, or the base URL into agent.yaml or the environment"
-            )));
-        }
-        if key.is_none() && !stands_in && !is_loopback(&base_url) {
-            return Err(no_key(api, &base_url));
-        }
-        let is_sendable = |key: &(String, Trust)| ureq::http::HeaderValue::from_str(&key.0).is_ok();
-        if key.as_ref().is_some_and(|key| !is_sendable(key)) {
-            return Err(Error::config(
-                "the API key has characters that no key can have",
-            ));
-        }
-        let secret_headers = headers.iter().filter(|(.., origin)| origin.is_some());
-        let secret_headers = secret_headers.map(|(_, value, _)| value.clone());
-        let own_key = key.as_ref().map(|(key, _)| Secret(key.clone()));
-        Ok(Endpoint {
-            api,
-            secrets: own_key.into_iter().chain(secret_headers).collect(),
-            key_source: key.is_some().then(|| self.key_source(api, &base_url)),
-            key: key.map(|key| Secret(key.0)),
-            headers: headers
-                .into_iter()
-                .map(|(name, value, _)| (name, value))
-                .collect(),
-            base_url,
-        })
-    }
-
-    /// The headers with their values; those from a variable with where that is set.
-    fn header_values(&self, headers: &[Header]) -> Result<Vec<(String, Secret, Option<Trust>)>> {
-        let values = headers.iter().map(|header| {
-            let (value, origin) = match &header.value {
-                HeaderValue::Text(text) => {
-                    let origin = header.is_key().then_some(Trust::Trusted);
-                    (text.clone(), origin)
-                }
-                HeaderValue::Variable(name) => {
-                    let found = self.find(&[name]).ok_or_else(|| {
-                        let header = &header.name;
-                        let why = format!("llm.headers: {header}: the variable {name} is not set");
-                        Error::config(why)
-                    })?;
-                    (found.0, Some(found.1))
-                }
-            };
-            if ureq::http::HeaderValue::from_str(&value).is_err() {
-                let name = &header.name;
-                return Err(Error::config(format!(
-                    "llm.headers: {name}: its value has characters that no header can have"
-                )));
-            }
-            Ok((header.name.clone(), Secret(value), origin))
-        });
-        values.collect()
     }
 
     /// The changes that make our environment a child's: the `.env` files' variables, and, unless the key is
@@ -547,35 +348,6 @@ fn objection(name: &str, origin: Trust, workspace_env: Option<&[String]>) -> Opt
         None => decides_what_runs(name)
             .then_some("a workspace must not decide which program runs or whom it trusts"),
     }
-}
-
-/// True in a process that a tool of another run started.
-fn is_nested() -> bool {
-    let depth = std::env::var(DEPTH).ok();
-    depth.is_some_and(|depth| depth.trim().parse::<u32>().is_ok_and(|depth| depth > 0))
-}
-
-fn key_names(api: Api, base_url: &str) -> [&'static str; 2] {
-    let (own, vendors) = (KEY_NAMES[0], api.key_name());
-    if base_url == api.public_endpoint() {
-        [vendors, own]
-    } else {
-        [own, vendors]
-    }
-}
-
-fn no_key(api: Api, base_url: &str) -> Error {
-    let way_out = if is_nested() {
-        "say pass_api_key: true of the tool that starts this run, so that it gets the key"
-            .to_owned()
-    } else {
-        let name = match api {
-            Api::Chat | Api::Responses => KEY_NAMES[0],
-            Api::Messages => "ANTHROPIC_API_KEY or DELTA_API_KEY",
-        };
-        format!("set {name}, or DELTA_BASE_URL for a local server, or llm.command")
-    };
-    Error::config(format!("no key for {base_url}; {way_out}"))
 }
 
 fn given() -> Option<(String, Trust)> {

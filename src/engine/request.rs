@@ -43,9 +43,7 @@ impl Builder {
     pub(crate) fn new<'t>(agent: &Agent, tools: impl Iterator<Item = &'t Tool>) -> Self {
         let mut head = Vec::new();
         let mut object = Object::begin(&mut head);
-        if let Some(model) = &agent.llm.model {
-            object.put("model", model);
-        }
+        object.put_some("model", agent.llm.model.as_ref());
         for (key, value) in &agent.llm.parameters {
             object.put(key, value);
         }

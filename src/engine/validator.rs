@@ -45,12 +45,10 @@ pub(crate) struct ValidationRequest<'r> {
 /// A request as it is written. `schema` is JSON.
 pub(crate) fn request(schema: &str, answer: Option<&str>) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut object = Object::begin(&mut out);
-    object.raw("schema", schema.as_bytes());
-    if let Some(answer) = answer {
-        object.put("answer", answer);
-    }
-    object.end();
+    Object::begin(&mut out)
+        .raw("schema", schema.as_bytes())
+        .put_some("answer", answer)
+        .end();
     out
 }
 

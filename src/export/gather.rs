@@ -1,24 +1,22 @@
 //! Reads a run and the runs that it has started from their journals and records.
 
-use super::recorded::{
-    CallResult, ExportedAnswer, ExportedCall, ExportedStep, RecordedAgent, RecordedRun, RunEnd,
-    What,
-};
-use super::records::{read_file, read_head, read_invocation};
+mod line_parts;
+mod flow_steps;
+
+use super::recorded::{ExportedAnswer, ExportedCall, ExportedStep, RecordedRun, What};
+use super::records::{read_head, read_invocation};
 use crate::error::Result;
-use crate::record::event::{EventKind, FlowEvent, Line};
+use crate::record::event::{EventKind, Line};
 use crate::record::reader::{JournalReader, Next, read_event};
 use crate::record::run_dir::RunDir;
-use crate::record::state::decoded;
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
 use crate::record::{invocations, legacy, metadata};
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::view::shown_answers::{NOT_SHOWN, ShownAnswers};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use line_parts::{agent_of, calls_of, end_of, reasoning_of, result_of, text_of, unique_id};
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 /// Runs that are nested deeper are left out. No engine nests deeper by default.
@@ -140,18 +138,6 @@ struct Gathering<'r> {
     out: RecordedRun,
 }
 
-#[derive(Deserialize)]
-struct ThoughtCall {
-    id: String,
-    function: ThoughtFunction,
-}
-
-#[derive(Deserialize)]
-struct ThoughtFunction {
-    name: String,
-    arguments: Value,
-}
-
 impl Gathering<'_> {
     fn event(&mut self, line: &Line<'_>, tree: &mut ExportedRuns) {
         let at = line.time();
@@ -206,29 +192,27 @@ impl Gathering<'_> {
         self.children(started, tree, line.action_id.as_deref());
     }
 
-    fn flow_event(&mut self, event: FlowEvent, line: &Line<'_>) {
-        match event {
-            FlowEvent::FlowStart => self.flow_start(line),
-            FlowEvent::NodeStart => self.node_start(line),
-            FlowEvent::NodeEnd => self.node_end(line),
-            FlowEvent::Tool => self.node_call(line),
-            FlowEvent::TaskCreated
-            | FlowEvent::Route
-            | FlowEvent::Merge
-            | FlowEvent::TaskEnd
-            | FlowEvent::Winner
-            | FlowEvent::Retry
-            | FlowEvent::Policy
-            | FlowEvent::Memory => {}
-        }
-    }
-
     fn push(&mut self, at: Option<Timestamp>, what: What) {
         self.out.steps.push(ExportedStep {
             at,
             is_copied: false,
             what,
         });
+    }
+
+    fn push_note(
+        &mut self,
+        at: Option<Timestamp>,
+        text: String,
+        is_told: bool,
+        extra: Map<String, Value>,
+    ) {
+        let what = What::System {
+            text,
+            is_told,
+            extra,
+        };
+        self.push(at, what);
     }
 
     /// A step of the engine's, with some fields of its event.
@@ -248,15 +232,7 @@ impl Gathering<'_> {
                 extra.insert((*field).to_owned(), value.as_ref().into());
             }
         }
-        let is_told = false;
-        self.push(
-            line.time(),
-            What::System {
-                text,
-                is_told,
-                extra,
-            },
-        );
+        self.push_note(line.time(), text, false, extra);
     }
 
     fn start(&mut self, line: &Line<'_>) {
@@ -382,93 +358,7 @@ impl Gathering<'_> {
             None => format!("{what}: could not be run"),
         };
         let Value::Object(extra) = extra else { return };
-        let is_told = refusal.is_some();
-        self.push(
-            line.time(),
-            What::System {
-                text,
-                is_told,
-                extra,
-            },
-        );
-    }
-
-    fn flow_start(&mut self, line: &Line<'_>) {
-        self.out.is_flow = true;
-        let input = self.payload(line.input, line.input_ref.as_deref());
-        if let Some(input) = input.or(self.unsaid.take()) {
-            self.push(line.time(), What::User(input));
-        }
-    }
-
-    fn node_start(&mut self, line: &Line<'_>) {
-        let (task, node) = line.step().unwrap_or_default();
-        let attempt = line.attempt.unwrap_or(1);
-        let call = ExportedCall {
-            id: format!("{task}/{node}/{attempt}"),
-            action_id: format!("{task}/{node}"),
-            name: node,
-            arguments: [("task_id".to_owned(), task.into())].into_iter().collect(),
-            call_id: line.call_id.as_deref().map(str::to_owned),
-            began: line.time(),
-            ..ExportedCall::default()
-        };
-        self.push(line.time(), What::Node(vec![call]));
-    }
-
-    /// The calls of the newest attempt at a step of a workflow, its own first.
-    fn node_calls(&mut self, line: &Line<'_>) -> Option<&mut Vec<ExportedCall>> {
-        let (task, node) = line.step()?;
-        let id = format!("{task}/{node}");
-        self.out
-            .steps
-            .iter_mut()
-            .rev()
-            .find_map(|step| match &mut step.what {
-                What::Node(calls) if calls.first().is_some_and(|it| it.action_id == id) => {
-                    Some(calls)
-                }
-                _ => None,
-            })
-    }
-
-    fn node_end(&mut self, line: &Line<'_>) {
-        let output = self.payload(line.output, line.output_ref.as_deref());
-        let text = output.or_else(|| line.message.as_deref().map(str::to_owned));
-        let result = result_of(line, text.unwrap_or_default());
-        if let Some(call) = self.node_calls(line).and_then(|calls| calls.first_mut()) {
-            call.result = Some(result);
-        }
-    }
-
-    /// A call of a tool by the program of a node.
-    fn node_call(&mut self, line: &Line<'_>) {
-        let took = std::time::Duration::from_millis(line.duration_ms.unwrap_or(0));
-        let began = line.time().map(|at| at.minus(took));
-        let reference = line.execution_ref.as_deref();
-        let output = reference.and_then(|dir| read_file(self.run, &format!("{dir}/stdout.log")));
-        let text = output.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let name = line.tool_name.as_deref().unwrap_or("?").to_owned();
-        let result = result_of(line, text.unwrap_or_default());
-        if let Some(calls) = self.node_calls(line) {
-            let id = unique_id(calls, &format!("{}/{name}", calls[0].id));
-            calls.push(ExportedCall {
-                action_id: id.clone(),
-                id,
-                name,
-                began,
-                result: Some(result),
-                ..ExportedCall::default()
-            });
-        }
-    }
-
-    /// JSON that stands in the line, or in a file of the run.
-    fn payload(&self, text: Option<&RawValue>, file: Option<&str>) -> Option<String> {
-        let in_file = || String::from_utf8(read_file(self.run, file?)?).ok();
-        let json = text.map(|it| it.get().to_owned()).or_else(in_file)?;
-        // A text stands for itself.
-        Some(decoded(&json).into_owned())
+        self.push_note(line.time(), text, refusal.is_some(), extra);
     }
 
     /// Takes in runs that have been started, each at the call that did so: the one that its record names, or
@@ -527,91 +417,4 @@ impl Gathering<'_> {
         self.out.unanswered = left.map(|name| read_invocation(self.run, name)).collect();
         Ok(())
     }
-}
-
-fn agent_of(config: &Value, home: Option<String>) -> RecordedAgent {
-    let text = |value: &Value| match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        _ => None,
-    };
-    RecordedAgent {
-        name: text(&config["name"]).unwrap_or_else(|| "agent".to_owned()),
-        version: text(&config["version"]),
-        home,
-        model: text(&config["llm"]["model"]),
-        llm: config["llm"].as_object().cloned().unwrap_or_default(),
-        pricing: serde_json::from_value(config["pricing"].clone()).ok(),
-    }
-}
-
-fn end_of(line: &Line<'_>) -> RunEnd {
-    let text = |from: &Option<std::borrow::Cow<'_, str>>| from.as_deref().map(str::to_owned);
-    RunEnd {
-        status: text(&line.status).unwrap_or_else(|| "FAILED".to_owned()),
-        stop_reason: text(&line.stop_reason),
-        exit_code: line.exit_code,
-        error: text(&line.error),
-    }
-}
-
-fn result_of(line: &Line<'_>, text: String) -> CallResult {
-    CallResult {
-        at: line.time(),
-        text,
-        is_success: line.is_success(),
-        status: line.status.as_deref().map(str::to_owned),
-        exit_code: line.exit_code,
-        duration_ms: line.duration_ms,
-    }
-}
-
-fn text_of(json: &RawValue) -> String {
-    decoded(json.get()).into_owned()
-}
-
-/// The text in which a server has sent the model's reasoning.
-fn reasoning_of(line: &Line<'_>) -> Option<String> {
-    let texts = [line.reasoning_content, line.reasoning, line.thinking];
-    let mut texts = texts.into_iter().flatten();
-    texts.find_map(|json| serde_json::from_str::<String>(json.get()).ok())
-}
-
-fn calls_of(line: &Line<'_>) -> Vec<ExportedCall> {
-    let raw = line.tool_calls.map_or("[]", RawValue::get);
-    let raw: Vec<ThoughtCall> = serde_json::from_str(raw).unwrap_or_default();
-    let invalid = line.invalid_arguments.map_or("{}", RawValue::get);
-    let mut invalid: BTreeMap<String, String> = serde_json::from_str(invalid).unwrap_or_default();
-    let mut calls: Vec<ExportedCall> = Vec::with_capacity(raw.len());
-    for call in raw {
-        let arguments = match call.function.arguments {
-            Value::Object(map) => Ok(map),
-            Value::String(text) => serde_json::from_str(&text).map_err(|_| text),
-            other => Err(other.to_string()),
-        };
-        let (arguments, broken) = match arguments {
-            Ok(map) => (map, None),
-            Err(text) => (Map::new(), Some(text)),
-        };
-        calls.push(ExportedCall {
-            id: unique_id(&calls, &call.id),
-            name: call.function.name,
-            arguments,
-            invalid_arguments: invalid.remove(&call.id).or(broken),
-            action_id: call.id,
-            ..ExportedCall::default()
-        });
-    }
-    calls
-}
-
-/// An id that none of these calls has.
-fn unique_id(calls: &[ExportedCall], id: &str) -> String {
-    let mut unique = id.to_owned();
-    let mut count = 1;
-    while calls.iter().any(|call| call.id == unique) {
-        count += 1;
-        unique = format!("{id}~{count}");
-    }
-    unique
 }

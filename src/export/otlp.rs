@@ -3,25 +3,20 @@
 //! Ids are hexadecimal, enumerations are numbers, and integers of 64 bits are texts, as the encoding of OTLP has
 //! it. Posting is left to other programs.
 
+mod attributes;
+mod batch;
+
 use super::conversation::messages_of;
 use super::ids::{span_id, span_outside, trace_id};
 use super::recorded::{ExportedAnswer, ExportedCall, RecordedRun, What};
 use super::records::RecordedInvocation;
-use crate::VERSION;
 use crate::error::Result;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
+use attributes::{Attributes, provider, request_attributes};
+use batch::{Batch, Emit};
 use serde_json::{Value, json};
 use std::time::Duration;
-
-/// The last version of the conventions that has those for generative AI in it.
-const SCHEMA: &str = "https://opentelemetry.io/schemas/1.41.0";
-
-/// At most so many spans are in a request,
-const MOST_SPANS: usize = 512;
-
-/// and so many bytes.
-const MOST_BYTES: usize = 4_000_000;
 
 /// As many bytes of a conversation stand in one span; the oldest messages are left out.
 const LONGEST_INPUT: usize = 1_000_000;
@@ -29,9 +24,6 @@ const LONGEST_INPUT: usize = 1_000_000;
 /// Kinds of spans.
 const INTERNAL: u8 = 1;
 const CLIENT: u8 = 3;
-
-/// Takes one request. False if no more are wanted.
-type Emit<'e> = dyn FnMut(&str) -> Result<bool> + 'e;
 
 /// The requests that carry a run, one a line, each handed to `emit` until that wants no more.
 ///
@@ -422,75 +414,6 @@ fn chat_name(llm: &serde_json::Map<String, Value>) -> String {
     }
 }
 
-fn request_attributes(llm: &serde_json::Map<String, Value>) -> Attributes {
-    let mut attributes = Attributes::default();
-    let get = |key: &str| llm.get(key).unwrap_or(&Value::Null);
-    attributes.text("gen_ai.operation.name", "chat");
-    attributes.text("gen_ai.provider.name", provider(llm));
-    attributes.maybe_text("gen_ai.request.model", get("model").as_str());
-    let longest = get("max_tokens")
-        .as_u64()
-        .or(get("max_completion_tokens").as_u64());
-    attributes.number("gen_ai.request.max_tokens", longest);
-    attributes.real("gen_ai.request.temperature", get("temperature").as_f64());
-    attributes.number("gen_ai.request.seed", get("seed").as_u64());
-    if get("stream") == true {
-        attributes
-            .0
-            .push(json!({"key": "gen_ai.request.stream", "value": {"boolValue": true}}));
-    }
-    if let Some((host, port)) = server(llm) {
-        attributes.text("server.address", &host);
-        attributes.number("server.port", Some(port));
-    }
-    attributes
-}
-
-/// The host and the port of the endpoint that the configuration names.
-fn server(llm: &serde_json::Map<String, Value>) -> Option<(String, u64)> {
-    let url = llm.get("base_url")?.as_str()?;
-    let (scheme, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let authority = authority.rsplit('@').next()?;
-    let end_of_host = authority.rfind(']').unwrap_or(0);
-    let colon = authority[end_of_host..]
-        .rfind(':')
-        .map(|at| end_of_host + at);
-    let (host, port) = match colon {
-        Some(at) => (&authority[..at], authority[at + 1..].parse().ok()),
-        None => (authority, None),
-    };
-    let usual = if scheme == "https" { 443 } else { 80 };
-    (!host.is_empty()).then(|| (host.to_owned(), port.unwrap_or(usual)))
-}
-
-/// The conventions' word for a provider, by the host that is asked.
-fn provider(llm: &serde_json::Map<String, Value>) -> &'static str {
-    const BY_HOST: [(&str, &str); 9] = [
-        ("openai.com", "openai"),
-        ("anthropic.com", "anthropic"),
-        ("azure.com", "azure.ai.openai"),
-        ("googleapis.com", "gcp.gemini"),
-        ("mistral.ai", "mistral_ai"),
-        ("deepseek.com", "deepseek"),
-        ("groq.com", "groq"),
-        ("x.ai", "x_ai"),
-        ("perplexity.ai", "perplexity"),
-    ];
-    if llm.get("command").is_some_and(|it| !it.is_null()) {
-        return "command";
-    }
-    match server(llm) {
-        Some((host, _)) => {
-            let is_of = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
-            let known = BY_HOST.iter().find(|(domain, _)| is_of(domain));
-            known.map_or("other", |(_, name)| name)
-        }
-        None if llm.get("api").is_some_and(|api| api == "messages") => "anthropic",
-        None => "openai",
-    }
-}
-
 fn put_attempts(span: &mut Value, record: &RecordedInvocation, count: usize) {
     let failed = record.attempts.iter().take(count);
     let events = failed.map(|(at, outcome)| {
@@ -515,140 +438,4 @@ fn status(error: Option<&str>) -> Value {
 
 fn nanos(at: Timestamp) -> String {
     at.millis().saturating_mul(1_000_000).to_string()
-}
-
-#[derive(Default)]
-struct Attributes(Vec<Value>);
-
-impl Attributes {
-    fn put(&mut self, key: &str, value: Value) {
-        self.0.push(json!({"key": key, "value": value}));
-    }
-
-    fn text(&mut self, key: &str, text: &str) {
-        self.put(key, json!({"stringValue": text}));
-    }
-
-    fn maybe_text(&mut self, key: &str, text: Option<&str>) {
-        if let Some(text) = text {
-            self.text(key, text);
-        }
-    }
-
-    fn texts(&mut self, key: &str, texts: &[&String]) {
-        let values = texts.iter().map(|text| json!({"stringValue": text}));
-        let values: Vec<Value> = values.collect();
-        self.put(key, json!({"arrayValue": {"values": values}}));
-    }
-
-    /// An integer of 64 bits with a sign.
-    fn number(&mut self, key: &str, number: Option<u64>) {
-        if let Some(number) = number {
-            let number = number.min(i64::MAX as u64);
-            self.put(key, json!({"intValue": number.to_string()}));
-        }
-    }
-
-    fn real(&mut self, key: &str, number: Option<f64>) {
-        if let Some(number) = number {
-            self.put(key, json!({"doubleValue": number}));
-        }
-    }
-
-    /// JSON as a text, as the conventions have it for spans.
-    fn json(&mut self, key: &str, value: &Value) {
-        self.text(key, &json::text(value));
-    }
-}
-
-/// Attributes that are left out of a span that is too long for a request.
-const CONTENT: [&str; 5] = [
-    "gen_ai.system_instructions",
-    "gen_ai.input.messages",
-    "gen_ai.output.messages",
-    "gen_ai.tool.call.arguments",
-    "gen_ai.tool.call.result",
-];
-
-/// Spans of one run that have not been handed over yet.
-struct Batch {
-    head: String,
-    tail: String,
-    spans: Vec<String>,
-    bytes: usize,
-}
-
-impl Batch {
-    fn new(run: &RecordedRun) -> Self {
-        let mut resource = Attributes::default();
-        resource.text("service.name", &run.agent.name);
-        resource.maybe_text("service.version", run.agent.version.as_deref());
-        resource.maybe_text("host.name", run.hostname.as_deref());
-        let resource = json::text(&json!({"attributes": resource.0}));
-        let version = run.delta_version.as_deref().unwrap_or(VERSION);
-        let scope = json::text(&json!({"name": "delta", "version": version}));
-        Self {
-            head: format!(
-                "{{\"resourceSpans\":[{{\"resource\":{resource},\"scopeSpans\":[{{\"scope\":{scope},\"spans\":["
-            ),
-            tail: format!("],\"schemaUrl\":\"{SCHEMA}\"}}],\"schemaUrl\":\"{SCHEMA}\"}}]}}"),
-            spans: Vec::new(),
-            bytes: 0,
-        }
-    }
-
-    /// Adds a span. False if no more are wanted.
-    fn add(&mut self, span: Value, emit: &mut Emit<'_>) -> Result<bool> {
-        let around = self.head.len() + self.tail.len();
-        let mut text = json::text(&span);
-        if text.len() + around > MOST_BYTES {
-            text = json::text(&shortened(span));
-        }
-        let is_full = self.bytes + text.len() + around + self.spans.len() > MOST_BYTES;
-        if (is_full || self.spans.len() == MOST_SPANS) && !self.flush(emit)? {
-            return Ok(false);
-        }
-        self.bytes += text.len();
-        self.spans.push(text);
-        Ok(true)
-    }
-
-    fn flush(&mut self, emit: &mut Emit<'_>) -> Result<bool> {
-        if self.spans.is_empty() {
-            return Ok(true);
-        }
-        let line = format!("{}{}{}", self.head, self.spans.join(","), self.tail);
-        self.spans.clear();
-        self.bytes = 0;
-        emit(&line)
-    }
-}
-
-/// A span without its content, and with other texts cut.
-fn shortened(mut span: Value) -> Value {
-    if let Some(attributes) = span["attributes"].as_array_mut() {
-        attributes.retain(|it| !CONTENT.iter().any(|key| it["key"] == *key));
-    }
-    let is_long = |span: &Value| json::text(span).len() > MOST_BYTES / 2;
-    if is_long(&span) {
-        if let Some(map) = span.as_object_mut() {
-            map.shift_remove("events");
-        }
-        cut_texts(&mut span);
-    }
-    span
-}
-
-/// Cuts all texts in a value to a length that no honest one of them has.
-fn cut_texts(value: &mut Value) {
-    const LONGEST: usize = 4096;
-    match value {
-        Value::String(text) if text.len() > LONGEST => {
-            let end = (0..=LONGEST).rev().find(|at| text.is_char_boundary(*at));
-            text.truncate(end.unwrap_or(0));
-        }
-        Value::Array(list) => list.iter_mut().for_each(cut_texts),
-        Value::Object(map) => map.values_mut().for_each(cut_texts),
-        _ => {}
-    }
 }

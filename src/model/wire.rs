@@ -67,8 +67,8 @@ struct Memo {
 }
 
 enum Head {
-    Responses(responses::Head),
-    Messages(messages::Head),
+    Responses(responses::ResponsesHead),
+    Messages(messages::MessagesHead),
 }
 
 /// A request as it is sent.
@@ -210,12 +210,12 @@ impl Wire {
         });
         let (parts, has_roles) = match self.rules.api {
             Api::Messages => {
-                let head = messages::Head::of(&members, &self.rules);
+                let head = messages::MessagesHead::of(&members, &self.rules);
                 self.wrapped.clone_from(&head.wrapped);
                 (Head::Messages(head), true)
             }
             Api::Responses | Api::Chat => {
-                let head = responses::Head::of(&members, &self.rules);
+                let head = responses::ResponsesHead::of(&members, &self.rules);
                 (Head::Responses(head), false)
             }
         };

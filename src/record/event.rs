@@ -8,14 +8,13 @@
 
 mod words;
 mod line;
+mod write;
 
 pub(crate) use line::{Line, quick_kind};
 pub(crate) use words::{EvaluationEvent, EventKind, FlowEvent};
 pub use words::{FinishReason, InputType};
+pub(crate) use write::write_line;
 
-use crate::VERSION;
-use crate::text::json::Object;
-use crate::text::timestamp::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -125,11 +124,8 @@ pub(crate) enum Fact<'a> {
 pub(crate) enum Event<'a> {
     /// An engine begins to work on the run.
     EngineStart {
-        /// The run's name.
         run_id: &'a str,
-        /// The agent's directory.
         agent_home: &'a str,
-        /// The workspace.
         work_dir: &'a str,
         /// The run's first message.
         task: &'a str,
@@ -168,11 +164,9 @@ pub(crate) enum Event<'a> {
         invalid_arguments: &'a [(String, String)],
         /// Members of the message in which the server sent reasoning.
         reasoning: &'a [(&'static str, &'a [u8])],
-        /// Why the model stopped.
         finish_reason: Option<&'a FinishReason<'a>>,
         /// Which model says that it answered.
         model: Option<&'a str>,
-        /// Tokens used for the answer.
         usage: Option<Tokens>,
         /// The invocation's directory, from the run's directory.
         llm_invocation_ref: &'a str,
@@ -181,9 +175,7 @@ pub(crate) enum Event<'a> {
     },
     /// A tool is about to run.
     ActionRequest {
-        /// The call's id.
         action_id: &'a str,
-        /// Which tool.
         tool_name: &'a str,
         /// The arguments: a JSON object.
         tool_args_json: &'a [u8],
@@ -196,11 +188,8 @@ pub(crate) enum Event<'a> {
     },
     /// A tool's check has been asked whether a call has happened.
     ActionCheck {
-        /// The call's id.
         action_id: &'a str,
-        /// Which tool.
         tool_name: &'a str,
-        /// What it found out.
         finding: CheckFinding,
         /// The exit code, if one is known.
         exit_code: Option<i32>,
@@ -211,11 +200,8 @@ pub(crate) enum Event<'a> {
     },
     /// A call has its result.
     ActionResult {
-        /// The call's id.
         action_id: &'a str,
-        /// Which tool.
         tool_name: &'a str,
-        /// How it ended.
         status: ActionStatus,
         /// The exit code, if one is known.
         exit_code: Option<i32>,
@@ -244,11 +230,8 @@ pub(crate) enum Event<'a> {
     },
     /// A person is asked.
     HumanInputRequest {
-        /// The call's id.
         action_id: &'a str,
-        /// The question's id.
         request_id: &'a str,
-        /// The question.
         prompt: &'a str,
         input_type: &'a InputType<'a>,
         /// True if the answer must not be shown.
@@ -258,11 +241,8 @@ pub(crate) enum Event<'a> {
     },
     /// A person answered.
     HumanInputReceived {
-        /// The call's id.
         action_id: &'a str,
-        /// The question's id.
         request_id: &'a str,
-        /// The answer.
         response: &'a str,
         /// That of the question.
         fingerprint: Option<&'a str>,
@@ -271,14 +251,12 @@ pub(crate) enum Event<'a> {
     SystemMessage {
         /// `INFO`, `WARN` or `ERROR`.
         level: &'a str,
-        /// The note.
         content: &'a str,
         /// What later starts need to know of it.
         fact: Option<Fact<'a>>,
     },
     /// A hook has been run.
     HookAudit {
-        /// Which.
         hook_name: &'a str,
         /// `SUCCESS`, `FAILED` or `SKIPPED`.
         status: &'a str,
@@ -287,18 +265,14 @@ pub(crate) enum Event<'a> {
     },
     /// Something failed.
     Error {
-        /// In one line.
         error_message: &'a str,
-        /// More about it: JSON.
         error_details_json: &'a [u8],
     },
     /// The engine stops working on the run.
     EngineEnd {
-        /// The run's name.
         run_id: &'a str,
         /// The run's state from now on.
         status: &'a str,
-        /// Why.
         stop_reason: &'a str,
         /// With which the engine ends.
         exit_code: u8,
@@ -309,309 +283,10 @@ pub(crate) enum Event<'a> {
     },
 }
 
-impl Event<'_> {
-    /// Appends the event as a line, with its newline.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, seq: u64, at: Timestamp, iteration: u64) {
-        write_line(out, (seq, at), &self.kind(), iteration, |line| {
-            self.write_fields(line);
-        });
-    }
-
-    fn kind(&self) -> EventKind<'static> {
-        match self {
-            Self::EngineStart { .. } => EventKind::EngineStart,
-            Self::UserMessage { .. } => EventKind::UserMessage,
-            Self::Thought { .. } => EventKind::Thought,
-            Self::ActionRequest { .. } => EventKind::ActionRequest,
-            Self::ActionCheck { .. } => EventKind::ActionCheck,
-            Self::ActionResult { .. } => EventKind::ActionResult,
-            Self::Acceptance { .. } => EventKind::Acceptance,
-            Self::HumanInputRequest { .. } => EventKind::HumanInputRequest,
-            Self::HumanInputReceived { .. } => EventKind::HumanInputReceived,
-            Self::SystemMessage { .. } => EventKind::SystemMessage,
-            Self::HookAudit { .. } => EventKind::HookAudit,
-            Self::Error { .. } => EventKind::Error,
-            Self::EngineEnd { .. } => EventKind::EngineEnd,
-        }
-    }
-
-    fn write_fields(&self, line: &mut Object<'_>) {
-        match *self {
-            Self::EngineStart { .. } => self.write_start(line),
-            Self::UserMessage { content } => {
-                line.put("content", content);
-            }
-            Self::Thought { .. } => self.write_thought(line),
-            Self::ActionRequest {
-                action_id,
-                tool_name,
-                tool_args_json,
-                resolved_command,
-                call_id,
-                execution_ref,
-            } => {
-                line.put("action_id", action_id)
-                    .put("tool_name", tool_name)
-                    .raw("tool_args", tool_args_json)
-                    .put("resolved_command", resolved_command)
-                    .put("call_id", call_id)
-                    .put("execution_ref", &execution_ref);
-            }
-            Self::ActionCheck {
-                action_id,
-                tool_name,
-                finding,
-                exit_code,
-                duration_ms,
-                execution_ref,
-            } => {
-                line.put("action_id", action_id)
-                    .put("tool_name", tool_name)
-                    .put("status", finding.name())
-                    .put("exit_code", &exit_code)
-                    .put("duration_ms", &duration_ms)
-                    .put("execution_ref", execution_ref);
-            }
-            Self::ActionResult {
-                action_id,
-                tool_name,
-                status,
-                exit_code,
-                observation_content,
-                duration_ms,
-                execution_ref,
-            } => {
-                line.put("action_id", action_id)
-                    .put("tool_name", tool_name)
-                    .put("status", status.name())
-                    .put("exit_code", &exit_code)
-                    .put("observation_content", observation_content)
-                    .put("duration_ms", &duration_ms)
-                    .put("execution_ref", &execution_ref);
-            }
-            Self::Acceptance {
-                thought_seq,
-                what,
-                exit_code,
-                duration_ms,
-                execution_ref,
-                repair,
-                content,
-            } => {
-                line.put("thought_seq", &thought_seq)
-                    .put("what", what)
-                    .put("exit_code", &exit_code)
-                    .put("duration_ms", &duration_ms)
-                    .put("execution_ref", &execution_ref)
-                    .put("repair", &repair);
-                if let Some(content) = content {
-                    line.put("content", content);
-                }
-            }
-            Self::HumanInputRequest {
-                action_id,
-                request_id,
-                prompt,
-                input_type,
-                sensitive,
-                fingerprint,
-            } => {
-                line.put("action_id", action_id)
-                    .put("request_id", request_id)
-                    .put("prompt", prompt)
-                    .put("input_type", input_type.name())
-                    .put("sensitive", &sensitive);
-                if let Some(fingerprint) = fingerprint {
-                    line.put("fingerprint", fingerprint);
-                }
-            }
-            Self::HumanInputReceived {
-                action_id,
-                request_id,
-                response,
-                fingerprint,
-            } => {
-                line.put("action_id", action_id)
-                    .put("request_id", request_id)
-                    .put("response", response);
-                if let Some(fingerprint) = fingerprint {
-                    line.put("fingerprint", fingerprint);
-                }
-            }
-            Self::SystemMessage {
-                level,
-                content,
-                fact,
-            } => {
-                line.put("level", level).put("content", content);
-                match fact {
-                    Some(Fact::Remedy(json)) => line.raw("remedy", json),
-                    Some(Fact::Pause(json)) => line.raw("pause", json),
-                    None => line,
-                };
-            }
-            Self::HookAudit {
-                hook_name,
-                status,
-                io_path_ref,
-            } => {
-                line.put("hook_name", hook_name)
-                    .put("status", status)
-                    .put("io_path_ref", io_path_ref);
-            }
-            Self::Error {
-                error_message,
-                error_details_json,
-            } => {
-                line.put("error_message", error_message)
-                    .raw("error_details", error_details_json);
-            }
-            Self::EngineEnd {
-                run_id,
-                status,
-                stop_reason,
-                exit_code,
-                final_iteration,
-                text,
-            } => {
-                line.put("run_id", run_id)
-                    .put("status", status)
-                    .put("stop_reason", stop_reason)
-                    .put("exit_code", &exit_code)
-                    .put("final_iteration", &final_iteration)
-                    .put(
-                        if status == "COMPLETED" {
-                            "result"
-                        } else {
-                            "error"
-                        },
-                        text,
-                    );
-            }
-        }
-    }
-
-    fn write_start(&self, line: &mut Object<'_>) {
-        let Self::EngineStart {
-            run_id,
-            agent_home,
-            work_dir,
-            task,
-            message_parts,
-            config_json,
-            hostname,
-            call_id,
-            resumed,
-            parent_run_id,
-            parent_call_id,
-            forked_from,
-            set,
-            launcher,
-            traceparent,
-        } = *self
-        else {
-            return;
-        };
-        line.put("run_id", run_id)
-            .put("agent_home", agent_home)
-            .put("work_dir", work_dir)
-            .put("task", task)
-            .raw("config", config_json)
-            .put("pid", &std::process::id())
-            .put("hostname", hostname)
-            .put("call_id", call_id)
-            .put("delta_version", VERSION)
-            .put("resumed", &resumed);
-        if let Some(parts) = message_parts {
-            line.put("message_parts", parts);
-        }
-        if let Some(parent) = parent_run_id {
-            line.put("parent_run_id", parent);
-        }
-        if let Some(call) = parent_call_id {
-            line.put("parent_call_id", call);
-        }
-        if let Some(fork) = forked_from {
-            line.put("forked_from", fork);
-        }
-        if !set.is_empty() {
-            line.put("set", set);
-        }
-        if !launcher.is_empty() {
-            line.put("launcher", launcher);
-        }
-        if let Some(span) = traceparent {
-            line.put("traceparent", span);
-        }
-    }
-
-    fn write_thought(&self, line: &mut Object<'_>) {
-        let Self::Thought {
-            content_json,
-            tool_calls_json,
-            invalid_arguments,
-            reasoning,
-            finish_reason,
-            model,
-            usage,
-            llm_invocation_ref,
-            wire_json,
-        } = *self
-        else {
-            return;
-        };
-        // Who reads the journal always finds a text.
-        let is_null = content_json == b"null";
-        line.raw("content", if is_null { b"\"\"" } else { content_json });
-        if is_null {
-            line.put("content_null", &true);
-        }
-        if let Some(calls) = tool_calls_json {
-            line.raw("tool_calls", calls);
-        }
-        if !invalid_arguments.is_empty() {
-            let mut texts = Object::begin(line.nest("invalid_arguments"));
-            for (id, text) in invalid_arguments {
-                texts.put(id, text);
-            }
-            texts.end();
-        }
-        for (name, value) in reasoning {
-            line.raw(name, value);
-        }
-        line.put("finish_reason", &finish_reason.map(FinishReason::name))
-            .put("model", &model);
-        if let Some(usage) = usage {
-            line.put("usage", &usage);
-        }
-        line.put("llm_invocation_ref", llm_invocation_ref);
-        if let Some(wire) = wire_json {
-            line.raw("wire", wire);
-        }
-    }
-}
-
-/// Appends a line of any type, with the fields that all lines have and those that are put into it.
-pub(crate) fn write_line(
-    out: &mut Vec<u8>,
-    (seq, at): (u64, Timestamp),
-    kind: &EventKind<'_>,
-    iteration: u64,
-    fields: impl FnOnce(&mut Object<'_>),
-) {
-    let mut line = Object::begin(out);
-    line.put("seq", &seq)
-        .put("timestamp", &at.to_string())
-        .put("type", kind.name())
-        .put("iteration", &iteration);
-    fields(&mut line);
-    line.end();
-    out.push(b'\n');
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::timestamp::Timestamp;
 
     fn written(event: &Event<'_>) -> String {
         let mut out = Vec::new();

@@ -197,7 +197,7 @@ struct SpendingLine<'l> {
 
 /// The sums of a ledger's lines.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct LedgerTally {
     /// Reservations without a settlement that others have made, or an earlier process.
     open: HashMap<(String, String, u64), Vec<Amount>>,
     /// That of this process: it makes one at a time.
@@ -209,7 +209,7 @@ pub(crate) struct Tally {
     lines: u64,
 }
 
-impl Tally {
+impl LedgerTally {
     /// Adds a line, without its newline.
     ///
     /// # Errors
@@ -289,7 +289,7 @@ pub(crate) struct Ledger {
     run: String,
     /// Device and inode.
     identity: (u64, u64),
-    tally: Tally,
+    tally: LedgerTally,
     read_to: u64,
     /// In the order in which they were appended.
     written: VecDeque<OwnLine>,
@@ -317,7 +317,7 @@ impl Ledger {
             file,
             run: run_of(path),
             identity: (metadata.dev(), metadata.ino()),
-            tally: Tally::default(),
+            tally: LedgerTally::default(),
             read_to: 0,
             written: VecDeque::new(),
         })
@@ -378,7 +378,7 @@ impl Ledger {
     }
 
     /// The sums, as of the last lock.
-    pub(crate) fn tally(&self) -> &Tally {
+    pub(crate) fn tally(&self) -> &LedgerTally {
         &self.tally
     }
 
@@ -466,7 +466,7 @@ fn run_of(path: &Path) -> String {
 ///
 /// # Errors
 /// It cannot be read, or is not the engine's.
-pub(crate) fn read_tally(path: &Path) -> Result<Option<Tally>> {
+pub(crate) fn read_tally(path: &Path) -> Result<Option<LedgerTally>> {
     let opened = files::open_unlinked(path);
     let bytes = match opened.and_then(|file| files::read_limited(file, LARGEST_FILE)) {
         Ok(bytes) => bytes,
@@ -474,7 +474,7 @@ pub(crate) fn read_tally(path: &Path) -> Result<Option<Tally>> {
         Err(e) => return Err(Error::io("read", path, &e)),
     };
     let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
-    let (run, mut tally) = (run_of(path), Tally::default());
+    let (run, mut tally) = (run_of(path), LedgerTally::default());
     for line in bytes[..whole].split_inclusive(|byte| *byte == b'\n') {
         tally.add(&line[..line.len() - 1], &run).map_err(|why| {
             let line = tally.lines;
@@ -504,7 +504,7 @@ mod tests {
 
     #[test]
     fn what_is_settled_replaces_what_was_reserved() {
-        let mut tally = Tally::default();
+        let mut tally = LedgerTally::default();
         tally.add(&line(Kind::Reserve, 1, 100, 0.1), "r").unwrap();
         tally.add(&line(Kind::Reserve, 2, 100, 0.1), "x").unwrap();
         assert_eq!(tally.all(), Amount::new(200, Some(0.2)));
@@ -517,7 +517,7 @@ mod tests {
 
     #[test]
     fn sums_of_costs_are_exact() {
-        let mut tally = Tally::default();
+        let mut tally = LedgerTally::default();
         for attempt in 1..=10 {
             tally
                 .add(&line(Kind::Reserve, attempt, 1, 0.1), "r")

@@ -32,16 +32,7 @@ pub(crate) struct RunSnapshot {
 /// Reads a run's state without owning it.
 pub(crate) fn inspect_run(run: &RunDir) -> Result<RunSnapshot> {
     let (run, id) = (run.clone(), &run.id);
-    let mut metadata = metadata::read(&run.path).unwrap_or_default();
-    if metadata.run_id != id.as_str() {
-        // Lost, or of another run that this one is a copy of.
-        id.as_str().clone_into(&mut metadata.run_id);
-        metadata.workspace_id = match run.workspace() {
-            Some(root) => Workspace::at(root)?.id(),
-            None => String::new(),
-        };
-        metadata.agent_name = name_in_journal(&run).unwrap_or_default();
-    }
+    let mut metadata = read_metadata(&run)?;
     // The status stays so until an end is recorded: the engine that should have recorded one has died.
     let untold = metadata.status == Status::Running;
     let live = is_owned(&run, &metadata);
@@ -100,6 +91,21 @@ pub(crate) fn inspect_run(run: &RunDir) -> Result<RunSnapshot> {
         is_answered,
         is_flow,
     })
+}
+
+/// The summary as it was written last.
+fn read_metadata(run: &RunDir) -> Result<Metadata> {
+    let mut metadata = metadata::read(&run.path).unwrap_or_default();
+    if metadata.run_id != run.id.as_str() {
+        // Lost, or of another run that this one is a copy of.
+        metadata.run_id = run.id.to_string();
+        metadata.workspace_id = match run.workspace() {
+            Some(root) => Workspace::at(root)?.id(),
+            None => String::new(),
+        };
+        metadata.agent_name = name_in_journal(run).unwrap_or_default();
+    }
+    Ok(metadata)
 }
 
 /// How long the lock of a process that is gone may last.

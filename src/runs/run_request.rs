@@ -299,58 +299,12 @@ impl RunRequest<'_> {
         if begins && !self.agent.llm.has_model() {
             check_reach(self.agent, environment, Some(workspace))?;
         }
-        let launch = || self.launch(self.agent, self.set, workspace, environment);
-        let mark = || {
-            let is_own = self.work_dir.is_none();
-            let mark = is_own.then(|| OpenMark::set(self.agent, workspace));
-            mark.transpose()
-        };
         match (decided.decision, decided.found) {
-            (Decision::Begin, _) => {
-                if !self.screen.quiet {
-                    for note in left_behind(workspace)? {
-                        self.screen.warn(&note);
-                    }
-                }
-                let generated = || RunId::generate(Timestamp::now());
-                let id = self.run_id.clone().unwrap_or_else(generated);
-                let mark = mark()?;
-                let message = match self.task {
-                    Some(task) => (task.text()?, task.parts()),
-                    None => (String::new(), None),
-                };
-                let result = launch()?.begin(&id, message, lock)?;
-                Ok(result.in_own_workspace(mark))
-            }
+            (Decision::Begin, _) => self.begin(workspace, environment, lock),
             (Decision::BeginInPlace, Some(found)) => {
-                let first = found.metadata.initial_message.clone().unwrap_or_default();
-                let found_parts = found.metadata.message_parts.clone();
-                let id = found.run.id.clone();
-                let aside = put_aside(workspace, found)?;
-                self.screen
-                    .warn(&format!("failed run {id} has been renamed to {aside}"));
-                let mark = mark()?;
-                let parts = found_parts;
-                Ok(launch()?
-                    .begin(&id, (first, parts), lock)?
-                    .in_own_workspace(mark))
+                self.begin_in_place(found, workspace, environment, lock)
             }
-            (Decision::Resume, Some(found)) => {
-                self.mention_changed_files(&found);
-                let mark = mark()?;
-                if found.metadata.set == *self.set && self.agent.llm.has_model() {
-                    let result = launch()?.resume(found, None, None, lock)?;
-                    return Ok(result.in_own_workspace(mark));
-                }
-                // A run keeps its model and the overrides that it was begun with; those that are given now come on top.
-                let (agent, set) = self.agent_of(&found)?;
-                check_reach(&agent, environment, Some(workspace))?;
-                check_schema(&agent, &self.signals)?;
-                let launch = self.launch(&agent, &set, workspace, environment)?;
-                Ok(launch
-                    .resume(found, None, None, lock)?
-                    .in_own_workspace(mark))
-            }
+            (Decision::Resume, Some(found)) => self.resume(found, workspace, environment, lock),
             (Decision::Retell, Some(found)) => {
                 drop(lock);
                 found.mend_metadata()?;
@@ -372,6 +326,79 @@ impl RunRequest<'_> {
             (_, Some(found)) => Err(found.busy()),
             (_, None) => Err(self.refusal(Refusal::NoRun, workspace, None)),
         }
+    }
+
+    /// Begins a new run.
+    fn begin(
+        &self,
+        workspace: &Workspace,
+        environment: &Environment,
+        lock: DecisionLock,
+    ) -> Result<RunResult> {
+        if !self.screen.quiet {
+            for note in left_behind(workspace)? {
+                self.screen.warn(&note);
+            }
+        }
+        let generated = || RunId::generate(Timestamp::now());
+        let id = self.run_id.clone().unwrap_or_else(generated);
+        let mark = self.mark(workspace)?;
+        let message = match self.task {
+            Some(task) => (task.text()?, task.parts()),
+            None => (String::new(), None),
+        };
+        let launch = self.launch(self.agent, self.set, workspace, environment)?;
+        Ok(launch.begin(&id, message, lock)?.in_own_workspace(mark))
+    }
+
+    /// Renames a run that has failed, and begins another of its name with its message.
+    fn begin_in_place(
+        &self,
+        failed: RunSnapshot,
+        workspace: &Workspace,
+        environment: &Environment,
+        lock: DecisionLock,
+    ) -> Result<RunResult> {
+        let text = failed.metadata.initial_message.clone().unwrap_or_default();
+        let message = (text, failed.metadata.message_parts.clone());
+        let id = failed.run.id.clone();
+        let aside = put_aside(workspace, failed)?;
+        self.screen
+            .warn(&format!("failed run {id} has been renamed to {aside}"));
+        let mark = self.mark(workspace)?;
+        let launch = self.launch(self.agent, self.set, workspace, environment)?;
+        Ok(launch.begin(&id, message, lock)?.in_own_workspace(mark))
+    }
+
+    fn resume(
+        &self,
+        found: RunSnapshot,
+        workspace: &Workspace,
+        environment: &Environment,
+        lock: DecisionLock,
+    ) -> Result<RunResult> {
+        self.mention_changed_files(&found);
+        let mark = self.mark(workspace)?;
+        if found.metadata.set == *self.set && self.agent.llm.has_model() {
+            let launch = self.launch(self.agent, self.set, workspace, environment)?;
+            let result = launch.resume(found, None, None, lock)?;
+            return Ok(result.in_own_workspace(mark));
+        }
+        // A run keeps its model and the overrides that it was begun with; those that are given now come on top.
+        let (agent, set) = self.agent_of(&found)?;
+        check_reach(&agent, environment, Some(workspace))?;
+        check_schema(&agent, &self.signals)?;
+        let launch = self.launch(&agent, &set, workspace, environment)?;
+        let result = launch.resume(found, None, None, lock)?;
+        Ok(result.in_own_workspace(mark))
+    }
+
+    /// Marks a workspace of the agent's own as one in which a run is open.
+    fn mark(&self, workspace: &Workspace) -> Result<Option<OpenMark>> {
+        let is_own = self.work_dir.is_none();
+        is_own
+            .then(|| OpenMark::set(self.agent, workspace))
+            .transpose()
     }
 
     /// A run goes on with what it began with, also if a file of its message is another one by now.

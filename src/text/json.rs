@@ -39,6 +39,18 @@ impl<'b> Object<'b> {
         self
     }
 
+    /// A member that is left out if there is no value.
+    pub(crate) fn put_some(
+        &mut self,
+        key: &str,
+        value: Option<&(impl Serialize + ?Sized)>,
+    ) -> &mut Self {
+        if let Some(value) = value {
+            self.put(key, value);
+        }
+        self
+    }
+
     /// A member whose value is JSON already.
     pub(crate) fn raw(&mut self, key: &str, json: &[u8]) -> &mut Self {
         self.key(key).extend_from_slice(json);

@@ -4,7 +4,7 @@
 //! Unaware of statistics: what is said of a setting was recorded with the last verdict. The pages have no
 //! script, and every text in them is escaped.
 
-use crate::VERSION;
+use super::report::page_head;
 use crate::error::Result;
 use crate::record::event::{EvaluationEvent, EventKind};
 use crate::record::reader::{JournalReader, Next};
@@ -146,23 +146,8 @@ impl EvaluationPage {
     /// The page, with links to those of the runs in `root`, if these are written, too.
     pub(crate) fn html(&self, run: &RunDir, root: Option<&Path>) -> String {
         let id = escaped(run.id.as_str());
-        let mut out = format!(
-            r#"<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<meta name="generator" content="delta {VERSION}">
-<link rel="icon" href="data:,">
-<title>{id} – delta report</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<h1>Evaluation <code>{id}</code></h1>
-"#
-        );
+        let mut out = page_head(&id, "style-src 'unsafe-inline'", STYLE);
+        out.push_str(&format!("<h1>Evaluation <code>{id}</code></h1>\n"));
         for suite in &self.suites {
             suite.write(root, &mut out);
         }
@@ -172,7 +157,6 @@ impl EvaluationPage {
 }
 
 const STYLE: &str = "\
-:root { color-scheme: light dark; }
 body { font: 14px/1.5 system-ui, sans-serif; margin: 20px; }
 table { border-collapse: collapse; margin: 8px 0 28px; }
 th, td { border-bottom: 1px solid #8885; padding: 3px 14px 3px 0; text-align: left; vertical-align: top; }

@@ -79,25 +79,34 @@ pub(crate) fn write(
 
 fn head(run: &RunDir) -> String {
     let (style_hash, script_hash) = (STYLE_HASH.trim_end(), SCRIPT_HASH.trim_end());
+    let allowed = format!("script-src 'sha256-{script_hash}'; style-src 'sha256-{style_hash}'");
+    let head = page_head(run.id.as_str(), &allowed, STYLE);
+    format!(
+        r#"{head}<noscript>This page needs its own script to show the run. <code>delta log</code> shows it as text.</noscript>
+<script type="application/json" id="data">
+"#
+    )
+}
+
+/// The beginning of a page, up to its body. `title` is escaped, and `allowed` says which scripts and styles a browser
+/// applies.
+pub(super) fn page_head(title: &str, allowed: &str, style: &str) -> String {
     format!(
         r#"<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'sha256-{script_hash}'; style-src 'sha256-{style_hash}'; img-src data:; base-uri 'none'; form-action 'none'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; {allowed}; img-src data:; base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">
 <meta name="color-scheme" content="light dark">
 <meta name="generator" content="delta {VERSION}">
 <link rel="icon" href="data:,">
-<title>{id} – delta report</title>
-<style>{STYLE}</style>
+<title>{title} – delta report</title>
+<style>{style}</style>
 </head>
 <body>
-<noscript>This page needs its own script to show the run. <code>delta log</code> shows it as text.</noscript>
-<script type="application/json" id="data">
-"#,
-        id = run.id
+"#
     )
 }
 

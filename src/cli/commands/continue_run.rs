@@ -22,6 +22,7 @@ use crate::runs::preflight::{
 use crate::runs::result::RunResult;
 use crate::runs::suspended::standing_of;
 use crate::runs::task::Task;
+use crate::text::ids::RunId;
 use crate::unix::terminal::Screen;
 use std::path::Path;
 
@@ -44,16 +45,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         return Err(no_runs(&workspace.root));
     }
     let lock = workspace.lock(&signals)?;
-    let id = match &common.run_id {
-        Some(name) => find_named(&workspace, name)?,
-        None => {
-            let newest = workspace
-                .newest()?
-                .ok_or_else(|| no_runs(&workspace.root))?;
-            workspace.mend_latest(&newest)?;
-            newest
-        }
-    };
+    let id = find_meant(&workspace, common.run_id.as_deref())?;
     let run = RunDir::of(&workspace, &id);
     require_own_run(&run, wanted.adopt)?;
     let found = inspect_run(&run)?;
@@ -111,6 +103,17 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         return launch.resume(found, None, answer, lock);
     }
     launch.resume(found, message.as_deref(), None, lock)
+}
+
+/// The run of this name, or the newest one.
+fn find_meant(workspace: &Workspace, name: Option<&str>) -> Result<RunId> {
+    if let Some(name) = name {
+        return find_named(workspace, name);
+    }
+    let newest = workspace.newest()?;
+    let newest = newest.ok_or_else(|| no_runs(&workspace.root))?;
+    workspace.mend_latest(&newest)?;
+    Ok(newest)
 }
 
 /// True if a run waits for the answer to this question, or if somebody works on it.

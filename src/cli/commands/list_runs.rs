@@ -222,18 +222,13 @@ fn table(rows: &[Row], with_workspace: bool) -> String {
             .created_at
             .map_or_else(|| "?".to_owned(), |at| age(now.since(at)));
         let (left, right) = row(name, place, &age, iterations, &tokens.to_string());
-        let tone = match run.status {
-            Status::Completed => Tone::Good,
-            Status::Running => Tone::Command,
-            _ => Tone::Bad,
-        };
         let message = in_short(&run.message, width);
         let status = format!("{:17}", run.status.name());
         let gap = if reason > 0 { "  " } else { "" };
         let right = format!("{:reason$}{right}", format!("{gap}{}", run.reason));
         let pieces = [
             (Tone::Said, left.as_str()),
-            (tone, &status),
+            (tone_of(run.status), &status),
             (Tone::Dim, &right),
             (Tone::Said, &message),
         ];
@@ -241,6 +236,14 @@ fn table(rows: &[Row], with_workspace: bool) -> String {
         out.push('\n');
     }
     out
+}
+
+fn tone_of(status: Status) -> Tone {
+    match status {
+        Status::Completed => Tone::Good,
+        Status::Running => Tone::Command,
+        _ => Tone::Bad,
+    }
 }
 
 /// A time in its largest unit.

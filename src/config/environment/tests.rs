@@ -1,6 +1,7 @@
 //! Which key goes where, and what is taken out.
 
 use super::*;
+use crate::config::api::Api;
 
 fn with(pairs: &[(&str, &str, Trust)]) -> Environment {
     let mut environment = Environment::default();

@@ -18,6 +18,7 @@ use crate::record::run_dir::reference;
 use crate::record::stop_reason::StopReason;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::{Tone, time};
+use std::path::Path;
 use std::time::Instant;
 
 /// A service that pauses more often than this within one answer is not asked to go on.
@@ -128,12 +129,8 @@ impl Engine<'_> {
                     continue;
                 }
                 Asked::Answered(answer) => {
-                    self.count_tokens(&answer);
                     let response = invoked.dir.join("response.json");
-                    let mut answer = self.wire.whole(*answer);
-                    self.model.redact_joined(&mut answer);
-                    let mut answer = self.after_response(answer, &response)?;
-                    self.name_as_recorded(&mut answer);
+                    let answer = self.complete_answer(*answer, &response)?;
                     match self.ctx.signals.stop() {
                         // A hook that was to look at the answer may have been kept from it.
                         Some(stop) => Ending::stopped(stop),
@@ -166,6 +163,16 @@ impl Engine<'_> {
             };
             return Ok(Err(ending));
         }
+    }
+
+    /// The answer with the parts that came before it, as hooks leave it. `response` is the file that has it.
+    fn complete_answer(&mut self, last_part: Answer, response: &Path) -> Result<Answer> {
+        self.count_tokens(&last_part);
+        let mut answer = self.wire.whole(last_part);
+        self.model.redact_joined(&mut answer);
+        let mut answer = self.after_response(answer, response)?;
+        self.name_as_recorded(&mut answer);
+        Ok(answer)
     }
 
     /// Records a part of an answer, after which the service has paused, so that no start asks for it again.
@@ -340,7 +347,7 @@ impl Engine<'_> {
         }
     }
 
-    fn after_response(&mut self, answer: Answer, response: &std::path::Path) -> Result<Answer> {
+    fn after_response(&mut self, answer: Answer, response: &Path) -> Result<Answer> {
         if !self.has_hook(HookEvent::PostLlmResponse) {
             return Ok(answer);
         }
@@ -374,43 +381,13 @@ impl Engine<'_> {
         }
     }
 
-    /// Puts an answer into the journal. It is durable before its first action is.
+    /// Records an answer, and says what follows.
     fn record_answer(&mut self, answered: Answered) -> Result<ThoughtOutcome> {
         let Answered {
-            mut answer,
-            invocation,
-            began,
-            prefix,
+            mut answer, began, ..
         } = answered;
         make_ids_unique(&mut answer.calls, |id| self.transcript.has_id(id));
-        let calls = (!answer.calls.is_empty()).then(|| calls_json(&answer.calls));
-        let wire = self
-            .wire
-            .record(&answer, calls.as_deref().unwrap_or_default(), &prefix);
-        let invalid: Vec<(String, String)> = answer
-            .calls
-            .iter()
-            .filter_map(|call| Some((call.id.clone(), call.invalid.clone()?)))
-            .collect();
-        let reasoning: Vec<(&'static str, &[u8])> = answer
-            .reasoning
-            .iter()
-            .map(|(name, json)| (*name, json.as_slice()))
-            .collect();
-        self.journal.add(
-            self.iteration,
-            &Event::Thought {
-                content_json: &answer.content_json,
-                tool_calls_json: calls.as_deref(),
-                invalid_arguments: &invalid,
-                reasoning: &reasoning,
-                finish_reason: answer.finish_reason.as_ref(),
-                model: answer.model.as_deref(),
-                usage: answer.usage,
-                llm_invocation_ref: &invocation,
-                wire_json: wire.as_deref(),
-            },
-        );
+        self.add_thought(&answer, &answered.invocation, &answered.prefix);
         self.iterations_here += 1;
         let usage = answer.usage.unwrap_or_default();
         self.metadata.usage.tokens.add(usage);
@@ -446,6 +423,38 @@ impl Engine<'_> {
         }
         self.update_metadata()?;
         Ok(ThoughtOutcome::Calls(open))
+    }
+
+    /// Puts an answer into the journal. It is durable before its first action is.
+    fn add_thought(&mut self, answer: &Answer, invocation: &str, prefix: &str) {
+        let calls = (!answer.calls.is_empty()).then(|| calls_json(&answer.calls));
+        let wire = self
+            .wire
+            .record(answer, calls.as_deref().unwrap_or_default(), prefix);
+        let invalid: Vec<(String, String)> = answer
+            .calls
+            .iter()
+            .filter_map(|call| Some((call.id.clone(), call.invalid.clone()?)))
+            .collect();
+        let reasoning: Vec<(&'static str, &[u8])> = answer
+            .reasoning
+            .iter()
+            .map(|(name, json)| (*name, json.as_slice()))
+            .collect();
+        self.journal.add(
+            self.iteration,
+            &Event::Thought {
+                content_json: &answer.content_json,
+                tool_calls_json: calls.as_deref(),
+                invalid_arguments: &invalid,
+                reasoning: &reasoning,
+                finish_reason: answer.finish_reason.as_ref(),
+                model: answer.model.as_deref(),
+                usage: answer.usage,
+                llm_invocation_ref: invocation,
+                wire_json: wire.as_deref(),
+            },
+        );
     }
 
     /// Notes that an answer is a call that the service has not recognized.

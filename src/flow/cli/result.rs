@@ -5,7 +5,7 @@
 use super::run_format::RunFormat;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
-use crate::flow::engine::{EngineStop, Need, Suspension};
+use crate::flow::engine::{EngineStop, Need, SuspendedStep};
 use crate::flow::graph::router::FlowStatus as Came;
 use crate::flow::record::tally::{SCHEMA_VERSION, Tally};
 use crate::record::metadata::{Metadata, Status};
@@ -113,7 +113,7 @@ impl RunEnding {
 }
 
 /// What is said of steps that do not go on by themselves; of all that are only to be looked at, once.
-fn explain(open: Vec<Suspension>) -> Vec<String> {
+fn explain(open: Vec<SuspendedStep>) -> Vec<String> {
     let (paused, others): (Vec<_>, Vec<_>) = open.into_iter().partition(|it| it.need == Need::Look);
     let mut said = Vec::new();
     if !paused.is_empty() {

@@ -51,7 +51,7 @@ pub(crate) struct Inputs {
 enum InputSource {
     One(Option<Payload>),
     Known(std::vec::IntoIter<RecordedRoot>),
-    File(LineReader),
+    File(InputReader),
     Stream(Box<StreamedLines>),
 }
 
@@ -100,7 +100,7 @@ impl Inputs {
     pub(crate) fn lines(path: &Path) -> Result<Self> {
         let file = File::open(path).at("read", path)?;
         let name = path.display().to_string();
-        Ok(Self::of(InputSource::File(LineReader::new(file, name))))
+        Ok(Self::of(InputSource::File(InputReader::new(file, name))))
     }
 
     /// The lines that come through a pipe, beginning with those that the run has. Without a source there are no others.
@@ -112,7 +112,7 @@ impl Inputs {
         };
         let mut note = None;
         let mut lines = StreamedLines {
-            reader: LineReader::new(spool.reader()?, name.clone()),
+            reader: InputReader::new(spool.reader()?, name.clone()),
             spool,
             source: None,
             compared: 0,
@@ -315,7 +315,7 @@ enum ReadLine {
 
 /// The lines of a file that may still grow.
 #[derive(Debug)]
-struct LineReader {
+struct InputReader {
     reader: BufReader<File>,
     /// The file's, for people.
     name: String,
@@ -327,7 +327,7 @@ struct LineReader {
     unfinished: Vec<u8>,
 }
 
-impl LineReader {
+impl InputReader {
     fn new(file: File, name: String) -> Self {
         Self {
             reader: BufReader::new(file),
@@ -374,7 +374,7 @@ impl LineReader {
 /// The lines that come through a pipe, read from their copy.
 #[derive(Debug)]
 struct StreamedLines {
-    reader: LineReader,
+    reader: InputReader,
     spool: InputSpool,
     /// None: nothing more will come.
     source: Option<File>,
@@ -460,7 +460,7 @@ impl StreamSource {
 
 /// A line as JSON; or, with what is wrong with it, as a string.
 fn parse_line(
-    reader: &LineReader,
+    reader: &InputReader,
     line: &[u8],
 ) -> std::result::Result<(Payload, Option<String>), (Payload, String)> {
     let what = match std::str::from_utf8(line) {

@@ -123,7 +123,7 @@ pub(crate) enum EngineStop {
     /// Somebody else wrote the journal.
     JournalChanged,
     /// Only steps are left that do not go on by themselves: why, the most demanding first. Not empty.
-    Suspended(Vec<Suspension>),
+    Suspended(Vec<SuspendedStep>),
 }
 
 /// What a step needs before it goes on; the most demanding first.
@@ -143,7 +143,7 @@ pub(crate) enum Need {
 
 /// Why a step does not begin, or did not end.
 #[derive(Debug)]
-pub(crate) struct Suspension {
+pub(crate) struct SuspendedStep {
     pub need: Need,
     /// One that is only looked at is named, the others are explained.
     pub text: String,
@@ -202,7 +202,7 @@ pub(crate) struct FlowEngine<'e> {
     recall: Recall,
     linked: LinkedFiles,
     credentials: Credentials,
-    suspended: BTreeMap<StepKey, (StepRef, Suspension)>,
+    suspended: BTreeMap<StepKey, (StepRef, SuspendedStep)>,
     /// The number of the first root that failed.
     failed: Option<usize>,
     tally: Tally,
@@ -515,7 +515,7 @@ impl<'e> FlowEngine<'e> {
             Need::Config | Need::Decision | Need::Time => format!("{name}: {why}"),
         };
         let reason = None;
-        let why = Suspension { need, text, reason };
+        let why = SuspendedStep { need, text, reason };
         self.suspended.insert(step.key, (step, why));
     }
 }

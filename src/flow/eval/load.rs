@@ -12,7 +12,7 @@ use crate::config::tool::definition::Word;
 use crate::error::reason;
 use crate::flow::manifest::command::{FORMS, parse_word, read_command};
 use crate::flow::manifest::problem::Manifest;
-use crate::flow::manifest::{Code, Flow, FlowProblem};
+use crate::flow::manifest::{Code, Flow, FlowProblem, read_mappings};
 use crate::text::yaml::Step;
 use cases::read_cases;
 pub(crate) use checks::grader_files;
@@ -432,28 +432,4 @@ fn read_directory(
             None
         }
     }
-}
-
-/// The mappings of a list, each with its place.
-fn read_mappings<'n>(
-    node: &Section<'n>,
-    key: &str,
-    out: &mut Diagnostics,
-) -> Vec<(&'n Map<String, Value>, Vec<Step>)> {
-    let mut maps = Vec::new();
-    if node.map.get(key).is_none_or(Value::is_null) {
-        return maps;
-    }
-    for (index, item) in node.read_list(key, out).into_iter().flatten().enumerate() {
-        let mut at = node.path_to(key);
-        at.push(Step::Item(index));
-        match item.as_object() {
-            Some(map) => maps.push((map, at)),
-            None => {
-                let found = describe_value(item);
-                out.error(at, format!("{key}: expected a mapping, found {found}"));
-            }
-        }
-    }
-    maps
 }

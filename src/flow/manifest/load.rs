@@ -2,14 +2,14 @@
 
 use super::agent::{self, AgentBody, AgentDraft};
 use super::asked::{self, AskedModel};
-use super::cli_profile;
+use super::cli_profile::{self, CliProfile};
 use super::derive::derive_contexts;
 use super::directory;
 use super::lookup::{Finder, KnownNames, NameLookup, index_names, warn_of_unseen};
 use super::memory;
 use super::nested::{self, NestedFlows};
 use super::node::NodeDraft;
-use super::plugin;
+use super::plugin::{self, Plugin};
 use super::policy;
 use super::problem::{Code, FlowProblem, Manifest, sha256, sort_problems};
 use super::providers::{self, ProvidersFile};
@@ -117,23 +117,14 @@ impl FlowLoader<'_> {
             defaults,
             scheduling,
             records,
-        } = if main.exists() || !main.problems.is_empty() {
-            workflow::read_workflow(main, &self.home)
-        } else {
-            self.add_missing("there is no such file; a flow's directory needs it");
-            WorkflowFile::default()
-        };
+        } = self.read_main(main);
         let memory = memory::read_memory(memory_file);
         let (tools, wrong_tools) = tool::read_tools(tools_file);
         let agents = agent::read_agents(&self.home, agents_file);
         derive_contexts(main, &mut drafts, &agents, &defaults);
-        let mut tool_names = index_names(tools.iter().map(|tool| &*tool.tool.name));
-        for id in wrong_tools {
-            tool_names.entry(id).or_insert(None);
-        }
         let lookup = NameLookup::new(
             index_names(memory.profiles.iter().map(|profile| &*profile.id)),
-            tool_names,
+            tool_names(&tools, wrong_tools),
             index_names(agents.iter().map(|agent| &*agent.id)),
             self.schemas(),
         );
@@ -142,9 +133,9 @@ impl FlowLoader<'_> {
         let has_own = scheduling.is_some();
         let older = read_scheduler_file(scheduler_file, &self.home, has_own);
         let place = if has_own { &mut *main } else { scheduler_file };
-        let mut scheduling = scheduling.or(older).unwrap_or_default();
+        let scheduling = scheduling.or(older).unwrap_or_default();
         apply_limits(place, &scheduling, &mut drafts, &mut providers.all);
-        self.add_used(std::mem::take(&mut scheduling.files));
+        self.add_used(scheduling.files);
         warn_of_unseen(main, &drafts, &memory);
         let tools = tools.into_iter();
         let tools = tools.map(|draft| tool_of(tools_file, draft, &lookup));
@@ -153,27 +144,12 @@ impl FlowLoader<'_> {
         let agents = agents.into_iter();
         let agents = agents.map(|draft| self.agent_of(agents_file, draft, &lookup, asked));
         let agents: Vec<Option<FlowAgent>> = agents.collect();
-        let inner = self.inner_flows(main, &drafts);
-        let nodes = drafts.iter().zip(inner.homes).map(|(draft, flow)| {
-            let settings = settings_of(main, draft, &lookup)?;
-            Some(NodeSettings { flow, ..settings })
-        });
-        let nodes: Vec<Option<NodeSettings>> = nodes.collect();
-        self.add_used(inner.files);
-        self.problems.extend(inner.problems);
+        let nodes = self.node_settings(main, &drafts, &lookup);
         let used = used::used_paths(&self.home, &nodes, &agents, &tools, &memory);
         self.add_used(used);
         self.add_used(providers.files);
-        let plugins = plugin::read_plugins(plugins_file);
-        for plugin in &plugins {
-            self.add_used(plugin.command.files(&self.home));
-        }
-        let is_start = |draft: &&NodeDraft| draft.role == Some(Role::Start);
-        let starts: Vec<&str> = drafts.iter().filter(is_start).map(|it| &*it.id).collect();
-        let cli_profiles = cli_profile::read_profiles(profiles_file, &starts);
-        for own in cli_profiles.iter().flat_map(|profile| &profile.commands) {
-            self.add_used(own.command.files(&self.home));
-        }
+        let plugins = self.plugins(plugins_file);
+        let cli_profiles = self.cli_profiles(profiles_file, &drafts);
         let ids: Vec<&str> = drafts.iter().map(|draft| &*draft.id).collect();
         if self.to_run {
             let nodes = ids.iter().copied().zip(nodes.iter().map(Option::as_ref));
@@ -261,6 +237,49 @@ impl FlowLoader<'_> {
             column: None,
             message,
         });
+    }
+
+    fn read_main(&mut self, main: &mut Manifest) -> WorkflowFile {
+        if main.exists() || !main.problems.is_empty() {
+            return workflow::read_workflow(main, &self.home);
+        }
+        self.add_missing("there is no such file; a flow's directory needs it");
+        WorkflowFile::default()
+    }
+
+    fn plugins(&mut self, file: &mut Manifest) -> Vec<Plugin> {
+        let plugins = plugin::read_plugins(file);
+        for plugin in &plugins {
+            self.add_used(plugin.command.files(&self.home));
+        }
+        plugins
+    }
+
+    fn cli_profiles(&mut self, file: &mut Manifest, drafts: &[NodeDraft]) -> Vec<CliProfile> {
+        let is_start = |draft: &&NodeDraft| draft.role == Some(Role::Start);
+        let starts: Vec<&str> = drafts.iter().filter(is_start).map(|it| &*it.id).collect();
+        let profiles = cli_profile::read_profiles(file, &starts);
+        for own in profiles.iter().flat_map(|profile| &profile.commands) {
+            self.add_used(own.command.files(&self.home));
+        }
+        profiles
+    }
+
+    /// The settings of each node, with the flow within it; none if a name in them is wrong.
+    fn node_settings(
+        &mut self,
+        main: &mut Manifest,
+        drafts: &[NodeDraft],
+        lookup: &NameLookup,
+    ) -> Vec<Option<NodeSettings>> {
+        let inner = self.inner_flows(main, drafts);
+        self.add_used(inner.files);
+        self.problems.extend(inner.problems);
+        let nodes = drafts.iter().zip(inner.homes).map(|(draft, flow)| {
+            let settings = settings_of(main, draft, lookup)?;
+            Some(NodeSettings { flow, ..settings })
+        });
+        nodes.collect()
     }
 
     /// Loads the flows within this one.
@@ -360,6 +379,15 @@ impl FlowLoader<'_> {
             limits: draft.limits,
         })
     }
+}
+
+/// The tools by their names; one that is wrong is none.
+fn tool_names(tools: &[ToolDraft], wrong: Vec<String>) -> KnownNames {
+    let mut names = index_names(tools.iter().map(|tool| &*tool.tool.name));
+    for id in wrong {
+        names.entry(id).or_insert(None);
+    }
+    names
 }
 
 fn tool_of(file: &mut Manifest, draft: ToolDraft, lookup: &NameLookup) -> FlowTool {

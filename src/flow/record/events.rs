@@ -169,9 +169,7 @@ impl EventWriter<'_> {
             }
             if let Some(input) = input.filter(|_| view.kind == TaskKind::Root) {
                 put_input(line, &input.kept);
-                if let Some(fault) = &input.fault {
-                    line.put("input_error", fault);
-                }
+                line.put_some("input_error", input.fault.as_ref());
             }
         });
     }
@@ -323,10 +321,8 @@ impl EventWriter<'_> {
                 .put("target", &denied.target)
                 .put("target_id", &denied.target_id)
                 .put("action", "deny")
-                .put("reason", &denied.reason);
-            if let Some(path) = execution_ref {
-                line.put("execution_ref", path);
-            }
+                .put("reason", &denied.reason)
+                .put_some("execution_ref", execution_ref);
         });
     }
 

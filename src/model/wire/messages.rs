@@ -59,7 +59,7 @@ impl Block<'_> {
 }
 
 /// The members of a request before its messages, and its tools.
-pub(super) struct Head {
+pub(super) struct MessagesHead {
     members: Vec<u8>,
     /// A JSON array, or nothing.
     pub tools: Vec<u8>,
@@ -67,7 +67,7 @@ pub(super) struct Head {
     pub wrapped: Vec<String>,
 }
 
-impl Head {
+impl MessagesHead {
     pub(super) fn of(head: &Members, rules: &Rules) -> Self {
         let mut members = Vec::new();
         let mut object = Object::begin(&mut members);

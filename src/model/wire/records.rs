@@ -46,14 +46,12 @@ impl Wire {
         let mut out = Vec::new();
         let mut object = self.signed_object(&mut out);
         let blocks = pause::blocks(answer).unwrap_or_else(|| b"[]".to_vec());
-        object.raw("items", &blocks).put("prefix", prefix);
-        if let Some(usage) = answer.usage {
-            object.put("usage", &usage);
-        }
-        if let Some(cached) = answer.cached_tokens {
-            object.put("cached_tokens", &cached);
-        }
-        object.end();
+        object
+            .raw("items", &blocks)
+            .put("prefix", prefix)
+            .put_some("usage", answer.usage.as_ref())
+            .put_some("cached_tokens", answer.cached_tokens.as_ref())
+            .end();
         out
     }
 

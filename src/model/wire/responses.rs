@@ -68,12 +68,12 @@ impl<'i> Item<'i> {
 }
 
 /// The members of a request before its input, and its tools.
-pub(super) struct Head {
+pub(super) struct ResponsesHead {
     members: Vec<u8>,
     pub tools: Vec<u8>,
 }
 
-impl Head {
+impl ResponsesHead {
     pub(super) fn of(head: &Members, rules: &Rules) -> Self {
         let mut members = Vec::new();
         let mut object = Object::begin(&mut members);

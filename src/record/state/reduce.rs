@@ -96,37 +96,8 @@ impl<'j> Run<'j> {
                 }
             }
             EventKind::HumanInputRequest => self.question(line),
-            EventKind::HumanInputReceived => {
-                let wanted = line.request_id;
-                let fingerprint = line.fingerprint;
-                let asked = self
-                    .calls_of_last_thought()
-                    .filter_map(|call| call.question.as_mut());
-                let mut open = asked.filter(|q| q.response.is_none());
-                if let Some(question) = open.find(|q| {
-                    let is_meant = wanted.is_none() || wanted.as_ref() == Some(&q.request_id);
-                    is_meant && q.fingerprint == fingerprint
-                }) {
-                    question.response = Some(line.response.unwrap_or_default());
-                }
-            }
-            EventKind::EngineEnd => {
-                let open = self.calls_of_last_thought();
-                let open = open.filter(|call| call.result.is_none());
-                for request in open.filter_map(|call| call.request.as_mut()) {
-                    request.is_suspended = true;
-                }
-                let is_completed = line.status.as_deref() == Some("COMPLETED");
-                let text = line.result.or(line.error);
-                let answer = || self.last_answer().filter(|_| is_completed);
-                self.end = Some(End {
-                    text: text.or_else(answer),
-                    status: line.status.unwrap_or(Cow::Borrowed("FAILED")),
-                    stop_reason: line.stop_reason,
-                    exit_code: line.exit_code,
-                    at: line.timestamp,
-                });
-            }
+            EventKind::HumanInputReceived => self.human_answer(line),
+            EventKind::EngineEnd => self.engine_end(line),
             EventKind::Flow(FlowEvent::FlowStart) => self.is_flow = true,
             EventKind::SystemMessage => {
                 self.remedies.extend(line.remedy.map(RawValue::get));
@@ -152,6 +123,39 @@ impl<'j> Run<'j> {
             | EventKind::Unknown(_) => {}
         }
         Ok(())
+    }
+
+    fn human_answer(&mut self, line: Line<'j>) {
+        let wanted = line.request_id;
+        let fingerprint = line.fingerprint;
+        let asked = self
+            .calls_of_last_thought()
+            .filter_map(|call| call.question.as_mut());
+        let mut open = asked.filter(|q| q.response.is_none());
+        if let Some(question) = open.find(|q| {
+            let is_meant = wanted.is_none() || wanted.as_ref() == Some(&q.request_id);
+            is_meant && q.fingerprint == fingerprint
+        }) {
+            question.response = Some(line.response.unwrap_or_default());
+        }
+    }
+
+    fn engine_end(&mut self, line: Line<'j>) {
+        let open = self.calls_of_last_thought();
+        let open = open.filter(|call| call.result.is_none());
+        for request in open.filter_map(|call| call.request.as_mut()) {
+            request.is_suspended = true;
+        }
+        let is_completed = line.status.as_deref() == Some("COMPLETED");
+        let text = line.result.or(line.error);
+        let answer = || self.last_answer().filter(|_| is_completed);
+        self.end = Some(End {
+            text: text.or_else(answer),
+            status: line.status.unwrap_or(Cow::Borrowed("FAILED")),
+            stop_reason: line.stop_reason,
+            exit_code: line.exit_code,
+            at: line.timestamp,
+        });
     }
 
     /// The text of the last thought without calls.

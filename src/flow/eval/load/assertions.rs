@@ -1,11 +1,11 @@
 //! The assertions of a case.
 
-use super::read_mappings;
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Piece;
 use crate::error::reason;
 use crate::flow::eval::assertion::{Assertion, AssertionKind};
 use crate::flow::manifest::command::read_command;
+use crate::flow::manifest::read_mappings;
 use crate::flow::schema::JsonSchema;
 use crate::text::suggestion::nearest;
 use crate::unix::files;

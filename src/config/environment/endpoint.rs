@@ -1,0 +1,192 @@
+//! Where requests go, and the key that may be sent there.
+
+use super::secret::Secret;
+use super::urls::{is_loopback, url_objection, without_secrets};
+use super::{DEPTH, Environment, KEY_NAMES, Trust, given};
+use crate::config::api::{Api, Header, HeaderValue};
+use crate::config::person;
+use crate::error::{Error, Result};
+
+/// Where requests go, and with which key.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    pub api: Api,
+    /// Without a slash at its end.
+    pub base_url: String,
+    /// The key to send, if there is one.
+    pub key: Option<Secret>,
+    /// Headers beside that of the key.
+    pub headers: Vec<(String, Secret)>,
+    /// The key and the secrets among the headers.
+    pub secrets: Vec<Secret>,
+    /// The variable that holds the key, and where it is set, for messages.
+    pub key_source: Option<String>,
+}
+
+impl Environment {
+    /// The endpoint, and the key if it may be sent there.
+    ///
+    /// # Errors
+    /// There is no key for an endpoint that is not on this machine; or the endpoint comes from a
+    /// source that is trusted less than the key's.
+    pub(crate) fn endpoint(
+        &self,
+        api: Api,
+        from_agent: Option<&str>,
+        headers: &[Header],
+    ) -> Result<Endpoint> {
+        let (base_url, url_origin) = self.base_url(api, from_agent)?;
+        let stands_in = headers.iter().any(Header::is_key);
+        let key = self.find_key(api, &base_url).filter(|_| !stands_in);
+        let headers = self.header_values(headers)?;
+        let key_origin = key.as_ref().map(|key| key.1);
+        let in_headers = headers.iter().filter_map(|(.., origin)| *origin);
+        let is_too_far = in_headers
+            .chain(key_origin)
+            .any(|origin| url_origin < origin);
+        let has_own = key_origin == Some(Trust::Workspace) || stands_in && key_origin.is_none();
+        let names = api.url_names();
+        let is_in_files = self
+            .set
+            .iter()
+            .any(|(name, ..)| names.contains(&name.as_str()));
+        // The person's own file may name a server that takes no key, wherever it lies.
+        let needs_own = url_origin == Trust::Workspace && is_in_files;
+        if needs_own && !has_own || is_too_far {
+            return Err(no_own_key(&base_url, url_origin, is_in_files));
+        }
+        if key.is_none() && !stands_in && !is_loopback(&base_url) {
+            return Err(no_key(api, &base_url));
+        }
+        let is_sendable = |key: &(String, Trust)| ureq::http::HeaderValue::from_str(&key.0).is_ok();
+        if key.as_ref().is_some_and(|key| !is_sendable(key)) {
+            return Err(Error::config(
+                "the API key has characters that no key can have",
+            ));
+        }
+        let secret_headers = headers.iter().filter(|(.., origin)| origin.is_some());
+        let secret_headers = secret_headers.map(|(_, value, _)| value.clone());
+        let own_key = key.as_ref().map(|(key, _)| Secret(key.clone()));
+        Ok(Endpoint {
+            api,
+            secrets: own_key.into_iter().chain(secret_headers).collect(),
+            key_source: key.is_some().then(|| self.key_source(api, &base_url)),
+            key: key.map(|key| Secret(key.0)),
+            headers: headers
+                .into_iter()
+                .map(|(name, value, _)| (name, value))
+                .collect(),
+            base_url,
+        })
+    }
+
+    /// The URL that requests go below, without a slash at its end, and where it comes from.
+    fn base_url(&self, api: Api, from_agent: Option<&str>) -> Result<(String, Trust)> {
+        let (url, origin) = match from_agent {
+            Some(url) => (url.to_owned(), Trust::Trusted),
+            None => self
+                .find(api.url_names())
+                .unwrap_or_else(|| (api.public_endpoint().to_owned(), Trust::Trusted)),
+        };
+        let url = url.trim_end_matches('/').to_owned();
+        match url_objection(&url) {
+            None => Ok((url, origin)),
+            Some(why) => Err(Error::config(format!(
+                "the base URL '{}' cannot be used: {why}",
+                without_secrets(&url)
+            ))),
+        }
+    }
+
+    /// The key for an endpoint of an API, and where it comes from. At the vendor's own endpoint the vendor's
+    /// variable comes first, so that no vendor gets another's key.
+    fn find_key(&self, api: Api, base_url: &str) -> Option<(String, Trust)> {
+        given().or_else(|| self.find(&key_names(api, base_url)))
+    }
+
+    /// The variable that the key comes from, and where it is set.
+    fn key_source(&self, api: Api, base_url: &str) -> String {
+        if given().is_some() {
+            return "the key of the flow's provider".to_owned();
+        }
+        let names = key_names(api, base_url);
+        self.source_of(&names).unwrap_or_default()
+    }
+
+    /// The variable that the endpoint comes from, and where it is set.
+    pub(crate) fn endpoint_source(&self, api: Api) -> Option<String> {
+        self.source_of(api.url_names())
+    }
+
+    /// The headers with their values; those from a variable with where that is set.
+    fn header_values(&self, headers: &[Header]) -> Result<Vec<(String, Secret, Option<Trust>)>> {
+        let values = headers.iter().map(|header| {
+            let (value, origin) = match &header.value {
+                HeaderValue::Text(text) => {
+                    let origin = header.is_key().then_some(Trust::Trusted);
+                    (text.clone(), origin)
+                }
+                HeaderValue::Variable(name) => {
+                    let found = self.find(&[name]).ok_or_else(|| {
+                        let header = &header.name;
+                        let why = format!("llm.headers: {header}: the variable {name} is not set");
+                        Error::config(why)
+                    })?;
+                    (found.0, Some(found.1))
+                }
+            };
+            if ureq::http::HeaderValue::from_str(&value).is_err() {
+                let name = &header.name;
+                return Err(Error::config(format!(
+                    "llm.headers: {name}: its value has characters that no header can have"
+                )));
+            }
+            Ok((header.name.clone(), Secret(value), origin))
+        });
+        values.collect()
+    }
+}
+
+/// True in a process that a tool of another run started.
+fn is_nested() -> bool {
+    let depth = std::env::var(DEPTH).ok();
+    depth.is_some_and(|depth| depth.trim().parse::<u32>().is_ok_and(|depth| depth > 0))
+}
+
+fn key_names(api: Api, base_url: &str) -> [&'static str; 2] {
+    let (own, vendors) = (KEY_NAMES[0], api.key_name());
+    if base_url == api.public_endpoint() {
+        [vendors, own]
+    } else {
+        [own, vendors]
+    }
+}
+
+/// The error of an endpoint that only a key from the same source may be sent to.
+fn no_own_key(base_url: &str, url_origin: Trust, is_in_files: bool) -> Error {
+    let whose = match url_origin {
+        Trust::Workspace if !is_in_files => {
+            format!("{}, which is inside the workspace,", person::shown_file())
+        }
+        Trust::Workspace => "the workspace's .env".to_owned(),
+        Trust::Project | Trust::Trusted => "the project's .env".to_owned(),
+    };
+    Error::config(format!(
+        "{whose} sends requests to {base_url} without a key of its own; a key from elsewhere \
+         is not sent there: put the key beside it, or the base URL into agent.yaml or the environment"
+    ))
+}
+
+fn no_key(api: Api, base_url: &str) -> Error {
+    let way_out = if is_nested() {
+        "say pass_api_key: true of the tool that starts this run, so that it gets the key"
+            .to_owned()
+    } else {
+        let name = match api {
+            Api::Chat | Api::Responses => KEY_NAMES[0],
+            Api::Messages => "ANTHROPIC_API_KEY or DELTA_API_KEY",
+        };
+        format!("set {name}, or DELTA_BASE_URL for a local server, or llm.command")
+    };
+    Error::config(format!("no key for {base_url}; {way_out}"))
+}

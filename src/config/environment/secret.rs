@@ -1,0 +1,67 @@
+//! A key, or another value that only the one it is for may see.
+
+use super::GIVEN_KEY;
+use crate::text::redaction::{self, is_secret};
+use crate::unix::process::Variable;
+use std::fmt;
+use std::path::Path;
+
+/// An API key. It cannot be printed.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(pub(super) String);
+
+impl Secret {
+    /// A key from somewhere else than the variables that hold one; none if it is empty, or has characters
+    /// that no key can have.
+    pub(crate) fn new(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let is_key = !text.is_empty() && ureq::http::HeaderValue::from_str(text).is_ok();
+        is_key.then(|| Self(text.to_owned()))
+    }
+
+    /// What a variable holds that only one program is to have. A path that is there is no secret.
+    pub(crate) fn of_variable(value: &str) -> Option<Self> {
+        let value = value.trim();
+        let is_path = value.starts_with('/') && Path::new(value).exists();
+        (!value.is_empty() && !is_path).then(|| Self(value.to_owned()))
+    }
+
+    /// The variable with which a run of an agent gets it for the endpoint in the agent's files.
+    pub(crate) fn given(&self) -> Variable {
+        (GIVEN_KEY.to_owned(), Some(self.0.clone()))
+    }
+
+    /// The key itself, for the header in which it is sent.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// Takes the key out of something that came from outside. True if it was in there.
+    pub(crate) fn redact(&self, bytes: &mut Vec<u8>) -> bool {
+        if is_secret(&self.0)
+            && let Some(clean) = redaction::redact(bytes, &self.0)
+        {
+            *bytes = clean;
+            return true;
+        }
+        false
+    }
+
+    /// Where the end of a text begins that may be the beginning of the key.
+    pub(crate) fn unended(&self, text: &str) -> Option<usize> {
+        redaction::unended(text.as_bytes(), &self.0).filter(|_| is_secret(&self.0))
+    }
+
+    /// The same for a text.
+    pub(crate) fn redact_text(&self, text: &mut String) {
+        let mut bytes = std::mem::take(text).into_bytes();
+        self.redact(&mut bytes);
+        *text = String::from_utf8_lossy(&bytes).into_owned();
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}

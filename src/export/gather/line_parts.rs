@@ -1,0 +1,110 @@
+//! The parts of a recorded run that one line of a journal gives.
+//!
+//! Pure. Unaware of the lines before it.
+
+use crate::export::recorded::{CallResult, ExportedCall, RecordedAgent, RunEnd};
+use crate::record::event::Line;
+use crate::record::state::decoded;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+#[derive(Deserialize)]
+struct ThoughtCall {
+    id: String,
+    function: ThoughtFunction,
+}
+
+#[derive(Deserialize)]
+struct ThoughtFunction {
+    name: String,
+    arguments: Value,
+}
+
+pub(super) fn agent_of(config: &Value, home: Option<String>) -> RecordedAgent {
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    RecordedAgent {
+        name: text(&config["name"]).unwrap_or_else(|| "agent".to_owned()),
+        version: text(&config["version"]),
+        home,
+        model: text(&config["llm"]["model"]),
+        llm: config["llm"].as_object().cloned().unwrap_or_default(),
+        pricing: serde_json::from_value(config["pricing"].clone()).ok(),
+    }
+}
+
+pub(super) fn end_of(line: &Line<'_>) -> RunEnd {
+    let text = |from: &Option<std::borrow::Cow<'_, str>>| from.as_deref().map(str::to_owned);
+    RunEnd {
+        status: text(&line.status).unwrap_or_else(|| "FAILED".to_owned()),
+        stop_reason: text(&line.stop_reason),
+        exit_code: line.exit_code,
+        error: text(&line.error),
+    }
+}
+
+pub(super) fn result_of(line: &Line<'_>, text: String) -> CallResult {
+    CallResult {
+        at: line.time(),
+        text,
+        is_success: line.is_success(),
+        status: line.status.as_deref().map(str::to_owned),
+        exit_code: line.exit_code,
+        duration_ms: line.duration_ms,
+    }
+}
+
+pub(super) fn text_of(json: &RawValue) -> String {
+    decoded(json.get()).into_owned()
+}
+
+/// The text in which a server has sent the model's reasoning.
+pub(super) fn reasoning_of(line: &Line<'_>) -> Option<String> {
+    let texts = [line.reasoning_content, line.reasoning, line.thinking];
+    let mut texts = texts.into_iter().flatten();
+    texts.find_map(|json| serde_json::from_str::<String>(json.get()).ok())
+}
+
+pub(super) fn calls_of(line: &Line<'_>) -> Vec<ExportedCall> {
+    let raw = line.tool_calls.map_or("[]", RawValue::get);
+    let raw: Vec<ThoughtCall> = serde_json::from_str(raw).unwrap_or_default();
+    let invalid = line.invalid_arguments.map_or("{}", RawValue::get);
+    let mut invalid: BTreeMap<String, String> = serde_json::from_str(invalid).unwrap_or_default();
+    let mut calls: Vec<ExportedCall> = Vec::with_capacity(raw.len());
+    for call in raw {
+        let arguments = match call.function.arguments {
+            Value::Object(map) => Ok(map),
+            Value::String(text) => serde_json::from_str(&text).map_err(|_| text),
+            other => Err(other.to_string()),
+        };
+        let (arguments, broken) = match arguments {
+            Ok(map) => (map, None),
+            Err(text) => (Map::new(), Some(text)),
+        };
+        calls.push(ExportedCall {
+            id: unique_id(&calls, &call.id),
+            name: call.function.name,
+            arguments,
+            invalid_arguments: invalid.remove(&call.id).or(broken),
+            action_id: call.id,
+            ..ExportedCall::default()
+        });
+    }
+    calls
+}
+
+/// An id that none of these calls has.
+pub(super) fn unique_id(calls: &[ExportedCall], id: &str) -> String {
+    let mut unique = id.to_owned();
+    let mut count = 1;
+    while calls.iter().any(|call| call.id == unique) {
+        count += 1;
+        unique = format!("{id}~{count}");
+    }
+    unique
+}
