@@ -47,9 +47,9 @@ fn a_refused_answer_is_sent_back_with_what_the_check_said() {
                   echo \"$DELTA_CALL_ID\" | grep -q . || exit 9";
     let world = checked_by(&[RIGHT, second])
         .top("wrapper: [sh, -c, 'echo wrapped >> ../wrapped; exec \"$@\"', sh]");
-    world.server.says([text("wrong"), text("right")]);
+    world.model_says([text("wrong"), text("right")]);
     let run = world.run("go").env("DELTA_API_KEY", "sk-very-secret-12345");
-    run.end().exits(0).prints("right\n");
+    run.exits(0).prints("right\n");
 
     assert_eq!(world.lines("asked"), ["wrong", "right"]);
     assert_eq!(
@@ -101,8 +101,8 @@ fn a_refused_answer_is_sent_back_with_what_the_check_said() {
 #[test]
 fn after_all_repairs_the_run_has_failed_and_a_person_starts_the_count_anew() {
     let world = checked_by(&[RIGHT]);
-    world.server.says(["bad", "worse", "worst"].map(text));
-    let outcome = world.run("go").end().exits(1).prints("");
+    world.model_says(["bad", "worse", "worst"].map(text));
+    let outcome = world.run("go").exits(1).prints("");
     outcome
         .says("not_accepted")
         .says("worst")
@@ -116,21 +116,20 @@ fn after_all_repairs_the_run_has_failed_and_a_person_starts_the_count_anew() {
         .to_owned();
     assert!(error.ends_with("the last answer was:\nworst"), "{error}");
     assert_eq!(codes(&run), [3, 3, 3]);
-    world.go_on().end().exits(2);
+    world.go_on().exits(2);
 
-    world.server.says(["poor", "right"].map(text));
+    world.model_says(["poor", "right"].map(text));
     world
         .go_on()
         .args(["-m", "again"])
-        .end()
         .exits(0)
         .prints("right\n");
     let repairs: Vec<u64> = checks(&world.latest()).iter().map(|it| it.2).collect();
     assert_eq!(repairs, [0, 1, 2, 0, 1]);
 
     let object = checked_by(&["exit 1"]).top("repairs: 0");
-    object.server.says([text("no")]);
-    let printed = object.run("go").json().end().exits(1).object();
+    object.model_says([text("no")]);
+    let printed = object.run("go").json().exits(1).object();
     assert_eq!(
         (&printed["stop_reason"], &printed["status"]),
         (&json!("not_accepted"), &json!("FAILED"))
@@ -145,13 +144,13 @@ fn a_check_that_cannot_be_run_needs_somebody_and_one_that_says_75_is_asked_again
     for (verdict, code) in [("exit 75", 75), ("exit 127", 4), ("exit 126", 4)] {
         let world = checked_by(&["true", script]);
         world.write("verdict", verdict);
-        world.server.says([text("done")]);
+        world.model_says([text("done")]);
         for _ in 0..3 {
-            world.run("go").end().exits(code).prints("").says("asks");
+            world.run("go").refuses(code, "asks");
             ended(&world.latest(), "INTERRUPTED", "accept");
         }
         world.write("verdict", "exit 0");
-        world.run("go").end().exits(0).prints("done\n");
+        world.run("go").exits(0).prints("done\n");
         assert_eq!(world.server.requests().len(), 1, "{verdict}");
         let code: i64 = verdict[5..].parse().expect("a number");
         // What has agreed is not asked again.
@@ -160,8 +159,8 @@ fn a_check_that_cannot_be_run_needs_somebody_and_one_that_says_75_is_asked_again
     for program in ["no-such-program", "./not-executable"] {
         let world = World::new().top(&format!("accept: [{{command: [{program}]}}]"));
         world.write("ws/not-executable", "text");
-        world.server.says([text("done")]);
-        world.run("go").end().exits(4).says(program);
+        world.model_says([text("done")]);
+        world.run("go").exits(4).says(program);
         ended(&world.latest(), "INTERRUPTED", "accept");
     }
 }
@@ -193,8 +192,8 @@ fn a_check_that_hangs_or_floods_is_reported_to_the_model() {
 
     let floods = "[ $(cat) = right ] || { yes | head -c 3000000; exit 1; }";
     let world = checked_by(&[floods]).top("max_output_bytes: 1000");
-    world.server.says([text("wrong"), text("right")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("wrong"), text("right")]);
+    world.run("go").exits(0);
     let told = world.server.last().messages().pop().expect("a message")["content"].to_string();
     assert!(
         told.contains("2999000 bytes omitted") && told.len() < 2000,
@@ -207,12 +206,11 @@ fn a_check_that_hangs_or_floods_is_reported_to_the_model() {
 fn a_check_that_kills_the_engine_is_ended_and_asked_again() {
     let kills = "[ -e ../calm ] && exit; touch ../calm; echo $$ > ../pid; kill -9 $DELTA_ENGINE_PID; exec sleep 600";
     let world = checked_by(&["echo a >> ../first", kills]);
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     assert!(world.run("go").end().killed_by().is_some());
     assert_eq!(world.processes().len(), 1);
     world
         .run("go")
-        .end()
         .exits(0)
         .prints("done\n")
         .says("ended 1 process");
@@ -230,14 +228,14 @@ fn a_signal_ends_a_check_without_a_verdict() {
     world.write("check", script);
     let mut started = world.fifo("started");
     let _never = world.fifo("never");
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let delta = world.run("go").spawn();
     started.line();
     delta.signal(Signal::INT);
     delta.wait().exits(130);
     assert_eq!(codes(&world.latest()), [0; 0]);
     world.write("calm", "");
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(codes(&world.latest()), [0]);
 }
 
@@ -250,8 +248,8 @@ fn a_check_that_writes_the_journal_ends_the_run() {
         forged.replace('\'', "'\\''")
     );
     let world = checked_by(&[&script, "exit 1"]).top("repairs: 0");
-    world.server.says([text("done")]);
-    world.run("go").end().exits(4).prints("");
+    world.model_says([text("done")]);
+    world.run("go").exits(4).prints("");
     ended(&world.latest(), "INTERRUPTED", "journal_changed");
 }
 
@@ -259,9 +257,9 @@ fn a_check_that_writes_the_journal_ends_the_run() {
 fn a_recorded_verdict_counts_only_for_its_answer() {
     let world = checked_by(&["exit 1"]).top("repairs: 0");
     let wait = "INTERRUPTED";
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     world.write("agent/hooks.yaml", "on_iteration_end: {command: [sh, -c, '[ -e ../calm ] || echo \"{\\\"action\\\":\\\"stop\\\"}\" > $DELTA_HOOK_IO_PATH/output/control.json']}\n");
-    world.run("go").end().exits(4);
+    world.run("go").exits(4);
     ended(&world.latest(), wait, "hook");
     let run = world.latest();
     let seq = run.events("THOUGHT")[0]["seq"].as_u64().expect("seq");
@@ -272,7 +270,7 @@ fn a_recorded_verdict_counts_only_for_its_answer() {
         journal += &format!("{line}\n");
     }
     fs::write(run.path("journal.jsonl"), journal).expect("the journal");
-    world.run("go").end().exits(1);
+    world.run("go").exits(1);
     ended(&world.latest(), "FAILED", "not_accepted");
 }
 
@@ -332,7 +330,7 @@ fn killed_before_each_single_change_of_a_file_nothing_is_lost_or_doubled() {
                 ],
             );
             assert_eq!(killed.code(), None, "{name} {n}: {}", killed.describe());
-            world.run("go").arg("-q").end().exits(0).prints("right\n");
+            world.run("go").arg("-q").exits(0).prints("right\n");
             assert_eq!(world.runs().len(), 1, "{name} {n}");
             let run = world.latest();
             ended(&run, "COMPLETED", "final_answer");
@@ -366,7 +364,7 @@ fn an_agent_that_is_wrong_twice_and_then_right_passes_its_tests() {
                     \t@[ \"$$(sh add.sh 0 0)\" = 0 ] || { echo '0 + 0 is not 0'; exit 1; }\n";
     world.write("ws/Makefile", makefile);
     let write = |id: &str, body: &str| call(id, "write", &json!({"file": "add.sh", "text": body}));
-    world.server.says([
+    world.model_says([
         write("a", "echo $(($1 * $2))\n"),
         text("fixed"),
         write("b", "echo 5\n"),
@@ -374,11 +372,7 @@ fn an_agent_that_is_wrong_twice_and_then_right_passes_its_tests() {
         write("c", "echo $(($1 + $2))\n"),
         text("really fixed"),
     ]);
-    world
-        .run("mend add.sh")
-        .end()
-        .exits(0)
-        .prints("really fixed\n");
+    world.run("mend add.sh").exits(0).prints("really fixed\n");
     let requests = world.server.requests();
     let told = |n: usize| requests[n].messages().pop().expect("a message")["content"].to_string();
     assert!(told(2).contains("2 + 3 is not 5"), "{}", told(2));
@@ -389,10 +383,10 @@ fn an_agent_that_is_wrong_twice_and_then_right_passes_its_tests() {
 #[test]
 fn the_command_line_gives_checks_and_every_hint_prints_them() {
     let world = World::new();
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let accept = ["--accept", "true", "--accept", "exec sh ../check 'a b'"];
     world.write("check", "exit 75");
-    let given = world.run("go").args(accept).end().exits(75);
+    let given = world.run("go").args(accept).exits(75);
     let hint = given.stderr.clone();
     let hint = hint
         .split("and so does: ")
@@ -404,11 +398,11 @@ fn the_command_line_gives_checks_and_every_hint_prints_them() {
     assert!(hint.contains("--accept true --accept "), "{hint}");
 
     // Without them it is another run's checks that would be dropped.
-    let refused = world.run("go").end().exits(78);
+    let refused = world.run("go").exits(78);
     refused
         .says("--accept true")
         .says("is not taken from a record");
-    world.go_on().end().exits(78).says("--accept");
+    world.go_on().exits(78).says("--accept");
     world.write("check", "exit 0");
     let words = shlex::split(hint).expect("words");
     let outcome = world.delta(words[1..].iter().map(String::as_str)).end();
@@ -417,12 +411,11 @@ fn the_command_line_gives_checks_and_every_hint_prints_them() {
 
     // They replace those of the agent.
     let world = checked_by(&["exit 1"]);
-    world.server.says([text("done")]);
-    world.run("go").args(["--accept", "exit 0"]).end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").args(["--accept", "exit 0"]).exits(0);
     world
         .run("go")
         .args(["--accept", " "])
-        .end()
         .exits(2)
         .says("--accept: the command is empty");
 }
@@ -465,8 +458,8 @@ fn what_is_wrong_with_accept_is_reported_with_file_line_and_key() {
         let world = World::new().top(yaml);
         world.write("x.json", "{}");
         std::os::unix::fs::symlink("../x.json", world.path("agent/link.json")).expect("a link");
-        world.run("go").end().exits(78).says(says);
-        world.delta(["check", "agent"]).end().exits(78).says(says);
+        world.run("go").exits(78).says(says);
+        world.delta(["check", "agent"]).exits(78).says(says);
         assert!(!world.exists("ws"), "{yaml}");
     }
 }
@@ -479,7 +472,6 @@ fn a_dry_run_shows_what_binds_the_run() {
     let shown = world
         .run("go")
         .args(["--dry-run", "--deadline", "+2h"])
-        .end()
         .exits(0);
     shown
         .says("accept: sh -c 'test -s result'\n")
@@ -489,13 +481,11 @@ fn a_dry_run_shows_what_binds_the_run() {
     let other = world
         .run("go")
         .args(["--dry-run", "--budget", "tokens=5"])
-        .end()
         .exits(0);
     other.says("budget: {\"tokens\":5,\"per\":\"run\"}\n");
     world
         .run("go")
         .args(["--dry-run", "-q"])
-        .end()
         .exits(0)
         .does_not_say("accept");
     assert!(!world.exists("ws"));
@@ -504,13 +494,12 @@ fn a_dry_run_shows_what_binds_the_run() {
 #[test]
 fn log_report_stats_and_diff_show_the_checks() {
     let world = checked_by(&[RIGHT]);
-    world.server.says([text("wrong"), text("right")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("wrong"), text("right")]);
+    world.run("go").exits(0);
     let show = |args: &[&str]| {
         world
             .delta(args.iter().copied())
             .args(["-w", "ws"])
-            .end()
             .exits(0)
             .stdout
     };
@@ -536,8 +525,8 @@ fn log_report_stats_and_diff_show_the_checks() {
 #[test]
 fn a_replay_takes_the_verdicts_from_the_record_or_asks_again() {
     let world = checked_by(&[RIGHT]);
-    world.server.says([text("wrong"), text("right")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("wrong"), text("right")]);
+    world.run("go").exits(0);
     let id = world.latest().id();
     let replay = |rest: &[&str]| world.delta(["replay", "-w", "ws", &id]).args(rest).end();
     replay(&["--tools", "recorded", "--to", "again"])
@@ -552,22 +541,22 @@ fn a_replay_takes_the_verdicts_from_the_record_or_asks_again() {
 
     // One that was refused for good has ended there.
     let world = checked_by(&[RIGHT]).top("repairs: 1");
-    world.server.says([text("wrong"), text("worse")]);
-    world.run("go").end().exits(1);
+    world.model_says([text("wrong"), text("worse")]);
+    world.run("go").exits(1);
     let id = world.latest().id();
     let replay = world.delta(["replay", "-w", "ws", &id, "--tools", "recorded"]);
-    replay.end().exits(0).prints("identical: 2 requests\n");
+    replay.exits(0).prints("identical: 2 requests\n");
 }
 
 #[test]
 fn a_fork_begins_with_the_verdicts_of_what_it_shares() {
     let world = checked_by(&[RIGHT]);
-    world.server.says([text("wrong"), text("right")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("wrong"), text("right")]);
+    world.run("go").exits(0);
     let id = world.latest().id();
-    world.server.says([text("right")]);
+    world.model_says([text("right")]);
     let fork = ["fork", "-w", "ws", &id, "--at", "1"];
-    world.delta(fork).end().exits(0).prints("right\n");
+    world.delta(fork).exits(0).prints("right\n");
     let fork = world.latest();
     assert_eq!(codes(&fork), [3, 0]);
     assert_eq!(world.lines("asked"), ["wrong", "right", "right"]);
@@ -578,7 +567,7 @@ fn a_fork_begins_with_the_verdicts_of_what_it_shares() {
     assert!(fork.path(&place).join("stdout.log").exists());
     // The accepted answer is an end, which needs a message.
     let done = ["fork", "-w", "ws", &id, "--at", "2"];
-    world.delta(done).end().exits(2).says("final answer");
+    world.delta(done).exits(2).says("final answer");
 }
 
 #[test]
@@ -586,10 +575,8 @@ fn a_window_leaves_refusals_behind_with_their_answers() {
     let world = checked_by(&[RIGHT]).top("repairs: 9");
     let context = "sources:\n- {type: journal, max_iterations: 1}\n";
     world.write("agent/context.yaml", context);
-    world
-        .server
-        .says(["one", "two", "three", "right"].map(text));
-    world.run("go").end().exits(0);
+    world.model_says(["one", "two", "three", "right"].map(text));
+    world.run("go").exits(0);
     let messages = world.server.last().messages();
     let all = Value::from(messages.clone()).to_string();
     assert!(
@@ -616,12 +603,9 @@ mod schema {
     fn an_answer_must_fit_and_is_printed_as_one_compact_value() {
         let world = world().top(&accept(&["cat >> ../got"]));
         let fenced = "Here it is:\n```json\n{ \"ok\": true,\n  \"n\": 1.50 }\n```\nBye.";
-        world
-            .server
-            .says([text("yes"), text(r#"{"ok": 1, "why": 2}"#), text(fenced)]);
+        world.model_says([text("yes"), text(r#"{"ok": 1, "why": 2}"#), text(fenced)]);
         world
             .run("go")
-            .end()
             .exits(0)
             .prints("{\"ok\":true,\"n\":1.50}\n");
         // The schema comes first; the commands get the value.
@@ -642,7 +626,7 @@ mod schema {
         assert_eq!(codes(&run), [1, 1, 0, 0]);
         assert_eq!(run.metadata()["result"], "{\"ok\":true,\"n\":1.50}");
         let again = world.delta(["replay", "-w", "ws", &run.id(), "--tools", "recorded"]);
-        again.end().exits(0);
+        again.exits(0);
     }
 
     #[test]
@@ -668,11 +652,10 @@ mod schema {
             world.write("agent/schemas/verdict.json", schema);
             world
                 .run("go")
-                .end()
                 .exits(78)
                 .says("agent.yaml:2: output_schema: ")
                 .says(says);
-            world.delta(["check", "agent"]).end().exits(78).says(says);
+            world.delta(["check", "agent"]).exits(78).says(says);
             assert!(!world.exists("ws"), "{says}");
         }
     }
@@ -685,8 +668,7 @@ mod schema {
         copy_program(env!("CARGO_BIN_EXE_delta"), &alone);
         let run =
             Delta::of(&alone, world.home()).args(["run", "-a", "agent", "-w", "ws", "-m", "go"]);
-        run.end()
-            .exits(78)
+        run.exits(78)
             .says("agent.yaml:2: output_schema: ")
             .says("delta-flow")
             .says("install it");
@@ -698,20 +680,19 @@ mod schema {
         let tools = "- {name: weaken, shell: 'echo true > ../any.json'}";
         let world = World::with_tools(tools);
         let any = world.write("any.json", VERDICT);
-        world.server.says([
+        world.model_says([
             call("a", "weaken", &json!({})),
             text("weak"),
             text("{\"ok\":false}"),
         ]);
         let given = world.run("go").args(["--output-schema", "any.json"]);
-        given.end().exits(0).prints("{\"ok\":false}\n");
+        given.exits(0).prints("{\"ok\":false}\n");
         let set = world.latest().metadata()["set"]["output_schema"].clone();
         assert_eq!(set, any.to_str().expect("a path"));
         // A record does not decide which schema it is.
         world
             .go_on()
             .args(["-m", "more"])
-            .end()
             .exits(78)
             .says("--output-schema");
     }
@@ -723,8 +704,8 @@ mod schema {
             .map(|n| format!("\"k{n}\":[{}]", "1,".repeat(50) + "1"))
             .collect();
         let wrong = format!("{{{}}}", many.join(","));
-        world.server.says([text(&wrong), text("{\"ok\":true}")]);
-        world.run("go").end().exits(0);
+        world.model_says([text(&wrong), text("{\"ok\":true}")]);
+        world.run("go").exits(0);
         let told = world.server.last().messages().pop().expect("a message")["content"].to_string();
         assert!(told.len() < 40_000, "{}", told.len());
     }

@@ -6,7 +6,7 @@ use crate::harness::*;
 #[track_caller]
 fn advice(command: &str) -> Vec<String> {
     let world = World::with_tools(&format!("- {{name: t, description: d, {command}}}"));
-    let outcome = world.delta(["check", "agent"]).end().exits(0);
+    let outcome = world.delta(["check", "agent"]).exits(0);
     let short = |line: &str| {
         let known = "delta: warning: agent/agent.yaml:6: tool \"t\": ";
         let line = line.strip_prefix(known);

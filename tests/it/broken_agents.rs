@@ -726,14 +726,14 @@ fn is_broken(world: &World, said: &str) {
     let before = files_below(&agent);
     for place in [&["-y"][..], &["-w", "../ws"]] {
         let run = world.delta(["run", "-m", "go"]).args(place);
-        let outcome = run.cwd(&agent).end().exits(78).prints("");
+        let outcome = run.cwd(&agent).exits(78).prints("");
         let lines = outcome.stderr.lines();
         let lines = lines.map(|line| line.strip_prefix("delta: ").unwrap_or(line));
         assert_eq!(lines.collect::<Vec<_>>().join("\n"), said);
     }
     assert!(!world.exists("ws"));
     assert_eq!(files_below(&agent), before);
-    world.delta(["check", "agent"]).end().exits(78);
+    world.delta(["check", "agent"]).exits(78);
 }
 
 /// Every row, put into a file of an agent that is good otherwise.

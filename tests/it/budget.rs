@@ -64,7 +64,7 @@ pub fn unsettled(lines: &[Value]) -> Vec<Value> {
 #[test]
 fn five_starts_of_a_named_run_never_exceed_the_budget() {
     let world = restless(World::with_tools(NOTE).top("budget: {tokens: 1500}\nmax_iterations: 4"));
-    let start = || world.run("go").args(["--run-id", "job"]).end().exits(4);
+    let start = || world.run("go").args(["--run-id", "job"]).exits(4);
     for _ in 0..5 {
         start();
     }
@@ -83,23 +83,14 @@ fn five_starts_of_a_named_run_never_exceed_the_budget() {
 #[test]
 fn the_option_replaces_the_budget_for_one_start_only() {
     let world = restless(World::with_tools(NOTE).top("budget: {tokens: 200}"));
-    world.run("go").end().exits(4);
+    world.run("go").exits(4);
     assert_eq!(world.server.requests().len(), 2);
     let budget = ["--budget", "tokens=500"];
-    world
-        .run("go")
-        .args(budget)
-        .end()
-        .exits(4)
-        .says("550 of 500");
+    world.run("go").args(budget).exits(4).says("550 of 500");
     assert_eq!(world.server.requests().len(), 5);
-    world.run("go").end().exits(4).says("550 of 200");
-    world.go_on().end().exits(4).says("550 of 200");
-    world
-        .go_on()
-        .args(["--budget", "tokens=600"])
-        .end()
-        .exits(4);
+    world.run("go").exits(4).says("550 of 200");
+    world.go_on().exits(4).says("550 of 200");
+    world.go_on().args(["--budget", "tokens=600"]).exits(4);
     assert_eq!(world.server.requests().len(), 6);
     let starts = world.latest().events("ENGINE_START");
     let limits: Vec<_> = starts
@@ -122,10 +113,7 @@ fn a_loop_that_starts_a_run_until_it_is_not_75_ends() {
     let script = format!(
         "until '{program}' run -q -a agent -w ws -m go; code=$?; [ $code -ne 75 ]; do :; done; exit $code"
     );
-    Delta::of("sh", world.home())
-        .args(["-c", &script])
-        .end()
-        .exits(4);
+    Delta::of("sh", world.home()).args(["-c", &script]).exits(4);
     // Errors of the server settle at nothing.
     assert_eq!(world.server.requests().len(), 12);
     assert_eq!(sum(&ledger(&world.latest()), "settle").0, 4 * ANSWER);
@@ -146,11 +134,7 @@ fn costs_count_cached_tokens_at_their_price() {
                 "prompt_tokens_details": {"cached_tokens": 600, "cache_write_tokens": 100}},
         }))
     });
-    world
-        .run("go")
-        .end()
-        .exits(4)
-        .says("cost 0.019800 of 0.0185");
+    world.run("go").exits(4).says("cost 0.019800 of 0.0185");
     // 300 at 10, 600 at 1, 100 at 20, 10 at 100: 6600 millionths.
     assert_eq!(world.server.requests().len(), 3);
     let lines = ledger(&world.latest());
@@ -177,7 +161,6 @@ fn a_cost_without_a_price_is_a_configuration_error_and_creates_nothing() {
         .run("go")
         .args(cost)
         .args(other)
-        .end()
         .exits(78)
         .says("no pricing of other");
     assert!(!world.exists("ws"));
@@ -185,26 +168,24 @@ fn a_cost_without_a_price_is_a_configuration_error_and_creates_nothing() {
     world
         .run("go")
         .args(cost)
-        .end()
         .exits(78)
         .says("no pricing of scripted");
     assert!(!world.exists("ws"));
     let world = World::new().top("budget: {cost: 1}");
-    world.run("go").end().exits(78).says("agent.yaml");
-    world.delta(["check", "agent"]).end().exits(78);
+    world.run("go").exits(78).says("agent.yaml");
+    world.delta(["check", "agent"]).exits(78);
     assert!(!world.exists("ws"));
 }
 
 #[test]
 fn a_misspelt_limit_is_an_error() {
     let world = World::new().top("budget: {token: 5}");
-    world.run("go").end().exits(78).says("token");
+    world.run("go").exits(78).says("token");
     for wrong in ["tokens", "token=5", "tokens=-1", "cost=inf", "per=tree", ""] {
         let world = World::new();
         world
             .run("go")
             .args(["--budget", wrong])
-            .end()
             .exits(2)
             .says("--budget");
     }
@@ -214,9 +195,9 @@ fn a_misspelt_limit_is_an_error() {
 fn a_record_cannot_raise_a_budget() {
     let world = restless(World::with_tools(NOTE).top("budget: {tokens: 200}"));
     let raised = ["--set", "budget.tokens=300"];
-    world.run("go").args(raised).end().exits(4);
+    world.run("go").args(raised).exits(4);
     assert_eq!(world.server.requests().len(), 3);
-    world.go_on().end().exits(78).says("--set budget.tokens");
+    world.go_on().exits(78).says("--set budget.tokens");
     assert_eq!(world.server.requests().len(), 3);
 }
 
@@ -226,14 +207,13 @@ fn what_was_cut_off_counts_as_estimated() {
         .top("budget: {tokens: 100000}")
         .llm("max_tokens: 50\nmax_retries: 2");
     let without_usage = json!({"choices": [{"message": {"role": "assistant", "content": "done"}}]});
-    world.server.says([
+    world.model_says([
         Reply::drops(Moment::MidBody),
         Reply::drops(Moment::AfterReading),
         completion(&without_usage),
     ]);
     world
         .run("go")
-        .end()
         .exits(0)
         .says("does not say how many tokens");
     let lines = ledger(&world.latest());
@@ -256,7 +236,7 @@ fn what_was_never_sent_costs_nothing() {
     let world = World::with_tools(NOTE)
         .top("budget: {tokens: 1000}")
         .llm("max_retries: 1\nbase_url: http://127.0.0.1:1/v1");
-    world.run("go").end().exits(75);
+    world.run("go").exits(75);
     let lines = ledger(&world.latest());
     assert_eq!(lines.len(), 4);
     assert_eq!(sum(&lines, "settle").0, 0);
@@ -265,14 +245,14 @@ fn what_was_never_sent_costs_nothing() {
 #[test]
 fn an_attempt_that_was_killed_counts_as_estimated() {
     let world = World::new().top("budget: {tokens: 4000}");
-    world.server.says([text("late").held()]).may_stay_unasked();
+    world.model_says([text("late").held()]).may_stay_unasked();
     let delta = world.run("go").spawn();
     world.server.wait_for(1);
     delta.kill();
     let lines = ledger(&world.latest());
     assert_eq!(unsettled(&lines).len(), 1);
     assert!(lines[0]["tokens"].as_u64().expect("tokens") > 4096);
-    world.run("go").end().exits(4);
+    world.run("go").exits(4);
     assert_eq!(world.server.requests().len(), 1);
 }
 
@@ -280,7 +260,7 @@ fn an_attempt_that_was_killed_counts_as_estimated() {
 fn spent_once() -> World {
     let world =
         restless(World::with_tools(NOTE).top("budget: {tokens: 100000}\nmax_iterations: 1"));
-    world.run("go").end().exits(4);
+    world.run("go").exits(4);
     world
 }
 
@@ -315,7 +295,7 @@ fn lines_that_are_not_the_engines_end_the_run_without_a_request() {
         let path = world.latest().path("spending.jsonl");
         let text = fs::read_to_string(&path).expect("the ledger");
         fs::write(&path, text + &forged).expect("a forged ledger");
-        let outcome = world.run("go").json().end().exits(4);
+        let outcome = world.run("go").json().exits(4);
         let object = outcome.object();
         assert_eq!(object["stop_reason"], "budget", "{forged}");
         outcome.says("spending.jsonl:3");
@@ -327,7 +307,7 @@ fn lines_that_are_not_the_engines_end_the_run_without_a_request() {
 fn a_settlement_that_is_cut_off_while_the_run_is_live_ends_it() {
     let cut = "- {name: note, shell: 'cd .delta/*/ && head -n 1 spending.jsonl > one && cat one > spending.jsonl'}";
     let world = restless(World::with_tools(cut).top("max_iterations: 3"));
-    let outcome = world.run("go").end().exits(4);
+    let outcome = world.run("go").exits(4);
     outcome.says("spending.jsonl:1: it was replaced or cut while the run was live");
     assert_eq!(world.server.requests().len(), 1);
 }
@@ -340,12 +320,12 @@ fn a_torn_last_line_is_cut_off() {
     for torn in [&b"{\"timestamp\":\"2026"[..], b"{", &[0; 40]] {
         let more = [&fs::read(&path).expect("the ledger"), torn].concat();
         fs::write(&path, more).expect("a torn ledger");
-        world.run("go").end().exits(4).says("iteration");
+        world.run("go").exits(4).says("iteration");
     }
     // One that lacks only its newline is kept.
     let whole = fs::read(&path).expect("the ledger");
     fs::write(&path, &whole[..whole.len() - 1]).expect("a ledger");
-    world.run("go").end().exits(4).says("iteration");
+    world.run("go").exits(4).says("iteration");
     let lines = ledger(&world.latest());
     assert!(whole.starts_with(&before));
     assert_eq!(sum(&lines, "settle").0, 5 * ANSWER);
@@ -362,7 +342,7 @@ fn a_ledger_that_is_no_file_ends_the_run_for_now() {
         let path = world.latest().path("spending.jsonl");
         fs::remove_file(&path).expect("the ledger is there");
         make(&path);
-        let object = world.run("go").json().end().exits(75).object();
+        let object = world.run("go").json().exits(75).object();
         assert_eq!(object["stop_reason"], "io_error");
         assert_eq!(world.server.requests().len(), 1);
     }
@@ -371,10 +351,9 @@ fn a_ledger_that_is_no_file_ends_the_run_for_now() {
 #[test]
 fn a_fork_and_a_run_that_is_retried_begin_at_nothing() {
     let world = restless(World::with_tools(NOTE).top("budget: {tokens: 200}"));
-    world.run("go").end().exits(4);
+    world.run("go").exits(4);
     world
         .delta(["fork", "-w", "ws", "LATEST", "--at", "1"])
-        .end()
         .exits(4);
     assert_eq!(world.server.requests().len(), 4);
     assert_eq!(sum(&ledger(&world.latest()), "settle").0, 2 * ANSWER);
@@ -383,10 +362,10 @@ fn a_fork_and_a_run_that_is_retried_begin_at_nothing() {
 #[test]
 fn a_replay_spends_nothing() {
     let world = World::new().top("budget: {tokens: 100}");
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let before = ledger(&world.latest());
-    world.delta(["replay", "-w", "ws", "LATEST"]).end().exits(0);
+    world.delta(["replay", "-w", "ws", "LATEST"]).exits(0);
     assert_eq!(ledger(&world.latest()), before);
 }
 
@@ -396,7 +375,7 @@ fn seconds_count_over_all_starts() {
     let world = restless(World::with_tools(nap).top("budget: {seconds: 1}\nmax_iterations: 1"));
     let mut starts = 0;
     loop {
-        let outcome = world.run("go").json().end().exits(4);
+        let outcome = world.run("go").json().exits(4);
         starts += 1;
         match outcome.object()["stop_reason"].as_str() {
             Some("max_iterations") if starts < 4 => {}
@@ -406,33 +385,27 @@ fn seconds_count_over_all_starts() {
     }
     let requests = world.server.requests().len();
     assert!((1..=3).contains(&requests), "{requests}");
-    world.run("go").end().exits(4).says("its seconds are over");
+    world.run("go").exits(4).says("its seconds are over");
     assert_eq!(world.server.requests().len(), requests);
 }
 
 #[test]
 fn the_last_line_says_time_tokens_and_cost() {
     let world = World::new().top("pricing: {input: 10, output: 100}");
-    world.server.says([text("done")]);
-    let outcome = world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    let outcome = world.run("go").exits(0);
     let text = outcome.describe();
     assert!(text.contains(", 110 tokens, cost 0.002000"), "{text}");
-    world.server.says([super::harness::text("done")]);
-    let outcome = world.run("again").arg("-q").end().exits(0);
+    world.model_says([super::harness::text("done")]);
+    let outcome = world.run("again").arg("-q").exits(0);
     outcome.does_not_say("tokens");
 }
 
 #[test]
 fn the_last_line_counts_the_run_in_all_its_starts() {
     let world = World::with_tools("- {name: note, exec: 'tee log', stdin: words}");
-    world
-        .server
-        .says([call("c", "note", &json!({"words": "x"})), text("done")]);
-    world
-        .run("go")
-        .args(["--max-iterations", "1"])
-        .end()
-        .exits(4);
+    world.model_says([call("c", "note", &json!({"words": "x"})), text("done")]);
+    world.run("go").args(["--max-iterations", "1"]).exits(4);
     // The engine ran for an hour, and has rested since.
     let run = world.latest();
     let mut lines = run.journal();
@@ -443,7 +416,7 @@ fn the_last_line_counts_the_run_in_all_its_starts() {
     }
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     fs::write(run.path("journal.jsonl"), text).unwrap();
-    let outcome = world.run("go").end().exits(0).describe();
+    let outcome = world.run("go").exits(0).describe();
     assert!(outcome.contains("\n60 min "), "{outcome}");
     assert!(outcome.contains(", 220 tokens"), "{outcome}");
 }
@@ -455,7 +428,7 @@ fn two_processes_at_once_share_a_ledger() {
         let run = world.latest().path("spending.jsonl");
         json!([{"ledger": run, "tokens": budget}]).to_string()
     };
-    world.run("go").end().exits(4);
+    world.run("go").exits(4);
     let before = world.server.requests().len();
     let start = |dir: &str, budget| {
         let delta = world.delta(["run", "-q", "-a", "leaf", "-w", dir, "-m", "go"]);
@@ -483,12 +456,12 @@ fn a_ledger_that_the_environment_names_must_be_one() {
         "[{\"ledger\": \"spending.jsonl\"}]",
     ] {
         let delta = world.run("go").env("DELTA_LEDGERS", named);
-        delta.end().exits(78).says("DELTA_LEDGERS");
+        delta.exits(78).says("DELTA_LEDGERS");
     }
     assert!(!world.exists("ws"));
     // One that is not there any more cannot be read.
     let gone = json!([{"ledger": world.path("gone/.delta/run/spending.jsonl")}]).to_string();
-    world.run("go").env("DELTA_LEDGERS", gone).end().exits(75);
+    world.run("go").env("DELTA_LEDGERS", gone).exits(75);
     assert!(world.server.requests().is_empty());
 }
 
@@ -497,9 +470,9 @@ fn stats_show_what_is_spent_and_what_is_left() {
     let world = World::new()
         .top("pricing: {input: 10, output: 100}")
         .top("budget: {tokens: 1000, cost: 1}");
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
-    let shown = world.delta(["stats", "-w", "ws"]).end().exits(0).describe();
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
+    let shown = world.delta(["stats", "-w", "ws"]).exits(0).describe();
     assert!(
         shown.contains("spent         110 tokens, cost 0.002000"),
         "{shown}"
@@ -509,9 +482,9 @@ fn stats_show_what_is_spent_and_what_is_left() {
         "{shown}"
     );
     let stats = world.delta(["stats", "-w", "ws", "--format", "csv"]);
-    stats.end().exits(0);
+    stats.exits(0);
     let stats = world.delta(["stats", "-w", "ws", "--format", "json"]);
-    let text = stats.end().exits(0).describe();
+    let text = stats.exits(0).describe();
     let array = text
         .split("stdout\n")
         .nth(1)
@@ -528,9 +501,9 @@ fn the_budget_of_a_flow_is_that_of_all_its_agents() {
     let world = crate::flow_agents::world("", "path: ../agent").tools(NOTE);
     let world = restless(world);
     let start = |budget: &str| crate::flow_agents::command(&world).args(["--budget", budget]);
-    start("tokens=400").end().exits(4).says("400 tokens");
+    start("tokens=400").exits(4).says("400 tokens");
     assert_eq!(world.server.requests().len(), 4);
-    start("tokens=400").end().exits(4).says("440 of 400 tokens");
+    start("tokens=400").exits(4).says("440 of 400 tokens");
     assert_eq!(world.server.requests().len(), 4, "a request was sent");
     let flow = world
         .runs()
@@ -539,11 +512,11 @@ fn the_budget_of_a_flow_is_that_of_all_its_agents() {
         .expect("the flow's run");
     assert_eq!(sum(&ledger(&flow), "settle").0, 4 * ANSWER);
     assert_eq!(flow.ending().0, "INTERRUPTED");
-    start("tokens=600").end().exits(4).says("660 of 600 tokens");
+    start("tokens=600").exits(4).says("660 of 600 tokens");
     let passed = crate::flow_agents::command(&world).args(["--deadline", "1000000000"]);
-    passed.end().exits(4).says("has passed");
+    passed.exits(4).says("has passed");
     let near = crate::flow_agents::command(&world).args(["--deadline", "+29s"]);
-    near.end().exits(75).says("deadline");
+    near.exits(75).says("deadline");
     assert_eq!(world.server.requests().len(), 6);
 }
 
@@ -583,7 +556,7 @@ const PROCESSES: u64 = 5;
 #[test]
 fn a_budget_per_tree_binds_all_runs_below() {
     let world = tree("budget: {tokens: 4000, per: tree}");
-    world.run("go").end().exits(4).says("of 4000 tokens");
+    world.run("go").exits(4).says("of 4000 tokens");
     let requests = world.server.requests().len() as u64;
     let lines = ledger(&world.latest());
     assert!(unsettled(&lines).is_empty());
@@ -609,7 +582,7 @@ fn a_budget_per_run_leaves_the_runs_below_alone() {
         let agent = world.read(&format!("{name}/agent.yaml"));
         world.write(&format!("{name}/agent.yaml"), agent + options);
     }
-    world.run("go").end().exits(4).says("220 of 220 tokens");
+    world.run("go").exits(4).says("220 of 220 tokens");
     let own = world.latest().id();
     let lines = ledger(&world.latest());
     let of_others = lines
@@ -622,12 +595,8 @@ fn a_budget_per_run_leaves_the_runs_below_alone() {
 #[test]
 fn killed_at_random_the_tree_never_exceeds_its_budget() {
     const BUDGET: u64 = 12_000;
-    let kills = std::env::var("DELTA_TEST_BUDGET_KILLS").ok();
-    let kills: usize = kills.and_then(|text| text.parse().ok()).unwrap_or(30);
-    let seed = std::env::var("DELTA_TEST_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    let kills = given_or("DELTA_TEST_BUDGET_KILLS", 30);
+    let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut killed = 0;
     while killed < kills {

@@ -35,11 +35,10 @@ fn said(run: &Run) -> Vec<String> {
 #[test]
 fn each_line_goes_on_with_one_ordinary_run() {
     let world = World::new();
-    world.server.says([text("one"), text("two"), text("three")]);
+    world.model_says([text("one"), text("two"), text("three")]);
     let input = "first\n\n  \n\"\"\"several\n\nlines\"\"\"\n\"\"\"\n  kept\n\"\"\"\n";
     chat(&world, [])
         .stdin(input)
-        .end()
         .exits(0)
         .prints("one\ntwo\nthree\n");
     let run = newest(&world);
@@ -49,23 +48,20 @@ fn each_line_goes_on_with_one_ordinary_run() {
     assert_eq!(messages.len(), 6, "{messages:?}");
 
     // It begins a new one, unless -w or --run-id says which.
-    world.server.says([text("four"), text("five"), text("six")]);
+    world.model_says([text("four"), text("five"), text("six")]);
     chat(&world, ["@coder"])
         .stdin("other")
-        .end()
         .exits(0)
         .prints("four\n");
     assert_ne!(newest(&world), run);
     chat(&world, ["--run-id", &run.id()])
         .stdin("fourth\n")
-        .end()
         .exits(0);
     assert_eq!(said(&run).len(), 4);
-    chat(&world, ["-w", "."]).stdin("second\n").end().exits(0);
+    chat(&world, ["-w", "."]).stdin("second\n").exits(0);
     assert_eq!(said(&newest(&world)), ["other", "second"]);
     chat(&world, ["--run-id", "none"])
         .stdin("x")
-        .end()
         .exits(1)
         .says("no run none")
         .says(&format!(
@@ -74,26 +70,24 @@ fn each_line_goes_on_with_one_ordinary_run() {
         ));
     chat(&world, ["hello"])
         .stdin("x")
-        .end()
         .exits(2)
         .says("'hello' does not name an agent");
-    chat(&world, []).stdin("").end().exits(0).prints("");
+    chat(&world, []).stdin("").exits(0).prints("");
 }
 
 #[test]
 fn an_open_question_comes_first_and_its_answer_is_no_message() {
     let world = World::new();
     let asks = |id: &str| call(id, "ask_human", &json!({"prompt": "Which?"}));
-    world.server.says([asks("c1")]);
+    world.model_says([asks("c1")]);
     // The input ends at the question.
     chat(&world, [])
         .stdin("paint it\n")
-        .end()
         .exits(101)
         .says("Which?");
     let run = newest(&world);
     assert_eq!(run.ending().0, "WAITING_FOR_INPUT");
-    world.server.says([text("blue it is"), text("bye")]);
+    world.model_says([text("blue it is"), text("bye")]);
     let on = chat(&world, ["-w", "."]).stdin("blue\nthank you\n").end();
     on.exits(0).prints("blue it is\nbye\n");
     assert_eq!(said(&run), ["paint it", "thank you"]);
@@ -104,10 +98,9 @@ fn an_open_question_comes_first_and_its_answer_is_no_message() {
 #[test]
 fn where_nobody_types_an_answer_that_does_not_come_is_the_end() {
     let world = World::new();
-    world.server.says([Reply::error(401, "no such key")]);
+    world.model_says([Reply::error(401, "no such key")]);
     chat(&world, [])
         .stdin("one\ntwo\n")
-        .end()
         .exits(4)
         .says("no such key");
     assert_eq!(said(&newest(&world)), ["one"]);
@@ -117,7 +110,7 @@ fn where_nobody_types_an_answer_that_does_not_come_is_the_end() {
 fn at_a_terminal_ctrl_c_stops_the_answer_and_ctrl_d_ends() {
     let world = World::new();
     let mut terminal = Terminal::new();
-    world.server.says([
+    world.model_says([
         text("hello"),
         text("never").held(),
         text("and on"),
@@ -163,16 +156,14 @@ fn at_a_terminal_ctrl_c_stops_the_answer_and_ctrl_d_ends() {
 fn a_question_is_asked_again_after_ctrl_c_and_before_the_next_message() {
     let world = World::new();
     let mut terminal = Terminal::new();
-    world
-        .server
-        .says([call("c1", "ask_human", &json!({"prompt": "Which?"}))]);
+    world.model_says([call("c1", "ask_human", &json!({"prompt": "Which?"}))]);
     let running = chat(&world, []).at(&terminal).spawn();
     terminal.shows("> ");
     terminal.types("paint it\n");
     terminal.shows("Which? ");
     running.signal(Signal::INT);
     terminal.shows("> ");
-    world.server.says([text("red it is"), text("bye")]);
+    world.model_says([text("red it is"), text("bye")]);
     terminal.types("thank you\n");
     terminal.shows("Which? ");
     terminal.types("red\n");
@@ -186,10 +177,9 @@ fn a_question_is_asked_again_after_ctrl_c_and_before_the_next_message() {
 #[test]
 fn an_agent_that_is_given_by_path_has_its_own_workspaces() {
     let world = World::new();
-    world.server.says([text("a"), text("b")]);
+    world.model_says([text("a"), text("b")]);
     chat(&world, ["-a", "../agent"])
         .stdin("x\ny\n")
-        .end()
         .exits(0)
         .prints("a\nb\n");
     let run = Run::latest(&world.path("agent/workspaces/W001"));
@@ -214,7 +204,7 @@ fn streamed_chat(world: &World, terminal: &Terminal) -> Delta {
 fn a_second_of_waiting() {
     let world = World::new();
     let mut terminal = Terminal::new();
-    world.server.says([text("never").held()]);
+    world.model_says([text("never").held()]);
     let running = streamed_chat(&world, &terminal).spawn();
     terminal.shows("> ");
     terminal.types("hi\n");
@@ -228,7 +218,7 @@ fn text_is_shown_as_it_arrives_and_only_once() {
     world.write("proj/a.txt", "content\n");
     let mut terminal = Terminal::new();
     let stream = text_stream(&["\n\nHel\u{1b}", "[2Jlo ", "wor", "ld"], None);
-    world.server.says([
+    world.model_says([
         streaming(&stream).pauses_behind(HERE),
         streaming(&text_stream(&["I look ", "first."], Some("a.txt"))),
         streaming(&text_stream(&["It says: ", "content\n"], None)),
@@ -268,9 +258,7 @@ fn what_is_shown_of_a_failed_attempt_is_not_taken_for_the_answer() {
     let mut terminal = Terminal::new();
     let whole = text_stream(&["the first ", "half"], None);
     let early = &whole[..whole.find(HERE).unwrap()];
-    world
-        .server
-        .says([streaming(early), streaming(&whole), text("bye")]);
+    world.model_says([streaming(early), streaming(&whole), text("bye")]);
     let running = streamed_chat(&world, &terminal).spawn();
     terminal.shows("> ");
     terminal.types("hi\n");
@@ -285,9 +273,7 @@ fn what_is_shown_of_a_failed_attempt_is_not_taken_for_the_answer() {
     );
     assert_eq!(again.matches("the first").count(), 1, "{again:?}");
     // It is stopped in the middle.
-    world
-        .server
-        .says([streaming(&text_stream(&["never ", "whole"], None)).pauses_behind(HERE)]);
+    world.model_says([streaming(&text_stream(&["never ", "whole"], None)).pauses_behind(HERE)]);
     terminal.types("and\n");
     terminal.shows("bye");
     terminal.shows("> ");
@@ -316,7 +302,7 @@ fn text_that_a_hook_may_change_is_not_shown_before() {
         "post_llm_response: {command: ['${AGENT_HOME}/hook.sh']}\n",
     );
     let stream = text_stream(&["a secret ", "word"], None);
-    world.server.says([streaming(&stream)]);
+    world.model_says([streaming(&stream)]);
     let running = streamed_chat(&world, &terminal).args(["-a", "../agent"]);
     let running = running.spawn();
     terminal.shows("> ");
@@ -332,7 +318,7 @@ fn text_that_a_hook_may_change_is_not_shown_before() {
 fn a_stream_into_a_file_is_the_answer_alone() {
     let world = World::new();
     let stream = text_stream(&["one ", "\u{1b}[1mtwo"], None);
-    world.server.says([streaming(&stream)]);
+    world.model_says([streaming(&stream)]);
     let mut terminal = Terminal::new();
     let running = chat(&world, ["--set", "llm.stream=true"])
         .at(&terminal)

@@ -10,7 +10,7 @@ impl World {
     /// What `delta check` says about the agent, without the program's name and the agent's directory.
     #[track_caller]
     fn advice(&self) -> Vec<String> {
-        let outcome = self.delta(["check", "agent"]).end().exits(0);
+        let outcome = self.delta(["check", "agent"]).exits(0);
         let line = |line: &str| {
             let line = line.strip_prefix("delta: warning: agent/").unwrap_or(line);
             line.to_owned()
@@ -93,7 +93,7 @@ fn programs_are_looked_for_where_the_agents_env_file_says() {
 fn what_is_wrong_with_the_env_file_is_told() {
     let world = World::new();
     world.write("agent/.env", "A=1\nnot a pair\n");
-    let outcome = world.delta(["check", "agent"]).end().exits(0);
+    let outcome = world.delta(["check", "agent"]).exits(0);
     outcome.says("agent/.env:2: not NAME=value, ignored");
 }
 
@@ -171,15 +171,15 @@ fn a_context_without_a_journal_is_warned_of_by_check_and_by_run() {
     let said = "context.yaml:1: sources: no journal among them; the model will not see its task";
     assert_eq!(world.advice(), [said]);
     world.server.accepts_anything().says([text("done")]);
-    world.run("go").end().exits(0).says(said);
+    world.run("go").exits(0).says(said);
 }
 
 #[test]
 fn run_keeps_advice_to_itself() {
     let world = World::with_tools("- {name: t, shell: 'ls ${flags:raw} ${d}'}");
     assert_eq!(world.advice().len(), 2);
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).does_not_say("warning");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).does_not_say("warning");
 }
 
 #[test]
@@ -188,10 +188,7 @@ fn advice_is_given_also_where_there_are_errors() {
     fs::remove_file(world.path("agent/system_prompt.md")).unwrap();
     world
         .delta(["check", "agent"])
-        .end()
-        .exits(78)
-        .prints("")
-        .says("max_iterations")
+        .refuses(78, "max_iterations")
         .says("system_prompt.md does not exist")
         .says("has no description");
 }
@@ -204,7 +201,6 @@ fn a_main_file_that_cannot_be_read_hides_nothing_else() {
     world.write("agent/context.yaml", "sources: 3\n");
     world
         .delta(["check", "agent"])
-        .end()
         .exits(78)
         .says("agent/agent.yaml:2:1: not valid YAML")
         .says("agent/hooks.yaml:1: on_error: expected {command: […]}, found the number 3")
@@ -219,7 +215,7 @@ fn json_has_one_object_for_editors() {
     .top("colour: red");
     fs::remove_file(world.path("agent/context.yaml")).unwrap();
     world.write("agent/hooks.yaml", "pre_llm_req: {command: [ls]}\n");
-    let outcome = world.delta(["check", "agent"]).json().end().exits(78);
+    let outcome = world.delta(["check", "agent"]).json().exits(78);
     assert_eq!(outcome.stderr, "");
     let object = outcome.object();
     assert_eq!(object["ok"], false);
@@ -275,27 +271,16 @@ fn json_has_one_object_for_editors() {
     );
     let syntax = World::new();
     syntax.write("agent/agent.yaml", "name: probe\nllm: {\n");
-    let object = syntax
-        .delta(["check", "agent"])
-        .json()
-        .end()
-        .exits(78)
-        .object();
+    let object = syntax.delta(["check", "agent"]).json().exits(78).object();
     assert_eq!(object["problems"][0]["line"], 3);
     assert_eq!(object["problems"][0]["column"], 1);
     let good = World::new()
         .delta(["check", "agent"])
         .json()
-        .end()
         .exits(0)
         .object();
     assert_eq!((&good["ok"], &good["problems"]), (&json!(true), &json!([])));
     assert!(good["home"].as_str().unwrap().ends_with("/agent"), "{good}");
-    let nowhere = World::new()
-        .delta(["check", "x"])
-        .json()
-        .end()
-        .exits(78)
-        .object();
+    let nowhere = World::new().delta(["check", "x"]).json().exits(78).object();
     assert_eq!(nowhere["problems"][0]["file"], "x");
 }

@@ -12,7 +12,6 @@ fn refuses(args: &[&str], words: &[&str]) {
     let world = World::new();
     let mut outcome = world
         .delta(args.iter().copied())
-        .end()
         .exits(2)
         .prints("")
         .says_one_line();
@@ -46,7 +45,7 @@ fn an_unknown_command_is_refused_with_the_nearest() {
 #[test]
 fn no_command_at_all_is_wrong_usage() {
     let world = World::new();
-    world.delta([]).end().exits(2).prints("").says("run");
+    world.delta([]).refuses(2, "run");
 }
 
 #[test]
@@ -103,15 +102,14 @@ fn a_wrong_word_is_answered_with_the_right_ones_once() {
 #[test]
 fn the_format_raw_of_older_scripts_is_text() {
     let world = World::new();
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let run = world.run("go").args(["--format", "raw"]);
-    run.end().exits(0).prints("done\n");
+    run.exits(0).prints("done\n");
 }
 
 #[test]
 fn every_command_shows_its_operands_and_required_options_in_the_usage() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     for (args, usage) in [
         (
             &["migrate", "-h"][..],
@@ -128,7 +126,7 @@ fn every_command_shows_its_operands_and_required_options_in_the_usage() {
             "usage: delta run [OPTIONS] [@NAME] [TASK...]\n",
         ),
     ] {
-        let help = world.delta(args.iter().copied()).end().exits(0);
+        let help = world.delta(args.iter().copied()).exits(0);
         let help = String::from_utf8(help.stdout).unwrap();
         assert!(help.starts_with(usage), "{help}");
         assert!(!help.contains("--task"), "{help}");
@@ -163,7 +161,7 @@ fn the_old_task_option_names_its_successor() {
 #[test]
 fn a_new_run_needs_a_message() {
     let world = World::new();
-    world.rerun().end().exits(2).prints("").says("-m");
+    world.rerun().refuses(2, "-m");
     assert!(!world.exists("ws/.delta/LATEST"));
 }
 
@@ -198,7 +196,7 @@ fn a_run_id_that_is_none_is_refused() {
 fn short_help_fits_on_a_screen() {
     let world = World::new();
     for args in [&["-h"][..], &["run", "-h"]] {
-        let outcome = world.delta(args.iter().copied()).end().exits(0);
+        let outcome = world.delta(args.iter().copied()).exits(0);
         let help = String::from_utf8(outcome.stdout).unwrap();
         assert_eq!(outcome.stderr, "");
         assert!(help.lines().count() <= 50, "{help}");
@@ -213,7 +211,7 @@ fn short_help_fits_on_a_screen() {
 #[test]
 fn long_help_is_the_manual() {
     let world = World::new();
-    let long = world.delta(["--help"]).end().exits(0);
+    let long = world.delta(["--help"]).exits(0);
     assert_eq!(long.stderr, "");
     let long = String::from_utf8(long.stdout).unwrap();
     for word in [
@@ -228,27 +226,23 @@ fn long_help_is_the_manual() {
     ] {
         assert!(long.contains(word), "{word} missing in\n{long}");
     }
-    world.delta(["run", "--help"]).end().exits(0);
+    world.delta(["run", "--help"]).exits(0);
 }
 
 #[test]
 fn the_version_is_one_line() {
     let world = World::new();
     let version = concat!("delta ", env!("CARGO_PKG_VERSION"), "\n");
-    world.delta(["-V"]).end().exits(0).prints(version);
-    world.delta(["--version"]).end().exits(0).prints(version);
+    world.delta(["-V"]).exits(0).prints(version);
+    world.delta(["--version"]).exits(0).prints(version);
 }
 
 #[test]
 fn options_may_be_joined_attached_and_repeated_words_ended() {
     let answered = |args: &[&str]| {
         let world = World::new();
-        world.server.says([text("done")]);
-        let outcome = world
-            .delta(args.iter().copied())
-            .end()
-            .exits(0)
-            .prints("done\n");
+        world.model_says([text("done")]);
+        let outcome = world.delta(args.iter().copied()).exits(0).prints("done\n");
         assert!(world.exists("ws/.delta/LATEST"), "{}", outcome.describe());
         assert_eq!(world.server.last().messages()[1]["content"], "go");
         outcome
@@ -272,10 +266,9 @@ fn options_may_be_joined_attached_and_repeated_words_ended() {
 #[test]
 fn a_message_may_look_like_an_option() {
     let world = World::new();
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     world
         .delta(["run", "-a", "agent", "-w", "ws", "--message=--help"])
-        .end()
         .exits(0);
     assert_eq!(world.server.last().messages()[1]["content"], "--help");
 }
@@ -283,12 +276,8 @@ fn a_message_may_look_like_an_option() {
 #[test]
 fn a_message_may_come_from_stdin() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world
-        .run("-")
-        .stdin("Read all of\nthis: é\n")
-        .end()
-        .exits(0);
+    world.model_says([text("done")]);
+    world.run("-").stdin("Read all of\nthis: é\n").exits(0);
     let said = world.server.last().messages()[1]["content"]
         .as_str()
         .unwrap()
@@ -299,36 +288,26 @@ fn a_message_may_come_from_stdin() {
 #[test]
 fn a_message_from_stdin_may_be_empty_no_more_than_any_other() {
     let world = World::new();
-    world
-        .run("-")
-        .stdin("")
-        .end()
-        .exits(2)
-        .prints("")
-        .says("message");
+    world.run("-").stdin("").refuses(2, "message");
     assert!(!world.exists("ws/.delta/LATEST"));
 }
 
 #[test]
 fn an_open_pipe_on_stdin_that_nobody_writes_to_is_not_waited_for() {
     let world = World::with_tools("- {name: cat, exec: cat}");
-    world
-        .server
-        .says([call("a", "cat", &json!({})), text("done")]);
-    world.run("go").open_stdin().end().exits(0).prints("done\n");
+    world.model_says([call("a", "cat", &json!({})), text("done")]);
+    world.run("go").open_stdin().exits(0).prints("done\n");
 
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let delta = world.delta(["run", "-a", "agent", "-m", "go"]).open_stdin();
-    delta.end().exits(0).prints("done\n");
+    delta.exits(0).prints("done\n");
     assert!(world.exists("agent/workspaces/W001"));
 }
 
 #[test]
 fn closed_standard_streams_do_no_harm() {
     let world = World::with_tools("- {name: echo, shell: 'echo out; echo err >&2'}");
-    world
-        .server
-        .says([call("a", "echo", &json!({})), text("done")]);
+    world.model_says([call("a", "echo", &json!({})), text("done")]);
     let shell = "exec \"$0\" \"$@\" <&- >&- 2>&-";
     world.run("go").under(&["sh", "-c", shell]).end();
     let run = world.latest();
@@ -367,9 +346,7 @@ fn a_broken_pipe_is_quiet() {
 #[test]
 fn a_run_goes_on_when_nobody_reads_its_progress() {
     let world = World::with_tools("- {name: echo, exec: 'echo ${x}'}");
-    world
-        .server
-        .says([call("a", "echo", &json!({"x": "y"})), text("done")]);
+    world.model_says([call("a", "echo", &json!({"x": "y"})), text("done")]);
     // The reader of the pipe is gone before delta starts.
     let shell = "{ read wait < ../go; exec \"$0\" \"$@\"; } 2>&1 >../result | true; echo > ../over";
     fs::create_dir(world.path("in")).unwrap();
@@ -390,7 +367,7 @@ fn a_run_goes_on_when_nobody_reads_its_progress() {
 #[test]
 fn a_full_device_for_the_result_is_an_error() {
     let world = World::new();
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let delta = world
         .run("go")
         .under(&["sh", "-c", "exec \"$0\" \"$@\" > /dev/full"]);
@@ -402,7 +379,7 @@ fn a_full_device_for_the_result_is_an_error() {
 #[test]
 fn the_result_can_go_straight_into_a_file() {
     let world = World::new();
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let file = File::create(world.path("result")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_delta"));
     command
@@ -419,14 +396,14 @@ fn the_result_can_go_straight_into_a_file() {
 #[test]
 fn a_result_that_nobody_got_is_told_again_without_asking_the_model() {
     let world = World::new();
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let into = |file: &str| {
         let shell = format!("exec \"$0\" \"$@\" > {file}");
         world.run("go").under(&["sh", "-c", &shell])
     };
-    into("/dev/full").end().exits(1).does_not_say("panic");
-    into("/dev/full").end().exits(1).does_not_say("panic");
-    world.run("go").end().exits(0).prints("done\n");
+    into("/dev/full").exits(1).does_not_say("panic");
+    into("/dev/full").exits(1).does_not_say("panic");
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.server.requests().len(), 1);
     assert_eq!(world.runs().len(), 1);
     assert_eq!(world.latest().ending().0, "COMPLETED");
@@ -435,10 +412,10 @@ fn a_result_that_nobody_got_is_told_again_without_asking_the_model() {
 #[test]
 fn the_pages_that_are_listed_can_be_asked_for() {
     let world = World::new();
-    let refused = world.delta(["help", "nonsense"]).end().exits(2).describe();
+    let refused = world.delta(["help", "nonsense"]).exits(2).describe();
     let (_, pages) = refused.split_once("it is one of ").unwrap();
     let pages: Vec<&str> = pages.lines().next().unwrap().split(", ").collect();
-    let text = |page: &str| world.delta(["help", page]).end().exits(0).stdout;
+    let text = |page: &str| world.delta(["help", page]).exits(0).stdout;
     let texts: std::collections::HashSet<_> = pages.iter().map(|page| text(page)).collect();
     assert_eq!(texts.len(), pages.len());
 }

@@ -23,7 +23,7 @@ fn coder() -> Option<World> {
         eprintln!("skipped: no sandbox, bash or git");
         return None;
     }
-    world.delta(["init", "-t", "coder", "mine"]).end().exits(0);
+    world.delta(["init", "-t", "coder", "mine"]).exits(0);
     world.write("ws/.keep", "");
     git(&world, &["init", "-q", "-b", "main"]);
     Some(world)
@@ -55,7 +55,7 @@ impl World {
             .map(|((tool, arguments), id)| (id.as_str(), *tool, arguments.clone()))
             .collect();
         self.server.says([calls(&wanted), text("done")]);
-        self.run_coder("ws").end().exits(0).prints("done\n");
+        self.run_coder("ws").exits(0).prints("done\n");
         let last = self.server.last();
         ids.iter().map(|id| last.observation(id)).collect()
     }
@@ -64,7 +64,7 @@ impl World {
     #[track_caller]
     fn shown(&self, workspace: &str) -> String {
         self.server.says([text("done")]);
-        self.run_coder(workspace).end().exits(0);
+        self.run_coder(workspace).exits(0);
         let request = self.server.last().json();
         request["messages"][0]["content"]
             .as_str()
@@ -168,7 +168,7 @@ fn its_tools_cannot_write_the_persons_own_settings() {
         )
     };
     let run = |task: &str| {
-        world.server.says([
+        world.model_says([
             calls(&[
                 write("a", "env"),
                 write("b", "agents/coder/agent.yaml"),
@@ -183,7 +183,7 @@ fn its_tools_cannot_write_the_persons_own_settings() {
         let home = world.delta(["run", "-a", "mine", "-w", ".", "-m", task]);
         let home = home.env("DELTA_MODEL", "scripted");
         let home = home.env("DELTA_BASE_URL", world.server.url());
-        let ended = home.end().exits(0).does_not_say("decides over later runs");
+        let ended = home.exits(0).does_not_say("decides over later runs");
         let last = world.server.last();
         for id in ["a", "b", "c"] {
             let told = last.observation(id);
@@ -212,10 +212,8 @@ fn long_output_is_named_and_can_be_searched() {
     let (path, _) = path.split_once(':').unwrap();
     assert!(path.starts_with(".delta/"), "{path}");
     let search = format!("grep -c 7 {path}; ls {path} >&2");
-    world
-        .server
-        .says([call("d", "bash", &json!({"command": search})), text("done")]);
-    world.run_coder("ws").end().exits(0);
+    world.model_says([call("d", "bash", &json!({"command": search})), text("done")]);
+    world.run_coder("ws").exits(0);
     let told = world.server.last().observation("d");
     assert!(told.ends_with(&format!("[stderr]\n{path}\n")), "{told}");
 }
@@ -227,10 +225,8 @@ fn the_network_is_reached_only_after_a_persons_yes() {
     let port = listener.local_addr().unwrap().port();
     let command = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo reached; touch ../x");
     let arguments = json!({"command": command, "reason": "The tests need it."});
-    world
-        .server
-        .says([call("c", "bash_net", &arguments), text("done")]);
-    let asked = world.run_coder("ws").end().exits(101);
+    world.model_says([call("c", "bash_net", &arguments), text("done")]);
+    let asked = world.run_coder("ws").exits(101);
     asked.says("The tests need it.").says("/dev/tcp/127.0.0.1/");
     let answered = world.delta(["continue", "-w", "ws", "-m", "yes"]);
     let answered = answered
@@ -249,7 +245,7 @@ fn the_network_is_reached_only_after_a_persons_yes() {
 fn an_interrupted_command_leaves_nothing_behind() {
     let Some(world) = coder() else { return };
     let command = json!({"command": "sleep 1000 & echo begun > begun; sleep 1000"});
-    world.server.says([call("c", "bash", &command)]);
+    world.model_says([call("c", "bash", &command)]);
     let running = world.run_coder("ws").spawn();
     eventually("the command runs", || world.exists("ws/begun"));
     running.signal(rustix::process::Signal::TERM);
@@ -356,15 +352,11 @@ fn a_search_in_context_yaml_is_checked() {
     ] {
         let source = format!("sources:\n  - {{type: file, {keys}}}\n  - type: journal\n");
         world.write("agent/context.yaml", source);
-        world.delta(["check", "agent"]).end().exits(78).says(words);
+        world.delta(["check", "agent"]).exits(78).says(words);
     }
     let source = "sources:\n  - {type: file, path: AGENTS.md, search: up}\n  - type: journal\n";
     world.write("agent/context.yaml", source);
-    world
-        .run("go")
-        .end()
-        .exits(4)
-        .says("there is no AGENTS.md from ");
+    world.run("go").exits(4).says("there is no AGENTS.md from ");
 }
 
 /// The line at the end of a run, without what stands before the paths.
@@ -391,10 +383,8 @@ fn the_end_of_a_run_names_what_changed_that_other_programs_execute() {
     let same = "cp Makefile m; cat m > Makefile; touch .envrc a.txt; mkdir -p node_modules/.vscode; \
                 echo x > node_modules/.vscode/tasks.json; echo x >> vendor/x/.git/hooks/update.sample";
     let run = |script: &str| {
-        world
-            .server
-            .says([call("c", "sh", &json!({"script": script})), text("done")]);
-        world.run("go").arg("--new").end().exits(0).prints("done\n")
+        world.model_says([call("c", "sh", &json!({"script": script})), text("done")]);
+        world.run("go").arg("--new").exits(0).prints("done\n")
     };
     assert_eq!(executed(&run(same)), None);
     let changes = "cd vendor/x/.git; echo x > hooks/pre-commit; chmod +x config; cd ../../..; echo b: >> Makefile; \
@@ -406,8 +396,8 @@ fn the_end_of_a_run_names_what_changed_that_other_programs_execute() {
     let notes = world.latest().events("SYSTEM_MESSAGE");
     assert_eq!(notes.len(), 1);
     // A run that executes nothing remembers nothing.
-    world.server.says([text("done")]);
-    world.run("other").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("other").exits(0);
     assert!(!world.latest().dir.join("executed.json").exists());
 }
 
@@ -415,14 +405,14 @@ fn the_end_of_a_run_names_what_changed_that_other_programs_execute() {
 fn what_changed_before_a_kill_is_named_when_the_run_ends() {
     let world = World::with_tools("- {name: sh, exec: 'sh -c -- ${script}'}");
     let script = json!({"script": "echo x > .envrc; echo begun > begun; sleep 1000"});
-    world.server.says([call("c", "sh", &script)]);
+    world.model_says([call("c", "sh", &script)]);
     let running = world.run("go").spawn();
     eventually("the tool runs", || world.exists("ws/begun"));
     running.kill();
     // A tool that runs after the kill does not make it the beginning.
     let call = call("d", "sh", &json!({"script": "true"}));
-    world.server.says([call, text("done")]);
-    let outcome = world.run("go").end().exits(0);
+    world.model_says([call, text("done")]);
+    let outcome = world.run("go").exits(0);
     assert_eq!(executed(&outcome).as_deref(), Some(".envrc"));
     // What somebody wrote into the record is not trusted with paths, and its damage is said.
     let outside = world.write("outside", "x");
@@ -438,13 +428,8 @@ fn what_changed_before_a_kill_is_named_when_the_run_ends() {
         ),
     ] {
         fs::write(&path, text).unwrap();
-        world.server.says([text_reply()]);
-        world
-            .go_on()
-            .args(["-m", "more"])
-            .end()
-            .exits(0)
-            .says(words);
+        world.model_says([text_reply()]);
+        world.go_on().args(["-m", "more"]).exits(0).says(words);
     }
 }
 

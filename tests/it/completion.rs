@@ -35,15 +35,14 @@ pub fn has(shell: &str) -> bool {
 
 /// Two runs in `ws`, a directory with a space in its name, and an agent with two workspaces.
 fn prepared() -> World {
-    let world = World::new();
-    world.server.may_stay_unasked();
-    world.server.says([text("one"), text("two"), text("three")]);
+    let world = World::unasked();
+    world.model_says([text("one"), text("two"), text("three")]);
     for id in ["alpha", "beta"] {
         let run = world.run("first words").args(["--run-id", id]);
-        run.end().exits(0);
+        run.exits(0);
     }
     let own = world.delta(["run", "-y", "-a", "agent", "-m", "hello"]);
-    own.end().exits(0);
+    own.exits(0);
     fs::create_dir_all(world.path("agent/workspaces/W002")).unwrap();
     fs::create_dir(world.path("a b")).unwrap();
     world
@@ -52,7 +51,7 @@ fn prepared() -> World {
 /// What `delta complete` says: what a shell adds, and the words.
 fn offered(world: &World, words: &[&str]) -> (String, Vec<String>) {
     let args = ["complete", "--"].iter().chain(words).copied();
-    let outcome = world.delta(args).end().exits(0);
+    let outcome = world.delta(args).exits(0);
     let said = String::from_utf8(outcome.stdout).unwrap();
     let mut lines = said.lines();
     let own = lines.next().unwrap().to_owned();
@@ -62,11 +61,10 @@ fn offered(world: &World, words: &[&str]) -> (String, Vec<String>) {
 
 #[test]
 fn commands_and_options_are_those_of_the_short_help() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     assert_eq!(offered(&world, &[""]).1, COMMANDS);
     for command in COMMANDS {
-        let help = world.delta([command, "-h"]).end().exits(0);
+        let help = world.delta([command, "-h"]).exits(0);
         let help = String::from_utf8(help.stdout).unwrap();
         let lines = help.lines().map(str::trim_start);
         let heads = lines
@@ -161,7 +159,7 @@ fn every_value_and_operand_is_offered_what_it_can_be() {
     let once: BTreeSet<&String> = pages.iter().collect();
     assert_eq!((pages.len(), once.len()), (PAGES.len(), PAGES.len()));
     for (topic, page) in pages.iter().zip(PAGES) {
-        let printed = world.delta(["help", topic]).end().exits(0);
+        let printed = world.delta(["help", topic]).exits(0);
         printed.prints(page.text);
     }
 }
@@ -186,8 +184,7 @@ fn a_run_is_told_by_its_status_and_its_first_message() {
 
 #[test]
 fn sessions_are_offered_while_they_are_active() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     let sessions = |args: &[&str]| {
         let done = shell(&world, env!("CARGO_BIN_EXE_delta-sessions"))
             .args(args)
@@ -296,27 +293,27 @@ fn bash_offers_words_runs_directories_and_values() {
     assert_eq!(of(&["~/none/delta", "ru"]), "");
 }
 
+/// The words that fish offers behind a line.
+pub fn fish_offers(world: &World, line: &str) -> Vec<String> {
+    let done = shell(world, "fish")
+        .args(["--no-config", "-c", "source $argv[1]; complete -C $argv[2]"])
+        .arg(script("fish"))
+        .arg(line)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&done.stderr), "", "{line}");
+    let said = String::from_utf8(done.stdout).unwrap();
+    let word = |line: &str| line.split('\t').next().unwrap().to_owned();
+    said.lines().map(word).collect()
+}
+
 #[test]
 fn fish_offers_words_runs_directories_and_values() {
     if !has("fish") {
         return;
     }
     let world = prepared();
-    let of = |line: &str| -> String {
-        let done = shell(&world, "fish")
-            .args(["--no-config", "-c", "source $argv[1]; complete -C $argv[2]"])
-            .arg(script("fish"))
-            .arg(line)
-            .output()
-            .unwrap();
-        assert_eq!(String::from_utf8_lossy(&done.stderr), "", "{line}");
-        let said = String::from_utf8(done.stdout).unwrap();
-        let words: Vec<&str> = said
-            .lines()
-            .map(|l| l.split('\t').next().unwrap())
-            .collect();
-        words.join(",")
-    };
+    let of = |line: &str| fish_offers(&world, line).join(",");
     assert_eq!(of("delta ru"), "run");
     assert_eq!(of("delta log -w ws "), "beta,alpha,LATEST");
     assert_eq!(of("delta log -w ws al"), "alpha");
@@ -339,7 +336,7 @@ fn fish_offers_words_runs_directories_and_values() {
 }
 
 /// Types lines at a shell that tells what became of each.
-pub fn completes(mut command: Command, world: &World, setup: &str, lines: &[(&str, &str)]) {
+fn completes(mut command: Command, world: &World, setup: &str, lines: &[(&str, &str)]) {
     let mut told = world.fifo("told");
     let mut terminal = Terminal::new();
     let mut shell = command
@@ -378,20 +375,43 @@ const LINES: [(&str, &str); 11] = [
     ),
 ];
 
-#[test]
-fn bash_completes_what_is_typed() {
-    if !has("bash") {
-        return;
-    }
-    let world = prepared();
+/// Types lines at bash.
+pub fn bash_completes(world: &World, lines: &[(&str, &str)]) {
     let setup = format!(
         "source {}; bind -x '\"\\C-t\": tell'; \
          tell() {{ printf '%s|\\n' \"$READLINE_LINE\" > told; READLINE_LINE=; }}; echo ready > told\n",
         shell_word(&script("bash"))
     );
-    let mut bash = shell(&world, "bash");
+    let mut bash = shell(world, "bash");
     bash.args(["--norc", "--noprofile", "-i"]);
-    completes(bash, &world, &setup, &LINES);
+    completes(bash, world, &setup, lines);
+}
+
+/// Types lines at zsh, with commands before and behind the start of its completion.
+fn zsh_completes_with(world: &World, (before, behind): (&str, &str), lines: &[(&str, &str)]) {
+    let setup = format!(
+        "{before}autoload -U compinit; compinit -u -D\n\
+         tell() {{ print -r -- \"$BUFFER|\" > told; BUFFER= }}\n\
+         {behind}zle -N tell; bindkey '^T' tell; print ready > told\n"
+    );
+    let mut zsh = shell(world, "zsh");
+    zsh.args(["-f", "-i"]);
+    completes(zsh, world, &setup, lines);
+}
+
+/// Types lines at a zsh that finds the functions in a directory of its own.
+pub fn zsh_completes(world: &World, lines: &[(&str, &str)]) {
+    let functions = world.path("functions");
+    fs::create_dir(&functions).unwrap();
+    fs::copy(script("zsh"), functions.join("_delta")).unwrap();
+    zsh_completes_with(world, ("fpath=(~/functions $fpath); ", ""), lines);
+}
+
+#[test]
+fn bash_completes_what_is_typed() {
+    if has("bash") {
+        bash_completes(&prepared(), &LINES);
+    }
 }
 
 #[test]
@@ -400,22 +420,11 @@ fn zsh_completes_what_is_typed() {
         return;
     }
     let world = prepared();
-    let functions = world.path("functions");
-    fs::create_dir(&functions).unwrap();
-    fs::copy(script("zsh"), functions.join("_delta")).unwrap();
-    let setup = "fpath=(~/functions $fpath); autoload -U compinit; compinit -u -D\n\
-                 tell() { print -r -- \"$BUFFER|\" > told; BUFFER= }\n\
-                 zle -N tell; bindkey '^T' tell; print ready > told\n";
-    let mut zsh = shell(&world, "zsh");
-    zsh.args(["-f", "-i"]);
-    completes(zsh, &world, setup, &LINES);
+    zsh_completes(&world, &LINES);
     // As it is read by `source`.
     fs::remove_file(world.path("told")).unwrap();
-    let setup = setup.replace("fpath=(~/functions $fpath); ", "");
-    let source = format!("source {}; zle -N", shell_word(&script("zsh")));
-    let mut zsh = shell(&world, "zsh");
-    zsh.args(["-f", "-i"]);
-    completes(zsh, &world, &setup.replace("zle -N", &source), &LINES[..2]);
+    let source = format!("source {}; ", shell_word(&script("zsh")));
+    zsh_completes_with(&world, ("", &source), &LINES[..2]);
 }
 
 #[test]

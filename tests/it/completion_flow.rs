@@ -1,6 +1,6 @@
 //! What shells offer at the Tab key behind `delta flow` and `delta-flow`.
 
-use crate::completion::{completes, has, script, shell};
+use crate::completion::{bash_completes, fish_offers, has, script, shell, zsh_completes};
 use crate::harness::*;
 use delta_engine::flow::cli::args::COMMANDS;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::fs;
 /// A flow, two runs of it in `ws` and, besides, one of an agent.
 fn prepared() -> World {
     let world = World::new();
-    world.server.says([text("one")]);
+    world.model_says([text("one")]);
     let split = node("parts", "split", ", shell: 'echo [1,2]'");
     let named = split.replace("kind:", "name: In parts, kind:");
     let nodes = [
@@ -23,10 +23,10 @@ fn prepared() -> World {
         "pipe line/workflow.yaml",
         flow(&nodes, "s>parts other>x parts>join join>x"),
     );
-    world.run("hello").args(["--run-id", "talk"]).end().exits(0);
+    world.run("hello").args(["--run-id", "talk"]).exits(0);
     for id in ["alpha", "beta"] {
         let run = ["run", "pipe line", "-q", "-w", "ws", "--run-id", id];
-        Delta::flow(world.home()).args(run).end().exits(0);
+        Delta::flow(world.home()).args(run).exits(0);
     }
     fs::create_dir(world.path("ws/T1")).unwrap();
     world
@@ -37,7 +37,7 @@ fn offered(world: &World, words: &[&str]) -> String {
     let outcome = Delta::flow(world.home())
         .args(["complete", "--"])
         .args(words);
-    let said = String::from_utf8(outcome.end().exits(0).stdout).unwrap();
+    let said = String::from_utf8(outcome.exits(0).stdout).unwrap();
     let mut lines = said.lines();
     let own = lines.next().unwrap().to_owned();
     let words = lines.map(|line| line.split('\t').next().unwrap());
@@ -47,8 +47,7 @@ fn offered(world: &World, words: &[&str]) -> String {
 
 #[test]
 fn every_command_and_option_of_a_flow_is_offered() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     assert_eq!(offered(&world, &[""]), format!(": {}", COMMANDS.join(" ")));
     for command in COMMANDS {
         let help = Delta::flow(world.home()).args([command, "-h"]).end();
@@ -64,7 +63,7 @@ fn every_command_and_option_of_a_flow_is_offered() {
         assert_eq!(words.collect::<BTreeSet<_>>(), listed, "{command}");
         // Each with what it is for, and by way of the other program the same.
         let words = ["complete", "--", command, "-"];
-        let all = Delta::flow(world.home()).args(words).end().exits(0);
+        let all = Delta::flow(world.home()).args(words).exits(0);
         let same = world.delta(["complete", "--", "flow", command, "-"]).end();
         assert_eq!(same.exits(0).stdout, all.stdout, "{command}");
         for line in String::from_utf8(all.stdout).unwrap().lines().skip(1) {
@@ -159,7 +158,7 @@ fn what_is_offered_of_a_flow_is_told() {
         let outcome = Delta::flow(world.home())
             .args(["complete", "--"])
             .args(words);
-        String::from_utf8(outcome.end().exits(0).stdout).unwrap()
+        String::from_utf8(outcome.exits(0).stdout).unwrap()
     };
     assert_eq!(
         told(&["run", "pipe\\ line", "--pause-before", ""]),
@@ -199,35 +198,16 @@ const LINES: [(&str, &str); 9] = [
 
 #[test]
 fn bash_completes_a_flow() {
-    if !has("bash") {
-        return;
+    if has("bash") {
+        bash_completes(&prepared(), &LINES);
     }
-    let world = prepared();
-    let setup = format!(
-        "source {}; bind -x '\"\\C-t\": tell'; \
-         tell() {{ printf '%s|\\n' \"$READLINE_LINE\" > told; READLINE_LINE=; }}; echo ready > told\n",
-        shell_word(&script("bash"))
-    );
-    let mut bash = shell(&world, "bash");
-    bash.args(["--norc", "--noprofile", "-i"]);
-    completes(bash, &world, &setup, &LINES);
 }
 
 #[test]
 fn zsh_completes_a_flow() {
-    if !has("zsh") {
-        return;
+    if has("zsh") {
+        zsh_completes(&prepared(), &LINES);
     }
-    let world = prepared();
-    let functions = world.path("functions");
-    fs::create_dir(&functions).unwrap();
-    fs::copy(script("zsh"), functions.join("_delta")).unwrap();
-    let setup = "fpath=(~/functions $fpath); autoload -U compinit; compinit -u -D\n\
-                 tell() { print -r -- \"$BUFFER|\" > told; BUFFER= }\n\
-                 zle -N tell; bindkey '^T' tell; print ready > told\n";
-    let mut zsh = shell(&world, "zsh");
-    zsh.args(["-f", "-i"]);
-    completes(zsh, &world, setup, &LINES);
 }
 
 #[test]
@@ -237,20 +217,8 @@ fn fish_completes_a_flow() {
     }
     let world = prepared();
     for (typed, completed) in LINES {
-        let done = shell(&world, "fish")
-            .args(["--no-config", "-c", "source $argv[1]; complete -C $argv[2]"])
-            .arg(script("fish"))
-            .arg(typed)
-            .output()
-            .unwrap();
-        assert_eq!(String::from_utf8_lossy(&done.stderr), "", "{typed}");
-        let said = String::from_utf8(done.stdout).unwrap();
-        let words: Vec<&str> = said
-            .lines()
-            .map(|line| line.split('\t').next().unwrap())
-            .collect();
         let last = shlex::split(completed.trim_end()).unwrap().pop().unwrap();
-        assert_eq!(words, [last], "{typed}");
+        assert_eq!(fish_offers(&world, typed), [last], "{typed}");
     }
 }
 
@@ -259,8 +227,7 @@ fn without_delta_flow_there_is_nothing_to_offer_and_nothing_is_said() {
     if !has("bash") {
         return;
     }
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     fs::create_dir(world.path("bin")).unwrap();
     copy_program(env!("CARGO_BIN_EXE_delta"), &world.path("bin/delta"));
     const TRY: &str = r#"

@@ -9,11 +9,10 @@ use std::fs;
 fn refuses(world: &World, words: &[&str]) -> String {
     let in_its_own = world
         .delta(["run", "-a", "agent", "-y", "-m", "go"])
-        .end()
         .exits(78)
         .prints("");
     assert!(!world.exists("agent/workspaces"), "a workspace was made");
-    let mut outcome = world.run("go").end().exits(78).prints("");
+    let mut outcome = world.run("go").exits(78).prints("");
     assert!(!world.exists("ws"), "a workspace was made");
     assert_eq!(in_its_own.stderr, outcome.stderr);
     assert!(
@@ -41,7 +40,7 @@ fn there_is_no_agent() {
     let outcome = world
         .delta(["run", "-a", "nowhere", "-w", "ws", "-m", "go"])
         .end();
-    outcome.exits(78).prints("").says("nowhere").says_one_line();
+    outcome.refuses(78, "nowhere").says_one_line();
     assert!(!world.exists("ws"));
 }
 
@@ -58,11 +57,7 @@ fn an_agent_that_is_a_file_is_an_error() {
     let outcome = world
         .delta(["run", "-a", "agent/agent.yaml", "-w", "ws", "-m", "go"])
         .end();
-    outcome
-        .exits(78)
-        .prints("")
-        .says("agent/agent.yaml")
-        .says_one_line();
+    outcome.refuses(78, "agent/agent.yaml").says_one_line();
     assert!(!world.exists("ws"));
 }
 
@@ -123,8 +118,8 @@ fn a_misspelt_key_is_a_warning_with_the_nearest() {
     let world = World::new()
         .top("max_iteratoins: 3")
         .llm("timeuot_ms: 5000");
-    world.server.says([text("done")]);
-    let outcome = world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    let outcome = world.run("go").exits(0).prints("done\n");
     let line = outcome
         .stderr
         .lines()
@@ -139,8 +134,8 @@ fn a_misspelt_key_is_a_warning_with_the_nearest() {
 #[test]
 fn a_misspelt_key_of_a_tool_is_a_warning_with_the_nearest() {
     let world = World::with_tools("- {name: echo, exec: 'echo ${x}', desciption: Say it}");
-    world.server.says([text("done")]);
-    let outcome = world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    let outcome = world.run("go").exits(0);
     outcome
         .says("desciption")
         .says("description")
@@ -150,10 +145,9 @@ fn a_misspelt_key_of_a_tool_is_a_warning_with_the_nearest() {
 #[test]
 fn an_unknown_key_that_resembles_nothing_is_a_warning_too() {
     let world = World::new().top("zebra_crossing: 1");
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     world
         .run("go")
-        .end()
         .exits(0)
         .says("zebra_crossing")
         .says("agent.yaml");
@@ -396,8 +390,8 @@ fn a_missing_context_is_an_error_with_the_text_to_paste() {
         .map(|line| format!("{}\n", &line[margin..]))
         .collect();
     world.write("agent/context.yaml", pasted);
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
 }
 
 #[test]
@@ -426,13 +420,7 @@ fn a_context_that_makes_no_sense_is_an_error_with_its_place() {
 fn a_work_directory_that_is_a_file_is_an_error() {
     let world = World::new();
     world.write("ws", "a file");
-    world
-        .run("go")
-        .end()
-        .exits(78)
-        .prints("")
-        .says("ws")
-        .says_one_line();
+    world.run("go").refuses(78, "ws").says_one_line();
     assert_eq!(world.read("ws"), "a file");
 }
 
@@ -443,7 +431,7 @@ fn a_work_directory_that_cannot_be_made_is_an_error() {
     let outcome = world
         .delta(["run", "-a", "agent", "-w", "file/ws", "-m", "go"])
         .end();
-    outcome.exits(78).prints("").says("file/ws").says_one_line();
+    outcome.refuses(78, "file/ws").says_one_line();
 }
 
 #[test]
@@ -453,7 +441,7 @@ fn a_work_directory_that_is_not_writable_is_an_error() {
     let outcome = world
         .delta(["run", "-a", "agent", "-w", "/proc/self", "-m", "go"])
         .end();
-    outcome.exits(78).prints("").says("/proc").says_one_line();
+    outcome.refuses(78, "/proc").says_one_line();
 }
 
 #[test]
@@ -463,7 +451,7 @@ fn check_reports_every_error_and_warning() {
     )
     .top("max_iterations: many");
     fs::remove_file(world.path("agent/context.yaml")).unwrap();
-    let outcome = world.delta(["check", "agent"]).end().exits(78);
+    let outcome = world.delta(["check", "agent"]).exits(78);
     outcome
         .says("both")
         .says("pipe")
@@ -475,12 +463,8 @@ fn check_reports_every_error_and_warning() {
 #[test]
 fn check_of_a_good_agent_exits_0() {
     let world = World::with_tools("- {name: list, exec: 'ls ${d}'}");
-    world.delta(["check", "agent"]).end().exits(0);
-    world
-        .delta(["check"])
-        .cwd(world.path("agent"))
-        .end()
-        .exits(0);
+    world.delta(["check", "agent"]).exits(0);
+    world.delta(["check"]).cwd(world.path("agent")).exits(0);
     assert!(!world.exists("agent/workspaces"));
     assert!(world.server.requests().is_empty());
 }
@@ -488,9 +472,5 @@ fn check_of_a_good_agent_exits_0() {
 #[test]
 fn check_of_an_agent_with_a_warning_exits_0_and_shows_it() {
     let world = World::new().top("colour: red");
-    world
-        .delta(["check", "agent"])
-        .end()
-        .exits(0)
-        .says("colour");
+    world.delta(["check", "agent"]).exits(0).says("colour");
 }

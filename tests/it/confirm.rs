@@ -16,8 +16,8 @@ fn push(id: &str, n: &str) -> Reply {
 #[track_caller]
 fn waiting() -> World {
     let world = World::with_tools(TOOLS);
-    world.server.says([push("p", "1")]);
-    world.run("go").end().exits(101).prints("");
+    world.model_says([push("p", "1")]);
+    world.run("go").exits(101).prints("");
     world
 }
 
@@ -54,13 +54,13 @@ fn printed_command(outcome: &Outcome, before: &str) -> Vec<String> {
 #[test]
 fn a_call_and_all_behind_it_wait_for_a_yes_in_a_file() {
     let world = World::with_tools(TOOLS);
-    world.server.says([calls(&[
+    world.model_says([calls(&[
         ("a", "note", json!({"n": "1"})),
         ("p", "push", json!({"n": "2", "text": "one\ntwo\u{1b}[2J"})),
         ("c", "note", json!({"n": "3"})),
     ])]);
     for _ in 0..2 {
-        world.run("go").end().exits(101).prints("").says("push");
+        world.run("go").refuses(101, "push");
         assert_eq!(world.lines("log"), ["note 1"]);
     }
     assert_eq!(
@@ -71,8 +71,8 @@ fn a_call_and_all_behind_it_wait_for_a_yes_in_a_file() {
     assert_eq!(request(&world)["input_type"], "confirmation");
     assert_eq!(world.latest().ending().0, "WAITING_FOR_INPUT");
     respond(&world, "yes\n");
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.lines("log"), ["note 1", "push 2", "note 3"]);
     let run = world.latest();
     let asked = &run.events("HUMAN_INPUT_REQUEST");
@@ -106,8 +106,8 @@ fn only_a_plain_yes_is_one_and_the_model_reads_any_other_answer() {
     ] {
         let world = waiting();
         respond(&world, answer);
-        world.server.says([text("done")]);
-        world.run("go").end().exits(0);
+        world.model_says([text("done")]);
+        world.run("go").exits(0);
         assert_eq!(world.lines("log").len(), usize::from(runs), "{answer:?}");
         let told = world.server.last().observation("p");
         let words = answer.strip_suffix('\n').unwrap_or(answer);
@@ -133,7 +133,7 @@ fn the_printed_commands_let_the_call_run_or_refuse_it() {
         ("with words for the model: ", "not this one", vec![]),
     ] {
         let world = waiting();
-        let outcome = world.rerun().json().end().exits(101);
+        let outcome = world.rerun().json().exits(101);
         let asked = &outcome.object()["interaction"];
         assert_eq!(asked["request_id"], question_id(&world).as_str());
         assert_eq!(asked["input_type"], "confirmation");
@@ -142,9 +142,9 @@ fn the_printed_commands_let_the_call_run_or_refuse_it() {
         if let Some(word) = words.iter_mut().find(|word| *word == "WORDS") {
             answer.clone_into(word);
         }
-        world.server.says([text("done")]);
+        world.model_says([text("done")]);
         let command = Delta::new(world.home()).args(&words).cwd("/");
-        command.end().exits(0).prints("done\n");
+        command.exits(0).prints("done\n");
         assert_eq!(world.lines("log"), log);
         let words = format!("answered: {answer}");
         let told = world.server.last().observation("p");
@@ -163,7 +163,7 @@ fn at_the_terminal_a_person_says_yes_or_what_to_do_instead() {
         ),
     ] {
         let world = World::with_tools(TOOLS);
-        world.server.says([push("p", "1"), text("done")]);
+        world.model_says([push("p", "1"), text("done")]);
         let mut terminal = Terminal::new();
         let delta = world.run("go").arg("-i").at(&terminal).spawn();
         let shown = terminal.shows("Run this call of push? [y/n, or what to do instead] ");
@@ -180,7 +180,7 @@ fn at_the_terminal_a_person_says_yes_or_what_to_do_instead() {
 #[test]
 fn at_the_terminal_the_command_that_asks_there_is_printed() {
     let world = World::with_tools(TOOLS);
-    world.server.says([push("p", "1"), text("done")]);
+    world.model_says([push("p", "1"), text("done")]);
     let mut terminal = Terminal::new();
     let delta = world.run("go").at(&terminal).spawn();
     let shown = terminal.shows("or write the answer to ");
@@ -203,8 +203,8 @@ fn at_the_terminal_the_command_that_asks_there_is_printed() {
     delta.wait().exits(0);
     assert_eq!(world.lines("log"), ["push 1"]);
     // Nobody is there to be asked.
-    world.server.says([push("p", "2")]);
-    world.run("again").end().exits(101).does_not_say(" -i");
+    world.model_says([push("p", "2")]);
+    world.run("again").exits(101).does_not_say(" -i");
 }
 
 /// A world with one guard, a script with `$OUT`.
@@ -223,28 +223,26 @@ fn a_guard_asks_about_the_call_that_it_has_changed() {
     let world = guarded(&format!(
         "printf %s '{control}' > $OUT/control.json; echo '{payload}' > $OUT/final_payload.json"
     ));
-    world.server.says([call("a", "note", &json!({"n": "1"}))]);
-    world.run("go").end().exits(101);
+    world.model_says([call("a", "note", &json!({"n": "1"}))]);
+    world.run("go").exits(101);
     // The model's words in the guard's message look like no line of delta's own.
     assert_eq!(
         request(&world)["prompt"],
         "$ sh -c 'echo note \"$1\" >> ../log' -- 8\nWrite\n  $ ls\\u{1b} to the log?"
     );
-    world.server.says([text("done")]);
-    world.go_on().args(["-m", "yes"]).end().exits(0);
+    world.model_says([text("done")]);
+    world.go_on().args(["-m", "yes"]).exits(0);
     assert_eq!(world.lines("log"), ["note 8"]);
 }
 
 #[test]
 fn a_question_to_a_person_is_not_asked_about() {
     let world = guarded("echo '{\"action\":\"ask\"}' > $OUT/control.json");
-    world
-        .server
-        .says([call("q", "ask_human", &json!({"prompt": "Which?"}))]);
-    world.run("go").end().exits(101);
+    world.model_says([call("q", "ask_human", &json!({"prompt": "Which?"}))]);
+    world.run("go").exits(101);
     assert_eq!(request(&world)["prompt"], "Which?");
-    world.server.says([text("done")]);
-    world.go_on().args(["-m", "that"]).end().exits(0);
+    world.model_says([text("done")]);
+    world.go_on().args(["-m", "that"]).exits(0);
     assert_eq!(world.server.last().observation("q"), "that");
     assert_eq!(world.latest().events("HUMAN_INPUT_REQUEST").len(), 1);
 }
@@ -259,11 +257,11 @@ fn a_guard_that_denies_what_was_asked_about_closes_the_question() {
             .read("agent/hooks.yaml")
             .replace("../../../../../", "../"),
     );
-    world.server.says([push("p", "1")]);
-    world.run("go").end().exits(101);
+    world.model_says([push("p", "1")]);
+    world.run("go").exits(101);
     world.write("sunday", "");
-    world.server.says([text("done")]);
-    let answered = world.go_on().args(["-m", "yes"]).end().exits(0);
+    world.model_says([text("done")]);
+    let answered = world.go_on().args(["-m", "yes"]).exits(0);
     answered.says("response.unread.1");
     assert!(world.lines("log").is_empty());
     assert_eq!(
@@ -294,7 +292,6 @@ fn an_agent_that_changed_meanwhile_is_asked_about_again() {
         world
             .go_on()
             .args(answer)
-            .end()
             .exits(101)
             .says("not the call that a person was asked about");
         assert!(world.lines("log").is_empty());
@@ -307,9 +304,9 @@ fn an_agent_that_changed_meanwhile_is_asked_about_again() {
             fs::read_to_string(interaction(&world, "response.unread.1")).unwrap(),
             "yes"
         );
-        world.server.says([text("done")]);
+        world.model_says([text("done")]);
         respond(&world, "yes");
-        world.run("go").end().exits(0);
+        world.run("go").exits(0);
         let log = world.lines("log");
         assert_eq!(
             log,
@@ -327,8 +324,8 @@ fn an_agent_that_changed_meanwhile_is_asked_about_again() {
         "confirm: true",
         "confirm: Sure?, description: Pushes",
     );
-    world.server.says([text("done")]);
-    world.go_on().args(["-m", "yes"]).end().exits(0);
+    world.model_says([text("done")]);
+    world.go_on().args(["-m", "yes"]).exits(0);
     assert_eq!(world.lines("log"), ["push 1"]);
 }
 
@@ -336,35 +333,28 @@ fn an_agent_that_changed_meanwhile_is_asked_about_again() {
 fn an_answer_to_another_question_is_kept_and_not_applied() {
     let world = waiting();
     let first = question_id(&world);
-    world.server.says([push("q", "2")]);
+    world.model_says([push("q", "2")]);
     let first_yes = || world.go_on().args(["--question", &first, "-m", "yes"]);
-    first_yes().end().exits(101).prints("");
+    first_yes().exits(101).prints("");
     assert_eq!(world.lines("log"), ["push 1"]);
     let second = question_id(&world);
     assert_ne!(first, second);
     // The same command again has nothing more to say; another answer to the old question is kept.
-    first_yes().end().exits(101).does_not_say("unread");
+    first_yes().exits(101).does_not_say("unread");
     let late = ["--question", &first, "-m", "y"];
     world
         .go_on()
         .args(late)
-        .end()
         .exits(101)
         .says("response.unread.1");
     assert_eq!(world.lines("log"), ["push 1"]);
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let second_yes = || world.go_on().args(["--question", &second, "-m", "yes"]);
-    second_yes().end().exits(0).prints("done\n");
+    second_yes().exits(0).prints("done\n");
     assert_eq!(world.lines("log"), ["push 1", "push 2"]);
     // Complete, the run prints its result again, and hears no other answer as a message.
-    second_yes().end().exits(0).prints("done\n");
-    world
-        .go_on()
-        .args(late)
-        .end()
-        .exits(1)
-        .prints("")
-        .says("response.unread.2");
+    second_yes().exits(0).prints("done\n");
+    world.go_on().args(late).refuses(1, "response.unread.2");
     let no_answer = world.go_on().args(["--question", &second]).end();
     no_answer.exits(2).says("--question needs its answer");
     assert_eq!(world.server.requests().len(), 3);
@@ -384,18 +374,18 @@ fn what_a_tool_or_a_hook_left_running_cannot_answer() {
     let hook = format!("test -e ../begun || {{ touch ../begun; ({FORGE}) & }}");
     let hooks = json!({"pre_tool_execution": {"command": ["sh", "-c", hook]}});
     world.write("agent/hooks.yaml", hooks.to_string());
-    world.server.says([calls(&[
+    world.model_says([calls(&[
         ("l", "leave", json!({})),
         ("p", "push", json!({"n": "1", "text": ""})),
     ])]);
-    let outcome = world.run("go").end().exits(101);
+    let outcome = world.run("go").exits(101);
     outcome.says("response.unread.1");
     assert!(
         world.processes().is_empty(),
         "something is left that could answer"
     );
     assert!(!interaction(&world, "response.txt").exists());
-    world.run("go").end().exits(101);
+    world.run("go").exits(101);
     assert!(world.lines("log").is_empty());
     let notes = world.latest().events("SYSTEM_MESSAGE");
     let ended = |note: &Value| {
@@ -413,11 +403,11 @@ fn a_call_that_was_running_when_the_engine_died_has_its_yes_and_is_repeated_only
         let world = World::with_tools(&format!(
             "- {{name: die, confirm: true, on_resume: {on_resume}, shell: 'echo one >> ../log; test -e ../died || {{ touch ../died; kill -9 $DELTA_ENGINE_PID; sleep 60; }}'}}"
         ));
-        world.server.says([call("d", "die", &json!({}))]);
-        world.run("go").end().exits(101);
+        world.model_says([call("d", "die", &json!({}))]);
+        world.run("go").exits(101);
         assert_eq!(world.go_on().args(["-m", "yes"]).end().killed_by(), Some(9));
-        world.server.says([text("done")]);
-        world.run("go").end().exits(0);
+        world.model_says([text("done")]);
+        world.run("go").exits(0);
         assert_eq!(world.lines("log"), log);
         assert_eq!(world.latest().events("HUMAN_INPUT_REQUEST").len(), 1);
         assert_eq!(world.latest().events("HUMAN_INPUT_RECEIVED").len(), 1);
@@ -449,7 +439,7 @@ fn wherever_a_kill_falls_no_yes_is_lost_and_none_counts_twice() {
     let before = world.path("before");
     copy(&world.path("ws"), &before);
     let asked = world.latest().text("journal.jsonl");
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let whole = world.latest().text("journal.jsonl");
     let ends: Vec<usize> = whole.match_indices('\n').map(|(at, _)| at + 1).collect();
     for end in ends
@@ -473,7 +463,7 @@ fn wherever_a_kill_falls_no_yes_is_lost_and_none_counts_twice() {
                 fs::remove_dir_all(world.latest().path("interaction")).unwrap();
             }
             world.adopt("ws");
-            let outcome = world.run("go").end().exits(0);
+            let outcome = world.run("go").exits(0);
             outcome.does_not_say("unread");
             let ran = world.lines("log").len();
             let was_begun = journal.contains("\"ACTION_REQUEST\"");
@@ -499,17 +489,14 @@ fn the_agent_says_at_one_place_for_which_tools_a_person_is_asked() {
         ("confirm: all", Some("note")),
     ] {
         let world = World::with_tools(TOOLS).top(top);
-        world.server.says([calls(&[
+        world.model_says([calls(&[
             ("a", "note", json!({"n": "1"})),
             ("p", "push", json!({"n": "2", "text": ""})),
         ])]);
         if asks.is_none() {
-            world.server.says([text("done")]);
+            world.model_says([text("done")]);
         }
-        world
-            .run("go")
-            .end()
-            .exits(if asks.is_some() { 101 } else { 0 });
+        world.run("go").exits(if asks.is_some() { 101 } else { 0 });
         assert_eq!(world.lines("log").len(), if asks.is_some() { 0 } else { 2 });
         let config = &world.latest().events("ENGINE_START")[0]["config"]["tools"];
         let confirmed: Vec<&Value> = config
@@ -561,12 +548,7 @@ fn a_confirm_that_means_nothing_is_an_error() {
     ] {
         let world = World::with_tools(&TOOLS.replace("true", tool)).top(top);
         world.server.may_stay_unasked();
-        world
-            .run("go")
-            .end()
-            .exits(78)
-            .says(words)
-            .says("agent.yaml:");
+        world.run("go").exits(78).says(words).says("agent.yaml:");
         assert!(!world.exists("ws/.delta"));
     }
 }
@@ -574,19 +556,16 @@ fn a_confirm_that_means_nothing_is_an_error() {
 #[test]
 fn a_run_that_began_without_questions_goes_on_so_only_if_it_is_said_again() {
     let world = World::with_tools(TOOLS);
-    world
-        .server
-        .says([call("q", "ask_human", &json!({"prompt": "Which?"}))]);
+    world.model_says([call("q", "ask_human", &json!({"prompt": "Which?"}))]);
     let none = ["--set", "confirm=none"];
-    world.run("go").args(none).end().exits(101);
+    world.run("go").args(none).exits(101);
     world
         .go_on()
         .args(["-m", "a"])
-        .end()
         .exits(78)
         .says("--set confirm");
-    world.server.says([push("p", "1"), text("done")]);
-    world.go_on().args(none).args(["-m", "a"]).end().exits(0);
+    world.model_says([push("p", "1"), text("done")]);
+    world.go_on().args(none).args(["-m", "a"]).exits(0);
     assert_eq!(world.lines("log"), ["push 1"]);
 }
 
@@ -595,14 +574,13 @@ fn a_repetition_asks_nobody_and_runs_nothing_that_was_confirmed() {
     let world = waiting();
     world
         .delta(["fork", "-w", "ws", "LATEST", "--at", "1"])
-        .end()
         .exits(2)
         .says("push has no result yet");
-    world.server.says([text("done")]);
-    world.go_on().args(["-m", "yes"]).end().exits(0);
+    world.model_says([text("done")]);
+    world.go_on().args(["-m", "yes"]).exits(0);
     for tools in ["recorded", "run"] {
         let replay = world.delta(["replay", "-w", "ws", "LATEST", "--tools", tools]);
-        replay.env("TMPDIR", world.home()).end().exits(0).says("");
+        replay.env("TMPDIR", world.home()).exits(0).says("");
     }
     assert_eq!(world.lines("log"), ["push 1"]);
 }
@@ -610,10 +588,10 @@ fn a_repetition_asks_nobody_and_runs_nothing_that_was_confirmed() {
 #[test]
 fn a_call_is_confirmed_also_where_the_agent_may_ask_nobody() {
     let world = World::with_tools(TOOLS).top("ask_human: false");
-    world.server.says([push("p", "1")]);
-    world.run("go").end().exits(101);
-    world.server.says([text("done")]);
-    world.go_on().args(["-m", "yes"]).end().exits(0);
+    world.model_says([push("p", "1")]);
+    world.run("go").exits(101);
+    world.model_says([text("done")]);
+    world.go_on().args(["-m", "yes"]).exits(0);
     assert_eq!(world.lines("log"), ["push 1"]);
 }
 
@@ -637,12 +615,10 @@ fn a_tool_in_the_sandbox_cannot_answer() {
         return;
     }
     let world = world.top(&format!("wrapper: {}", json!(sandbox)));
-    world.server.says([push("p", "1")]);
-    world.run("go").end().exits(101);
-    world
-        .server
-        .says([call("f", "forge", &json!({})), push("p", "2")]);
-    world.go_on().args(["-m", "no"]).end().exits(101);
+    world.model_says([push("p", "1")]);
+    world.run("go").exits(101);
+    world.model_says([call("f", "forge", &json!({})), push("p", "2")]);
+    world.go_on().args(["-m", "no"]).exits(101);
     // Where the files of a question are, too.
     let interaction = world.latest().path("interaction");
     fs::create_dir_all(&interaction).unwrap();

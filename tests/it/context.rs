@@ -45,14 +45,14 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[track_caller]
 fn answers(world: &World) {
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
 }
 
 /// The run ends before anything is sent, with these words, and the same command resumes it.
 #[track_caller]
 fn fails(world: &World, words: &[&str]) {
-    let mut outcome = world.run("go").end().exits(4).prints("");
+    let mut outcome = world.run("go").exits(4).prints("");
     for word in words {
         outcome = outcome.says(word);
     }
@@ -127,8 +127,8 @@ fn the_workspaces_guide_is_seen_where_there_is_one() {
     let system = "# Context Block: system_prompt\n\nYou are a test.\n";
     assert_eq!(seen(&world), pairs(&[("system", system), ("user", "go")]));
     world.write("ws/DELTA.md", "Tests run with make.\n");
-    world.server.says([text("again")]);
-    world.run("more").end().exits(0);
+    world.model_says([text("again")]);
+    world.run("more").exits(0);
     let both = format!("{system}\n# Context Block: workspace_guide\n\nTests run with make.\n");
     assert_eq!(seen(&world), pairs(&[("system", &both), ("user", "more")]));
 }
@@ -186,7 +186,7 @@ fn a_missing_context_yaml_is_an_error_with_a_default_to_paste() {
     let world = World::new();
     let default = world.path("agent/context.yaml");
     fs::remove_file(&default).unwrap();
-    let outcome = world.run("go").end().exits(78).says("context.yaml");
+    let outcome = world.run("go").exits(78).says("context.yaml");
     let at = outcome.stderr.find("sources:\n").unwrap();
     let pasted: Vec<&str> = outcome.stderr[at..]
         .lines()
@@ -201,12 +201,9 @@ fn a_missing_context_yaml_is_an_error_with_a_default_to_paste() {
 #[test]
 fn without_a_journal_the_model_does_not_see_its_task_and_a_person_is_told_once() {
     let world = with_sources(&["{type: file, path: '${AGENT_HOME}/system_prompt.md'}"]);
-    world
-        .server
-        .says([call("a", "echo", &json!({"words": "x"})), text("done")]);
+    world.model_says([call("a", "echo", &json!({"words": "x"})), text("done")]);
     let outcome = world
         .run("go")
-        .end()
         .exits(0)
         .says("the model will not see its task");
     assert_eq!(outcome.stderr.matches("will not see its task").count(), 1);
@@ -253,11 +250,10 @@ fn a_generator_sees_where_it_is_and_what_has_happened() {
     let script =
         "env > ../env; pwd > ../pwd; grep -c '\"type\":\"USER_MESSAGE\"' $JOURNAL_PATH; cat";
     let world = with_sources(&[&computed(script, ""), JOURNAL]);
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     world
         .run("go")
         .env("DELTA_API_KEY", "sk-abcdefghijklmnop")
-        .end()
         .exits(0);
     let run = world.latest();
     let env = world.lines("env");
@@ -318,10 +314,8 @@ fn a_generator_that_fails_later_fails_the_run_then() {
         &computed("[ $ITERATION_COUNT = 1 ] && echo first", ""),
         JOURNAL,
     ]);
-    world
-        .server
-        .says([call("a", "echo", &json!({"words": "x"}))]);
-    world.run("go").end().exits(4).says("exit code 1");
+    world.model_says([call("a", "echo", &json!({"words": "x"}))]);
+    world.run("go").exits(4).says("exit code 1");
     assert_eq!(world.read("ws/sum.md"), "first\n");
     assert_eq!(world.server.requests().len(), 1);
 }
@@ -367,11 +361,11 @@ fn a_generator_runs_before_every_request_or_once_for_each_start() {
             JOURNAL,
         ]);
         let say = |words: &str| call(words, "echo", &json!({"words": words}));
-        world.server.says([say("a"), say("b"), say("c")]);
-        world.run("go").arg("--max-iterations=3").end().exits(4);
+        world.model_says([say("a"), say("b"), say("c")]);
+        world.run("go").arg("--max-iterations=3").exits(4);
         assert_eq!(world.lines("runs").len(), first, "{refresh}");
-        world.server.says([text("done")]);
-        world.go_on().end().exits(0);
+        world.model_says([text("done")]);
+        world.go_on().exits(0);
         assert_eq!(world.lines("runs").len(), second, "{refresh}");
     }
 }
@@ -401,20 +395,17 @@ fn long_talk(world: &World, half: usize) {
             (&two[1].0, "echo", two[1].1.clone()),
         ])
     };
-    world.server.says((1..=half).map(say));
+    world.model_says((1..=half).map(say));
     world
         .run("go")
         .args(["--max-iterations", &half.to_string()])
-        .end()
         .exits(4);
     world
-        .server
-        .says((half + 1..=2 * half).map(say))
+        .model_says((half + 1..=2 * half).map(say))
         .says([text("done")]);
     world
         .go_on()
         .args(["-m", "and now?"])
-        .end()
         .exits(0)
         .prints("done\n");
 }
@@ -427,10 +418,10 @@ fn a_window_keeps_whole_iterations_and_every_word_of_the_user() {
     ]);
     long_talk(&world, 3);
     let last = seen(&world);
-    let roles: Vec<&str> = last.iter().map(|(role, _)| role.as_str()).collect();
+    let said_by: Vec<&str> = last.iter().map(|(role, _)| role.as_str()).collect();
     let iteration = ["assistant", "tool", "tool"];
     assert_eq!(
-        roles,
+        said_by,
         [&["system", "user", "user"][..], &iteration, &iteration].concat()
     );
     let contents: Vec<&str> = last.iter().map(|(_, content)| content.as_str()).collect();
@@ -441,9 +432,8 @@ fn a_window_keeps_whole_iterations_and_every_word_of_the_user() {
     );
     // In between, the second message stands where it was said.
     let middle = world.server.requests()[4].messages();
-    let roles: Vec<&str> = middle.iter().map(|m| m["role"].as_str().unwrap()).collect();
     assert_eq!(
-        roles,
+        roles(&middle),
         [&["system", "user"][..], &iteration, &["user"], &iteration].concat()
     );
 }
@@ -457,10 +447,9 @@ fn a_request_begins_like_the_one_before_until_the_window_moves() {
     ]);
     let words = json!({"words": "x"});
     world
-        .server
-        .says((1..=6).map(|n| call(&format!("c{n}"), "echo", &words)))
+        .model_says((1..=6).map(|n| call(&format!("c{n}"), "echo", &words)))
         .says([text("done")]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let requests = world.server.requests();
     let task = b"{\"role\":\"user\",\"content\":\"go\"}";
     for pair in requests.windows(2) {
@@ -550,13 +539,13 @@ fn a_generator_in_python_folds_the_journal_into_a_file() {
         "{type: journal, max_iterations: 1}",
     ]);
     world.write("agent/tools/summary.py", SUMMARY);
-    world.server.says([
+    world.model_says([
         decides("a", "I decided on A."),
         call("c", "echo", &json!({"words": "without a word"})),
         decides("b", "Decided: then B."),
         text("done"),
     ]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     assert_eq!(
         seen(&world)[0].1,
         "# Context Block: memory\n\n## So far\n\n1. I decided on A.\n2. Decided: then B.\n"
@@ -573,12 +562,12 @@ fn a_generator_in_shell_prints_what_it_finds_with_jq() {
         "{type: journal, max_iterations: 1}",
     ]);
     world.script("agent/tools/fold.sh", FOLD);
-    world.server.says([
+    world.model_says([
         decides("a", "I decided on A."),
         decides("b", "Then B."),
         text("done"),
     ]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     assert_eq!(
         seen(&world)[0].1,
         "# Context Block: summary.md\n\n## Tools\n2 echo\n## Decisions\nI decided on A.\n"

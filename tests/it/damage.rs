@@ -19,9 +19,7 @@ impl Broken {
     fn new() -> Self {
         let world = World::with_tools(ECHO);
         let hi = json!({"words": "hi é"});
-        world
-            .server
-            .says([call("call_1", "echo", &hi), text("never").held()]);
+        world.model_says([call("call_1", "echo", &hi), text("never").held()]);
         let delta = world.run("go").spawn();
         world.server.wait_for(2);
         delta.kill();
@@ -51,8 +49,8 @@ impl Broken {
     /// The same command goes on and completes.
     #[track_caller]
     fn goes_on(&self) -> Vec<Value> {
-        self.world.server.says([text("done")]);
-        self.world.run("go").end().exits(0).prints("done\n");
+        self.world.model_says([text("done")]);
+        self.world.run("go").exits(0).prints("done\n");
         assert_eq!(self.world.latest(), self.run);
         assert_eq!(self.run.ending().0, "COMPLETED");
         let journal = self.run.journal();
@@ -69,7 +67,7 @@ impl Broken {
     fn is_refused(&self, words: &[&str]) {
         let before = fs::read(self.path()).unwrap();
         for delta in [self.world.run("go"), self.world.go_on()] {
-            let mut outcome = delta.end().exits(1).prints("");
+            let mut outcome = delta.exits(1).prints("");
             for word in words {
                 outcome = outcome.says(word);
             }
@@ -154,8 +152,8 @@ fn an_empty_journal_is_a_run_that_never_began() {
                 .map(|line| format!("{line}\n"))
                 .collect::<String>(),
         );
-        broken.world.server.says([text("done")]);
-        broken.world.run("go").end().exits(0).prints("done\n");
+        broken.world.model_says([text("done")]);
+        broken.world.run("go").exits(0).prints("done\n");
         let said = broken.world.server.last().messages();
         assert_eq!(said.iter().filter(|m| m["content"] == "go").count(), 1);
     }
@@ -208,12 +206,11 @@ fn force_passes_over_damaged_lines_and_leaves_them_where_they_are() {
     let damaged = lines.join("\n") + "\n";
     broken.journal_is(&damaged);
     broken.is_refused(&["journal.jsonl:3:"]);
-    broken.world.server.says([text("done")]);
+    broken.world.model_says([text("done")]);
     broken
         .world
         .go_on()
         .arg("--force")
-        .end()
         .exits(0)
         .prints("done\n");
     let after = broken.run.text("journal.jsonl");
@@ -297,8 +294,8 @@ fn metadata_that_contradicts_the_journal_is_wrong() {
 fn continue_needs_no_metadata_either() {
     let broken = Broken::new();
     fs::remove_file(broken.run.path("metadata.json")).unwrap();
-    broken.world.server.says([text("done")]);
-    broken.world.go_on().end().exits(0).prints("done\n");
+    broken.world.model_says([text("done")]);
+    broken.world.go_on().exits(0).prints("done\n");
 }
 
 #[test]
@@ -365,8 +362,8 @@ fn an_edited_message_is_what_the_model_sees() {
             .journal
             .replacen("\"content\":\"go\"", "\"content\":\"go there\"", 1),
     );
-    broken.world.server.says([text("done")]);
-    broken.world.go_on().end().exits(0);
+    broken.world.model_says([text("done")]);
+    broken.world.go_on().exits(0);
     assert_eq!(
         broken.world.server.last().messages()[1]["content"],
         "go there"
@@ -400,7 +397,7 @@ fn a_line_put_in_without_a_number_takes_none_from_those_behind_it() {
     });
     assert_eq!(request.observation("call_1").trim_end(), "hi é");
     let run = broken.run.id();
-    let log = broken.world.delta(["log", "-w", "ws", &run]).end().exits(0);
+    let log = broken.world.delta(["log", "-w", "ws", &run]).exits(0);
     let log = log.does_not_say("damaged");
     for said in ["one", "two", "three", "hi é", "done"] {
         assert!(log.describe().contains(said), "{}", log.describe());
@@ -416,7 +413,7 @@ fn what_is_larger_than_a_journal_can_be_is_not_read() {
         file.set_len(len).unwrap();
     };
     // Metadata of that size are not read, but made anew.
-    broken.world.server.says([text("done")]);
+    broken.world.model_says([text("done")]);
     sparse(&broken.run.path("metadata.json"), 1 << 40);
     let run = || {
         broken
@@ -425,7 +422,7 @@ fn what_is_larger_than_a_journal_can_be_is_not_read() {
             .args(["--run-id", &id])
             .after("ulimit -v 2000000")
     };
-    run().end().exits(0).prints("done\n");
+    run().exits(0).prints("done\n");
     let metadata = fs::metadata(broken.run.path("metadata.json")).unwrap();
     assert!(metadata.len() < 1 << 16);
     sparse(&broken.path(), 1 << 40);
@@ -441,7 +438,7 @@ fn what_is_larger_than_a_journal_can_be_is_not_read() {
         broken.world.delta(["fork", "-w", "ws", &id, "--at", "1"]),
     ] {
         let outcome = delta.after("ulimit -v 2000000").end();
-        outcome.exits(1).prints("").says("is larger than 4096 MiB");
+        outcome.refuses(1, "is larger than 4096 MiB");
     }
 }
 
@@ -468,14 +465,11 @@ fn a_journal_that_is_no_regular_file_is_refused() {
             delta
                 .args(["-w", "ws"])
                 .after("ulimit -v 2000000")
-                .end()
-                .exits(1)
-                .prints("")
-                .says("journal.jsonl: it is not a regular file");
+                .refuses(1, "journal.jsonl: it is not a regular file");
         }
         for delta in [broken.world.run("go"), broken.world.go_on()] {
             let delta = delta.after("ulimit -v 2000000");
-            delta.end().exits(1).says("it is not a regular file");
+            delta.exits(1).says("it is not a regular file");
         }
     }
 }
@@ -511,7 +505,7 @@ fn a_result_whose_call_is_gone_is_left_out_of_the_request() {
 fn a_call_whose_result_is_gone_gets_one_in_the_request() {
     let world = World::with_tools("- {name: note, shell: 'echo ${n} >> ../log'}");
     let note = |n: u32| call(&format!("call_{n}"), "note", &json!({"n": n.to_string()}));
-    world.server.says([note(1), note(2), text("never").held()]);
+    world.model_says([note(1), note(2), text("never").held()]);
     let delta = world.run("go").spawn();
     world.server.wait_for(3);
     delta.kill();
@@ -524,8 +518,8 @@ fn a_call_whose_result_is_gone_gets_one_in_the_request() {
         .unwrap();
     lines.remove(first);
     fs::write(run.path("journal.jsonl"), lines.join("\n") + "\n").unwrap();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     // That the request is valid is checked by the server. Nothing was run again.
     assert_eq!(world.lines("log"), ["1", "2"]);
     assert_eq!(world.server.last().messages().len(), 6);
@@ -551,8 +545,8 @@ fn nested_payloads_of_earlier_engines_are_read() {
 fn blank_lines_are_passed_over() {
     let broken = Broken::new();
     broken.journal_is(broken.lines().join("\n\n") + "\n");
-    broken.world.server.says([text("done")]);
-    broken.world.run("go").end().exits(0).prints("done\n");
+    broken.world.model_says([text("done")]);
+    broken.world.run("go").exits(0).prints("done\n");
 }
 
 #[test]
@@ -612,8 +606,8 @@ fn a_journal_in_another_spacing_keeps_the_window() {
     world.write("agent/context.yaml", sources);
     let words = json!({"words": "x"});
     let ids = ["a", "b", "c", "d", "e"];
-    world.server.says(ids.map(|id| call(id, "echo", &words)));
-    world.server.says([text("never").held()]);
+    world.model_says(ids.map(|id| call(id, "echo", &words)));
+    world.model_says([text("never").held()]);
     let delta = world.run("go").spawn();
     world.server.wait_for(6);
     delta.kill();
@@ -622,8 +616,8 @@ fn a_journal_in_another_spacing_keeps_the_window() {
     let rewritten: String = lines.iter().map(|line| spaced(line) + "\n").collect();
     assert_ne!(rewritten, run.text("journal.jsonl"));
     fs::write(run.path("journal.jsonl"), rewritten).unwrap();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     let requests = world.server.requests();
     assert_eq!(requests[6].messages(), requests[5].messages());
     let results = requests[6]
@@ -641,8 +635,8 @@ fn is_replaced_by(script: &str) {
     let script =
         format!("cd \"$DELTA_RUN_DIR\" && {script} && cp journal.jsonl \"$HOME/replaced\"\n");
     world.write("agent/edit.sh", script);
-    world.server.says([call("a", "edit", &json!({}))]);
-    let outcome = world.run("go").end().exits(4).prints("");
+    world.model_says([call("a", "edit", &json!({}))]);
+    let outcome = world.run("go").exits(4).prints("");
     outcome.says("journal.jsonl");
     let run = world.latest();
     assert_eq!(run.text("journal.jsonl"), world.read("replaced"));
@@ -651,8 +645,8 @@ fn is_replaced_by(script: &str) {
     assert_eq!(run.metadata()["status"], "RUNNING");
     assert_eq!(world.server.requests().len(), 1);
 
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.latest(), run);
     assert_eq!(run.result(1)["status"], "ERROR");
     assert_eq!(run.ending().0, "COMPLETED");
@@ -667,8 +661,8 @@ fn a_journal_that_is_replaced_while_its_run_is_live_ends_the_run() {
 #[test]
 fn a_journal_that_is_removed_while_its_run_is_live_ends_the_run() {
     let world = World::with_tools("- {name: lose, shell: 'rm \"$DELTA_RUN_DIR/journal.jsonl\"'}");
-    world.server.says([call("a", "lose", &json!({}))]);
-    let outcome = world.run("go").end().exits(4).prints("");
+    world.model_says([call("a", "lose", &json!({}))]);
+    let outcome = world.run("go").exits(4).prints("");
     outcome.says("journal.jsonl");
     assert!(!world.latest().path("journal.jsonl").exists());
 }
@@ -676,16 +670,16 @@ fn a_journal_that_is_removed_while_its_run_is_live_ends_the_run() {
 #[test]
 fn lost_metadata_of_a_completed_run_is_written_anew_when_its_result_is_told_again() {
     let world = World::new();
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let delta = || world.run("go").args(["--run-id", "nightly"]);
     let parent = "20260102_030405_abcdef";
     let first = delta().env("DELTA_RUN_ID", parent);
-    first.end().exits(0).prints("done\n");
+    first.exits(0).prints("done\n");
     let run = world.latest();
     let before = run.metadata();
     assert_eq!(before["parent_run_id"], parent);
     fs::remove_file(run.path("metadata.json")).unwrap();
-    delta().end().exits(0).prints("done\n");
+    delta().exits(0).prints("done\n");
     let after = run.metadata();
     for key in [
         "run_id",
@@ -709,14 +703,14 @@ fn lost_metadata_of_a_completed_run_is_written_anew_when_its_result_is_told_agai
 fn the_parent_is_known_when_metadata_is_lost() {
     let world = World::new();
     let parent = "20260102_030405_abcdef";
-    world.server.says([text("never").held()]);
+    world.model_says([text("never").held()]);
     let delta = world.run("go").env("DELTA_RUN_ID", parent).spawn();
     world.server.wait_for(1);
     delta.kill();
     let run = world.latest();
     fs::remove_file(run.path("metadata.json")).unwrap();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.latest(), run);
     assert_eq!(run.metadata()["parent_run_id"], parent);
 }
@@ -734,8 +728,8 @@ fn a_pipe_in_the_place_of_a_file_keeps_nobody_waiting() {
         ("RUN/journal.jsonl", REFUSED),
     ] {
         let world = World::new();
-        world.server.says([text("one")]);
-        world.run("go").end().exits(0);
+        world.model_says([text("one")]);
+        world.run("go").exits(0);
         let run = world.latest();
         let path = match file.strip_prefix("RUN/") {
             Some(name) => run.path(name),
@@ -755,10 +749,10 @@ fn a_pipe_in_the_place_of_a_file_keeps_nobody_waiting() {
             world.delta(args.iter().copied()).end();
         }
         if said.is_empty() {
-            world.server.says([text("two")]);
-            world.run("again").end().exits(0).prints("two\n");
+            world.model_says([text("two")]);
+            world.run("again").exits(0).prints("two\n");
         } else {
-            world.run("again").end().exits(1).says(said);
+            world.run("again").exits(1).says(said);
         }
     }
 }
@@ -774,6 +768,6 @@ fn a_pipe_in_the_place_of_an_agents_file_is_an_error() {
         let made = std::process::Command::new("mkfifo").arg(&path).status();
         assert!(made.unwrap().success());
         let said = format!("agent/{file}: cannot read it: it is not a regular file");
-        world.run("go").end().exits(78).says(&said);
+        world.run("go").exits(78).says(&said);
     }
 }

@@ -22,15 +22,14 @@ fn a_deadline_that_has_passed_ends_the_command_and_nothing_is_appended() {
         outcome.exits(4).says("has passed");
     }
     assert!(!world.exists("ws"));
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let before = world.latest().journal();
     let late = ["--deadline", "2001-02-03T04:05:06+01:00", "-m", "more"];
-    world.go_on().args(late).end().exits(4).says("has passed");
+    world.go_on().args(late).exits(4).says("has passed");
     world
         .run("go")
         .env("DELTA_DEADLINE", "2001-02-03T04:05:06Z")
-        .end()
         .exits(4);
     assert_eq!(world.latest().journal(), before);
 }
@@ -39,7 +38,7 @@ fn a_deadline_that_has_passed_ends_the_command_and_nothing_is_appended() {
 fn half_a_minute_before_the_deadline_nothing_is_begun() {
     let world = World::new();
     let near = ["--deadline", "+29s"];
-    let object = world.run("go").args(near).json().end().exits(75).object();
+    let object = world.run("go").args(near).json().exits(75).object();
     assert_eq!(object["stop_reason"], "deadline");
     assert_eq!(object["status"], "INTERRUPTED");
     assert!(world.server.requests().is_empty());
@@ -50,17 +49,17 @@ fn half_a_minute_before_the_deadline_nothing_is_begun() {
     );
     let start = &world.latest().events("ENGINE_START")[0];
     assert!(start["config"]["deadline"].is_string(), "{start}");
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
 }
 
 #[test]
 fn a_tool_gets_sigterm_when_the_deadline_comes() {
     let tool = "- {name: nap, shell: 'trap \"echo told; exit 3\" TERM; sleep 100 & wait'}";
     let world = World::with_tools(tool);
-    world.server.says([call("a", "nap", &json!({}))]);
+    world.model_says([call("a", "nap", &json!({}))]);
     let delta = world.run("go").args(["--deadline", &in_seconds(2)]);
-    delta.end().exits(75).says("the deadline is near");
+    delta.exits(75).says("the deadline is near");
     let run = world.latest();
     assert_eq!(run.ending().1.as_deref(), Some("deadline"));
     let observation = run.result(1)["observation_content"].clone();
@@ -69,28 +68,28 @@ fn a_tool_gets_sigterm_when_the_deadline_comes() {
         observation.contains("told") && observation.contains("[interrupted]"),
         "{observation}"
     );
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
 }
 
 #[test]
 fn a_wait_for_the_model_ends_when_the_deadline_comes() {
     let world = World::new();
-    world.server.says([text("late").held()]);
+    world.model_says([text("late").held()]);
     let delta = world.run("go").args(["--deadline", &in_seconds(2)]);
-    delta.end().exits(75).says("the deadline is near");
+    delta.exits(75).says("the deadline is near");
     assert_eq!(world.latest().ending().1.as_deref(), Some("deadline"));
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
 }
 
 #[test]
 fn a_wait_that_the_server_asks_for_beyond_the_deadline_ends_the_run_at_once() {
     let world = World::new();
     let busy = || Reply::error(429, "later").header("Retry-After", "200");
-    world.server.says([busy()]);
+    world.model_says([busy()]);
     let delta = world.run("go").args(["--deadline", &in_seconds(100)]);
-    delta.json().end().exits(75);
+    delta.json().exits(75);
     assert_eq!(world.latest().ending().1.as_deref(), Some("deadline"));
     assert_eq!(world.server.requests().len(), 1);
 }
@@ -113,7 +112,7 @@ fn programs_of_a_run_find_a_deadline_ten_seconds_earlier_for_each_depth() {
             _ => text("done"),
         });
     let delta = world.run("go").args(["--deadline", "2100-01-01T00:00:00Z"]);
-    delta.end().exits(0);
+    delta.exits(0);
     let expected = ["2099-12-31T23:59:50.000Z", "2099-12-31T23:59:40.000Z"];
     assert_eq!(world.lines("deadlines"), expected);
 }
@@ -126,11 +125,11 @@ fn the_earlier_of_two_deadlines_counts() {
         ("2100-01-01T00:00:00Z", "+0s"),
     ] {
         let delta = world.run("go").env("DELTA_DEADLINE", variable);
-        delta.args(["--deadline", option]).end().exits(4);
+        delta.args(["--deadline", option]).exits(4);
     }
     let delta = world.run("go").env("DELTA_DEADLINE", "soon");
-    delta.end().exits(78).says("DELTA_DEADLINE");
+    delta.exits(78).says("DELTA_DEADLINE");
     let delta = world.run("go").args(["--deadline", "soon"]);
-    delta.end().exits(2).says("--deadline");
+    delta.exits(2).says("--deadline");
     assert!(!world.exists("ws"));
 }

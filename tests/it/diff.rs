@@ -11,10 +11,8 @@ fn two_runs() -> World {
     let world = World::with_tools(ECHO);
     let say = |n: u32, words: &str| call(&format!("call_{n}"), "echo", &json!({"words": words}));
     for (id, third) in [("one", "left"), ("two", "right")] {
-        world
-            .server
-            .says([say(1, "a"), say(2, "b"), say(3, third), text("done")]);
-        world.run("go").args(["--run-id", id]).end().exits(0);
+        world.model_says([say(1, "a"), say(2, "b"), say(3, third), text("done")]);
+        world.run("go").args(["--run-id", id]).exits(0);
     }
     world
 }
@@ -25,7 +23,7 @@ fn the_common_beginning_is_a_line_and_the_rest_is_side_by_side() {
     let diff = world
         .delta(["diff", "-w", "ws", "one", "two"])
         .env("COLUMNS", "63");
-    diff.end().exits(1).prints(
+    diff.exits(1).prints(
         "iterations 1 to 2 are the same\n\
          one, 4 iterations              | two, 4 iterations\n\
          \x20 3 $ echo {\"words\":\"left\"}    |   3 $ echo {\"words\":\"right\"}\n\
@@ -40,7 +38,6 @@ fn runs_that_say_the_same_are_the_same() {
     let path = world.path("ws/.delta/one");
     world
         .delta(["diff", "-w", "ws", "one", path.to_str().unwrap()])
-        .end()
         .exits(0)
         .prints("the same: 4 iterations\n");
 }
@@ -48,18 +45,13 @@ fn runs_that_say_the_same_are_the_same() {
 #[test]
 fn runs_are_named_as_everywhere() {
     let world = two_runs();
-    world
-        .delta(["diff", "-w", "ws", "o", "LATEST"])
-        .end()
-        .exits(1);
+    world.delta(["diff", "-w", "ws", "o", "LATEST"]).exits(1);
     world
         .delta(["diff", "-w", "ws", "o", "x"])
-        .end()
         .exits(1)
         .says("no run 'x' here; the runs are two, one");
     world
         .delta(["diff", "-w", "ws", "one"])
-        .end()
         .exits(2)
         .says("needs RUN_B");
 }
@@ -93,14 +85,14 @@ fn runs_with_damaged_lines_are_never_the_same() {
 fn columns_are_those_of_the_terminal_and_not_characters() {
     let world = World::new();
     for (id, answer) in [("one", "漢字".repeat(9)), ("two", "right".to_owned())] {
-        world.server.says([text(&answer)]);
-        world.run("go").args(["--run-id", id]).end().exits(0);
+        world.model_says([text(&answer)]);
+        world.run("go").args(["--run-id", id]).exits(0);
     }
     let diff = world
         .delta(["diff", "-w", "ws", "one", "two"])
         .env("COLUMNS", "45");
     // The two sides have 21 columns each, and what is cut has an ellipsis.
-    diff.end().exits(1).prints(
+    diff.exits(1).prints(
         "they diverge at the first iteration\n\
          one, 1 iteration      | two, 1 iteration\n\
          \x20 1 > go                  1 > go\n\
@@ -113,17 +105,12 @@ fn a_secret_answer_is_in_no_column() {
     let world = World::new();
     for (id, answer) in [("one", "hunter2"), ("two", "other")] {
         let asked = json!({"prompt": "What?", "sensitive": true});
-        world
-            .server
-            .says([call("call_1", "ask_human", &asked), text(id)]);
-        world.run("go").args(["--run-id", id]).end().exits(101);
+        world.model_says([call("call_1", "ask_human", &asked), text(id)]);
+        world.run("go").args(["--run-id", id]).exits(101);
         let go_on = world.go_on().args(["--run-id", id, "-m", answer]);
-        go_on.end().exits(0);
+        go_on.exits(0);
     }
-    let diff = world
-        .delta(["diff", "-w", "ws", "one", "two"])
-        .end()
-        .exits(1);
+    let diff = world.delta(["diff", "-w", "ws", "one", "two"]).exits(1);
     let shown = String::from_utf8(diff.stdout).unwrap();
     assert!(
         !shown.contains("hunter2") && !shown.contains("other"),

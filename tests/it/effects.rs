@@ -25,8 +25,7 @@ const PAY: &str = r#"- name: pay
 fn killed_at(moment: &str, tools: &str) -> (World, Fifo) {
     let world = World::with_tools(tools);
     world
-        .server
-        .says([call("call_1", "pay", &json!({"amount": "5"})), text("done")])
+        .model_says([call("call_1", "pay", &json!({"amount": "5"})), text("done")])
         .may_stay_unasked();
     let (mut ready, go) = (world.fifo("ready"), world.fifo("go"));
     world.write("ledger", "");
@@ -42,7 +41,7 @@ fn killed_at(moment: &str, tools: &str) -> (World, Fifo) {
 #[test]
 fn what_has_happened_is_not_repeated_and_the_check_says_what_came_of_it() {
     let (world, _go) = killed_at("after", PAY);
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
     let run = world.latest();
     assert_eq!(world.lines("ledger").len(), 1);
     assert_eq!(world.server.last().observation("call_1"), "paid 5\n");
@@ -58,7 +57,7 @@ fn what_has_happened_is_not_repeated_and_the_check_says_what_came_of_it() {
         ],
         [&json!("SUCCESS"), &json!(0), &check["execution_ref"]]
     );
-    let shown = world.delta(["log", "-w", "ws"]).end().exits(0).describe();
+    let shown = world.delta(["log", "-w", "ws"]).exits(0).describe();
     assert!(
         shown.contains("pay has happened, its check says"),
         "{shown}"
@@ -68,7 +67,7 @@ fn what_has_happened_is_not_repeated_and_the_check_says_what_came_of_it() {
 #[test]
 fn what_has_not_happened_is_run_under_the_same_call_id() {
     let (world, _go) = killed_at("before", PAY);
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
     let run = world.latest();
     let requests = run.events("ACTION_REQUEST");
     let ids: Vec<_> = requests
@@ -94,7 +93,7 @@ fn a_check_that_does_not_know_leaves_it_to_the_model() {
         let start = PAY.find("    check:").unwrap();
         let tools = format!("{}    {{check: {check}}}\n", &PAY[..start]);
         let (world, _go) = killed_at("after", &tools);
-        world.run("go").end().exits(0);
+        world.run("go").exits(0);
         let told = world.server.last().observation("call_1");
         assert!(told.contains("it has not been run again]"), "{told}");
         let could_not = "[a check whether this call has happened could not say: ";
@@ -125,7 +124,7 @@ fn a_check_that_was_cut_short_is_asked_again() {
         assert!(signal == Signal::KILL || !alive(check));
     }
     world.write("free", "");
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.latest().events("ACTION_CHECK").len(), 1);
     assert_eq!(world.lines("ledger").len(), 1);
     assert!(world.processes().is_empty());
@@ -140,14 +139,12 @@ fn a_check_gets_the_arguments_that_a_guard_let_through() {
     world.write("agent/hooks.yaml", hooks);
     world.write("ledger", "");
     world.write("after", "");
-    world
-        .server
-        .says([call("call_1", "pay", &json!({"amount": "5"})), text("done")]);
+    world.model_says([call("call_1", "pay", &json!({"amount": "5"})), text("done")]);
     let (mut ready, _go) = (world.fifo("ready"), world.fifo("go"));
     let delta = world.run("go").spawn();
     ready.line();
     delta.kill();
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     assert_eq!(world.read("asked"), r#"{"amount":"7"}"#);
     assert_eq!(world.server.last().observation("call_1"), "paid 7\n");
 }
@@ -160,7 +157,7 @@ fn the_wrapper_of_a_tool_stands_before_its_check() {
         "agent/agent.yaml",
         format!("wrapper: [sh, -c, 'echo wrapped; exec \"$@\"', --]\n{agent}"),
     );
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     assert_eq!(
         world.server.last().observation("call_1"),
         "wrapped\npaid 5\n"
@@ -190,12 +187,7 @@ fn a_mistaken_check_is_a_configuration_error() {
         ),
     ] {
         let world = World::with_tools(&format!("- {{name: t, exec: 'true ${{a}}', {keys}}}"));
-        world
-            .run("go")
-            .end()
-            .exits(78)
-            .says("tool \"t\"")
-            .says(says);
+        world.run("go").exits(78).says("tool \"t\"").says(says);
         assert!(!world.exists("ws"));
     }
 }
@@ -210,7 +202,7 @@ fn an_agent_is_expanded_to_what_does_the_same() {
     let world = World::new();
     world.write("tools.yaml", format!("tools:\n{tools}"));
     let expand = |file: &str| {
-        let outcome = world.delta(["tool", "expand", file]).end().exits(0);
+        let outcome = world.delta(["tool", "expand", file]).exits(0);
         String::from_utf8(outcome.stdout).unwrap()
     };
     let once = expand("tools.yaml");
@@ -232,7 +224,7 @@ fn an_agent_is_expanded_to_what_does_the_same() {
 fn what_has_no_effect_is_repeated() {
     let tools = PAY[..PAY.find("  on_resume").unwrap()].to_owned() + "  effect: none\n";
     let (world, _go) = killed_at("after", &tools);
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
     let ledger = world.lines("ledger");
     assert_eq!(ledger.len(), 2);
     assert_eq!(ledger[0], ledger[1]);
@@ -264,7 +256,7 @@ fn check_advises_on_effects_and_sub_agents() {
         ),
     ] {
         let world = World::with_tools(&format!("- {{name: t, description: d, {keys}}}"));
-        let outcome = world.delta(["check", "agent"]).end().exits(0);
+        let outcome = world.delta(["check", "agent"]).exits(0);
         outcome.says(says.rsplit('|').next().unwrap());
     }
     for keys in [
@@ -274,7 +266,7 @@ fn check_advises_on_effects_and_sub_agents() {
         "exec: ls, effect: none, on_resume: retry",
     ] {
         let world = World::with_tools(&format!("- {{name: t, description: d, {keys}}}"));
-        let outcome = world.delta(["check", "agent"]).end().exits(0);
+        let outcome = world.delta(["check", "agent"]).exits(0);
         outcome
             .does_not_say("tool \"t\": runs delta")
             .does_not_say("effect");
@@ -284,7 +276,7 @@ fn check_advises_on_effects_and_sub_agents() {
 /// State, tool, exit code and command of each row.
 fn effects(world: &World) -> Vec<Value> {
     let log = world.delta(["log", "-w", "ws", "--effects", "--json"]);
-    let outcome = log.end().exits(0);
+    let outcome = log.exits(0);
     let text = String::from_utf8(outcome.stdout).unwrap();
     let rows = text.lines().map(|line| serde_json::from_str(line).unwrap());
     rows.map(|row: Value| json!([row["tool_name"], row["state"], row["exit_code"]]))
@@ -306,7 +298,7 @@ fn the_log_lists_each_action_with_an_effect_and_its_state() {
     let (mut ready, mut go) = (world.fifo("ready"), world.fifo("go"));
     world.write("ledger", "");
     world.write("after", "");
-    world.server.says([
+    world.model_says([
         calls(&[
             ("a", "look", json!({})),
             ("b", "fail", json!({})),
@@ -343,13 +335,13 @@ fn the_log_lists_each_action_with_an_effect_and_its_state() {
             json!(["hold", "done", 0]),
         ])
     );
-    let shown = world.delta(["log", "-w", "ws", "--effects"]).end().exits(0);
+    let shown = world.delta(["log", "-w", "ws", "--effects"]).exits(0);
     let shown = String::from_utf8(shown.stdout).unwrap();
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines[0].contains("STATE") && lines.len() == 6, "{shown}");
     assert!(lines[1].contains("done, exit code 3  fail"), "{shown}");
     for wrong in [["--effects", "-f"], ["--effects", "-n1"]] {
-        world.delta(["log", "-w", "ws"]).args(wrong).end().exits(2);
+        world.delta(["log", "-w", "ws"]).args(wrong).exits(2);
     }
 }
 
@@ -359,8 +351,8 @@ fn a_replay_says_what_it_does_once_more() {
         "- {name: look, exec: 'true', effect: none}\n- {name: send, exec: 'true'}\n",
     );
     let both = [("a", "look", json!({})), ("b", "send", json!({}))];
-    world.server.says([calls(&both), text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([calls(&both), text("done")]);
+    world.run("go").exits(0);
     let replay = |args: &[&str]| {
         world
             .delta(["replay", "-w", "ws", "LATEST"])
@@ -430,14 +422,10 @@ fn payer() -> World {
 #[test]
 fn killed_at_any_write_nothing_is_paid_twice_and_nothing_is_lost() {
     if !strace_works() {
-        eprintln!("skipped: strace is not installed or may not trace");
         return;
     }
-    let rounds = std::env::var("DELTA_TEST_EFFECT_KILLS").ok();
-    let rounds: usize = rounds.and_then(|text| text.parse().ok()).unwrap_or(40);
-    let seed = std::env::var("DELTA_TEST_SEED").ok();
-    let seed = seed.and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    let rounds = given_or("DELTA_TEST_EFFECT_KILLS", 40);
+    let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
     let names = "write,writev,pwrite64,rename,renameat,renameat2,mkdir,mkdirat,fdatasync,fsync,\
                  ftruncate,unlink,unlinkat,flock,sendto,clone,clone3,vfork,execve,wait4,waitid,poll,ppoll";
@@ -471,7 +459,7 @@ fn killed_at_any_write_nothing_is_paid_twice_and_nothing_is_lost() {
             killed += &format!(" {name} {n}");
             kills += 1;
             if random.u8(..) < 100 {
-                world.run("go").arg("-q").end().exits(0).prints("done\n");
+                world.run("go").arg("-q").exits(0).prints("done\n");
                 break;
             }
         }

@@ -90,8 +90,8 @@ fn the_nearest_place_that_has_a_variable_counts() {
             .iter()
             .map(|(place, name, value)| (*place, *name, value.as_str()))
             .collect();
-        world.server.says([text("done")]);
-        with_variables(&world, &variables).end().exits(0);
+        world.model_says([text("done")]);
+        with_variables(&world, &variables).exits(0);
         assert_eq!(
             sent_key(&world),
             Some(format!("sk-{:?}-0123456789", PLACES[at]))
@@ -110,11 +110,11 @@ fn the_names_count_in_their_order() {
         (Place::Process, "OPENAI_BASE_URL", "http://127.0.0.1:9/base"),
         (Place::Process, "DELTA_BASE_URL", url.as_str()),
     ];
-    world.server.says([text("done")]);
-    with_variables(&world, &variables).end().exits(0);
+    world.model_says([text("done")]);
+    with_variables(&world, &variables).exits(0);
     assert_eq!(sent_key(&world).as_deref(), Some(KEY));
     for name in ["OPENAI_API_URL", "OPENAI_BASE_URL"] {
-        world.server.says([text("done")]);
+        world.model_says([text("done")]);
         with_variables(
             &world,
             &[
@@ -122,7 +122,6 @@ fn the_names_count_in_their_order() {
                 (Place::Process, "OPENAI_API_KEY", OTHER_KEY),
             ],
         )
-        .end()
         .exits(0);
         assert_eq!(sent_key(&world).as_deref(), Some(OTHER_KEY));
     }
@@ -145,20 +144,15 @@ fn a_key_is_sent_only_to_an_endpoint_that_is_trusted_as_much() {
             ];
             let delta = with_variables(&world, &variables);
             if trust(endpoint) >= trust(key) {
-                world.server.says([text("done")]);
-                delta.end().exits(0);
+                world.model_says([text("done")]);
+                delta.exits(0);
                 assert_eq!(
                     sent_key(&world).as_deref(),
                     Some(KEY),
                     "{key:?} to {endpoint:?}"
                 );
             } else {
-                delta
-                    .end()
-                    .exits(78)
-                    .prints("")
-                    .says("is not sent there")
-                    .does_not_say(KEY);
+                delta.refuses(78, "is not sent there").does_not_say(KEY);
                 assert_eq!(world.server.connections(), 0, "{key:?} to {endpoint:?}");
                 assert!(!world.exists("ws/.delta"), "{key:?} to {endpoint:?}");
             }
@@ -175,7 +169,6 @@ fn a_workspace_that_names_an_endpoint_and_no_key_is_an_error() {
         variables.extend(other);
         with_variables(&world, &variables)
             .json()
-            .end()
             .exits(78)
             .says("workspace's .env")
             .says("without a key of its own")
@@ -188,11 +181,9 @@ fn a_workspace_that_names_an_endpoint_and_no_key_is_an_error() {
 #[test]
 fn the_agents_own_endpoint_wins_over_every_variable() {
     let world = World::new();
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let elsewhere = (Place::Workspace, "DELTA_BASE_URL", "http://192.0.2.1/v1");
-    with_variables(&world, &[elsewhere, (Place::Process, "DELTA_API_KEY", KEY)])
-        .end()
-        .exits(0);
+    with_variables(&world, &[elsewhere, (Place::Process, "DELTA_API_KEY", KEY)]).exits(0);
     assert_eq!(sent_key(&world).as_deref(), Some(KEY));
 }
 
@@ -207,7 +198,6 @@ fn a_directory_that_is_workspace_and_project_is_trusted_like_a_workspace() {
     let here = |world: &World| world.delta(["run", "-a", "agent", "-w", ".", "-m", "go"]);
     here(&world)
         .env("DELTA_API_KEY", KEY)
-        .end()
         .exits(78)
         .says("workspace's .env");
     world.write(
@@ -217,10 +207,8 @@ fn a_directory_that_is_workspace_and_project_is_trusted_like_a_workspace() {
             world.server.url()
         ),
     );
-    world
-        .server
-        .says([call("a", "env", &json!({})), text("done")]);
-    here(&world).end().exits(0).says("PATH is ignored");
+    world.model_says([call("a", "env", &json!({})), text("done")]);
+    here(&world).exits(0).says("PATH is ignored");
     let path = told(&world.server.last().observation("a"), "PATH");
     let own = std::env::var("PATH").unwrap();
     assert!(path.unwrap().starts_with(&own));
@@ -231,7 +219,6 @@ fn no_key_for_a_remote_endpoint_is_an_error_with_three_ways_out() {
     let world = without_base_url();
     let elsewhere = [(Place::Process, "DELTA_BASE_URL", "http://192.0.2.1/v1")];
     with_variables(&world, &elsewhere)
-        .end()
         .exits(78)
         .says("DELTA_API_KEY")
         .says("DELTA_BASE_URL")
@@ -262,10 +249,8 @@ fn a_workspace_does_not_decide_which_program_runs() {
     let world = World::with_tools(ENV_TOOL);
     let lines: String = names.iter().map(|name| format!("{name}=/evil\n")).collect();
     world.write("ws/.env", format!("{lines}FRIENDLY=yes\n"));
-    world
-        .server
-        .says([call("a", "env", &json!({})), text("done")]);
-    let mut outcome = world.run("go").end().exits(0);
+    world.model_says([call("a", "env", &json!({})), text("done")]);
+    let mut outcome = world.run("go").exits(0);
     for name in names {
         outcome = outcome.says(&format!("ws/.env: {name} is ignored"));
     }
@@ -290,10 +275,9 @@ fn an_agent_may_decide_which_program_runs() {
 fn a_line_that_means_nothing_is_named() {
     let world = World::new();
     world.write("agent/.env", "A=1\nnonsense\n");
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     world
         .run("go")
-        .end()
         .exits(0)
         .says("agent/.env:2: not NAME=value");
 }
@@ -326,12 +310,12 @@ fn no_program_sees_the_key_but_the_model_and_those_who_are_given_it() {
             (place, "COPY_OF_THE_KEY", KEY),
             (place, "HARMLESS", "yes"),
         ];
-        world.server.says([
+        world.model_says([
             call("a", "env", &json!({})),
             call("b", "trusted", &json!({})),
             text("done"),
         ]);
-        with_variables(&world, &variables).end().exits(0);
+        with_variables(&world, &variables).exits(0);
         let seen = world.server.last().observation("a");
         for lines in [&seen, &world.read("hook"), &world.read("generator")] {
             assert_eq!(told(lines, "DELTA_API_KEY"), None, "{place:?}");
@@ -352,9 +336,7 @@ fn no_program_sees_the_key_but_the_model_and_those_who_are_given_it() {
 fn a_program_that_is_the_model_gets_the_key() {
     let world = World::new().program([text("done")]);
     world.write("agent/model/1.sh", "env > ../../model-env\n");
-    with_variables(&world, &[(Place::Agent, "OPENAI_API_KEY", KEY)])
-        .end()
-        .exits(0);
+    with_variables(&world, &[(Place::Agent, "OPENAI_API_KEY", KEY)]).exits(0);
     assert_eq!(
         told(&world.read("model-env"), "OPENAI_API_KEY").as_deref(),
         Some(KEY)
@@ -366,9 +348,7 @@ fn whoever_gets_the_key_is_not_told_to_send_it_to_a_workspaces_endpoint() {
     let world = World::new().program([text("done")]);
     world.write("agent/model/1.sh", "env > ../../model-env\n");
     let elsewhere = (Place::Workspace, "DELTA_BASE_URL", "http://192.0.2.1/v1");
-    with_variables(&world, &[elsewhere, (Place::Process, "DELTA_API_KEY", KEY)])
-        .end()
-        .exits(0);
+    with_variables(&world, &[elsewhere, (Place::Process, "DELTA_API_KEY", KEY)]).exits(0);
     let env = world.read("model-env");
     assert_eq!(told(&env, "DELTA_API_KEY").as_deref(), Some(KEY));
     assert_eq!(told(&env, "DELTA_BASE_URL"), None);
@@ -382,12 +362,12 @@ fn an_endpoint_that_is_not_trusted_reaches_no_tool() {
             format!("{ENV_TOOL}\n- {{name: trusted, shell: 'env | sort', pass_api_key: true}}");
         let world = World::with_tools(&tools);
         let elsewhere = (place, "DELTA_BASE_URL", "http://192.0.2.1/v1");
-        world.server.says([
+        world.model_says([
             call("a", "env", &json!({})),
             call("b", "trusted", &json!({})),
             text("done"),
         ]);
-        with_variables(&world, &[elsewhere]).end().exits(0);
+        with_variables(&world, &[elsewhere]).exits(0);
         let trusted = matches!(place, Place::Agent | Place::Process);
         for call in ["a", "b"] {
             let env = world.server.last().observation(call);
@@ -405,14 +385,11 @@ fn a_key_in_a_file_is_enough_to_start_and_to_go_on() {
             (place, "DELTA_API_KEY", KEY),
             (place, "DELTA_BASE_URL", url.as_str()),
         ];
-        world
-            .server
-            .says([call("a", "env", &json!({})), text("done")]);
+        world.model_says([call("a", "env", &json!({})), text("done")]);
         with_variables(&world, &variables)
             .arg("--max-iterations=1")
-            .end()
             .exits(4);
-        world.go_on().end().exits(0).prints("done\n");
+        world.go_on().exits(0).prints("done\n");
         assert_eq!(sent_key(&world).as_deref(), Some(KEY));
     }
 }
@@ -421,7 +398,7 @@ fn a_key_in_a_file_is_enough_to_start_and_to_go_on() {
 fn nothing_that_is_written_has_the_key() {
     let world = World::with_tools(ENV_TOOL).llm("max_retries: 1");
     let echo = format!("Incorrect API key provided: {KEY}");
-    world.server.says([
+    world.model_says([
         Reply::error(503, &echo).header("Retry-After", "0"),
         Reply::error(401, &echo),
     ]);
@@ -429,7 +406,6 @@ fn nothing_that_is_written_has_the_key() {
         .run("go")
         .env("DELTA_API_KEY", KEY)
         .env("DELTA_LOG", "debug")
-        .end()
         .exits(4)
         .says("Incorrect API key provided")
         .does_not_say(KEY);
@@ -448,7 +424,7 @@ fn log(world: &World) -> Vec<String> {
 }
 
 fn talk(world: &World, level: Option<&str>) {
-    world.server.says([
+    world.model_says([
         Reply::error(503, "Loading model").header("Retry-After", "0"),
         call("a", "env", &json!({})),
         text("done"),
@@ -457,7 +433,7 @@ fn talk(world: &World, level: Option<&str>) {
     if let Some(level) = level {
         delta = delta.env("DELTA_LOG", level);
     }
-    delta.end().exits(0);
+    delta.exits(0);
 }
 
 #[test]
@@ -510,11 +486,10 @@ fn the_level_says_how_much_is_in_the_log() {
 #[test]
 fn an_unknown_level_is_named() {
     let world = World::new();
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     world
         .run("go")
         .env("DELTA_LOG", "loud")
-        .end()
         .exits(0)
         .says("DELTA_LOG=loud")
         .says("using info");
@@ -524,11 +499,11 @@ fn an_unknown_level_is_named() {
 #[test]
 fn a_failure_and_a_process_that_was_killed_are_in_the_log() {
     let world = World::with_tools("- {name: hang, shell: 'sleep 600', timeout_ms: 50}");
-    world.server.says([
+    world.model_says([
         call("a", "hang", &json!({})),
         Reply::error(400, "no such model"),
     ]);
-    world.run("go").end().exits(4);
+    world.run("go").exits(4);
     let lines = log(&world);
     let has = |words: &[&str]| {
         lines
@@ -557,10 +532,8 @@ fn a_hook_that_says_the_key_does_not_get_it_into_the_log() {
         "agent/hooks.yaml",
         format!("on_run_end: {{command: {hook}}}\n"),
     );
-    world.server.says([text("done")]);
-    with_variables(&world, &[(Place::Agent, "DELTA_API_KEY", KEY)])
-        .end()
-        .exits(0);
+    world.model_says([text("done")]);
+    with_variables(&world, &[(Place::Agent, "DELTA_API_KEY", KEY)]).exits(0);
     let log = world.latest().text("engine.log");
     assert!(
         log.contains("hook 001_on_run_end failed") && !log.contains(KEY),
@@ -571,7 +544,7 @@ fn a_hook_that_says_the_key_does_not_get_it_into_the_log() {
 /// `delta run -v` with stderr on a terminal, if the system has a program that makes one.
 fn on_a_terminal(no_color: Option<&str>) -> Option<String> {
     let world = World::new();
-    world.server.says([text("done")]).may_stay_unasked();
+    world.model_says([text("done")]).may_stay_unasked();
     let mut delta = world.run("go").arg("-v");
     if let Some(value) = no_color {
         delta = delta.env("NO_COLOR", value);
@@ -590,13 +563,8 @@ fn on_a_terminal(no_color: Option<&str>) -> Option<String> {
 #[test]
 fn colour_is_for_terminals_and_for_those_who_want_it() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world
-        .run("go")
-        .arg("-v")
-        .end()
-        .exits(0)
-        .does_not_say("\u{1b}[");
+    world.model_says([text("done")]);
+    world.run("go").arg("-v").exits(0).does_not_say("\u{1b}[");
     for (no_color, coloured) in [(None, true), (Some(""), true), (Some("1"), false)] {
         if let Some(shown) = on_a_terminal(no_color) {
             assert_eq!(shown.contains("\u{1b}["), coloured, "{no_color:?}: {shown}");
@@ -611,7 +579,7 @@ fn the_key_of_a_provider_comes_first_and_is_passed_on_as_the_everyday_one() {
         "- {{name: env, shell: '{show}'}}\n- {{name: trusted, shell: '{show}', pass_api_key: true}}"
     ));
     world.write("ws/.env", "DELTA_API_KEY=sk-of-the-workspace-1\n");
-    world.server.says([
+    world.model_says([
         calls(&[("a", "env", json!({})), ("b", "trusted", json!({}))]),
         text("done"),
     ]);
@@ -621,7 +589,6 @@ fn the_key_of_a_provider_comes_first_and_is_passed_on_as_the_everyday_one() {
         .env("OPENAI_API_KEY", OTHER_KEY)
         .env("COPY", KEY)
         .env("COPY_OF_OTHER", OTHER_KEY)
-        .end()
         .exits(0);
     let last = world.server.last();
     assert_eq!(
@@ -639,10 +606,8 @@ fn the_key_of_a_provider_comes_first_and_is_passed_on_as_the_everyday_one() {
     // A line in a workspace's file is not what whoever starts the run gives.
     let world = World::with_tools(ENV_TOOL);
     world.write("ws/.env", format!("DELTA_PROVIDER_KEY={OTHER_KEY}\n"));
-    world
-        .server
-        .says([call("a", "env", &json!({})), text("done")]);
-    world.run("go").env("DELTA_API_KEY", KEY).end().exits(0);
+    world.model_says([call("a", "env", &json!({})), text("done")]);
+    world.run("go").env("DELTA_API_KEY", KEY).exits(0);
     let last = world.server.last();
     assert_eq!(
         last.header("authorization"),

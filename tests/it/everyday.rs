@@ -65,9 +65,8 @@ fn newest(world: &World) -> Run {
 #[test]
 fn a_bare_sentence_goes_to_the_built_in_agent_in_the_current_directory() {
     let world = everyday();
-    world.server.says([text("fixed")]);
+    world.model_says([text("fixed")]);
     at_work(&world, ["run", "fix", "the", "test"])
-        .end()
         .exits(0)
         .prints("fixed\n");
     let run = newest(&world);
@@ -98,21 +97,19 @@ fn an_agent_in_the_current_directory_is_never_used_for_a_task() {
         &["run", "--", "-a look"],
         &["run", "look", "-m", "more"],
     ] {
-        world.server.says([text("ok")]);
+        world.model_says([text("ok")]);
         // Relative places in the list are not looked at.
         let run = at_work(&world, args.iter().copied()).env("DELTA_AGENTS", ".:");
-        run.end().exits(0);
+        run.exits(0);
         assert!(!told(&world.server.last()).0.contains("evil"), "{args:?}");
     }
     // Behind -- everything is the task.
-    world.server.says([text("ok")]);
-    at_work(&world, ["run", "--", "@codr", "x"]).end().exits(0);
+    world.model_says([text("ok")]);
+    at_work(&world, ["run", "--", "@codr", "x"]).exits(0);
     assert_eq!(told(&world.server.last()).1, "@codr x");
     // As before: without an operand, the agent in the current directory is meant.
-    world.server.says([text("ok")]);
-    at_work(&world, ["run", "-w", "ws", "-m", "look"])
-        .end()
-        .exits(0);
+    world.model_says([text("ok")]);
+    at_work(&world, ["run", "-w", "ws", "-m", "look"]).exits(0);
     assert!(told(&world.server.last()).0.contains("evil"));
 }
 
@@ -129,9 +126,9 @@ fn a_name_is_looked_up_in_its_places_in_order() {
         world.path("two").display()
     );
     let prompt = |args: &[&str]| {
-        world.server.says([text("ok")]);
+        world.model_says([text("ok")]);
         let run = at_work(&world, args.iter().copied()).env("DELTA_AGENTS", &list);
-        run.end().exits(0);
+        run.exits(0);
         told(&world.server.last())
     };
     let expected = |place: &str, task: &str| {
@@ -155,9 +152,7 @@ fn a_name_is_looked_up_in_its_places_in_order() {
     );
     assert_eq!(world.runs().len(), 0);
     assert!(world.exists("proj/.delta"));
-    let both = at_work(&world, ["run", "-a", "agent", "@probe", "x"])
-        .end()
-        .exits(2);
+    let both = at_work(&world, ["run", "-a", "agent", "@probe", "x"]).exits(2);
     both.says("two agents").says_one_line();
 }
 
@@ -176,24 +171,21 @@ fn a_name_leads_nowhere_else() {
         "@a b",
     ] {
         at_work(&world, ["run", name, "x"])
-            .end()
             .exits(2)
             .says("names no agent")
             .says_one_line();
     }
     at_work(&world, ["run", "@codr", "x"])
-        .end()
         .exits(2)
         .says("did you mean @coder?");
     at_work(&world, ["run", ""])
-        .end()
         .exits(2)
         .says("the task is empty");
     for words in [&["fix the test"][..], &["fix", "it"]] {
-        let stray = at_work(&world, words.iter().copied()).end().exits(2);
+        let stray = at_work(&world, words.iter().copied()).exits(2);
         stray.says("a task is given to `delta run`").says_one_line();
     }
-    let nothing = at_work(&world, ["run"]).end().exits(78);
+    let nothing = at_work(&world, ["run"]).exits(78);
     nothing
         .says("delta run 'fix the failing test'")
         .says_one_line();
@@ -207,18 +199,17 @@ fn the_usual_agent_is_a_persons_own_word_and_no_workspaces() {
     let mine = world.path("mine").display().to_string();
     let evil = format!("DELTA_AGENT={mine}\nDELTA_AGENTS=/tmp\nDELTA_MODEL=evil\n");
     world.write("proj/.env", &evil);
-    world.server.says([text("ok")]);
-    let run = at_work(&world, ["run", "x"]).end().exits(0);
+    world.model_says([text("ok")]);
+    let run = at_work(&world, ["run", "x"]).exits(0);
     run.says("DELTA_AGENT is ignored")
         .says("DELTA_MODEL is ignored");
     assert_eq!(newest(&world).metadata()["agent_name"], "coder");
     assert_eq!(world.server.last().json()["model"], "chosen");
     fs::remove_file(world.path("proj/.env")).unwrap();
 
-    world.server.says([text("ok")]);
+    world.model_says([text("ok")]);
     at_work(&world, ["run", "y"])
         .env("DELTA_AGENT", &mine)
-        .end()
         .exits(0);
     assert_eq!(newest(&world).metadata()["agent_name"], "mine");
     assert!(!world.exists("mine/workspaces"));
@@ -232,8 +223,8 @@ fn the_usual_agent_is_a_persons_own_word_and_no_workspaces() {
 fn nobody_can_plant_another_agent_in_the_cache() {
     let world = everyday();
     let run = |task: &str| {
-        world.server.says([text("ok")]);
-        at_work(&world, ["run", task]).end().exits(0);
+        world.model_says([text("ok")]);
+        at_work(&world, ["run", task]).exits(0);
         let system = told(&world.server.last()).0;
         assert!(!system.contains("evil"), "{task}: {system}");
         let home = newest(&world).metadata()["agent_home"].clone();
@@ -269,17 +260,14 @@ fn nobody_can_plant_another_agent_in_the_cache() {
     let agents = world.path(".cache/delta/agents");
     assert_eq!(fs::read_dir(&agents).unwrap().count(), 1);
     fs::set_permissions(&agents, Permissions::from_mode(0o777)).unwrap();
-    at_work(&world, ["run", "x"])
-        .end()
-        .exits(78)
-        .says("chmod go-w");
+    at_work(&world, ["run", "x"]).exits(78).says("chmod go-w");
 }
 
 #[test]
 fn a_run_of_a_built_in_agent_goes_on_whatever_its_record_leads_to() {
     let world = everyday();
-    world.server.says([text("ok")]);
-    at_work(&world, ["run", "x"]).end().exits(0);
+    world.model_says([text("ok")]);
+    at_work(&world, ["run", "x"]).exits(0);
     let run = newest(&world);
     let home = PathBuf::from(run.metadata()["agent_home"].as_str().unwrap());
     // Of a version that has gone, in a place that anybody could have filled.
@@ -291,7 +279,7 @@ fn a_run_of_a_built_in_agent_goes_on_whatever_its_record_leads_to() {
             .replace(home.to_str().unwrap(), old.to_str().unwrap());
         fs::write(run.path(file), text).unwrap();
     }
-    world.server.says([text("again")]);
+    world.model_says([text("again")]);
     let on = at_work(&world, ["continue", "-m", "more"]).end();
     on.exits(0).prints("again\n");
     assert!(!told(&world.server.last()).0.contains("evil"));
@@ -300,8 +288,8 @@ fn a_run_of_a_built_in_agent_goes_on_whatever_its_record_leads_to() {
 #[test]
 fn a_clones_records_are_not_obeyed() {
     let world = everyday();
-    world.server.says([text("ok")]);
-    at_work(&world, ["run", "x"]).end().exits(0);
+    world.model_says([text("ok")]);
+    at_work(&world, ["run", "x"]).exits(0);
     copy(&world.path("proj"), &world.path("clone"));
     for args in [&["run", "y"][..], &["run", "@coder", "x"], &["chat"]] {
         let run = at_work(&world, args.iter().copied())
@@ -320,12 +308,12 @@ fn the_persons_own_file_counts_behind_the_environment() {
     );
     let path = env_file(&world, &file, 0o600);
     let run = |env: &[(&str, &str)]| {
-        world.server.says([text("ok")]);
+        world.model_says([text("ok")]);
         let run = in_proj(&world, ["run", "--new", "x"]);
         let run = env
             .iter()
             .fold(run, |run, (name, value)| run.env(name, value));
-        run.end().exits(0);
+        run.exits(0);
         let request = world.server.last();
         let key = request.header("authorization").unwrap().to_owned();
         (request.json()["model"].as_str().unwrap().to_owned(), key)
@@ -355,7 +343,6 @@ fn the_persons_own_file_counts_behind_the_environment() {
     let relative = in_proj(&world, ["run", "x"]);
     relative
         .env("XDG_CONFIG_HOME", "../xdg")
-        .end()
         .exits(78)
         .says("no model is chosen");
 }
@@ -375,10 +362,8 @@ fn the_persons_key_reaches_no_tool() {
     let yaml =
         world.read(".config/delta/agents/shows/agent.yaml") + "tools: [{name: show, exec: env}]\n";
     world.write(".config/delta/agents/shows/agent.yaml", yaml);
-    world
-        .server
-        .says([call("c", "show", &json!({})), text("ok")]);
-    in_proj(&world, ["run", "@shows", "x"]).end().exits(0);
+    world.model_says([call("c", "show", &json!({})), text("ok")]);
+    in_proj(&world, ["run", "@shows", "x"]).exits(0);
     let seen = world.server.last().observation("c");
     assert!(seen.contains("MINE=seen"), "{seen}");
     assert!(!seen.contains("0123456789"), "{seen}");
@@ -387,14 +372,14 @@ fn the_persons_key_reaches_no_tool() {
 #[test]
 fn without_a_model_the_ways_out_are_named() {
     let world = everyday();
-    let refused = in_proj(&world, ["run", "x"]).end().exits(78);
+    let refused = in_proj(&world, ["run", "x"]).exits(78);
     let refused = refused
         .says("-M NAME")
         .says("DELTA_MODEL")
         .says("no key for");
     refused.says(".config/delta/env");
     assert!(!world.exists("proj/.delta"));
-    world.server.says([text("ok")]);
+    world.model_says([text("ok")]);
     let named = at_work(&world, ["run", "-M", "a: [b", "x"]).end();
     named.exits(0);
     assert_eq!(world.server.last().json()["model"], "a: [b");
@@ -405,12 +390,10 @@ fn without_a_model_the_ways_out_are_named() {
     world.write("open/agent.yaml", "name: open\nllm: {}\n");
     world
         .delta(["check", "open"])
-        .end()
         .exits(0)
         .says("no model is named");
     in_proj(&world, ["check", "@coder"])
         .env("DELTA_MODEL", "m")
-        .end()
         .exits(0)
         .does_not_say("no model");
 }
@@ -427,20 +410,16 @@ fn the_same_command_resumes_with_the_model_of_the_run_when_nothing_names_one() {
     world.write("open/agent.yaml", yaml);
     let run = |args: &[&str]| world.delta(["run", "-a", "open", "-m", "go"]).args(args);
     for site in [&["-w", "ws"][..], &[]] {
-        world
-            .server
-            .says([call("c", "note", &json!({"words": "once\n"})), text("done")]);
+        world.model_says([call("c", "note", &json!({"words": "once\n"})), text("done")]);
         run(site)
             .args(["--max-iterations", "1"])
             .env("DELTA_MODEL", "chosen")
-            .end()
             .exits(4);
         run(site)
             .arg("--dry-run")
-            .end()
             .exits(0)
             .says("model      chosen (the run's record)");
-        run(site).end().exits(0).prints("done\n");
+        run(site).exits(0).prints("done\n");
         assert_eq!(world.server.last().json()["model"], "chosen");
     }
     // What is new needs a model, and leaves nothing behind without one.
@@ -450,7 +429,7 @@ fn the_same_command_resumes_with_the_model_of_the_run_when_nothing_names_one() {
         &["-w", "empty"],
         &["-y"],
     ] {
-        run(new).end().exits(78).says("no model is chosen");
+        run(new).exits(78).says("no model is chosen");
     }
     let runs = fs::read_dir(world.path("ws/.delta")).unwrap();
     let runs = runs.filter(|entry| {
@@ -464,10 +443,10 @@ fn the_same_command_resumes_with_the_model_of_the_run_when_nothing_names_one() {
     assert_eq!(runs.count(), 1);
     assert!(!world.exists("empty") && !world.exists("open/workspaces/W002"));
     // A result that is there needs none.
-    world.server.says([text("named")]);
+    world.model_says([text("named")]);
     let named = ["-w", "ws", "--run-id", "named"];
-    run(&named).env("DELTA_MODEL", "chosen").end().exits(0);
-    run(&named).end().exits(0).prints("named\n");
+    run(&named).env("DELTA_MODEL", "chosen").exits(0);
+    run(&named).exits(0).prints("named\n");
 }
 
 #[test]
@@ -475,22 +454,19 @@ fn a_message_is_joined_in_the_order_given() {
     let world = everyday();
     world.write("proj/a.txt", "text of a\n");
     world.write("proj/b.txt", "text of b");
-    world.server.says([text("ok")]);
+    world.model_says([text("ok")]);
     let args = [
         "run", "-f", "a.txt", "-m", "one", "do", "-m", "-", "it", "-f", "b.txt", "-m", "two",
     ];
-    at_work(&world, args).stdin("from stdin\n").end().exits(0);
+    at_work(&world, args).stdin("from stdin\n").exits(0);
     let expected = "# File: a.txt\n\ntext of a\n\none\n\ndo it\n\nfrom stdin\n\n# File: b.txt\n\ntext of b\n\ntwo";
     assert_eq!(told(&world.server.last()).1, expected);
     let twice = at_work(&world, ["run", "-m", "-", "-m", "-"])
         .stdin("x")
-        .end()
         .exits(2);
     twice.says("given twice");
-    world.server.says([text("ok")]);
-    at_work(&world, ["continue", "-f", "a.txt", "-m", "and now"])
-        .end()
-        .exits(0);
+    world.model_says([text("ok")]);
+    at_work(&world, ["continue", "-f", "a.txt", "-m", "and now"]).exits(0);
     assert_eq!(
         told(&world.server.last()).1,
         "# File: a.txt\n\ntext of a\n\nand now"
@@ -505,7 +481,7 @@ fn what_cannot_be_a_message_is_refused_before_anything_is_created() {
     world.write("proj/half", vec![b'x'; 600 << 10]);
     let refused = |args: &[&str], words: &str| {
         let run = at_work(&world, ["run", "x"].iter().chain(args).copied());
-        run.end().exits(2).says(words).says_one_line();
+        run.exits(2).says(words).says_one_line();
         assert!(!world.exists("proj/.delta"), "{args:?}");
     };
     refused(&["-f", "binary"], "iconv");
@@ -525,20 +501,19 @@ fn a_run_is_known_again_by_its_texts_and_the_names_of_its_files() {
     world.write("proj/log", "version one\n");
     let args = ["run", "-f", "log", "why?", "--max-iterations", "1"];
     let looks = || call("c", "read", &json!({"path": "log"}));
-    world.server.says([looks()]);
-    at_work(&world, args).end().exits(4);
+    world.model_says([looks()]);
+    at_work(&world, args).exits(4);
     world.write("proj/log", "version two\n");
     // Metadata is a cache: without it the journal says the same.
     fs::remove_file(newest(&world).path("metadata.json")).unwrap();
-    world.server.says([looks()]);
-    let again = at_work(&world, args).end().exits(4);
+    world.model_says([looks()]);
+    let again = at_work(&world, args).exits(4);
     again.says("changed since run").says("log").says("--new");
     let first = world.server.last().messages()[1]["content"].clone();
     assert_eq!(first, "# File: log\n\nversion one\n\nwhy?");
     fs::remove_file(world.path("proj/log")).unwrap();
-    world.server.says([text("so")]);
+    world.model_says([text("so")]);
     at_work(&world, args)
-        .end()
         .exits(0)
         .prints("so\n")
         .says("changed since run");
@@ -551,19 +526,16 @@ fn a_run_is_known_again_by_its_texts_and_the_names_of_its_files() {
 
     // Another name, or the same words as a text, is another run.
     world.write("proj/log", "version two\n");
-    world.server.says([looks()]);
-    at_work(&world, args).end().exits(4);
-    world.server.says([text("new"), text("new")]);
+    world.model_says([looks()]);
+    at_work(&world, args).exits(4);
+    world.model_says([text("new"), text("new")]);
     at_work(&world, ["run", "-f", "./log", "why?"])
-        .end()
         .exits(0)
         .says("starting a new run");
     let same_text = at_work(&world, ["run", "-m", "# File: log\n\nversion two", "why?"]);
-    same_text.end().exits(0).says("starting a new run");
-    world.server.says([text("over")]);
-    at_work(&world, ["run", "-f", "log", "why?", "--new"])
-        .end()
-        .exits(0);
+    same_text.exits(0).says("starting a new run");
+    world.model_says([text("over")]);
+    at_work(&world, ["run", "-f", "log", "why?", "--new"]).exits(0);
     assert_eq!(
         told(&world.server.last()).1,
         "# File: log\n\nversion two\n\nwhy?"
@@ -579,7 +551,7 @@ fn a_dry_run_says_where_each_setting_comes_from() {
         &format!("DELTA_MODEL=of-the-file\nDELTA_API_KEY=0123456789abcdef\nDELTA_BASE_URL={url}\n"),
         0o600,
     );
-    let dry = in_proj(&world, ["run", "--dry-run", "x"]).end().exits(0);
+    let dry = in_proj(&world, ["run", "--dry-run", "x"]).exits(0);
     let file = world.path(".config/delta/env").display().to_string();
     let dry = dry.says("coder, ").says("the default: @coder, built in");
     let dry = dry.says(&format!("of-the-file (DELTA_MODEL in {file})"));
@@ -601,7 +573,7 @@ fn a_dry_run_says_where_each_setting_comes_from() {
             "x",
         ],
     );
-    let dry = run.env("DELTA_API_KEY", "abc").end().exits(0);
+    let dry = run.env("DELTA_API_KEY", "abc").exits(0);
     let dry = dry
         .says("mine (the command line)")
         .says("(agent.yaml)")
@@ -615,9 +587,7 @@ fn at_a_terminal_a_wait_and_a_commands_stdin_are_shown() {
     let world = everyday();
     let mut terminal = Terminal::new();
     let script = json!({"command": "if true; then\n    echo indented\nfi"});
-    world
-        .server
-        .says([call("c", "bash", &script), text("done").held()]);
+    world.model_says([call("c", "bash", &script), text("done").held()]);
     let run = at_work(&world, ["run", "x"])
         .env("TERM", "xterm")
         .env("NO_COLOR", "1")
@@ -633,9 +603,7 @@ fn at_a_terminal_a_wait_and_a_commands_stdin_are_shown() {
     run.wait().exits(0).prints("done\n");
 
     let mut terminal = Terminal::new();
-    world
-        .server
-        .says([call("c", "bash", &script), text("done")]);
+    world.model_says([call("c", "bash", &script), text("done")]);
     let run = at_work(&world, ["run", "-v", "y"])
         .env("NO_COLOR", "1")
         .at(&terminal)
@@ -650,7 +618,7 @@ fn a_wait_shows_the_last_words_that_have_arrived() {
     let world = everyday();
     let mut terminal = Terminal::new();
     let stream = text_stream(&["The answer\n", "is whole."], None);
-    world.server.says([streaming(&stream).pauses_behind(HERE)]);
+    world.model_says([streaming(&stream).pauses_behind(HERE)]);
     let run = at_work(&world, ["run", "--set", "llm.stream=true", "x"])
         .env("TERM", "xterm")
         .env("NO_COLOR", "1")
@@ -666,11 +634,11 @@ fn a_wait_shows_the_last_words_that_have_arrived() {
 #[test]
 fn a_pipe_that_nobody_reads_is_mentioned_at_a_terminal_only() {
     let world = everyday();
-    world.server.says([text("ok")]);
-    let piped = at_work(&world, ["run", "x"]).stdin("data").end().exits(0);
+    world.model_says([text("ok")]);
+    let piped = at_work(&world, ["run", "x"]).stdin("data").exits(0);
     piped.does_not_say("stdin");
     let mut terminal = Terminal::new();
-    world.server.says([text("ok")]);
+    world.model_says([text("ok")]);
     let under = ["sh", "-c", "echo data | \"$0\" \"$@\""];
     let run = at_work(&world, ["run", "y"])
         .under(&under)
@@ -684,7 +652,7 @@ fn a_pipe_that_nobody_reads_is_mentioned_at_a_terminal_only() {
 fn a_log_shows_what_the_tools_of_coder_were_given() {
     let world = everyday();
     world.write("proj/a.txt", "one\n");
-    world.server.says([
+    world.model_says([
         calls(&[
             (
                 "a",
@@ -700,8 +668,8 @@ fn a_log_shows_what_the_tools_of_coder_were_given() {
         ]),
         text("done"),
     ]);
-    let run = at_work(&world, ["run", "x"]).end().exits(0);
-    let log = in_proj(&world, ["log"]).end().exits(0);
+    let run = at_work(&world, ["run", "x"]).exits(0);
+    let log = in_proj(&world, ["log"]).exits(0);
     let log = String::from_utf8(log.stdout).unwrap();
     for shown in [
         "$ bash --timeout=9 <<< 'echo hi …'\n",
@@ -718,11 +686,9 @@ fn a_log_shows_what_the_tools_of_coder_were_given() {
     let tools = "tools: [{name: say, exec: 'echo ${a} ${b} ${c}'}]\n";
     world.write("other/agent.yaml", yaml + tools);
     let words = json!({"a": "delta", "b": "coder-tool", "c": "hidden"});
-    world.server.says([call("d", "say", &words), text("done")]);
-    in_proj(&world, ["run", "-a", "../other", "-w", ".", "-m", "y"])
-        .end()
-        .exits(0);
-    let log = in_proj(&world, ["log"]).end().exits(0);
+    world.model_says([call("d", "say", &words), text("done")]);
+    in_proj(&world, ["run", "-a", "../other", "-w", ".", "-m", "y"]).exits(0);
+    let log = in_proj(&world, ["log"]).exits(0);
     let log = String::from_utf8(log.stdout).unwrap();
     assert!(log.contains("$ echo delta coder-tool hidden\n"), "{log}");
 }
@@ -731,38 +697,38 @@ fn a_log_shows_what_the_tools_of_coder_were_given() {
 fn a_run_keeps_its_model_where_none_is_named() {
     let world = everyday();
     let asked = |args: &[&str]| {
-        world.server.says([text("ok")]);
+        world.model_says([text("ok")]);
         let delta = in_proj(&world, args.iter().copied());
         let delta = delta.env("DELTA_BASE_URL", world.server.url());
-        delta.stdin("more\n").end().exits(0);
+        delta.stdin("more\n").exits(0);
         world.server.last().json()["model"].clone()
     };
-    world.server.says([text("ok")]);
-    at_work(&world, ["run", "x"]).end().exits(0);
+    world.model_says([text("ok")]);
+    at_work(&world, ["run", "x"]).exits(0);
     let id = newest(&world).id();
     assert_eq!(asked(&["continue", "-m", "on"]), "chosen");
     assert_eq!(asked(&["chat", "--run-id", &id]), "chosen");
     assert_eq!(asked(&["fork", &id, "--at", "1", "-m", "on"]), "chosen");
     let next = ["request", "--next", "-w", ".", &id];
     let next = in_proj(&world, next).env("DELTA_BASE_URL", world.server.url());
-    assert_eq!(next.end().exits(0).object()["model"], "chosen");
+    assert_eq!(next.exits(0).object()["model"], "chosen");
     // What the person says now counts more, and stays.
     let other = ["continue", "--run-id", &id, "-M", "other", "-m", "on"];
     assert_eq!(asked(&other), "other");
     assert_eq!(asked(&["continue", "--run-id", &id, "-m", "on"]), "other");
-    world.server.says([text("ok")]);
-    at_work(&world, ["run", "y"]).end().exits(0);
-    world.server.says([text("ok")]);
+    world.model_says([text("ok")]);
+    at_work(&world, ["run", "y"]).exits(0);
+    world.model_says([text("ok")]);
     let now = at_work(&world, ["continue", "-m", "on"]).env("DELTA_MODEL", "now");
-    now.end().exits(0);
+    now.exits(0);
     assert_eq!(world.server.last().json()["model"], "now");
     // A new run has none to keep.
     let new = in_proj(&world, ["run", "z"]).env("DELTA_BASE_URL", world.server.url());
-    new.end().exits(78).says("no model is chosen");
+    new.exits(78).says("no model is chosen");
     // The record of a stranger names none.
     copy(&world.path("proj"), &world.path("clone"));
     let clone = in_proj(&world, ["continue", "-m", "on"]).cwd(world.path("clone"));
-    clone.end().exits(78).says("--adopt");
+    clone.exits(78).says("--adopt");
 }
 
 #[test]
@@ -789,8 +755,8 @@ fn the_persons_own_file_is_trusted_less_inside_the_workspace() {
         &format!("{file}DELTA_API_KEY=key-of-the-file\n"),
         0o600,
     );
-    world.server.says([text("ok")]);
-    let run = at_home(false).end().exits(0);
+    world.model_says([text("ok")]);
+    let run = at_home(false).exits(0);
     run.says("decides over later runs");
     let sent = world
         .server
@@ -800,15 +766,15 @@ fn the_persons_own_file_is_trusted_less_inside_the_workspace() {
     assert_eq!(sent.as_deref(), Some("Bearer key-of-the-file"));
     // Nor does a server on this machine need one.
     env_file(&world, &file, 0o600);
-    world.server.says([text("ok")]);
-    at_home(false).end().exits(0);
+    world.model_says([text("ok")]);
+    at_home(false).exits(0);
     // A key from elsewhere is not sent where something in the workspace says.
-    let refused = at_home(true).end().exits(78);
+    let refused = at_home(true).exits(78);
     refused
         .says("env, which is inside the workspace, sends requests to")
         .does_not_say("key-of-the-environment");
-    world.server.says([text("ok")]);
+    world.model_says([text("ok")]);
     let elsewhere = in_proj(&world, ["run", "-a", "../open", "-w", ".", "-m", "x"]);
     let elsewhere = elsewhere.env("DELTA_API_KEY", "key-of-the-environment");
-    elsewhere.end().exits(0).does_not_say("decides over");
+    elsewhere.exits(0).does_not_say("decides over");
 }

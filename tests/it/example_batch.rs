@@ -56,7 +56,7 @@ fn fails_and_recovers(line: &str) -> World {
     let missing: Vec<u32> = (1..=50).filter(|n| !done(*n)).collect();
     assert_eq!(missing, [7, 13, 20]);
     let asked = world.server.requests().len();
-    start().end().exits(0);
+    start().exits(0);
     assert_eq!(
         world.server.requests().len(),
         asked + 6,
@@ -120,17 +120,17 @@ fn task(world: &World) -> Run {
 #[test]
 fn a_job_that_is_started_twice_finds_the_lock() {
     let world = examples();
-    world.server.says([text("184").held()]);
+    world.model_says([text("184").held()]);
     let first = array(&world).spawn();
     world.server.wait_for(1);
-    array(&world).end().exits(75).says("already running, pid");
+    array(&world).exits(75).says("already running, pid");
     assert_eq!(world.lines("scontrol"), ["requeue 100_7"]);
     assert!(!world.exists("jobs/done/7.txt"));
     world.server.release();
     first.wait().exits(0);
     assert_eq!(world.read("jobs/done/7.txt"), "184\n");
     // The second, requeued, finds the answer.
-    array(&world).end().exits(0);
+    array(&world).exits(0);
     assert_eq!(world.read("jobs/done/7.txt"), "184\n");
     assert_eq!(world.server.requests().len(), 1);
     let left = fs::read_dir(world.path("jobs/work")).unwrap().count();
@@ -148,7 +148,7 @@ fn a_job_whose_node_died_goes_on_where_it_was() {
         "calculate",
         &json!({"expression": "7*8 + 2^7\n"}),
     );
-    world.server.says([first, text("never heard").held()]);
+    world.model_says([first, text("never heard").held()]);
     let running = array(&world).spawn();
     world.server.wait_for(2);
     for pid in world.processes() {
@@ -156,7 +156,7 @@ fn a_job_whose_node_died_goes_on_where_it_was() {
         kill_process(pid, Signal::KILL).ok();
     }
     drop(running);
-    array(&world).end().exits(0);
+    array(&world).exits(0);
     assert_eq!(world.read("jobs/done/7.txt").trim_end(), "7*8 + 2^7 = 184");
     assert_eq!(
         task(&world).events("ACTION_REQUEST").len(),
@@ -169,7 +169,7 @@ fn a_job_whose_node_died_goes_on_where_it_was() {
 #[test]
 fn a_job_whose_time_is_over_is_requeued() {
     let world = examples();
-    world.server.says([text("never heard").held()]);
+    world.model_says([text("never heard").held()]);
     let running = array(&world).spawn();
     world.server.wait_for(1);
     running.signal(Signal::TERM);
@@ -177,15 +177,14 @@ fn a_job_whose_time_is_over_is_requeued() {
     let metadata = task(&world).metadata();
     assert_eq!(metadata["status"], "INTERRUPTED");
     assert_eq!(world.lines("scontrol"), ["requeue 100_7"]);
-    world.server.says([text("184")]);
-    array(&world).end().exits(0);
+    world.model_says([text("184")]);
+    array(&world).exits(0);
     assert_eq!(world.read("jobs/done/7.txt"), "184\n");
     // Not for ever.
-    world.server.says([Reply::error(503, "down")]);
+    world.model_says([Reply::error(503, "down")]);
     array(&world)
         .env("SLURM_ARRAY_TASK_ID", "8")
         .env("SLURM_RESTART_COUNT", "10")
-        .end()
         .exits(75);
     assert_eq!(world.lines("scontrol").len(), 1);
 }
@@ -194,10 +193,10 @@ fn a_job_whose_time_is_over_is_requeued() {
 fn what_a_server_says_to_one_job_is_known_to_all() {
     let world = examples();
     let later = Reply::error(429, "later").header("Retry-After", "3600");
-    world.server.says([later]);
-    array(&world).end().exits(75);
+    world.model_says([later]);
+    array(&world).exits(75);
     let other = array(&world).env("SLURM_ARRAY_TASK_ID", "8");
-    other.end().exits(75);
+    other.exits(75);
     assert_eq!(world.server.requests().len(), 1);
 }
 
@@ -208,7 +207,7 @@ fn an_array_ends_before_its_time_and_stops_for_what_needs_a_person() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = i64::try_from(now.unwrap().as_secs()).unwrap();
     // Within the last minute and the half of one before a deadline, nothing is begun.
-    at(now + 80).end().exits(75).says("deadline");
+    at(now + 80).exits(75).says("deadline");
     assert_eq!(world.lines("scontrol"), ["requeue 100_7"]);
     assert!(world.server.requests().is_empty());
     // Older versions of Slurm have to be asked.
@@ -216,15 +215,13 @@ fn an_array_ends_before_its_time_and_stops_for_what_needs_a_person() {
         "bin/scontrol",
         "#!/bin/sh\necho \"$@\" >> \"$HOME/scontrol\"\nif [ \"$1\" = show ]; then echo \"   StartTime=x EndTime=$(date +%Y-%m-%dT%H:%M:%S) Deadline=N/A\"; fi\n",
     );
-    array(&world).env("SLURM_JOB_ID", "101").end().exits(4);
+    array(&world).env("SLURM_JOB_ID", "101").exits(4);
     assert_eq!(world.lines("scontrol")[1..], ["show job 101"]);
     // A budget that is spent is for a person to raise.
-    world
-        .server
-        .says([call("c", "calculate", &json!({"expression": "1+1\n"}))]);
+    world.model_says([call("c", "calculate", &json!({"expression": "1+1\n"}))]);
     let spent = at(now + 3600).env("BUDGET", "tokens=100").end();
     spent.exits(4).says("budget");
     assert_eq!(world.lines("scontrol").len(), 2);
-    world.server.says([text("184")]);
-    at(now + 3600).end().exits(0);
+    world.model_says([text("184")]);
+    at(now + 3600).exits(0);
 }

@@ -26,17 +26,17 @@ fn cron_reports_each_trouble_once_and_goes_on() {
     }
     let world = examples();
     let down = || Reply::error(503, "come back later");
-    world.server.says([down(), down()]);
-    scheduled(&world, "file-reader").end().exits(75).prints("");
+    world.model_says([down(), down()]);
+    scheduled(&world, "file-reader").exits(75).prints("");
     let first = world.read("mail");
     assert!(
         first.starts_with("-s\nfile-reader: interrupted, the next start resumes\nops\n"),
         "{first}"
     );
     assert!(first.contains("come back later"), "{first}");
-    scheduled(&world, "file-reader").end().exits(75);
+    scheduled(&world, "file-reader").exits(75);
     assert_eq!(world.read("mail"), first, "the same is not told again");
-    scheduled(&world, "file-reader").end().exits(0);
+    scheduled(&world, "file-reader").exits(0);
     assert_eq!(world.read("mail"), first);
     let answers = files_below(&world.path("daily/answers"));
     assert!(
@@ -45,7 +45,7 @@ fn cron_reports_each_trouble_once_and_goes_on() {
             .starts_with("The heron was seen twice")
     );
     let asked = world.server.requests().len();
-    scheduled(&world, "file-reader").end().exits(0);
+    scheduled(&world, "file-reader").exits(0);
     assert_eq!(
         world.server.requests().len(),
         asked,
@@ -59,15 +59,15 @@ fn cron_goes_on_with_the_run_of_an_earlier_day() {
         return;
     }
     let world = examples();
-    world.server.says([Reply::error(503, "down")]);
+    world.model_says([Reply::error(503, "down")]);
     let line = format!(
         "delta run {ASKS_SERVER} -a examples/file-reader -w daily/work --run-id 2020-02-20 -m 'Where?'"
     );
-    shell(&world, &line).end().exits(75);
-    scheduled(&world, "file-reader").end().exits(0);
+    shell(&world, &line).exits(75);
+    scheduled(&world, "file-reader").exits(0);
     assert!(world.exists("daily/answers/2020-02-20.txt"));
     // Then it is the turn of today's.
-    scheduled(&world, "file-reader").end().exits(0);
+    scheduled(&world, "file-reader").exits(0);
     assert_eq!(files_below(&world.path("daily/answers")).len(), 2);
 }
 
@@ -77,7 +77,7 @@ fn cron_tells_of_a_question() {
         return;
     }
     let world = examples();
-    scheduled(&world, "orchestration/approval").end().exits(101);
+    scheduled(&world, "orchestration/approval").exits(101);
     let mail = world.read("mail");
     assert!(
         mail.starts_with("-s\napproval: waiting for an answer\nops\n"),
@@ -92,17 +92,17 @@ fn cron_does_not_start_beside_itself() {
         return;
     }
     let world = examples();
-    world.server.says([text("late").held()]);
+    world.model_says([text("late").held()]);
     let first = scheduled(&world, "file-reader").spawn();
     world.server.wait_for(1);
-    scheduled(&world, "file-reader").end().exits(0);
+    scheduled(&world, "file-reader").exits(0);
     assert_eq!(world.server.requests().len(), 1);
     assert!(!world.exists("mail"));
     // Without the guard the run is safe all the same.
     let run = Run::latest(&world.path("daily/work")).id();
     let line =
         format!("delta run -a examples/file-reader -w daily/work --run-id {run} -m 'Where?'");
-    shell(&world, &line).end().exits(75).says("already running");
+    shell(&world, &line).exits(75).says("already running");
     world.server.release();
     first.wait().exits(0);
     assert_eq!(

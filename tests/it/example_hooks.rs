@@ -30,7 +30,6 @@ fn example() -> World {
         .delta(["run", "-w", "ws", "-m", "Count some numbers.", "-a"])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/hooks"))
         .env("NOTIFY", notify)
-        .end()
         .exits(0)
         .prints("There are 1000 numbers; count.txt says so.\n");
     world

@@ -35,9 +35,7 @@ fn a_sub_agent_is_taken_up_when_its_editor_was_killed() {
     }
     let start = || shell(&world, &line);
     let ask = json!({"agent": "researcher", "task": "When do spring tides come?"});
-    world
-        .server
-        .says([call("call_0_1", "ask", &ask), text("never heard").held()]);
+    world.model_says([call("call_0_1", "ask", &ask), text("never heard").held()]);
     let running = start().spawn();
     world.server.wait_for(2);
     running.kill();
@@ -46,7 +44,7 @@ fn a_sub_agent_is_taken_up_when_its_editor_was_killed() {
     eventually("the sub-agent ends with its editor", || {
         run.types().last().is_some_and(|kind| kind == "ENGINE_END")
     });
-    start().end().exits(0);
+    start().exits(0);
     assert_eq!(Run::latest(&part), run, "no second run");
     assert_eq!(run.events("ENGINE_START").len(), 2);
     assert_eq!(run.ending().0, "COMPLETED");
@@ -65,14 +63,14 @@ fn an_answer_that_the_editor_has_lost_is_told_again() {
             "delta run -a examples/orchestration/sub-agents -w ws -m article",
         )
     };
-    start().end().exits(0);
+    start().exits(0);
     let editor = Run::latest(&world.workspace());
     let journal = editor.text("journal.jsonl");
     let end = journal.find("\"type\":\"ACTION_RESULT\"").unwrap();
     let end = journal[..end].rfind('\n').unwrap() + 1;
     fs::write(editor.path("journal.jsonl"), &journal[..end]).unwrap();
     fs::remove_file(editor.path("metadata.json")).unwrap();
-    start().end().exits(0);
+    start().exits(0);
     assert_eq!(Run::latest(&world.workspace()), editor);
     assert_eq!(editor.ending().0, "COMPLETED");
     let runs = fs::read_dir(world.path("ws/parts/researcher/.delta")).unwrap();

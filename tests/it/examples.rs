@@ -9,13 +9,11 @@ use std::process::Command;
 #[test]
 fn every_agent_passes_check_without_a_warning() {
     for agent in agents() {
-        let world = World::new();
-        world.server.may_stay_unasked();
+        let world = World::unasked();
         let outcome = world
             .delta(["check"])
             .arg(&agent)
             .env("PATH", path())
-            .end()
             .exits(0);
         let about_programs = |line: &&str| !line.contains("there is no program");
         let warnings: Vec<_> = outcome.stderr.lines().filter(about_programs).collect();
@@ -25,10 +23,9 @@ fn every_agent_passes_check_without_a_warning() {
 
 #[test]
 fn every_file_of_an_agent_is_as_its_schema_says() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     for name in ["agent", "context", "hooks"] {
-        let schema = world.delta(["schema", name]).end().exits(0).object();
+        let schema = world.delta(["schema", name]).exits(0).object();
         for agent in agents() {
             let Ok(text) = fs::read_to_string(agent.join(format!("{name}.yaml"))) else {
                 assert_eq!(name, "hooks", "{} is not there", agent.display());
@@ -136,8 +133,7 @@ fn every_command_of_a_page_can_be_given_twice() {
 
 #[test]
 fn the_scripted_model_answers_turn_by_turn() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     let script = world.write(
         "script.txt",
         "# a comment\nsay He said \"go\".\ncall first {\"a\":\"x\\ny\"}\ncall second {\"task\":\"@task@\"}\n\n\nanswer Got @result@\n",
@@ -409,7 +405,6 @@ fn careful_publishes_once_whatever_interrupts_it() {
         let again = "delta continue -q -w /tmp/careful --run-id ";
         let again = again.replace("/tmp/", "tmp/") + &run.id();
         shell(&world, &again)
-            .end()
             .exits(0)
             .prints("It subtracted the numbers instead of adding them.\n");
         assert!(world.exists("tmp/careful/published.sh"));
@@ -446,7 +441,7 @@ fn research_agent_fetches_a_page_as_text_and_tells_what_went_wrong() {
     let world = examples();
     world.server.accepts_anything();
     let page = |name: &str| serde_json::json!({"url": format!("{}/{name}", world.server.url())});
-    world.server.says([
+    world.model_says([
         call("c1", "fetch", &page("tides.html")),
         raw("<html><body>\n\n<p>High <b>water</b></p></body></html>\n"),
         call("c2", "fetch", &page("none.html")),
@@ -459,7 +454,7 @@ fn research_agent_fetches_a_page_as_text_and_tells_what_went_wrong() {
         text("done"),
     ]);
     let line = "delta run --set llm.command= -a examples/research-agent -w ws -m go";
-    shell(&world, line).end().exits(0).prints("done\n");
+    shell(&world, line).exits(0).prints("done\n");
     let seen = |n: usize| world.latest().result(n)["observation_content"].to_string();
     assert_eq!(seen(1), r#""High water\n""#);
     assert!(

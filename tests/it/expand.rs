@@ -138,8 +138,8 @@ fn told(world: &World, wanted: &[(String, Value)]) -> Vec<String> {
         .zip(&ids)
         .map(|((name, arguments), id)| (id.as_str(), name.as_str(), arguments.clone()))
         .collect();
-    world.server.says([calls(&calls_wanted), text("done")]);
-    world.run("go").arg("-q").end().exits(0);
+    world.model_says([calls(&calls_wanted), text("done")]);
+    world.run("go").arg("-q").exits(0);
     let last = world.server.last();
     ids.iter().map(|id| last.observation(id)).collect()
 }
@@ -162,10 +162,7 @@ fn expanded_tools_load_again_and_do_the_same() {
             delta_engine::text::yaml::render(&json!({"tools": tools})),
         );
         let expand = || {
-            let outcome = world
-                .delta(["tool", "expand", "agent/tools.yaml"])
-                .end()
-                .exits(0);
+            let outcome = world.delta(["tool", "expand", "agent/tools.yaml"]).exits(0);
             String::from_utf8(outcome.stdout).unwrap()
         };
         let expanded = expand();
@@ -229,7 +226,7 @@ tools:
     let here = world
         .delta(["tool", "expand", "a.yaml"])
         .cwd(world.path("m"));
-    here.end().exits(0).prints(expected);
+    here.exits(0).prints(expected);
 }
 
 #[test]
@@ -239,19 +236,18 @@ fn what_cannot_be_expanded_is_told_and_nothing_is_printed() {
         "bad.yaml",
         "tools:\n  - {name: a, exec: ls}\n  - {name: b}\n",
     );
-    let outcome = world.delta(["tool", "expand", "bad.yaml"]).end().exits(78);
+    let outcome = world.delta(["tool", "expand", "bad.yaml"]).exits(78);
     outcome
         .prints("")
         .says("bad.yaml:3: tool \"b\": has no command")
         .says_one_line();
-    let outcome = world.delta(["tool", "expand", "gone.yaml"]).end().exits(78);
+    let outcome = world.delta(["tool", "expand", "gone.yaml"]).exits(78);
     outcome
         .prints("")
         .says("gone.yaml: no such file")
         .says_one_line();
     world
         .delta(["tool", "expand", "agent"])
-        .end()
         .exits(78)
         .says("agent: it is a directory; name a file in it, such as agent.yaml");
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::symlink;
 #[track_caller]
 fn exported(world: &World, args: &[&str]) -> Vec<Value> {
     let printed = world.delta(["export", "-w", "ws", "--format"]).args(args);
-    documents(&printed.end().exits(0))
+    documents(&printed.exits(0))
 }
 
 fn documents(outcome: &Outcome) -> Vec<Value> {
@@ -104,7 +104,7 @@ fn is_valid_trajectory(document: &Value) {
 fn nested() -> World {
     let world = family("");
     world.server.answers(model);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     world
 }
 
@@ -181,7 +181,7 @@ fn a_run_and_its_sub_agents_are_one_trajectory_with_results_in_the_steps_of_thei
     );
     // A part of it alone still belongs to the whole.
     let alone = world.delta(["export", "-w", "ws/child/child", "--format", "atif"]);
-    let alone = documents(&alone.end().exits(0)).remove(0);
+    let alone = documents(&alone.exits(0)).remove(0);
     assert_eq!(settled(alone, &words), three);
 }
 
@@ -200,8 +200,8 @@ fn a_step_has_its_cost_its_reasoning_and_arguments_that_were_none_beside_it() {
                   "prompt_tokens_details": {"cached_tokens": 9_000_000},
                   "completion_tokens_details": {"reasoning_tokens": 7}},
     });
-    world.server.says([completion(&body), text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([completion(&body), text("done")]);
+    world.run("go").exits(0);
     let document = &exported(&world, &["atif"])[0];
     is_valid_trajectory(document);
     let step = &document["steps"][2];
@@ -384,7 +384,7 @@ fn a_run_and_its_sub_agents_are_one_trace_and_twice_the_same() {
     assert_eq!(content("gen_ai.output.messages"), answer);
     // A part of it alone gives the same spans.
     let alone = world.delta(["export", "-w", "ws/child", "--format", "otlp"]);
-    let alone = spans(&documents(&alone.end().exits(0)));
+    let alone = spans(&documents(&alone.exits(0)));
     assert_eq!(alone, all[4..]);
 }
 
@@ -393,13 +393,11 @@ fn a_trace_outside_is_gone_on_with_and_attempts_that_failed_are_events() {
     let world = World::with_tools("- {name: fail, shell: 'exit 3'}").llm("max_retries: 1");
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     let busy = || Reply::error(503, "busy").header("retry-after", "0");
-    world
-        .server
-        .says([busy(), call("c", "fail", &json!({})), busy(), busy()]);
+    world.model_says([busy(), call("c", "fail", &json!({})), busy(), busy()]);
     let run = world
         .run("go")
         .env("TRACEPARENT", format!("00-{trace}-00f067aa0ba902b7-01"));
-    run.end().exits(75);
+    run.exits(75);
     let all = spans(&exported(&world, &["otlp"]));
     assert!(all.iter().all(|span| span["traceId"] == trace));
     let [run, failed, answered, tool] = all.try_into().unwrap();
@@ -421,12 +419,8 @@ fn a_trace_outside_is_gone_on_with_and_attempts_that_failed_are_events() {
     assert_eq!(tool["status"]["code"], 2);
     // A value that names no span is not obeyed.
     let world = World::new();
-    world.server.says([text("done")]);
-    world
-        .run("go")
-        .env("TRACEPARENT", "00-0-0-\u{1b}")
-        .end()
-        .exits(0);
+    world.model_says([text("done")]);
+    world.run("go").env("TRACEPARENT", "00-0-0-\u{1b}").exits(0);
     let all = spans(&exported(&world, &["otlp"]));
     assert_eq!(all[0].get("parentSpanId"), None);
     assert_eq!(
@@ -512,7 +506,6 @@ fn a_record_from_elsewhere_is_data_and_names_no_file_outside_its_run() {
         let before = snapshot(&run.dir);
         let outcome = world
             .delta(["export", "-w", "ws", "forged", "--format", form])
-            .end()
             .exits(0);
         assert!(snapshot(&run.dir) == before, "{form} changed something");
         let printed = String::from_utf8(outcome.stdout.clone()).unwrap();
@@ -540,10 +533,7 @@ fn a_conversation_has_all_messages_and_a_result_for_each_call() {
         assert_eq!(line["model"], "scripted");
         let keys: Vec<_> = line.as_object().unwrap().keys().collect();
         assert_eq!(keys, ["run_id", "model", "messages", "tools"]);
-        let request = world
-            .delta(["request", "-w", workspace, "LATEST"])
-            .end()
-            .exits(0);
+        let request = world.delta(["request", "-w", workspace, "LATEST"]).exits(0);
         let mut request = request.object();
         let answer = json!({"role": "assistant", "content": line["messages"][4]["content"]});
         request["messages"].as_array_mut().unwrap().push(answer);
@@ -555,11 +545,10 @@ fn a_conversation_has_all_messages_and_a_result_for_each_call() {
 #[test]
 fn a_fork_marks_what_it_took_over_and_counts_only_its_own() {
     let world = World::new();
-    world.server.says([text("one"), text("two")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("one"), text("two")]);
+    world.run("go").exits(0);
     world
         .delta(["fork", "-w", "ws", "LATEST", "--at", "1", "-m", "more"])
-        .end()
         .exits(0);
     let document = &exported(&world, &["atif"])[0];
     is_valid_trajectory(document);
@@ -578,10 +567,10 @@ fn a_fork_marks_what_it_took_over_and_counts_only_its_own() {
 #[test]
 fn several_runs_are_exported_and_what_cannot_be_is_said() {
     let world = World::new();
-    world.server.says([text("one"), text("two")]);
-    world.run("first").end().exits(0);
+    world.model_says([text("one"), text("two")]);
+    world.run("first").exits(0);
     let first = world.latest();
-    world.run("second").end().exits(0);
+    world.run("second").exits(0);
     let ids = [first.id(), world.latest().id()];
     let both = exported(&world, &["chat", &ids[0], &ids[1]]);
     assert_eq!(
@@ -595,10 +584,7 @@ fn several_runs_are_exported_and_what_cannot_be_is_said() {
         [json!({"type": "ENGINE_START", "run_id": "forged"})],
     );
     let export = |args: &[&str]| world.delta(["export", "-w", "ws"]).args(args).end();
-    export(&["--format", "chat", "forged"])
-        .exits(1)
-        .prints("")
-        .says("nothing to export");
+    export(&["--format", "chat", "forged"]).refuses(1, "nothing to export");
     let one = export(&["--format", "chat", "forged", &ids[1]])
         .exits(1)
         .says("1 run could not be exported");
@@ -619,9 +605,7 @@ fn several_runs_are_exported_and_what_cannot_be_is_said() {
 #[test]
 fn a_live_run_is_exported_as_far_as_it_has_come() {
     let world = World::with_tools("- {name: note, command: [echo, noted]}");
-    world
-        .server
-        .says([call("c", "note", &json!({})), text("done").held()]);
+    world.model_says([call("c", "note", &json!({})), text("done").held()]);
     let live = world.run("go").spawn();
     world.server.wait_for(2);
     let document = &exported(&world, &["atif"])[0];

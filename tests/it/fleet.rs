@@ -9,8 +9,8 @@ use std::path::Path;
 
 /// A run in a workspace, whose model gives one answer.
 fn run_in(world: &World, workspace: &str, reply: Reply, code: i32) -> Run {
-    world.server.says([reply]);
-    start(world, workspace).end().exits(code);
+    world.model_says([reply]);
+    start(world, workspace).exits(code);
     Run::latest(&world.path(workspace))
 }
 
@@ -21,7 +21,7 @@ fn start(world: &World, workspace: &str) -> Delta {
 /// A run that waits for its model.
 fn held_in(world: &World, workspace: &str) -> Running {
     let asked = world.server.requests().len();
-    world.server.says([text("late").held()]);
+    world.model_says([text("late").held()]);
     let delta = start(world, workspace).spawn();
     world.server.wait_for(asked + 1);
     delta
@@ -33,7 +33,7 @@ fn question() -> Reply {
 
 /// The list as objects.
 fn listed(world: &World, args: &[&str]) -> Vec<Value> {
-    let list = world.delta(["list-runs"]).args(args).json().end().exits(0);
+    let list = world.delta(["list-runs"]).args(args).json().exits(0);
     let text = String::from_utf8(list.stdout).unwrap();
     let lines = text.lines().map(serde_json::from_str);
     lines.collect::<Result<_, _>>().unwrap()
@@ -94,7 +94,7 @@ fn all_runs_below_directories_are_one_list_whatever_the_workspace() {
     let costs = fields(&world, &["-r", "a/done"], "cost");
     assert_eq!(costs, [("a/done".to_owned(), "110.0".to_owned())]);
 
-    let outcome = world.delta(["list-runs", "-r", "a"]).end().exits(0);
+    let outcome = world.delta(["list-runs", "-r", "a"]).exits(0);
     let table = String::from_utf8(outcome.stdout.clone()).unwrap();
     assert_eq!(table.lines().count(), 5, "{table}");
     assert!(
@@ -136,7 +136,7 @@ fn all_runs_below_directories_are_one_list_whatever_the_workspace() {
         "--stop-reason",
         "model_refused",
     ]);
-    first.end().exits(0).prints(&format!("{refused}\n"));
+    first.exits(0).prints(&format!("{refused}\n"));
     for (args, words) in [
         (&["--since", "yesterday"][..], "--since: 'yesterday'"),
         (&["-r", "a", "-w", "b"], "-w and -r"),
@@ -176,7 +176,7 @@ fn a_list_shows_foreign_runs_as_such_and_leads_through_no_link() {
     ];
     let expected = expected.map(|(place, foreign)| (place.to_owned(), foreign.to_owned()));
     assert_eq!(rows, expected);
-    let outcome = world.delta(["list-runs", "-r", "in"]).end().exits(0);
+    let outcome = world.delta(["list-runs", "-r", "in"]).exits(0);
     outcome
         .says("3 runs: 3 COMPLETED")
         .says("2 runs came from elsewhere")
@@ -185,25 +185,25 @@ fn a_list_shows_foreign_runs_as_such_and_leads_through_no_link() {
         .says("delta migrate");
     // What was shown was not made one's own by that.
     world.server.may_stay_unasked();
-    start(&world, "in/copied").end().exits(78);
+    start(&world, "in/copied").exits(78);
 }
 
 #[test]
 fn the_summary_names_the_job_that_started_the_engine_and_nothing_else_of_the_batch_system() {
     let world = World::new();
-    world.server.says([question()]);
+    world.model_says([question()]);
     let job = start(&world, "ws")
         .env("SLURM_JOB_ID", "41")
         .env("SLURM_RESTART_COUNT", "2")
         .env("SLURM_ARRAY_TASK_ID", "7")
         .env("SLURM_JWT", "secret")
         .env("PBS_JOBID", "x".repeat(300));
-    job.end().exits(101);
+    job.exits(101);
     let launcher =
         json!({"SLURM_ARRAY_TASK_ID": "7", "SLURM_JOB_ID": "41", "SLURM_RESTART_COUNT": "2"});
     assert_eq!(listed(&world, &["-r", "."])[0]["launcher"], launcher);
-    world.server.says([text("done")]);
-    world.go_on().args(["-m", "yes"]).end().exits(0);
+    world.model_says([text("done")]);
+    world.go_on().args(["-m", "yes"]).exits(0);
     assert_eq!(world.latest().metadata().get("launcher"), None);
 }
 
@@ -225,10 +225,10 @@ fn on_a_file_system_that_is_declared_shared_another_hosts_run_is_left_alone() {
     }
     let before = snapshot(&run.dir);
     let shared = |value: &str| start(&world, "ws").env("DELTA_SHARED_FS", value);
-    shared("1").end().exits(75).prints("").says("host n17");
+    shared("1").refuses(75, "host n17");
     assert!(snapshot(&run.dir) == before, "something was changed");
-    world.server.says([text("done")]);
-    shared("0").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    shared("0").exits(0).prints("done\n");
 }
 
 /// The directories that a command prints, and what stays of them.
@@ -273,7 +273,7 @@ fn old_runs_that_have_ended_are_removed_and_no_others() {
         let outcome = world.delta(["prune", "--older-than", wrong]).end();
         outcome.exits(2).says("--older-than");
     }
-    world.delta(["prune"]).end().exits(2).says("--older-than");
+    world.delta(["prune"]).exits(2).says("--older-than");
 }
 
 #[test]
@@ -337,11 +337,8 @@ fn a_run_goes_only_together_with_the_one_that_started_it() {
 fn a_parent_is_the_run_of_that_name_around_the_workspace_or_else_all_of_that_name() {
     let world = World::new();
     let named = |place: &str, name: &str, reply: Reply, code: i32| {
-        world.server.says([reply]);
-        start(&world, place)
-            .args(["--run-id", name])
-            .end()
-            .exits(code);
+        world.model_says([reply]);
+        start(&world, place).args(["--run-id", name]).exits(code);
         world.path(place).join(".delta").join(name)
     };
     let child_of = |place: &str, parent: &str| {
@@ -386,15 +383,10 @@ fn the_journal_can_stay_and_what_a_kill_left_goes_the_next_time() {
     prune(&world, &["--keep-journal"])
         .prints("")
         .says("of 0 runs");
-    let log = world.delta(["log", "-w", "ws"]).end().exits(0);
+    let log = world.delta(["log", "-w", "ws"]).exits(0);
     assert!(String::from_utf8(log.stdout).unwrap().contains("hello"));
-    world.server.says([text("more")]);
-    world
-        .go_on()
-        .args(["-m", "more"])
-        .end()
-        .exits(0)
-        .prints("more\n");
+    world.model_says([text("more")]);
+    world.go_on().args(["-m", "more"]).exits(0).prints("more\n");
 
     // As a kill leaves them: one run without its records, and the remains of another.
     fs::remove_dir_all(run.path("io")).unwrap();
@@ -408,7 +400,7 @@ fn the_journal_can_stay_and_what_a_kill_left_goes_the_next_time() {
 /// A run whose engine died on another host, `n17`, in a job with this restart count.
 fn dead_elsewhere(world: &World) -> Run {
     let asked = world.server.requests().len();
-    world.server.says([text("late").held()]);
+    world.model_says([text("late").held()]);
     let job = start(world, "ws")
         .env("SLURM_JOB_ID", "41")
         .env("SLURM_RESTART_COUNT", "1")
@@ -445,24 +437,19 @@ fn a_run_of_a_dead_host_is_taken_over_when_the_check_says_that_its_owner_is_gone
         ("exit 1", "ended with 1"),
         ("kill -9 $$", "ended with 137"),
     ] {
-        checked(&world, script)
-            .end()
-            .exits(75)
-            .prints("")
-            .says(words);
+        checked(&world, script).refuses(75, words);
         assert!(snapshot(&run.dir) == before, "something was changed");
     }
     let missing = start(&world, "ws").env("DELTA_SHARED_FS", "1");
     let missing = missing.env("DELTA_OWNER_CHECK", "/nowhere/check");
-    missing.end().exits(75).says("/nowhere/check: not found");
-    world.server.says([text("done")]);
+    missing.exits(75).says("/nowhere/check: not found");
+    world.model_says([text("done")]);
     let asked = "printf '%s\\n' \"$@\" > \"$HOME/asked\"; env > \"$HOME/env\"; exit 10";
     let job = checked(&world, asked)
         .env("SLURM_JOB_ID", "41")
         .env("SLURM_RESTART_COUNT", "2")
         .env("DELTA_API_KEY", "sk-secret");
-    job.end()
-        .exits(0)
+    job.exits(0)
         .prints("done\n")
         .says("took the run over from host n17, pid");
     let dir = run.dir.canonicalize().unwrap().display().to_string();
@@ -507,7 +494,6 @@ fn of_several_that_would_take_a_run_over_exactly_one_has_it() {
         "echo \"$3\" >> \"$HOME/asked\"; mkdir \"$5/takeover.1\" && printf \"{third}\" > \"$5/takeover.1/owner.json\"; exit 10"
     );
     checked(&world, &claims)
-        .end()
         .exits(75)
         .says("is being taken over by another process");
     let one = |script: &str| checked(&world, script).end();
@@ -516,7 +502,7 @@ fn of_several_that_would_take_a_run_over_exactly_one_has_it() {
         .says("is running on host n18, pid 7");
     assert_eq!(world.lines("asked"), ["n17", "n18"]);
     // That one is gone, too, before it has recorded a start.
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     one("exit 10")
         .exits(0)
         .says("took the run over from host n18");
@@ -543,28 +529,23 @@ fn a_claim_from_elsewhere_binds_the_host_that_had_the_run_and_a_record_is_no_com
     };
     claim("n18");
     checked(&world, "exit 0")
-        .end()
         .exits(75)
         .says("is running on host n18");
     start(&world, "ws")
         .env("DELTA_SHARED_FS", "1")
-        .end()
         .exits(75)
         .says("host n18");
     for host in ["--help", "$(touch x)", "a b", "\u{1b}[2J"] {
         claim(host);
-        let outcome = checked(&world, "touch \"$HOME/asked\"; exit 10")
-            .end()
-            .exits(75);
+        let outcome = checked(&world, "touch \"$HOME/asked\"; exit 10").exits(75);
         let outcome = outcome.says("names no host");
         assert!(!outcome.stderr.contains('\u{1b}'));
     }
     assert!(!world.exists("asked"));
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     // A lock is proof on a file system that no other host sees.
     start(&world, "ws")
         .env("DELTA_OWNER_CHECK", "false")
-        .end()
         .exits(0);
 }
 

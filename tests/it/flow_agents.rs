@@ -43,12 +43,12 @@ pub fn said(world: &World, n: usize) -> String {
 #[test]
 fn an_answer_in_a_fence_is_the_output() {
     let world = world("", "path: ../agent");
-    world.server.says([text("```json\n{\"n\": 1}\n```\n")]);
-    command(&world).end().exits(0).prints("{\"n\": 1}\n");
+    world.model_says([text("```json\n{\"n\": 1}\n```\n")]);
+    command(&world).exits(0).prints("{\"n\": 1}\n");
     assert!(said(&world, 1).contains("do it"));
     // The agent's run is one of its own, in the same workspace.
     assert_eq!(world.runs().len(), 2);
-    command(&world).end().exits(0).prints("{\"n\": 1}\n");
+    command(&world).exits(0).prints("{\"n\": 1}\n");
 }
 
 /// Nothing asks for JSON, and what stands around the block is part of the answer.
@@ -58,26 +58,25 @@ fn an_answer_with_a_fence_in_it_is_a_text_unless_json_is_wanted() {
     let told = format!("{}\n", serde_json::to_string(answer).unwrap());
     for (schema, printed) in [("", &*told), (", schema_out: ok", "{\"ok\": true}\n")] {
         let world = world(schema, "path: ../agent");
-        world.server.says([text(answer)]);
-        command(&world).end().exits(0).prints(printed);
+        world.model_says([text(answer)]);
+        command(&world).exits(0).prints(printed);
     }
     let two = "```json\n1\n```\nor\n```json\n2\n```";
     let world = world("", "path: ../agent");
-    world.server.says([text(two)]);
+    world.model_says([text(two)]);
     let told = format!("{}\n", serde_json::to_string(two).unwrap());
-    command(&world).end().exits(0).prints(&told);
+    command(&world).exits(0).prints(&told);
 }
 
 #[test]
 fn an_answer_that_does_not_fit_is_sent_back_with_what_is_wrong() {
     let world = world(", schema_out: ok", "path: ../agent, repairs: 2");
-    world.server.says([
+    world.model_says([
         text("I cannot"),
         text("{\"ok\": false}"),
         text("{\"ok\": true}"),
     ]);
     command(&world)
-        .end()
         .exits(0)
         .prints("{\"ok\": true}\n")
         .says("sent back");
@@ -91,8 +90,8 @@ fn an_answer_that_does_not_fit_is_sent_back_with_what_is_wrong() {
 #[test]
 fn an_agent_that_cannot_do_better_fails_the_node() {
     let world = world(", schema_out: ok", "path: ../agent, repairs: 1");
-    world.server.says([text("1"), text("2")]);
-    let outcome = command(&world).json().end().exits(1);
+    world.model_says([text("1"), text("2")]);
+    let outcome = command(&world).json().exits(1);
     assert_eq!(outcome.object()["error"]["code"], "schema_out");
 }
 
@@ -104,12 +103,8 @@ fn a_question_ends_the_flow_and_an_answer_lets_it_go_on() {
         "ask_human",
         &serde_json::json!({"prompt": "Which one?"}),
     );
-    world.server.says([question, text("{\"chosen\": \"b\"}")]);
-    let waiting = command(&world)
-        .end()
-        .exits(101)
-        .prints("")
-        .says("Which one?");
+    world.model_says([question, text("{\"chosen\": \"b\"}")]);
+    let waiting = command(&world).refuses(101, "Which one?");
     let line = waiting
         .stderr
         .lines()
@@ -125,19 +120,15 @@ fn a_question_ends_the_flow_and_an_answer_lets_it_go_on() {
         "WAITING_FOR_INPUT"
     );
     // Nobody has answered yet.
-    command(&world).end().exits(101).says("Which one?");
+    command(&world).exits(101).says("Which one?");
     let words = words
         .iter()
         .map(|word| if word == "ANSWER" { "b" } else { word.as_str() });
     Delta::new(world.home())
         .args(words)
         .env("DELTA_API_KEY", "")
-        .end()
         .exits(0);
-    command(&world)
-        .end()
-        .exits(0)
-        .prints("{\"chosen\": \"b\"}\n");
+    command(&world).exits(0).prints("{\"chosen\": \"b\"}\n");
 }
 
 #[test]
@@ -145,11 +136,8 @@ fn a_call_that_a_person_must_confirm_ends_the_flow_and_a_yes_lets_it_go_on() {
     let world = world("", "path: ../agent")
         .tools("- {name: push, confirm: true, shell: 'echo pushed >> ../log'}");
     let push = call("p", "push", &serde_json::json!({}));
-    world.server.says([push, text("{}")]);
-    let waiting = command(&world)
-        .end()
-        .exits(101)
-        .says("Run this call of push?");
+    world.model_says([push, text("{}")]);
+    let waiting = command(&world).exits(101).says("Run this call of push?");
     let mut lines = waiting.stderr.lines();
     let line = lines.find_map(|line| line.split_once("to say yes: "));
     let words = shlex::split(line.expect("a way to answer").1).unwrap();
@@ -158,9 +146,9 @@ fn a_call_that_a_person_must_confirm_ends_the_flow_and_a_yes_lets_it_go_on() {
     let no = lines.find_map(|line| line.split_once("to say no: "));
     assert!(no.expect("a way to refuse").1.ends_with(" -m no"));
     assert!(world.lines("log").is_empty());
-    Delta::new(world.home()).args(&words[1..]).end().exits(0);
+    Delta::new(world.home()).args(&words[1..]).exits(0);
     assert_eq!(world.lines("log"), ["pushed"]);
-    command(&world).end().exits(0).prints("{}\n");
+    command(&world).exits(0).prints("{}\n");
     assert_eq!(world.lines("log"), ["pushed"]);
 }
 
@@ -172,9 +160,9 @@ fn the_run_of_an_agent_does_not_hide_the_flow_that_it_is_a_part_of() {
         "ask_human",
         &serde_json::json!({"prompt": "Which one?"}),
     );
-    world.server.says([question]);
+    world.model_says([question]);
     for _ in 0..2 {
-        run(&world).args(["-m", "it"]).end().exits(101);
+        run(&world).args(["-m", "it"]).exits(101);
     }
     // The flow's and the agent's.
     assert_eq!(world.runs().len(), 2);
@@ -191,10 +179,9 @@ fn a_program_that_is_an_agent_is_as_any_other() {
     );
     let outcome = command(&world).end();
     assert_eq!(outcome.killed_by(), Some(9));
-    command(&world).end().exits(1).says("on_resume: fail");
+    command(&world).exits(1).says("on_resume: fail");
     run(&world)
         .args(["-m", "again"])
-        .end()
         .exits(0)
         .prints("\"said\"\n");
 }
@@ -215,8 +202,8 @@ edges:
 - {from: a, to: x, label: wish}
 ",
     );
-    world.server.says([text("\"wishes\""), text("\"wish\"")]);
-    let outcome = command(&world).json().end().exits(0);
+    world.model_says([text("\"wishes\""), text("\"wish\"")]);
+    let outcome = command(&world).json().exits(0);
     assert_eq!(outcome.object()["exit_node"], "x");
     assert!(
         said(&world, 1).contains(r#"\"bug\", \"wish\""#),
@@ -224,8 +211,8 @@ edges:
         said(&world, 1)
     );
     assert!(said(&world, 2).contains("there is no edge"));
-    world.server.says([text("1"), text("2")]);
-    let outcome = run(&world).args(["-m", "no"]).json().end().exits(1);
+    world.model_says([text("1"), text("2")]);
+    let outcome = run(&world).args(["-m", "no"]).json().exits(1);
     assert_eq!(outcome.object()["error"]["code"], "invalid_edge");
 }
 
@@ -245,16 +232,12 @@ fn while_one_agent_waits_for_a_person_the_rest_goes_on() {
     ];
     world.write("f/workflow.yaml", flow(&nodes, "s>p p>b b>n n>m m>x"));
     let question = call("q", "ask_human", &serde_json::json!({"prompt": "Which?"}));
-    world.server.says([question, text("8"), text("9")]);
+    world.model_says([question, text("8"), text("9")]);
     let split = || {
         let run = run(&world).args(["--run-id", "r", "-j", "1", "-i", "-"]);
         run.stdin("[1,2,3]")
     };
-    let waiting = split()
-        .json()
-        .end()
-        .exits(101)
-        .says("b of T1.s0 asks: Which?");
+    let waiting = split().json().exits(101).says("b of T1.s0 asks: Which?");
     let object = waiting.object();
     assert_eq!(object["status"], "waiting_for_input");
     let tasks = object["tasks"].as_array().unwrap();
@@ -262,10 +245,10 @@ fn while_one_agent_waits_for_a_person_the_rest_goes_on() {
     let [no, both] = [serde_json::json!([]), serde_json::json!(["b", "n"])];
     assert_eq!(paths[1..], [&no, &both, &both]);
     assert_eq!(world.lines("ws/ran"), ["8", "9"]);
-    world.server.says([text("7")]);
+    world.model_says([text("7")]);
     let answer = Delta::new(world.home()).args(["continue", "-w", "ws/tasks/r/T1.s0", "-m", "it"]);
-    answer.end().exits(0);
-    split().end().exits(0).prints("[7,8,9]\n");
+    answer.exits(0);
+    split().exits(0).prints("[7,8,9]\n");
     assert_eq!(world.lines("ws/ran"), ["8", "9", "7"]);
 }
 
@@ -273,12 +256,11 @@ fn while_one_agent_waits_for_a_person_the_rest_goes_on() {
 fn an_input_behind_one_that_waits_for_a_person_is_taken() {
     let world = world("", "path: ../agent");
     let question = call("q", "ask_human", &serde_json::json!({"prompt": "Which?"}));
-    world.server.says([question, text("8")]);
+    world.model_says([question, text("8")]);
     world.write("in.jsonl", "1\n2\n");
     let outcome = run(&world)
         .args(["--inputs", "in.jsonl", "-j", "1"])
         .json()
-        .end()
         .exits(101);
     let tasks = outcome.object()["tasks"].take();
     assert_eq!(tasks[0]["status"], "running");
@@ -300,25 +282,24 @@ fn an_agent_that_waits_for_a_person_comes_before_a_model_that_is_down() {
         run.stdin("[1,2]")
     };
     let question = call("q", "ask_human", &serde_json::json!({"prompt": "Which?"}));
-    world.server.says([question, Reply::error(503, "down")]);
+    world.model_says([question, Reply::error(503, "down")]);
     split()
-        .end()
         .exits(101)
         .says("a of T1.s0 asks: Which?")
         .says("a of T1.s1: ")
         .says("down");
-    world.server.says([text("2")]);
-    split().end().exits(101).says("a of T1.s0 asks: Which?");
-    world.server.says([text("1")]);
+    world.model_says([text("2")]);
+    split().exits(101).says("a of T1.s0 asks: Which?");
+    world.model_says([text("1")]);
     let answer = Delta::new(world.home()).args(["continue", "-w", "ws/tasks/r/T1.s0", "-m", "it"]);
-    answer.end().exits(0);
-    split().end().exits(0).prints("[1,2]\n");
+    answer.exits(0);
+    split().exits(0).prints("[1,2]\n");
 }
 
 #[test]
 fn an_agent_that_a_signal_ends_has_not_failed() {
     let world = world("", "path: ../agent");
-    world.server.says([text("1").held()]);
+    world.model_says([text("1").held()]);
     let running = command(&world).spawn();
     world.server.wait_for(1);
     let runs = world.runs();
@@ -327,8 +308,8 @@ fn an_agent_that_a_signal_ends_has_not_failed() {
     let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
     assert!(killed.unwrap().success());
     running.wait().exits(75).says("a of T1: ").says("137");
-    world.server.says([text("2")]);
-    command(&world).end().exits(0).prints("2\n");
+    world.model_says([text("2")]);
+    command(&world).exits(0).prints("2\n");
     assert_eq!(world.runs().len(), 2);
 }
 
@@ -353,27 +334,27 @@ fn an_agent_whose_files_break_comes_before_a_pause_and_both_are_told() {
         flow(&nodes, "s>f f>b f>c b>a a>m c>m m>x"),
     );
     let paused = || command(&world).args(["--pause-before", "c"]);
-    let outcome = paused().json().end().exits(78);
+    let outcome = paused().json().exits(78);
     let outcome = outcome.says("a of T1.c0: ");
     let outcome = outcome.says("paused before c of T1.c1");
     assert_eq!(outcome.object()["status"], "interrupted");
     world.write("agent/agent.yaml", good);
-    world.server.says([text("2")]);
-    paused().end().exits(0).prints("[2,3]\n");
+    world.model_says([text("2")]);
+    paused().exits(0).prints("[2,3]\n");
 }
 
 #[test]
 fn another_try_is_another_run_of_the_agent() {
     let world =
         world(", schema_out: ok, retries: 2", "path: ../agent, repairs: 0").llm("max_retries: 0");
-    world.server.says([
+    world.model_says([
         text("no"),
         Reply::error(400, "not like this"),
         text("{\"ok\": true}"),
     ]);
     // A run that waits for somebody's decision is no failed try.
-    command(&world).end().exits(4).says("not like this");
-    command(&world).end().exits(0).prints("{\"ok\": true}\n");
+    command(&world).exits(4).says("not like this");
+    command(&world).exits(0).prints("{\"ok\": true}\n");
     let runs = world.runs();
     let tries: Vec<_> = runs.iter().filter(|run| run.id() != "r").collect();
     let endings: Vec<String> = tries.iter().map(|run| run.ending().0).collect();
@@ -382,21 +363,19 @@ fn another_try_is_another_run_of_the_agent() {
         assert_eq!(run.events("USER_MESSAGE").len(), 1);
     }
     // Nothing of it is done again.
-    command(&world).end().exits(0);
+    command(&world).exits(0);
     assert_eq!(world.runs().len(), 3);
 }
 
 #[test]
 fn the_run_of_an_agent_is_gone_on_with_after_a_kill() {
     let world = world("", "path: ../agent").tools("- {name: note, shell: 'echo noted >>../log'}");
-    world
-        .server
-        .says([call("n", "note", &serde_json::json!({})), text("1").held()]);
+    world.model_says([call("n", "note", &serde_json::json!({})), text("1").held()]);
     let running = command(&world).spawn();
     world.server.wait_for(2);
     running.kill();
-    world.server.says([text("2")]);
-    command(&world).end().exits(0).prints("2\n");
+    world.model_says([text("2")]);
+    command(&world).exits(0).prints("2\n");
     assert_eq!(world.lines("log"), ["noted"]);
     let runs = world.runs();
     assert_eq!(runs.len(), 2);
@@ -409,12 +388,11 @@ fn the_run_of_an_agent_is_gone_on_with_after_a_kill() {
 #[test]
 fn a_model_that_is_down_leaves_the_flow_to_be_resumed() {
     let world = world("", "path: ../agent").llm("max_retries: 0");
-    world.server.says([Reply::error(503, "down"), text("1")]);
+    world.model_says([Reply::error(503, "down"), text("1")]);
     command(&world)
-        .end()
         .exits(75)
         .says("the same command resumes the run");
-    command(&world).end().exits(0).prints("1\n");
+    command(&world).exits(0).prints("1\n");
 }
 
 #[test]
@@ -428,7 +406,7 @@ cat >request
 printf '%s' '{"choices":[{"message":{"role":"assistant","content":"[1]"},"finish_reason":"stop"}]}'
 "#;
     world.script("m", script);
-    command(&world).end().exits(0).prints("[1]\n");
+    command(&world).exits(0).prints("[1]\n");
     let request: Value = serde_json::from_str(&world.read("ws/request")).unwrap();
     assert_eq!(request["model"], "model-1");
     let system = request["messages"][0]["content"].as_str().unwrap();
@@ -450,7 +428,6 @@ fn a_flow_is_a_command_and_so_a_node() {
     run(&world)
         .args(["-i", "-"])
         .stdin("1")
-        .end()
         .exits(0)
         .prints("2\n");
     let metadata = fs::read_to_string(world.path("ws/sub/.delta/one/metadata.json")).unwrap();
@@ -477,7 +454,7 @@ fn a_flow_within_a_flow_is_taken_up_with_it_and_not_called_left_behind() {
         ),
     );
     assert_eq!(run(&world).end().killed_by(), Some(9));
-    let outcome = run(&world).end().exits(0).prints("1\n");
+    let outcome = run(&world).exits(0).prints("1\n");
     outcome.does_not_say("starting a new run");
     assert_eq!(world.read("ws/ran"), "x\nx\n");
     assert_eq!(world.runs().len(), 2);
@@ -487,10 +464,7 @@ fn a_flow_within_a_flow_is_taken_up_with_it_and_not_called_left_behind() {
 fn a_run_is_shown_as_a_tree_a_task_and_a_node() {
     let world = World::new();
     chain(&world, "shell: 'echo heard >&2; cat'");
-    run(&world)
-        .args(["--run-id", "r", "-m", "hello"])
-        .end()
-        .exits(0);
+    run(&world).args(["--run-id", "r", "-m", "hello"]).exits(0);
     let show = |names: &[&str]| {
         let outcome = Delta::flow(world.home())
             .args(["show", "-w", "ws"])
@@ -525,11 +499,8 @@ fn a_run_is_shown_as_a_tree_a_task_and_a_node() {
 fn the_log_and_the_list_of_runs_show_a_flow() {
     let world = World::new();
     chain(&world, "shell: 'cat; exit 1'");
-    run(&world)
-        .args(["--run-id", "r", "-m", "hello"])
-        .end()
-        .exits(1);
-    let log = world.delta(["log", "-w", "ws"]).end().exits(0);
+    run(&world).args(["--run-id", "r", "-m", "hello"]).exits(1);
+    let log = world.delta(["log", "-w", "ws"]).exits(0);
     let text = String::from_utf8(log.stdout).unwrap();
     for part in [
         "flow f from s",
@@ -539,7 +510,7 @@ fn the_log_and_the_list_of_runs_show_a_flow() {
     ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
-    let list = world.delta(["list-runs", "-w", "ws"]).end().exits(0);
+    let list = world.delta(["list-runs", "-w", "ws"]).exits(0);
     let text = String::from_utf8(list.stdout).unwrap();
     assert!(
         text.contains("FAILED") && text.contains("\"hello\""),
@@ -559,13 +530,13 @@ fn sent_back(world: &World) -> usize {
 #[test]
 fn an_engine_that_is_killed_during_a_repair_does_not_begin_to_count_again() {
     let world = world(", schema_out: ok", "path: ../agent, repairs: 1");
-    world.server.says([text("1"), text("2").held()]);
+    world.model_says([text("1"), text("2").held()]);
     let running = command(&world).spawn();
     world.server.wait_for(2);
     running.kill();
     assert_eq!(sent_back(&world), 1);
-    world.server.says([text("3")]);
-    let outcome = command(&world).json().end().exits(1);
+    world.model_says([text("3")]);
+    let outcome = command(&world).json().exits(1);
     assert_eq!(outcome.object()["error"]["code"], "schema_out");
     assert_eq!(sent_back(&world), 1);
 }
@@ -573,8 +544,8 @@ fn an_engine_that_is_killed_during_a_repair_does_not_begin_to_count_again() {
 #[test]
 fn from_every_prefix_of_the_journal_an_answer_is_sent_back_only_as_often_as_it_may() {
     let whole = world(", schema_out: ok", "path: ../agent, repairs: 2");
-    whole.server.says([text("1"), text("2"), text("3")]);
-    command(&whole).end().exits(1);
+    whole.model_says([text("1"), text("2"), text("3")]);
+    command(&whole).exits(1);
     let journal = Run {
         dir: whole.path("ws/.delta/r"),
     };
@@ -583,7 +554,7 @@ fn from_every_prefix_of_the_journal_an_answer_is_sent_back_only_as_often_as_it_m
     for kept in 2..lines.len() {
         let prefix = lines[..kept].concat();
         whole.write("ws/.delta/r/journal.jsonl", prefix);
-        let outcome = command(&whole).json().end().exits(1);
+        let outcome = command(&whole).json().exits(1);
         let error = &outcome.object()["error"];
         assert_eq!(error["code"], "schema_out", "from {kept} lines");
         assert_eq!(sent_back(&whole), 2, "from {kept} lines");
@@ -610,15 +581,13 @@ fn an_agent_that_is_made_from_a_model_and_has_tools_is_sent_its_answer_back_and_
         "ask_human",
         &serde_json::json!({"prompt": "Which one?"}),
     );
-    world
-        .server
-        .says([text("bad"), question, text("{\"ok\": true}")]);
-    let waiting = command(&world).end().exits(101).says("Which one?");
+    world.model_says([text("bad"), question, text("{\"ok\": true}")]);
+    let waiting = command(&world).exits(101).says("Which one?");
     let line = waiting.stderr.split("answer with: delta ").nth(1).unwrap();
     let line = line.lines().next().unwrap().replace("ANSWER", "b");
     let answered = Delta::new(world.home()).args(shlex::split(&line).unwrap());
-    answered.end().exits(0);
-    command(&world).end().exits(0).prints("{\"ok\": true}\n");
+    answered.exits(0);
+    command(&world).exits(0).prints("{\"ok\": true}\n");
 }
 
 #[test]
@@ -631,8 +600,8 @@ fn what_an_agent_may_spend_and_what_checks_its_answer_is_passed_on() {
             model_agent(&world, limits);
         }
         // A server that counts nothing makes each request cost its estimate, which is more than that.
-        world.server.says([text("\"wrong\"")]);
-        let ended = command(&world).end().exits(4);
+        world.model_says([text("\"wrong\"")]);
+        let ended = command(&world).exits(4);
         ended.says("budget");
         let agent = world
             .runs()
@@ -652,7 +621,7 @@ fn what_an_agent_may_spend_and_what_checks_its_answer_is_passed_on() {
             .read("f/agents.yaml")
             .replace("tokens: 40", "tokens: 900000");
         world.write("f/agents.yaml", agents);
-        world.server.says([text("\"right\"")]);
+        world.model_says([text("\"right\"")]);
         let more = command(&world).args(["--changed", "ok"]).end();
         more.exits(0).prints("\"right\"\n");
         assert!(said(&world, 2).contains("not right"));
@@ -678,6 +647,6 @@ fn limits_of_an_agent_are_checked_with_the_flow() {
         ),
     ] {
         let world = world("", agent);
-        command(&world).end().exits(78).says(says);
+        command(&world).exits(78).says(says);
     }
 }

@@ -23,26 +23,23 @@ fn asking(world: &World) -> PathBuf {
 }
 
 fn listed(world: &World) -> String {
-    let outcome = answer(world, &[]).end().exits(0);
+    let outcome = answer(world, &[]).exits(0);
     String::from_utf8(outcome.stdout).unwrap()
 }
 
 #[test]
 fn the_only_open_question_gets_the_answer() {
     let world = world("", "path: ../agent");
-    world.server.says([question("Which one?"), text("[1]")]);
-    command(&world).end().exits(101);
+    world.model_says([question("Which one?"), text("[1]")]);
+    command(&world).exits(101);
     assert_eq!(listed(&world), "r  T1  a  Which one?\n");
-    answer(&world, &["the b"]).end().exits(0).says("a of T1");
+    answer(&world, &["the b"]).exits(0).says("a of T1");
     assert_eq!(listed(&world), "");
-    command(&world).end().exits(0).prints("[1]\n");
+    command(&world).exits(0).prints("[1]\n");
     let agent = world.runs().into_iter().find(|run| run.id() != "r");
     let received = agent.unwrap().events("HUMAN_INPUT_RECEIVED");
     assert_eq!(received[0]["response"], "the b");
-    answer(&world, &["again"])
-        .end()
-        .exits(1)
-        .says("no question");
+    answer(&world, &["again"]).exits(1).says("no question");
 }
 
 #[test]
@@ -50,13 +47,11 @@ fn a_yes_lets_a_call_run_and_other_words_do_not() {
     for (words, log) in [("yes", &["pushed"][..]), ("not today", &[])] {
         let world = world("", "path: ../agent")
             .tools("- {name: push, confirm: true, shell: 'echo pushed >> ../log'}");
-        world
-            .server
-            .says([call("p", "push", &json!({})), text("{}")]);
-        command(&world).end().exits(101);
+        world.model_says([call("p", "push", &json!({})), text("{}")]);
+        command(&world).exits(101);
         assert!(listed(&world).contains("Run this call of push?"));
-        answer(&world, &[words]).end().exits(0);
-        command(&world).end().exits(0);
+        answer(&world, &[words]).exits(0);
+        command(&world).exits(0);
         assert_eq!(world.lines("log"), log, "{words}");
     }
 }
@@ -65,23 +60,16 @@ fn a_yes_lets_a_call_run_and_other_words_do_not() {
 fn of_several_questions_the_task_says_which_and_no_answer_is_replaced() {
     let world = world("", "path: ../agent");
     world.write("in.jsonl", "1\n2\n");
-    world.server.says([question("Which?"), question("Which?")]);
+    world.model_says([question("Which?"), question("Which?")]);
     let both = || run(&world).args(["--run-id", "r", "--inputs", "in.jsonl", "-j", "1"]);
-    both().end().exits(101);
-    let unsaid = answer(&world, &["it"]).end().exits(2);
+    both().exits(101);
+    let unsaid = answer(&world, &["it"]).exits(2);
     let list = "r  T1  a  Which?\nr  T2  a  Which?\n";
     assert_eq!(listed(&world), list);
     unsaid.says(list.trim_end());
-    answer(&world, &["T3", "it"])
-        .end()
-        .exits(1)
-        .says("r  T2  a");
-    answer(&world, &["T2", "-"])
-        .stdin("two\nlines\n")
-        .end()
-        .exits(0);
+    answer(&world, &["T3", "it"]).exits(1).says("r  T2  a");
+    answer(&world, &["T2", "-"]).stdin("two\nlines\n").exits(0);
     answer(&world, &["T2", "other"])
-        .end()
         .exits(1)
         .says("has not been read");
     let left = files_below(&world.path("ws/tasks/r/T2/.delta"));
@@ -91,9 +79,9 @@ fn of_several_questions_the_task_says_which_and_no_answer_is_replaced() {
         .collect();
     assert_eq!(fs::read_to_string(left[0]).unwrap(), "two\nlines\n");
     // Only one is left.
-    answer(&world, &["--run-id", "r", "one"]).end().exits(0);
-    world.server.says([text("1"), text("2")]);
-    both().end().exits(0).prints("1\n2\n");
+    answer(&world, &["--run-id", "r", "one"]).exits(0);
+    world.model_says([text("1"), text("2")]);
+    both().exits(0).prints("1\n2\n");
 }
 
 #[test]
@@ -109,24 +97,22 @@ fn a_question_below_the_agent_of_a_node_is_answered_where_it_was_asked() {
             world.read(&format!("agent/{file}")),
         );
     }
-    world
-        .server
-        .says([call("s", "sub", &json!({})), question("Deep?")]);
-    command(&world).end().exits(101);
+    world.model_says([call("s", "sub", &json!({})), question("Deep?")]);
+    command(&world).exits(101);
     assert_eq!(listed(&world), "r  T1  a  Deep?\n");
-    answer(&world, &["T1", "yes"]).end().exits(0);
-    world.server.says([text("asked"), text("[2]")]);
-    command(&world).end().exits(0).prints("[2]\n");
+    answer(&world, &["T1", "yes"]).exits(0);
+    world.model_says([text("asked"), text("[2]")]);
+    command(&world).exits(0).prints("[2]\n");
 }
 
 #[test]
 fn records_of_somebody_else_are_not_answered() {
     let world = world("", "path: ../agent");
-    world.server.says([question("Which one?")]);
-    command(&world).end().exits(101);
+    world.model_says([question("Which one?")]);
+    command(&world).exits(101);
     copy(&world.path("ws"), &world.path("theirs"));
     let theirs = Delta::flow(world.home()).args(["answer", "-w", "theirs", "b"]);
-    theirs.end().exits(78).says("--adopt");
+    theirs.exits(78).says("--adopt");
     let files = files_below(&world.path("theirs/.delta"));
     assert!(!files.iter().any(|path| path.ends_with("response.txt")));
 }
@@ -173,9 +159,7 @@ fn a_letter_is_sent_when_it_is_approved_itself_however_many_wait() {
                 .args(["--inputs", &inputs])
         };
         let say = |run: &str, task: &str, text: &str| {
-            answer(&world, &["--run-id", run, task, text])
-                .end()
-                .exits(0);
+            answer(&world, &["--run-id", run, task, text]).exits(0);
         };
         let is = |run: &str, expected: [&str; 3]| {
             let names = ["T1", "T2", "T3"].iter().zip(expected).zip(texts(run));
@@ -196,7 +180,7 @@ fn a_letter_is_sent_when_it_is_approved_itself_however_many_wait() {
         is("monday", open);
         is("tuesday", open);
         say("monday", "T1", "yes");
-        begin("monday").end().exits(101);
+        begin("monday").exits(101);
         is("monday", ["sent.txt", "letter.txt", "letter.txt"]);
         is("tuesday", open);
         say("monday", "T3", "no");
@@ -220,8 +204,8 @@ fn a_letter_is_sent_when_it_is_approved_itself_however_many_wait() {
 #[test]
 fn an_answer_goes_through_no_link_and_a_file_elsewhere_is_none() {
     let world = world("", "path: ../agent");
-    world.server.says([question("Which?")]);
-    command(&world).end().exits(101);
+    world.model_says([question("Which?")]);
+    command(&world).exits(101);
     let dir = asking(&world).join("interaction");
     world.write("elsewhere/secret", "SECRET");
     // What lies elsewhere is no answer, and is not sent to a model.
@@ -233,7 +217,7 @@ fn an_answer_goes_through_no_link_and_a_file_elsewhere_is_none() {
     // Nor does an answer go there.
     fs::rename(&dir, world.path("moved")).unwrap();
     std::os::unix::fs::symlink(world.path("moved"), &dir).unwrap();
-    answer(&world, &["yes"]).end().exits(1);
+    answer(&world, &["yes"]).exits(1);
     let names = fs::read_dir(world.path("moved")).unwrap();
     let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["request.json"]);
@@ -242,8 +226,8 @@ fn an_answer_goes_through_no_link_and_a_file_elsewhere_is_none() {
 #[test]
 fn a_forged_question_takes_one_line_of_the_list() {
     let world = world("", "path: ../agent");
-    world.server.says([question("Which?")]);
-    command(&world).end().exits(101);
+    world.model_says([question("Which?")]);
+    command(&world).exits(101);
     let asking = asking(&world).join("journal.jsonl");
     let flows = world.path("ws/.delta/r/journal.jsonl");
     for (path, was, is) in [

@@ -15,9 +15,8 @@ fn without_a_schema_an_answer_is_json_if_it_can_be_read_and_else_a_string() {
         ("two\nlines", "\"two\\nlines\"\n"),
     ] {
         let world = world("", "path: ../agent");
-        world.server.says([text(answer)]);
+        world.model_says([text(answer)]);
         command(&world)
-            .end()
             .exits(0)
             .prints(output)
             .does_not_say("sent back");
@@ -28,10 +27,8 @@ fn without_a_schema_an_answer_is_json_if_it_can_be_read_and_else_a_string() {
 #[test]
 fn with_a_schema_an_answer_must_be_json() {
     let world = world(", schema_out: ok", "path: ../agent");
-    world
-        .server
-        .says([text("ok"), text("```\n{\"ok\":true}\n```")]);
-    let outcome = command(&world).end().exits(0);
+    world.model_says([text("ok"), text("```\n{\"ok\":true}\n```")]);
+    let outcome = command(&world).exits(0);
     outcome.prints("{\"ok\":true}\n").says("sent back");
     assert!(said(&world, 1).contains("one JSON value that fits this JSON Schema"));
     assert!(said(&world, 2).contains("with the whole JSON value"));
@@ -66,8 +63,8 @@ fn the_agent_of_a_decision_may_answer_with_exactly_a_label() {
         ),
     ] {
         let world = deciding("");
-        world.server.says([text(answer)]);
-        command(&world).end().exits(0).prints(output);
+        world.model_says([text(answer)]);
+        command(&world).exits(0).prints(output);
         let end = Run {
             dir: world.path("ws/.delta/r"),
         }
@@ -79,16 +76,16 @@ fn the_agent_of_a_decision_may_answer_with_exactly_a_label() {
 #[test]
 fn an_answer_that_is_no_label_is_sent_back_and_never_guessed() {
     let world = deciding("");
-    world.server.says([text("a bug"), text("It is a bug.")]);
-    let outcome = command(&world).json().end().exits(1).says("sent back");
+    world.model_says([text("a bug"), text("It is a bug.")]);
+    let outcome = command(&world).json().exits(1).says("sent back");
     assert_eq!(outcome.object()["error"]["code"], "invalid_edge");
 }
 
 #[test]
 fn a_label_must_fit_the_schema_of_a_decision_too() {
     let world = deciding(", schema_out: ok");
-    world.server.says([text("bug"), text("bug")]);
-    let outcome = command(&world).json().end().exits(1);
+    world.model_says([text("bug"), text("bug")]);
+    let outcome = command(&world).json().exits(1);
     assert_eq!(outcome.object()["error"]["code"], "schema_out");
 }
 
@@ -96,8 +93,8 @@ fn a_label_must_fit_the_schema_of_a_decision_too() {
 fn an_agent_may_ask_a_person_only_if_the_flow_says_so() {
     let offered = |agent: &str| {
         let world = world("", agent);
-        world.server.says([text("1")]);
-        command(&world).end().exits(0);
+        world.model_says([text("1")]);
+        command(&world).exits(0);
         said(&world, 1).contains("\"ask_human\"")
     };
     assert!(offered("path: ../agent, ask_human: true"));
@@ -109,8 +106,8 @@ fn an_agent_may_ask_a_person_only_if_the_flow_says_so() {
             "f/providers.yaml",
             format!("providers:\n- {{id: acme, base_url: {url}}}\n"),
         );
-        world.server.says([text("1")]);
-        command(&world).end().exits(0);
+        world.model_says([text("1")]);
+        command(&world).exits(0);
         said(&world, 1).contains("\"ask_human\"")
     };
     assert!(made(", ask_human: true"));
@@ -118,8 +115,8 @@ fn an_agent_may_ask_a_person_only_if_the_flow_says_so() {
     // It has not been offered the tool: a call of it is one of an unknown tool, and asks nobody.
     let world = world("", "path: ../agent, ask_human: false");
     let question = call("q", "ask_human", &json!({"prompt": "Which one?"}));
-    world.server.says([question, text("1")]);
-    command(&world).end().exits(0).prints("1\n");
+    world.model_says([question, text("1")]);
+    command(&world).exits(0).prints("1\n");
 }
 
 #[test]

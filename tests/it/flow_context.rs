@@ -73,7 +73,7 @@ fn a_task_remembers_what_its_nodes_brought_and_the_newest_comes_first() {
     world.write("f/workflow.yaml", flow(&nodes, "s>a a>b b>c c>x"));
     // Without sources a profile is of the task's own memory.
     world.write("f/memory.yaml", "context_profiles: [{id: p}]\n");
-    run(&world).args(["-m", "in"]).end().exits(0);
+    run(&world).args(["-m", "in"]).exits(0);
     assert_eq!(
         context(&world, "T1/a"),
         json!({"profile": "none", "items": []})
@@ -141,7 +141,7 @@ fn children_remember_what_their_parents_did_and_a_merge_what_arrived() {
     for jobs in ["1", "8"] {
         let done = world.path(&format!("done-{jobs}"));
         let flow = run(&world).args(["-m", "in", "-j", jobs]);
-        flow.env("DONE", done).env("JOBS", jobs).end().exits(0);
+        flow.env("DONE", done).env("JOBS", jobs).exits(0);
         assert_eq!(contents(&context(&world, "T1.c0/u")), ["in"]);
         assert_eq!(contents(&context(&world, "T1.c1/v")), ["in"]);
         assert_eq!(contents(&context(&world, "T1.c1/w")), ["v", "in"]);
@@ -164,10 +164,7 @@ fn inputs_remember_nothing_of_each_other() {
         format!("context_profiles: [{{id: p, {sources}}}]\n"),
     );
     world.write("inputs", "1\n2\n");
-    run(&world)
-        .args(["--inputs", "inputs", "-j", "1"])
-        .end()
-        .exits(0);
+    run(&world).args(["--inputs", "inputs", "-j", "1"]).exits(0);
     for (task, input) in [("T1", 1), ("T2", 2)] {
         let context = context(&world, &format!("{task}/b"));
         // What is remembered elsewhere comes right behind the output that it is of.
@@ -191,14 +188,14 @@ fn sources_are_restricted_by_tags_and_recency_goes_by_time() {
         line(4, "", "four"),
     ];
     let world = one("", "retrieval_policy: recency", &items);
-    run(&world).end().exits(0);
+    run(&world).exits(0);
     assert_eq!(ids(&context(&world, "T1/a")), ["i4", "i3", "i2", "i1"]);
     let tagged = |tags: &str| {
         let world = one("", "", &items);
         let memory = world.read("f/memory.yaml");
         let tagged = format!("{{store: project, tags: {tags}}}");
         world.write("f/memory.yaml", memory.replace("{store: project}", &tagged));
-        run(&world).end().exits(0);
+        run(&world).exits(0);
         let context = context(&world, "T1/a");
         ids(&context).join(" ")
     };
@@ -228,7 +225,7 @@ fn items_are_taken_whole_until_the_tokens_are_used_up() {
         (10, &["i4", "i3", "i2", "i1"]),
     ] {
         let world = one("", &format!("max_tokens: {max}"), &items);
-        run(&world).end().exits(0);
+        run(&world).exits(0);
         let context = context(&world, "T1/a");
         assert_eq!(ids(&context), expected, "{max}");
         assert!(context["tokens"].as_u64().unwrap() <= max);
@@ -244,7 +241,7 @@ fn a_tokenizer_counts_instead() {
     ];
     let tokenizer = "tokenizer: {command: [sed, 's/\"[^\"]*\"/2/g']}";
     let world = one(tokenizer, "max_tokens: 5", &items);
-    run(&world).end().exits(0);
+    run(&world).exits(0);
     let context = context(&world, "T1/a");
     assert_eq!(ids(&context), ["i3", "i2"]);
     assert_eq!(context["tokens"], 4);
@@ -262,7 +259,6 @@ fn hybrid_is_bm25_and_recency_by_reciprocal_ranks() {
     run(&world)
         .args(["-i", "-"])
         .stdin(r#"{"ask": "RED\napple, pear?"}"#)
-        .end()
         .exits(0);
     let found = context(&world, "T1/a");
     // By words: i1 has two of three, i2 one, in a shorter text. By age: i4, i3, i2, i1.
@@ -301,18 +297,18 @@ fn ask(world: &World, message: &str) -> Delta {
 #[test]
 fn semantic_is_by_the_cosine_of_vectors_that_are_asked_for_once() {
     let world = semantic("", 0);
-    ask(&world, "cat").end().exits(0);
+    ask(&world, "cat").exits(0);
     let found = context(&world, "T1/a");
     assert_eq!(ids(&found), ["i1", "i3", "i2"]);
     assert_eq!(scores(&found), [1.0, 0.8, 0.0]);
     // The query is a text of the store, too.
     assert_eq!(world.read("asked"), "[\"cat\",\"kitten\",\"dog\"]\n");
-    ask(&world, "dog").end().exits(0);
+    ask(&world, "dog").exits(0);
     assert_eq!(ids(&context(&world, "T1/a")), ["i2", "i3", "i1"]);
     assert_eq!(world.lines("asked").len(), 1);
     // Another program is another answer, and what it has said may be thrown away.
     std::fs::remove_dir_all(world.path("ws/.delta/cache")).unwrap();
-    ask(&world, "dog").end().exits(0);
+    ask(&world, "dog").exits(0);
     assert_eq!(world.lines("asked").len(), 2);
 }
 
@@ -353,7 +349,7 @@ fn an_embedder_that_fails_hangs_or_talks_nonsense_fails_the_node_with_context() 
         ),
     ] {
         let world = semantic(before, time);
-        let outcome = ask(&world, "cat").json().end().exits(1);
+        let outcome = ask(&world, "cat").json().exits(1);
         let error = &outcome.object()["error"];
         assert_eq!(error["code"], "context", "{before}");
         let message = error["message"].as_str().unwrap();
@@ -365,14 +361,14 @@ fn an_embedder_that_fails_hangs_or_talks_nonsense_fails_the_node_with_context() 
         "test -e ok || { echo >ok; echo \"[[1],[1,2],[3]]\"; exit; };",
         0,
     );
-    ask(&world, "cat").end().exits(1);
-    ask(&world, "cat").end().exits(0);
+    ask(&world, "cat").exits(1);
+    ask(&world, "cat").exits(0);
     let world = one(
         "embedder: {command: [./no-such-program]}",
         "retrieval_policy: semantic",
         &[line(1, "", "x")],
     );
-    let outcome = run(&world).json().end().exits(1);
+    let outcome = run(&world).json().exits(1);
     assert_eq!(outcome.object()["error"]["code"], "context");
 }
 
@@ -382,7 +378,7 @@ fn a_failing_embedder_is_asked_again_as_often_as_the_node_may_be_tried() {
     let workflow = world.read("f/workflow.yaml");
     let workflow = workflow.replace("output: text", "output: text, retries: 1");
     world.write("f/workflow.yaml", workflow);
-    ask(&world, "cat").end().exits(0).says("context, again");
+    ask(&world, "cat").exits(0).says("context, again");
     assert_eq!(ids(&context(&world, "T1/a")), ["i1", "i3", "i2"]);
 }
 
@@ -397,7 +393,7 @@ fn a_signal_ends_an_embedder_and_the_same_command_asks_again() {
     running.wait().exits(143);
     let pid: u32 = world.read("ws/once").trim().parse().unwrap();
     assert!(!alive(pid));
-    ask(&world, "cat").end().exits(0);
+    ask(&world, "cat").exits(0);
     assert_eq!(ids(&context(&world, "T1/a")), ["i1", "i3", "i2"]);
 }
 
@@ -411,7 +407,7 @@ fn an_embedder_that_a_killed_engine_left_is_ended() {
     running.kill();
     let pid: u32 = world.read("ws/once").trim().parse().unwrap();
     assert!(alive(pid));
-    ask(&world, "cat").end().exits(0);
+    ask(&world, "cat").exits(0);
     assert!(!alive(pid));
 }
 
@@ -427,7 +423,7 @@ fn global_is_the_newest_of_the_global_store_within_4000_tokens() {
         "f/memory.yaml",
         "global_store: {type: jsonl, file_path: ../home/g.jsonl}\n",
     );
-    run(&world).end().exits(0);
+    run(&world).exits(0);
     let context = context(&world, "T1/a");
     assert_eq!(ids(&context), ["i3", "i2"]);
     assert_eq!(
@@ -453,10 +449,10 @@ fn the_key_of_a_cache_has_what_a_context_says_and_not_when_it_was_said() {
     };
     write("w");
     let input = |text: &'static str| run(&world).args(["-m", text]);
-    input("1").end().exits(0);
-    input("1").end().exits(0).says("ok, cached");
+    input("1").exits(0);
+    input("1").exits(0).says("ok, cached");
     assert_eq!(world.lines("ws/ran").len(), 1);
-    input("2").end().exits(0).does_not_say("cached");
+    input("2").exits(0).does_not_say("cached");
     assert_eq!(world.lines("ws/ran").len(), 2);
 }
 
@@ -471,8 +467,8 @@ fn an_agent_is_told_of_its_context_if_there_is_any() {
             workflow.replace("linear, context: none, agent_id", &agent),
         );
         world.write("f/memory.yaml", "context_profiles: [{id: p}]\n");
-        world.server.says([text("1")]);
-        flow_agents::command(&world).end().exits(0);
+        world.model_says([text("1")]);
+        flow_agents::command(&world).exits(0);
         let said = flow_agents::said(&world, 1);
         let item = r#"{\"store\":\"task\",\"tags\":[\"s\"],\"content\":\"do it\"}"#;
         assert_eq!(said.contains(item), is_told, "{said}");
@@ -505,9 +501,9 @@ fn what_a_run_has_remembered_is_there_once_also_if_nobody_wanted_to_see_it_befor
     let world = World::new();
     world.write("f/workflow.yaml", two("none"));
     world.write("f/memory.yaml", STORE);
-    run(&world).args(["--pause-before", "b"]).end().exits(4);
+    run(&world).args(["--pause-before", "b"]).exits(4);
     world.write("f/workflow.yaml", two("p"));
-    run(&world).args(["--changed", "ok"]).end().exits(0);
+    run(&world).args(["--changed", "ok"]).exits(0);
     assert_eq!(contents(&context(&world, "T1/b")), [json!("own")]);
 }
 
@@ -516,7 +512,7 @@ fn a_first_line_that_somebody_has_edited_changes_no_names() {
     let world = World::new();
     world.write("f/workflow.yaml", two("p"));
     world.write("f/memory.yaml", STORE);
-    run(&world).args(["--pause-before", "b"]).end().exits(4);
+    run(&world).args(["--pause-before", "b"]).exits(4);
     let path = Run::latest(&world.path("ws")).path("journal.jsonl");
     let journal = std::fs::read_to_string(&path).unwrap();
     std::fs::write(
@@ -524,7 +520,7 @@ fn a_first_line_that_somebody_has_edited_changes_no_names() {
         journal.replacen("\"type\":", "\"note\": \"mine\", \"type\": ", 1),
     )
     .unwrap();
-    run(&world).end().exits(0);
+    run(&world).exits(0);
     assert_eq!(world.lines("f/project.jsonl").len(), 1);
     assert_eq!(contents(&context(&world, "T1/b")), [json!("own")]);
 }
@@ -547,6 +543,6 @@ fn a_store_that_a_command_names_is_no_file_of_the_flow() {
         flow(&[start(), a, b, exit()], "s>a a>b b>x"),
     );
     world.write("f/memory.yaml", STORE);
-    run(&world).args(["--pause-before", "b"]).end().exits(4);
-    run(&world).end().exits(0);
+    run(&world).args(["--pause-before", "b"]).exits(4);
+    run(&world).exits(0);
 }

@@ -18,7 +18,7 @@ fn the_shortest_flow_runs() {
     let world = World::new();
     world.write("f/workflow.yaml", SHORTEST);
     let run = Delta::flow(world.home()).args(["run", "f", "-w", "ws", "-m", "in"]);
-    run.end().exits(0).prints("\"IN\"\n");
+    run.exits(0).prints("\"IN\"\n");
 }
 
 /// Each role and the kind of an agent, from edges and labels alone.
@@ -58,8 +58,8 @@ fn check_prints_what_was_derived_a_line_for_each_node() {
             .args(args.iter())
     };
     let plain = "f: ok, 8 nodes, 8 edges, 1 agent, 0 tools, 0 schemas\n";
-    check(&[]).end().exits(0).prints(plain);
-    check(&["-v"]).end().exits(0).prints(&format!(
+    check(&[]).exits(0).prints(plain);
+    check(&["-v"]).exits(0).prints(&format!(
         "{plain}  \
            s      kind: deterministic, role: start, default_start: true, context: none\n  \
            fan    kind: deterministic, timeout_ms: 5000, context: none\n  \
@@ -88,7 +88,7 @@ fn what_is_written_is_not_printed_as_derived() {
     world.write("f/workflow.yaml", all);
     let check = Delta::flow(world.home()).args(["check", "f", "-v"]);
     let plain = "f: ok, 3 nodes, 2 edges, 0 agents, 0 tools, 0 schemas\n";
-    check.end().exits(0).prints(plain);
+    check.exits(0).prints(plain);
 }
 
 #[test]
@@ -105,12 +105,9 @@ fn a_default_time_limit_counts_for_nodes_that_say_none() {
         let delta = Delta::flow(world.home());
         delta.args(["run", "f", "-w", "ws", "-m", "in", "--run-id", id])
     };
-    run("short")
-        .end()
-        .exits(1)
-        .says("it took longer than 200 ms");
+    run("short").exits(1).says("it took longer than 200 ms");
     world.write("f/workflow.yaml", of(", timeout_ms: 0"));
-    run("long").end().exits(0).prints("\"in\"\n");
+    run("long").exits(0).prints("\"in\"\n");
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn outcomes(outcome: &Outcome) -> Vec<(String, String, String)> {
 
 #[track_caller]
 fn jsonl(world: &World, exit: i32) -> Vec<(String, String, String)> {
-    outcomes(&eval(world).args(["--format", "jsonl"]).end().exits(exit))
+    outcomes(&eval(world).args(["--format", "jsonl"]).exits(exit))
 }
 
 fn told(all: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
@@ -80,7 +80,7 @@ fn a_trial_passes_if_every_assertion_holds() {
     let world = upper(
         "  trials: 2\n  cases:\n  - {id: a, input: hello, expected: HELLO}\n  - {id: b, input: hello, expected: no}",
     );
-    let first = eval(&world).json().end().exits(1).object();
+    let first = eval(&world).json().exits(1).object();
     let suite = &first["suites"][0];
     assert_eq!(suite["verdict"], "failed");
     let cases = &suite["settings"][0]["cases"];
@@ -91,7 +91,7 @@ fn a_trial_passes_if_every_assertion_holds() {
     assert_eq!(suite["look"]["number"], 1);
     // The same command has nothing left to do, and looks at the same again.
     let before = record(&world).events("TRIAL_START").len();
-    let again = eval(&world).json().end().exits(1).object();
+    let again = eval(&world).json().exits(1).object();
     assert_eq!(again["suites"][0]["look"]["number"], 1);
     assert_eq!(record(&world).events("TRIAL_START").len(), before);
     assert_eq!(record(&world).events("LOOK").len(), 1);
@@ -101,12 +101,11 @@ fn a_trial_passes_if_every_assertion_holds() {
 #[test]
 fn more_trials_are_added_to_those_that_are_there() {
     let world = upper("  cases: [{id: a, input: hello, expected: HELLO}]");
-    eval(&world).end().exits(0);
+    eval(&world).exits(0);
     let first = workspaces(&world, "up");
     let more = eval(&world)
         .args(["--trials", "3"])
         .json()
-        .end()
         .exits(0)
         .object();
     assert_eq!(more["suites"][0]["settings"][0]["trials_measured"], 3);
@@ -141,7 +140,7 @@ fn nothing_that_ended_runs_again_after_a_kill() {
     drop(gate);
     fs::remove_file(world.path("gate")).unwrap();
     world.write("gate", "");
-    command().end().exits(0);
+    command().exits(0);
     assert_eq!(world.lines("notes"), ["a", "b", "c", "c", "d"]);
     let starts = record(&world).events("TRIAL_START");
     assert_eq!(starts[3]["attempt"], 2, "{starts:?}");
@@ -162,16 +161,12 @@ fn a_signal_ends_an_evaluation_and_the_same_command_goes_on() {
     let running = command().spawn();
     eventually("a trial begins", || world.lines("notes").len() == 1);
     running.signal(Signal::INT);
-    running
-        .wait()
-        .exits(130)
-        .prints("")
-        .says("the same command");
+    running.wait().refuses(130, "the same command");
     assert!(record(&world).events("TRIAL_END").is_empty());
     drop(gate);
     fs::remove_file(world.path("gate")).unwrap();
     world.write("gate", "");
-    command().end().exits(0);
+    command().exits(0);
 }
 
 #[test]
@@ -181,7 +176,7 @@ fn limits_of_its_own_are_failures_of_an_agent() {
         "agent/agent.yaml",
         world.read("agent/agent.yaml") + "tools: [{name: t, exec: 'true'}]\n",
     );
-    world.server.says([call("c", "t", &json!({}))]);
+    world.model_says([call("c", "t", &json!({}))]);
     assert_eq!(jsonl(&world, 1), told(&[("a", "failed", "max_iterations")]));
     // It has ended, and is not tried again.
     assert_eq!(jsonl(&world, 1), told(&[("a", "failed", "max_iterations")]));
@@ -191,21 +186,19 @@ fn limits_of_its_own_are_failures_of_an_agent() {
 #[test]
 fn a_question_is_a_failure() {
     let world = agent(World::new(), ONE);
-    world
-        .server
-        .says([call("c", "ask_human", &json!({"prompt": "Which?"}))]);
+    world.model_says([call("c", "ask_human", &json!({"prompt": "Which?"}))]);
     assert_eq!(jsonl(&world, 1), told(&[("a", "failed", "asked")]));
 }
 
 #[test]
 fn an_outage_is_not_measured_and_measured_by_the_same_command() {
     let world = agent(World::new().llm("max_retries: 0"), ONE);
-    world.server.says([Reply::error(503, "later")]);
+    world.model_says([Reply::error(503, "later")]);
     assert_eq!(
         jsonl(&world, 4),
         told(&[("a", "not_measured", "model_unavailable")])
     );
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     assert_eq!(jsonl(&world, 0), told(&[("a", "passed", "final_answer")]));
     // The run of the trial is a run of delta, which was resumed.
     let trial = &workspaces(&world, "ag")[0];
@@ -222,12 +215,12 @@ fn three_refusals_in_a_row_stop_an_evaluation() {
         World::new(),
         "  trials: 9\n  cases: [{id: a, input: x, expected: y}]",
     );
-    world.server.says([
+    world.model_says([
         Reply::error(401, "no such key"),
         Reply::error(401, "no such key"),
         Reply::error(401, "no such key"),
     ]);
-    let stopped = eval(&world).end().exits(4).prints("");
+    let stopped = eval(&world).exits(4).prints("");
     stopped.says("three trials in a row").says("no such key");
     assert_eq!(record(&world).events("TRIAL_START").len(), 3);
     assert!(record(&world).events("LOOK").is_empty());
@@ -262,7 +255,7 @@ fn graders_judge_by_exit_code_and_score() {
     let world = upper(
         "  cases:\n  - {id: yes, input: a, assert: [{type: exec, value: [sh, -c, 'echo 0.5']}, {type: contains, value: A, weight: 3}]}\n  - {id: no, input: a, assert: [{type: exec, value: [sh, -c, 'echo bad >&2; exit 1']}]}\n  - {id: broken, input: a, assert: [{type: exec, value: [sh, -c, 'exit 2']}]}\n  - {id: nowhere, input: a, assert: [{type: exec, value: [no-such-program]}]}\n  - {id: much, input: a, assert: [{type: exec, value: [sh, -c, 'echo 2']}]}",
     );
-    let outcome = eval(&world).args(["--format", "jsonl"]).end().exits(1);
+    let outcome = eval(&world).args(["--format", "jsonl"]).exits(1);
     let found = outcomes(&outcome);
     let wanted = told(&[
         ("yes", "passed", "success"),
@@ -284,7 +277,7 @@ fn a_grader_gets_the_result_and_runs_behind_the_wrapper_in_the_workspace() {
     );
     world.write("e/t/file", "content");
     world.script("e/judge.sh", "#!/bin/sh\n[ \"$WRAPPED\" = 1 ] && [ \"$(cat file)\" = content ] || exit 1\ncat >\"$FLOW_HOME/../given\"\n");
-    eval(&world).end().exits(0);
+    eval(&world).exits(0);
     let given: Value = serde_json::from_str(&world.read("given")).unwrap();
     assert_eq!(
         (&given["output"], &given["expected"]),
@@ -299,13 +292,13 @@ fn a_changed_grader_only_judges_again_and_begins_to_count_looks_anew() {
         "- name: g\n  target: {shell: 'echo x >>\"$NOTES\"; cat'}\n  cases: [{id: a, input: x, expected: y}]\n",
     );
     let command = || eval(&world).env("NOTES", world.path("notes"));
-    command().end().exits(1);
-    command().args(["--trials", "2"]).end().exits(1);
+    command().exits(1);
+    command().args(["--trials", "2"]).exits(1);
     let changed = world
         .read("e/evaluations.yaml")
         .replace("expected: y", "expected: x");
     world.write("e/evaluations.yaml", changed);
-    let judged = command().args(["--trials", "2"]).json().end().exits(0);
+    let judged = command().args(["--trials", "2"]).json().exits(0);
     assert_eq!(judged.object()["suites"][0]["look"]["number"], 1);
     judged.says("the assertions have changed");
     assert_eq!(world.lines("notes").len(), 2);
@@ -321,12 +314,8 @@ fn regrading_judges_all_and_runs_nothing() {
             .env("NOTES", world.path("notes"))
             .env("JUDGED", world.path("judged"))
     };
-    command().end().exits(0);
-    command()
-        .arg("--regrade")
-        .args(["--trials", "5"])
-        .end()
-        .exits(4);
+    command().exits(0);
+    command().arg("--regrade").args(["--trials", "5"]).exits(4);
     assert_eq!(world.lines("judged").len(), 2);
     assert_eq!(world.lines("notes").len(), 1);
 }
@@ -348,12 +337,12 @@ fn a_workspace_that_was_there_before_its_trial_is_put_aside() {
         "  workspace: t\n  cases: [{id: a, input: x, assert: [{type: file, path: mark, value: template}]}]",
     );
     world.write("e/t/mark", "template");
-    eval(&world).end().exits(0);
+    eval(&world).exits(0);
     let name = workspaces(&world, "up").remove(0);
     // As if another trial had made it: nothing is recorded of it here.
     fs::remove_dir_all(world.path("w/.delta")).unwrap();
     world.write(&format!("w/eval/up/{name}/mark"), "forged");
-    eval(&world).end().exits(0);
+    eval(&world).exits(0);
     assert_eq!(world.read(&format!("w/eval/up/{name}/mark")), "template");
     assert_eq!(world.read(&format!("w/eval/up/{name}.old/mark")), "forged");
 }
@@ -366,7 +355,7 @@ fn trials_are_not_made_through_a_link() {
     for link in ["w/eval", "w/eval/up"] {
         fs::create_dir_all(world.path(link).parent().unwrap()).unwrap();
         std::os::unix::fs::symlink(world.path("elsewhere"), world.path(link)).unwrap();
-        eval(&world).end().exits(78).says("is a link");
+        eval(&world).exits(78).says("is a link");
         assert_eq!(fs::read_dir(world.path("elsewhere")).unwrap().count(), 1);
         fs::remove_file(world.path(link)).unwrap();
     }
@@ -375,7 +364,7 @@ fn trials_are_not_made_through_a_link() {
 #[test]
 fn what_lies_in_the_place_of_a_workspace_that_is_being_made_is_removed() {
     let world = upper("  cases: [{id: a, input: x, expected: X}]");
-    eval(&world).end().exits(0);
+    eval(&world).exits(0);
     let name = workspaces(&world, "up").remove(0);
     world.write("precious/file", "kept");
     let making = world.path(&format!("w/eval/up/.making-{name}"));
@@ -390,7 +379,7 @@ fn what_lies_in_the_place_of_a_workspace_that_is_being_made_is_removed() {
         fs::remove_dir_all(world.path("w")).unwrap();
         world.write("w/eval/up/README", "");
         place();
-        eval(&world).end().exits(0);
+        eval(&world).exits(0);
         assert!(making.symlink_metadata().is_err());
     }
     assert_eq!(world.read("precious/file"), "kept");
@@ -399,7 +388,7 @@ fn what_lies_in_the_place_of_a_workspace_that_is_being_made_is_removed() {
 #[test]
 fn a_result_is_read_from_the_record_of_its_trial_only() {
     let world = upper("  cases: [{id: a, input: x, expected: y}]");
-    eval(&world).end().exits(1);
+    eval(&world).exits(1);
     let run = record(&world).dir;
     let journal = fs::read_to_string(run.join("journal.jsonl")).unwrap();
     let good = json!({"output": "y", "status": "success", "exit_code": 0});
@@ -419,7 +408,7 @@ fn a_result_is_read_from_the_record_of_its_trial_only() {
         };
         let forged: String = journal.lines().map(change).collect();
         fs::write(run.join("journal.jsonl"), forged).unwrap();
-        let outcome = eval(&world).arg("--regrade").end().exits(1);
+        let outcome = eval(&world).arg("--regrade").exits(1);
         outcome.says("TRIAL_END").says("leads out of the run");
     }
 }
@@ -446,11 +435,11 @@ fn each_trial_has_a_copy_of_the_template_of_its_own() {
     );
     world.write("e/t/n", "one\n");
     world.write("e/t/.delta/x", "records stay behind");
-    eval(&world).end().exits(0);
+    eval(&world).exits(0);
     assert_eq!(world.read("e/t/n"), "one\n");
     // Another template is another trial.
     world.write("e/t/n", "two\n");
-    eval(&world).end().exits(1);
+    eval(&world).exits(1);
     assert_eq!(workspaces(&world, "t").len(), 4);
 }
 
@@ -460,8 +449,8 @@ fn settings_stand_side_by_side() {
         World::new(),
         "  settings:\n  - {name: base}\n  - {name: other, set: {llm.model: better, llm.temperature: 0}}\n  cases: [{id: a, input: x, expected: done}]",
     );
-    world.server.says([text("no"), text("done")]);
-    let summed = eval(&world).json().end().exits(1).object();
+    world.model_says([text("no"), text("done")]);
+    let summed = eval(&world).json().exits(1).object();
     let settings = &summed["suites"][0]["settings"];
     assert_eq!(
         (&settings[0]["name"], &settings[0]["rate"]),
@@ -481,8 +470,8 @@ fn settings_stand_side_by_side() {
 #[test]
 fn an_agent_with_a_seed_gets_another_one_for_each_trial() {
     let world = agent(World::new().llm("seed: 7"), &format!("  trials: 2\n{ONE}"));
-    world.server.says([text("done"), text("done")]);
-    eval(&world).end().exits(0);
+    world.model_says([text("done"), text("done")]);
+    eval(&world).exits(0);
     let seeds: Vec<Value> = world
         .server
         .requests()
@@ -528,9 +517,7 @@ fn an_outage_inside_a_flow_is_not_measured_and_a_limit_is_a_failure() {
         around("- {id: a, kind: agent, role: linear, context: none, agent_id: ag}\n"),
     );
     world.write("e/agents.yaml", "agents: [{id: ag, path: ../agent}]");
-    world
-        .server
-        .says([Reply::error(503, "later"), call("c", "t", &json!({}))]);
+    world.model_says([Reply::error(503, "later"), call("c", "t", &json!({}))]);
     assert_eq!(
         jsonl(&world, 1),
         told(&[
@@ -550,13 +537,12 @@ fn the_budget_of_the_evaluation_leaves_trials_unmeasured_and_that_of_an_agent_fa
         "agent/agent.yaml",
         own.read("agent/agent.yaml") + "tools: [{name: t, exec: 'true'}]\n",
     );
-    own.server.says([call("c", "t", &json!({}))]);
+    own.model_says([call("c", "t", &json!({}))]);
     assert_eq!(jsonl(&own, 1), told(&[("a", "failed", "budget")]));
     let world = agent(World::new(), &format!("  trials: 3\n{ONE}"));
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let outcome = eval(&world)
         .args(["--budget", "tokens=1", "--format", "jsonl"])
-        .end()
         .exits(4);
     let found = outcomes(&outcome);
     assert_eq!(
@@ -574,12 +560,11 @@ fn the_budget_of_the_evaluation_leaves_trials_unmeasured_and_that_of_an_agent_fa
 fn a_result_is_compared_only_with_one_about_the_same_cases() {
     let world =
         upper("  cases: [{id: a, input: hello, expected: HELLO}, {id: b, input: x, expected: X}]");
-    let result = eval(&world).json().end().exits(0);
+    let result = eval(&world).json().exits(0);
     world.write("base.json", &result.stdout);
     let compared = eval(&world)
         .args(["--against", "base.json"])
         .json()
-        .end()
         .exits(0);
     assert_eq!(
         compared.object()["suites"][0]["comparison"]["difference"],
@@ -592,7 +577,6 @@ fn a_result_is_compared_only_with_one_about_the_same_cases() {
     let starts = record(&world).events("TRIAL_START").len();
     eval(&world)
         .args(["--against", "base.json"])
-        .end()
         .exits(2)
         .says("--against");
     assert_eq!(record(&world).events("TRIAL_START").len(), starts);
@@ -605,7 +589,7 @@ fn cases_of_other_tools_are_read() {
         "e/c.jsonl",
         "{\"input\":\"a\",\"target\":\"A\",\"metadata\":{}}\n{\"id\":7,\"input\":\"b\",\"expected_output\":\"B\"}\n{\"id\":\"off\",\"input\":\"c\",\"enabled\":false}\n",
     );
-    let outcome = eval(&world).args(["--format", "jsonl"]).end().exits(0);
+    let outcome = eval(&world).args(["--format", "jsonl"]).exits(0);
     assert_eq!(
         outcomes(&outcome),
         told(&[("1", "passed", "success"), ("7", "passed", "success")])
@@ -619,13 +603,10 @@ fn the_report_of_an_evaluation_links_to_the_page_of_each_trial() {
         World::new(),
         "  trials: 2\n  settings: [{name: base}, {name: <b>}]\n  cases: [{id: \"<a>&\", input: x, expected: done}]",
     );
-    world
-        .server
-        .says([text("done"), text("no"), text("done"), text("done")]);
-    eval(&world).end().exits(1);
+    world.model_says([text("done"), text("no"), text("done"), text("done")]);
+    eval(&world).exits(1);
     world
         .delta(["report", "-w", "w", "-o", "html"])
-        .end()
         .exits(0)
         .prints("");
     let page = world.read("html/index.html");
@@ -647,7 +628,7 @@ fn the_report_of_an_evaluation_links_to_the_page_of_each_trial() {
                 .contains("delta report")
         );
     }
-    let plain = world.delta(["report", "-w", "w"]).end().exits(0);
+    let plain = world.delta(["report", "-w", "w"]).exits(0);
     let plain = String::from_utf8(plain.stdout).unwrap();
     assert!(
         plain.contains("<th>base</th>") && !plain.contains("href=\"ag/"),
@@ -660,12 +641,10 @@ fn a_choice_that_is_nowhere_is_refused() {
     let world = upper("  cases: [{id: apple, input: a, tags: [t]}]");
     eval(&world)
         .args(["--case", "appel"])
-        .end()
         .exits(2)
         .says("did you mean 'apple'?");
     eval(&world)
         .args(["--tag", "t", "--dry-run"])
-        .end()
         .exits(0)
         .prints("up: command tr a-z A-Z, 1 case, 1 setting, 1 trial\n");
     assert!(!world.exists("w"));
@@ -674,7 +653,7 @@ fn a_choice_that_is_nowhere_is_refused() {
 #[test]
 fn a_copied_record_is_not_obeyed() {
     let world = upper("  cases: [{id: a, input: a, expected: b}]");
-    eval(&world).end().exits(1);
+    eval(&world).exits(1);
     let run = record(&world).dir;
     let journal = fs::read_to_string(run.join("journal.jsonl")).unwrap();
     fs::write(
@@ -703,7 +682,7 @@ fn what_a_killed_evaluation_left_running_is_ended_and_its_workspace_goes() {
     let left: u32 = world.lines("pids")[0].parse().unwrap();
     assert!(alive(left));
     world.write("go", "");
-    command().end().exits(0);
+    command().exits(0);
     assert!(!alive(left));
     assert_eq!(workspaces(&world, "k").len(), 1);
 }
@@ -713,7 +692,7 @@ fn nothing_that_a_trial_or_a_grader_leaves_running_stays() {
     let world = suites(
         "- name: k\n  target: {shell: 'sleep 600 & echo $! >>\"$PIDS\"; cat'}\n  cases: [{id: a, input: a, assert: [{type: exec, value: [sh, -c, 'sleep 600 & echo $! >>\"$PIDS\"']}]}]\n",
     );
-    eval(&world).env("PIDS", world.path("pids")).end().exits(0);
+    eval(&world).env("PIDS", world.path("pids")).exits(0);
     let left = world.lines("pids");
     assert_eq!(left.len(), 2);
     for pid in left {
@@ -738,6 +717,6 @@ fn a_signal_while_a_grader_judges_leaves_the_judgement_to_the_next_start() {
     running.wait().exits(143);
     assert!(record(&world).events("GRADE").is_empty());
     world.write("go", "");
-    command().end().exits(0);
+    command().exits(0);
     assert_eq!(world.lines("notes").len(), 1);
 }

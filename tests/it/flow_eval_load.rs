@@ -19,7 +19,7 @@ pub fn upper(lines: &str) -> World {
 
 /// The errors of `delta flow check`: code, ids and message.
 fn errors(world: &World) -> Vec<(String, String, String)> {
-    let checked = world.delta(["flow", "check", "e"]).json().end().exits(78);
+    let checked = world.delta(["flow", "check", "e"]).json().exits(78);
     let errors = checked.object()["errors"].as_array().unwrap().clone();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let ids = |value: &Value| {
@@ -124,7 +124,6 @@ fn a_grader_is_never_a_file_of_the_trial() {
     );
     case("['${FLOW_HOME}/judge.sh']")
         .delta(["flow", "check", "e"])
-        .end()
         .exits(0);
     let world = upper(
         "  workspace: t\n  cases: [{id: a, input: x, assert: [{type: exec, value: ['${FLOW_HOME}/t/judge.sh']}]}]",
@@ -159,7 +158,7 @@ fn names_of_nodes_are_looked_up_in_the_flow() {
 #[test]
 fn a_threshold_that_cannot_be_reached_is_warned_of() {
     let world = upper("  threshold: 0.9\n  cases: [{id: a, input: a}, {id: b, input: b}]");
-    let checked = world.delta(["flow", "check", "e"]).end().exits(0);
+    let checked = world.delta(["flow", "check", "e"]).exits(0);
     checked.says("warning: ").says("cannot be reached");
 }
 

@@ -82,17 +82,15 @@ fn every_template_passes_its_check_without_a_warning_and_runs_offline() {
         ("map-reduce", "", "{\"files\":3,\"words\":10}\n"),
         ("review", "+done", "{\"selected_edge\":\"approve\"}\n"),
     ] {
-        let world = World::new();
-        world.server.may_stay_unasked();
+        let world = World::unasked();
         let init = || Delta::flow(world.home()).args(["init", "f", "-t", template]);
-        let made = init().end().exits(0).prints("f\n");
+        let made = init().exits(0).prints("f\n");
         made.says("created flow").says("delta flow check -v f");
         let check = Delta::flow(world.home()).args(["check", "f"]).end();
         assert_eq!(check.exits(0).stderr, "", "{template}");
         let run = Delta::flow(world.home()).args(["run", "f", "-w", "ws", "-m", input]);
-        run.end().exits(0).prints(output);
+        run.exits(0).prints(output);
         init()
-            .end()
             .exits(1)
             .says("f already contains a flow; choose another directory");
     }
@@ -101,7 +99,6 @@ fn every_template_passes_its_check_without_a_warning_and_runs_offline() {
         Delta::flow(world.home())
             .arg("init")
             .args(args.iter())
-            .end()
             .exits(2)
     };
     init(&["f"]).says("init needs -t triage|map-reduce|review|eval");
@@ -116,8 +113,7 @@ fn every_template_passes_its_check_without_a_warning_and_runs_offline() {
 
 #[test]
 fn the_evaluation_is_checked_without_a_warning_and_measures_offline() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     let flow = |args: &[&str]| Delta::flow(world.home()).args(args).end();
     let made = flow(&["init", "e", "-t", "eval"]).exits(0).prints("e\n");
     made.says("created evaluation (eval) in e")
@@ -185,9 +181,7 @@ fn the_makefiles_of_the_comparison_do_the_same() {
         )
         .end()
     };
-    shell(&world, "cp -R examples/flow-map-reduce/texts .")
-        .end()
-        .exits(0);
+    shell(&world, "cp -R examples/flow-map-reduce/texts .").exits(0);
     make("map-reduce", "").exits(0);
     assert_eq!(world.read("total"), "{\"files\":3,\"words\":10}\n");
     world.write("tickets/a.txt", "It crashes.\n");
@@ -217,7 +211,7 @@ fn a_vote_without_voters_fails() {
     let script = format!("#!/bin/sh\necho '{cut_off}'\n");
     world.script("examples/flow-vote/model.sh", &script);
     let line = "delta flow run examples/flow-vote -w ws -m 'Deploy on Fridays.'";
-    let outcome = shell(&world, line).end().exits(1).prints("");
+    let outcome = shell(&world, line).exits(1).prints("");
     outcome.says("count").says("operation");
     let said = shell(&world, "cat ws/.delta/*/io/nodes/T1/count/stderr.log");
     said.end().prints("nobody has voted\n");
@@ -244,14 +238,14 @@ fn a_letter_is_sent_or_dropped_as_a_person_answers_in_the_middle() {
     ] {
         let world = World::new();
         let flow = || run(&world, "approval").args(["--run-id", "monday", "-m", "We moved."]);
-        let asked = flow().end().exits(101).prints("");
+        let asked = flow().exits(101).prints("");
         assert!(asked.stderr.contains("May letter.txt be sent?"));
         // The command that answers, as it is told.
         let way = format!("to say {answer}: delta ");
         let command = asked.stderr.split(&way).nth(1).unwrap();
         let words = shlex::split(command.lines().next().unwrap()).unwrap();
-        world.delta(words.iter().map(String::as_str)).end().exits(0);
-        let done = flow().end().exits(0).prints(output);
+        world.delta(words.iter().map(String::as_str)).exits(0);
+        let done = flow().exits(0).prints(output);
         assert!(!done.stderr.contains("] write"), "{}", done.stderr);
         assert!(!world.path("ws/letter.txt").exists());
         if !file.is_empty() {

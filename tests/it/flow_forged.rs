@@ -9,8 +9,7 @@ use std::os::unix::fs::symlink;
 
 /// A run `r` of a node with this shell.
 fn ran(shell: &str, more: &str) -> World {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     chain(&world, &format!("shell: {}{more}", json!(shell)));
     run(&world).args(["--run-id", "r", "-m", "x"]).end();
     world
@@ -76,7 +75,7 @@ fn names_of_files_take_one_line_whatever_is_in_them() {
     let then = json!({"files": [{"path": "a\nb is gone\r\t\u{1b}[2J", "sha256": ""}]});
     world.write("then.json", then.to_string());
     let command = Delta::flow(world.home()).args(["manifest", "f", "--check", "then.json"]);
-    let shown = printed(&command.end().exits(1));
+    let shown = printed(&command.exits(1));
     // The version, the file that is gone, and the one that is new.
     assert_eq!(shown.lines().count(), 3, "{shown:?}");
     assert!(!shown.contains(['\r', '\t', '\u{1b}']), "{shown:?}");
@@ -97,7 +96,7 @@ fn a_record_without_the_task_that_it_is_about_is_damaged() {
         outcome.says("journal.jsonl").says("damaged: ").says("T1");
         assert_eq!(world.read("ws/.delta/r/journal.jsonl"), journal);
         let outcome = run(&world).args(["--run-id", "r", "-m", "x", "--retry"]);
-        outcome.end().exits(1).says("damaged: ");
+        outcome.exits(1).says("damaged: ");
     }
     // The same of one that has not ended: nothing is begun.
     let world = ran("echo >>../ran; kill $PPID; sleep 9", "");
@@ -190,7 +189,7 @@ fn no_link_among_the_records_leads_out_of_the_run() {
     });
     symlink(world.path("secret/output.json"), io.join("output.json")).unwrap();
     let outcome = flow(&world, &["run", "f", "--run-id", "r", "-m", "x"]);
-    outcome.exits(1).prints("").says("not a regular file");
+    outcome.refuses(1, "not a regular file");
 }
 
 #[test]
@@ -227,7 +226,7 @@ fn an_observer_writes_nothing_through_a_link() {
         world.write("f/plugins.yaml", plugin);
         forge(&world, |event| event["type"] != "ENGINE_END");
         let again = run(&world).args(["--run-id", "r", "-m", "x", "--changed", "ok"]);
-        again.end().exits(0).says("is a link");
+        again.exits(0).says("is a link");
         assert_eq!(fs::read_dir(world.path("elsewhere")).unwrap().count(), 0);
     }
 }

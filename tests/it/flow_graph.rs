@@ -31,7 +31,7 @@ fn world() -> World {
 
 fn graph(world: &World, args: &[&str]) -> String {
     let graph = Delta::flow(world.home()).args(["graph", "f"]).args(args);
-    let outcome = graph.end().exits(0);
+    let outcome = graph.exits(0);
     assert_eq!(outcome.stderr, "");
     String::from_utf8(outcome.stdout).unwrap()
 }
@@ -147,9 +147,7 @@ fn a_flow_that_cannot_be_loaded_is_not_drawn() {
     world.write("f/workflow.yaml", "nodes: 3\n");
     let graph = Delta::flow(world.home()).args(["graph", "f"]).end();
     graph
-        .exits(78)
-        .prints("")
-        .says("delta-flow: f/workflow.yaml:1: manifest_invalid: nodes: expected a list, found the number 3");
+        .refuses(78, "delta-flow: f/workflow.yaml:1: manifest_invalid: nodes: expected a list, found the number 3");
 }
 
 #[test]
@@ -186,7 +184,7 @@ fn a_long_chain_beside_a_long_edge_is_drawn() {
 fn a_language_that_is_none_is_refused_with_the_nearest() {
     let world = world();
     let graph = Delta::flow(world.home()).args(["graph", "f", "--format", "mermiad"]);
-    let said = graph.end().exits(2).prints("").stderr;
+    let said = graph.exits(2).prints("").stderr;
     assert_eq!(
         said,
         "delta-flow: --format: unknown value 'mermiad'; did you mean 'mermaid'?\n"
@@ -243,7 +241,7 @@ edges:
         "-i",
         "input.json",
     ];
-    Delta::flow(world.home()).args(run).end().exits(1);
+    Delta::flow(world.home()).args(run).exits(1);
     let (good, failed, both) = ("#b7e4c7", "#f5b5b0", "#ffe08a");
     let expected = [
         ("s", good),
@@ -260,17 +258,17 @@ edges:
         &["graph", "one", "-w", "ws"][..],
         &["graph", "ws/.delta/one"],
     ] {
-        let drawn = Delta::flow(world.home()).args(args).end().exits(0);
+        let drawn = Delta::flow(world.home()).args(args).exits(0);
         assert_eq!(drawn.stderr, "");
         assert_eq!(colours(&String::from_utf8_lossy(&drawn.stdout)), expected);
     }
     let svg = Delta::flow(world.home()).args(["graph", "one", "-w", "ws", "--format", "svg"]);
-    let svg = String::from_utf8(svg.end().exits(0).stdout).unwrap();
+    let svg = String::from_utf8(svg.exits(0).stdout).unwrap();
     assert_well_formed(&svg);
     assert!(svg.contains(both));
     let mermaid =
         Delta::flow(world.home()).args(["graph", "one", "-w", "ws", "--format", "mermaid"]);
-    let mermaid = String::from_utf8(mermaid.end().exits(0).stdout).unwrap();
+    let mermaid = String::from_utf8(mermaid.exits(0).stdout).unwrap();
     assert!(
         mermaid.contains(&format!("  style n5 fill:{failed}\n")),
         "{mermaid}"
@@ -286,23 +284,21 @@ edges:
     let none = Delta::flow(world.home())
         .args(["graph", "two", "-w", "ws"])
         .end();
-    none.exits(1).prints("").says("two");
+    none.refuses(1, "two");
 }
 
 #[test]
 fn a_node_that_waits_and_one_that_never_ended_have_colours_of_their_own() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/flow-approval");
     let run = |more: &[&str]| {
         let run = Delta::flow(world.home()).arg("run").arg(&example);
         run.args(["-w", "ws", "--run-id", "one", "-m", "x"])
             .args(more)
     };
-    run(&[]).end().exits(101);
+    run(&[]).exits(101);
     let drawn = Delta::flow(world.home())
         .args(["graph", "one", "-w", "ws"])
-        .end()
         .exits(0);
     let waiting = ("approve".to_owned(), "#d9c2f0".to_owned());
     let colours = colours(&String::from_utf8_lossy(&drawn.stdout));
@@ -312,20 +308,19 @@ fn a_node_that_waits_and_one_that_never_ended_have_colours_of_their_own() {
 #[test]
 fn a_run_that_is_no_flows_is_not_drawn() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let id = world.latest().id();
     let drawn = Delta::flow(world.home())
         .args(["graph", &id, "-w", "ws"])
         .end();
-    drawn.exits(1).prints("").says(&format!(
-        "`delta log -w {} {id}`",
-        world.workspace().display()
-    ));
+    drawn.refuses(
+        1,
+        &format!("`delta log -w {} {id}`", world.workspace().display()),
+    );
     for (command, advised) in [("show", "log"), ("replay", "replay")] {
         Delta::flow(world.home())
             .args([command, &id, "-w", "ws"])
-            .end()
             .exits(1)
             .says(&format!(
                 "`delta {advised} -w {} {id}`",

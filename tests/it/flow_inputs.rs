@@ -47,18 +47,13 @@ fn inputs_come_through_the_standard_input_or_a_named_pipe() {
         run(&world)
             .args(["--inputs", "/dev/stdin", "-j", jobs])
             .stdin("4\n5\n")
-            .end()
             .exits(0)
             .prints("4\n5\n");
     }
     let world = World::new();
     chain(&world, "exec: cat");
-    run(&world)
-        .args(["--inputs", "-"])
-        .end()
-        .exits(0)
-        .prints("");
-    run(&world).args(["--inputs", "."]).end().exits(2);
+    run(&world).args(["--inputs", "-"]).exits(0).prints("");
+    run(&world).args(["--inputs", "."]).exits(2);
 }
 
 #[test]
@@ -103,14 +98,10 @@ fn a_run_goes_on_with_the_inputs_that_had_come_and_needs_no_pipe() {
             Some(text) => piped(&world).stdin(text),
             None => run(&world).args(["--run-id", "r", "-j", "1"]),
         };
-        next.end().exits(0).prints("1\n2\n3\n4\n");
+        next.exits(0).prints("1\n2\n3\n4\n");
         assert_eq!(world.read("ws/seen"), "1\n2\n2\n3\n4\n", "{again:?}");
         // It has ended: nothing of it is done again, and nobody reads the pipe.
-        piped(&world)
-            .stdin("9\n")
-            .end()
-            .exits(0)
-            .prints("1\n2\n3\n4\n");
+        piped(&world).stdin("9\n").exits(0).prints("1\n2\n3\n4\n");
     }
 }
 
@@ -145,7 +136,7 @@ fn half_a_line_of_a_pipe_that_is_gone_is_no_input() {
             Some(text) => piped(&world).stdin(text),
             None => run(&world).args(["--run-id", "r", "-j", "1"]),
         };
-        let outcome = next.end().exits(0).prints("1\n2\n");
+        let outcome = next.exits(0).prints("1\n2\n");
         outcome.says("the run goes on with th");
     }
 }
@@ -154,11 +145,10 @@ fn half_a_line_of_a_pipe_that_is_gone_is_no_input() {
 fn another_pipe_is_not_taken_for_the_same() {
     let world = World::new();
     killed_with(&world, "1\n2\n");
-    let outcome = piped(&world).stdin("1\n3\n").end().exits(78);
+    let outcome = piped(&world).stdin("1\n3\n").exits(78);
     outcome.says("standard input differs from what the run was given before");
     run(&world)
         .args(["--run-id", "r"])
-        .end()
         .exits(0)
         .prints("1\n2\n");
     let seen = world.lines("ws/seen");
@@ -194,13 +184,13 @@ fn a_line_that_is_not_json_is_a_failed_input_with_keep_going() {
                 let args = ["--inputs", source, "--run-id", "r", "-j", jobs];
                 run(&world).args(args).stdin(*lines)
             };
-            let refused = command().end().exits(2);
+            let refused = command().exits(2);
             refused
                 .says(":2: not JSON")
                 .says("each line is one input (to go on with the others: -k)");
             let killed = command().args(["-k"]).end();
             assert_eq!(killed.killed_by(), Some(9));
-            let ended = command().args(["-k"]).json().end().exits(3);
+            let ended = command().args(["-k"]).json().exits(3);
             let object = ended.object();
             assert_eq!(object["status"], "partial");
             assert_eq!(object["output"], json!([1, null, 3, null, 5]));
@@ -212,7 +202,7 @@ fn a_line_that_is_not_json_is_a_failed_input_with_keep_going() {
             assert!(why.ends_with(":4: not UTF-8"), "{why}");
             // What was no input when it came stays none, and what ended is not done again.
             let before = world.lines("ws/seen");
-            let retried = command().args(["-k", "--retry"]).end().exits(3);
+            let retried = command().args(["-k", "--retry"]).exits(3);
             retried.prints("1\nnull\n3\nnull\n5\n");
             assert_eq!(world.lines("ws/seen"), before);
             let mut seen = before;
@@ -229,13 +219,13 @@ fn a_bad_line_fails_wherever_the_engine_is_killed() {
     chain(&world, "exec: cat");
     world.write("in.jsonl", "oops\n2\n");
     let command = || run(&world).args(["--inputs", "in.jsonl", "-k", "--run-id", "r", "-j", "1"]);
-    command().end().exits(3);
+    command().exits(3);
     let journal = world.path("ws/.delta/r/journal.jsonl");
     let whole = fs::read_to_string(&journal).unwrap();
     let lines: Vec<&str> = whole.lines().collect();
     for kept in 2..lines.len() {
         fs::write(&journal, lines[..kept].join("\n") + "\n").unwrap();
-        command().end().exits(3).prints("null\n2\n");
+        command().exits(3).prints("null\n2\n");
     }
 }
 
@@ -256,7 +246,7 @@ fn each_root_is_one_line_when_it_ends_and_each_start_tells_all() {
     let told = tasks_of(&killed.stdout);
     assert!(told == ["T1"] || told == ["T1", "T2"], "{told:?}");
     for _ in 0..2 {
-        let ended = command().end().exits(0);
+        let ended = command().exits(0);
         assert_eq!(tasks_of(&ended.stdout), ["T1", "T2", "T3", "T4"]);
     }
     assert_eq!(world.read("ws/seen"), "1\n2\n3\n3\n4\n");
@@ -279,7 +269,7 @@ fn the_line_of_a_root_that_failed_says_why() {
         chain(&world, "shell: 'read n; test $n != 2 && echo $n'");
         world.write("in.jsonl", "1\n2\n3\n");
         let args = ["--inputs", "in.jsonl", "-j", "1", "--format", "jsonl"];
-        let ended = run(&world).args(args).args(options).end().exits(code);
+        let ended = run(&world).args(args).args(options).exits(code);
         assert_eq!(tasks_of(&ended.stdout), tasks);
         let line = &lines_of(&ended.stdout)[1];
         assert_eq!(line["status"], "failure");
@@ -307,11 +297,11 @@ fn roots_behind_the_first_failure_do_not_count_although_they_were_told() {
     world.write("in.jsonl", "1\n2\n3\n");
     let args = ["--inputs", "in.jsonl", "-j", "3", "--run-id", "r"];
     let jsonl = || run(&world).args(args).args(["--format", "jsonl"]);
-    let ended = jsonl().end().exits(1);
+    let ended = jsonl().exits(1);
     ended.says("T2: a: operation");
     // The same result, whatever its form.
-    let object = run(&world).args(args).json().end().exits(1).object();
+    let object = run(&world).args(args).json().exits(1).object();
     assert_eq!(object["metrics"]["roots"], 2);
     assert_eq!(object["output"], json!([1, null]));
-    assert_eq!(jsonl().end().exits(1).code(), Some(1));
+    assert_eq!(jsonl().exits(1).code(), Some(1));
 }

@@ -7,8 +7,7 @@ use std::fs;
 
 /// A flow whose nodes bring an output with a schema, a tool's result, a large output and files.
 fn ran() -> World {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     let flow_program = env!("CARGO_BIN_EXE_delta-flow");
     let nodes = [
         start(),
@@ -96,7 +95,7 @@ fn all_that_a_run_brought_is_listed_in_order() {
     );
     assert_eq!(listed(&world, &["--schema", "num"]).len(), 1);
     assert_eq!(listed(&world, &["r", "--node", "files"]).len(), 2);
-    let text = artifacts(&world, &["--node", "a"]).end().exits(0).stdout;
+    let text = artifacts(&world, &["--node", "a"]).exits(0).stdout;
     let text = String::from_utf8(text).unwrap();
     assert!(text.ends_with("  T1  a  output  num  7\n"), "{text}");
 }
@@ -104,9 +103,9 @@ fn all_that_a_run_brought_is_listed_in_order() {
 #[test]
 fn files_that_are_not_what_they_were_are_found() {
     let world = ran();
-    artifacts(&world, &["--verify"]).end().exits(0);
+    artifacts(&world, &["--verify"]).exits(0);
     world.write("ws/out/1.txt", "two\n");
-    let found = artifacts(&world, &["--verify"]).end().exits(1).stdout;
+    let found = artifacts(&world, &["--verify"]).exits(1).stdout;
     let found = String::from_utf8(found).unwrap();
     let marked: Vec<&str> = found
         .lines()
@@ -118,7 +117,7 @@ fn files_that_are_not_what_they_were_are_found() {
     world.write("one", "one\n");
     fs::remove_file(world.path("ws/out/1.txt")).unwrap();
     std::os::unix::fs::symlink(world.path("one"), world.path("ws/out/1.txt")).unwrap();
-    artifacts(&world, &["--verify"]).end().exits(1);
+    artifacts(&world, &["--verify"]).exits(1);
     let all = listed(&world, &[]);
     fs::remove_file(all[1]["path"].as_str().unwrap()).unwrap();
     let differs = listed(&world, &["--verify"]);
@@ -127,7 +126,7 @@ fn files_that_are_not_what_they_were_are_found() {
         .map(|it| it.get("differs").is_some())
         .collect();
     assert_eq!(differs, [false, true, false, false, false, true]);
-    artifacts(&world, &[]).end().exits(0);
+    artifacts(&world, &[]).exits(0);
 }
 
 fn manifest(world: &World, more: &[&str]) -> Delta {
@@ -141,7 +140,7 @@ fn a_flow_and_its_run_are_made_from_the_same_until_something_changes() {
         "f/providers.yaml",
         "providers:\n- {id: p, base_url: 'http://localhost', credential: {source: env, name: P_KEY}}\n",
     );
-    let told = manifest(&world, &["f"]).env("P_KEY", "hush").end().exits(0);
+    let told = manifest(&world, &["f"]).env("P_KEY", "hush").exits(0);
     let object = told.object();
     assert!(!String::from_utf8_lossy(&told.stdout).contains("hush"));
     assert_eq!(
@@ -170,17 +169,15 @@ fn a_flow_and_its_run_are_made_from_the_same_until_something_changes() {
     );
     world.write("then.json", &told.stdout);
     let check = |what: &[&str]| manifest(&world, &[what, &["--check", "then.json"]].concat());
-    check(&["f"]).end().exits(0).prints("");
+    check(&["f"]).exits(0).prints("");
     // The run began without providers.
-    let run = check(&["-w", "ws", "r"]).end().exits(1);
+    let run = check(&["-w", "ws", "r"]).exits(1);
     run.prints("files: providers.yaml is gone\n")
         .says("have changed since the run");
     world.write("f/schemas/num.json", r#"{"type":"integer"}"#);
     world.write("f/agents.yaml", "agents: []\n");
-    check(&["f"]).end().exits(1).prints(
+    check(&["f"]).exits(1).prints(
         "files: agents.yaml is new\nfiles: schemas/num.json differs\nschemas: num differs\n",
     );
-    manifest(&world, &["f", "--check", "f/workflow.yaml"])
-        .end()
-        .exits(2);
+    manifest(&world, &["f", "--check", "f/workflow.yaml"]).exits(2);
 }

@@ -59,7 +59,7 @@ fn a_single_start_needs_no_mark() {
     world.write("f/workflow.yaml", flow(&nodes, "s>x"));
     assert_eq!(errors_of(&world, "f"), Vec::<Value>::new());
     let run = Delta::flow(world.home()).args(["run", "f", "-w", "ws", "-m", "in"]);
-    run.end().exits(0).prints("\"in\"\n");
+    run.exits(0).prints("\"in\"\n");
 }
 
 /// A code, its ids, nodes and edges that show it, how many errors there are then, and words of its
@@ -465,7 +465,6 @@ fn errors_of_all_files_are_told_at_once() {
     // In text: the same, each on a line of stderr that begins with the program's name.
     let text = Delta::flow(world.home())
         .args(["check", "f"])
-        .end()
         .exits(78)
         .prints("");
     let is_error = |line: &&str| !line.starts_with("delta-flow: warning: ");

@@ -43,7 +43,6 @@ fn world() -> World {
         &world,
         &["add", "project", "f", "-m", "from before", "--tag", "old"],
     )
-    .end()
     .exits(0);
     world
 }
@@ -112,7 +111,7 @@ fn contexts_do_not_depend_on_how_many_run_at_once_nor_on_what_others_remember_me
             .parent()
             .unwrap();
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-        command(&world, jobs).env("PATH", path).end().exits(0);
+        command(&world, jobs).env("PATH", path).exits(0);
         let meanwhile = items(&world, "project")
             .into_iter()
             .filter(|it| it["content"] == "meanwhile");
@@ -148,7 +147,7 @@ fn ids(world: &World, store: &str) -> HashSet<String> {
 fn from_every_prefix_of_the_journal_the_same_contexts_come_and_nothing_is_remembered_twice() {
     let world = world();
     let before = world.read("project.jsonl");
-    command(&world, "3").end().exits(0);
+    command(&world, "3").exits(0);
     let expected = contexts(&world);
     let stores = ["task", "project"].map(|store| (store, ids(&world, store)));
     assert_eq!(stores.each_ref().map(|(_, ids)| ids.len()), [15, 6]);
@@ -209,7 +208,7 @@ fn from_every_prefix_of_the_journal_the_same_contexts_come_and_nothing_is_rememb
             world.write(&format!("{store}.jsonl"), text);
         }
         world.adopt("ws");
-        command(&world, "3").end().exits(0);
+        command(&world, "3").exits(0);
         assert_eq!(contexts(&world), expected, "from {kept} lines");
         for (store, expected) in &stores {
             assert_eq!(ids(&world, store), *expected, "{store} from {kept} lines");
@@ -226,13 +225,13 @@ fn log_and_show_pass_over_what_has_been_written_down() {
     chain(&world, "command: [cat], remember: [{store: project}]");
     let store = "project_store: {type: jsonl, file_path: p.jsonl}";
     world.write("f/memory.yaml", store);
-    run(&world).args(["-m", "x"]).end().exits(0);
-    let log = world.delta(["log", "-w", "ws"]).end().exits(0).stdout;
+    run(&world).args(["-m", "x"]).exits(0);
+    let log = world.delta(["log", "-w", "ws"]).exits(0).stdout;
     let log = String::from_utf8(log).unwrap();
     assert!(log.contains("T1"), "{log}");
     assert!(!log.contains("MEMORY"), "{log}");
     let show = Delta::flow(world.home()).args(["show", "-w", "ws"]);
-    show.end().exits(0);
+    show.exits(0);
 }
 
 #[test]
@@ -242,7 +241,7 @@ fn what_would_have_been_trimmed_by_now_does_not_come_back() {
     let store = "project_store: {type: jsonl, file_path: p.jsonl, max_items: 2}";
     world.write("f/memory.yaml", store);
     let command = || run(&world).args(["--run-id", "r", "-m", "mine"]);
-    command().end().exits(0);
+    command().exits(0);
     // The engine died when the node had ended, and others have written since.
     let journal = world.read("ws/.delta/r/journal.jsonl");
     let upto = journal.find("\"MEMORY\"").unwrap();
@@ -253,14 +252,14 @@ fn what_would_have_been_trimmed_by_now_does_not_come_back() {
     };
     let others = [line(1), line(2)].concat();
     world.write("f/p.jsonl", &others);
-    command().end().exits(0);
+    command().exits(0);
     assert_eq!(world.lines("f/p.jsonl").len(), 2);
     assert!(!world.read("f/p.jsonl").contains("mine"));
     assert_eq!(Run::latest(&world.path("ws")).events("MEMORY").len(), 1);
     // Where there is room it is added.
     world.write("ws/.delta/r/journal.jsonl", &journal[..=upto]);
     world.write("f/p.jsonl", line(1));
-    command().end().exits(0);
+    command().exits(0);
     assert!(world.read("f/p.jsonl").contains("mine"));
 }
 
@@ -284,7 +283,7 @@ fn however_often_it_is_killed_all_is_remembered_once() {
             });
             running.kill();
         }
-        command(&world, "3").end().exits(0);
+        command(&world, "3").exits(0);
         assert_eq!(ids(&world, "project").len(), 6);
         assert_eq!(ids(&world, "task").len(), 15);
     }
@@ -306,7 +305,6 @@ fn at_once(world: &World) {
             world,
             &["add", "project", "f", "-m", &format!("by hand {n}")],
         )
-        .end()
         .exits(0);
     }
     for flow in flows {
@@ -369,9 +367,7 @@ fn the_oldest_items_go_and_no_append_with_them() {
         "f/project.jsonl",
         [line(3), line(1), line(2), line(4)].concat(),
     );
-    memory(&small, &["add", "project", "f", "-m", "new"])
-        .end()
-        .exits(0);
+    memory(&small, &["add", "project", "f", "-m", "new"]).exits(0);
     let ids = small
         .lines("f/project.jsonl")
         .iter()
@@ -396,7 +392,7 @@ fn a_context_sees_as_many_items_as_its_store_keeps() {
                 "task_store: {{type: in_memory, max_items: {max}}}\ncontext_profiles: [{{id: p}}]\n"
             ),
         );
-        run(&world).args(["-m", &format!("m{max}")]).end().exits(0);
+        run(&world).args(["-m", &format!("m{max}")]).exits(0);
         let context = crate::flow_context::context(&world, "T1/a");
         assert_eq!(
             context["items"].as_array().unwrap().len(),
@@ -417,12 +413,11 @@ fn a_store_that_cannot_be_written_stops_the_run_and_nothing_is_lost() {
     world.write("f/p.jsonl", "damaged\n");
     let command = || run(&world).args(["-m", "kept"]);
     command()
-        .end()
         .exits(75)
         .says("p.jsonl:1: it is not an item")
         .says("the same command resumes the run");
     world.write("f/p.jsonl", "");
-    command().end().exits(0);
+    command().exits(0);
     assert!(world.read("f/p.jsonl").contains("\"content\":\"kept\""));
     assert_eq!(world.lines("f/p.jsonl").len(), 1);
 }
@@ -431,7 +426,7 @@ fn a_store_that_cannot_be_written_stops_the_run_and_nothing_is_lost() {
 fn a_flow_without_memory_has_no_files_of_it() {
     let world = World::new();
     chain(&world, "command: [cat]");
-    run(&world).end().exits(0);
+    run(&world).exits(0);
     let run = Run::latest(&world.path("ws"));
     assert!(!run.path("memory").exists());
     assert!(run.events("MEMORY").is_empty());

@@ -27,10 +27,7 @@ fn its_output_is_the_nodes_and_it_works_where_the_task_does() {
         let shell = r#"shell: 'pwd >where; test "$(cat)" = "{\"n\":1}" && echo 2'"#;
         nested(&world, "", &[linear("i", shell)], "s>i i>x");
         world.write("in.json", r#"{"n":1}"#);
-        let outcome = command(&world)
-            .args(["-i", "in.json", "-j", jobs])
-            .end()
-            .exits(0);
+        let outcome = command(&world).args(["-i", "in.json", "-j", jobs]).exits(0);
         assert_eq!(outcome.object()["output"], 2);
         assert_eq!(outcome.object()["run_id"], "r");
         let place = world.read("ws/where");
@@ -43,13 +40,11 @@ fn its_output_is_the_nodes_and_it_works_where_the_task_does() {
         );
         let shown = Delta::flow(world.home())
             .args(["show", "r", "-w", "ws"])
-            .end()
             .exits(0);
         assert!(String::from_utf8_lossy(&shown.stdout).contains("success"));
         for reader in ["log", "report", "stats"] {
             Delta::new(world.home())
                 .args([reader, "r", "-w", "ws"])
-                .end()
                 .exits(0);
         }
     }
@@ -59,13 +54,13 @@ fn its_output_is_the_nodes_and_it_works_where_the_task_does() {
 fn its_status_is_the_nodes() {
     let world = World::new();
     nested(&world, "", &[linear("i", "shell: 'exit 7'")], "s>i i>x");
-    let failed = command(&world).end().exits(1).object();
+    let failed = command(&world).exits(1).object();
     assert_eq!(failed["error"]["code"], "operation");
     assert_eq!(failed["error"]["message"], "i: operation: exit code 7");
     let world = World::new();
     let goes_on = linear("i", "shell: 'exit 7', continue_on_failure: true");
     nested(&world, "", &[goes_on], "s>i i>x");
-    let partial = command(&world).args(["-m", "y"]).end().exits(3).object();
+    let partial = command(&world).args(["-m", "y"]).exits(3).object();
     assert_eq!(partial["status"], "partial");
     assert_eq!(partial["output"], "y");
     let journal = world.read("ws/.delta/r/journal.jsonl");
@@ -75,7 +70,7 @@ fn its_status_is_the_nodes() {
         .find(|line| line.contains("\"node_id\":\"a\""));
     assert!(end.unwrap().contains("\"status\":\"partial\""), "{journal}");
     // Told again, it is the same.
-    assert_eq!(command(&world).end().exits(3).object()["status"], "partial");
+    assert_eq!(command(&world).exits(3).object()["status"], "partial");
 }
 
 #[test]
@@ -127,11 +122,11 @@ fn a_flow_that_is_wrong_inside_is_not_run_at_all() {
 fn a_changed_file_of_it_is_a_change_of_the_flow() {
     let world = World::new();
     nested(&world, "", &[linear("i", "shell: 'exit 1'")], "s>i i>x");
-    command(&world).end().exits(1);
+    command(&world).exits(1);
     nested(&world, "", &[linear("i", "shell: 'echo 5'")], "s>i i>x");
     let retry = |world: &World| command(world).arg("--retry");
-    retry(&world).end().exits(78).says("inner/workflow.yaml");
-    let again = retry(&world).args(["--changed", "ok"]).end().exits(0);
+    retry(&world).exits(78).says("inner/workflow.yaml");
+    let again = retry(&world).args(["--changed", "ok"]).exits(0);
     assert_eq!(again.object()["output"], 5);
 }
 
@@ -149,12 +144,12 @@ fn a_pause_inside_it_suspends_the_node_and_the_same_command_goes_on() {
         "agents:\n- {id: asker, path: ../../agent, ask_human: true}\n",
     );
     let question = json!({"prompt": "Which colour?"});
-    world.server.says([call("c1", "ask_human", &question)]);
+    world.model_says([call("c1", "ask_human", &question)]);
     let waiting = command(&world).end();
     let waiting = waiting.exits(101).says("Which colour?");
     assert_eq!(waiting.object()["status"], "waiting_for_input");
     // Nothing has changed, and it waits on.
-    command(&world).end().exits(101).says("Which colour?");
+    command(&world).exits(101).says("Which colour?");
 }
 
 #[test]
@@ -181,7 +176,7 @@ fn killed_at_any_time_it_goes_on_and_nothing_inside_runs_twice() {
         });
         running.kill();
         killed += 1;
-        let outcome = command(&world).args(["-m", "z"]).end().exits(0);
+        let outcome = command(&world).args(["-m", "z"]).exits(0);
         assert_eq!(outcome.object()["output"], "z", "killed after {goal} lines");
         let run = Run::latest(&world.path("ws"));
         assert!(run.path("journal.jsonl").exists());
@@ -195,7 +190,7 @@ fn it_does_not_take_the_directory_for_itself_when_the_outer_flow_has_just_died()
     chain(&world, r#"shell: 'env >"$HOME/env"; cat'"#);
     let inner = flow(&[start(), linear("i", "shell: cat"), exit()], "s>i i>x");
     world.write("f/inner/workflow.yaml", inner);
-    command(&world).args(["-m", "z"]).end().exits(0);
+    command(&world).args(["-m", "z"]).exits(0);
     let begin = ["run", "f/inner", "-w", "ws", "--run-id", "in", "-m", "z"];
     let mut within = Delta::flow(world.home()).args(begin);
     let variables = world.lines("env").into_iter();
@@ -205,7 +200,7 @@ fn it_does_not_take_the_directory_for_itself_when_the_outer_flow_has_just_died()
     }
     // For the kernel, a process that has let go of its locks has not ended yet.
     let engine = std::process::id().to_string();
-    within.env("DELTA_ENGINE_PID", engine).end().exits(0);
+    within.env("DELTA_ENGINE_PID", engine).exits(0);
     assert_eq!(world.read("ws/.delta/ROOT"), "r\n");
 }
 
@@ -215,10 +210,10 @@ fn a_run_of_it_that_has_not_ended_goes_on_with_changed_files_if_that_is_meant() 
     let shell = "[ -e \"$FLOW_WORKSPACE/go\" ] || kill -9 $PPID; echo 5";
     let inner = |more: &str| [linear("i", &format!("shell: {}{more}", json!(shell)))];
     nested(&world, "", &inner(""), "s>i i>x");
-    command(&world).end().exits(75);
+    command(&world).exits(75);
     world.write("ws/go", "");
     nested(&world, "", &inner(", timeout_ms: 60000"), "s>i i>x");
-    command(&world).end().exits(78).says("inner/workflow.yaml");
-    let again = command(&world).args(["--changed", "ok"]).end().exits(0);
+    command(&world).exits(78).says("inner/workflow.yaml");
+    let again = command(&world).args(["--changed", "ok"]).exits(0);
     assert_eq!(again.object()["output"], 5);
 }

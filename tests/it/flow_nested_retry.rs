@@ -55,12 +55,12 @@ fn inner_runs(world: &World) -> Vec<Run> {
 #[test]
 fn of_a_flow_within_only_what_failed_inside_is_done_again() {
     let world = world();
-    command(&world).end().exits(1);
+    command(&world).exits(1);
     assert_eq!(notes(&world), ["i", "j"]);
-    retry(&world).end().exits(1);
+    retry(&world).exits(1);
     assert_eq!(notes(&world), ["j"]);
     world.write("ws/fixed", "");
-    let outcome = retry(&world).end().exits(0);
+    let outcome = retry(&world).exits(0);
     assert_eq!(outcome.object()["output"], "z");
     assert_eq!(notes(&world), ["j"]);
     let runs = inner_runs(&world);
@@ -80,7 +80,7 @@ fn of_a_flow_within_only_what_failed_inside_is_done_again() {
         assert_eq!(start["own_retry"], json!(retry));
     }
     // Nothing failed any more.
-    retry(&world).end().exits(0);
+    retry(&world).exits(0);
     assert!(notes(&world).is_empty());
 }
 
@@ -96,7 +96,7 @@ fn two_floors_down_only_what_failed_is_done_again() {
         exit(),
     ];
     world.write("f/inner/deep/workflow.yaml", flow(&nodes, "s>k k>l l>x"));
-    let failed = command(&world).end().exits(1);
+    let failed = command(&world).exits(1);
     assert!(
         failed.object()["error"]["message"]
             .as_str()
@@ -105,15 +105,15 @@ fn two_floors_down_only_what_failed_is_done_again() {
     );
     assert_eq!(notes(&world), ["i", "k", "l"]);
     world.write("ws/fixed", "");
-    retry(&world).end().exits(0);
+    retry(&world).exits(0);
     assert_eq!(notes(&world), ["l"]);
 }
 
 #[test]
 fn a_retry_whose_end_was_not_recorded_is_not_made_twice() {
     let world = world();
-    command(&world).end().exits(1);
-    retry(&world).end().exits(1);
+    command(&world).exits(1);
+    retry(&world).exits(1);
     notes(&world);
     // As if the outer engine had died while the inner one ended.
     let path = world.path("ws/.delta/r/journal.jsonl");
@@ -121,12 +121,12 @@ fn a_retry_whose_end_was_not_recorded_is_not_made_twice() {
     let at = text.rfind("\"own_retry\":1").expect("a start that goes on");
     let end = at + text[at..].find('\n').unwrap() + 1;
     fs::write(&path, &text[..end]).unwrap();
-    retry(&world).end().exits(1);
+    retry(&world).exits(1);
     assert!(notes(&world).is_empty(), "a second retry for one");
     assert_eq!(inner_runs(&world)[0].events("RETRY").len(), 1);
     // This one is a retry of its own.
     world.write("ws/fixed", "");
-    retry(&world).end().exits(0);
+    retry(&world).exits(0);
     assert_eq!(notes(&world), ["j"]);
     assert_eq!(inner_runs(&world)[0].events("RETRY").len(), 2);
 }
@@ -141,10 +141,10 @@ fn behind_a_failure_all_of_it_is_done_again() {
         exit(),
     ];
     world.write("f/workflow.yaml", flow(&nodes, "s>b b>a a>x"));
-    command(&world).end().exits(1);
+    command(&world).exits(1);
     assert_eq!(notes(&world), ["b", "i", "j"]);
     world.write("ws/fixed", "");
-    retry(&world).end().exits(0);
+    retry(&world).exits(0);
     assert_eq!(notes(&world), ["b", "i", "j"]);
     assert_eq!(inner_runs(&world).len(), 2);
 }
@@ -156,10 +156,10 @@ fn one_whose_output_did_not_fit_is_begun_anew() {
     chain(&world, "flow: ./inner, schema_out: number");
     let shell = r#"test -e "$FLOW_WORKSPACE/fixed" && echo 5 || echo true"#;
     write_inner(&world, &[noting("i", "", shell)], "s>i i>x");
-    let failed = command(&world).end().exits(1);
+    let failed = command(&world).exits(1);
     assert_eq!(failed.object()["error"]["code"], "schema_out");
     world.write("ws/fixed", "");
-    let outcome = retry(&world).end().exits(0);
+    let outcome = retry(&world).exits(0);
     assert_eq!(outcome.object()["output"], 5);
     assert_eq!(notes(&world), ["i", "i"]);
     assert_eq!(inner_runs(&world).len(), 2);
@@ -173,14 +173,14 @@ fn one_that_took_too_long_goes_on_where_it_was() {
         chain(&world, &format!("flow: ./inner, timeout_ms: {ms}"));
         let nodes = [noting("i", "", "cat"), noting("j", "", slow)];
         write_inner(&world, &nodes, "s>i i>j j>x");
-        let failed = command(&world).end().exits(1);
+        let failed = command(&world).exits(1);
         assert_eq!(failed.object()["error"]["code"], "timeout");
         (world.lines("ws/notes") == ["i", "j"]).then_some(world)
     });
     world.write("ws/fixed", "");
     // It has all the time that it needs to begin.
     chain(&world, "flow: ./inner, timeout_ms: 60000");
-    retry(&world).args(["--changed", "ok"]).end().exits(0);
+    retry(&world).args(["--changed", "ok"]).exits(0);
     assert_eq!(notes(&world), ["i", "j", "j"]);
     assert!(inner_runs(&world)[0].events("RETRY").is_empty());
 }
@@ -213,9 +213,9 @@ fn one_that_lost_a_race_is_begun_anew_behind_what_is_retried() {
     write_inner(&world, &[never], "s>i i>x");
     // Open as long as this: whoever comes first, neither waits for the other to open it.
     let _begun = world.fifo("begun");
-    command(&world).end().exits(3);
+    command(&world).exits(3);
     world.write("ws/fixed", "");
-    retry(&world).end().exits(0);
+    retry(&world).exits(0);
     let runs = fs::read_dir(world.path("ws/tasks/r/T1.c1/.delta")).unwrap();
     let names = runs.map(|run| run.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<_> = names.filter(|name| name.starts_with("node-l-")).collect();
@@ -252,7 +252,7 @@ fn a_program_inside_that_ends_before_its_engine_knows_of_the_stop_has_not_ended(
         let ended: Vec<_> = ends.iter().map(|it| &it["node_id"]).collect();
         assert_eq!(ended, ["s", "i"], "{at_the_signal}");
         world.write("ws/fixed", "");
-        let outcome = command(&world).end().exits(0);
+        let outcome = command(&world).exits(0);
         assert_eq!(outcome.object()["output"], "z", "{at_the_signal}");
         assert_eq!(notes(&world), ["i", "j", "j"], "{at_the_signal}");
     }
@@ -274,7 +274,7 @@ fn one_that_came_to_a_part_is_retried_for_the_rest() {
         exit(),
     ];
     world.write("f/workflow.yaml", flow(&nodes, "s>a a>b b>x"));
-    command(&world).end().exits(3);
+    command(&world).exits(3);
     assert_eq!(notes(&world), ["i", "j", "k", "b"]);
     world.write("ws/fixed", "");
     let outcome = run(&world).args(["--retry", "--run-id", "r"]).json().end();
@@ -294,10 +294,10 @@ fn a_node_inside_that_must_not_be_repeated_is_named_with_the_nodes_around_it() {
         noting("k", "", NEEDS_FIX),
     ];
     write_inner(&world, &nodes, "s>i i>j j>k k>x");
-    command(&world).end().exits(1);
+    command(&world).exits(1);
     notes(&world);
     world.write("ws/fixed", "");
-    let outcome = retry(&world).end().exits(4);
+    let outcome = retry(&world).exits(4);
     outcome
         .says("j of T1 had succeeded behind what failed")
         .says("--repeat a/j");
@@ -311,7 +311,7 @@ fn a_node_inside_that_must_not_be_repeated_is_named_with_the_nodes_around_it() {
         let wrong = retry(&world).args(["--repeat", name]).end();
         wrong.exits(2).says(says);
     }
-    retry(&world).args(["--repeat", "a/j"]).end().exits(0);
+    retry(&world).args(["--repeat", "a/j"]).exits(0);
     assert_eq!(notes(&world), ["i", "j", "k"]);
 }
 
@@ -325,7 +325,7 @@ fn a_launcher_stands_before_the_programs_inside_and_not_before_the_flow() {
     let shell = node("i", "linear", ", command: [printenv, WHERE]");
     write_inner(&world, &[shell], "s>i i>x");
     let words = format!("'{}' 7", counts.display());
-    let outcome = command(&world).args(["--launch", &words]).end().exits(0);
+    let outcome = command(&world).args(["--launch", &words]).exits(0);
     assert_eq!(outcome.object()["output"], 7);
     assert_eq!(world.lines("launched"), ["i"]);
 }
@@ -367,7 +367,7 @@ fn what_ends_the_inner_flow_ends_the_outer_one_with_the_same_code() {
         with_agent(&world);
         let good = world.read("agent/agent.yaml");
         match reply {
-            Some(reply) => drop(world.server.says([reply])),
+            Some(reply) => drop(world.model_says([reply])),
             None => drop(world.write("agent/agent.yaml", "llm: [")),
         }
         if code == 78 {
@@ -380,7 +380,7 @@ fn what_ends_the_inner_flow_ends_the_outer_one_with_the_same_code() {
             let nodes = [node("h", "linear", &breaks), agent.to_owned()];
             write_inner(&world, &nodes, "s>h h>i i>x");
         }
-        let outcome = command(&world).end().exits(code).says(says);
+        let outcome = command(&world).exits(code).says(says);
         let object = outcome.object();
         let waiting = code == 101;
         let status = if waiting {
@@ -394,12 +394,12 @@ fn what_ends_the_inner_flow_ends_the_outer_one_with_the_same_code() {
             assert!(!is_flow || run.metadata()["exit_code"] == code, "{code}");
         }
         world.write("agent/agent.yaml", &good);
-        world.server.says([text("2")]);
+        world.model_says([text("2")]);
         if waiting {
             let answer = Delta::flow(world.home()).args(["answer", "-w", "ws", "it"]);
-            answer.end().exits(0);
+            answer.exits(0);
         }
-        let outcome = command(&world).end().exits(0);
+        let outcome = command(&world).exits(0);
         assert_eq!(outcome.object()["output"], 2, "{code}");
         assert_eq!(inner_runs(&world).len(), 1);
     }
@@ -413,7 +413,7 @@ fn what_agents_inside_spend_is_in_the_ledger_of_the_outer_flow_and_bound_by_its_
     let world = restless(world);
     let start = |budget: &str| command(&world).args(["--budget", budget]);
     for (budget, requests) in [("tokens=400", 4), ("tokens=400", 4), ("tokens=600", 6)] {
-        let outcome = start(budget).end().exits(4);
+        let outcome = start(budget).exits(4);
         outcome.says("the budget of run r around this one is spent");
         assert_eq!(world.server.requests().len(), requests);
         let outer = world.runs().into_iter().find(|run| run.id() == "r");
@@ -445,7 +445,7 @@ fn an_inner_flow_that_a_signal_ends_has_not_failed() {
         let outcome: Value = outcome.object();
         assert_eq!(outcome["status"], "interrupted", "{signal:?}");
         world.write("ws/fixed", "");
-        let outcome = command(&world).end().exits(0);
+        let outcome = command(&world).exits(0);
         assert_eq!(outcome.object()["output"], "z", "{signal:?}");
         assert!(!alive(program), "{signal:?}");
         assert_eq!(notes(&world), ["i", "j", "j"], "{signal:?}");

@@ -44,8 +44,7 @@ fn types(events: &[Value]) -> Vec<&str> {
 
 #[test]
 fn an_observer_of_the_flow_gets_its_events_and_goes_on_where_it_was() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     observed(
         &world,
         "- {id: log, events: ['NODE_*', ENGINE_END], command: [sh, '${FLOW_HOME}/keep.sh']}",
@@ -88,17 +87,16 @@ fn an_observer_of_the_flow_gets_its_events_and_goes_on_where_it_was() {
 
 #[test]
 fn events_that_a_program_has_not_read_are_given_to_the_next_one() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     observed(&world, "");
     flow(&world, &[]).exits(0);
     // The shell reads one line, and leaves the others in the pipe.
     let one = "read -r event; printf '%s\\n' \"$event\" >>seen; exit 3";
-    observe(&world, &["sh", "-c", one]).end().exits(1);
-    observe(&world, &["sh", "-c", one]).end().exits(1);
+    observe(&world, &["sh", "-c", one]).exits(1);
+    observe(&world, &["sh", "-c", one]).exits(1);
     assert_eq!(types(&seen(&world)), ["ENGINE_START", "ENGINE_START"]);
     fs::remove_file(world.path("ws/seen")).unwrap();
-    observe(&world, &["sh", "-c", KEEPER]).end().exits(0);
+    observe(&world, &["sh", "-c", KEEPER]).exits(0);
     let all = seen(&world);
     let all = types(&all);
     assert_eq!((all[0], all[all.len() - 1]), ("ENGINE_START", "ENGINE_END"));
@@ -106,8 +104,7 @@ fn events_that_a_program_has_not_read_are_given_to_the_next_one() {
 
 #[test]
 fn an_observer_that_sleeps_for_ever_holds_nobody_up_and_ends_after_the_run() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     observed(
         &world,
         "- {id: idle, shell: 'echo $$ >pid; exec sleep 1000'}\n\
@@ -126,7 +123,7 @@ fn an_observer_that_sleeps_for_ever_holds_nobody_up_and_ends_after_the_run() {
     // One of a name: while it is there, no other begins.
     let words = ["observe", "r", "-w", "ws", "--id", "idle", "--"];
     let other = Delta::flow(world.home()).args(words);
-    other.args(["touch", "other"]).end().exits(0);
+    other.args(["touch", "other"]).exits(0);
     assert!(!world.exists("ws/other"));
     let pid: u32 = world.read("ws/pid").trim().parse().unwrap();
     assert!(alive(pid));
@@ -136,8 +133,7 @@ fn an_observer_that_sleeps_for_ever_holds_nobody_up_and_ends_after_the_run() {
 
 #[test]
 fn a_signal_ends_an_observer_and_its_program() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     observed(&world, "");
     flow(&world, &[]).exits(0);
     let running = observe(&world, &["sh", "-c", "touch here; exec sleep 1000"]).spawn();
@@ -149,22 +145,17 @@ fn a_signal_ends_an_observer_and_its_program() {
 
 #[test]
 fn nothing_is_started_for_records_of_somebody_else_or_without_a_program() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     observed(&world, "");
     flow(&world, &[]).exits(0);
     copy(&world.path("ws"), &world.path("theirs"));
     let command = |words: &[&str]| Delta::flow(world.home()).args(["observe"]).args(words);
     command(&["r", "-w", "theirs", "--", "touch", "begun"])
-        .end()
         .exits(78)
         .says("--adopt");
-    command(&["r", "-w", "ws"]).end().exits(2).says("--");
-    command(&["r", "-w", "ws", "--id", "../x", "--", "touch", "begun"])
-        .end()
-        .exits(2);
+    command(&["r", "-w", "ws"]).exits(2).says("--");
+    command(&["r", "-w", "ws", "--id", "../x", "--", "touch", "begun"]).exits(2);
     command(&["-w", "ws", "--events", "[", "--", "touch", "begun"])
-        .end()
         .exits(2)
         .says("[");
     assert!(
@@ -176,8 +167,7 @@ fn nothing_is_started_for_records_of_somebody_else_or_without_a_program() {
 
 #[test]
 fn faults_of_plugins_are_errors_of_the_flow() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     observed(
         &world,
         "- {id: a}\n- {id: b, command: ['true'], events: ['[']}\n- {id: b, command: ['true']}",

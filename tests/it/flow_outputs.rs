@@ -15,7 +15,7 @@ fn files_that_fit_are_recorded_with_size_and_hash_and_links_lead_nowhere() {
         &world,
         &format!("shell: '{shell}', outputs: ['out/**/*.csv', 'none/*', 'out/a.csv']"),
     );
-    run(&world).end().exits(0).prints("1\n");
+    run(&world).exits(0).prints("1\n");
     let ends = Run::latest(&world.path("ws")).events("NODE_END");
     let end = ends.iter().find(|it| it["node_id"] == "a").unwrap();
     let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -37,7 +37,7 @@ fn a_file_that_cannot_be_read_fails_the_node() {
     let shell = "mkdir d && printf x >d/f && chmod 0 d/f && echo 1";
     chain(&world, &format!("shell: '{shell}', outputs: ['d/*']"));
     let is_root = rustix::process::geteuid().is_root();
-    let outcome = run(&world).json().end().exits(i32::from(!is_root));
+    let outcome = run(&world).json().exits(i32::from(!is_root));
     if !is_root {
         outcome.says("cannot read \"d/f\"");
     }
@@ -70,7 +70,7 @@ fn patterns_that_leave_the_directory_are_errors() {
 fn a_failed_node_and_a_cached_one_record_no_files() {
     let world = World::new();
     chain(&world, "shell: 'touch f; exit 1', outputs: ['f']");
-    run(&world).end().exits(1);
+    run(&world).exits(1);
     let ends = Run::latest(&world.path("ws")).events("NODE_END");
     assert!(ends.iter().all(|end| end.get("outputs").is_none()));
     chain(
@@ -78,7 +78,7 @@ fn a_failed_node_and_a_cached_one_record_no_files() {
         "shell: 'touch f; echo 1', outputs: ['f'], cache: true",
     );
     for (id, made) in [("one", true), ("two", false)] {
-        run(&world).args(["--run-id", id]).end().exits(0);
+        run(&world).args(["--run-id", id]).exits(0);
         let ends = Run::latest(&world.path("ws")).events("NODE_END");
         let end = ends.iter().find(|it| it["node_id"] == "a").unwrap();
         assert_eq!(end.get("outputs").is_some(), made, "{id}");
@@ -97,7 +97,7 @@ fn a_file_that_takes_too_long_to_read_is_a_timeout_of_the_node() {
         &world,
         &format!("shell: '{SPARSE}', outputs: [big], timeout_ms: 2500"),
     );
-    let object = run(&world).json().end().exits(1).object();
+    let object = run(&world).json().exits(1).object();
     let error = &object["error"];
     assert_eq!(error["code"], "timeout", "{error}");
     let message = error["message"].as_str().unwrap();
@@ -127,7 +127,7 @@ fn the_program_and_the_reading_of_its_files_share_the_time_of_the_node() {
         "-e",
         slowly,
     ];
-    let outcome = run(&world).json().under(&strace).end().exits(1);
+    let outcome = run(&world).json().under(&strace).exits(1);
     let error = &outcome.object()["error"];
     assert_eq!(error["code"], "timeout", "{error}");
 }
@@ -151,7 +151,7 @@ fn too_many_files_fail_the_node() {
         let world = World::new();
         let shell = format!("mkdir d; cd d; seq {count} | xargs touch; echo 1");
         chain(&world, &format!("shell: '{shell}', outputs: ['d/*']"));
-        let outcome = run(&world).end().exits(exit);
+        let outcome = run(&world).exits(exit);
         if exit == 1 {
             outcome.says("there are more than 10000 files");
         }

@@ -41,7 +41,7 @@ fn a_denied_node_fails_with_the_reason_and_runs_nothing() {
         &world,
         &["target: node, target_id: a, action: deny, reason: not today"],
     );
-    let outcome = named(&world).json().end().exits(1);
+    let outcome = named(&world).json().exits(1);
     let message = "policy \"house\", rule 1, denies node a: not today";
     assert_eq!(
         outcome.object()["error"],
@@ -67,7 +67,7 @@ fn a_denied_node_fails_with_the_reason_and_runs_nothing() {
     assert_eq!(types[at - 1..=at + 1], ["NODE_START", "POLICY", "NODE_END"]);
     assert!(show(&world, &["T1"]).contains(message));
     assert!(show(&world, &["T1", "a"]).contains("--- denied\nnode a\n"));
-    world.delta(["log", "-w", "ws"]).end().exits(0);
+    world.delta(["log", "-w", "ws"]).exits(0);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_denial_is_a_failure_as_any_and_changes_no_route() {
         "retries: 3, continue_on_failure: true, shell: 'echo >ran; cat'",
     );
     rules(&world, &["target: node, target_id: a, action: deny"]);
-    let outcome = named(&world).json().end().exits(3);
+    let outcome = named(&world).json().exits(3);
     let object = outcome.object();
     assert_eq!(object["output"], "hello");
     assert_eq!(object["tasks"][0]["path"], json!(["s", "a", "x"]));
@@ -141,20 +141,19 @@ fn policies_are_asked_in_order_and_those_that_are_off_are_not() {
         world.write("f/policy.yaml", format!("policies:\n{}", list.concat()));
     };
     write([policy("one", "", "allow"), policy("two", "", "deny")]);
-    run(&world).end().exits(0);
+    run(&world).exits(0);
     write([
         policy("one", ", enabled: false", "allow"),
         policy("two", "", "deny"),
     ]);
     run(&world)
-        .end()
         .exits(1)
         .says("policy \"two\", rule 1, denies node a");
     write([
         policy("two", ", enabled: false", "deny"),
         policy("one", "", "allow"),
     ]);
-    run(&world).end().exits(0);
+    run(&world).exits(0);
 }
 
 #[test]
@@ -184,7 +183,7 @@ fn a_context_is_denied_by_its_profile_and_a_node_without_one_asks_for_none() {
                 "target: context, target_id: '*', nodes: a, action: deny, reason: private",
             ],
         );
-        let outcome = named(&world).json().end().exits(i32::from(fails));
+        let outcome = named(&world).json().exits(i32::from(fails));
         if fails {
             let message = outcome.object()["error"]["message"].clone();
             let wanted = format!("policy \"house\", rule 2, denies context {context}: private");
@@ -226,7 +225,7 @@ fn with_path(world: &World) -> Delta {
 #[test]
 fn a_denied_tool_is_refused_at_the_call_and_recorded() {
     let world = calling("delta-flow tool t </dev/null; echo $?; delta-flow tool u </dev/null");
-    let outcome = with_path(&world).end().exits(0).prints("\"64\\nu\"\n");
+    let outcome = with_path(&world).exits(0).prints("\"64\\nu\"\n");
     drop(outcome);
     assert!(!world.exists("ws/called"));
     let reason = "policy \"house\", rule 1, denies tool t: no touching";
@@ -241,7 +240,7 @@ fn a_denied_tool_is_refused_at_the_call_and_recorded() {
     assert_eq!(told[0]["target_id"], "t");
     assert_eq!(told[0]["execution_ref"], calls[0]["execution_ref"]);
     assert!(show(&world, &["T1", "a"]).contains("001_t  policy_denied: tool t: policy"));
-    let stats = world.delta(["stats", "-w", "ws"]).json().end().exits(0);
+    let stats = world.delta(["stats", "-w", "ws"]).json().exits(0);
     let stats: Value = serde_json::from_slice(&stats.stdout).unwrap();
     let tool = &stats[0]["tools"]["t"];
     assert_eq!(
@@ -254,7 +253,7 @@ fn a_denied_tool_is_refused_at_the_call_and_recorded() {
 #[test]
 fn a_denied_call_fails_a_node_that_does_not_handle_it() {
     let world = calling("exec delta-flow tool t </dev/null");
-    let outcome = with_path(&world).json().end().exits(1);
+    let outcome = with_path(&world).json().exits(1);
     let error = &outcome.object()["error"];
     assert_eq!(error["code"], "operation");
     assert!(error["message"].as_str().unwrap().contains("no touching"));
@@ -285,8 +284,8 @@ fn agent() -> World {
 #[test]
 fn an_agent_is_not_offered_what_is_denied_and_the_journal_says_so() {
     let world = agent();
-    world.server.says([text("1")]);
-    named(&world).end().exits(0).prints("1\n");
+    world.model_says([text("1")]);
+    named(&world).exits(0).prints("1\n");
     assert_eq!(offered(&world), ["u"]);
     let told = record(&world).events("POLICY");
     assert_eq!(told.len(), 1);
@@ -300,8 +299,8 @@ fn an_agent_is_not_offered_what_is_denied_and_the_journal_says_so() {
 #[test]
 fn an_agents_own_tool_does_not_stand_in_for_the_one_that_is_denied() {
     let world = agent().tools("- {name: t, exec: 'touch own'}");
-    world.server.says([call("c", "t", &json!({})), text("1")]);
-    named(&world).end().exits(0).prints("1\n");
+    world.model_says([call("c", "t", &json!({})), text("1")]);
+    named(&world).exits(0).prints("1\n");
     assert_eq!(offered(&world), ["t", "u"]);
     assert!(!world.exists("ws/own") && !world.exists("ws/called"));
     let calls = record(&world).events("TOOL");
@@ -327,7 +326,7 @@ fn from_every_prefix_of_a_journal_with_denials_the_same_result_comes() {
     };
     let command = |world: &World| with_path(world).args(["-q"]).json();
     let whole = make();
-    let expected = result(&command(&whole).end().exits(3));
+    let expected = result(&command(&whole).exits(3));
     let journal = record(&whole).text("journal.jsonl");
     let lines: Vec<&str> = journal.split_inclusive('\n').collect();
     for kept in 2..lines.len() {
@@ -344,7 +343,7 @@ fn from_every_prefix_of_a_journal_with_denials_the_same_result_comes() {
             );
             world.write("ws/.delta/r/journal.jsonl", &prefix);
             world.adopt("ws");
-            let outcome = command(&world).end().exits(3);
+            let outcome = command(&world).exits(3);
             assert_eq!(result(&outcome), expected, "from {kept} lines");
             let ends = record(&world).events("NODE_END");
             assert_eq!(ends.len(), 4, "from {kept} lines");
@@ -369,15 +368,14 @@ fn a_changed_policy_is_a_changed_flow() {
     let world = World::new();
     chain(&world, "exec: cat");
     rules(&world, &["target: node, target_id: a, action: allow"]);
-    named(&world).args(["--pause-before", "a"]).end().exits(4);
+    named(&world).args(["--pause-before", "a"]).exits(4);
     let metadata = record(&world).metadata();
     let files = metadata["flow"]["files"].as_array().unwrap();
     assert!(files.iter().any(|file| file["path"] == "policy.yaml"));
     rules(&world, &["target: node, target_id: a, action: deny"]);
-    named(&world).end().exits(78).says("policy.yaml");
+    named(&world).exits(78).says("policy.yaml");
     named(&world)
         .args(["--changed", "ok"])
-        .end()
         .exits(1)
         .says("policy_denied");
 }
@@ -456,10 +454,7 @@ fn what_can_never_decide_anything_is_warned_of() {
             "target: tool, target_id: '*', nodes: a, action: allow",
         ],
     );
-    let check = Delta::flow(world.home())
-        .args(["check", "f"])
-        .end()
-        .exits(0);
+    let check = Delta::flow(world.home()).args(["check", "f"]).exits(0);
     for words in [
         "f/policy.yaml:4: policy \"house\": rule 1: target_id: fits no node of workflow.yaml",
         "f/policy.yaml:5: policy \"house\": rule 2: target_id: fits no node",

@@ -58,7 +58,7 @@ fn holding(dir: &Path, text: &str) -> Vec<String> {
 #[test]
 fn a_key_goes_to_its_provider_and_nobody_else_sees_it() {
     let world = world(FROM_ENV);
-    world.server.says([call("c", "spy", &json!({})), text("1")]);
+    world.model_says([call("c", "spy", &json!({})), text("1")]);
     // Keys for other endpoints, and a copy under another name.
     world.write(
         "ws/.env",
@@ -68,7 +68,6 @@ fn a_key_goes_to_its_provider_and_nobody_else_sees_it() {
         .env("ACME_KEY", KEY)
         .env("COPY", KEY)
         .env("OPENAI_API_KEY", "sk-of-another-endpoint")
-        .end()
         .exits(0);
     for request in world.server.requests() {
         let header = request.header("authorization");
@@ -106,9 +105,9 @@ fn a_run_with_a_key_of_its_own_does_not_see_the_one_of_another_provider() {
         + "- {id: other, base_url: 'http://127.0.0.1:1', credential: {source: env, name: OPENAI_API_KEY}}\n";
     world.write("f/providers.yaml", both);
     world.write("key", KEY);
-    world.server.says([call("c", "spy", &json!({})), text("1")]);
+    world.model_says([call("c", "spy", &json!({})), text("1")]);
     let command = command(&world).env("OPENAI_API_KEY", "sk-of-another-endpoint");
-    command.end().exits(0);
+    command.exits(0);
     let seen = world.server.last().observation("c");
     assert!(!seen.contains("sk-of-another-endpoint"), "{seen}");
 }
@@ -138,8 +137,8 @@ fn a_key_may_be_in_a_file_or_come_from_a_program() {
             "k.sh",
             "#!/bin/sh\ntest \"$1\" = 'a b' && echo >>calls && cat ../key\n",
         );
-        world.server.says([text("1")]);
-        command(&world).end().exits(0);
+        world.model_says([text("1")]);
+        command(&world).exits(0);
         let request = world.server.last();
         assert_eq!(
             request.header("authorization"),
@@ -166,15 +165,14 @@ fn a_program_is_asked_once_for_many_agents_and_its_failure_lets_the_flow_go_on_l
     );
     world.script("k.sh", &script);
     command(&world)
-        .end()
         .exits(75)
         .says("a of T1: provider acme: credential: ")
         .says("k.sh: exit code 3")
         .says("locked");
     assert!(world.server.requests().is_empty());
     world.write("open", "");
-    world.server.says([text("1"), text("2"), text("3")]);
-    command(&world).end().exits(0).prints("3\n");
+    world.model_says([text("1"), text("2"), text("3")]);
+    command(&world).exits(0).prints("3\n");
     assert_eq!(world.read("f/calls"), "\n\n");
     assert_eq!(holding(&world.path("ws"), KEY), [""; 0]);
 }
@@ -187,7 +185,7 @@ fn a_program_that_fails_is_not_asked_for_each_agent_again() {
     world.write("f/workflow.yaml", flow(&nodes, "s>p p>a a>x"));
     world.script("k.sh", "#!/bin/sh\necho >>calls; exit 3\n");
     let split = run(&world).args(["-j", "2", "-i", "-"]).stdin("[1,2,3]");
-    split.end().exits(75).says("k.sh: exit code 3");
+    split.exits(75).says("k.sh: exit code 3");
     assert_eq!(world.read("f/calls"), "\n");
 }
 
@@ -201,7 +199,7 @@ printf '%s' "{\"choices\":[{\"message\":{\"role\":\"assistant\",\"content\":\"\\
 "#;
     world.script("f/m.sh", script);
     let disguised = KEY.replace("0123456789", "abcdefghij");
-    let outcome = command(&world).env("ACME_KEY", KEY).end().exits(0);
+    let outcome = command(&world).env("ACME_KEY", KEY).exits(0);
     let printed = String::from_utf8(outcome.stdout).unwrap();
     assert!(
         printed.starts_with(&format!("\"\\\"x {disguised}\\\"")),
@@ -238,7 +236,7 @@ fn a_missing_credential_is_an_error_that_says_who_needs_it() {
             if let Some(value) = env {
                 delta = delta.env("ACME_KEY", value);
             }
-            delta.json().end().exits(78).object()["errors"].clone()
+            delta.json().exits(78).object()["errors"].clone()
         };
         for command in ["check", "run"] {
             let errors = check(command);
@@ -261,19 +259,13 @@ fn a_missing_credential_is_an_error_that_says_who_needs_it() {
         }
         assert!(!world.exists("ws/.delta"));
         // Whoever runs nothing needs no key.
-        Delta::flow(world.home())
-            .args(["graph", "f"])
-            .end()
-            .exits(0);
+        Delta::flow(world.home()).args(["graph", "f"]).exits(0);
     }
     // Nobody needs it.
     let world = world(FROM_ENV);
     let plain = node("a", "linear", "");
     world.write("f/workflow.yaml", around(&plain));
-    Delta::flow(world.home())
-        .args(["check", "f"])
-        .end()
-        .exits(0);
+    Delta::flow(world.home()).args(["check", "f"]).exits(0);
 }
 
 #[test]
@@ -284,8 +276,8 @@ fn a_node_calls_its_tools_although_it_does_not_see_the_key() {
     let calls = format!(", tools: [spy], output: text, command: ['{program}', tool, spy]");
     let nodes = [start(), agent, node("b", "linear", &calls), exit()];
     world.write("f/workflow.yaml", flow(&nodes, "s>a a>b b>x"));
-    world.server.says([text("{}")]);
-    let outcome = command(&world).env("ACME_KEY", KEY).end().exits(0);
+    world.model_says([text("{}")]);
+    let outcome = command(&world).env("ACME_KEY", KEY).exits(0);
     let printed = String::from_utf8(outcome.stdout).unwrap();
     assert!(
         printed.contains("FLOW_NODE_ID=b") && !printed.contains(KEY),
@@ -300,11 +292,10 @@ fn a_provider_that_is_not_in_the_file_is_what_the_environment_says() {
         "f/agents.yaml",
         "agents:\n- {id: ag, llm: acmee/m-2, prompt: Be brief.}\n",
     );
-    world.server.says([text("1")]);
+    world.model_says([text("1")]);
     command(&world)
         .env("DELTA_BASE_URL", world.server.url())
         .env("DELTA_API_KEY", "sk-everyday-12345678")
-        .end()
         .exits(0)
         .says(
             "agent \"ag\": llm: providers.yaml has no provider \"acmee\"; did you mean \"acme\"?",
@@ -336,8 +327,8 @@ fn metadata_names_providers_and_models_and_no_credentials() {
     );
     world.write("open/context.yaml", "sources: [{type: journal, id: j}]\n");
     world.write("open/system_prompt.md", "x\n");
-    world.server.says([text("1")]);
-    command(&world).end().exits(0);
+    world.model_says([text("1")]);
+    command(&world).exits(0);
     let url = world.server.url();
     assert_eq!(
         asked(&world),
@@ -355,12 +346,12 @@ fn metadata_names_providers_and_models_and_no_credentials() {
 #[test]
 fn changed_providers_are_a_changed_flow() {
     let world = world("base_url: SERVER");
-    command(&world).args(["--pause-before", "a"]).end().exits(4);
+    command(&world).args(["--pause-before", "a"]).exits(4);
     world.write(
         "f/providers.yaml",
         "providers: [{id: acme, base_url: 'http://127.0.0.1:1'}]",
     );
-    command(&world).end().exits(78).says("providers.yaml");
+    command(&world).exits(78).says("providers.yaml");
 }
 
 #[test]
@@ -439,9 +430,6 @@ fn everything_that_is_wrong_with_providers_is_told_at_once() {
     }
     assert_eq!(errors.len(), 17, "{errors:#?}");
     assert!(!format!("{errors:?}").contains("secret"));
-    let check = Delta::flow(world.home())
-        .args(["check", "f"])
-        .end()
-        .exits(78);
+    let check = Delta::flow(world.home()).args(["check", "f"]).exits(78);
     check.says("provider \"home\": unknown key 'credentials'; did you mean 'credential'?");
 }

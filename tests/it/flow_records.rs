@@ -53,7 +53,7 @@ fn flow(world: &World, args: &[&str]) -> Outcome {
 #[test]
 fn only_nodes_that_failed_leave_records_and_the_result_is_the_same() {
     let all = world("");
-    let kept = command(&all).json().end().exits(3).object();
+    let kept = command(&all).json().exits(3).object();
     let per_task = |task: &str| ["a", "b", "b_2", "c"].map(|node| format!("{task}/{node}"));
     let every: Vec<String> = ["T1", "T2", "T3"]
         .iter()
@@ -67,7 +67,7 @@ fn only_nodes_that_failed_leave_records_and_the_result_is_the_same() {
     ] {
         let world = world(top);
         let options = option.iter().flat_map(|word| ["--records", word]);
-        let object = command(&world).args(options).json().end().exits(3).object();
+        let object = command(&world).args(options).json().exits(3).object();
         assert_eq!(
             (&object["tasks"], &object["output"]),
             (&kept["tasks"], &kept["output"])
@@ -81,16 +81,16 @@ fn only_nodes_that_failed_leave_records_and_the_result_is_the_same() {
         assert_eq!(again.exits(3).object()["output"], kept["output"]);
         assert_eq!(records(&world), ["T2/c"]);
     }
-    let outcome = command(&world("records: some")).end().exits(78);
+    let outcome = command(&world("records: some")).exits(78);
     outcome.says("workflow.yaml:1: manifest_invalid: records: expected one of all, failed");
 }
 
 #[test]
 fn what_reads_runs_finds_in_the_journal_what_has_no_records() {
     let all = world("");
-    command(&all).end().exits(3);
+    command(&all).exits(3);
     let world = world("records: failed");
-    command(&world).end().exits(3);
+    command(&world).exits(3);
     let shown = |world: &World, args: &[&str]| {
         let outcome = flow(world, &[&["show", "r"], args].concat()).exits(0);
         String::from_utf8(outcome.stdout).unwrap()
@@ -131,18 +131,16 @@ fn what_reads_runs_finds_in_the_journal_what_has_no_records() {
     }
     world
         .delta(["report", "-w", "ws", "-o", "page", "r"])
-        .end()
         .exits(0);
 }
 
 #[test]
 fn a_retry_does_what_failed_and_then_its_records_go_too() {
     let world = world("records: failed");
-    command(&world).end().exits(3);
+    command(&world).exits(3);
     world.write("ws/mended", "");
     command(&world)
         .args(["--retry"])
-        .end()
         .exits(0)
         .prints("1\n2\n3\n");
     let mut seen = world.lines("ws/seen");
@@ -155,7 +153,7 @@ fn a_retry_does_what_failed_and_then_its_records_go_too() {
 #[test]
 fn from_every_prefix_of_the_journal_the_same_comes_and_no_records_are_left() {
     let world = world("records: failed");
-    command(&world).end().exits(3);
+    command(&world).exits(3);
     let run = world.path("ws/.delta/r");
     let journal = fs::read_to_string(run.join("journal.jsonl")).unwrap();
     let lines: Vec<&str> = journal.lines().collect();
@@ -259,10 +257,10 @@ fn a_large_output_stays_when_its_records_go() {
         "shell: 'printf \\\"; head -c 100000 /dev/zero | tr \"\\0\" y; printf \\\"'",
     );
     let command = || run(&world).args(["--records", "failed", "--run-id", "r"]);
-    let first = command().end().exits(0);
+    let first = command().exits(0);
     assert_eq!(first.stdout.len(), 100_003);
     assert_eq!(records(&world), ["T1/a.output.json"]);
-    let again = command().end().exits(0);
+    let again = command().exits(0);
     assert_eq!(again.stdout, first.stdout);
     flow(&world, &["artifacts", "r", "--verify"]).exits(0);
 }
@@ -292,7 +290,7 @@ fn resumed_with_records_at(world: &World, reference: &str) {
     fs::write(&path, text.replacen("io/nodes/T1/a", reference, 1)).unwrap();
     crate::flow_run::chain(world, "exec: cat");
     let args = ["--changed", "ok"];
-    world_run().args(args).end().exits(0).prints("1\n2\n");
+    world_run().args(args).exits(0).prints("1\n2\n");
 }
 
 #[test]
@@ -340,10 +338,6 @@ fn nothing_is_removed_but_directories_of_records() {
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("io/nodes/T1/a", "io/nodes/T1/a_7", 1)).unwrap();
     crate::flow_run::chain(&world, "exec: cat");
-    run(&world)
-        .args(args)
-        .args(["--changed", "ok"])
-        .end()
-        .exits(0);
+    run(&world).args(args).args(["--changed", "ok"]).exits(0);
     assert!(is_there(&world, "victim/a_7/file"));
 }

@@ -7,8 +7,7 @@ use std::fs;
 
 /// A flow whose node prints what it got, and how often a task was at it in its directory.
 fn echoing() -> World {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     world.write(
         "f/echo.sh",
         "cat >x; cat x >>was; grep -q '^\"fail\"$' x && exit 1; cat x; echo\n",
@@ -93,7 +92,6 @@ fn profiles_say_what_a_line_is_and_bring_commands() {
     repl(&world)
         .args(["--profile", "dat"])
         .stdin("1\n")
-        .end()
         .exits(2)
         .says("did you mean 'data'");
 }
@@ -107,7 +105,7 @@ fn files_are_attached_and_lines_are_edited_remembered_and_shown() {
     let command = repl(&world)
         .args(["--run-id", "r"])
         .env("EDITOR", world.path("editor"));
-    let ended = command.stdin(lines).end().exits(0);
+    let ended = command.stdin(lines).exits(0);
     let said = String::from_utf8(ended.stdout).unwrap();
     let expected = "\"# File: note.txt\\n\\nin the file\\n\\n\\nlook\"\n\"from the editor\"\nT2  success  s > a > x\n";
     assert!(said.starts_with(expected), "{said}");
@@ -116,19 +114,15 @@ fn files_are_attached_and_lines_are_edited_remembered_and_shown() {
         "{said}"
     );
     // The next conversation in the workspace knows it, too.
-    let again = repl(&world).stdin("/history\n").end().exits(0);
+    let again = repl(&world).stdin("/history\n").exits(0);
     assert!(String::from_utf8(again.stdout).unwrap().contains("look\n"));
-    repl(&world)
-        .stdin("/attach none\n")
-        .end()
-        .exits(1)
-        .says("none");
+    repl(&world).stdin("/attach none\n").exits(1).says("none");
 }
 
 #[test]
 fn a_history_that_is_no_file_is_an_error_and_hangs_nothing() {
     let world = echoing();
-    repl(&world).stdin("one\n").end().exits(0);
+    repl(&world).stdin("one\n").exits(0);
     let history = world.path("ws/.delta/.repl/history.jsonl");
     fs::remove_file(&history).unwrap();
     let mut pipe = std::process::Command::new("mkfifo");
@@ -139,8 +133,7 @@ fn a_history_that_is_no_file_is_an_error_and_hangs_nothing() {
 
 #[test]
 fn ctrl_c_stops_a_task_and_the_next_line_takes_it_up() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     chain(
         &world,
         "shell: 'read -r x; test -e $HOME/go || { touch $HOME/here; exec sleep 1000; }; echo \"$x\"'",
@@ -170,10 +163,10 @@ fn ctrl_c_stops_a_task_and_the_next_line_takes_it_up() {
 #[test]
 fn faults_of_profiles_are_errors_of_the_flow_and_foreign_records_are_refused() {
     let world = echoing();
-    repl(&world).stdin("one\n").end().exits(0);
+    repl(&world).stdin("one\n").exits(0);
     copy(&world.path("ws"), &world.path("theirs"));
     let theirs = Delta::flow(world.home()).args(["repl", "f", "-w", "theirs"]);
-    theirs.stdin("one\n").end().exits(78).says("--adopt");
+    theirs.stdin("one\n").exits(78).says("--adopt");
     let found = fs::read_dir(world.path("theirs/.delta")).unwrap().count();
     assert_eq!(
         found,

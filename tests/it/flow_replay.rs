@@ -12,8 +12,7 @@ fn replay(world: &World, words: &[&str]) -> Delta {
 
 /// Runs a flow whose node prints what is in a file beside the workspace.
 fn ran(a: &str) -> World {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     chain(&world, a);
     world.write("n", "1\n");
     run(&world).args(["--run-id", "r", "-m", "x"]).end();
@@ -33,12 +32,12 @@ fn a_node_is_run_again_with_its_input_and_compared() {
     fs::create_dir(world.path("tmp")).unwrap();
     let again = || replay(&world, &["r", "a"]).env("TMPDIR", world.path("tmp"));
     let before = snapshot(&world.path("ws"));
-    let same = again().end().exits(0);
+    let same = again().exits(0);
     let said = String::from_utf8(same.stdout).unwrap();
     assert!(said.starts_with("T1 a: success, as recorded; "), "{said}");
     nothing_is_left(&world);
     world.write("n", "2\n");
-    let other = again().end().exits(1);
+    let other = again().exits(1);
     let said = String::from_utf8(other.stdout).unwrap();
     assert!(
         said.starts_with("T1 a: success, but not as recorded; "),
@@ -55,7 +54,7 @@ fn a_node_is_run_again_with_its_input_and_compared() {
     assert_eq!(lines.lines().count(), 2);
     assert_eq!(snapshot(&world.path("ws")), before);
     world.write("n", "no\n");
-    let object = again().json().end().exits(1).object();
+    let object = again().json().exits(1).object();
     assert_eq!(object["same"], false);
     assert_eq!(object["recorded"]["output"], 1);
     assert_eq!(object["replayed"]["status"], "failure");
@@ -65,14 +64,10 @@ fn a_node_is_run_again_with_its_input_and_compared() {
 #[test]
 fn a_node_that_failed_fails_again() {
     let world = ran("shell: 'exit 7'");
-    replay(&world, &["r", "a"]).end().exits(0);
-    replay(&world, &["r"]).end().exits(0);
-    replay(&world, &["r", "s"])
-        .end()
-        .exits(2)
-        .says("runs nothing");
+    replay(&world, &["r", "a"]).exits(0);
+    replay(&world, &["r"]).exits(0);
+    replay(&world, &["r", "s"]).exits(2).says("runs nothing");
     replay(&world, &["r", "b"])
-        .end()
         .exits(2)
         .says("there are s, a, x");
 }
@@ -98,16 +93,15 @@ fn a_run_is_walked_with_the_answers_of_its_agents_and_parts_where_something_diff
     );
     world.write("n", "1\n");
     world.write("m", "10\n");
-    world.server.says([text("5")]);
+    world.model_says([text("5")]);
     let outcome = run(&world).args(["--run-id", "r", "-m", "x"]).end();
     outcome.exits(0).prints("16\n");
     let agents = world.runs().len();
     replay(&world, &["r"])
-        .end()
         .exits(0)
         .prints("6 steps, all as recorded\n");
     world.write("m", "20\n");
-    let object = replay(&world, &["r"]).json().end().exits(1).object();
+    let object = replay(&world, &["r"]).json().exits(1).object();
     let parted = &object["parted_at"];
     assert_eq!(
         (&parted["task_id"], &parted["node_id"]),
@@ -118,45 +112,42 @@ fn a_run_is_walked_with_the_answers_of_its_agents_and_parts_where_something_diff
         (&15.into(), &25.into())
     );
     world.write("m", "1 +\n");
-    let parts = replay(&world, &["r"]).end().exits(1);
+    let parts = replay(&world, &["r"]).exits(1);
     let said = String::from_utf8(parts.stdout).unwrap();
     assert!(
         said.starts_with("parts at T1 two: success, then failure; "),
         "{said}"
     );
     // One node of it: the agent is asked again, and its run is none of the workspace's.
-    world.server.says([text("6")]);
-    let said = replay(&world, &["r", "ask"]).end().exits(1).stdout;
+    world.model_says([text("6")]);
+    let said = replay(&world, &["r", "ask"]).exits(1).stdout;
     assert!(String::from_utf8(said).unwrap().ends_with("- 5\n+ 6\n"));
     assert_eq!(world.runs().len(), agents);
 }
 
 #[test]
 fn of_several_tasks_one_is_named_and_has_its_directory() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     chain(&world, "shell: 'read n; echo $n >>made; cat made'");
     world.write("in.jsonl", "1\n2\n");
     let many = run(&world).args(["--run-id", "r", "--inputs", "in.jsonl"]);
-    many.end().exits(0);
+    many.exits(0);
     replay(&world, &["r", "a"])
-        .end()
         .exits(2)
         .says("T1, T2")
         .says("--task");
     // The file that the task made is there: `cat` prints two values.
-    let second = replay(&world, &["r", "a", "--task", "T2"]).end().exits(1);
+    let second = replay(&world, &["r", "a", "--task", "T2"]).exits(1);
     let said = String::from_utf8(second.stdout).unwrap();
     assert!(said.contains("\n- 2\n+ operation: "), "{said}");
     // The whole run begins with none.
-    replay(&world, &["r"]).end().exits(0);
+    replay(&world, &["r"]).exits(0);
     assert_eq!(world.read("ws/tasks/r/T2/made"), "2\n");
 }
 
 #[test]
 fn a_node_has_the_context_that_it_had_and_no_store_is_written() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     let remember = "remember: [{store: project, tags: [t], pointer: ''}], ";
     chain(
         &world,
@@ -173,22 +164,18 @@ fn a_node_has_the_context_that_it_had_and_no_store_is_written() {
     world.write("f/p.jsonl", "");
     for text in ["first", "second"] {
         let add = ["memory", "add", "project", "f", "-m", text];
-        Delta::flow(world.home()).args(add).end().exits(0);
+        Delta::flow(world.home()).args(add).exits(0);
     }
-    run(&world)
-        .args(["--run-id", "r", "-m", "x"])
-        .end()
-        .exits(0);
+    run(&world).args(["--run-id", "r", "-m", "x"]).exits(0);
     let stored = world.read("f/p.jsonl");
     assert!(stored.lines().count() == 3, "{stored}");
-    replay(&world, &["r", "a"]).end().exits(0);
+    replay(&world, &["r", "a"]).exits(0);
     assert_eq!(world.read("f/p.jsonl"), stored);
 }
 
 #[test]
 fn what_a_race_left_behind_does_not_part_a_run() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     let nodes = [
         start(),
         node("b", "branch", ""),
@@ -200,11 +187,8 @@ fn what_a_race_left_behind_does_not_part_a_run() {
         "f/workflow.yaml",
         flow(&nodes, "s>b b>fast b>slow fast>x slow>x"),
     );
-    run(&world)
-        .args(["--run-id", "r", "-m", "x"])
-        .end()
-        .exits(0);
-    replay(&world, &["r"]).end().exits(0);
+    run(&world).args(["--run-id", "r", "-m", "x"]).exits(0);
+    replay(&world, &["r"]).exits(0);
     eventually("nothing is left", || world.processes().is_empty());
 }
 
@@ -215,10 +199,10 @@ fn nothing_runs_for_changed_files_or_records_of_somebody_else() {
     copy(&world.path("ws"), &world.path("theirs"));
     let theirs = ["replay", "-w", "theirs", "r", "a"];
     let theirs = Delta::flow(world.home()).args(theirs);
-    theirs.end().exits(78).says("--adopt");
+    theirs.exits(78).says("--adopt");
     chain(&world, "shell: 'date >>$HOME/log; echo 2'");
     for words in [&["r", "a"][..], &["r"]] {
-        let refused = replay(&world, words).end().exits(78);
+        let refused = replay(&world, words).exits(78);
         refused.says("workflow.yaml").says("--changed ok");
     }
     assert_eq!(world.lines("log").len(), 1);

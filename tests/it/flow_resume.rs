@@ -79,7 +79,7 @@ fn ended(journal: &str) -> Vec<String> {
 #[test]
 fn from_every_prefix_of_the_journal_the_same_result_comes_and_nothing_that_ended_runs_again() {
     let whole = world();
-    let expected = result(&command(&whole).end().exits(0));
+    let expected = result(&command(&whole).exits(0));
     let journal = Run::latest(&whole.path("ws")).text("journal.jsonl");
     let lines: Vec<&str> = journal.split_inclusive('\n').collect();
     assert!(lines.len() > 50, "{journal}");
@@ -112,7 +112,7 @@ fn resume_from(whole: &Path, lines: &[&str], kept: usize, expected: &Value) {
         world.path("f").to_str().unwrap(),
     );
     world.write("ws/.delta/r/journal.jsonl", &prefix);
-    let outcome = command(&world).end().exits(0);
+    let outcome = command(&world).exits(0);
     assert_eq!(result(&outcome), *expected, "from {kept} lines");
     let notes = notes(&world);
     for step in ended(&whole_lines) {
@@ -129,7 +129,7 @@ fn resume_from(whole: &Path, lines: &[&str], kept: usize, expected: &Value) {
     all.dedup();
     assert_eq!(all.len(), count, "two ends of one step, from {kept} lines");
     // Nothing runs any more, and the same is told.
-    assert_eq!(result(&command(&world).end().exits(0)), *expected);
+    assert_eq!(result(&command(&world).exits(0)), *expected);
     assert_eq!(
         Run::latest(&world.path("ws")).text("journal.jsonl"),
         journal
@@ -139,7 +139,7 @@ fn resume_from(whole: &Path, lines: &[&str], kept: usize, expected: &Value) {
 #[test]
 fn however_often_it_is_killed_the_same_result_comes() {
     let whole = world();
-    let expected = result(&command(&whole).end().exits(0));
+    let expected = result(&command(&whole).exits(0));
     let mut rng = Rng::with_seed(7);
     for _ in 0..5 {
         let world = world();
@@ -156,7 +156,7 @@ fn however_often_it_is_killed_the_same_result_comes() {
             });
             running.kill();
         }
-        assert_eq!(result(&command(&world).end().exits(0)), expected);
+        assert_eq!(result(&command(&world).exits(0)), expected);
         let text = fs::read_to_string(&journal).unwrap();
         let mut all = ended(&text);
         let count = all.len();
@@ -182,7 +182,6 @@ fn what_a_killed_engine_left_is_ended_first() {
     let pid: u32 = world.read("ws/pid").trim().parse().unwrap();
     assert!(alive(pid));
     run(&world)
-        .end()
         .exits(0)
         .prints("1\n")
         .says("that an engine that died had left");
@@ -204,7 +203,7 @@ fn a_node_that_must_not_run_again_fails() {
     let running = run(&world).spawn();
     eventually("the node runs", || world.path("ws/started").exists());
     running.kill();
-    let outcome = run(&world).json().end().exits(1);
+    let outcome = run(&world).json().exits(1);
     assert_eq!(outcome.object()["error"]["code"], "operation");
     outcome.says("on_resume: fail");
 }
@@ -215,20 +214,14 @@ fn changed_files_are_refused_until_it_is_said_that_this_is_meant() {
     chain(&world, "command: [cat]");
     run(&world)
         .args(["--pause-before", "a"])
-        .end()
         .exits(4)
         .says("paused before a of T1");
     chain(&world, "command: [echo, '2']");
     run(&world)
-        .end()
         .exits(78)
         .says("workflow.yaml")
         .says("--changed ok");
-    run(&world)
-        .args(["--changed", "ok"])
-        .end()
-        .exits(0)
-        .prints("2\n");
+    run(&world).args(["--changed", "ok"]).exits(0).prints("2\n");
     let notes = Run::latest(&world.path("ws")).events("SYSTEM_MESSAGE");
     assert!(
         notes
@@ -242,10 +235,10 @@ fn what_was_said_of_changed_files_holds_from_then_on() {
     let world = World::new();
     chain(&world, "command: [echo, '1']");
     let pause = |node: &'static str| run(&world).args(["--pause-before", node]);
-    pause("a").end().exits(4);
+    pause("a").exits(4);
     chain(&world, "command: [echo, '2']");
-    pause("x").args(["--changed", "ok"]).end().exits(4);
-    run(&world).end().exits(0).prints("2\n");
+    pause("x").args(["--changed", "ok"]).exits(4);
+    run(&world).exits(0).prints("2\n");
     let run = Run::latest(&world.path("ws"));
     assert_eq!(run.events("FLOW_START").len(), 2);
 }
@@ -263,12 +256,12 @@ fn a_node_that_has_come_between_is_run_and_those_before_it_are_not_run_again() {
     );
     let nodes = [start(), a.clone(), exit()];
     world.write("f/workflow.yaml", flow(&nodes, "s>a a>x"));
-    run(&world).args(["--pause-before", "x"]).end().exits(4);
+    run(&world).args(["--pause-before", "x"]).exits(4);
     // It stands first, so that places in the manifest are no longer what they were.
     let nodes = [b, start(), a, exit()];
     world.write("f/workflow.yaml", flow(&nodes, "s>a a>b b>x"));
-    run(&world).end().exits(78).says("--changed ok");
-    let outcome = run(&world).args(["--changed", "ok"]).json().end().exits(0);
+    run(&world).exits(78).says("--changed ok");
+    let outcome = run(&world).args(["--changed", "ok"]).json().exits(0);
     let object = outcome.object();
     assert_eq!(object["output"], 2);
     assert_eq!(
@@ -301,8 +294,8 @@ fn large_inputs_and_outputs_are_there_after_a_kill() {
     for id in ["r", "q"] {
         let named = || run(&world).args(["-q", "-i", "input", "--run-id", id]);
         assert_eq!(named().end().killed_by(), Some(9));
-        named().end().exits(0).prints(&output);
-        named().end().exits(0).prints(&output);
+        named().exits(0).prints(&output);
+        named().exits(0).prints(&output);
         fs::remove_file(world.path("ws/go")).unwrap();
     }
     assert_eq!(world.read("ws/ran"), "\n");
@@ -314,18 +307,15 @@ fn a_pause_holds_once_and_the_same_command_goes_on() {
     chain(&world, "command: [echo, '1']");
     let paused = || run(&world).args(["--pause-before", "a", "--pause-before", "x"]);
     paused()
-        .end()
-        .exits(4)
-        .prints("")
-        .says("paused before a of T1")
+        .refuses(4, "paused before a of T1")
         .says("the same command continues past it");
     assert!(
         !Run::latest(&world.path("ws"))
             .path("io/nodes/T1/a")
             .exists()
     );
-    paused().end().exits(4).says("paused before x of T1");
-    paused().end().exits(0).prints("1\n");
+    paused().exits(4).says("paused before x of T1");
+    paused().exits(0).prints("1\n");
 }
 
 /// A branch to `a`, which waits until it is let go, and to `b`.
@@ -381,7 +371,7 @@ fn a_pause_in_several_tasks_lets_everything_else_go_on() {
     let run = Run::latest(&world.path("ws"));
     let begun = run.events("NODE_START");
     assert!(begun.iter().all(|start| start["node_id"] != "b"));
-    paused().end().exits(0).prints("[1,2,3]\n");
+    paused().exits(0).prints("[1,2,3]\n");
 }
 
 #[test]
@@ -407,8 +397,8 @@ fn a_pause_that_nobody_was_told_of_is_made_again() {
         ),
     );
     let changed = || paused().args(["--changed", "ok"]);
-    changed().end().exits(4).says("paused before b of T1.c1");
-    changed().end().exits(0).prints("2\n");
+    changed().exits(4).says("paused before b of T1.c1");
+    changed().exits(0).prints("2\n");
 }
 
 #[test]
@@ -416,11 +406,11 @@ fn a_named_run_that_has_ended_is_not_told_with_other_files() {
     let world = World::new();
     chain(&world, "command: [echo, '1']");
     let named = || run(&world).args(["--run-id", "r"]);
-    named().end().exits(0).prints("1\n");
+    named().exits(0).prints("1\n");
     let journal = world.read("ws/.delta/r/journal.jsonl");
     chain(&world, "shell: 'echo >ran; echo 2'");
     for more in [&[][..], &["--changed", "ok"]] {
-        let told = named().args(more).end().exits(78);
+        let told = named().args(more).exits(78);
         told.says("workflow.yaml").says("another --run-id");
     }
     assert_eq!(world.read("ws/.delta/r/journal.jsonl"), journal);
@@ -431,7 +421,7 @@ fn a_named_run_that_has_ended_is_not_told_with_other_files() {
 fn a_damaged_line_is_named_and_no_command_that_cannot_help() {
     let world = World::new();
     chain(&world, "command: [cat]");
-    run(&world).args(["--pause-before", "a"]).end().exits(4);
+    run(&world).args(["--pause-before", "a"]).exits(4);
     let run_dir = Run::latest(&world.path("ws"));
     let journal = run_dir.text("journal.jsonl");
     fs::write(
@@ -439,7 +429,7 @@ fn a_damaged_line_is_named_and_no_command_that_cannot_help() {
         journal.replacen("TASK_CREATED", "TASK\u{1}", 1),
     )
     .unwrap();
-    let told = run(&world).end().exits(1).says("journal.jsonl:3: damaged");
+    let told = run(&world).exits(1).says("journal.jsonl:3: damaged");
     told.does_not_say("--force");
 }
 
@@ -448,9 +438,9 @@ fn a_script_that_a_shell_names_is_one_of_the_files() {
     let world = World::new();
     chain(&world, "shell: 'sh \"${FLOW_HOME}/do.sh\"'");
     world.write("f/do.sh", "echo 1");
-    run(&world).args(["--pause-before", "a"]).end().exits(4);
+    run(&world).args(["--pause-before", "a"]).exits(4);
     world.write("f/do.sh", "echo 2");
-    run(&world).end().exits(78).says("do.sh");
+    run(&world).exits(78).says("do.sh");
 }
 
 #[test]
@@ -458,10 +448,10 @@ fn a_named_run_is_run_once_and_told_again() {
     let world = World::new();
     chain(&world, "shell: 'echo x >>ran; cat'");
     let named = |input: &'static str| run(&world).args(["--run-id", "r", "-m", input]);
-    named("one").end().exits(0).prints("\"one\"\n");
-    named("one").end().exits(0).prints("\"one\"\n");
+    named("one").exits(0).prints("\"one\"\n");
+    named("one").exits(0).prints("\"one\"\n");
     assert_eq!(world.read("ws/ran"), "x\n");
-    named("two").end().exits(1).says("another flow or input");
+    named("two").exits(1).says("another flow or input");
 }
 
 #[test]
@@ -472,22 +462,17 @@ fn a_known_output_is_not_made_again() {
         &world,
         "cache: true, cache_files: ['${FLOW_HOME}/data'], shell: 'echo x >>ran; cat'",
     );
-    run(&world).args(["-m", "one"]).end().exits(0);
+    run(&world).args(["-m", "one"]).exits(0);
     run(&world)
         .args(["-m", "one"])
-        .end()
         .exits(0)
         .prints("\"one\"\n")
         .says("ok, cached");
     assert_eq!(world.read("ws/ran"), "x\n");
-    run(&world)
-        .args(["-m", "two"])
-        .end()
-        .exits(0)
-        .prints("\"two\"\n");
+    run(&world).args(["-m", "two"]).exits(0).prints("\"two\"\n");
     assert_eq!(world.read("ws/ran"), "x\nx\n");
     world.write("f/data", "2");
-    run(&world).args(["-m", "one"]).end().exits(0);
+    run(&world).args(["-m", "one"]).exits(0);
     assert_eq!(world.read("ws/ran"), "x\nx\nx\n");
 }
 
@@ -511,11 +496,7 @@ fn an_output_is_known_for_its_command_and_its_schemas() {
     schema("made", any);
     let times = |count: usize| {
         for _ in 0..2 {
-            run(&world)
-                .args(["-m", "it"])
-                .end()
-                .exits(0)
-                .prints("\"it\"\n");
+            run(&world).args(["-m", "it"]).exits(0).prints("\"it\"\n");
         }
         assert_eq!(world.lines("ws/ran").len(), count);
     };
@@ -534,7 +515,7 @@ fn an_output_is_known_for_its_command_and_its_schemas() {
 fn a_file_that_a_cache_needs_and_that_is_not_there_fails_the_node() {
     let world = World::new();
     chain(&world, "cache: true, cache_files: [data], command: [cat]");
-    let outcome = run(&world).json().end().exits(1);
+    let outcome = run(&world).json().exits(1);
     assert_eq!(outcome.object()["error"]["code"], "operation");
     outcome.says("f/data");
 }
@@ -544,7 +525,7 @@ fn a_file_that_a_cache_needs_and_that_is_a_pipe_fails_the_node() {
     let world = World::new();
     chain(&world, "cache: true, cache_files: [data], command: [cat]");
     drop(world.fifo("f/data"));
-    let outcome = run(&world).json().end().exits(1);
+    let outcome = run(&world).json().exits(1);
     assert_eq!(outcome.object()["error"]["code"], "operation");
     outcome.says("f/data: it is not a regular file");
 }
@@ -557,7 +538,7 @@ fn an_output_is_known_in_the_form_in_which_it_is_read() {
             &world,
             &format!("cache: true, output: {form}, command: [echo, '5']"),
         );
-        run(&world).end().exits(0).prints(printed);
+        run(&world).exits(0).prints(printed);
     }
 }
 
@@ -593,13 +574,9 @@ fn lines_that_have_been_taken_must_stay_as_they_were() {
     let all = || run(&world).args(["--inputs", "in.jsonl", "-j", "1"]);
     assert_eq!(all().end().killed_by(), Some(9));
     world.write("in.jsonl", "1\n7\n3\n4\n");
-    all()
-        .end()
-        .exits(78)
-        .says("in.jsonl:2: T2")
-        .says("--changed ok");
+    all().exits(78).says("in.jsonl:2: T2").says("--changed ok");
     world.write("in.jsonl", "1\n2\n3\n4\n");
-    all().end().exits(0).prints("1\n2\n3\n4\n");
+    all().exits(0).prints("1\n2\n3\n4\n");
 }
 
 #[test]
@@ -616,8 +593,8 @@ fn without_an_input_a_run_goes_on_with_its_own() {
         .end();
     assert_eq!(lines.killed_by(), Some(9));
     let bare = || run(&world).args(["--run-id", "r"]);
-    bare().end().exits(0).prints("1\n2\n3\n");
-    let told = bare().json().end().exits(0);
+    bare().exits(0).prints("1\n2\n3\n");
+    let told = bare().json().exits(0);
     assert_eq!(told.object()["output"], serde_json::json!([1, 2, 3]));
 }
 
@@ -639,7 +616,7 @@ fn an_input_is_kept_from_the_first_moment() {
         let start: Vec<&str> = journal.lines().take(2).collect();
         assert!(start[1].contains("FLOW_START"), "{}", start[1]);
         fs::write(run_dir.path("journal.jsonl"), start.join("\n") + "\n").unwrap();
-        run(&world).end().exits(0).prints(&format!("\"{text}\"\n"));
+        run(&world).exits(0).prints(&format!("\"{text}\"\n"));
     }
 }
 
@@ -647,15 +624,11 @@ fn an_input_is_kept_from_the_first_moment() {
 fn what_is_known_of_tasks_is_told_of_a_run_that_has_not_ended() {
     let world = World::new();
     chain(&world, "command: [cat]");
-    let paused = run(&world)
-        .args(["--pause-before", "a"])
-        .json()
-        .end()
-        .exits(4);
+    let paused = run(&world).args(["--pause-before", "a"]).json().exits(4);
     let tasks = paused.object()["tasks"].take();
     assert_eq!(tasks[0]["status"], "running");
     assert_eq!(tasks[0]["path"], serde_json::json!(["s"]));
-    let other = run(&world).args(["-m", "other"]).end().exits(0);
+    let other = run(&world).args(["-m", "other"]).exits(0);
     other.says("starting a new run; run").says("is INTERRUPTED");
 }
 
@@ -665,7 +638,6 @@ fn a_node_that_is_not_there_is_named_before_anything_is_made() {
     chain(&world, "command: [cat]");
     run(&world)
         .args(["--pause-before", "A"])
-        .end()
         .exits(2)
         .says("--pause-before: there is no 'A'");
     assert!(!world.path("ws/.delta").exists());
@@ -682,6 +654,6 @@ fn many_inputs_go_on_where_they_were() {
     let all = || run(&world).args(["--inputs", "in.jsonl", "-j", "1"]);
     let killed = all().end();
     assert_eq!(killed.killed_by(), Some(9));
-    all().end().exits(0).prints("1\n2\n3\n4\n");
+    all().exits(0).prints("1\n2\n3\n4\n");
     assert_eq!(world.read("ws/seen"), "1\n2\n3\n3\n4\n");
 }

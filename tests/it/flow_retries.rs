@@ -21,7 +21,7 @@ fn a_retry_waits_a_second_while_others_go_on() {
          - {id: b, exec: echo 0}\n- {id: c, shell: 'echo >$FLOW_WORKSPACE/made; echo 0'}\n- {id: m}\n\
          - id: x\nedges: [[s, fan, a, m, x], [fan, b, c, m]]\n",
     );
-    let outcome = run(&world).args(["-j", "1"]).end().exits(0);
+    let outcome = run(&world).args(["-j", "1"]).exits(0);
     outcome.prints("[2,0]\n").says("a  operation, again in 1 s");
     let run = Run::latest(&world.path("ws"));
     let failures = run.events("ERROR");
@@ -48,7 +48,7 @@ fn a_kill_while_a_retry_waits_neither_shortens_the_wait_nor_adds_an_attempt() {
     };
     eventually("the first failure is recorded", || has("retry_at"));
     running.kill();
-    run(&world).args(["--run-id", "r"]).end().exits(1);
+    run(&world).args(["--run-id", "r"]).exits(1);
     assert_eq!(world.read("ws/tries"), "x\nx\n");
     let run = Run::latest(&world.path("ws"));
     let failures = run.events("ERROR");
@@ -89,7 +89,7 @@ fn a_record_cannot_make_a_retry_wait_longer_than_it_would() {
         "ws/.delta/r/journal.jsonl",
         format!("{head}\"retry_at\":\"{far}"),
     );
-    run(&world).args(["--run-id", "r"]).end().exits(1);
+    run(&world).args(["--run-id", "r"]).exits(1);
     assert_eq!(world.read("ws/tries"), "x\nx\n");
 }
 
@@ -104,5 +104,5 @@ fn a_step_that_nobody_wants_any_more_is_not_waited_for() {
          - {id: a, retries: 30, shell: 'echo >$FLOW_WORKSPACE/failed; exit 1'}\n- id: x\n- id: y\n\
          edges: [[s, fan, b, x], [fan, a, y]]\n",
     );
-    run(&world).args(["-j", "2"]).end().exits(0).prints("1\n");
+    run(&world).args(["-j", "2"]).exits(0).prints("1\n");
 }

@@ -55,11 +55,11 @@ fn chain_of_three(world: &World) {
 fn what_failed_is_done_again_and_what_was_before_it_is_kept_with_the_input() {
     let world = World::new();
     chain_of_three(&world);
-    command(&world).args(["-m", "hello"]).end().exits(1);
+    command(&world).args(["-m", "hello"]).exits(1);
     assert_eq!(notes(&world), ["T1 a", "T1 b"]);
     world.write("ws/fixed", "");
     // The input need not be given again, nor the name of the newest run.
-    let again = run(&world).args(["--retry", "-q"]).json().end().exits(0);
+    let again = run(&world).args(["--retry", "-q"]).json().exits(0);
     assert_eq!(again.object()["output"], "hello");
     assert_eq!(again.object()["run_id"], "r");
     assert_eq!(notes(&world), ["T1 b", "T1 c"]);
@@ -68,24 +68,17 @@ fn what_failed_is_done_again_and_what_was_before_it_is_kept_with_the_input() {
         panic!("one event: {:?}", run.types());
     };
     assert_eq!(line["steps"], json!([{"task_id": "T1", "node_id": "b"}]));
-    let log = Delta::new(world.home())
-        .args(["log", "-w", "ws"])
-        .end()
-        .exits(0);
+    let log = Delta::new(world.home()).args(["log", "-w", "ws"]).exits(0);
     assert!(String::from_utf8_lossy(&log.stdout).contains("b of T1"));
     Delta::flow(world.home())
         .args(["show", "-w", "ws"])
-        .end()
         .exits(0);
     for reader in ["report", "stats"] {
-        Delta::new(world.home())
-            .args([reader, "-w", "ws"])
-            .end()
-            .exits(0);
+        Delta::new(world.home()).args([reader, "-w", "ws"]).exits(0);
     }
     // Nothing failed any more: the result is told again.
     let before = journal(&world);
-    assert_eq!(result(&retry(&world).end().exits(0)), result(&again));
+    assert_eq!(result(&retry(&world).exits(0)), result(&again));
     assert_eq!(journal(&world), before);
     assert!(notes(&world).is_empty());
 }
@@ -94,11 +87,11 @@ fn what_failed_is_done_again_and_what_was_before_it_is_kept_with_the_input() {
 fn a_retry_that_fails_again_can_be_retried_again() {
     let world = World::new();
     chain_of_three(&world);
-    command(&world).end().exits(1);
-    retry(&world).end().exits(1);
+    command(&world).exits(1);
+    retry(&world).exits(1);
     assert_eq!(notes(&world), ["T1 a", "T1 b", "T1 b"]);
     world.write("ws/fixed", "");
-    retry(&world).end().exits(0);
+    retry(&world).exits(0);
     assert_eq!(notes(&world), ["T1 b", "T1 c"]);
     assert_eq!(Run::latest(&world.path("ws")).events("RETRY").len(), 2);
 }
@@ -109,23 +102,19 @@ fn without_a_run_there_is_nothing_to_retry() {
     chain_of_three(&world);
     run(&world)
         .arg("--retry")
-        .end()
         .exits(2)
         .says("there is no run of this flow");
     run(&world)
         .args(["--repeat", "a"])
-        .end()
         .exits(2)
         .says("--repeat needs --retry");
-    command(&world).end().exits(1);
+    command(&world).exits(1);
     retry(&world)
         .args(["--repeat", "bb"])
-        .end()
         .exits(2)
         .says("there is no 'bb'");
     retry(&world)
         .args(["-m", "other"])
-        .end()
         .exits(1)
         .says("another flow or input");
 }
@@ -146,10 +135,10 @@ fn goes_on(world: &World, more: &str) {
 fn what_had_succeeded_behind_a_failure_is_listed_and_done_again() {
     let world = World::new();
     goes_on(&world, "");
-    command(&world).end().exits(3);
+    command(&world).exits(3);
     notes(&world);
     world.write("ws/fixed", "");
-    let again = run(&world).args(["--retry"]).json().end().exits(0);
+    let again = run(&world).args(["--retry"]).json().exits(0);
     assert_eq!(again.object()["status"], "success");
     again.says("had succeeded behind what failed, and are done again: b of T1");
     assert_eq!(notes(&world), ["T1 a", "T1 b"]);
@@ -159,14 +148,14 @@ fn what_had_succeeded_behind_a_failure_is_listed_and_done_again() {
 fn a_node_that_must_not_be_repeated_is_repeated_only_when_it_is_named() {
     let world = World::new();
     goes_on(&world, ", on_resume: fail");
-    command(&world).end().exits(3);
+    command(&world).exits(3);
     notes(&world);
     world.write("ws/fixed", "");
     let before = journal(&world);
-    retry(&world).end().exits(4).says("--repeat b");
+    retry(&world).exits(4).says("--repeat b");
     assert_eq!(journal(&world), before);
     assert!(notes(&world).is_empty());
-    retry(&world).args(["--repeat", "b"]).end().exits(0);
+    retry(&world).args(["--repeat", "b"]).exits(0);
     assert_eq!(notes(&world), ["T1 a", "T1 b"]);
 }
 
@@ -189,10 +178,10 @@ fn of_subtasks_only_those_that_failed_are_done_again_and_their_merge() {
         ];
         write_flow(&world, &nodes, "s>p p>w w>m m>x");
         world.write("in.json", "[1,2,3]");
-        command(&world).args(["-i", "in.json"]).end().exits(code);
+        command(&world).args(["-i", "in.json"]).exits(code);
         notes(&world);
         world.write("ws/fixed", "");
-        let again = retry(&world).end().exits(0);
+        let again = retry(&world).exits(0);
         assert_eq!(again.object()["status"], "success", "{mode}");
         assert_eq!(notes(&world), ["T1 m", "T1.s1 w"], "{mode}");
     }
@@ -211,10 +200,10 @@ fn what_a_merge_ignores_and_what_lost_beside_a_winner_is_kept() {
         exit(),
     ];
     write_flow(&world, &nodes, "s>b b>l b>k l>m k>m m>z z>x");
-    command(&world).end().exits(1);
+    command(&world).exits(1);
     notes(&world);
     world.write("ws/fixed", "");
-    retry(&world).end().exits(0);
+    retry(&world).exits(0);
     assert_eq!(notes(&world), ["T1 z"]);
 }
 
@@ -234,11 +223,7 @@ fn of_many_inputs_only_those_that_failed_are_done_again() {
     failed.exits(3);
     assert_eq!(notes(&world), ["T1 a", "T2 a", "T3 a"]);
     world.write("ws/fixed", "");
-    command(&world)
-        .arg("--retry")
-        .end()
-        .exits(0)
-        .prints("1\n2\n3\n");
+    command(&world).arg("--retry").exits(0).prints("1\n2\n3\n");
     assert_eq!(notes(&world), ["T2 a"]);
 }
 
@@ -255,12 +240,12 @@ fn after_a_repair_of_the_flow_the_retry_uses_the_changed_files() {
         write_flow(&world, &nodes, "s>a a>b b>x");
     };
     with("exit 1");
-    command(&world).args(["-m", "x"]).end().exits(1);
+    command(&world).args(["-m", "x"]).exits(1);
     notes(&world);
     with("cat");
-    retry(&world).end().exits(78).says("--changed ok");
+    retry(&world).exits(78).says("--changed ok");
     assert!(notes(&world).is_empty());
-    let again = retry(&world).args(["--changed", "ok"]).end().exits(0);
+    let again = retry(&world).args(["--changed", "ok"]).exits(0);
     assert_eq!(again.object()["output"], "x");
     assert_eq!(notes(&world), ["T1 b"]);
 }
@@ -284,12 +269,9 @@ fn killed_anywhere_in_a_retry_the_same_command_goes_on_with_it() {
     let whole = World::new();
     flow_of(&whole);
     whole.write("in.json", "[1,2,3]");
-    command(&whole)
-        .args(["-i", "in.json", "-j", "1"])
-        .end()
-        .exits(1);
+    command(&whole).args(["-i", "in.json", "-j", "1"]).exits(1);
     whole.write("ws/fixed", "");
-    let expected = result(&retry(&whole).args(["-j", "1"]).end().exits(0));
+    let expected = result(&retry(&whole).args(["-j", "1"]).exits(0));
     let text = journal(&whole);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let retried = lines
@@ -307,7 +289,7 @@ fn killed_anywhere_in_a_retry_the_same_command_goes_on_with_it() {
             world.path("f").to_str().unwrap(),
         );
         world.write("ws/.delta/r/journal.jsonl", &prefix);
-        let outcome = retry(&world).args(["-j", "1"]).end().exits(0);
+        let outcome = retry(&world).args(["-j", "1"]).exits(0);
         assert_eq!(result(&outcome), expected, "from {kept} lines");
         let run = Run::latest(&world.path("ws"));
         assert_eq!(run.events("RETRY").len(), 1, "from {kept} lines");
@@ -330,17 +312,17 @@ fn agents_behind_a_failure_are_asked_anew_and_their_old_runs_stay() {
     ];
     write_flow(&world, &nodes, "s>a a>b b>x");
     world.write("f/agents.yaml", "agents:\n- {id: writer, path: ../agent}\n");
-    world.server.says([text("\"first\""), text("\"second\"")]);
-    let first = command(&world).end().exits(3);
+    world.model_says([text("\"first\""), text("\"second\"")]);
+    let first = command(&world).exits(3);
     assert_eq!(first.object()["output"], "first");
     world.write("ws/fixed", "");
-    let again = retry(&world).end().exits(0);
+    let again = retry(&world).exits(0);
     assert_eq!(again.object()["output"], "second");
     let runs = fs::read_dir(world.path("ws/.delta")).unwrap();
     let names = runs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let agents = names.filter(|name| name.starts_with("node-b-")).count();
     assert_eq!(agents, 2);
-    let object: Value = retry(&world).end().exits(0).object();
+    let object: Value = retry(&world).exits(0).object();
     assert_eq!(object["output"], "second");
 }
 
@@ -351,13 +333,13 @@ fn a_retry_is_recorded_once_and_what_it_does_again_is_open_until_then() {
     let shell = "echo x >>\"$FLOW_WORKSPACE/n\"; case $(wc -l <\"$FLOW_WORKSPACE/n\") in \
                  1) exit 1;; 2) kill -9 $PPID; sleep 600;; *) echo 1;; esac";
     chain(&world, &format!("shell: {}", json!(shell)));
-    command(&world).end().exits(1);
+    command(&world).exits(1);
     assert_eq!(retry(&world).end().killed_by(), Some(9));
     let show = Delta::flow(world.home()).args(["show", "-w", "ws", "r"]);
-    let shown = show.end().exits(0);
+    let shown = show.exits(0);
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.contains("T1  open"), "{shown}");
-    retry(&world).end().exits(0);
+    retry(&world).exits(0);
     let run = Run::latest(&world.path("ws"));
     assert_eq!(run.events("RETRY").len(), 1);
     assert_eq!(run.types().last().unwrap(), "ENGINE_END");
@@ -382,10 +364,10 @@ fn what_somebody_took_out_of_a_store_is_not_put_back() {
         "f/memory.yaml",
         "project_store: {type: jsonl, file_path: project.jsonl}\n",
     );
-    command(&world).args(["-m", "hello"]).end().exits(1);
+    command(&world).args(["-m", "hello"]).exits(1);
     assert_eq!(world.lines("f/project.jsonl").len(), 1);
     world.write("f/project.jsonl", "");
     world.write("ws/fixed", "");
-    retry(&world).end().exits(0);
+    retry(&world).exits(0);
     assert_eq!(world.read("f/project.jsonl"), "");
 }

@@ -95,7 +95,7 @@ fn asking(provider: &str, top: &str) -> World {
         "f/providers.yaml",
         format!("providers:\n- {{id: acme, base_url: {url}{provider}}}\n"),
     );
-    world.server.says([text("1"), text("1")]);
+    world.model_says([text("1"), text("1")]);
     world
 }
 
@@ -124,11 +124,7 @@ fn the_limit_of_a_provider_counts_for_all_nodes_that_ask_it() {
         (", limit: 2", "scheduling: {limits: {acme: 1}}", 2),
     ] {
         let world = asking(provider, top);
-        run(&world)
-            .args(["-j", "4"])
-            .end()
-            .exits(0)
-            .prints("[1,1]\n");
+        run(&world).args(["-j", "4"]).exits(0).prints("[1,1]\n");
         assert_eq!(most_of_both(&latest(&world)), expected, "{provider} {top}");
     }
 }
@@ -140,7 +136,6 @@ fn scheduling_has_defaults_for_the_command_line_and_for_limits() {
     let config = || latest(&world).events("ENGINE_START")[0]["config"].clone();
     let of = |args: &[&str]| run(&world).args(args.iter());
     of(&["--run-id", "one"])
-        .end()
         .exits(0)
         .prints("[\"flow\",\"flow\",\"flow\",\"flow\",\"flow\",\"flow\"]\n");
     assert_eq!(
@@ -150,14 +145,13 @@ fn scheduling_has_defaults_for_the_command_line_and_for_limits() {
     assert_eq!(most_at_once(&latest(&world), "a"), 2);
     let said = ["--run-id", "two", "-j", "3", "--launch", "env MARK=said"];
     of(&said)
-        .end()
         .exits(0)
         .prints("[\"said\",\"said\",\"said\",\"said\",\"said\",\"said\"]\n");
     assert_eq!(
         (&config()["jobs"], &config()["launch"][1]),
         (&3.into(), &"MARK=said".into())
     );
-    let dry = of(&["--dry-run"]).end().exits(0);
+    let dry = of(&["--dry-run"]).exits(0);
     let dry = String::from_utf8(dry.stdout).unwrap();
     assert!(dry.contains("env 'MARK=flow' sh -c"), "{dry}");
 }
@@ -172,14 +166,12 @@ fn a_launch_prefix_may_be_a_program_of_the_flow_and_no_record_says_which() {
     );
     run(&world)
         .args(["--run-id", "r"])
-        .end()
         .exits(0)
         .prints("[\"x y\",\"x y\",\"x y\",\"x y\",\"x y\",\"x y\"]\n");
     // It belongs to the flow: another one is another flow.
     world.script("f/bin/remote", "#!/bin/sh\nexec false\n");
     run(&world)
         .args(["--run-id", "r"])
-        .end()
         .exits(78)
         .says("bin/remote");
 }
@@ -192,7 +184,6 @@ fn no_more_inputs_are_under_way_than_the_queue_has_places() {
         world.write("in.jsonl", lines);
         run(&world)
             .args(["--inputs", "in.jsonl", "-j", "12"])
-            .end()
             .exits(0);
         let (mut open, mut seen) = (0_usize, 0);
         for event in latest(&world).journal() {
@@ -217,14 +208,12 @@ fn scheduler_yaml_is_read_as_scheduling_with_a_deprecation_line() {
     let old = world("", "exec: cat");
     old.write("f/scheduler.yaml", "limits: {a: 1}\njobs: 6\n");
     run(&old)
-        .end()
         .exits(0)
         .says("f/scheduler.yaml:1: deprecated; move its keys below scheduling: in workflow.yaml");
     assert_eq!(most_at_once(&latest(&old), "a"), 1);
     let both = world("scheduling: {limits: {a: 2}, jobs: 6}", "exec: cat");
     both.write("f/scheduler.yaml", "limits: {a: 1}\n");
     run(&both)
-        .end()
         .exits(0)
         .says("f/scheduler.yaml:1: deprecated, and not read: workflow.yaml has scheduling:; remove this file");
     assert_eq!(most_at_once(&latest(&both), "a"), 2);

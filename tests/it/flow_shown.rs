@@ -69,7 +69,7 @@ pub fn together(world: &World, here: &mut Fifo, gates: &mut [Fifo; 2]) {
 }
 
 fn log(world: &World, args: &[&str]) -> String {
-    let outcome = world.delta(["log", "-w", "ws"]).args(args).end().exits(0);
+    let outcome = world.delta(["log", "-w", "ws"]).args(args).exits(0);
     String::from_utf8(outcome.stdout).unwrap()
 }
 
@@ -116,7 +116,7 @@ fn each_event_of_a_flow_is_one_line() {
              {{ printf \"no\\tway\\nat all\" >&2; exit 1; }}; {flow} tool t <&- >&2; echo \"{{}}\"'"
         ),
     );
-    run(&world).args(["-m", "a\nb"]).end().exits(0);
+    run(&world).args(["-m", "a\nb"]).exits(0);
     let log = log(&world, &[]);
     let told: Vec<String> = log
         .lines()
@@ -251,7 +251,6 @@ fn a_flow_within_a_flow_is_told_at_the_node_that_ran_it_though_both_have_one_nam
     run(&world)
         .args(["-i", "-", "-j", "2"])
         .stdin("[\"first\", \"second\"]")
-        .end()
         .exits(0)
         .prints("[[\"first\"],[\"second\"]]\n");
     let log = log(&world, &[]);
@@ -300,7 +299,7 @@ fn a_flow_within_a_flow_is_told_at_the_node_that_ran_it_though_both_have_one_nam
 
 /// The figures of the newest run.
 fn figures(world: &World) -> Value {
-    let outcome = world.delta(["stats", "-w", "ws"]).json().end().exits(0);
+    let outcome = world.delta(["stats", "-w", "ws"]).json().exits(0);
     let all: Value = serde_json::from_slice(&outcome.stdout).expect("JSON");
     all[0].clone()
 }
@@ -350,7 +349,6 @@ fn the_figures_of_a_flow_have_its_nodes_and_the_tokens_of_its_agents() {
     let outcome = world
         .delta(["stats", "-w", &world.in_task("T1.c0")])
         .json()
-        .end()
         .exits(0);
     let own: Value = serde_json::from_slice(&outcome.stdout).unwrap();
     assert_eq!(own[0]["tokens"]["prompt_tokens"], 100);
@@ -445,7 +443,7 @@ fn attempts_failures_known_outputs_and_calls_of_tools_are_counted() {
 
 /// The records of a kind in the page about the flow's run.
 fn of_kind(world: &World, kind: &str) -> Vec<Value> {
-    let outcome = world.delta(["report", "-w", "ws", "r"]).end().exits(0);
+    let outcome = world.delta(["report", "-w", "ws", "r"]).exits(0);
     let page = String::from_utf8(outcome.stdout).unwrap();
     let records = records(&page).into_iter();
     records.filter(|record| record["k"] == kind).collect()
@@ -454,7 +452,7 @@ fn of_kind(world: &World, kind: &str) -> Vec<Value> {
 /// The page about the flow's run in a browser; none if there is no browser.
 #[track_caller]
 fn shown(world: &World, fragment: &str) -> Option<Opened> {
-    let outcome = world.delta(["report", "-w", "ws", "r"]).end().exits(0);
+    let outcome = world.delta(["report", "-w", "ws", "r"]).exits(0);
     let file = world.write("report.html", &outcome.stdout);
     open(world.home(), &file, fragment)
 }
@@ -475,7 +473,6 @@ fn a_page_has_what_each_node_was_given_and_made_of_it() {
     );
     run(&world)
         .args(["--run-id", "r", "-m", "the input"])
-        .end()
         .exits(0);
     assert_eq!(of_kind(&world, "task")[0]["input"], "\"the input\"");
     let nodes = of_kind(&world, "node");
@@ -539,7 +536,7 @@ fn a_page_has_what_each_node_was_given_and_made_of_it() {
 fn the_run_of_an_agent_is_in_the_page_within_its_node() {
     let (world, mut here, mut gates) = pair();
     together(&world, &mut here, &mut gates);
-    let outcome = world.delta(["report", "-w", "ws", "r"]).end().exits(0);
+    let outcome = world.delta(["report", "-w", "ws", "r"]).exits(0);
     let all = records(&String::from_utf8(outcome.stdout).unwrap());
     let mut whose = None;
     for record in &all {
@@ -590,9 +587,8 @@ fn nothing_of_a_flow_becomes_markup_and_what_is_no_text_is_said_to_be_none() {
     world.write("in.json", &json);
     run(&world)
         .args(["--run-id", "r", "-i", "in.json"])
-        .end()
         .exits(0);
-    let outcome = world.delta(["report", "-w", "ws", "r"]).end().exits(0);
+    let outcome = world.delta(["report", "-w", "ws", "r"]).exits(0);
     let page = String::from_utf8(outcome.stdout).unwrap();
     assert_eq!(page.matches("<script").count(), 2);
     assert!(!page.contains("<img") && !page.contains("<!--") && !page.contains('\0'));
@@ -621,7 +617,7 @@ fn a_large_payload_is_told_by_its_ends_and_other_files_are_not_read() {
         &world,
         "output: text, shell: 'cat > /dev/null; head -c 200000 /dev/zero | tr \"\\\\0\" x'",
     );
-    run(&world).args(["--run-id", "r"]).end().exits(0);
+    run(&world).args(["--run-id", "r"]).exits(0);
     let end = &of_kind(&world, "node end")[1];
     let told = end["output"].as_str().expect("a text");
     assert!(
@@ -640,7 +636,7 @@ fn a_large_payload_is_told_by_its_ends_and_other_files_are_not_read() {
         )
         .replace("\"output_ref\":\"io/", "\"output_ref\":\"output\",\"x\":\"");
     std::fs::write(journal, text).unwrap();
-    let outcome = world.delta(["report", "-w", "ws", "r"]).end().exits(0);
+    let outcome = world.delta(["report", "-w", "ws", "r"]).exits(0);
     let page = String::from_utf8(outcome.stdout).unwrap();
     assert!(!page.contains("the secret"));
 }
@@ -689,7 +685,6 @@ fn ten_thousand_tasks_are_a_page_that_a_browser_opens() {
     world.write("in.json", serde_json::to_string(&input).unwrap());
     run(&world)
         .args(["--run-id", "r", "-q", "-i", "in.json"])
-        .end()
         .exits(0);
     assert_eq!(of_kind(&world, "task").len(), 10_001);
     let Some(shown) = shown(&world, "#search=T1.s9999") else {
@@ -713,12 +708,8 @@ fn list(world: &World, args: &[&str]) -> String {
 fn the_runs_of_a_flow_stand_below_it_in_the_list() {
     let (world, mut here, mut gates) = pair();
     together(&world, &mut here, &mut gates);
-    world.server.says([text("done")]);
-    world
-        .run("later")
-        .args(["--run-id", "later"])
-        .end()
-        .exits(0);
+    world.model_says([text("done")]);
+    world.run("later").args(["--run-id", "later"]).exits(0);
     let text = list(&world, &[]);
     let rows: Vec<(&str, Vec<&str>)> = text
         .lines()
@@ -782,7 +773,6 @@ fn many_runs_of_one_flow_are_counted_and_not_listed() {
         .args(["--run-id", "r", "-i", "-", "-j", "2"])
         .stdin(input)
         .env("DELTA_API_KEY", "k")
-        .end()
         .exits(0);
     let text = list(&world, &[]);
     assert_eq!(text.lines().count(), 1 + 1 + 20 + 1, "{text}");
@@ -808,9 +798,9 @@ fn the_newest_run_is_the_flow_and_not_its_agent_that_works_in_the_same_workspace
         "agents:\n- {id: ag, path: ../agent, ask_human: true}\n",
     );
     let question = call("q", "ask_human", &json!({"prompt": "Which one?"}));
-    world.server.says([question, text("{\"chosen\": 1}")]);
+    world.model_says([question, text("{\"chosen\": 1}")]);
     let command = || run(&world).args(["-m", "go"]);
-    command().end().exits(101).says("Which one?");
+    command().exits(101).says("Which one?");
     let of_flow = |runs: Vec<Run>| -> Vec<String> {
         let flows = runs
             .into_iter()
@@ -821,12 +811,12 @@ fn the_newest_run_is_the_flow_and_not_its_agent_that_works_in_the_same_workspace
     assert!(log(&world, &[]).contains("flow f from s"));
     assert!(figures(&world)["flow"].is_object());
     // The same command goes on, without a name for the run.
-    command().end().exits(101).says("Which one?");
+    command().exits(101).says("Which one?");
     let agent = Run::latest(&world.workspace()).id();
     assert!(agent.starts_with("node-a"));
     let answer = world.delta(["continue", "-w", "ws", "--run-id", &agent, "-m", "b"]);
-    answer.env("DELTA_API_KEY", "k").end().exits(0);
-    command().end().exits(0).prints("{\"chosen\": 1}\n");
+    answer.env("DELTA_API_KEY", "k").exits(0);
+    command().exits(0).prints("{\"chosen\": 1}\n");
     assert_eq!(of_flow(world.runs()), flows, "there is one run of the flow");
 }
 
@@ -835,10 +825,10 @@ fn a_node_that_failed_without_a_program_shows_no_output() {
     let world = World::new();
     let nodes = [start(), node("d", "decision", ""), exit()];
     world.write("f/workflow.yaml", flow(&nodes, "s>d d>x:one d>x:two"));
-    run(&world).args(["-m", "none"]).end().exits(1);
+    run(&world).args(["-m", "none"]).exits(1);
     let show = |node: &str| {
         let show = Delta::flow(world.home()).args(["show", "-w", "ws", "T1", node]);
-        String::from_utf8(show.end().exits(0).stdout).unwrap()
+        String::from_utf8(show.exits(0).stdout).unwrap()
     };
     let failed = show("d");
     assert!(failed.ends_with("--- input\n\"none\"\n"), "{failed}");
@@ -853,10 +843,10 @@ fn a_node_that_failed_without_a_program_shows_no_output() {
 fn show_prints_no_control_characters_of_a_message() {
     let world = World::new();
     chain(&world, "shell: 'printf \"one\\n\\033[31mtwo\" >&2; exit 1'");
-    run(&world).end().exits(1);
+    run(&world).exits(1);
     for names in [&["T1"][..], &["T1", "a"]] {
         let show = Delta::flow(world.home()).args(["show", "-w", "ws"]);
-        let shown = show.args(names).end().exits(0).stdout;
+        let shown = show.args(names).exits(0).stdout;
         let shown = String::from_utf8(shown).unwrap();
         let head = shown.split("---").next().unwrap();
         assert!(head.contains("two") && !head.contains('\u{1b}'), "{head:?}");

@@ -16,7 +16,7 @@ const SIGNALS: [(Signal, i32, &str); 3] = [
 /// The run ended in good order.
 #[track_caller]
 fn is_interrupted(world: &World, outcome: Outcome, (code, name): (i32, &str)) {
-    outcome.exits(code).prints("").says(name);
+    outcome.refuses(code, name);
     let run = Run::latest(&world.path("ws"));
     let (status, reason) = run.ending();
     assert_eq!(
@@ -40,7 +40,7 @@ fn each_signal_has_its_exit_code_and_the_same_command_goes_on() {
         running.signal(signal);
         is_interrupted(&world, running.wait(), (code, name));
         assert!(!alive(program));
-        run(&world).end().exits(0).prints("1\n");
+        run(&world).exits(0).prints("1\n");
         assert_eq!(world.runs().len(), 1);
     }
 }
@@ -63,7 +63,7 @@ fn a_signal_among_many_inputs_ends_what_runs_and_takes_no_more() {
         is_interrupted(&world, running.wait(), (code, name));
         assert!(!programs.into_iter().any(alive));
         world.write("ws/go", "");
-        all().end().exits(0).prints("1\n2\n3\n4\n");
+        all().exits(0).prints("1\n2\n3\n4\n");
         let mut seen = world.lines("ws/seen");
         seen.sort();
         assert_eq!(seen, ["1", "2", "2", "3", "3", "4"]);
@@ -92,7 +92,7 @@ fn a_signal_between_steps_is_no_success_with_less() {
             _ => outcome.exits(0).prints(&lines),
         };
     }
-    all().end().exits(0).prints(&lines);
+    all().exits(0).prints(&lines);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn of_several_engines_one_runs_and_the_others_come_back_later() {
         let at = engines.iter().position(|it| alive(it.pid())).unwrap();
         let winner = engines.swap_remove(at);
         for other in engines {
-            other.wait().exits(75).prints("").says("already running");
+            other.wait().refuses(75, "already running");
         }
         go.tell("on");
         winner.wait().exits(0).prints("1\n");
@@ -133,7 +133,7 @@ fn a_full_disk_ends_the_run_and_nothing_that_ended_runs_again() {
     world.write("in.jsonl", &lines);
     let all = || run(&world).args(["--inputs", "in.jsonl", "-j", "1"]);
     // In blocks of 512 or 1024 bytes.
-    let outcome = all().after("ulimit -f 40").json().end().exits(75);
+    let outcome = all().after("ulimit -f 40").json().exits(75);
     let object = outcome.object();
     assert_eq!(object["status"], "interrupted");
     assert_eq!(object["stop_reason"], "disk_full");
@@ -145,7 +145,7 @@ fn a_full_disk_ends_the_run_and_nothing_that_ended_runs_again() {
     );
     let before = world.lines("log").len();
     assert!(before > 2 && before < 60, "{before}");
-    all().end().exits(0).prints(&lines);
+    all().exits(0).prints(&lines);
     let mut times: HashMap<String, usize> = HashMap::new();
     for line in world.lines("log") {
         *times.entry(line).or_default() += 1;
@@ -187,11 +187,11 @@ fn a_disk_that_is_full_when_a_run_is_taken_up_is_a_reason_to_come_back() {
     let world = World::new();
     chain(&world, "shell: 'echo >>ran; cat'");
     let same = || run(&world).args(["-m", "one"]);
-    same().args(["--pause-before", "x"]).end().exits(4);
+    same().args(["--pause-before", "x"]).exits(4);
     let before = Run::latest(&world.path("ws")).read("journal.jsonl");
     without_room(&world);
     assert_eq!(Run::latest(&world.path("ws")).read("journal.jsonl"), before);
-    same().end().exits(0).prints("\"one\"\n");
+    same().exits(0).prints("\"one\"\n");
     assert_eq!(world.read("ws/ran"), "\n");
     assert_eq!(world.runs().len(), 1);
 }
@@ -208,7 +208,7 @@ fn a_workspace_that_cannot_be_written_is_an_error() {
         ("file/ws", "file/ws"),
     ] {
         let flow = Delta::flow(world.home()).args(["run", "f", "-w", dir]);
-        flow.end().exits(78).prints("").says(named);
+        flow.refuses(78, named);
     }
     assert!(!world.exists("ran"));
     assert_eq!(fs::read(world.path("file")).unwrap(), b"");
@@ -233,18 +233,11 @@ fn a_journal_that_somebody_else_writes_ends_the_flow_after_the_steps_under_way()
         ).replace("'\\''", "''"),
     );
     let outcome = run(&world).args(["--run-id", "r"]).end();
-    outcome
-        .exits(4)
-        .prints("")
-        .says("changed by another program");
+    outcome.refuses(4, "changed by another program");
     assert!(world.exists("ws/one") && !world.exists("ws/two"));
     let metadata = world.latest().metadata();
     assert_eq!(metadata["stop_reason"], "journal_changed");
-    run(&world)
-        .args(["--run-id", "r"])
-        .end()
-        .exits(0)
-        .prints("2\n");
+    run(&world).args(["--run-id", "r"]).exits(0).prints("2\n");
 }
 
 /// Nobody has opened the other end, or nobody writes.

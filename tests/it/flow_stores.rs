@@ -60,7 +60,7 @@ fn what_a_pointer_does_not_find_is_a_fault_of_the_output_and_null_is_nothing() {
             "f/memory.yaml",
             "project_store: {type: jsonl, file_path: sub/dir/p.jsonl}\n",
         );
-        let outcome = run(&world).json().end().exits(i32::from(code.is_some()));
+        let outcome = run(&world).json().exits(i32::from(code.is_some()));
         let error = &outcome.object()["error"];
         assert_eq!(error["code"].as_str(), code, "{output}");
         if code.is_some() {
@@ -119,29 +119,24 @@ fn a_store_that_is_damaged_or_no_file_fails_who_needs_it_and_says_where() {
         world.write("f/workflow.yaml", workflow);
         world.write("f/memory.yaml", "project_store: {type: jsonl, file_path: p.jsonl}\ncontext_profiles: [{id: p, sources: [{store: project}]}]\n");
         world.write("f/p.jsonl", &what);
-        let outcome = run(&world).json().end().exits(1);
+        let outcome = run(&world).json().exits(1);
         let error = &outcome.object()["error"];
         assert_eq!(error["code"], "context");
         assert!(error["message"].as_str().unwrap().contains(why), "{error}");
-        memory(&world, &["list", "project", "f"])
-            .end()
-            .exits(1)
-            .says(why);
+        memory(&world, &["list", "project", "f"]).exits(1).says(why);
         assert_eq!(fs::read(world.path("f/p.jsonl")).unwrap(), what);
         // Neither a pipe nor a directory is waited for.
         fs::remove_file(world.path("f/p.jsonl")).unwrap();
         fs::create_dir(world.path("f/p.jsonl")).unwrap();
         memory(&world, &["list", "project", "f"])
-            .end()
             .exits(1)
             .says("p.jsonl");
         fs::remove_dir(world.path("f/p.jsonl")).unwrap();
         let pipe = world.fifo("f/p.jsonl");
         memory(&world, &["add", "project", "f", "-m", "x"])
-            .end()
             .exits(1)
             .says("it is not a regular file");
-        run(&world).end().exits(1).says("it is not a regular file");
+        run(&world).exits(1).says("it is not a regular file");
         drop(pipe);
     }
 }
@@ -157,7 +152,6 @@ fn contents_of_any_kind_stay_one_line_each_and_a_torn_end_is_mended() {
     );
     let add = |args: &[&str]| {
         memory(&world, &[&["add", "project", "f"], args].concat())
-            .end()
             .exits(0)
             .stdout
     };
@@ -173,7 +167,7 @@ fn contents_of_any_kind_stay_one_line_each_and_a_torn_end_is_mended() {
     add(&["-m", "-1"]);
     let pretty =
         memory(&world, &["add", "project", "f", "-i", "-"]).stdin("{\n  \"a\": [1,\n 2]\n}\n");
-    pretty.end().exits(0);
+    pretty.exits(0);
     // The last line lacks only its end.
     let text = world.read("f/project.jsonl");
     world.write("f/project.jsonl", text.trim_end());
@@ -196,10 +190,7 @@ fn contents_of_any_kind_stay_one_line_each_and_a_torn_end_is_mended() {
         (&items[4]["content"], &items[4]["task_id"]),
         (&json!("last"), &Value::Null)
     );
-    let listed = memory(&world, &["list", "project", "f"])
-        .end()
-        .exits(0)
-        .stdout;
+    let listed = memory(&world, &["list", "project", "f"]).exits(0).stdout;
     assert_eq!(String::from_utf8(listed).unwrap().lines().count(), 5);
     let one = memory(
         &world,
@@ -207,7 +198,6 @@ fn contents_of_any_kind_stay_one_line_each_and_a_torn_end_is_mended() {
             "list", "project", "f", "--tag", "x", "--tag", "a b", "--format", "json",
         ],
     )
-    .end()
     .exits(0);
     let object = one.object();
     assert_eq!(
@@ -259,10 +249,9 @@ fn the_command_line_of_memory_is_held_to_its_forms() {
             "is not one JSON value",
         ),
     ] {
-        memory(&world, args).end().exits(code).prints("").says(says);
+        memory(&world, args).refuses(code, says);
     }
     memory(&world, &["list", "project", "f"])
-        .end()
         .exits(0)
         .prints("");
     assert!(!world.exists("f/project.jsonl"));
@@ -271,11 +260,8 @@ fn the_command_line_of_memory_is_held_to_its_forms() {
         "f/memory.yaml",
         "project_store: {type: jsonl, file_path: '${CWD}/here.jsonl'}\n",
     );
-    memory(&world, &["add", "project", "f", "-m", "x", "-w", "ws"])
-        .end()
-        .exits(0);
+    memory(&world, &["add", "project", "f", "-m", "x", "-w", "ws"]).exits(0);
     memory(&world, &["list", "project", "f", "-w", "ws"])
-        .end()
         .exits(0)
         .says("");
     assert_eq!(world.lines("ws/here.jsonl").len(), 1);
@@ -289,9 +275,7 @@ fn a_link_to_a_store_stays_one_and_its_file_keeps_its_mode() {
     fs::set_permissions(world.path("real.jsonl"), fs::Permissions::from_mode(0o660)).unwrap();
     std::os::unix::fs::symlink("../real.jsonl", world.path("f/project.jsonl")).unwrap();
     for text in ["a", "b"] {
-        memory(&world, &["add", "project", "f", "-m", text])
-            .end()
-            .exits(0);
+        memory(&world, &["add", "project", "f", "-m", text]).exits(0);
     }
     assert!(
         fs::symlink_metadata(world.path("f/project.jsonl"))

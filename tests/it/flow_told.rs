@@ -43,7 +43,7 @@ fn events(world: &World, kind: &str) -> Vec<Value> {
 #[test]
 fn the_result_has_these_keys_and_no_others() {
     let world = three("partial", "");
-    let mut object = command(&world).json().end().exits(3).object();
+    let mut object = command(&world).json().exits(3).object();
     let metrics = object["metrics"].as_object_mut().unwrap();
     assert!(metrics.remove("duration_ms").unwrap().is_u64());
     let times = ["start_time", "end_time"].map(|key| metrics.remove(key).unwrap());
@@ -124,7 +124,7 @@ fn of_many_inputs_the_outputs_are_a_list_and_all_is_counted() {
 #[test]
 fn a_merge_is_given_what_arrived_and_what_failed_in_the_order_of_their_places() {
     let world = three("ignore_failures", ", command: [cat]");
-    let outcome = command(&world).args(["-j", "3"]).end().exits(0);
+    let outcome = command(&world).args(["-j", "3"]).exits(0);
     let arrived = |index: usize, output: u32| {
         json!({
             "node_id": "w", "task_id": format!("T1.s{index}"), "index": index,
@@ -145,7 +145,7 @@ fn a_merge_is_given_what_arrived_and_what_failed_in_the_order_of_their_places() 
 #[test]
 fn the_journal_tells_of_tasks_and_of_the_ways_that_they_took() {
     let world = three("partial", "");
-    command(&world).args(["-j", "1"]).end().exits(3);
+    command(&world).args(["-j", "1"]).exits(3);
     let subtask = |index: usize| {
         json!({
             "task_id": format!("T1.s{index}"), "parent_id": "T1", "kind": "subtask",
@@ -218,7 +218,7 @@ fn a_clone_that_goes_on_behind_an_inner_merge_is_reported_with_its_own_end() {
         ("exit 1", 3, "failure", Value::Null, Value::Null, failure),
     ] {
         let world = inner_merge(shell);
-        let object = run(&world).args(["-m", "p"]).json().end().exits(exit);
+        let object = run(&world).args(["-m", "p"]).json().exits(exit);
         let object = object.object();
         let tasks = object["tasks"].as_array().unwrap();
         let clone = tasks.iter().find(|task| task["task_id"] == "T1.c0");
@@ -237,7 +237,7 @@ fn a_clone_that_goes_on_behind_an_inner_merge_is_reported_with_its_own_end() {
         assert_eq!(end["status"], status);
         assert_eq!(end["merged_at"], merged_at);
         let show = Delta::flow(world.home()).args(["show", "T1.c0", "-w", "ws"]);
-        let shown = String::from_utf8(show.end().exits(0).stdout).unwrap();
+        let shown = String::from_utf8(show.exits(0).stdout).unwrap();
         let line = format!("T1.c0  {status}  i > m > w");
         assert!(shown.starts_with(&line), "{shown}");
     }
@@ -254,7 +254,7 @@ fn the_way_of_a_decision_is_told_with_its_label() {
     ];
     let edges = "s>d d>l:long d>x:short l>x";
     world.write("f/workflow.yaml", flow(&nodes, edges));
-    run(&world).args(["-m", "short"]).end().exits(0);
+    run(&world).args(["-m", "short"]).exits(0);
     assert_eq!(
         events(&world, "ROUTE")[1],
         json!({"task_id": "T1", "node_id": "d", "to": ["x"], "label": "short"})
@@ -266,7 +266,7 @@ fn an_end_says_whether_the_output_was_known() {
     let world = World::new();
     chain(&world, "cache: true, command: [cat]");
     for known in [Value::Null, json!(true)] {
-        run(&world).args(["-m", "one"]).end().exits(0);
+        run(&world).args(["-m", "one"]).exits(0);
         let ends = events(&world, "NODE_END");
         let said: Vec<&Value> = ends.iter().map(|end| &end["cached"]).collect();
         assert_eq!(said, [&Value::Null, &known, &Value::Null]);

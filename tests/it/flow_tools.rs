@@ -57,7 +57,7 @@ fn a_program_calls_a_tool_with_json_or_with_parameters() {
         GREET,
         "echo '{\"name\": \"$x y\"}' | delta-flow tool t; delta-flow tool t -p name=b=c --parameter greeting=",
     );
-    run(&world).end().exits(0).prints("\"hi,$x y,b=c\"\n");
+    run(&world).exits(0).prints("\"hi,$x y,b=c\"\n");
     let calls = calls(&world);
     assert_eq!(calls.len(), 2);
     let dir = record(&world).path("io/nodes/T1/a/tools/001_t");
@@ -102,7 +102,6 @@ fn a_tool_runs_in_the_tasks_directory_without_the_key_and_its_exit_code_is_passe
     let expected = format!("a\nb\n{}\nea\ncode 7", ws.display());
     run(&world)
         .env("DELTA_API_KEY", "sk-0123456789abcdef")
-        .end()
         .exits(0)
         .prints(&format!("{}\n", json!(expected)));
     let call = &calls(&world)[0];
@@ -134,7 +133,7 @@ fn a_misuse_fails_the_node_unless_its_program_handles_it() {
         ),
     ] {
         let world = world(GREET, &format!("{call} 2>/dev/null"));
-        let outcome = run(&world).json().end().exits(1);
+        let outcome = run(&world).json().exits(1);
         let error = &outcome.object()["error"];
         assert_eq!(error["code"], "operation");
         let message = error["message"].as_str().unwrap();
@@ -148,7 +147,7 @@ fn a_misuse_fails_the_node_unless_its_program_handles_it() {
         assert_eq!(told["exit_code"], 64);
 
         let handled = self::world(GREET, &format!("{call} || echo $?"));
-        run(&handled).end().exits(0).prints("\"64\"\n");
+        run(&handled).exits(0).prints("\"64\"\n");
         assert_eq!(calls(&handled)[0]["code"], "misuse");
     }
 }
@@ -160,7 +159,7 @@ fn a_node_that_names_no_tools_has_none_of_those_that_others_have() {
     let a = node("a", "linear", ", exec: '${FLOW_HOME}/../node.sh'");
     let nodes = [start(), allows, a, exit()];
     world.write("f/workflow.yaml", flow(&nodes, "s>b b>a a>x"));
-    let outcome = run(&world).json().end().exits(1);
+    let outcome = run(&world).json().exits(1);
     let error = outcome.object()["error"].take();
     let message = error["message"].as_str().unwrap();
     assert_eq!(error["node"], "a");
@@ -188,7 +187,7 @@ fn arguments_and_output_must_fit_the_tools_schemas() {
         r#"{"properties": {"n": {"type": "integer", "maximum": 9}}}"#,
     );
     world.write("f/schemas/even.json", r#"{"multipleOf": 2}"#);
-    run(&world).end().exits(0).prints("\"64\\n1\\n4\"\n");
+    run(&world).exits(0).prints("\"64\\n1\\n4\"\n");
     let codes: Vec<Value> = calls(&world)
         .iter()
         .map(|call| call["code"].clone())
@@ -205,13 +204,13 @@ fn a_tool_that_takes_too_long_or_cannot_be_started_is_told_to_the_caller() {
         "exec: 'sleep 1000', timeout_ms: 50",
         "delta-flow tool t </dev/null || echo $?",
     );
-    run(&slow).end().exits(0).prints("\"124\"\n");
+    run(&slow).exits(0).prints("\"124\"\n");
     assert_eq!(calls(&slow)[0]["code"], "timeout");
     let none = world(
         "exec: no-such-program",
         "delta-flow tool t </dev/null || echo $?",
     );
-    run(&none).end().exits(0).prints("\"127\"\n");
+    run(&none).exits(0).prints("\"127\"\n");
     let said = record(&none).text("io/nodes/T1/a/stderr.log");
     assert!(said.contains("no-such-program: not found"), "{said}");
 }
@@ -236,20 +235,20 @@ fn a_tool_writes_only_below_its_root_and_has_no_network() {
             &format!("{write}{permissions}"),
             &format!("mkdir -p out; {script}"),
         );
-        run(&world).end().exits(0).prints(printed);
+        run(&world).exits(0).prints(printed);
     }
     // The task's directory is what a tool may write to if it does not say, and not that of others.
     let own = world(
         &format!("{write}, permissions: {{}}"),
         "for f in a ../b; do delta-flow tool t -p file=$f 2>/dev/null || echo no; done",
     );
-    run(&own).end().exits(0).prints("\"x\\nno\"\n");
+    run(&own).exits(0).prints("\"x\\nno\"\n");
     for (allowed, options) in [("false", " --no-network --"), ("true", " --")] {
         let world = world(
             &format!("exec: 'true', permissions: {{allow_network: {allowed}}}"),
             "delta-flow tool t </dev/null",
         );
-        run(&world).end().exits(0);
+        run(&world).exits(0);
         let command = record(&world).text("io/nodes/T1/a/tools/001_t/command.txt");
         assert!(
             command.trim_end().ends_with(&format!("{options} true")),
@@ -265,7 +264,7 @@ fn calls_at_once_have_numbers_of_their_own_and_leave_nothing_half_done() {
         GREET,
         "for i in 1 2 3 4 5 6 7 8; do delta-flow tool t -p name=$i >/dev/null & done; wait",
     );
-    run(&world).end().exits(0);
+    run(&world).exits(0);
     let names = |of: fn(&Value) -> &Value| -> Vec<String> {
         calls(&world)
             .iter()
@@ -299,11 +298,11 @@ fn calls_of_each_attempt_are_told_once_also_if_the_engine_died() {
             let journal = record(&world).text("journal.jsonl");
             world.write("ws/.delta/r/journal.jsonl", format!("{journal}{line}\n"));
         }
-        run(&world).end().exits(0);
+        run(&world).exits(0);
         let refs = calls(&world);
         let refs: Vec<&Value> = refs.iter().map(|call| &call["execution_ref"]).collect();
         assert_eq!(refs, [first, "io/nodes/T1/a_2/tools/001_t"]);
-        run(&world).end().exits(0);
+        run(&world).exits(0);
         assert_eq!(calls(&world).len(), 2);
     }
 }
@@ -312,11 +311,10 @@ fn calls_of_each_attempt_are_told_once_also_if_the_engine_died() {
 fn only_the_program_of_a_node_calls_tools() {
     let world = world(GREET, "true");
     let tool = || Delta::flow(world.home()).args(["tool", "t"]);
-    tool().end().exits(2).says("FLOW_CONTEXT is not set");
+    tool().exits(2).says("FLOW_CONTEXT is not set");
     tool()
         .env("FLOW_CONTEXT", world.path("f/tools.yaml"))
         .env("FLOW_RUN_ID", "r")
-        .end()
         .exits(2)
         .says("is not in run r");
     let end = |args: &[&str]| Delta::flow(world.home()).arg("tool").args(args).end();
@@ -330,7 +328,7 @@ fn calls_are_shown_and_logged() {
         GREET,
         "delta-flow tool t -p name=x; delta-flow tool other </dev/null || true",
     );
-    run(&world).end().exits(0);
+    run(&world).exits(0);
     let shown = Delta::flow(world.home())
         .args(["show", "-w", "ws", "r", "T1", "a"])
         .end();
@@ -340,7 +338,7 @@ fn calls_are_shown_and_logged() {
             && shown.contains("\n002_other  misuse: tool other: "),
         "{shown}"
     );
-    let log = world.delta(["log", "-w", "ws", "r"]).end().exits(0).stdout;
+    let log = world.delta(["log", "-w", "ws", "r"]).exits(0).stdout;
     let log = String::from_utf8(log).unwrap();
     assert!(log.contains("a calls t  ok, "), "{log}");
     assert!(log.contains("a calls other  misuse: "), "{log}");
@@ -364,12 +362,12 @@ fn of_agent(agent: &str) -> World {
 fn an_agent_has_the_tools_of_its_node_beside_its_own() {
     let world = of_agent("path: ../agent")
         .tools("- {name: mine, exec: 'true'}\n- {name: t, exec: 'false'}\n");
-    world.server.says([
+    world.model_says([
         call("c1", "t", &json!({"name": 2, "content": "kept $x\n"})),
         call("c2", "t", &json!({"name": 3, "content": "-"})),
         text("1"),
     ]);
-    run(&world).end().exits(0).prints("1\n");
+    run(&world).exits(0).prints("1\n");
     assert_eq!(world.read("ws/2"), "kept $x\n");
     let requests = world.server.requests();
     let tools = requests[0].json()["tools"].clone();
@@ -415,7 +413,7 @@ else
 fi
 "#,
     );
-    run(&world).end().exits(0).prints("[1]\n");
+    run(&world).exits(0).prints("[1]\n");
     assert_eq!(world.read("ws/1"), "x");
     assert_eq!(calls(&world)[0]["status"], "success");
 }

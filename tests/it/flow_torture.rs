@@ -282,7 +282,7 @@ fn round(random: &mut fastrand::Rng, about: &str, is_killed: bool) -> usize {
     let mut kills = 0;
     let mut end = |retry, code| match is_killed {
         true => torture(&world, retry, code, (random, &mut kills, about)),
-        false => command(&world, retry).end().exits(code),
+        false => command(&world, retry).exits(code),
     };
     let failed = end(false, 1).object();
     assert_eq!(failed["error"]["node"], "n", "{about}: {failed}");
@@ -304,8 +304,7 @@ fn a_flow_that_is_never_killed_holds() {
 
 #[test]
 fn whatever_is_killed_the_flow_comes_to_the_same_end() {
-    let kills = std::env::var("DELTA_TEST_FLOW_KILLS").ok();
-    let kills: usize = kills.and_then(|text| text.parse().ok()).unwrap_or(12);
+    let kills = given_or("DELTA_TEST_FLOW_KILLS", 12);
     let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut killed, mut rounds) = (0, 0);
@@ -325,7 +324,7 @@ fn changes() -> Vec<(String, usize)> {
     let world = world();
     let trace = format!("trace={names}");
     let strace = ["strace", "-qq", "-f", "-o", "trace", "-e", &trace];
-    command(&world, false).under(&strace).end().exits(1);
+    command(&world, false).under(&strace).exits(1);
     let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
     for line in world.lines("trace") {
         let call = line
@@ -350,11 +349,9 @@ fn changes() -> Vec<(String, usize)> {
 #[test]
 fn killed_before_any_change_of_a_file_the_flow_comes_to_the_same_end() {
     if !strace_works() {
-        eprintln!("skipped: strace is not installed or may not trace");
         return;
     }
-    let rounds = std::env::var("DELTA_TEST_FLOW_CHANGES").ok();
-    let rounds: usize = rounds.and_then(|text| text.parse().ok()).unwrap_or(4);
+    let rounds = given_or("DELTA_TEST_FLOW_CHANGES", 4);
     let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
     let changes = changes();
@@ -400,8 +397,7 @@ const AGENTS: u64 = 8;
 #[test]
 fn killed_at_random_the_agents_of_a_flow_never_exceed_its_budget() {
     const BUDGET: u64 = 12_000;
-    let kills = std::env::var("DELTA_TEST_BUDGET_KILLS").ok();
-    let kills: usize = kills.and_then(|text| text.parse().ok()).unwrap_or(20);
+    let kills = given_or("DELTA_TEST_BUDGET_KILLS", 20);
     let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut killed = 0;
@@ -485,10 +481,4 @@ fn killed_at_random_the_agents_of_a_flow_never_exceed_its_budget() {
         }
     }
     eprintln!("{killed} kills");
-}
-
-fn seed() -> u64 {
-    let seed = std::env::var("DELTA_TEST_SEED").ok();
-    let seed = seed.and_then(|seed| seed.parse().ok());
-    seed.unwrap_or_else(|| fastrand::u64(..))
 }

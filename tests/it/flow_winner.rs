@@ -45,7 +45,7 @@ fn by_order_the_first_that_succeeds_wins_although_another_was_faster() {
             "",
             ["exit 1", &late, "touch \"$FLOW_WORKSPACE/fast\"; echo 2"],
         );
-        let outcome = run(&world).args(["-j", jobs]).json().end().exits(0);
+        let outcome = run(&world).args(["-j", jobs]).json().exits(0);
         let object = outcome.object();
         assert_eq!(object["output"], 1, "-j {jobs}");
         assert_eq!(status_of(&object, "T1.c0"), "failure");
@@ -60,7 +60,7 @@ fn by_time_the_first_that_succeeds_wins_and_is_recorded_before_others_are_cancel
     let stuck = "echo $$ >\"$FLOW_WORKSPACE/pid\"; exec sleep 1000";
     let fast = format!("{}; echo 2", wait_for("pid"));
     race(&world, ", winner: first", [stuck, "exit 1", &fast]);
-    let object = run(&world).args(["-j", "8"]).json().end().exits(0).object();
+    let object = run(&world).args(["-j", "8"]).json().exits(0).object();
     assert_eq!(object["output"], 2);
     assert_eq!(status_of(&object, "T1.c0"), "cancelled");
     assert_eq!(status_of(&object, "T1.c2"), "success");
@@ -77,21 +77,18 @@ fn by_time_the_first_that_succeeds_wins_and_is_recorded_before_others_are_cancel
     let place = |is: &dyn Fn(&Value) -> bool| journal.iter().position(is).unwrap();
     let cancelled = place(&|it| it["type"] == "TASK_END" && it["status"] == "cancelled");
     assert!(place(&|it| it["type"] == "WINNER") < cancelled);
-    let log = Delta::new(world.home())
-        .args(["log", "-w", "ws"])
-        .end()
-        .exits(0);
+    let log = Delta::new(world.home()).args(["log", "-w", "ws"]).exits(0);
     let log = String::from_utf8_lossy(&log.stdout).into_owned();
     assert!(log.contains("won by T1.c2"), "{log}");
     let page = Delta::new(world.home()).args(["report", "-w", "ws"]);
-    page.end().exits(0);
+    page.exits(0);
 }
 
 #[test]
 fn by_time_with_no_success_the_branch_has_failed() {
     let world = World::new();
     race(&world, ", winner: first", ["exit 1", "exit 2", "exit 3"]);
-    let object = run(&world).json().end().exits(1).object();
+    let object = run(&world).json().exits(1).object();
     assert_eq!(object["error"]["code"], "upstream_failure");
     assert!(Run::latest(&world.path("ws")).events("WINNER").is_empty());
 }
@@ -112,12 +109,7 @@ fn a_winner_is_said_only_where_one_is_chosen() {
         "f/workflow.yaml",
         around(&node("a", "linear", ", winner: first")),
     );
-    let check = |world: &World| {
-        Delta::flow(world.home())
-            .args(["check", "f"])
-            .end()
-            .exits(0)
-    };
+    let check = |world: &World| Delta::flow(world.home()).args(["check", "f"]).exits(0);
     check(&world).says("winner has no meaning on a node that is not a branch");
     let nodes = [
         start(),
@@ -137,7 +129,7 @@ fn from_every_prefix_of_the_journal_a_recorded_winner_wins_again() {
     let whole = World::new();
     let command = |world: &World| run(world).args(["--run-id", "r", "-q", "-j", "8"]).json();
     race(&whole, ", winner: first", clones);
-    command(&whole).end().exits(0);
+    command(&whole).exits(0);
     let journal = Run::latest(&whole.path("ws")).text("journal.jsonl");
     let lines: Vec<&str> = journal.split_inclusive('\n').collect();
     for kept in 2..lines.len() {
@@ -150,7 +142,7 @@ fn from_every_prefix_of_the_journal_a_recorded_winner_wins_again() {
             world.path("f").to_str().unwrap(),
         );
         world.write("ws/.delta/r/journal.jsonl", &prefix);
-        let object = result(&command(&world).end().exits(0));
+        let object = result(&command(&world).exits(0));
         let events = Run::latest(&world.path("ws")).events("WINNER");
         let [winner] = &events[..] else {
             panic!("from {kept} lines {} winners", events.len());
@@ -165,7 +157,7 @@ fn from_every_prefix_of_the_journal_a_recorded_winner_wins_again() {
         let other = format!("T1.c{}", 1 - index);
         assert_eq!(status_of(&object, &other), "cancelled", "from {kept} lines");
         let again = fs::read_to_string(world.path("ws/.delta/r/journal.jsonl")).unwrap();
-        assert_eq!(result(&command(&world).end().exits(0)), object);
+        assert_eq!(result(&command(&world).exits(0)), object);
         assert_eq!(world.read("ws/.delta/r/journal.jsonl"), again);
     }
 }

@@ -17,13 +17,10 @@ fn note(n: u32) -> Reply {
 /// A run `parent` of three calls and an answer.
 fn parent() -> World {
     let world = World::with_tools(NOTE).llm("temperature: 1");
-    world
-        .server
-        .says([note(1), note(2), note(3), text("three notes")]);
+    world.model_says([note(1), note(2), note(3), text("three notes")]);
     world
         .run("take notes")
         .args(["--run-id", "parent"])
-        .end()
         .exits(0);
     world
 }
@@ -42,16 +39,14 @@ fn run_of(world: &World, id: &str) -> Run {
 fn a_fork_has_the_first_iterations_whole_and_goes_on_with_another_message() {
     let world = parent();
     let before = snapshot(&world.path("ws/.delta/parent"));
-    world.server.says([text("two notes")]);
+    world.model_says([text("two notes")]);
     fork(&world, &["--at", "2", "-m", "that will do"])
-        .end()
         .exits(0)
         .prints("two notes\n");
     assert!(snapshot(&world.path("ws/.delta/parent")) == before);
     let told: Vec<Value> = world.server.last().messages();
-    let roles: Vec<&str> = told.iter().map(|m| m["role"].as_str().unwrap()).collect();
     assert_eq!(
-        roles,
+        roles(&told),
         [
             "system",
             "user",
@@ -93,31 +88,30 @@ fn the_hint_of_an_interrupted_fork_names_a_command_that_resumes_it() {
         "--max-iterations",
         "1",
     ];
-    world.server.says([note(4)]);
-    let outcome = fork(&world, &words).end().exits(4);
+    world.model_says([note(4)]);
+    let outcome = fork(&world, &words).exits(4);
     let outcome = outcome.does_not_say("the same command");
     let hint = outcome
         .stderr
         .lines()
         .find_map(|line| line.split_once("to resume it: delta "));
     let (_, command) = hint.expect("a hint");
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let command = shlex::split(command).unwrap();
     let command = command.iter().map(String::as_str);
-    world.delta(command).end().exits(0).prints("done\n");
+    world.delta(command).exits(0).prints("done\n");
 }
 
 #[test]
 fn every_iteration_of_a_run_can_be_forked() {
     let world = parent();
     for at in 0..4 {
-        world.server.says([text("forked")]);
+        world.model_says([text("forked")]);
         let id = format!("at-{at}");
         fork(
             &world,
             &["--at", &at.to_string(), "-m", "go on", "--run-id", &id],
         )
-        .end()
         .exits(0);
         let thoughts = run_of(&world, &id).events("THOUGHT").len();
         assert_eq!(thoughts, at + 1);
@@ -132,29 +126,21 @@ fn every_iteration_of_a_run_can_be_forked() {
 #[test]
 fn a_fork_without_a_message_takes_up_the_thread() {
     let world = parent();
-    world.server.says([text("done")]);
-    fork(&world, &["--at", "1"]).end().exits(0);
+    world.model_says([text("done")]);
+    fork(&world, &["--at", "1"]).exits(0);
     assert_eq!(world.server.last().last_observation(), "note 1\n");
-    world.server.says([text("done")]);
-    fork(&world, &["--at", "0"]).end().exits(0);
+    world.model_says([text("done")]);
+    fork(&world, &["--at", "0"]).exits(0);
     assert_eq!(world.server.last().messages()[1]["content"], "take notes");
 }
 
 #[test]
 fn a_fork_has_the_records_of_what_it_begins_with() {
     let world = parent();
-    world.server.says([text("done")]);
-    fork(&world, &["--at", "2", "--run-id", "child"])
-        .end()
-        .exits(0);
+    world.model_says([text("done")]);
+    fork(&world, &["--at", "2", "--run-id", "child"]).exits(0);
     for n in ["1", "2"] {
-        let request = |run: &str| {
-            world
-                .delta(["request", "-w", "ws", run, n])
-                .end()
-                .exits(0)
-                .stdout
-        };
+        let request = |run: &str| world.delta(["request", "-w", "ws", run, n]).exits(0).stdout;
         assert!(request("parent") == request("child"));
     }
     let child = run_of(&world, "child");
@@ -170,8 +156,8 @@ fn a_fork_has_the_records_of_what_it_begins_with() {
 fn a_new_workspace_has_the_files_and_not_the_runs_of_the_old_one() {
     let world = parent();
     let before = snapshot(&world.workspace());
-    world.server.says([note(9), text("done")]);
-    fork(&world, &["--at", "1", "--to", "new"]).end().exits(0);
+    world.model_says([note(9), text("done")]);
+    fork(&world, &["--at", "1", "--to", "new"]).exits(0);
     assert!(snapshot(&world.workspace()) == before);
     assert_eq!(
         world.lines("new/notes"),
@@ -189,11 +175,7 @@ fn a_new_workspace_must_be_new() {
         ("agent", "it is not empty"),
         ("ws/inner", "copied into itself"),
     ] {
-        fork(&world, &["--at", "1", "--to", to])
-            .end()
-            .exits(2)
-            .prints("")
-            .says(words);
+        fork(&world, &["--at", "1", "--to", to]).refuses(2, words);
     }
     assert!(!world.exists("ws/inner"));
 }
@@ -201,7 +183,7 @@ fn a_new_workspace_must_be_new() {
 #[test]
 fn a_setting_holds_for_the_fork_and_stays_when_it_is_resumed() {
     let world = parent();
-    world.server.says([note(7)]);
+    world.model_says([note(7)]);
     fork(
         &world,
         &[
@@ -216,7 +198,6 @@ fn a_setting_holds_for_the_fork_and_stays_when_it_is_resumed() {
         ],
     )
     .args(["--max-iterations", "1"])
-    .end()
     .exits(4);
     let is_set = |world: &World| {
         let request = world.server.last().json();
@@ -226,19 +207,18 @@ fn a_setting_holds_for_the_fork_and_stays_when_it_is_resumed() {
         );
     };
     is_set(&world);
-    world.server.says([note(8)]);
+    world.model_says([note(8)]);
     world
         .go_on()
         .args(["--run-id", "child", "--max-iterations", "1"])
-        .end()
         .exits(4);
     is_set(&world);
-    world.server.says([note(9)]);
-    world.rerun().args(["--max-iterations", "1"]).end().exits(4);
+    world.model_says([note(9)]);
+    world.rerun().args(["--max-iterations", "1"]).exits(4);
     is_set(&world);
     fs::remove_file(world.path("ws/.delta/child/metadata.json")).unwrap();
-    world.server.says([text("done")]);
-    world.go_on().args(["--run-id", "child"]).end().exits(0);
+    world.model_says([text("done")]);
+    world.go_on().args(["--run-id", "child"]).exits(0);
     is_set(&world);
     let metadata = run_of(&world, "child").metadata();
     assert_eq!(
@@ -248,8 +228,8 @@ fn a_setting_holds_for_the_fork_and_stays_when_it_is_resumed() {
     assert_eq!(metadata["forked_from"]["run_id"], "parent");
     let created = run_of(&world, "parent").metadata()["created_at"].clone();
     assert_ne!(metadata["created_at"], created);
-    world.server.says([text("done")]);
-    world.run("another task").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("another task").exits(0);
     assert_eq!(
         world.server.last().json()["temperature"],
         1,
@@ -260,10 +240,8 @@ fn a_setting_holds_for_the_fork_and_stays_when_it_is_resumed() {
 #[test]
 fn an_empty_value_takes_a_key_away() {
     let world = parent();
-    world.server.says([text("done")]);
-    fork(&world, &["--at", "1", "--set", "llm.temperature="])
-        .end()
-        .exits(0);
+    world.model_says([text("done")]);
+    fork(&world, &["--at", "1", "--set", "llm.temperature="]).exits(0);
     assert!(world.server.last().json().get("temperature").is_none());
 }
 
@@ -291,7 +269,6 @@ fn a_setting_that_is_wrong_is_refused_with_its_key_and_nothing_is_created() {
         ("llm.temperature", "not of the form KEY=VALUE"),
     ] {
         let outcome = fork(&world, &["--at", "1", "--set", setting])
-            .end()
             .exits(2)
             .prints("");
         outcome.says_one_line().says(words);
@@ -311,20 +288,13 @@ fn what_cannot_be_forked_is_refused_with_the_reason() {
         (&["--at", "x"], "--at: 'x'"),
         (&[], "--at N"),
     ] {
-        fork(&world, args).end().exits(2).prints("").says(words);
+        fork(&world, args).refuses(2, words);
     }
     assert_eq!(world.runs().len(), 1);
     let world = World::new();
-    world
-        .server
-        .says([call("a", "ask_human", &json!({"prompt": "Which?"}))]);
-    world
-        .run("go")
-        .args(["--run-id", "parent"])
-        .end()
-        .exits(101);
+    world.model_says([call("a", "ask_human", &json!({"prompt": "Which?"}))]);
+    world.run("go").args(["--run-id", "parent"]).exits(101);
     fork(&world, &["--at", "1"])
-        .end()
         .exits(2)
         .says("iteration 1 is not complete: ask_human has no result yet");
 }
@@ -332,12 +302,11 @@ fn what_cannot_be_forked_is_refused_with_the_reason() {
 #[test]
 fn a_live_run_can_be_forked_without_disturbing_it() {
     let world = World::with_tools(NOTE);
-    world.server.says([note(1), text("parent").held()]);
+    world.model_says([note(1), text("parent").held()]);
     let delta = world.run("go").args(["--run-id", "parent"]).spawn();
     world.server.wait_for(2);
-    world.server.says([text("child")]);
+    world.model_says([text("child")]);
     fork(&world, &["--at", "1", "-m", "shorter"])
-        .end()
         .exits(0)
         .prints("child\n");
     world.server.release();
@@ -347,7 +316,7 @@ fn a_live_run_can_be_forked_without_disturbing_it() {
 #[test]
 fn a_fork_of_a_fork_replays_identically() {
     let world = parent();
-    world.server.says([note(4), text("done")]);
+    world.model_says([note(4), text("done")]);
     fork(
         &world,
         &[
@@ -359,9 +328,8 @@ fn a_fork_of_a_fork_replays_identically() {
             "child",
         ],
     )
-    .end()
     .exits(0);
-    world.server.says([note(5), text("done")]);
+    world.model_says([note(5), text("done")]);
     world
         .delta([
             "fork",
@@ -377,7 +345,6 @@ fn a_fork_of_a_fork_replays_identically() {
             "--run-id",
             "third",
         ])
-        .end()
         .exits(0);
     assert_eq!(
         run_of(&world, "third").metadata()["set"],
@@ -386,7 +353,6 @@ fn a_fork_of_a_fork_replays_identically() {
     for (run, tools) in [("child", "run"), ("third", "recorded")] {
         world
             .delta(["replay", "-w", "ws", run, "--tools", tools])
-            .end()
             .exits(0)
             .prints("identical: 2 requests\n");
     }
@@ -395,23 +361,19 @@ fn a_fork_of_a_fork_replays_identically() {
 #[test]
 fn format_json_tells_of_a_fork_and_of_what_is_wrong_with_one() {
     let world = parent();
-    world.server.says([text("done")]);
-    let outcome = fork(&world, &["--at", "1"]).json().end().exits(0);
+    world.model_says([text("done")]);
+    let outcome = fork(&world, &["--at", "1"]).json().exits(0);
     assert_eq!(outcome.object()["result"], "done");
-    let outcome = fork(&world, &["--at", "9"]).json().end().exits(2);
+    let outcome = fork(&world, &["--at", "9"]).json().exits(2);
     assert_eq!(outcome.object()["error"]["type"], "usage");
 }
 
 #[test]
 fn a_run_that_tells_no_agent_is_not_forked() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     fs::write(world.latest().path("journal.jsonl"), "").unwrap();
     let fork = world.delta(["fork", "-w", "ws", "LATEST", "--at", "0"]);
-    fork.end()
-        .exits(1)
-        .prints("")
-        .says("name its agent")
-        .says_one_line();
+    fork.refuses(1, "name its agent").says_one_line();
 }

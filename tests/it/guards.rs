@@ -27,10 +27,8 @@ fn guarded(guards: &[String]) -> World {
 /// Lets the model touch a file; returns what it was told.
 #[track_caller]
 fn attempt(world: &World) -> String {
-    world
-        .server
-        .says([call("a", "touch", &json!({"file": "made"})), text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([call("a", "touch", &json!({"file": "made"})), text("done")]);
+    world.run("go").exits(0).prints("done\n");
     world.server.last().observation("a")
 }
 
@@ -215,11 +213,11 @@ fn a_guard_cannot_have_another_tool_run() {
 fn a_question_to_a_person_is_guarded_too() {
     let script = "cat $IN/payload.json > ../seen; echo '{\"action\":\"deny\",\"message\":\"nobody is there\"}' > $OUT/control.json";
     let world = guarded(&[guard(script)]);
-    world.server.says([
+    world.model_says([
         call("a", "ask_human", &json!({"prompt": "may I?"})),
         text("done"),
     ]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     assert_eq!(
         world.server.last().observation("a"),
         "denied: nobody is there"
@@ -255,10 +253,8 @@ fn what_a_guard_makes_of_a_question_must_be_a_question() {
 fn a_guard_can_word_a_question_differently() {
     let script = "sed 's/may I/dare I/' $IN/payload.json > $OUT/final_payload.json";
     let world = guarded(&[guard(script)]);
-    world
-        .server
-        .says([call("a", "ask_human", &json!({"prompt": "may I?"}))]);
-    world.run("go").end().exits(101).says("dare I?");
+    world.model_says([call("a", "ask_human", &json!({"prompt": "may I?"}))]);
+    world.run("go").exits(101).says("dare I?");
     assert_eq!(
         world.latest().events("HUMAN_INPUT_REQUEST")[0]["prompt"],
         "dare I?"
@@ -273,9 +269,7 @@ fn a_tool_that_is_run_again_is_guarded_again() {
             "- {name: hang, exec: 'sh -c \"echo $1 $DELTA_CALL_ID >> ../ran; echo > ../ready; test -e ../go || sleep 600\" -- ${word}', on_resume: retry}",
         );
         let mut ready = world.fifo("ready");
-        world
-            .server
-            .says([call("a", "hang", &json!({"word": "raw"}))]);
+        world.model_says([call("a", "hang", &json!({"word": "raw"}))]);
         let delta = world.run("go").spawn();
         ready.line();
         delta.kill();
@@ -283,8 +277,8 @@ fn a_tool_that_is_run_again_is_guarded_again() {
         if denies {
             world.write("deny", "");
         }
-        world.server.says([text("done")]);
-        world.run("go").end().exits(0);
+        world.model_says([text("done")]);
+        world.run("go").exits(0);
         let told = world.server.last().observation("a");
         let ran = world.lines("ran");
         assert!(ran[0].starts_with("clean "), "{ran:?}");
@@ -303,16 +297,14 @@ fn a_guard_that_a_signal_keeps_from_its_word_denies_nothing() {
     let script = "[ ! -e ../calm ] || exit 0; echo $$ > ../ready; sleep 600";
     let world = guarded(&[guard(script)]);
     let mut ready = world.fifo("ready");
-    world
-        .server
-        .says([call("a", "touch", &json!({"file": "made"}))]);
+    world.model_says([call("a", "touch", &json!({"file": "made"}))]);
     let delta = world.run("go").spawn();
     ready.line();
     delta.signal(rustix::process::Signal::INT);
     delta.wait().exits(130);
     assert!(world.latest().events("ACTION_RESULT").is_empty());
     fs::write(world.path("calm"), "").unwrap();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert!(world.exists("ws/made"));
 }

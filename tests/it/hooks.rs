@@ -54,12 +54,12 @@ const ALL: [&str; 8] = [
 fn recorded() -> World {
     let keep = "env > $OUT/env; cat > $OUT/stdin; pwd > $OUT/pwd; echo said; echo noted >&2";
     let world = with_hooks(&ALL.map(|name| hook(name, keep)).concat());
-    world.server.says([
+    world.model_says([
         call("call_1", "echo", &json!({"words": "hi"})),
         call("call_2", "nosuch", &json!({})),
         text("done"),
     ]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
     world
 }
 
@@ -214,8 +214,8 @@ fn a_request_is_replaced_as_a_whole() {
     for output in ["final_payload.json", "payload_override.dat"] {
         let script = format!("sed 's/You are a test/Nobody/' $IN/payload.dat > $OUT/{output}");
         let world = with_hooks(&hook("pre_llm_request", &script));
-        world.server.says([text("done")]);
-        world.run("go").end().exits(0);
+        world.model_says([text("done")]);
+        world.run("go").exits(0);
         let run = world.latest();
         let sent = &world.server.last().body;
         assert_eq!(
@@ -243,8 +243,8 @@ fn each_hook_of_a_list_sees_what_the_one_before_it_changed() {
     let broken = "  - {command: [sh, -c, 'echo nonsense > $DELTA_HOOK_IO_PATH/output/final_payload.json']}\n";
     let list = [step("a test", "one"), broken.to_owned(), step("one", "two")].concat();
     let world = with_hooks(&format!("pre_llm_request:\n{list}"));
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let system = &world.server.last().messages()[0]["content"];
     assert_eq!(system, "# Context Block: system_prompt\n\nYou are two.\n");
     let statuses: Vec<String> = audits(&world.latest()).into_iter().map(|a| a.1).collect();
@@ -291,10 +291,8 @@ fn a_hook_that_fails_leaves_everything_as_it_is_and_a_warning() {
                 continue;
             }
             let world = with_hooks(&format!("{event}: {command}\n"));
-            world
-                .server
-                .says([call("a", "echo", &json!({"words": "hi"})), text("done")]);
-            world.run("go").end().exits(0).prints("done\n").says(said);
+            world.model_says([call("a", "echo", &json!({"words": "hi"})), text("done")]);
+            world.run("go").exits(0).prints("done\n").says(said);
             assert_eq!(world.server.last().observation("a"), "hi\n");
             let run = world.latest();
             assert!(audits(&run).iter().all(|(_, status)| status == "FAILED"));
@@ -323,12 +321,9 @@ fn the_right_json_of_the_wrong_form_is_a_failure() {
             event,
             &format!("echo '{output}' > $OUT/final_payload.json"),
         ));
-        world
-            .server
-            .says([call("a", "echo", &json!({"words": "hi"})), text("done")]);
+        world.model_says([call("a", "echo", &json!({"words": "hi"})), text("done")]);
         world
             .run("go")
-            .end()
             .exits(0)
             .prints("done\n")
             .says("final_payload.json");
@@ -345,10 +340,9 @@ fn the_right_json_of_the_wrong_form_is_a_failure() {
 fn a_hook_that_is_no_guard_cannot_deny() {
     let deny = "echo '{\"action\":\"deny\"}' > $OUT/control.json";
     let world = with_hooks(&hook("pre_llm_request", deny));
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     world
         .run("go")
-        .end()
         .exits(0)
         .says("only pre_tool_execution can deny");
 }
@@ -357,8 +351,8 @@ fn a_hook_that_is_no_guard_cannot_deny() {
 fn an_answer_is_replaced_and_the_raw_one_kept() {
     let script = "sed 's/secret plan/[removed]/' $IN/payload.json > $OUT/final_payload.json";
     let world = with_hooks(&hook("post_llm_response", script));
-    world.server.says([text("the secret plan")]);
-    world.run("go").end().exits(0).prints("the [removed]\n");
+    world.model_says([text("the secret plan")]);
+    world.run("go").exits(0).prints("the [removed]\n");
     let run = world.latest();
     assert_eq!(run.events("THOUGHT")[0]["content"], "the [removed]");
     let raw = fs::read_to_string(run.invocations()[0].join("response.json")).unwrap();
@@ -370,8 +364,8 @@ fn what_an_answer_cost_is_counted_whatever_a_hook_leaves_of_it() {
     let answer = json!({"choices": [{"message": {"role": "assistant", "content": "short"}}]});
     let script = format!("echo '{answer}' > $OUT/final_payload.json");
     let world = with_hooks(&hook("post_llm_response", &script));
-    world.server.says([text("long")]);
-    world.run("go").end().exits(0).prints("short\n");
+    world.model_says([text("long")]);
+    world.run("go").exits(0).prints("short\n");
     assert_eq!(world.latest().metadata()["usage"]["total_tokens"], 110);
 }
 
@@ -380,12 +374,12 @@ const REDACT: &str = "sed 's/hunter2/[redacted]/g' $IN/payload.json > $OUT/final
 #[test]
 fn an_observation_is_redacted_in_the_journal_and_in_the_request() {
     let world = with_hooks(&hook("post_tool_execution", REDACT));
-    world.server.says([
+    world.model_says([
         call("a", "echo", &json!({"words": "it is hunter"})),
         text("done"),
     ]);
     let world = world.tools("- {name: echo, exec: 'echo ${words}2'}");
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let run = world.latest();
     assert_eq!(world.server.last().observation("a"), "it is [redacted]\n");
     assert_eq!(run.result(1)["observation_content"], "it is [redacted]\n");
@@ -418,12 +412,12 @@ fn what_a_killed_engine_left_of_a_tool_is_redacted_too() {
     let world = with_hooks(&hook("post_tool_execution", REDACT))
         .tools("- {name: hang, shell: 'echo it is hunter2; echo > ../ready; sleep 600'}");
     let mut ready = world.fifo("ready");
-    world.server.says([call("a", "hang", &json!({}))]);
+    world.model_says([call("a", "hang", &json!({}))]);
     let delta = world.run("go").spawn();
     ready.line();
     delta.kill();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let told = world.server.last().observation("a");
     assert!(told.starts_with("it is [redacted]\n"), "{told}");
     assert_eq!(world.latest().result(1)["observation_content"], told);
@@ -457,13 +451,8 @@ fn a_hook_out_of_time_takes_its_whole_group_along() {
         let yaml =
             format!("on_iteration_start: {{command: [sh, -c, {command}], timeout_ms: {ms}}}\n");
         let world = with_hooks(&yaml);
-        world.server.says([text("done")]);
-        world
-            .run("go")
-            .end()
-            .exits(0)
-            .prints("done\n")
-            .says("timed out");
+        world.model_says([text("done")]);
+        world.run("go").exits(0).prints("done\n").says("timed out");
         let pid: u32 = world.lines("pid").first()?.parse().ok()?;
         Some((world, pid))
     });
@@ -486,10 +475,8 @@ fn old_names_and_places_work_and_say_what_they_are_called_now() {
     let indented: String = old.lines().map(|line| format!("  {line}\n")).collect();
     let in_agent = World::with_tools(ECHO).top(&format!("lifecycle_hooks:\n{indented}"));
     for world in [in_file, in_agent] {
-        world
-            .server
-            .says([call("a", "echo", &json!({"words": "hi"})), text("done")]);
-        let mut outcome = world.run("go").end().exits(0).says("[DEPRECATION WARNING]");
+        world.model_says([call("a", "echo", &json!({"words": "hi"})), text("done")]);
+        let mut outcome = world.run("go").exits(0).says("[DEPRECATION WARNING]");
         for (old, new) in names {
             outcome = outcome.says(&format!("{old} is called {new} now"));
         }
@@ -507,12 +494,10 @@ fn old_names_and_places_work_and_say_what_they_are_called_now() {
 fn numbers_go_on_when_a_run_is_resumed_and_no_output_is_read_again() {
     let script = "[ -e ../once ] || sed 's/a test/one/' $IN/payload.dat > $OUT/final_payload.json; touch ../once";
     let world = with_hooks(&hook("pre_llm_request", script));
-    world
-        .server
-        .says([call("a", "echo", &json!({"words": "hi"}))]);
-    world.run("go").arg("--max-iterations=1").end().exits(4);
-    world.server.says([text("done")]);
-    world.go_on().end().exits(0);
+    world.model_says([call("a", "echo", &json!({"words": "hi"}))]);
+    world.run("go").arg("--max-iterations=1").exits(4);
+    world.model_says([text("done")]);
+    world.go_on().exits(0);
     let names: Vec<String> = world.latest().hooks().iter().map(|dir| name(dir)).collect();
     assert_eq!(names, ["001_pre_llm_request", "002_pre_llm_request"]);
     let system = |at: usize| world.server.requests()[at].messages()[0]["content"].to_string();
@@ -527,8 +512,8 @@ fn a_hooks_program_is_found_in_the_agents_home_and_the_workspace() {
     );
     world.script("agent/tools/h.sh", "#!/bin/sh\necho \"$1\" > ../told\n");
     world.script("ws/w.sh", "#!/bin/sh\necho here > ../here\n");
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).does_not_say("failed");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).does_not_say("failed");
     assert_eq!(world.lines("told"), [world.workspace().to_str().unwrap()]);
     assert_eq!(world.lines("here"), ["here"]);
 }

@@ -15,8 +15,8 @@ fn ask(id: &str, prompt: &str) -> Reply {
 #[track_caller]
 fn waiting() -> World {
     let world = World::with_tools(NOTE);
-    world.server.says([ask("call_1", "Which colour?")]);
-    world.run("go").end().exits(101).prints("");
+    world.model_says([ask("call_1", "Which colour?")]);
+    world.run("go").exits(101).prints("");
     world
 }
 
@@ -31,8 +31,8 @@ fn respond(world: &World, text: &str) {
 /// The run goes on by the same command, and the model gets this answer.
 #[track_caller]
 fn is_answered(world: &World, delta: Delta, answer: &str) {
-    world.server.says([text("done")]);
-    delta.end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    delta.exits(0).prints("done\n");
     assert_eq!(world.server.last().observation("call_1"), answer);
     let left = fs::read_dir(interaction(world)).map_or(0, Iterator::count);
     assert_eq!(left, 0, "both files are gone");
@@ -67,8 +67,8 @@ fn a_question_is_a_file_a_status_an_event_and_an_exit_code() {
 #[test]
 fn the_hint_is_a_command_that_answers() {
     let world = World::new();
-    world.server.says([ask("call_1", "Which colour?")]);
-    let outcome = world.run("go").end().exits(101).says("Which colour?");
+    world.model_says([ask("call_1", "Which colour?")]);
+    let outcome = world.run("go").exits(101).says("Which colour?");
     let line = outcome
         .stderr
         .lines()
@@ -89,8 +89,8 @@ fn the_hint_is_a_command_that_answers() {
 fn without_an_answer_the_question_stays_open() {
     let world = waiting();
     let before = fs::read(interaction(&world).join("request.json")).unwrap();
-    world.run("go").end().exits(101).prints("");
-    world.rerun().end().exits(101).prints("");
+    world.run("go").exits(101).prints("");
+    world.rerun().exits(101).prints("");
     let outcome = world.go_on().end().prints("");
     assert!(
         matches!(outcome.code(), Some(2 | 101)),
@@ -130,8 +130,8 @@ fn an_empty_file_is_an_empty_answer() {
 fn continue_answers_and_wins_over_the_file() {
     let world = waiting();
     respond(&world, "blue\n");
-    world.server.says([text("done")]);
-    let outcome = world.go_on().args(["-m", "red"]).end().exits(0);
+    world.model_says([text("done")]);
+    let outcome = world.go_on().args(["-m", "red"]).exits(0);
     outcome.says("response.unread.1");
     assert_eq!(world.server.last().observation("call_1"), "red");
     let unread = fs::read_to_string(interaction(&world).join("response.unread.1"));
@@ -143,32 +143,32 @@ fn an_answer_that_was_there_before_the_question_is_not_used() {
     let world = World::with_tools(
         "- {name: early, shell: 'mkdir -p \"$DELTA_RUN_DIR/interaction\"; echo early > \"$DELTA_RUN_DIR/interaction/response.txt\"'}",
     );
-    world.server.says([
+    world.model_says([
         call("call_0", "early", &json!({})),
         ask("call_1", "Which colour?"),
     ]);
-    let outcome = world.run("go").end().exits(101);
+    let outcome = world.run("go").exits(101);
     outcome.says("an unread answer");
     let unread = fs::read_to_string(interaction(&world).join("response.unread.1"));
     assert_eq!(unread.unwrap(), "early\n");
     assert_eq!(world.latest().events("SYSTEM_MESSAGE").len(), 1);
-    world.run("go").end().exits(101);
-    world.server.says([text("done")]);
-    world.go_on().args(["-m", "late"]).end().exits(0);
+    world.run("go").exits(101);
+    world.model_says([text("done")]);
+    world.go_on().args(["-m", "late"]).exits(0);
     assert_eq!(world.server.last().observation("call_1"), "late");
 }
 
 #[test]
 fn an_answer_to_an_older_question_is_not_used_for_a_newer_one() {
     let world = waiting();
-    world.server.says([ask("call_2", "Which size?")]);
+    world.model_says([ask("call_2", "Which size?")]);
     respond(&world, "blue\n");
-    world.run("go").end().exits(101).says("Which size?");
-    world.run("go").end().exits(101);
+    world.run("go").exits(101).says("Which size?");
+    world.run("go").exits(101);
     assert_eq!(world.server.requests().len(), 2);
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     respond(&world, "large\n");
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     assert_eq!(world.server.last().observation("call_1"), "blue");
     assert_eq!(world.server.last().observation("call_2"), "large");
 }
@@ -181,16 +181,11 @@ fn other_calls_of_the_message_are_executed_once() {
         ("b", "ask_human", json!({"prompt": "Which?"})),
         ("c", "note", json!({"n": "3"})),
     ];
-    world.server.says([calls(&all)]);
-    world.run("go").end().exits(101);
-    world.run("go").end().exits(101);
-    world.server.says([text("done")]);
-    world
-        .go_on()
-        .args(["-m", "that"])
-        .end()
-        .exits(0)
-        .prints("done\n");
+    world.model_says([calls(&all)]);
+    world.run("go").exits(101);
+    world.run("go").exits(101);
+    world.model_says([text("done")]);
+    world.go_on().args(["-m", "that"]).exits(0).prints("done\n");
     let mut log = world.lines("log");
     log.sort();
     assert_eq!(log, ["1", "3"]);
@@ -206,21 +201,11 @@ fn two_questions_in_one_message_are_asked_one_after_the_other() {
         ("b", "note", json!({"n": "2"})),
         ("c", "ask_human", json!({"prompt": "Second?"})),
     ];
-    world.server.says([calls(&all)]);
-    world.run("go").end().exits(101).says("First?");
-    world
-        .go_on()
-        .args(["-m", "one"])
-        .end()
-        .exits(101)
-        .says("Second?");
-    world.server.says([text("done")]);
-    world
-        .go_on()
-        .args(["-m", "two"])
-        .end()
-        .exits(0)
-        .prints("done\n");
+    world.model_says([calls(&all)]);
+    world.run("go").exits(101).says("First?");
+    world.go_on().args(["-m", "one"]).exits(101).says("Second?");
+    world.model_says([text("done")]);
+    world.go_on().args(["-m", "two"]).exits(0).prints("done\n");
     let told = world.server.last();
     assert_eq!(told.observation("a"), "one");
     assert_eq!(told.observation("c"), "two");
@@ -237,7 +222,7 @@ fn a_killed_engine_finds_its_question_and_its_answer_again() {
     let end = end + journal[end..].find('\n').unwrap() + 1;
     fs::write(run.path("journal.jsonl"), &journal[..end]).unwrap();
     fs::remove_file(run.path("interaction/request.json")).unwrap();
-    world.run("go").end().exits(101);
+    world.run("go").exits(101);
     assert!(run.path("interaction/request.json").exists());
     respond(&world, "blue\n");
     is_answered(&world, world.run("go"), "blue");
@@ -251,10 +236,8 @@ fn a_question_that_makes_no_sense_is_an_observation() {
         json!({"question": "x"}),
     ] {
         let world = World::new();
-        world
-            .server
-            .says([call("a", "ask_human", &arguments), text("done")]);
-        world.run("go").end().exits(0).prints("done\n");
+        world.model_says([call("a", "ask_human", &arguments), text("done")]);
+        world.run("go").exits(0).prints("done\n");
         assert_eq!(world.latest().result(1)["status"], "ERROR");
     }
 }
@@ -262,11 +245,9 @@ fn a_question_that_makes_no_sense_is_an_observation() {
 #[test]
 fn with_i_the_answer_is_read_from_the_input() {
     let world = World::new();
-    world
-        .server
-        .says([ask("call_1", "Which colour?"), text("done")]);
+    world.model_says([ask("call_1", "Which colour?"), text("done")]);
     let delta = world.run("go").arg("-i").stdin("blue\n");
-    delta.end().exits(0).prints("done\n").says("Which colour?");
+    delta.exits(0).prints("done\n").says("Which colour?");
     assert_eq!(world.server.last().observation("call_1"), "blue");
     assert!(!interaction(&world).join("request.json").exists());
     assert_eq!(world.latest().events("HUMAN_INPUT_RECEIVED").len(), 1);
@@ -275,14 +256,11 @@ fn with_i_the_answer_is_read_from_the_input() {
 #[test]
 fn with_i_each_question_takes_one_line() {
     let world = World::new();
-    world
-        .server
-        .says([ask("a", "First?"), ask("b", "Second?"), text("done")]);
+    world.model_says([ask("a", "First?"), ask("b", "Second?"), text("done")]);
     world
         .run("go")
         .arg("-i")
         .stdin("one\n\n")
-        .end()
         .exits(0)
         .prints("done\n");
     assert_eq!(world.server.last().observation("a"), "one");
@@ -293,15 +271,8 @@ fn with_i_each_question_takes_one_line() {
 fn with_i_a_confirmation_is_asked_again_until_it_is_one() {
     let world = World::new();
     let question = json!({"prompt": "Sure?", "input_type": "confirmation"});
-    world
-        .server
-        .says([call("a", "ask_human", &question), text("done")]);
-    let outcome = world
-        .run("go")
-        .arg("-i")
-        .stdin("perhaps\nYes\n")
-        .end()
-        .exits(0);
+    world.model_says([call("a", "ask_human", &question), text("done")]);
+    let outcome = world.run("go").arg("-i").stdin("perhaps\nYes\n").exits(0);
     assert_eq!(
         outcome.stderr.matches("Sure?").count(),
         2,
@@ -313,14 +284,8 @@ fn with_i_a_confirmation_is_asked_again_until_it_is_one() {
 #[test]
 fn with_i_the_end_of_input_is_like_without() {
     let world = World::new();
-    world.server.says([ask("call_1", "Which colour?")]);
-    world
-        .run("go")
-        .arg("-i")
-        .stdin("")
-        .end()
-        .exits(101)
-        .prints("");
+    world.model_says([ask("call_1", "Which colour?")]);
+    world.run("go").arg("-i").stdin("").exits(101).prints("");
     respond(&world, "blue");
     is_answered(&world, world.run("go"), "blue");
 }
@@ -328,9 +293,7 @@ fn with_i_the_end_of_input_is_like_without() {
 #[test]
 fn with_i_the_status_stays_running() {
     let world = World::new();
-    world
-        .server
-        .says([ask("call_1", "Which colour?"), text("done")]);
+    world.model_says([ask("call_1", "Which colour?"), text("done")]);
     let mut delta = world.run("go").arg("-i").open_stdin().spawn();
     eventually("it asks", || delta.stderr().contains("Which colour?"));
     assert_eq!(world.latest().metadata()["status"], "RUNNING");
@@ -366,9 +329,7 @@ fn screen(world: &World) -> String {
 #[test]
 fn on_a_terminal_an_answer_is_typed_and_corrected() {
     let world = World::new();
-    world
-        .server
-        .says([ask("call_1", "Which colour?"), text("done")]);
+    world.model_says([ask("call_1", "Which colour?"), text("done")]);
     let Some(mut delta) = on_a_terminal(&world) else {
         world.server.may_stay_unasked();
         return;
@@ -384,9 +345,7 @@ fn on_a_terminal_an_answer_is_typed_and_corrected() {
 fn on_a_terminal_a_password_is_not_shown() {
     let world = World::new();
     let question = json!({"prompt": "Passphrase?", "input_type": "password"});
-    world
-        .server
-        .says([call("call_1", "ask_human", &question), text("done")]);
+    world.model_says([call("call_1", "ask_human", &question), text("done")]);
     let Some(mut delta) = on_a_terminal(&world) else {
         world.server.may_stay_unasked();
         return;
@@ -402,9 +361,7 @@ fn on_a_terminal_a_password_is_not_shown() {
 fn a_terminal_has_no_echo_from_the_moment_a_password_is_asked_for() {
     let world = World::new();
     let question = json!({"prompt": "Passphrase?", "sensitive": true});
-    world
-        .server
-        .says([call("call_1", "ask_human", &question), text("done")]);
+    world.model_says([call("call_1", "ask_human", &question), text("done")]);
     let mut terminal = Terminal::new();
     let delta = world.run("go").arg("-i").at(&terminal).spawn();
     terminal.shows("Passphrase?");
@@ -418,7 +375,7 @@ fn a_terminal_has_no_echo_from_the_moment_a_password_is_asked_for() {
 #[test]
 fn on_a_terminal_ctrl_c_ends_a_question() {
     let world = World::new();
-    world.server.says([ask("call_1", "Which colour?")]);
+    world.model_says([ask("call_1", "Which colour?")]);
     let Some(mut delta) = on_a_terminal(&world) else {
         world.server.may_stay_unasked();
         return;
@@ -427,12 +384,11 @@ fn on_a_terminal_ctrl_c_ends_a_question() {
     delta.type_in("\u{3}");
     delta.wait().exits(130);
     assert_eq!(world.latest().ending().0, "INTERRUPTED");
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     world
         .run("go")
         .arg("-i")
         .stdin("blue\n")
-        .end()
         .exits(0)
         .prints("done\n");
     assert_eq!(world.server.last().observation("call_1"), "blue");

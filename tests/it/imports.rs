@@ -37,8 +37,8 @@ fn agent(imports: &str, list: &str) -> World {
 /// The tools that the model is offered, in order, with what each prints.
 #[track_caller]
 fn offered(world: &World) -> Vec<String> {
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let request = world.server.last().json();
     let tools = request["tools"].as_array().unwrap().iter();
     tools
@@ -56,7 +56,7 @@ fn offered(world: &World) -> Vec<String> {
 
 #[track_caller]
 fn refused(world: &World, said: &str) {
-    let outcome = world.run("go").end().exits(78).prints("");
+    let outcome = world.run("go").exits(78).prints("");
     assert_eq!(outcome.stderr, format!("delta: agent/{said}\n"));
     assert!(!world.exists("ws"));
 }
@@ -117,7 +117,7 @@ fn a_module_of_imports_alone_is_one() {
 fn an_overridden_tool_that_is_broken_is_still_an_error() {
     let world = agent("one.yaml", "a=0");
     world.write("agent/one.yaml", "tools:\n  - {name: a, exec: 'x | y'}\n");
-    let outcome = world.run("go").end().exits(78);
+    let outcome = world.run("go").exits(78);
     outcome.says("agent/one.yaml:2: tool \"a\": ");
 }
 
@@ -206,7 +206,7 @@ fn a_link_that_stays_inside_is_followed() {
     assert_eq!(offered(&world), ["n=beside", "a=real", "b=b"]);
     // The agent's own directory may be a link.
     symlink("agent", world.path("alias")).unwrap();
-    let outcome = world.delta(["check", "alias"]).end().exits(0);
+    let outcome = world.delta(["check", "alias"]).exits(0);
     assert!(outcome.stdout.starts_with(b"probe: ok, 3 tools"));
 }
 
@@ -217,8 +217,8 @@ fn what_is_wrong_in_a_module_is_told_with_its_file() {
         "agent/tools/a.yaml",
         "tools:\n  - name: x\n    exec: ls\n    tiemout_ms: 3\n",
     );
-    world.server.says([text("done")]);
-    let outcome = world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    let outcome = world.run("go").exits(0);
     outcome.says("warning: agent/tools/a.yaml:4: tool \"x\": unknown key 'tiemout_ms'; did you mean 'timeout_ms'?");
     let world = agent("tools/a.yaml", "");
     world.write(

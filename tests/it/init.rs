@@ -13,7 +13,6 @@ fn made(template: &str) -> World {
     let world = World::new();
     world
         .delta(["init", "mine", "-t", template])
-        .end()
         .exits(0)
         .prints("mine\n");
     world
@@ -31,7 +30,7 @@ impl World {
     #[track_caller]
     fn told(&self, tool: &str, arguments: &Value) -> String {
         self.server.says([call("c", tool, arguments), text("done")]);
-        self.run_mine("go").end().exits(0).prints("done\n");
+        self.run_mine("go").exits(0).prints("done\n");
         self.server.last().observation("c")
     }
 }
@@ -43,15 +42,14 @@ fn every_template_passes_check_and_runs_at_once() {
         let checked = world
             .delta(["check", "mine"])
             .env("DELTA_MODEL", "scripted")
-            .end()
             .exits(0);
         // Whether curl is installed is the machine's affair.
         let about_programs = |line: &&str| !line.contains("there is no program 'curl'");
         let said: Vec<&str> = checked.stderr.lines().filter(about_programs).collect();
         assert_eq!(said, [""; 0], "{template}");
         assert!(checked.stdout.starts_with(b"mine: ok, "), "{template}");
-        world.server.says([text("hello")]);
-        let outcome = world.run_mine("say hello").end().exits(0).prints("hello\n");
+        world.model_says([text("hello")]);
+        let outcome = world.run_mine("say hello").exits(0).prints("hello\n");
         outcome.does_not_say("warning");
         let request = world.server.last().json();
         let prompt = world.read("mine/system_prompt.md");
@@ -72,10 +70,9 @@ fn the_agent_is_named_after_its_directory() {
     ] {
         world
             .delta(["init", "-y", dir])
-            .end()
             .exits(0)
             .prints(&format!("{dir}\n"));
-        let checked = world.delta(["check", dir]).end().exits(0);
+        let checked = world.delta(["check", dir]).exits(0);
         let said = String::from_utf8_lossy(&checked.stdout).into_owned();
         assert!(said.starts_with(&format!("{name}: ok")), "{said}");
     }
@@ -83,7 +80,6 @@ fn the_agent_is_named_after_its_directory() {
     world
         .delta(["init", "-y"])
         .cwd(world.path("here"))
-        .end()
         .exits(0)
         .prints(".\n");
     assert!(world.read("here/agent.yaml").starts_with("name: here\n"));
@@ -92,20 +88,19 @@ fn the_agent_is_named_after_its_directory() {
 #[test]
 fn the_next_steps_are_told_on_stderr_and_the_command_can_be_pasted() {
     let world = World::new();
-    let outcome = world.delta(["init", "a b", "-y"]).end().exits(0);
+    let outcome = world.delta(["init", "a b", "-y"]).exits(0);
     let line = outcome
         .stderr
         .lines()
         .find_map(|line| line.trim().strip_prefix("delta run "));
     let words = shlex::split(line.unwrap()).unwrap();
     assert_eq!(words[..4], ["-a", "a b", "-y", "-m"]);
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     world
         .delta(["run"])
         .args(&words)
         .env("DELTA_MODEL", "scripted")
         .env("DELTA_BASE_URL", world.server.url())
-        .end()
         .exits(0)
         .prints("done\n");
 }
@@ -115,7 +110,7 @@ fn the_next_steps_name_a_model_where_the_agent_names_none() {
     let world = World::new();
     for (template, is_named) in [("coder", false), ("minimal", true)] {
         let made = world.delta(["init", "-t", template, template]);
-        let made = made.end().exits(0).describe();
+        let made = made.exits(0).describe();
         assert_eq!(made.contains("export DELTA_MODEL="), !is_named, "{made}");
     }
 }
@@ -125,7 +120,7 @@ fn hidden_files_do_not_make_a_directory_full_and_are_left_alone() {
     let world = World::new();
     world.write("mine/.git/HEAD", "ref");
     world.write("mine/.gitignore", "*.o\n");
-    world.delta(["init", "mine", "-y"]).end().exits(0);
+    world.delta(["init", "mine", "-y"]).exits(0);
     assert_eq!(world.read("mine/.gitignore"), "*.o\n");
     assert_eq!(world.read("mine/.git/HEAD"), "ref");
 }
@@ -136,27 +131,24 @@ fn a_directory_in_use_is_refused_and_left_as_it_is() {
     world.write("mine/README.md", "mine\n");
     world
         .delta(["init", "mine", "-t", "file-ops"])
-        .end()
-        .exits(1)
-        .prints("")
-        .says("mine is not empty: there is README.md; choose a new or an empty directory")
+        .refuses(
+            1,
+            "mine is not empty: there is README.md; choose a new or an empty directory",
+        )
         .says_one_line();
     assert_eq!(fs::read_dir(world.path("mine")).unwrap().count(), 1);
     world
         .delta(["init", "agent", "-y"])
-        .end()
         .exits(1)
         .says("agent already contains an agent; choose another directory")
         .says_one_line();
     world.write("file", "");
     world
         .delta(["init", "file", "-y"])
-        .end()
         .exits(1)
         .says("file: not a directory");
     world
         .delta(["init", "file/x", "-y"])
-        .end()
         .exits(1)
         .says("file/x: not a directory");
 }
@@ -183,14 +175,12 @@ fn wrong_words_are_refused() {
     ] {
         world
             .delta(args.iter().copied())
-            .end()
             .exits(2)
             .says(said)
             .says_one_line();
     }
     world
         .delta(["init", "a\nb", "-y"])
-        .end()
         .exits(1)
         .says("'a\\nb' cannot name an agent");
     assert!(!world.exists("a\nb") && !world.exists("agent.yaml"));
@@ -202,7 +192,6 @@ fn a_disk_that_is_full_leaves_nothing_behind() {
     world
         .delta(["init", "mine", "-y"])
         .after("trap '' XFSZ; ulimit -f 0")
-        .end()
         .exits(1);
     assert!(!world.exists("mine"));
 }
@@ -247,18 +236,17 @@ fn no_menu_where_it_is_not_needed_or_nobody_could_answer() {
     world
         .delta(["init", "a"])
         .open_stdin()
-        .end()
         .exits(0)
         .says("(minimal)");
     for args in [["init", "b", "-y"], ["init", "c", "-tminimal"]] {
         let mut terminal = Terminal::new();
-        world.delta(args).at(&terminal).end().exits(0);
+        world.delta(args).at(&terminal).exits(0);
         let shown = terminal.shows("What it should do");
         assert!(!shown.contains("which one?"), "{shown}");
     }
     // A directory in use is refused before anybody is asked.
     let mut terminal = Terminal::new();
-    world.delta(["init", "a"]).at(&terminal).end().exits(1);
+    world.delta(["init", "a"]).at(&terminal).exits(1);
     let shown = terminal.shows("already");
     assert!(!shown.contains("which one?"), "{shown}");
 }
@@ -358,10 +346,8 @@ fn the_api_testers_values_reach_curl_as_a_url_a_body_and_headers() {
         std::env::var("PATH").unwrap()
     );
     let told = |tool, arguments: Value| {
-        world
-            .server
-            .says([call("c", tool, &arguments), text("done")]);
-        world.run_mine("go").env("PATH", &path).end().exits(0);
+        world.model_says([call("c", tool, &arguments), text("done")]);
+        world.run_mine("go").env("PATH", &path).exits(0);
         world.server.last().observation("c")
     };
     for url in [

@@ -62,8 +62,7 @@ fn install_puts_everything_in_its_place_and_uninstall_removes_exactly_that() {
     if !has("make") {
         return;
     }
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     let other = "stage/usr/share/man/man1/other.1";
     world.write(other, "somebody else's");
     world.write("stage/usr/share/doc/delta-engine/note", "somebody's own");
@@ -166,9 +165,7 @@ fn under_another_name_it_leaves_delta_to_others_and_is_delta_to_its_tools() {
         let said = succeeds(&mut command(&format!("{flow} run flow -w {}", flow.len())));
         assert!(said.contains(ours.trim_end()), "{flow}: {said}");
     }
-    world
-        .server
-        .says([call("c", "version", &serde_json::json!({})), text("done")]);
+    world.model_says([call("c", "version", &serde_json::json!({})), text("done")]);
     let run = "agents run -a agent -w ws -m go";
     assert_eq!(succeeds(&mut command(run)), "done\n");
     assert_eq!(world.server.last().observation("c"), ours);
@@ -228,8 +225,7 @@ fn a_static_build_that_is_not_possible_says_what_is_missing() {
     if !has("make") {
         return;
     }
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     let libraries = world.path("libraries");
     for (there, missing) in [(false, "rustup target add"), (true, "musl-tools")] {
         let rustc = format!("#!/bin/sh\necho '{}'\n", libraries.display());
@@ -260,8 +256,7 @@ fn the_debian_package_installs_and_goes_again() {
     if !has("make") || !has("dpkg-deb") || !has("dpkg") {
         return;
     }
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     let out = world.path("out");
     make(&["deb", &format!("TARGET_DIR={}", out.display())]);
     let package = files_below(&out).remove(0);
@@ -324,8 +319,7 @@ fn the_debian_package_has_no_errors() {
     if !has("make") || !has("dpkg-shlibdeps") || !has("lintian") {
         return;
     }
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     let out = world.path("out");
     make(&["deb", &format!("TARGET_DIR={}", out.display())]);
     let package = files_below(&out).remove(0);

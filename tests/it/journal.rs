@@ -16,8 +16,8 @@ fn two_greetings() -> World {
         ("call_a", "greet", json!({"name": "Ada"})),
         ("call_b", "greet", json!({"name": "Bob"})),
     ];
-    world.server.says([calls(&wanted), text("Greeted.")]);
-    world.run("Greet them").end().exits(0);
+    world.model_says([calls(&wanted), text("Greeted.")]);
+    world.run("Greet them").exits(0);
     world
 }
 
@@ -203,11 +203,11 @@ fn a_result_is_in_the_journal_before_the_next_action_runs() {
     let world = World::with_tools(
         "- {name: look, shell: 'grep -c ''\"type\":\"ACTION_RESULT\"'' \"$DELTA_RUN_DIR/journal.jsonl\"'}",
     );
-    world.server.says([
+    world.model_says([
         calls(&[("a", "look", json!({})), ("b", "look", json!({}))]),
         text("done"),
     ]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let told = world.server.last();
     let first = told.observation("a");
     assert!(first.starts_with("0\n"), "{first}");
@@ -231,10 +231,8 @@ fn the_control_plane_is_private_and_ignored_by_git() {
 #[test]
 fn a_loose_umask_changes_nothing_about_that() {
     let world = World::with_tools(GREET);
-    world
-        .server
-        .says([call("a", "greet", &json!({"name": "Ada"})), text("done")]);
-    world.run("go").after("umask 000").end().exits(0);
+    world.model_says([call("a", "greet", &json!({"name": "Ada"})), text("done")]);
+    world.run("go").after("umask 000").exits(0);
     let mode = |name: &str| fs::metadata(world.path(name)).unwrap().mode() & 0o777;
     assert_eq!(mode("ws/.delta"), 0o700);
     assert_eq!(mode("ws/.delta/LATEST"), 0o600);

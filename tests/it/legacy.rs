@@ -13,10 +13,10 @@ fn deprecations(outcome: &Outcome) -> Vec<String> {
 /// Runs the agent to its end, and returns the deprecation lines; `check` tells the same.
 #[track_caller]
 fn told(world: &World) -> Vec<String> {
-    world.server.says([text("done")]);
-    let outcome = world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    let outcome = world.run("go").exits(0).prints("done\n");
     let told = deprecations(&outcome);
-    let checked = world.delta(["check", "agent"]).end().exits(0);
+    let checked = world.delta(["check", "agent"]).exits(0);
     assert_eq!(deprecations(&checked), told);
     told
 }
@@ -49,9 +49,7 @@ fn an_agent_in_every_old_form_at_once_runs() {
         "agent/context.yaml",
         context.replace("prompt.md", "prompt.txt"),
     );
-    world
-        .server
-        .says([call("c", "list", &serde_json::json!({}))]);
+    world.model_says([call("c", "list", &serde_json::json!({}))]);
     let called = |name: &str, now: &str, line| {
         format!("agent/config.yaml:{line}: {name} is called {now} now")
     };
@@ -177,7 +175,7 @@ fn an_old_and_a_new_name_of_one_hook_are_both_heard() {
 fn quiet_keeps_deprecations_to_itself() {
     let world = World::new();
     world.write("agent/config.yaml", "");
-    world.server.says([text("done")]);
-    let outcome = world.run("go").arg("-q").end().exits(0);
+    world.model_says([text("done")]);
+    let outcome = world.run("go").arg("-q").exits(0);
     assert_eq!(outcome.stderr, "");
 }

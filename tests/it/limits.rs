@@ -17,7 +17,7 @@ fn stops(world: &World, delta: Delta, reason: &str) {
         "disk_full" | "model_unavailable" => 75,
         _ => 4,
     };
-    let outcome = delta.json().end().exits(code);
+    let outcome = delta.json().exits(code);
     let object = outcome.object();
     assert_eq!(object["status"], "INTERRUPTED", "{object}");
     assert_eq!(object["stop_reason"], reason);
@@ -31,15 +31,15 @@ fn stops(world: &World, delta: Delta, reason: &str) {
 #[test]
 fn max_iterations_stops_and_the_same_command_has_as_many_again() {
     let world = World::with_tools(NOTE).top("max_iterations: 2");
-    world.server.says((1..=4).map(note));
+    world.model_says((1..=4).map(note));
     stops(&world, world.run("go"), "max_iterations");
     assert_eq!(world.server.requests().len(), 2);
     assert_eq!(world.lines("log"), ["1", "2"]);
     stops(&world, world.run("go"), "max_iterations");
     assert_eq!(world.lines("log"), ["1", "2", "3", "4"]);
     assert_eq!(world.latest().metadata()["iterations"], 4);
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.latest().metadata()["iterations"], 5);
     assert_eq!(world.runs().len(), 1);
 }
@@ -47,18 +47,17 @@ fn max_iterations_stops_and_the_same_command_has_as_many_again() {
 #[test]
 fn an_answer_in_the_last_iteration_allowed_is_an_answer() {
     let world = World::with_tools(NOTE).top("max_iterations: 2");
-    world.server.says([note(1), text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([note(1), text("done")]);
+    world.run("go").exits(0).prints("done\n");
 }
 
 #[test]
 fn the_option_wins_over_the_agents_limit() {
     let world = World::with_tools(NOTE).top("max_iterations: 1");
-    world.server.says([note(1), note(2), text("done")]);
+    world.model_says([note(1), note(2), text("done")]);
     world
         .run("go")
         .args(["--max-iterations", "3"])
-        .end()
         .exits(0)
         .prints("done\n");
 }
@@ -66,37 +65,37 @@ fn the_option_wins_over_the_agents_limit() {
 #[test]
 fn tokens_are_counted_for_one_start() {
     let world = World::with_tools(NOTE).top("limits: {tokens: 200}");
-    world.server.says((1..=4).map(note));
+    world.model_says((1..=4).map(note));
     stops(&world, world.run("go"), "tokens");
     assert_eq!(world.server.requests().len(), 2);
     stops(&world, world.run("go"), "tokens");
     assert_eq!(world.server.requests().len(), 4);
     assert_eq!(world.latest().metadata()["usage"]["total_tokens"], 440);
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.lines("log"), ["1", "2", "3", "4"]);
 }
 
 #[test]
 fn seconds_are_counted_for_one_start() {
     let world = World::with_tools("- {name: nap, shell: 'sleep 1.1'}").top("limits: {seconds: 1}");
-    world.server.says([call("a", "nap", &json!({}))]);
+    world.model_says([call("a", "nap", &json!({}))]);
     stops(&world, world.run("go"), "seconds");
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
 }
 
 #[test]
 fn retries_used_up_make_the_model_unavailable() {
     let world = World::with_tools(NOTE).llm("max_retries: 1");
-    world.server.says([
+    world.model_says([
         note(1),
         Reply::error(500, "oh no"),
         Reply::error(500, "oh no"),
     ]);
     stops(&world, world.run("go"), "model_unavailable");
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.lines("log"), ["1"]);
 }
 
@@ -107,8 +106,8 @@ fn a_request_that_the_disk_has_no_room_for_stops_the_run() {
     // In blocks of 512 or 1024 bytes.
     stops(&world, world.run("go").after("ulimit -f 40"), "disk_full");
     assert!(world.server.requests().is_empty());
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.runs().len(), 1);
 }
 
@@ -138,14 +137,13 @@ fn an_action_whose_request_cannot_be_journalled_does_not_run() {
         .args(["--max-iterations", "100"])
         .after("ulimit -f 40")
         .json();
-    let outcome = delta.end().exits(75);
+    let outcome = delta.exits(75);
     assert_eq!(outcome.object()["stop_reason"], "disk_full");
     assert_eq!(world.latest().metadata()["stop_reason"], "disk_full");
     let before = world.lines("log").len();
     world
         .run("go")
         .args(["--max-iterations", "100"])
-        .end()
         .exits(0)
         .prints("done\n");
     assert!(
@@ -168,9 +166,7 @@ fn an_action_whose_request_cannot_be_journalled_does_not_run() {
 fn a_tool_whose_output_is_too_large_for_the_disk_is_not_the_engines_end() {
     let world =
         World::with_tools("- {name: pour, shell: 'head -c 5000000 /dev/zero | tr \"\\\\000\" x'}");
-    world
-        .server
-        .says([call("a", "pour", &json!({})), text("done")]);
+    world.model_says([call("a", "pour", &json!({})), text("done")]);
     let outcome = world.run("go").after("ulimit -f 200").end();
     assert!(
         matches!(outcome.code(), Some(0 | 75)),
@@ -185,17 +181,17 @@ fn a_tool_whose_output_is_too_large_for_the_disk_is_not_the_engines_end() {
 #[test]
 fn seconds_cut_an_answer_that_is_awaited() {
     let world = World::new().top("limits: {seconds: 1}");
-    world.server.says([text("never").held()]);
+    world.model_says([text("never").held()]);
     stops(&world, world.run("go"), "seconds");
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.runs().len(), 1);
 
     let world = World::new().program([text("never"), text("done")]);
     let world = world.top("limits: {seconds: 1}");
     world.write("agent/model/1.sh", "sleep 600\n");
     stops(&world, world.run("go"), "seconds");
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
 }
 
 /// Runs it where no file can get a byte. What it prints goes into pipes.
@@ -224,15 +220,15 @@ fn a_disk_that_is_full_at_the_start_is_a_reason_to_come_back() {
     assert_eq!(object["exit_code"], 75);
     assert_eq!(object["error"]["type"], "disk_full");
     assert!(world.server.requests().is_empty());
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.runs().len(), 1);
 }
 
 #[test]
 fn a_disk_that_is_full_when_a_run_is_taken_up_is_a_reason_to_come_back() {
     let world = World::with_tools(NOTE);
-    world.server.says([note(1), text("never").held()]);
+    world.model_says([note(1), text("never").held()]);
     let delta = world.run("go").spawn();
     world.server.wait_for(2);
     delta.kill();
@@ -242,8 +238,8 @@ fn a_disk_that_is_full_when_a_run_is_taken_up_is_a_reason_to_come_back() {
     assert_eq!(object["exit_code"], 75);
     assert_eq!(object["error"]["type"], "disk_full");
     assert_eq!(world.latest().read("journal.jsonl"), before);
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.lines("log"), ["1"]);
     assert_eq!(world.runs().len(), 1);
 }

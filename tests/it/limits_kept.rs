@@ -37,7 +37,7 @@ fn a_loop_until_the_code_is_not_75_ends_at_every_limit() {
             "until '{program}' run -q -a agent -w ws -m go {option}; code=$?; [ $code -ne 75 ]; do :; done; exit $code"
         );
         let delta = Delta::of("sh", world.home()).args(["-c", &script]);
-        let outcome = delta.end().exits(4);
+        let outcome = delta.exits(4);
         match reason {
             "" => assert!(outcome.says("has passed").stdout.is_empty()),
             _ => assert_eq!(world.latest().ending().1.as_deref(), Some(reason), "{keys}"),
@@ -68,7 +68,7 @@ fn the_time_that_a_person_takes_is_not_the_runs() {
     let world =
         World::with_tools(tool).top("budget: {seconds: 3600, per: tree}\nmax_iterations: 3");
     let ask = json!({"prompt": "Well?"});
-    world.server.says([
+    world.model_says([
         call("a", "note", &json!({})),
         call("b", "ask_human", &ask),
         call("c", "note", &json!({})),
@@ -96,11 +96,7 @@ fn the_time_that_a_person_takes_is_not_the_runs() {
 
     // The next start knows it from the journal.
     let whole = at("ENGINE_END") - at("ENGINE_START");
-    world
-        .run("go")
-        .args(["--max-iterations", "1"])
-        .end()
-        .exits(4);
+    world.run("go").args(["--max-iterations", "1"]).exits(4);
     let last = &run.events("ENGINE_START")[1];
     let began = millis(last["timestamp"].as_str().unwrap());
     let spent = 3_600_000 - (until(&world)[2] - began).min(3_600_000);
@@ -111,16 +107,14 @@ fn the_time_that_a_person_takes_is_not_the_runs() {
 fn a_failed_run_that_is_begun_anew_has_spent_nothing() {
     let world = World::with_tools(NOTE).top("budget: {tokens: 300}");
     let cut = || answer(&json!({"role": "assistant", "content": "I ca"}), "length");
-    world
-        .server
-        .says([call("a", "note", &json!({})), cut(), cut()]);
+    world.model_says([call("a", "note", &json!({})), cut(), cut()]);
     let start = || world.run("go").args(["--run-id", "job"]);
-    start().end().exits(1);
+    start().exits(1);
     let run = Run {
         dir: world.path("ws/.delta/job"),
     };
     assert_eq!(sum(&ledger(&run), "settle").0, 2 * ANSWER);
-    start().arg("--retry-failed").end().exits(1);
+    start().arg("--retry-failed").exits(1);
     assert_eq!(sum(&ledger(&run), "settle").0, ANSWER);
 }
 
@@ -129,11 +123,8 @@ fn a_failed_run_that_is_begun_anew_has_spent_nothing() {
 fn killed_at_random_the_agents_of_a_flow_stay_within_its_budget() {
     const BUDGET: u64 = 8_000;
     const AGENTS: u64 = 8;
-    let kills = std::env::var("DELTA_TEST_BUDGET_KILLS").ok();
-    let kills: usize = kills.and_then(|text| text.parse().ok()).unwrap_or(20);
-    let seed = std::env::var("DELTA_TEST_SEED").ok();
-    let seed = seed.and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    let kills = given_or("DELTA_TEST_BUDGET_KILLS", 20);
+    let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut killed = 0;
     while killed < kills {

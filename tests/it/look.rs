@@ -16,14 +16,14 @@ fn printed(outcome: &Outcome) -> String {
 /// A run of one tool call and an answer.
 fn one_call(world: &World, words: &str) {
     let first = call("call_1", "echo", &json!({"words": words}));
-    world.server.says([first, text("done")]);
-    world.run("say it").end().exits(0);
+    world.model_says([first, text("done")]);
+    world.run("say it").exits(0);
 }
 
 /// A run whose first answer does not come before it is released.
 fn held() -> (World, Running) {
     let world = World::new();
-    world.server.says([text("done").held()]);
+    world.model_says([text("done").held()]);
     let delta = world.run("wait").spawn();
     world.server.wait_for(1);
     (world, delta)
@@ -41,10 +41,10 @@ fn snapshot(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn runs_are_listed_newest_first() {
     let world = World::new();
     for message in ["first task", "second\ntask"] {
-        world.server.says([text("done")]);
-        world.run(message).end().exits(0);
+        world.model_says([text("done")]);
+        world.run(message).exits(0);
     }
-    let list = printed(&world.delta(["list-runs", "-w", "ws"]).end().exits(0));
+    let list = printed(&world.delta(["list-runs", "-w", "ws"]).exits(0));
     let lines: Vec<&str> = list.lines().collect();
     assert_eq!(lines.len(), 3, "{list}");
     let runs = world.runs();
@@ -70,7 +70,7 @@ fn runs_are_listed_newest_first() {
 fn only_a_run_that_somebody_works_on_is_running() {
     let (world, delta) = held();
     let status = || {
-        let list = world.delta(["list-runs", "-w", "ws"]).json().end().exits(0);
+        let list = world.delta(["list-runs", "-w", "ws"]).json().exits(0);
         let list: Value = serde_json::from_slice(&list.stdout).unwrap();
         list[0]["status"].as_str().unwrap().to_owned()
     };
@@ -79,7 +79,6 @@ fn only_a_run_that_somebody_works_on_is_running() {
     assert_eq!(status(), "INTERRUPTED");
     let resumable = world.delta(["list-runs", "-w", "ws", "--resumable", "--first"]);
     resumable
-        .end()
         .exits(0)
         .prints(&format!("{}\n", world.latest().id()));
 }
@@ -87,32 +86,23 @@ fn only_a_run_that_somebody_works_on_is_running() {
 #[test]
 fn the_first_of_a_list_is_an_id_alone_and_none_is_an_error() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let id = format!("{}\n", world.latest().id());
     let first =
         |status: &str| world.delta(["list-runs", "-w", "ws", "--first", "--status", status]);
-    first("completed").end().exits(0).prints(&id);
-    first("waiting-for-input")
-        .end()
-        .exits(1)
-        .prints("")
-        .says("no run");
+    first("completed").exits(0).prints(&id);
+    first("waiting-for-input").refuses(1, "no run");
     fs::create_dir(world.path("empty")).unwrap();
     world
         .delta(["list-runs", "-w", "empty"])
-        .end()
-        .exits(0)
-        .prints("")
-        .says("no run");
+        .refuses(0, "no run");
     world
         .delta(["list-runs", "-w", "empty", "--first"])
-        .end()
         .exits(1)
         .says("no run");
     world
         .delta(["list-runs", "-w", "nowhere"])
-        .end()
         .exits(1)
         .says("nowhere");
 }
@@ -120,14 +110,10 @@ fn the_first_of_a_list_is_an_id_alone_and_none_is_an_error() {
 #[test]
 fn a_status_that_is_none_is_refused_with_the_nearest() {
     let world = World::new();
-    let refused = world
-        .delta(["list-runs", "--status", "COMPLETD"])
-        .end()
-        .exits(2);
+    let refused = world.delta(["list-runs", "--status", "COMPLETD"]).exits(2);
     refused.prints("").says_one_line().says("COMPLETED");
     world
         .delta(["list-runs", "--frist"])
-        .end()
         .exits(2)
         .says("--first");
 }
@@ -135,9 +121,9 @@ fn a_status_that_is_none_is_refused_with_the_nearest() {
 #[test]
 fn the_list_as_json_has_the_metadata_and_the_workspace() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
-    let list = world.delta(["list-runs", "-w", "ws"]).json().end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
+    let list = world.delta(["list-runs", "-w", "ws"]).json().exits(0);
     let mut list: Value = serde_json::from_slice(&list.stdout).unwrap();
     let run = list[0].as_object_mut().unwrap();
     let path = run.remove("workspace_path").unwrap();
@@ -150,18 +136,12 @@ fn the_list_as_json_has_the_metadata_and_the_workspace() {
 fn the_runs_of_an_agent_are_those_of_all_its_workspaces() {
     let world = World::new();
     for message in ["one", "two"] {
-        world.server.says([text("done")]);
+        world.model_says([text("done")]);
         world
             .delta(["run", "-a", "agent", "-y", "-m", message])
-            .end()
             .exits(0);
     }
-    let list = printed(
-        &world
-            .delta(["list-runs", "--agent", "agent"])
-            .end()
-            .exits(0),
-    );
+    let list = printed(&world.delta(["list-runs", "--agent", "agent"]).exits(0));
     for (name, message) in [("W001", "one"), ("W002", "two")] {
         let line = list
             .lines()
@@ -171,11 +151,9 @@ fn the_runs_of_an_agent_are_those_of_all_its_workspaces() {
     }
     world
         .delta(["list-runs", "--agent", "agent", "-w", "ws"])
-        .end()
         .exits(2);
     world
         .delta(["list-runs", "--agent", "none"])
-        .end()
         .exits(1)
         .says("none");
 }
@@ -183,8 +161,8 @@ fn the_runs_of_an_agent_are_those_of_all_its_workspaces() {
 #[test]
 fn a_journal_that_was_edited_is_believed_more_than_the_metadata() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let run = world.latest();
     let journal = run.text("journal.jsonl");
     let start = journal.trim_end().rfind('\n').unwrap() + 1;
@@ -196,7 +174,7 @@ fn a_journal_that_was_edited_is_believed_more_than_the_metadata() {
         .unwrap();
     older.set_modified(std::time::UNIX_EPOCH).unwrap();
     let list = world.delta(["list-runs", "-w", "ws", "--resumable", "--first"]);
-    list.end().exits(0).prints(&format!("{}\n", run.id()));
+    list.exits(0).prints(&format!("{}\n", run.id()));
 }
 
 #[test]
@@ -204,13 +182,13 @@ fn the_log_tells_who_said_what_and_how_commands_ended() {
     let world = World::with_tools(&format!(
         "{ECHO}\n- {{name: fail, shell: 'echo bad >&2; exit 3'}}"
     ));
-    world.server.says([
+    world.model_says([
         call("call_1", "echo", &json!({"words": "hello there"})),
         call("call_2", "fail", &json!({})),
         text("All is said.\nTwice."),
     ]);
-    world.run("Say hello").end().exits(0);
-    let log = world.delta(["log", "-w", "ws"]).end().exits(0);
+    world.run("Say hello").exits(0);
+    let log = world.delta(["log", "-w", "ws"]).exits(0);
     let log_text = printed(&log);
     let wanted = [
         &*world.latest().id(),
@@ -239,7 +217,7 @@ fn the_log_tells_who_said_what_and_how_commands_ended() {
 fn nothing_that_a_tool_prints_can_control_the_terminal() {
     let world = World::with_tools(ECHO);
     one_call(&world, "a\u{1b}[2Jb\u{9b}c\rd");
-    let log = printed(&world.delta(["log", "-w", "ws"]).end().exits(0));
+    let log = printed(&world.delta(["log", "-w", "ws"]).exits(0));
     assert!(log.contains("a\u{FFFD}[2Jb"), "{log}");
     assert!(log.chars().all(|c| c == '\n' || !c.is_control()), "{log:?}");
 }
@@ -253,9 +231,9 @@ fn nothing_that_a_tool_prints_changes_the_direction_of_text() {
     let world = World::with_tools(ECHO);
     let words = format!("said {marks} here");
     let first = call("call_1", "echo", &json!({"words": words}));
-    world.server.says([first, text("done")]);
-    let run = world.run(&words).arg("-v").end().exits(0);
-    let log = world.delta(["log", "-w", "ws"]).end().exits(0);
+    world.model_says([first, text("done")]);
+    let run = world.run(&words).arg("-v").exits(0);
+    let log = world.delta(["log", "-w", "ws"]).exits(0);
     let absent = world.delta(["run", "-a", &words, "-m", "go"]).end();
     let shown = "\u{FFFD}".repeat(marks.chars().count());
     for text in [run.stderr.clone(), printed(&log), absent.stderr.clone()] {
@@ -268,8 +246,8 @@ fn nothing_that_a_tool_prints_changes_the_direction_of_text() {
 fn json_on_a_terminal_escapes_what_controls_it_and_keeps_its_value() {
     let words = "a\u{9b}2Jb \u{202e}txt\u{2066} \u{7f}c";
     let world = World::new();
-    world.server.says([text(words)]);
-    let run = world.run("go").json().end().exits(0);
+    world.model_says([text(words)]);
+    let run = world.run("go").json().exits(0);
     assert!(printed(&run).contains(words), "a file gets it as it is");
     let id = world.latest().id();
     for command in [
@@ -280,7 +258,7 @@ fn json_on_a_terminal_escapes_what_controls_it_and_keeps_its_value() {
     ] {
         let mut terminal = Terminal::new();
         let delta = world.delta(command.iter().copied()).all_at(&terminal);
-        delta.end().exits(0);
+        delta.exits(0);
         let shown = terminal.shows("}\r\n");
         let is_plain = |c: char| {
             c == '\n' || !(c.is_control() || words.contains(c)) || c.is_ascii_graphic() || c == ' '
@@ -318,7 +296,6 @@ fn a_followed_log_ends_when_nobody_reads_it() {
     let log = world.delta(["log", "-w", "ws", "-f"]);
     let piped = log
         .under(&["sh", "-c", "\"$0\" \"$@\" | head -n 1"])
-        .end()
         .exits(0);
     assert_eq!(printed(&piped).lines().count(), 1);
     delta.kill();
@@ -346,24 +323,20 @@ fn the_log_as_json_is_the_journal() {
     let journal = world.latest().text("journal.jsonl");
     world
         .delta(["log", "-w", "ws", "--json"])
-        .end()
         .exits(0)
         .prints(&journal);
     let lines: Vec<&str> = journal.split_inclusive('\n').collect();
     let last = lines[lines.len() - 2..].concat();
     world
         .delta(["log", "-w", "ws", "--json", "-n", "2"])
-        .end()
         .exits(0)
         .prints(&last);
     world
         .delta(["log", "-w", "ws", "-n", "0"])
-        .end()
         .exits(0)
         .prints("");
     world
         .delta(["log", "-w", "ws", "-n", "some"])
-        .end()
         .exits(2)
         .says("some");
 }
@@ -380,22 +353,13 @@ fn a_damaged_journal_is_shown_up_to_the_damage() {
     fs::write(&path, lines.join("\n") + "\n").unwrap();
     let log = world
         .delta(["log", "-w", "ws", "--json"])
-        .end()
         .exits(0)
         .prints(&kept);
     log.says("journal.jsonl:3:10").says("damaged");
-    let log = world
-        .delta(["log", "-w", "ws"])
-        .end()
-        .exits(0)
-        .says(":3:10");
+    let log = world.delta(["log", "-w", "ws"]).exits(0).says(":3:10");
     assert!(!printed(&log).contains("COMPLETED"));
-    world
-        .delta(["stats", "-w", "ws"])
-        .end()
-        .exits(0)
-        .says("damaged");
-    world.delta(["list-runs", "-w", "ws"]).end().exits(0);
+    world.delta(["stats", "-w", "ws"]).exits(0).says("damaged");
+    world.delta(["list-runs", "-w", "ws"]).exits(0);
 }
 
 #[test]
@@ -414,22 +378,22 @@ fn numbers_beyond_all_reason_are_survived() {
     journal += &format!("{{\"seq\":{},\"type\":\"X\"}}\n", u64::MAX);
     fs::write(&path, &journal).unwrap();
     for command in ["log", "stats", "list-runs"] {
-        world.delta([command, "-w", "ws"]).end().exits(0);
+        world.delta([command, "-w", "ws"]).exits(0);
     }
 }
 
 #[test]
 fn a_torn_last_line_is_told_and_the_engine_counts_as_dead() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let journal = world.latest().text("journal.jsonl");
     fs::write(
         world.latest().path("journal.jsonl"),
         &journal[..journal.len() - 9],
     )
     .unwrap();
-    let log = world.delta(["log", "-w", "ws"]).end().exits(0);
+    let log = world.delta(["log", "-w", "ws"]).exits(0);
     log.says("has no end and is not shown").says("has died");
 }
 
@@ -437,8 +401,8 @@ fn a_torn_last_line_is_told_and_the_engine_counts_as_dead() {
 fn runs_of_sub_agents_stand_below_the_action_that_started_them() {
     let world = family("");
     world.server.answers(model);
-    world.run("go").end().exits(0);
-    let log = printed(&world.delta(["log", "-w", "ws"]).end().exits(0));
+    world.run("go").exits(0);
+    let log = printed(&world.delta(["log", "-w", "ws"]).exits(0));
     let two = Run::latest(&world.path("ws/child")).id();
     let three = Run::latest(&world.path("ws/child/child")).id();
     let place = |words: &str| {
@@ -464,14 +428,12 @@ fn an_answer_that_is_secret_is_not_shown() {
     let world = World::new();
     for (sensitive, answer) in [(true, "hunter2"), (false, "blue")] {
         let question = json!({"prompt": "Which word?", "sensitive": sensitive});
-        world
-            .server
-            .says([call("call_1", "ask_human", &question), text("done")]);
-        world.run(answer).end().exits(101);
-        world.go_on().args(["-m", answer]).end().exits(0);
+        world.model_says([call("call_1", "ask_human", &question), text("done")]);
+        world.run(answer).exits(101);
+        world.go_on().args(["-m", answer]).exits(0);
     }
     let log = |args: &[&str]| {
-        let log = world.delta(["log", "-w", "ws"]).args(args).end().exits(0);
+        let log = world.delta(["log", "-w", "ws"]).args(args).exits(0);
         printed(&log).replace("user   ", "user:")
     };
     let runs: Vec<String> = world.runs().iter().map(Run::id).collect();
@@ -504,8 +466,8 @@ fn on_a_terminal_a_long_log_is_coloured_and_goes_through_the_pager() {
         return;
     }
     let world = World::new();
-    world.server.says([text("done"), text("done")]);
-    world.run(&"line\n".repeat(60)).end().exits(0);
+    world.model_says([text("done"), text("done")]);
+    world.run(&"line\n".repeat(60)).exits(0);
     let on_terminal = |environment: &str| {
         let line = shlex::try_quote(&format!(
             "{environment} exec \"{}\" log -w ws",
@@ -514,7 +476,7 @@ fn on_a_terminal_a_long_log_is_coloured_and_goes_through_the_pager() {
         .unwrap()
         .into_owned();
         let script = format!("exec script -qefc {line} typescript");
-        world.delta([]).under(&["sh", "-c", &script]).end().exits(0);
+        world.delta([]).under(&["sh", "-c", &script]).exits(0);
         // Its first line tells the command.
         let typescript = world.read("typescript");
         let (_, shown) = typescript.split_once('\n').expect("lines");
@@ -525,25 +487,18 @@ fn on_a_terminal_a_long_log_is_coloured_and_goes_through_the_pager() {
     assert!(paged.contains("\x1b[2m"), "{paged:?}");
     assert!(!on_terminal("NO_COLOR=1 PAGER='sed s/^/PAGED:/'").contains("\x1b[2m"));
     assert!(!on_terminal("PAGER=cat").contains("PAGED"));
-    world.run("short").end().exits(0);
+    world.run("short").exits(0);
     assert!(!on_terminal("PAGER='sed s/^/PAGED:/'").contains("PAGED"));
 }
 
 #[test]
 fn the_next_request_is_the_one_that_going_on_sends() {
     let world = World::with_tools(ECHO);
-    world
-        .server
-        .says([call("call_1", "echo", &json!({"words": "x"}))]);
-    world
-        .run("go")
-        .args(["--max-iterations", "1"])
-        .end()
-        .exits(4);
+    world.model_says([call("call_1", "echo", &json!({"words": "x"}))]);
+    world.run("go").args(["--max-iterations", "1"]).exits(4);
     let before = snapshot(world.home());
     let next = world
         .delta(["request", "-w", "ws", "LATEST", "--next"])
-        .end()
         .exits(0);
     assert_eq!(world.server.requests().len(), 1);
     let after = snapshot(&world.workspace());
@@ -552,15 +507,14 @@ fn the_next_request_is_the_one_that_going_on_sends() {
             .iter()
             .all(|(path, bytes)| before.get(path) == Some(bytes))
     );
-    world.server.says([text("done")]);
-    world.go_on().end().exits(0);
+    world.model_says([text("done")]);
+    world.go_on().exits(0);
     assert_eq!(
         printed(&next),
         String::from_utf8_lossy(&world.server.last().body)
     );
     let next = world
         .delta(["request", "-w", "ws", "LATEST", "--next"])
-        .end()
         .exits(0);
     next.says("needs a message");
 }
@@ -577,17 +531,16 @@ fn no_program_is_run_for_the_next_request() {
                 "{command: [sh, -c, 'echo ran >> $HOME/log; echo sum > sum.md']}",
             ),
     );
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let next = world
         .delta(["request", "-w", "ws", "LATEST", "--next"])
-        .end()
         .exits(0);
     assert!(
         printed(&next.says("sum: its program is not run; using the existing file")).contains("sum")
     );
     let dry = world.delta(["run", "-a", "agent", "-w", "new", "--dry-run", "-m", "go"]);
-    dry.end().exits(0).says("it is left out");
+    dry.exits(0).says("it is left out");
     assert_eq!(world.lines("log"), ["ran"]);
 }
 
@@ -611,28 +564,21 @@ fn the_first_difference_of_two_requests_is_shown() {
     );
     diff("1", "7").exits(1).says("2 requests, not 7");
     let next = world.delta(["request", "-w", "ws", "LATEST", "--next", "--diff", "2"]);
-    assert!(printed(&next.end().exits(1)).contains("requests the next and 2 differ"));
-    world
-        .delta(["request", "LATEST", "2", "--next"])
-        .end()
-        .exits(2);
+    assert!(printed(&next.exits(1)).contains("requests the next and 2 differ"));
+    world.delta(["request", "LATEST", "2", "--next"]).exits(2);
 }
 
 #[test]
 fn a_run_that_is_not_there_names_those_that_are() {
     let world = World::new();
     for id in ["job-1", "job-2"] {
-        world.server.says([text("done")]);
-        world.run(id).args(["--run-id", id]).end().exits(0);
+        world.model_says([text("done")]);
+        world.run(id).args(["--run-id", id]).exits(0);
     }
     for command in ["log", "stats", "request"] {
         let look = |run: &str| world.delta([command, "-w", "ws", run]).end();
-        look("nix").exits(1).prints("").says("job-1").says("job-2");
-        look("job")
-            .exits(1)
-            .prints("")
-            .says("several")
-            .says("job-1");
+        look("nix").refuses(1, "job-1").says("job-2");
+        look("job").refuses(1, "several").says("job-1");
         look("job-2").exits(0);
         look("LATEST").exits(0);
     }
@@ -641,16 +587,12 @@ fn a_run_that_is_not_there_names_those_that_are() {
 #[test]
 fn a_run_that_is_live_can_be_looked_at() {
     let (world, delta) = held();
-    let log = printed(&world.delta(["log", "-w", "ws"]).end().exits(0));
+    let log = printed(&world.delta(["log", "-w", "ws"]).exits(0));
     assert!(log.contains("wait") && !log.contains("end "), "{log}");
-    world.delta(["stats", "-w", "ws"]).end().exits(0);
-    world
-        .delta(["request", "-w", "ws", "LATEST"])
-        .end()
-        .exits(0);
+    world.delta(["stats", "-w", "ws"]).exits(0);
+    world.delta(["request", "-w", "ws", "LATEST"]).exits(0);
     world
         .delta(["request", "-w", "ws", "LATEST", "--next"])
-        .end()
         .exits(0);
     world.server.release();
     delta.wait().exits(0).prints("done\n");
@@ -660,10 +602,9 @@ fn a_run_that_is_live_can_be_looked_at() {
 fn a_dry_run_prints_what_a_run_would_send_and_leaves_nothing() {
     let world = World::with_tools(ECHO);
     let before = snapshot(world.home());
-    let dry = world.run("Say\nit").args(["--dry-run"]).end().exits(0);
+    let dry = world.run("Say\nit").args(["--dry-run"]).exits(0);
     let elsewhere = world
         .delta(["run", "-a", "agent", "--dry-run", "-m", "Say\nit"])
-        .end()
         .exits(0);
     assert!(!world.exists("ws") && !world.exists("agent/workspaces"));
     assert!(
@@ -672,13 +613,12 @@ fn a_dry_run_prints_what_a_run_would_send_and_leaves_nothing() {
             .all(|(path, bytes)| &fs::read(path).unwrap() == bytes)
     );
     assert!(world.server.requests().is_empty());
-    world.server.says([text("done")]);
-    world.run("Say\nit").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("Say\nit").exits(0);
     let sent = String::from_utf8(world.server.last().body.clone()).unwrap();
     assert_eq!((printed(&dry), printed(&elsewhere)), (sent.clone(), sent));
     world
         .delta(["run", "-a", "agent", "-w", "no", "--dry-run"])
-        .end()
         .exits(2)
         .says("-m");
     assert!(!world.exists("no"));
@@ -687,33 +627,25 @@ fn a_dry_run_prints_what_a_run_would_send_and_leaves_nothing() {
 #[test]
 fn a_dry_run_needs_no_key() {
     let world = World::new().llm("base_url: https://models.example/v1");
-    let dry = world.run("go").args(["--dry-run"]).end().exits(0);
+    let dry = world.run("go").args(["--dry-run"]).exits(0);
     assert!(printed(&dry.says("key")).contains("\"go\""));
 }
 
 #[test]
 fn a_dry_run_of_what_would_be_resumed_is_its_next_request() {
     let world = World::with_tools(ECHO);
-    world
-        .server
-        .says([call("call_1", "echo", &json!({"words": "x"}))]);
-    world
-        .run("go")
-        .args(["--max-iterations", "1"])
-        .end()
-        .exits(4);
+    world.model_says([call("call_1", "echo", &json!({"words": "x"}))]);
+    world.run("go").args(["--max-iterations", "1"]).exits(4);
     let next = world
         .delta(["request", "-w", "ws", "LATEST", "--next"])
-        .end()
         .exits(0);
     let dry = world
         .run("go")
         .args(["--dry-run"])
-        .end()
         .exits(0)
         .says("would be resumed");
     assert_eq!(printed(&dry), printed(&next));
-    let other = printed(&world.run("other").args(["--dry-run"]).end().exits(0));
+    let other = printed(&world.run("other").args(["--dry-run"]).exits(0));
     assert!(!other.contains("call_1") && other.contains("other"));
 }
 
@@ -723,14 +655,14 @@ fn a_last_event_that_lacks_only_its_newline_is_shown_without_a_warning() {
     one_call(&world, "words");
     let journal = world.latest().path("journal.jsonl");
     let text = fs::read_to_string(&journal).unwrap();
-    let whole = printed(&world.delta(["log", "-w", "ws"]).end().exits(0));
+    let whole = printed(&world.delta(["log", "-w", "ws"]).exits(0));
     fs::write(&journal, text.trim_end()).unwrap();
-    let log = world.delta(["log", "-w", "ws"]).end().exits(0);
+    let log = world.delta(["log", "-w", "ws"]).exits(0);
     assert_eq!((printed(&log), log.stderr.as_str()), (whole, ""));
     let last = world.delta(["log", "-w", "ws", "-n", "1", "--json"]).end();
     let end = format!("{}\n", text.lines().last().unwrap());
     last.exits(0).prints(&end);
-    let stats = printed(&world.delta(["stats", "-w", "ws"]).end().exits(0));
+    let stats = printed(&world.delta(["stats", "-w", "ws"]).exits(0));
     assert!(stats.contains("COMPLETED"), "{stats}");
 }
 
@@ -741,20 +673,17 @@ fn a_run_is_named_by_the_path_of_its_directory_too() {
     let id = world.latest().id();
     let path = format!("ws/.delta/{id}");
     for command in ["log", "stats", "request"] {
-        let by_path = printed(&world.delta([command, &path]).end().exits(0));
-        let by_name = printed(&world.delta([command, "-w", "ws", &id]).end().exits(0));
+        let by_path = printed(&world.delta([command, &path]).exits(0));
+        let by_name = printed(&world.delta([command, "-w", "ws", &id]).exits(0));
         assert!(!by_path.is_empty() && by_path == by_name, "{command}");
         let none = world.delta([command, "ws/.delta/none"]).end();
-        none.exits(1)
-            .prints("")
-            .says("ws/.delta/none")
-            .says_one_line();
+        none.refuses(1, "ws/.delta/none").says_one_line();
         let other = world.delta([command, "./agent"]).end();
-        other.exits(1).prints("").says("not a run's directory");
+        other.refuses(1, "not a run's directory");
     }
-    let next = world.delta(["request", &path, "--next"]).end().exits(0);
+    let next = world.delta(["request", &path, "--next"]).exits(0);
     assert!(!next.stdout.is_empty());
-    world.server.says([text("again")]);
+    world.model_says([text("again")]);
     let fork = world.delta(["fork", &path, "--at", "1"]).end();
     fork.exits(0).prints("again\n");
 }
@@ -766,12 +695,12 @@ fn an_empty_name_is_no_run_s() {
     let id = world.latest().id();
     for command in ["log", "stats", "request", "report", "replay"] {
         let none = world.delta([command, "-w", "ws", ""]).end();
-        none.exits(1).prints("").says("no run ''").says(&id);
+        none.refuses(1, "no run ''").says(&id);
     }
     let fork = world.delta(["fork", "-w", "ws", "", "--at", "1"]).end();
-    fork.exits(1).prints("").says("no run ''");
+    fork.refuses(1, "no run ''");
     let diff = world.delta(["diff", "-w", "ws", "", &id]).end();
-    diff.exits(1).prints("").says("no run ''");
+    diff.refuses(1, "no run ''");
 }
 
 #[test]
@@ -780,12 +709,12 @@ fn a_run_that_lies_outside_of_a_workspace_is_shown_and_not_gone_on_with() {
     let path = survey.to_str().unwrap();
     let world = World::new();
     for command in ["log", "stats", "request"] {
-        assert!(!printed(&world.delta([command, path]).end().exits(0)).is_empty());
+        assert!(!printed(&world.delta([command, path]).exits(0)).is_empty());
     }
     let next = world.delta(["request", path, "--next"]).end();
-    next.exits(1).prints("").says("no workspace");
+    next.refuses(1, "no workspace");
     let fork = world.delta(["fork", path, "--at", "1"]).end();
-    fork.exits(1).prints("").says("no workspace");
+    fork.refuses(1, "no workspace");
 }
 
 /// A family whose second generation works where the words say.
@@ -794,7 +723,7 @@ pub fn scattered(words: &str) -> World {
     let yaml = world.read("agent/agent.yaml");
     world.write("agent/agent.yaml", yaml.replace("-w, child", words));
     world.server.answers(model);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     world
 }
 
@@ -802,7 +731,7 @@ pub fn scattered(words: &str) -> World {
 fn a_sub_agent_is_found_where_the_command_says_that_it_works() {
     for words in ["-w, ../far", "--work-dir=../far", "-y"] {
         let world = scattered(words);
-        let log = printed(&world.delta(["log", "-w", "ws"]).end().exits(0));
+        let log = printed(&world.delta(["log", "-w", "ws"]).exits(0));
         // Its own sub-agent lies below it.
         for text in ["agent two", "agent three", "done by 3"] {
             assert!(log.contains(text), "{words}: {text} is not in {log}");

@@ -25,7 +25,7 @@ fn source(name: &str) -> String {
 /// What `delta ARGS` prints.
 fn printed(args: &[&str]) -> String {
     let world = World::new();
-    let outcome = world.delta(args.iter().copied()).end().exits(0);
+    let outcome = world.delta(args.iter().copied()).exits(0);
     assert_eq!(outcome.stderr, "");
     String::from_utf8(outcome.stdout).unwrap()
 }
@@ -163,15 +163,14 @@ fn at_a_terminal_a_page_goes_through_the_pager_unless_it_is_short() {
         eprintln!("skipped: script(1) is not installed");
         return;
     }
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     let at_terminal = |args: &str| {
         let delta = env!("CARGO_BIN_EXE_delta");
         let line = format!("stty rows 24 cols 80; PAGER='sed s/^/PAGED:/' exec '{delta}' {args}");
         let line = shlex::try_quote(&line).unwrap().into_owned();
         let script = format!("exec script -qefc {line} typescript");
         let outcome = world.delta([]).under(&["sh", "-c", &script]);
-        outcome.end().exits(0);
+        outcome.exits(0);
         // Its first line tells the command.
         let typescript = world.read("typescript");
         let (_, shown) = typescript.split_once('\n').unwrap();
@@ -216,7 +215,7 @@ fn every_page_that_is_referred_to_is_there_and_another_refers_to_each() {
 fn an_unknown_page_is_refused_with_the_nearest() {
     let world = World::new();
     let outcome = world.delta(["help", "agnet"]).end();
-    outcome.exits(2).prints("").says("agnet").says("'agent'");
+    outcome.refuses(2, "agnet").says("'agent'");
 }
 
 #[test]
@@ -468,7 +467,7 @@ fn the_tools_shown_in_the_manual_load() {
     let outcome = world
         .delta(["tool", "expand"])
         .arg(world.path("shown.yaml"));
-    outcome.end().exits(0).does_not_say("warning");
+    outcome.exits(0).does_not_say("warning");
 
     let shown = page("tool").split("$ cat t.yaml\n").nth(1).unwrap();
     let unindented = |text: &str| -> String {
@@ -495,7 +494,6 @@ fn the_tools_shown_in_the_manual_load() {
         .nth(1)
         .unwrap();
     check
-        .end()
         .exits(0)
         .prints(&format!("{}\n", said.lines().next().unwrap().trim()));
 }
@@ -506,7 +504,7 @@ fn short_help_of_a_flow_command_and_its_part_of_the_page_name_the_same_options()
     use delta_engine::flow::cli::args::COMMANDS;
     let world = World::new();
     let printed = |args: &[&str]| {
-        let outcome = Delta::flow(world.home()).args(args).end().exits(0);
+        let outcome = Delta::flow(world.home()).args(args).exits(0);
         String::from_utf8(outcome.stdout).unwrap()
     };
     let overview = printed(&["-h"]);
@@ -655,7 +653,7 @@ fn the_evaluations_shown_in_the_manual_load() {
         "e/evaluations.yaml",
         yaml.join("\n").replace("./triage", "../agent"),
     );
-    let check = world.delta(["flow", "check", "e"]).end().exits(0);
+    let check = world.delta(["flow", "check", "e"]).exits(0);
     check.says("cannot be reached").prints("e: ok, 1 suite\n");
 }
 

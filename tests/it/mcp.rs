@@ -53,7 +53,7 @@ fn world_with_server(revision: &str) -> World {
         revision,
         "Tells the time",
     ];
-    let outcome = world.delta(import).end().exits(0);
+    let outcome = world.delta(import).exits(0);
     outcome.prints(
         "s_get_time  Tells the time\n    parameters: zones\n    the server says, unproved: readOnlyHint: true\n",
     );
@@ -103,7 +103,6 @@ fn what_a_server_changes_is_reported_and_an_import_pins_it() {
     let world = world_with_server("2026-07-28");
     world
         .delta(["mcp", "check", "-a", "agent"])
-        .end()
         .exits(0)
         .prints("");
     let servers = world
@@ -114,21 +113,16 @@ fn what_a_server_changes_is_reported_and_an_import_pins_it() {
     check()
         .exits(1)
         .prints("changed: s_get_time (description)\n");
-    world
-        .delta(["mcp", "import", "-a", "agent", "s"])
-        .end()
-        .exits(0);
+    world.delta(["mcp", "import", "-a", "agent", "s"]).exits(0);
     check().exits(0).prints("");
     // Nothing was compared.
     world
         .delta(["mcp", "check"])
-        .end()
         .exits(78)
         .says("no agent.yaml");
     std::fs::remove_file(world.path("agent/mcp.yaml")).unwrap();
     world
         .delta(["mcp", "check", "-a", "agent"])
-        .end()
         .exits(0)
         .says("the agent has no servers");
     world.server.may_stay_unasked();
@@ -147,11 +141,9 @@ fn the_ways_in_which_a_call_can_fail_are_told_apart() {
     };
     call("{}").exits(0).prints("noon \n");
     call(r#"{"z":"fail"}"#).exits(1).prints("no such zone\n");
-    call(r#"{"z":"ask"}"#).exits(1).prints("").says("q: Which?");
+    call(r#"{"z":"ask"}"#).refuses(1, "q: Which?");
     call(r#"{"z":"end"}"#)
-        .exits(1)
-        .prints("")
-        .says("ended with exit code 3")
+        .refuses(1, "ended with exit code 3")
         .says("out of order");
     call("[1]").exits(2).says("not a JSON object");
     call("{").exits(2).says("not JSON");
@@ -164,17 +156,15 @@ fn the_ways_in_which_a_call_can_fail_are_told_apart() {
     let json = world
         .delta(["mcp", "call", "-a", "agent", "s", "get.time", "--json"])
         .stdin("{}");
-    json.end().exits(0).prints("{\"t\":12}\n");
+    json.exits(0).prints("{\"t\":12}\n");
     world
         .delta(["mcp", "call", "-a", "agent", "t", "x"])
         .stdin("{}")
-        .end()
         .exits(78)
         .says("no server \"t\"");
     world
         .delta(["mcp", "call", "-a", "agent", "s", "x"])
         .stdin("{}")
-        .end()
         .exits(78)
         .says("no tool \"x\"");
     world.server.may_stay_unasked();
@@ -213,7 +203,7 @@ fn a_server_that_never_ends_is_ended_when_it_has_answered() {
     let call = world
         .delta(["mcp", "call", "-a", "agent", "s", "get.time"])
         .stdin("{}");
-    call.end().exits(0).prints("noon \n");
+    call.exits(0).prints("noon \n");
     eventually("no process is left", || world.processes().is_empty());
     world.server.may_stay_unasked();
 }
@@ -237,7 +227,6 @@ fn noise_on_the_streams_is_no_message() {
     ];
     let outcome = world
         .delta(words)
-        .end()
         .exits(0)
         .prints("get.time  Tells the time\n");
     outcome
@@ -250,11 +239,11 @@ fn noise_on_the_streams_is_no_message() {
 fn a_servers_variables_reach_its_own_tools_only() {
     let world =
         world_with_server("2026-07-28").tools("- {name: other, shell: 'echo \"[$TOKEN]\"'}");
-    world.server.says([
+    world.model_says([
         calls(&[("a", "s_get_time", json!({})), ("b", "other", json!({}))]),
         text("Done."),
     ]);
-    world.run("go").env("TOKEN", "sesame").end().exits(0);
+    world.run("go").env("TOKEN", "sesame").exits(0);
     let last = world.server.last();
     assert_eq!(last.observation("a"), "noon sesame\n");
     assert_eq!(last.observation("b"), "[]\n");
@@ -329,7 +318,7 @@ fn a_secret_that_a_server_sends_back_is_redacted_wherever_it_is() {
         "--url",
         &url,
     ];
-    let import = world.delta(import).env("TOKEN", SECRET).end().exits(0);
+    let import = world.delta(import).env("TOKEN", SECRET).exits(0);
     import.prints("s_q  Knows [redacted]\n");
     for (form, code, printed, said) in [
         ("stream", 0, "a [redacted]\n", ""),
@@ -392,10 +381,9 @@ fn over_http_the_headers_are_those_of_the_specification_and_nothing_is_sent_twic
     ];
     world
         .delta(import)
-        .end()
         .exits(78)
         .says("needs the variable TOKEN");
-    world.delta(import).env("TOKEN", "sesame").end().exits(0);
+    world.delta(import).env("TOKEN", "sesame").exits(0);
     let call = |region: &str| {
         let words = ["mcp", "call", "-a", "agent", "h", "q"];
         let arguments = json!({"region": region}).to_string();
@@ -417,10 +405,7 @@ fn over_http_the_headers_are_those_of_the_specification_and_nothing_is_sent_twic
         assert_eq!(request.header(name), Some(value), "{name}");
     }
     let before = server.requests().len();
-    call("cut")
-        .exits(1)
-        .prints("")
-        .says("ended before its answer");
+    call("cut").refuses(1, "ended before its answer");
     assert_eq!(server.requests().len(), before + 1);
     world.server.may_stay_unasked();
 }
@@ -451,7 +436,6 @@ fn over_http_a_legacy_server_has_a_session() {
     let url = server.url();
     world
         .delta(["mcp", "list", "--url", &url])
-        .end()
         .exits(0)
         .prints("q\n")
         .says("2025-06-18");

@@ -101,7 +101,6 @@ impl World {
     #[track_caller]
     fn migrated(&self) -> Outcome {
         self.delta(["migrate", "--adopt", "-w", "ws"])
-            .end()
             .exits(0)
             .prints("")
     }
@@ -129,7 +128,7 @@ fn an_old_run_is_migrated_and_continued_where_it_was() {
         &["run", "-a", "agent", "-w", "ws", "-m", "go"],
         &["request", "-w", "ws", "LATEST"],
     ] {
-        let outcome = world.delta(args.iter().copied()).end().exits(1);
+        let outcome = world.delta(args.iter().copied()).exits(1);
         outcome.says("delta migrate --adopt -w ").says_one_line();
     }
     world.migrated().says("migrated ").says("with 1 run");
@@ -140,12 +139,11 @@ fn an_old_run_is_migrated_and_continued_where_it_was() {
     assert_eq!(run.metadata()["initial_message"], "list \"it\"");
     world
         .delta(["request", "-w", "ws", ID])
-        .end()
         .exits(0)
         .prints("{\"n\":1}");
 
-    world.server.says([text("done")]);
-    world.go_on().end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.go_on().exits(0).prints("done\n");
     let sent = messages(&world.server.last());
     let note = sent[5]["content"].as_str().unwrap();
     assert!(note.contains("has not been run again"), "{note}");
@@ -166,7 +164,7 @@ fn an_old_run_is_migrated_and_continued_where_it_was() {
     assert_eq!(run.ending().0, "COMPLETED");
     assert_eq!(run.metadata()["iterations"], 3);
     // Today's requests stand behind the old ones.
-    let newest = world.delta(["request", "-w", "ws", ID]).end().exits(0);
+    let newest = world.delta(["request", "-w", "ws", ID]).exits(0);
     assert_eq!(newest.stdout, world.server.last().body);
     let first = world.delta(["request", "-w", "ws", ID, "1"]).end();
     first.exits(0).prints("{\"n\":1}");
@@ -190,8 +188,8 @@ fn an_old_run_can_be_continued_from_every_event_on() {
         world.old_workspace(&journal, None);
         world.migrated();
         // The server refuses what a strict one would.
-        world.server.says([text("done")]);
-        world.go_on().end().exits(0).prints("done\n");
+        world.model_says([text("done")]);
+        world.go_on().exits(0).prints("done\n");
         let said = messages(&world.server.last());
         let task = json!({"role": "user", "content": "list \"it\""});
         assert_eq!(said[0], task, "{count} events");
@@ -218,14 +216,9 @@ fn a_run_that_was_complete_is_continued_with_another_message() {
     ];
     world.old_workspace(&(world.old_events() + &end.concat()), None);
     world.migrated();
-    world.go_on().end().exits(2).says("COMPLETED");
-    world.server.says([text("more")]);
-    world
-        .go_on()
-        .args(["-m", "and?"])
-        .end()
-        .exits(0)
-        .prints("more\n");
+    world.go_on().exits(2).says("COMPLETED");
+    world.model_says([text("more")]);
+    world.go_on().args(["-m", "and?"]).exits(0).prints("more\n");
     let said = messages(&world.server.last());
     assert_eq!(said.len(), 8);
     assert_eq!(said[6]["content"], "All listed.");
@@ -240,11 +233,10 @@ fn a_window_over_old_events_keeps_the_task_and_the_newest_iterations() {
     world.write("agent/context.yaml", context);
     world.old_workspace(&world.old_events(), None);
     world.migrated();
-    world.server.says([text("done")]);
-    world.go_on().end().exits(0);
+    world.model_says([text("done")]);
+    world.go_on().exits(0);
     let said = messages(&world.server.last());
-    let roles: Vec<_> = said.iter().map(|m| m["role"].as_str().unwrap()).collect();
-    assert_eq!(roles, ["user", "assistant", "tool", "tool"]);
+    assert_eq!(roles(&said), ["user", "assistant", "tool", "tool"]);
     assert_eq!(world.latest().metadata()["iterations"], 3);
 }
 
@@ -282,8 +274,8 @@ fn flat_events_without_ids_or_calls_are_read_too() {
     world.write("ws/.delta/LATEST", format!("{run}\n"));
     world.write("ws/.delta/VERSION", "1.2\n");
     world.adopt("ws");
-    world.server.says([text("done")]);
-    world.go_on().end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.go_on().exits(0).prints("done\n");
     let mut said = messages(&world.server.last());
     // Such engines kept the task elsewhere.
     let task = json!({"role": "user", "content": "go"});
@@ -310,10 +302,8 @@ fn flat_events_without_ids_or_calls_are_read_too() {
 #[test]
 fn an_action_of_todays_whose_call_was_taken_out_stays_out() {
     let world = World::with_tools("- {name: list, exec: ls}");
-    world
-        .server
-        .says([call("c", "list", &json!({})), text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([call("c", "list", &json!({})), text("done")]);
+    world.run("go").exits(0);
     let run = world.latest();
     let lines = run.journal().into_iter().filter_map(|mut event| {
         if event["type"] == "THOUGHT" && event["iteration"] == 1 {
@@ -324,8 +314,8 @@ fn an_action_of_todays_whose_call_was_taken_out_stays_out() {
     });
     let text_of_journal: String = lines.collect();
     fs::write(run.path("journal.jsonl"), text_of_journal).unwrap();
-    world.server.says([text("more")]);
-    world.go_on().args(["-m", "on"]).end().exits(0);
+    world.model_says([text("more")]);
+    world.go_on().args(["-m", "on"]).exits(0);
     let said = messages(&world.server.last());
     assert!(
         said.iter()
@@ -365,10 +355,7 @@ fn two_at_once_come_to_one_end() {
 #[track_caller]
 fn refuses(world: &World, code: i32, words: &str) {
     let before = files_below(&world.path("ws"));
-    let outcome = world
-        .delta(["migrate", "--adopt", "-w", "ws"])
-        .end()
-        .exits(code);
+    let outcome = world.delta(["migrate", "--adopt", "-w", "ws"]).exits(code);
     outcome.prints("").says(words).says_one_line();
     assert_eq!(files_below(&world.path("ws")), before);
 }
@@ -442,21 +429,18 @@ fn where_there_is_nothing_to_migrate_that_is_said() {
     let world = World::new();
     world
         .delta(["migrate", "--adopt", "-w", "ws"])
-        .end()
         .exits(1)
         .says("nothing to migrate in");
     assert!(!world.exists("ws"));
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     world.migrated().says("has the current layout");
     world
         .delta(["migrate"])
-        .end()
         .exits(2)
         .says("migrate needs -w DIR: delta migrate [OPTIONS] -w DIR");
     world
         .delta(["migrate", "ws"])
-        .end()
         .exits(2)
         .says("unexpected argument 'ws'");
 }

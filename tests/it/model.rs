@@ -20,8 +20,8 @@ fn attempts(world: &World, n: usize) -> Vec<Value> {
 #[track_caller]
 fn is_asked_again(bad: Reply, why: &str) {
     let world = World::new().llm("max_retries: 1");
-    world.server.says([bad, text("done")]);
-    let outcome = world.run("go").end().exits(0).prints("done\n");
+    world.model_says([bad, text("done")]);
+    let outcome = world.run("go").exits(0).prints("done\n");
     outcome.says(why);
     let bodies: Vec<_> = world
         .server
@@ -50,10 +50,8 @@ fn a_connection_that_breaks_is_tried_again() {
 #[test]
 fn a_connection_that_is_reset_is_tried_again() {
     let world = World::new().llm("max_retries: 1");
-    world
-        .server
-        .says([Reply::drops(Moment::BeforeReading), text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([Reply::drops(Moment::BeforeReading), text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(attempts(&world, 1).len(), 2);
 }
 
@@ -80,33 +78,28 @@ fn a_length_that_is_too_short_is_not_taken_for_an_answer() {
     let world = World::new().llm("max_retries: 1");
     let answer = text("done");
     let half = answer.body().len() / 2;
-    world
-        .server
-        .says([text("done").claims_length(half).then_closes(), answer]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done").claims_length(half).then_closes(), answer]);
+    world.run("go").exits(0).prints("done\n");
 }
 
 #[test]
 fn waiting_is_announced_with_its_reason_and_length() {
     let world = World::new().llm("max_retries: 1");
-    world
-        .server
-        .says([Reply::error(503, "Loading model"), text("done")]);
-    let outcome = world.run("go").end().exits(0);
+    world.model_says([Reply::error(503, "Loading model"), text("done")]);
+    let outcome = world.run("go").exits(0);
     outcome.says("503").says("Loading model").says("wait");
 }
 
 #[test]
 fn when_all_retries_are_used_up_the_same_command_goes_on_later() {
     let world = World::new().llm("max_retries: 1");
-    world.server.says([
+    world.model_says([
         Reply::error(503, "Loading model"),
         Reply::error(503, "Loading model"),
     ]);
     let object = world
         .run("go")
         .json()
-        .end()
         .exits(75)
         .says("Loading model")
         .object();
@@ -117,20 +110,15 @@ fn when_all_retries_are_used_up_the_same_command_goes_on_later() {
         Some("model_unavailable".to_owned()),
     );
     assert_eq!(world.latest().ending(), ending);
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.runs().len(), 1);
 }
 
 #[test]
 fn a_server_that_is_not_there_makes_the_model_unavailable() {
     let world = World::new().llm("base_url: http://127.0.0.1:9/v1\nmax_retries: 1");
-    world
-        .run("go")
-        .end()
-        .exits(75)
-        .prints("")
-        .says("127.0.0.1:9");
+    world.run("go").refuses(75, "127.0.0.1:9");
     assert_eq!(
         world.latest().ending().1.as_deref(),
         Some("model_unavailable")
@@ -142,8 +130,8 @@ fn a_server_that_is_not_there_makes_the_model_unavailable() {
 fn pause(retry_after: &str) -> Duration {
     let world = World::new().llm("max_retries: 1");
     let busy = Reply::error(429, "slow down").header("Retry-After", retry_after);
-    world.server.says([busy, text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([busy, text("done")]);
+    world.run("go").exits(0);
     let requests = world.server.requests();
     requests[1].at - requests[0].at
 }
@@ -169,13 +157,10 @@ fn retry_after_is_obeyed_as_a_date() {
 #[test]
 fn a_retry_after_of_more_than_five_minutes_ends_the_run_at_once() {
     let world = World::new();
-    world
-        .server
-        .says([Reply::error(429, "quota used up").header("Retry-After", "7200")]);
+    world.model_says([Reply::error(429, "quota used up").header("Retry-After", "7200")]);
     let object = world
         .run("go")
         .json()
-        .end()
         .exits(75)
         .says("quota used up")
         .object();
@@ -191,10 +176,8 @@ fn a_retry_after_of_more_than_five_minutes_ends_the_run_at_once() {
 fn a_refusal_is_not_asked_again_and_shows_the_servers_words() {
     for status in [400, 401, 402, 403, 404, 413, 422] {
         let world = World::new();
-        world
-            .server
-            .says([Reply::error(status, "model `scripted` is not for you")]);
-        let outcome = world.run("go").end().exits(4).prints("");
+        world.model_says([Reply::error(status, "model `scripted` is not for you")]);
+        let outcome = world.run("go").exits(4).prints("");
         outcome
             .says("model `scripted` is not for you")
             .says(&status.to_string());
@@ -215,19 +198,19 @@ fn a_refusal_in_any_shape_shows_the_servers_words() {
     ];
     for shape in shapes {
         let world = World::new();
-        world.server.says([raw(shape).status(400)]);
-        world.run("go").end().exits(4).says("plain words");
+        world.model_says([raw(shape).status(400)]);
+        world.run("go").exits(4).says("plain words");
     }
 }
 
 #[test]
 fn an_answer_that_was_cut_off_is_no_success() {
     let world = World::new();
-    world.server.says([answer(
+    world.model_says([answer(
         &json!({"role": "assistant", "content": "It is"}),
         "length",
     )]);
-    world.run("go").end().exits(1).prints("").says("length");
+    world.run("go").refuses(1, "length");
     assert_eq!(world.latest().ending().0, "FAILED");
 }
 
@@ -237,8 +220,8 @@ fn a_message_with_calls_that_was_cut_off_runs_none_of_them() {
     let call = |id: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": "mark", "arguments": arguments}});
     let calls = [call("a", "{\"file\":\"one\"}"), call("b", "{\"file\":\"tw")];
     let message = json!({"role": "assistant", "content": null, "tool_calls": calls});
-    world.server.says([answer(&message, "length")]);
-    world.run("go").end().exits(1).prints("").says("length");
+    world.model_says([answer(&message, "length")]);
+    world.run("go").refuses(1, "length");
     assert!(!world.exists("ws/one"));
     assert!(world.latest().events("ACTION_REQUEST").is_empty());
 }
@@ -246,16 +229,11 @@ fn a_message_with_calls_that_was_cut_off_runs_none_of_them() {
 #[test]
 fn a_filtered_answer_is_a_failure() {
     let world = World::new();
-    world.server.says([answer(
+    world.model_says([answer(
         &json!({"role": "assistant", "content": "I"}),
         "content_filter",
     )]);
-    world
-        .run("go")
-        .end()
-        .exits(1)
-        .prints("")
-        .says("content_filter");
+    world.run("go").refuses(1, "content_filter");
     assert_eq!(world.latest().ending().0, "FAILED");
 }
 
@@ -263,11 +241,11 @@ fn a_filtered_answer_is_a_failure() {
 #[track_caller]
 fn is_taken_for_a_call(message: &Value) -> World {
     let world = World::with_tools(ECHO);
-    world.server.says([
+    world.model_says([
         completion(&json!({"choices": [{"message": message}]})),
         text("done"),
     ]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.server.last().last_observation().trim_end(), "hi");
     world
 }
@@ -311,10 +289,10 @@ fn content_may_be_null_missing_empty_or_a_list_of_parts_beside_calls() {
 fn an_answer_may_be_a_list_of_parts() {
     let world = World::new();
     let parts = json!([{"type": "text", "text": "do"}, {"type": "text", "text": "ne"}]);
-    world.server.says([message(
+    world.model_says([message(
         &json!({"role": "assistant", "content": parts, "tool_calls": null}),
     )]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
 }
 
 #[test]
@@ -322,18 +300,18 @@ fn a_finish_reason_or_usage_may_be_missing() {
     let world = World::new();
     let message =
         json!({"role": "assistant", "content": "done", "tool_calls": null, "refusal": null});
-    world.server.says([completion(
+    world.model_says([completion(
         &json!({"choices": [{"message": message}], "x": {"y": []}}),
     )]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.latest().metadata()["usage"]["llm_calls"], 1);
 }
 
 #[test]
 fn an_answer_may_come_in_chunks() {
     let world = World::new();
-    world.server.says([text("done").chunked()]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done").chunked()]);
+    world.run("go").exits(0).prints("done\n");
 }
 
 #[test]
@@ -375,11 +353,11 @@ fn missing_and_duplicate_ids_are_made_unique_before_they_are_recorded() {
     .into();
     let world = World::with_tools(ECHO);
     let message = json!({"role": "assistant", "content": null, "tool_calls": all});
-    world.server.says([
+    world.model_says([
         completion(&json!({"choices": [{"message": message}]})),
         text("done"),
     ]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let messages = world.server.last().messages();
     let sent: Vec<_> = messages[2]["tool_calls"]
         .as_array()
@@ -410,8 +388,8 @@ fn arguments_that_are_no_json_are_sent_back_as_an_empty_object_and_quoted() {
         call["function"]["arguments"] = json!(bad);
         let world = World::with_tools(ECHO);
         let broken = json!({"role": "assistant", "content": null, "tool_calls": [call]});
-        world.server.says([message(&broken), text("done")]);
-        world.run("go").end().exits(0);
+        world.model_says([message(&broken), text("done")]);
+        world.run("go").exits(0);
         let request = world.server.last();
         assert_eq!(
             request.messages()[2]["tool_calls"][0]["function"]["arguments"],
@@ -427,8 +405,8 @@ fn reasoning_is_recorded_and_sent_back() {
     let world = World::with_tools(ECHO);
     let first = json!({"role": "assistant", "content": null, "reasoning_content": "Let me think.\n\"So.\"",
         "tool_calls": [echo_call()]});
-    world.server.says([message(&first), text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([message(&first), text("done")]);
+    world.run("go").exits(0);
     let thought = world.latest().events("THOUGHT").remove(0);
     assert_eq!(thought["reasoning_content"], "Let me think.\n\"So.\"");
     assert_eq!(
@@ -441,13 +419,13 @@ fn reasoning_is_recorded_and_sent_back() {
 fn a_stale_connection_is_reopened_and_does_not_count() {
     let world = World::with_tools(ECHO).llm("max_retries: 0");
     let hi = json!({"words": "hi"});
-    world.server.says([
+    world.model_says([
         call("a", "echo", &hi).then_closes(),
         call("b", "echo", &hi),
         Reply::drops(Moment::BeforeReading),
         text("done"),
     ]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.server.connections(), 3);
     assert_eq!(attempts(&world, 2).len(), 1);
 }
@@ -455,8 +433,8 @@ fn a_stale_connection_is_reopened_and_does_not_count() {
 #[test]
 fn a_slow_answer_is_given_up_after_the_timeout() {
     let world = World::new().llm("timeout_ms: 300\nmax_retries: 1");
-    world.server.says([text("too late").held(), text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("too late").held(), text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(attempts(&world, 1).len(), 2);
 }
 
@@ -465,8 +443,8 @@ fn an_answer_that_never_ends_is_given_up_after_the_timeout() {
     let world = World::new().llm("timeout_ms: 300\nmax_retries: 0");
     // The head and a part of the body come; the connection stays open.
     let stuck = text("never whole").claims_length(1_000_000);
-    world.server.says([stuck]);
-    world.run("go").end().exits(75).prints("");
+    world.model_says([stuck]);
+    world.run("go").exits(75).prints("");
     let metadata = fs::read(world.latest().invocations()[0].join("metadata.json")).unwrap();
     let metadata: Value = serde_json::from_slice(&metadata).unwrap();
     assert_eq!(metadata["status"], "TIMEOUT");
@@ -488,15 +466,13 @@ fn key_is_nowhere(world: &World, key: &str) {
 fn the_key_is_sent_and_written_nowhere() {
     let key = "sk-very-secret-0123456789";
     let world = World::with_tools("- {name: env, exec: env}");
-    world
-        .server
-        .says([call("a", "env", &json!({})), text("done")]);
+    world.model_says([call("a", "env", &json!({})), text("done")]);
     let delta = world
         .run("go")
         .arg("-v")
         .env("DELTA_API_KEY", key)
         .env("DELTA_LOG", "debug");
-    delta.end().exits(0);
+    delta.exits(0);
     assert_eq!(
         world.server.last().header("authorization"),
         Some("Bearer sk-very-secret-0123456789")
@@ -508,37 +484,29 @@ fn the_key_is_sent_and_written_nowhere() {
 fn the_key_is_written_nowhere_when_the_server_echoes_it() {
     let key = "sk-very-secret-0123456789";
     let world = World::new();
-    world.server.says([Reply::error(
+    world.model_says([Reply::error(
         401,
         &format!("Incorrect API key provided: {key}"),
     )]);
     world
         .run("go")
         .env("OPENAI_API_KEY", key)
-        .end()
         .exits(4)
         .says("Incorrect API key provided");
     key_is_nowhere(&world, key);
 
     let world = World::with_tools(ECHO);
     let words = format!("your key is {key}, is it not?");
-    world
-        .server
-        .says([call("a", "echo", &json!({"words": words})), text(&words)]);
-    world
-        .run("go")
-        .env("OPENAI_API_KEY", key)
-        .json()
-        .end()
-        .exits(0);
+    world.model_says([call("a", "echo", &json!({"words": words})), text(&words)]);
+    world.run("go").env("OPENAI_API_KEY", key).json().exits(0);
     key_is_nowhere(&world, key);
 }
 
 #[test]
 fn without_a_key_no_authorization_is_sent() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     assert_eq!(world.server.last().header("authorization"), None);
 }
 
@@ -546,7 +514,7 @@ fn without_a_key_no_authorization_is_sent() {
 fn deltas_own_variables_come_before_openais() {
     let world = World::new();
     world.write("agent/agent.yaml", "name: probe\nllm: {model: scripted}\n");
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let delta = world
         .run("go")
         .env("DELTA_BASE_URL", world.server.url())
@@ -554,7 +522,7 @@ fn deltas_own_variables_come_before_openais() {
     let delta = delta
         .env("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
         .env("OPENAI_API_KEY", "sk-openai");
-    delta.end().exits(0).prints("done\n");
+    delta.exits(0).prints("done\n");
     assert_eq!(
         world.server.last().header("authorization"),
         Some("Bearer sk-delta")
@@ -566,12 +534,12 @@ fn openais_variables_will_do() {
     for variable in ["OPENAI_BASE_URL", "OPENAI_API_URL"] {
         let world = World::new();
         world.write("agent/agent.yaml", "name: probe\nllm: {model: scripted}\n");
-        world.server.says([text("done")]);
+        world.model_says([text("done")]);
         let delta = world
             .run("go")
             .env(variable, world.server.url())
             .env("OPENAI_API_KEY", "sk-openai");
-        delta.end().exits(0).prints("done\n");
+        delta.exits(0).prints("done\n");
         assert_eq!(
             world.server.last().header("authorization"),
             Some("Bearer sk-openai")
@@ -583,11 +551,10 @@ fn openais_variables_will_do() {
 fn an_endpoint_may_end_in_a_slash() {
     let world = World::new();
     world.write("agent/agent.yaml", "name: probe\nllm: {model: scripted}\n");
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     world
         .run("go")
         .env("DELTA_BASE_URL", world.server.url() + "/")
-        .end()
         .exits(0);
     assert_eq!(
         world.server.last().line,
@@ -599,7 +566,7 @@ fn an_endpoint_may_end_in_a_slash() {
 fn no_key_for_a_remote_endpoint_is_a_configuration_error_with_three_ways_out() {
     let world = World::new();
     world.write("agent/agent.yaml", "name: probe\nllm: {model: gpt-4o}\n");
-    let outcome = world.run("go").end().exits(78).prints("");
+    let outcome = world.run("go").exits(78).prints("");
     outcome
         .says("DELTA_API_KEY")
         .says("base_url")
@@ -614,7 +581,7 @@ fn a_program_that_exits_75_or_is_asked_to_end_is_started_again() {
             .program([text("not heard"), text("done")])
             .llm("max_retries: 1");
         world.write("agent/model/1.sh", format!("{end}\n"));
-        world.run("go").end().exits(0).prints("done\n");
+        world.run("go").exits(0).prints("done\n");
         assert_eq!(attempts(&world, 1).len(), 2, "{end}");
     }
 }
@@ -626,12 +593,7 @@ fn a_program_that_fails_ends_the_run_with_its_words() {
         "agent/model/1.sh",
         "echo 'the weights are gone' >&2; exit 3\n",
     );
-    world
-        .run("go")
-        .end()
-        .exits(4)
-        .prints("")
-        .says("the weights are gone");
+    world.run("go").refuses(4, "the weights are gone");
     assert_eq!(world.latest().ending().0, "INTERRUPTED");
     assert_eq!(world.read("agent/model/count"), "1\n");
 }
@@ -640,7 +602,7 @@ fn a_program_that_fails_ends_the_run_with_its_words() {
 fn what_a_program_says_on_stderr_goes_to_the_engines_log() {
     let world = World::new().program([text("done")]);
     world.write("agent/model/1.sh", "echo 'loading weights' >&2\n");
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
     let log = world.latest().text("engine.log");
     assert!(log.contains("loading weights"), "{log}");
 }
@@ -648,12 +610,7 @@ fn what_a_program_says_on_stderr_goes_to_the_engines_log() {
 #[test]
 fn a_program_that_does_not_exist_fails_with_its_name() {
     let world = World::new().llm("command: [no-such-model-program]");
-    world
-        .run("go")
-        .end()
-        .exits(4)
-        .prints("")
-        .says("no-such-model-program");
+    world.run("go").refuses(4, "no-such-model-program");
 }
 
 #[test]
@@ -667,7 +624,6 @@ fn a_program_gets_the_key_and_no_tool_does() {
     world
         .run("go")
         .env("DELTA_API_KEY", "sk-very-secret")
-        .end()
         .exits(0);
     let sum = Command::new("sh")
         .args(["-c", "echo sk-very-secret | cksum"])
@@ -689,7 +645,7 @@ fn a_program_that_does_not_answer_in_time_is_ended() {
         .program([text("late")])
         .llm("timeout_ms: 300\nmax_retries: 0");
     world.write("agent/model/1.sh", "sleep 600\n");
-    world.run("go").end().exits(75).prints("");
+    world.run("go").exits(75).prints("");
     eventually("the program is gone", || world.processes().is_empty());
 }
 
@@ -700,7 +656,7 @@ fn a_program_needs_no_model_name() {
         "agent/agent.yaml",
         "name: probe\nllm: {command: ['${AGENT_HOME}/model.sh']}\n",
     );
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
 }
 
 #[test]
@@ -710,12 +666,12 @@ fn a_server_that_goes_away_after_an_answer_is_tried_again_with_a_pause() {
     )
     .llm("max_retries: 1");
     let (mut ready, mut go) = (world.fifo("ready"), world.fifo("go"));
-    world.server.says([call("a", "wait", &json!({}))]);
+    world.model_says([call("a", "wait", &json!({}))]);
     let delta = world.run("go").spawn();
     ready.line();
     world.server.goes_away();
     go.tell("on");
-    delta.wait().exits(75).prints("").says("wait");
+    delta.wait().refuses(75, "wait");
     let ending = world.latest().ending();
     let reason = Some("model_unavailable".to_owned());
     assert_eq!(ending, ("INTERRUPTED".to_owned(), reason));
@@ -727,8 +683,8 @@ fn a_server_that_goes_away_after_an_answer_is_tried_again_with_a_pause() {
 fn called(name: &str) -> (Value, String) {
     let world = World::with_tools(ECHO);
     let first = call("a", name, &json!({"words": "x"}));
-    world.server.says([first, text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([first, text("done")]);
+    world.run("go").exits(0).prints("done\n");
     let request = world.server.last();
     assert_valid_for_api(&request.body);
     let call = request.messages()[2]["tool_calls"][0].clone();
@@ -770,10 +726,8 @@ fn half_a_character_does_not_lose_an_answer() {
     let call = r#"{"role":"assistant","content":"half \ud83e","tool_calls":[{"id":"a","type":"function",
         "function":{"name":"echo","arguments":"{\"words\": \"\udd80 \ud83e\udd80\"}"}}]}"#;
     let answer = r#"{"role":"assistant","content":"a \uDC00 b \ud83e\udd80 c \\ud800"}"#;
-    world
-        .server
-        .says([written(call, "null"), written(answer, "null")]);
-    let outcome = world.run("go").end().exits(0);
+    world.model_says([written(call, "null"), written(answer, "null")]);
+    let outcome = world.run("go").exits(0);
     outcome.prints("a \u{FFFD} b \u{1F980} c \\ud800\n");
     let told = world.server.last().observation("a");
     assert_eq!(told.trim_end(), "\u{FFFD} \u{1F980}");
@@ -798,15 +752,15 @@ fn counts_of_tokens_may_be_as_large_as_a_number_can_be() {
     };
     let world = World::with_tools(ECHO);
     let first = [written(&call("a"), huge), written(&call("b"), parts)];
-    world.server.says(first).says([text("never").held()]);
+    world.model_says(first).says([text("never").held()]);
     let delta = world.run("go").spawn();
     world.server.wait_for(3);
     delta.kill();
-    world.server.says([
+    world.model_says([
         written(&call("c"), parts),
         written(r#"{"role":"assistant","content":"done"}"#, huge),
     ]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
     let usage = &world.latest().metadata()["usage"];
     for key in ["prompt_tokens", "completion_tokens", "total_tokens"] {
         assert_eq!(usage[key], u64::MAX, "{key}");
@@ -822,8 +776,8 @@ fn a_word_that_stands_in_for_a_key_is_left_in_answers() {
     ] {
         let world = World::new();
         let words = format!("this is {key}, is it not?");
-        world.server.says([text(&words)]);
-        let outcome = world.run("go").env("DELTA_API_KEY", key).end().exits(0);
+        world.model_says([text(&words)]);
+        let outcome = world.run("go").env("DELTA_API_KEY", key).exits(0);
         assert_eq!(
             world.server.last().header("authorization"),
             Some(&*format!("Bearer {key}"))
@@ -854,12 +808,12 @@ fn an_endpoint_that_cannot_be_one_is_a_configuration_error_and_nothing_is_create
         let world = World::new();
         world.write("agent/agent.yaml", "name: probe\nllm: {model: scripted}\n");
         let delta = world.run("go").env("DELTA_BASE_URL", url);
-        let outcome = delta.end().exits(78).prints("").says(words);
+        let outcome = delta.refuses(78, words);
         outcome.does_not_say("pass@").does_not_say("sk-12345678");
         assert!(!world.exists("ws"), "{url}");
 
         let world = World::new().llm(&format!("base_url: '{url}'"));
-        world.run("go").end().exits(78).prints("").says(words);
+        world.run("go").refuses(78, words);
         assert!(!world.exists("ws"), "{url}");
     }
 }
@@ -873,14 +827,14 @@ fn a_key_with_control_characters_is_a_configuration_error_and_nothing_is_created
     ] {
         let world = World::new();
         let outcome = world.run("go").env("DELTA_API_KEY", key).end();
-        let outcome = outcome.exits(78).prints("").says("key");
+        let outcome = outcome.refuses(78, "key");
         outcome.does_not_say("sk-0123").does_not_say("4567");
         assert!(!world.exists("ws"));
     }
     let world = World::new();
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let delta = world.run("go").env("DELTA_API_KEY", " sk-01234567\n");
-    delta.end().exits(0);
+    delta.exits(0);
     assert_eq!(
         world.server.last().header("authorization"),
         Some("Bearer sk-01234567")
@@ -894,7 +848,6 @@ fn an_answer_of_nothing_is_called_empty() {
         let world = World::new().llm(&llm);
         world
             .run("go")
-            .end()
             .exits(75)
             .says(": the answer is empty; the response is kept in");
     }

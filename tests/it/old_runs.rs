@@ -8,8 +8,8 @@ use std::fs;
 /// neither their times nor a result.
 fn recorded(status: &str, events: &[Value]) -> World {
     let world = World::new();
-    world.server.says([text("new")]);
-    world.run("go").args(["--run-id", "old"]).end().exits(0);
+    world.model_says([text("new")]);
+    world.run("go").args(["--run-id", "old"]).exits(0);
     let run = world.latest();
     for name in ["io", "engine.log", "sandbox.txt"] {
         fs::remove_dir_all(run.path(name))
@@ -52,7 +52,7 @@ fn an_end_without_a_result_means_the_last_thought_without_calls() {
         &[start(), thought("first"), thought("the answer"), end()],
     );
     let again = world.rerun().args(["--run-id", "old"]);
-    again.end().exits(0).prints("the answer\n");
+    again.exits(0).prints("the answer\n");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_success_without_an_exit_code_is_shown_as_one() {
             wrapped(5, "RUN_END", json!({"status": "COMPLETED"})),
         ],
     );
-    let log = world.delta(["log", "-w", "ws", "old"]).end().exits(0);
+    let log = world.delta(["log", "-w", "ws", "old"]).exits(0);
     let shown = String::from_utf8(log.stdout).unwrap();
     assert!(shown.contains("ok\n") && shown.contains("a.txt"), "{shown}");
     assert!(!shown.contains("interrupted"), "{shown}");
@@ -90,7 +90,7 @@ fn a_result_with_an_exit_code_alone_is_shown() {
         "observation_content": "a.txt"});
     let events = [start(), thought("look"), action, result, end()];
     let world = recorded("COMPLETED", &events);
-    let log = world.delta(["log", "-w", "ws", "old"]).end().exits(0);
+    let log = world.delta(["log", "-w", "ws", "old"]).exits(0);
     let shown = String::from_utf8(log.stdout).unwrap();
     assert!(shown.contains("ok\n") && shown.contains("a.txt"), "{shown}");
 }
@@ -98,7 +98,7 @@ fn a_result_with_an_exit_code_alone_is_shown() {
 #[test]
 fn the_list_knows_the_age_of_an_old_run() {
     let world = recorded("COMPLETED", &[start(), thought("done"), end()]);
-    let list = world.delta(["list-runs", "-w", "ws"]).end().exits(0);
+    let list = world.delta(["list-runs", "-w", "ws"]).exits(0);
     let shown = String::from_utf8(list.stdout).unwrap();
     assert!(
         shown.contains("COMPLETED") && !shown.contains('?'),
@@ -121,11 +121,10 @@ fn a_message_that_only_the_metadata_or_the_start_has_comes_first() {
             "tool_name": "ask_human", "observation_content": "yes", "exit_code": 0}),
         ];
         let world = recorded("INTERRUPTED", &events);
-        world.server.says([text("done")]);
+        world.model_says([text("done")]);
         world
             .go_on()
             .args(["--run-id", "old"])
-            .end()
             .exits(0)
             .prints("done\n");
         let messages = world.server.last().messages();
@@ -145,8 +144,8 @@ fn an_answer_to_a_question_without_an_id_is_read() {
     let asked = json!({"request_id": "5e", "prompt": "Which colour?", "input_type": "text"});
     fs::write(run.path("interaction/request.json"), asked.to_string()).unwrap();
     fs::write(run.path("interaction/response.txt"), "blue\n").unwrap();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     let told = world.server.last().messages().pop().unwrap();
     assert_eq!(told["content"], "blue");
 }
@@ -156,7 +155,7 @@ fn an_open_action_of_the_built_in_tool_is_a_question() {
     for answer in ["message", "file"] {
         let world = recorded("INTERRUPTED", &[start(), thought("ask"), asking()]);
         let list = world.delta(["list-runs", "-w", "ws", "--resumable"]);
-        let list = list.end().exits(0);
+        let list = list.exits(0);
         assert!(
             list.describe().contains("WAITING_FOR_INPUT"),
             "{}",
@@ -170,13 +169,13 @@ fn an_open_action_of_the_built_in_tool_is_a_question() {
             (&left["prompt"], &left["input_type"]),
             (&json!("Remove it?"), &json!("confirmation"))
         );
-        world.server.says([text("done")]);
+        world.model_says([text("done")]);
         let go_on = world.go_on().args(["--run-id", "old"]);
         if answer == "file" {
             fs::write(world.latest().path("interaction/response.txt"), "no\n").unwrap();
-            go_on.end().exits(0);
+            go_on.exits(0);
         } else {
-            go_on.args(["-m", "no"]).end().exits(0);
+            go_on.args(["-m", "no"]).exits(0);
         }
         let told = world.server.last().messages().pop().unwrap();
         assert_eq!(
@@ -189,7 +188,7 @@ fn an_open_action_of_the_built_in_tool_is_a_question() {
 #[test]
 fn commands_that_need_an_agent_that_has_moved_ask_for_its_directory() {
     let world = World::new();
-    world.server.says([text("done"), text("more")]);
+    world.model_says([text("done"), text("more")]);
     world.run("go").args(["--run-id", "first"]).end();
     let agent = world.path("agent").canonicalize().unwrap();
     fs::rename(&agent, world.path("moved")).unwrap();
@@ -207,10 +206,9 @@ fn commands_that_need_an_agent_that_has_moved_ask_for_its_directory() {
         world
             .delta(command.iter().copied())
             .args(["-w", "ws"])
-            .end()
             .exits(78)
             .says(&gone);
     }
     let named = ["continue", "-w", "ws", "-m", "And now?", "-a", "moved"];
-    world.delta(named).end().exits(0).prints("more\n");
+    world.delta(named).exits(0).prints("more\n");
 }

@@ -7,8 +7,8 @@ use serde_json::json;
 #[track_caller]
 fn ends(reply: Reply, code: i32, reason: &str) -> (World, Outcome) {
     let world = World::new().llm("max_retries: 0");
-    world.server.says([reply]);
-    let outcome = world.run("go").end().exits(code).prints("");
+    world.model_says([reply]);
+    let outcome = world.run("go").exits(code).prints("");
     assert_eq!(
         world.latest().ending(),
         ("INTERRUPTED".to_owned(), Some(reason.to_owned()))
@@ -25,25 +25,24 @@ fn error_with_code(status: u16, code: &str) -> Reply {
 fn a_refused_request_is_resumed_by_the_same_command() {
     let (world, outcome) = ends(Reply::error(404, "no such model"), 4, "model_refused");
     outcome.says("no such model").says("--set llm.model=NAME");
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.runs().len(), 1);
 }
 
 #[test]
 fn a_named_run_that_was_refused_is_resumed_under_its_name() {
     let world = World::new();
-    world.server.says([Reply::error(401, "bad key")]);
+    world.model_says([Reply::error(401, "bad key")]);
     let start = || {
         let delta = world.run("go").args(["--run-id", "nightly"]);
         delta.env("DELTA_API_KEY", "sk-SECRET1234567890")
     };
     start()
-        .end()
         .exits(4)
         .says("the key is from DELTA_API_KEY in the environment");
-    world.server.says([text("done")]);
-    start().end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    start().exits(0).prints("done\n");
 }
 
 #[test]
@@ -79,18 +78,16 @@ fn an_exhausted_quota_is_not_waited_for() {
 #[test]
 fn a_server_decides_whether_it_is_asked_again() {
     let world = World::new();
-    world.server.says([
+    world.model_says([
         Reply::error(400, "strange")
             .header("x-should-retry", "true")
             .header("retry-after-ms", "1"),
         text("done"),
     ]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
     let world = World::new();
-    world
-        .server
-        .says([Reply::error(503, "down").header("x-should-retry", "false")]);
-    world.run("go").end().exits(75).says("asks for no retry");
+    world.model_says([Reply::error(503, "down").header("x-should-retry", "false")]);
+    world.run("go").exits(75).says("asks for no retry");
     assert_eq!(world.server.requests().len(), 1);
 }
 
@@ -98,10 +95,8 @@ fn a_server_decides_whether_it_is_asked_again() {
 fn a_wait_in_milliseconds_counts_before_one_in_seconds() {
     let world = World::new();
     let later = Reply::error(429, "later").header("retry-after-ms", "2");
-    world
-        .server
-        .says([later.header("retry-after", "200"), text("done")]);
-    world.run("go").end().exits(0).says("waiting 0.0 s");
+    world.model_says([later.header("retry-after", "200"), text("done")]);
+    world.run("go").exits(0).says("waiting 0.0 s");
 }
 
 #[test]
@@ -129,7 +124,7 @@ fn a_key_that_comes_back_escaped_is_written_nowhere() {
         let calls = format!(
             r#"[{{"id":"a","type":"function","function":{{"name":"echo","arguments":"{arguments}"}}}}]"#
         );
-        world.server.says([
+        world.model_says([
             raw(format!(
                 r#"{{"choices":[{{"message":{{"content":"{spelling}","reasoning_content":"{spelling}","tool_calls":{calls}}}}}]}}"#
             )),
@@ -138,7 +133,6 @@ fn a_key_that_comes_back_escaped_is_written_nowhere() {
         world
             .run("go")
             .env("DELTA_API_KEY", key)
-            .end()
             .exits(0)
             .prints("[redacted]\n");
         for file in files_below(&world.workspace()) {
@@ -155,11 +149,11 @@ fn a_key_that_comes_back_in_pieces_is_neither_recorded_nor_printed() {
     let (key, first, second) = ("sk-SECRET1234567890", "sk-SECRET", "1234567890");
     let world = World::new();
     let parts = json!([{"type": "text", "text": first}, second]);
-    world.server.says([raw(
+    world.model_says([raw(
         json!({"choices": [{"message": {"content": parts}}]}).to_string()
     )]);
     let delta = world.run("go").env("DELTA_API_KEY", key);
-    delta.end().exits(0).prints("[redacted]\n");
+    delta.exits(0).prints("[redacted]\n");
     for file in files_below(&world.workspace()) {
         let bytes = std::fs::read(&file).unwrap();
         let text = String::from_utf8_lossy(&bytes);
@@ -171,8 +165,8 @@ fn a_key_that_comes_back_in_pieces_is_neither_recorded_nor_printed() {
 fn ten_thousand_calls_of_one_id_are_refused_beyond_the_first_512() {
     let world = World::with_tools("- {name: yes, exec: 'true'}").top("max_iterations: 1");
     let many: Vec<_> = (0..10_000).map(|_| ("id", "yes", json!({}))).collect();
-    world.server.says([calls(&many)]);
-    world.run("go").arg("-q").end().exits(4);
+    world.model_says([calls(&many)]);
+    world.run("go").arg("-q").exits(4);
     let run = world.latest();
     assert_eq!(run.events("ACTION_REQUEST").len(), 512);
     let results = run.events("ACTION_RESULT");
@@ -199,7 +193,7 @@ fn a_journal_that_somebody_else_writes_ends_the_run_after_the_action() {
     ] {
         let world =
             World::with_tools("- {name: act, shell: 'touch ${file}; eval \"$CHANGE\"; echo did'}");
-        world.server.says([calls(&[
+        world.model_says([calls(&[
             ("a", "act", json!({"file": "one"})),
             ("b", "act", json!({"file": "two"})),
         ])]);
@@ -248,7 +242,7 @@ fn a_context_source_that_cannot_be_opened_for_the_moment_is_tried_again_later() 
             outcome.describe()
         );
         outcome.exits(75).says("GUIDE.md");
-        world.run("go").end().exits(0).prints("done\n");
+        world.run("go").exits(0).prints("done\n");
         assert_eq!(world.runs().len(), 1);
     }
 }
@@ -265,7 +259,7 @@ fn what_the_system_lacks_while_a_run_is_opened_is_tried_again_later() {
         ("ENOSPC", ".LATEST.tmp"),
     ] {
         let world = World::new().program([text("one"), text("done")]);
-        world.run("first").end().exits(0);
+        world.run("first").exits(0);
         let dir = world.latest().dir;
         let path = match name {
             "journal.jsonl" => dir.join(name),
@@ -281,8 +275,8 @@ fn what_the_system_lacks_while_a_run_is_opened_is_tried_again_later() {
         let outcome = command()
             .under(&[&trace[..], &[path.to_str().unwrap(), "-e", &inject]].concat())
             .end();
-        outcome.exits(75).prints("").says("cannot ");
-        command().end().exits(0).prints("done\n");
+        outcome.refuses(75, "cannot ");
+        command().exits(0).prints("done\n");
     }
 }
 
@@ -314,11 +308,11 @@ fn an_end_that_does_not_reach_the_disk_is_reported() {
 fn a_call_that_is_written_as_text_is_an_answer_with_a_warning() {
     let world = World::with_tools("- {name: say, exec: 'echo ${words}'}");
     let call = r#"{"name": "say", "arguments": {"words": "hi"}}"#;
-    world.server.says([text(call), text("the tool say")]);
-    let ended = world.run("go").end().exits(0).prints(&format!("{call}\n"));
+    world.model_says([text(call), text("the tool say")]);
+    let ended = world.run("go").exits(0).prints(&format!("{call}\n"));
     ended.says("a call of the tool say written as text, and nothing was run");
     assert_eq!(world.latest().events("SYSTEM_MESSAGE").len(), 1);
-    let other = world.run("go").arg("--new").end().exits(0);
+    let other = world.run("go").arg("--new").exits(0);
     other.does_not_say("written as text");
 }
 

@@ -260,15 +260,14 @@ fn changing(before: &str, text: &str) -> Option<usize> {
 
 /// A directory in which the commands of a page find what they need.
 fn staged(page: &str) -> World {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     for (name, script) in STAND_INS {
         world.script(&format!("bin/{name}"), script);
     }
     fs::create_dir(world.path("stage")).unwrap();
     let (more, _) = stage_of(page);
     let script = format!("{STAGE}\n{more}\n");
-    start(&world, "stage", &script).end().exits(0);
+    start(&world, "stage", &script).exits(0);
     world
 }
 
@@ -296,12 +295,12 @@ fn hold(page: &str, commands: Vec<Shown>) {
         }
     }
     let world = staged(page);
-    world.server.says([call(
+    world.model_says([call(
         "c",
         "write_file",
         &serde_json::json!({"path": "a", "content": "Hi"}),
     )]);
-    world.server.says([text("There.")]);
+    world.model_says([text("There.")]);
     let server = world.server.url();
     let server = server.trim_end_matches("/v1").trim_start_matches("http://");
     let commands: Vec<Shown> = commands
@@ -390,7 +389,7 @@ fn every_command_line_about_a_task_runs_as_shown() {
     let shown = in_markdown(task);
     let runs = |shown: &&Shown| shown.command.contains("delta run");
     let answers = shown.iter().filter(runs).map(|_| text("Done."));
-    world.server.says(answers);
+    world.model_says(answers);
     world.write("proj/build.log", "it failed\n");
     let stage = "git init -q && git add build.log && echo more >> build.log\n";
     run_shown("README.md", &shown, &world, |script| {
@@ -421,7 +420,7 @@ fn every_command_line_of_the_readme_runs_as_shown() {
         return;
     }
     let world = World::new();
-    world.server.says([text("Done.")]);
+    world.model_says([text("Done.")]);
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let (before, task) = readme.split_once(TASK).unwrap();
     let (_, after) = task.split_once("\n## ").unwrap();

@@ -39,26 +39,22 @@ fn now() -> u64 {
 fn a_quota_that_is_used_up_stops_all_of_the_same_endpoint_model_and_key() {
     let world = World::new();
     let refusal = json!({"error": {"message": "no money \u{1b}[2J left", "type": "t", "code": "insufficient_quota"}});
-    world.server.says([raw(refusal.to_string()).status(429)]);
-    start(&world, "a").end().exits(4).says("no money");
+    world.model_says([raw(refusal.to_string()).status(429)]);
+    start(&world, "a").exits(4).says("no money");
     let text = fs::read_to_string(file(&world)).unwrap();
     assert!(!text.contains("sk-first"), "{text}");
-    let other = start(&world, "b").json().end().exits(4).says("no money");
+    let other = start(&world, "b").json().exits(4).says("no money");
     assert_eq!(other.object()["stop_reason"], "model_refused");
     assert_eq!(world.server.requests().len(), 1);
     // It is that of one key, of one model, and of a directory; and it ends.
-    world
-        .server
-        .says([text_of("1"), text_of("2"), text_of("3"), text_of("4")]);
+    world.model_says([text_of("1"), text_of("2"), text_of("3"), text_of("4")]);
     start(&world, "c")
         .env("DELTA_API_KEY", "sk-other-key")
-        .end()
         .exits(0);
     start(&world, "d")
         .args(["--set", "llm.model=other"])
-        .end()
         .exits(0);
-    start(&world, "e").env("DELTA_RATE_DIR", "").end().exits(0);
+    start(&world, "e").env("DELTA_RATE_DIR", "").exits(0);
     let mut over = said(&world);
     assert_eq!(
         over["until"].as_u64().unwrap() - over["said_at"].as_u64().unwrap(),
@@ -68,7 +64,7 @@ fn a_quota_that_is_used_up_stops_all_of_the_same_endpoint_model_and_key() {
         over[key] = (over[key].as_u64().unwrap() - 600_001).into();
     }
     fs::write(file(&world), over.to_string()).unwrap();
-    start(&world, "b").end().exits(0).prints("4\n");
+    start(&world, "b").exits(0).prints("4\n");
 }
 
 fn text_of(content: &str) -> Reply {
@@ -78,15 +74,9 @@ fn text_of(content: &str) -> Reply {
 #[test]
 fn a_time_that_one_process_was_told_holds_for_the_others() {
     let world = World::new().llm("max_retries: 2");
-    world
-        .server
-        .says([Reply::error(429, "busy").header("retry-after", "4000")]);
-    start(&world, "a")
-        .end()
-        .exits(75)
-        .says("asks to wait until");
+    world.model_says([Reply::error(429, "busy").header("retry-after", "4000")]);
+    start(&world, "a").exits(75).says("asks to wait until");
     start(&world, "b")
-        .end()
         .exits(75)
         .says("busy")
         .says("asks to wait until");
@@ -106,22 +96,22 @@ fn a_time_that_one_process_was_told_holds_for_the_others() {
     // Once it is over, the first answer opens the way.
     let over = json!({"said_at": now() - 2000, "until": now() - 1000, "words": "busy"});
     fs::write(file(&world), over.to_string()).unwrap();
-    world.server.says([text("done")]);
-    start(&world, "c").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    start(&world, "c").exits(0).prints("done\n");
     assert_eq!(said(&world)["until"], 0);
 }
 
 #[test]
 fn a_server_error_without_a_time_binds_nobody_else() {
     let world = World::new().llm("max_retries: 0");
-    world.server.says([
+    world.model_says([
         Reply::error(503, "down"),
         Reply::error(500, "broken").header("retry-after", "4000"),
         text("done"),
     ]);
-    start(&world, "a").end().exits(75);
-    start(&world, "b").end().exits(75);
-    start(&world, "c").end().exits(0);
+    start(&world, "a").exits(75);
+    start(&world, "b").exits(75);
+    start(&world, "c").exits(0);
 }
 
 #[test]
@@ -129,20 +119,14 @@ fn whatever_lies_in_the_directory_stops_nobody() {
     let world = World::new();
     world.server.answers(|_| text("done"));
     let asks = |how: &str| {
-        start(&world, "ws")
-            .arg("--new")
-            .end()
-            .exits(0)
-            .prints("done\n");
+        start(&world, "ws").arg("--new").exits(0).prints("done\n");
         assert!(world.exists("precious"), "{how}");
         assert_eq!(world.read("precious"), "kept", "{how}");
     };
     world.write("precious", "kept");
     asks("nothing");
-    world
-        .server
-        .says([Reply::error(429, "busy").header("retry-after", "4000")]);
-    start(&world, "first").end().exits(75);
+    world.model_says([Reply::error(429, "busy").header("retry-after", "4000")]);
+    start(&world, "first").exits(75);
     let file = file(&world);
     let contents = [
         "{".repeat(3000),

@@ -144,18 +144,17 @@ fn record_the_survey() {
     }
     copy(&world.path("start"), &world.workspace());
     let steps = plan();
-    world.server.says(
+    world.model_says(
         steps
             .iter()
             .enumerate()
             .map(|(at, step)| reply(at + 1, step)),
     );
-    world.run("Write a report about the rain.").end().exits(101);
-    world.go_on().args(["-m", "yes, since May"]).end().exits(0);
+    world.run("Write a report about the rain.").exits(101);
+    world.go_on().args(["-m", "yes, since May"]).exits(0);
     world
         .go_on()
         .args(["-m", "Mention the oak station, too."])
-        .end()
         .exits(0);
 
     let kept = recordings().join("survey");

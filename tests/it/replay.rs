@@ -11,12 +11,10 @@ fn recorded() -> World {
     let world = World::with_tools(ECHO);
     for n in 1..3 {
         let words = json!({"words": format!("number {n} \u{e9}")});
-        world
-            .server
-            .says([call(&format!("call_{n}"), "echo", &words)]);
+        world.model_says([call(&format!("call_{n}"), "echo", &words)]);
     }
-    world.server.says([text("done")]);
-    world.run("count").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("count").exits(0);
     world
 }
 
@@ -37,7 +35,6 @@ fn the_survey_replays_identically_with_its_tools_run_again() {
         .delta([
             "replay", "-w", "old", &survey.id, "-a", "agent", "--from", "start", "--to", "new",
         ])
-        .end()
         .exits(0)
         .prints("identical: 35 requests\n");
     assert!(snapshot(&survey.world.path("old")) == before);
@@ -61,7 +58,6 @@ fn the_survey_replays_identically_from_the_record_alone() {
             "replay", "-w", "old", "LATEST", "-a", "agent", "--from", "start", "--to", "new",
         ])
         .args(["--tools", "recorded"])
-        .end()
         .exits(0)
         .prints("identical: 35 requests\n");
     assert!(
@@ -83,7 +79,6 @@ fn a_real_model_s_run_replays_identically_with_its_tools_run_again() {
                 "replay", "-w", "old", &books.id, "-a", "agent", "--from", "start", "--to", tools,
             ])
             .args(["--tools", tools])
-            .end()
             .exits(0)
             .prints("identical: 34 requests\n");
     }
@@ -108,7 +103,6 @@ fn a_real_model_s_answers_drive_its_agent_again() {
     books
         .world
         .run("Enter all receipts into the ledger.")
-        .end()
         .exits(0)
         .prints("The grand total of all receipts is 318.72.\n");
     assert_eq!(books.world.latest().invocations().len(), 34);
@@ -116,7 +110,6 @@ fn a_real_model_s_answers_drive_its_agent_again() {
     books
         .world
         .run("Enter no receipts.")
-        .end()
         .exits(4)
         .says("recorded");
 }
@@ -139,7 +132,6 @@ fn the_survey_is_a_model_for_its_own_agent() {
         .world
         .run("Write a report about the rain.")
         .args(["--max-iterations", "5"])
-        .end()
         .exits(4);
     assert_eq!(survey.world.latest().invocations().len(), 5);
     let request = |dir: &std::path::Path| {
@@ -152,7 +144,6 @@ fn the_survey_is_a_model_for_its_own_agent() {
                 &id,
                 "5",
             ])
-            .end()
             .exits(0);
         outcome.stdout
     };
@@ -167,7 +158,6 @@ fn a_replay_needs_neither_the_server_nor_a_key_and_leaves_the_run_as_it_is() {
     for tools in ["run", "recorded"] {
         replay(&world)
             .args(["--tools", tools])
-            .end()
             .exits(0)
             .prints("identical: 3 requests\n");
     }
@@ -185,16 +175,11 @@ fn shortened_requests_are_compared_whole() {
     let world = World::with_tools(ECHO).top("keep_requests: 1");
     for n in 1..12 {
         let words = json!({"words": "x".repeat(200)});
-        world
-            .server
-            .says([call(&format!("call_{n}"), "echo", &words)]);
+        world.model_says([call(&format!("call_{n}"), "echo", &words)]);
     }
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
-    replay(&world)
-        .end()
-        .exits(0)
-        .prints("identical: 12 requests\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
+    replay(&world).exits(0).prints("identical: 12 requests\n");
 }
 
 #[test]
@@ -202,7 +187,7 @@ fn the_first_divergence_is_shown_with_both_texts() {
     let world = recorded();
     let world =
         world.tools("- {name: echo, description: 'echo ${words}', exec: 'echo not ${words}'}");
-    let outcome = replay(&world).end().exits(1).prints(
+    let outcome = replay(&world).exits(1).prints(
         "diverged at iteration 2, messages[3] (tool)\n  recorded: number 1 é\\n\n  replayed: not number 1 é\\n\n",
     );
     outcome.says("kept in");
@@ -217,28 +202,18 @@ fn the_first_divergence_is_shown_with_both_texts() {
 fn tools_that_miss_their_files_get_advice_that_works() {
     let world = World::with_tools("- {name: show, exec: 'cat ${path}'}");
     world.write("ws/a.txt", "text\n");
-    world
-        .server
-        .says([call("c", "show", &json!({"path": "a.txt"})), text("done")]);
-    world.run("go").end().exits(0);
-    let diverged = replay(&world).end().exits(1);
+    world.model_says([call("c", "show", &json!({"path": "a.txt"})), text("done")]);
+    world.run("go").exits(0);
+    let diverged = replay(&world).exits(1);
     diverged.says("--from DIR").says("--tools recorded");
     for advice in [["--from", "ws"], ["--tools", "recorded"]] {
-        replay(&world)
-            .args(advice)
-            .end()
-            .exits(0)
-            .does_not_say("--tools");
+        replay(&world).args(advice).exits(0).does_not_say("--tools");
     }
     // Where the files have changed since, the first advice has been followed.
     world.write("ws/a.txt", "changed\n");
-    let changed = replay(&world).args(["--from", "ws"]).end().exits(1);
+    let changed = replay(&world).args(["--from", "ws"]).exits(1);
     changed.says("--tools recorded").does_not_say("--from DIR");
-    replay(&world)
-        .arg("-q")
-        .end()
-        .exits(1)
-        .does_not_say("--tools");
+    replay(&world).arg("-q").exits(1).does_not_say("--tools");
 }
 
 #[test]
@@ -248,7 +223,6 @@ fn another_prompt_diverges_at_the_first_request() {
     world.write("other/system_prompt.md", "You are another.\n");
     let outcome = replay(&world)
         .args(["-a", "other", "--tools", "recorded"])
-        .end()
         .exits(1);
     let printed = String::from_utf8(outcome.stdout).unwrap();
     assert!(
@@ -262,30 +236,28 @@ fn another_prompt_diverges_at_the_first_request() {
 #[test]
 fn a_difference_that_is_only_the_workspace_s_path_is_named_as_such() {
     let world = World::with_tools("- {name: where, exec: pwd}");
-    world
-        .server
-        .says([call("a", "where", &json!({})), text("done")]);
-    world.run("go").end().exits(0);
-    let outcome = replay(&world).args(["--to", "new"]).end().exits(1);
+    world.model_says([call("a", "where", &json!({})), text("done")]);
+    world.run("go").exits(0);
+    let outcome = replay(&world).args(["--to", "new"]).exits(1);
     let printed = String::from_utf8(outcome.stdout).unwrap();
     assert!(
         printed.contains("the only difference is in paths"),
         "{printed}"
     );
     assert!(printed.contains(world.workspace().to_str().unwrap()));
-    replay(&world).args(["--tools", "recorded"]).end().exits(0);
+    replay(&world).args(["--tools", "recorded"]).exits(0);
 }
 
 #[test]
 fn calls_without_ids_get_those_that_were_recorded() {
     let world = World::with_tools(ECHO);
     let function = json!({"name": "echo", "arguments": "{\"words\":\"x\"}"});
-    world.server.says([
+    world.model_says([
         message(&json!({"role": "assistant", "content": null, "tool_calls": [{"type": "function", "function": function}]})),
         text("done"),
     ]);
-    world.run("go").end().exits(0);
-    replay(&world).end().exits(0);
+    world.run("go").exits(0);
+    replay(&world).exits(0);
 }
 
 #[test]
@@ -306,50 +278,40 @@ fn hooks_are_run_again_or_answered_from_the_record() {
         "pre_llm_request: {command: ['${AGENT_HOME}/hook.sh']}\n\
          post_llm_response: {command: ['${AGENT_HOME}/answer.sh']}\n",
     );
-    world
-        .server
-        .says([call("a", "echo", &json!({"words": "teh"})), text("teh end")]);
-    world.run("go").end().exits(0).prints("the end\n");
-    replay(&world).end().exits(0);
+    world.model_says([call("a", "echo", &json!({"words": "teh"})), text("teh end")]);
+    world.run("go").exits(0).prints("the end\n");
+    replay(&world).exits(0);
     fs::remove_file(world.path("agent/hook.sh")).unwrap();
     fs::remove_file(world.path("agent/answer.sh")).unwrap();
-    replay(&world).args(["--tools", "recorded"]).end().exits(0);
-    replay(&world).end().exits(1);
+    replay(&world).args(["--tools", "recorded"]).exits(0);
+    replay(&world).exits(1);
 }
 
 #[test]
 fn a_person_is_not_asked_again() {
     let world = World::new();
-    world.server.says([
+    world.model_says([
         call("a", "ask_human", &json!({"prompt": "Which?"})),
         text("done"),
     ]);
-    world.run("go").end().exits(101);
-    world.go_on().args(["-m", "this one"]).end().exits(0);
-    replay(&world)
-        .end()
-        .exits(0)
-        .prints("identical: 2 requests\n");
+    world.run("go").exits(101);
+    world.go_on().args(["-m", "this one"]).exits(0);
+    replay(&world).exits(0).prints("identical: 2 requests\n");
 }
 
 #[test]
 fn a_run_that_was_stopped_and_spoken_to_replays_as_one() {
     let world = World::with_tools(ECHO);
     let say = |n: u32| call(&format!("call_{n}"), "echo", &json!({"words": n}));
-    world.server.says([say(1), say(2)]);
-    world
-        .run("go")
-        .args(["--max-iterations", "2"])
-        .end()
-        .exits(4);
-    world.server.says([say(3), text("done")]);
-    world.go_on().args(["-m", "hurry"]).end().exits(0);
-    world.server.says([text("you are welcome")]);
-    world.go_on().args(["-m", "thanks"]).end().exits(0);
+    world.model_says([say(1), say(2)]);
+    world.run("go").args(["--max-iterations", "2"]).exits(4);
+    world.model_says([say(3), text("done")]);
+    world.go_on().args(["-m", "hurry"]).exits(0);
+    world.model_says([text("you are welcome")]);
+    world.go_on().args(["-m", "thanks"]).exits(0);
     for tools in ["run", "recorded"] {
         replay(&world)
             .args(["--tools", tools])
-            .end()
             .exits(0)
             .prints("identical: 5 requests\n");
     }
@@ -358,10 +320,10 @@ fn a_run_that_was_stopped_and_spoken_to_replays_as_one() {
 #[test]
 fn a_live_run_is_not_replayed() {
     let world = World::new();
-    world.server.says([text("done").held()]);
+    world.model_says([text("done").held()]);
     let delta = world.run("go").spawn();
     world.server.wait_for(1);
-    replay(&world).end().exits(75).prints("").says("is live");
+    replay(&world).refuses(75, "is live");
     world.server.release();
     delta.wait().exits(0);
 }
@@ -372,12 +334,10 @@ fn a_place_that_is_taken_is_refused() {
     world.write("new/file", "");
     replay(&world)
         .args(["--to", "new"])
-        .end()
         .exits(2)
         .says("it is not empty; name");
     replay(&world)
         .args(["--from", "none"])
-        .end()
         .exits(2)
         .says("--from none is not a directory");
 }
@@ -395,7 +355,7 @@ fn a_recorded_request_has_the_recorded_response_to_the_byte() {
     let world = recorded();
     let run = world.latest();
     for (received, invocation) in world.server.requests().iter().zip(run.invocations()) {
-        let outcome = model(&world, received.body.clone()).end().exits(0);
+        let outcome = model(&world, received.body.clone()).exits(0);
         assert!(outcome.stdout == fs::read(invocation.join("response.json")).unwrap());
     }
 }
@@ -408,13 +368,12 @@ fn another_request_is_a_failure_that_names_the_first_difference() {
         .unwrap()
         .replace("number 1 é\\n", "number 7 é\\n");
     model(&world, other.clone())
-        .end()
         .exits(1)
         .prints("")
         .says_one_line()
         .says("none of the 3 recorded ones; the nearest is number 2")
         .says("messages[3] (tool): recorded number 1 é\\n, requested number 7 é\\n");
-    let outcome = model(&world, other).arg("--lenient").end().exits(0);
+    let outcome = model(&world, other).arg("--lenient").exits(0);
     let second = world.latest().invocations().remove(1);
     assert!(outcome.stdout == fs::read(second.join("response.json")).unwrap());
 }
@@ -424,10 +383,9 @@ fn nothing_about_a_request_is_normalised() {
     let world = recorded();
     let body = String::from_utf8(world.server.requests()[0].body.clone()).unwrap();
     model(&world, body.replacen(':', ": ", 1))
-        .end()
         .exits(1)
         .says("byte ");
-    model(&world, "no request").end().exits(1).says("not JSON");
+    model(&world, "no request").exits(1).says("not JSON");
 }
 
 #[test]
@@ -439,7 +397,6 @@ fn a_lenient_model_ends_with_the_recording() {
     let request = json!({"messages": messages}).to_string();
     model(&world, request)
         .arg("--lenient")
-        .end()
         .exits(1)
         .says("ends after 3");
 }
@@ -457,12 +414,10 @@ fn a_recorded_model_takes_the_place_of_a_server() {
     let world = world.llm(&command);
     world
         .delta(["run", "-a", "agent", "-w", "other", "-m", "count"])
-        .end()
         .exits(0)
         .prints("done\n");
     world
         .delta(["run", "-a", "agent", "-w", "third", "-m", "something else"])
-        .end()
         .exits(4)
         .says("messages[1] (user)");
     assert_eq!(world.server.requests().len(), asked);
@@ -473,17 +428,14 @@ fn a_directory_that_is_no_run_is_named() {
     let world = World::new();
     world
         .delta(["model", "replay", "agent"])
-        .end()
         .exits(1)
         .says("is not a run's directory");
     world
         .delta(["model", "replay"])
-        .end()
         .exits(2)
         .says("model needs RUN_DIR: delta model [OPTIONS] replay RUN_DIR");
     world
         .delta(["model", "relpay", "x"])
-        .end()
         .exits(2)
         .says("'replay'");
 }

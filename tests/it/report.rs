@@ -19,7 +19,6 @@ pub const HOSTILE: &str = "</script><script>document.title='owned'</script><!--<
 pub fn page(world: &World, workspace: &str) -> String {
     let outcome = world
         .delta(["report", "-w", workspace])
-        .end()
         .exits(0)
         .says_nothing();
     String::from_utf8(outcome.stdout).unwrap()
@@ -65,8 +64,8 @@ fn kinds(records: &[Value]) -> Vec<&str> {
 /// A run of one tool call and an answer.
 fn one_call(world: &World, words: &str) {
     let first = call("call_1", "echo", &json!({"words": words}));
-    world.server.says([first, text("done")]);
-    world.run("say it").end().exits(0);
+    world.model_says([first, text("done")]);
+    world.run("say it").exits(0);
 }
 
 #[test]
@@ -117,8 +116,8 @@ fn a_page_tells_every_event_in_order() {
 fn nothing_of_a_run_can_become_markup() {
     let world = World::with_tools(ECHO);
     let hostile = call("call_1", "echo", &json!({"words": HOSTILE}));
-    world.server.says([hostile, text(HOSTILE)]);
-    world.run(HOSTILE).end().exits(0);
+    world.model_says([hostile, text(HOSTILE)]);
+    world.run(HOSTILE).exits(0);
     let page = page(&world, "ws");
     assert_eq!(page.matches("<script").count(), 2);
     assert_eq!(page.matches("</script").count(), 2);
@@ -134,8 +133,8 @@ fn nothing_of_a_run_can_become_markup() {
 #[test]
 fn a_page_names_no_other_place_and_forbids_all() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let page = page(&world, "ws");
     let data = page.split_once("id=\"data\">").unwrap().1;
     let data = data.split_once("</script>").unwrap().0;
@@ -211,7 +210,7 @@ fn what_a_guard_forbade_is_told() {
 fn the_runs_of_sub_agents_stand_within_the_action_that_started_them() {
     let world = family("");
     world.server.answers(model);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let records = records(&page(&world, "ws"));
     let kinds: Vec<&str> = kinds(&records)
         .into_iter()
@@ -252,7 +251,7 @@ fn a_live_run_is_told_as_far_as_it_has_come() {
     let world = World::with_tools("- {name: wait, shell: 'read line < \"$HOME/pipe\"'}");
     let mut pipe = world.fifo("pipe");
     let first = call("call_1", "wait", &json!({}));
-    world.server.says([first, text("done")]);
+    world.model_says([first, text("done")]);
     let delta = world.run("go").spawn();
     eventually("the tool runs", || {
         !world.latest_is_without("ACTION_REQUEST")
@@ -285,7 +284,7 @@ impl Look for World {
 #[test]
 fn a_run_whose_engine_died_says_so() {
     let world = World::new();
-    world.server.says([text("done").held()]);
+    world.model_says([text("done").held()]);
     let delta = world.run("go").spawn();
     world.server.wait_for(1);
     delta.kill();
@@ -297,8 +296,8 @@ fn a_run_whose_engine_died_says_so() {
 #[test]
 fn a_request_without_an_answer_is_told() {
     let world = World::new();
-    world.server.says([Reply::error(400, "no such model")]);
-    world.run("go").end().exits(4);
+    world.model_says([Reply::error(400, "no such model")]);
+    world.run("go").exits(4);
     let records = records(&page(&world, "ws"));
     let asked = of_kind(&records, "asked");
     assert_eq!(asked.len(), 1, "{records:?}");
@@ -320,7 +319,7 @@ fn a_damaged_journal_is_told_up_to_the_damage() {
     let journal = world.latest().path("journal.jsonl");
     let text = fs::read_to_string(&journal).unwrap();
     fs::write(&journal, text.replacen("{\"seq\":5,", "{\"seq\":5,,", 1)).unwrap();
-    let outcome = world.delta(["report", "-w", "ws"]).end().exits(0);
+    let outcome = world.delta(["report", "-w", "ws"]).exits(0);
     let records = records(std::str::from_utf8(&outcome.stdout).unwrap());
     assert_eq!(
         kinds(&records)[records.len() - 2..],
@@ -334,8 +333,8 @@ fn a_damaged_journal_is_told_up_to_the_damage() {
 #[test]
 fn a_torn_last_line_is_named_and_one_without_its_newline_is_told() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let journal = world.latest().path("journal.jsonl");
     let text = fs::read_to_string(&journal).unwrap();
     fs::write(&journal, text.trim_end()).unwrap();
@@ -355,8 +354,8 @@ fn a_long_output_says_what_is_missing_and_where_it_is() {
         "- {name: flood, shell: 'yes 0123456789 | head -c 300000', max_output_bytes: 400000}",
     );
     let first = call("call_1", "flood", &json!({}));
-    world.server.says([first, text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([first, text("done")]);
+    world.run("go").exits(0);
     let page = page(&world, "ws");
     let records = records(&page);
     let cut = &of_kind(&records, "result")[0]["text"];
@@ -380,12 +379,10 @@ fn a_secret_answer_is_not_in_the_page() {
     let world = World::new();
     for (sensitive, answer) in [(true, "hunter2"), (false, "blue")] {
         let asked = json!({"prompt": "What?", "sensitive": sensitive});
-        world
-            .server
-            .says([call("call_1", "ask_human", &asked), text("done")]);
+        world.model_says([call("call_1", "ask_human", &asked), text("done")]);
         let message = format!("ask {answer}");
-        world.run(&message).end().exits(101);
-        world.go_on().args(["-m", answer]).end().exits(0);
+        world.run(&message).exits(101);
+        world.go_on().args(["-m", answer]).exits(0);
         let page = page(&world, "ws");
         let answers = records(&page);
         let told = of_kind(&answers, "answer")[0];
@@ -435,26 +432,16 @@ fn a_run_is_named_as_everywhere_and_an_unknown_one_prints_nothing() {
     let id = run.id();
     let path = format!("ws/.delta/{id}");
     for name in [&id[..id.len() - 1], "LATEST", path.as_str()] {
-        let outcome = world.delta(["report", "-w", "ws", name]).end().exits(0);
+        let outcome = world.delta(["report", "-w", "ws", name]).exits(0);
         let page = String::from_utf8(outcome.stdout).unwrap();
         assert_eq!(records(&page)[0]["id"], id);
     }
     let unknown = world.delta(["report", "-w", "ws", "nothing"]).end();
-    unknown.exits(1).prints("").says(&id).says_one_line();
-    world
-        .delta(["report", "-w", "none"])
-        .end()
-        .exits(1)
-        .prints("");
-    world
-        .delta(["report", "-w", "ws", "./ws"])
-        .end()
-        .exits(1)
-        .prints("")
-        .says("ws");
+    unknown.refuses(1, &id).says_one_line();
+    world.delta(["report", "-w", "none"]).exits(1).prints("");
+    world.delta(["report", "-w", "ws", "./ws"]).refuses(1, "ws");
     world
         .delta(["report", "LATEST", "LATEST"])
-        .end()
         .exits(2)
         .prints("");
 }

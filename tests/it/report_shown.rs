@@ -22,7 +22,7 @@ fn shown(world: &World, workspace: &str, fragment: &str) -> Option<Opened> {
 /// A run of three iterations; the tool of the second fails.
 fn three() -> World {
     let world = World::with_tools(TOOLS);
-    world.server.says([
+    world.model_says([
         call(
             "call_1",
             "echo",
@@ -31,7 +31,7 @@ fn three() -> World {
         call("call_2", "fail", &json!({})),
         text("The end."),
     ]);
-    world.run("Say something.").end().exits(0);
+    world.run("Say something.").exits(0);
     world
 }
 
@@ -61,8 +61,8 @@ fn a_script_in_an_output_is_text() {
     let url = world.server.url();
     let hostile = format!("{HOSTILE}<img src='{url}/x'><link rel=stylesheet href='{url}/y'>");
     let first = call("call_1", "echo", &json!({"words": hostile}));
-    world.server.says([first, text(&hostile)]);
-    world.run(&hostile).end().exits(0);
+    world.model_says([first, text(&hostile)]);
+    world.run(&hostile).exits(0);
     let Some(shown) = shown(&world, "ws", "#open=all") else {
         return;
     };
@@ -124,7 +124,7 @@ fn sub_agents_are_runs_within_the_run() {
         "post_tool_execution: {command: ['true']}\n",
     );
     world.server.answers(model);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let Some(folded) = shown(&world, "ws", "") else {
         return;
     };
@@ -168,7 +168,7 @@ fn every_kind_of_event_and_of_end_is_shown() {
         shown.is_well().shows(words);
     }
     fs::write(&journal, whole.replacen("{\"seq\":5,", "{\"seq\":5,,", 1)).unwrap();
-    let outcome = world.delta(["report", "-w", "ws"]).end().exits(0);
+    let outcome = world.delta(["report", "-w", "ws"]).exits(0);
     let file = world.write("report.html", &outcome.stdout);
     let damaged = open(world.home(), &file, "").unwrap();
     damaged.is_well().shows("damaged in line 5");

@@ -16,12 +16,10 @@ fn ten_requests() -> World {
 fn talk(world: &World, requests: usize) {
     for n in 1..requests {
         let words = json!({"words": format!("number {n} \"quoted\" \u{e9}")});
-        world
-            .server
-            .says([call(&format!("call_{n}"), "echo", &words)]);
+        world.model_says([call(&format!("call_{n}"), "echo", &words)]);
     }
-    world.server.says([text("done")]);
-    world.run("count").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("count").exits(0).prints("done\n");
 }
 
 #[test]
@@ -73,7 +71,7 @@ fn all_requests_of_a_run_use_one_connection() {
 fn a_request_is_on_disk_before_it_is_sent() {
     let world = World::new();
     let workspace = world.workspace();
-    world.server.says([Reply::of(move |request| {
+    world.model_says([Reply::of(move |request| {
         let invocation = Run::latest(&workspace).invocations().remove(0);
         let on_disk = fs::read(invocation.join("request.json")).unwrap();
         text(if on_disk == request.body {
@@ -82,15 +80,15 @@ fn a_request_is_on_disk_before_it_is_sent() {
             "another"
         })
     })]);
-    world.run("go").end().exits(0).prints("the same\n");
+    world.run("go").exits(0).prints("the same\n");
 }
 
 #[test]
 fn a_response_is_kept_as_it_came() {
     let world = World::new();
     let body = "{ \"extra\" : 1.50,\n\"choices\":[{\"message\":{\"role\":\"assistant\",\"content\":\"h\\u0069\"}}] }\n";
-    world.server.says([raw(body)]);
-    world.run("go").end().exits(0).prints("hi\n");
+    world.model_says([raw(body)]);
+    world.run("go").exits(0).prints("hi\n");
     let invocation = world.latest().invocations().remove(0);
     assert_eq!(
         fs::read_to_string(invocation.join("response.json")).unwrap(),
@@ -101,8 +99,8 @@ fn a_response_is_kept_as_it_came() {
 #[test]
 fn a_response_that_is_no_text_at_all_is_kept_as_it_came() {
     let world = World::new().llm("max_retries: 0");
-    world.server.says([raw(b"\xff\x00<html>".as_slice())]);
-    world.run("go").end().exits(75);
+    world.model_says([raw(b"\xff\x00<html>".as_slice())]);
+    world.run("go").exits(75);
     let invocation = world.latest().invocations().remove(0);
     assert_eq!(
         fs::read(invocation.join("response.json")).unwrap(),
@@ -113,8 +111,8 @@ fn a_response_that_is_no_text_at_all_is_kept_as_it_came() {
 #[test]
 fn an_invocation_tells_its_status_tokens_and_attempts() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let invocation = world.latest().invocations().remove(0);
     let name = invocation.file_name().unwrap().to_str().unwrap().to_owned();
     let (time, iteration) = name.split_once('_').unwrap();
@@ -160,8 +158,8 @@ fn keys_of_llm_go_into_the_request_as_they_are_in_their_order() {
         "top_p: 0.95\ntemperature: 0.2\nseed: 7\nmax_tokens: 4096\nreasoning_effort: low\n\
          response_format: {type: text}\nstop: [a, b]\nlogprobs: false\ntimeout_ms: 5000\nmax_retries: 1",
     );
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let body = String::from_utf8(world.server.last().body.clone()).unwrap();
     let wanted = r#""top_p":0.95,"temperature":0.2,"seed":7,"max_tokens":4096,"reasoning_effort":"low","response_format":{"type":"text"},"stop":["a","b"],"logprobs":false"#;
     assert!(body.contains(wanted), "{body}");
@@ -173,8 +171,8 @@ fn keys_of_llm_go_into_the_request_as_they_are_in_their_order() {
 #[test]
 fn a_request_names_the_model_and_ends_with_the_messages() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world.run("What now?").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("What now?").exits(0);
     let request = world.server.last();
     assert_eq!(request.line, "POST /v1/chat/completions HTTP/1.1");
     assert!(
@@ -196,8 +194,8 @@ fn blocks_before_the_conversation_are_one_system_message() {
     let world = World::new();
     world.write("agent/system_prompt.md", "You are a test.");
     world.write("ws/DELTA.md", "Mind the gap.\n\nAlways.");
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let system = &world.server.last().messages()[0];
     let wanted = "# Context Block: system_prompt\n\nYou are a test.\n\n\
                   # Context Block: workspace_guide\n\nMind the gap.\n\nAlways.";
@@ -214,13 +212,9 @@ fn blocks_are_system_messages_of_their_own_when_told_so() {
     );
     world.write("ws/DELTA.md", "Mind the gap.");
     world.server.accepts_anything().says([text("done")]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let messages = world.server.last().messages();
-    let roles: Vec<_> = messages
-        .iter()
-        .map(|m| m["role"].as_str().unwrap())
-        .collect();
-    assert_eq!(roles, ["system", "system", "user"]);
+    assert_eq!(roles(&messages), ["system", "system", "user"]);
     assert_eq!(
         messages[1]["content"].as_str().unwrap().trim_end(),
         "# Context Block: workspace_guide\n\nMind the gap."
@@ -233,8 +227,8 @@ fn a_block_without_an_id_is_named_after_its_file() {
     let sources =
         "sources:\n  - {type: file, path: '${AGENT_HOME}/system_prompt.md'}\n  - {type: journal}\n";
     world.write("agent/context.yaml", sources);
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let system = world.server.last().messages()[0]["content"].to_string();
     assert!(
         system.contains("# Context Block: system_prompt.md"),
@@ -250,16 +244,10 @@ fn blocks_after_the_conversation_are_one_user_message_at_the_end() {
                    - {type: file, id: rules, path: '${AGENT_HOME}/system_prompt.md'}\n";
     world.write("agent/context.yaml", sources);
     world.write("ws/state.md", "Nothing yet.");
-    world
-        .server
-        .says([call("call_1", "echo", &json!({"words": "x"})), text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([call("call_1", "echo", &json!({"words": "x"})), text("done")]);
+    world.run("go").exits(0);
     let messages = world.server.last().messages();
-    let roles: Vec<_> = messages
-        .iter()
-        .map(|m| m["role"].as_str().unwrap())
-        .collect();
-    assert_eq!(roles, ["user", "assistant", "tool", "user"]);
+    assert_eq!(roles(&messages), ["user", "assistant", "tool", "user"]);
     let last = messages[3]["content"].as_str().unwrap();
     assert!(
         last.starts_with("# Context Block: state\n\nNothing yet.\n\n# Context Block: rules\n\n"),
@@ -271,11 +259,11 @@ fn blocks_after_the_conversation_are_one_user_message_at_the_end() {
 fn a_file_source_is_read_afresh_for_each_request() {
     let world =
         World::with_tools("- {name: note, shell: 'printf %s ${words} > \"$CWD/DELTA.md\"'}");
-    world.server.says([
+    world.model_says([
         call("call_1", "note", &json!({"words": "fresh"})),
         text("done"),
     ]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let system = world.server.last().messages()[0]["content"].to_string();
     assert!(system.contains("workspace_guide\\n\\nfresh"), "{system}");
 }
@@ -288,12 +276,8 @@ fn the_last_iterations_are_kept_with_every_user_message() {
     world.write("agent/context.yaml", sources);
     talk(&world, 6);
     let messages = world.server.last().messages();
-    let roles: Vec<_> = messages
-        .iter()
-        .map(|m| m["role"].as_str().unwrap())
-        .collect();
     assert_eq!(
-        roles,
+        roles(&messages),
         ["system", "user", "assistant", "tool", "assistant", "tool"]
     );
     assert_eq!(messages[1]["content"], "count");
@@ -306,10 +290,8 @@ fn without_a_journal_source_the_user_is_warned_once() {
     let world = World::with_tools(ECHO);
     let sources = "sources:\n  - {type: file, path: '${AGENT_HOME}/system_prompt.md'}\n";
     world.write("agent/context.yaml", sources);
-    world
-        .server
-        .says([call("call_1", "echo", &json!({"words": "x"})), text("done")]);
-    let outcome = world.run("go").end().exits(0);
+    world.model_says([call("call_1", "echo", &json!({"words": "x"})), text("done")]);
+    let outcome = world.run("go").exits(0);
     let warning = "the model will not see its task";
     assert_eq!(
         outcome.stderr.matches(warning).count(),
@@ -328,8 +310,8 @@ fn a_tool_is_offered_with_all_that_its_parameters_say() {
          - {name: mode, enum: ['-i', '-v'], required: false}\n  \
          - {name: depth, type: integer, default: 3, minimum: 1}",
     );
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let request = world.server.last().json();
     let tools = request["tools"].as_array().expect("tools");
     let search = &tools
@@ -353,8 +335,8 @@ fn a_tool_is_offered_with_all_that_its_parameters_say() {
 #[test]
 fn a_tool_without_a_description_is_described_by_its_template() {
     let world = World::with_tools(ECHO);
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let tools = world.server.last().json()["tools"].to_string();
     assert!(tools.contains("echo ${words}"), "{tools}");
 }
@@ -362,8 +344,8 @@ fn a_tool_without_a_description_is_described_by_its_template() {
 #[test]
 fn ask_human_is_offered_unless_the_agent_says_no() {
     let offered = |world: World| {
-        world.server.says([text("done")]);
-        world.run("go").end().exits(0);
+        world.model_says([text("done")]);
+        world.run("go").exits(0);
         world.server.last().json()["tools"]
             .to_string()
             .contains("ask_human")
@@ -375,8 +357,8 @@ fn ask_human_is_offered_unless_the_agent_says_no() {
 #[test]
 fn an_agent_without_any_tool_sends_no_list_of_tools() {
     let world = World::new().top("ask_human: false");
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     assert!(world.server.last().json().get("tools").is_none());
 }
 
@@ -385,7 +367,7 @@ fn request(world: &World, number: Option<usize>) -> Vec<u8> {
     let id = world.latest().id();
     let number = number.map(|n| n.to_string());
     let delta = world.delta(["request", "-w", "ws", &id]).args(number);
-    delta.end().exits(0).stdout
+    delta.exits(0).stdout
 }
 
 #[test]
@@ -474,16 +456,10 @@ fn a_request_that_was_never_made_is_an_error() {
     let id = world.latest().id();
     world
         .delta(["request", "-w", "ws", &id, "3"])
-        .end()
-        .exits(1)
-        .prints("")
-        .says("3");
+        .refuses(1, "3");
     world
         .delta(["request", "-w", "ws", "nowhere"])
-        .end()
-        .exits(1)
-        .prints("")
-        .says("nowhere");
+        .refuses(1, "nowhere");
 }
 
 #[test]
@@ -519,17 +495,11 @@ fn varied(tool: &str, window: usize) -> World {
     world.write("ws/rules", "Be brief.");
     for n in 1..14 {
         let words = json!({"words": format!("number {n} {}", "\u{e9}".repeat(n * 40))});
-        world
-            .server
-            .says([call(&format!("call_{n}"), "echo", &words)]);
+        world.model_says([call(&format!("call_{n}"), "echo", &words)]);
     }
-    world.server.says([text("done")]);
-    world
-        .run("go")
-        .args(["--max-iterations", "7"])
-        .end()
-        .exits(4);
-    world.go_on().end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").args(["--max-iterations", "7"]).exits(4);
+    world.go_on().exits(0).prints("done\n");
     world
 }
 

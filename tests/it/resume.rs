@@ -21,7 +21,7 @@ struct Killed {
 fn killed_in_a_tool(tools: &str, first: Reply) -> Killed {
     let world = World::with_tools(tools);
     let (mut ready, go) = (world.fifo("ready"), world.fifo("go"));
-    world.server.says([first]);
+    world.model_says([first]);
     let delta = world.run("go").spawn();
     let tool = ready.pid();
     delta.kill();
@@ -52,8 +52,8 @@ fn a_tool_that_was_running_is_reported_and_not_repeated() {
         ready: _ready,
     } = killed_in_a_tool(WORK, call("call_1", "work", &work(1)));
     assert_eq!(world.latest().metadata()["status"], "RUNNING");
-    world.server.says([text("done")]);
-    let resumed = world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    let resumed = world.run("go").exits(0).prints("done\n");
     resumed
         .says("[1] work was interrupted; reporting that to the model\n")
         .says("[1]   not run again\n");
@@ -77,12 +77,12 @@ fn a_tool_that_was_running_is_reported_and_not_repeated() {
 #[track_caller]
 fn ends_what_is_left_of(world: &World, answers: usize) {
     let mut ready = world.fifo("ready");
-    world.server.says((0..answers).map(|_| text("done")));
+    world.model_says((0..answers).map(|_| text("done")));
     let delta = world.run("go").spawn();
     let left = ready.pid();
     delta.kill();
     assert!(alive(left));
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
     assert!(!alive(left), "it is ended");
     let run = world.latest();
     let warned = run.events("SYSTEM_MESSAGE");
@@ -141,8 +141,8 @@ fn seq_goes_on_where_it_was() {
         ready: _ready,
         ..
     } = killed_in_a_tool(WORK, call("call_1", "work", &work(1)));
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let seqs: Vec<_> = world
         .latest()
         .journal()
@@ -164,8 +164,8 @@ fn what_is_left_of_a_tool_is_ended_also_what_left_its_group() {
         ..
     } = killed_in_a_tool(tool, call("call_1", "work", &json!({})));
     assert!(world.processes().len() >= 2);
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     eventually("nothing of the tool is left", || {
         world.processes().is_empty()
     });
@@ -180,7 +180,7 @@ fn a_tool_that_may_be_repeated_is_repeated_under_the_same_id() {
         mut ready,
         ..
     } = killed_in_a_tool(&tool, call("call_1", "work", &work(1)));
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let delta = world.run("go").spawn();
     ready.line();
     go.tell("on");
@@ -214,8 +214,8 @@ fn calls_that_were_never_started_are_run_and_each_has_one_result() {
         ready: _ready,
         ..
     } = killed_in_a_tool(&tools, calls(&all));
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(worked(&world), ["1", "2", "3", "4"]);
     let request = world.server.last();
     assert_eq!(request.observation("a").trim_end(), "noted 1");
@@ -240,15 +240,11 @@ fn a_message_sent_with_continue_comes_after_the_open_results() {
         ready: _ready,
         ..
     } = killed_in_a_tool(&tools, calls(&all));
-    world.server.says([text("done")]);
-    world.go_on().args(["-m", "Leave that"]).end().exits(0);
+    world.model_says([text("done")]);
+    world.go_on().args(["-m", "Leave that"]).exits(0);
     let messages = world.server.last().messages();
-    let roles: Vec<_> = messages
-        .iter()
-        .map(|m| m["role"].as_str().unwrap())
-        .collect();
     assert_eq!(
-        roles,
+        roles(&messages),
         ["system", "user", "assistant", "tool", "tool", "user"]
     );
     assert_eq!(messages[5]["content"], "Leave that");
@@ -257,7 +253,7 @@ fn a_message_sent_with_continue_comes_after_the_open_results() {
 /// A world whose engine was killed while it waited for the model's first word.
 fn killed_while_waiting() -> World {
     let world = World::with_tools("- {name: echo, exec: 'echo ${words}'}");
-    world.server.says([text("never").held()]);
+    world.model_says([text("never").held()]);
     let delta = world.run("go").spawn();
     world.server.wait_for(1);
     delta.kill();
@@ -267,8 +263,8 @@ fn killed_while_waiting() -> World {
 #[test]
 fn the_same_text_resumes() {
     let world = killed_while_waiting();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     let requests = world.server.requests();
     assert_eq!(requests[0].body, requests[1].body);
     assert_eq!(world.runs().len(), 1);
@@ -277,8 +273,8 @@ fn the_same_text_resumes() {
 #[test]
 fn no_text_resumes() {
     let world = killed_while_waiting();
-    world.server.says([text("done")]);
-    world.rerun().end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.rerun().exits(0).prints("done\n");
     assert_eq!(world.runs().len(), 1);
 }
 
@@ -286,10 +282,9 @@ fn no_text_resumes() {
 fn another_text_starts_anew_and_mentions_the_old_run() {
     let world = killed_while_waiting();
     let old = world.latest();
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     world
         .run("go elsewhere")
-        .end()
         .exits(0)
         .prints("done\n")
         .says(&old.id());
@@ -301,43 +296,31 @@ fn another_text_starts_anew_and_mentions_the_old_run() {
 #[test]
 fn a_completed_run_is_not_resumed() {
     let world = World::new();
-    world.server.says([text("one"), text("two")]);
-    world.run("go").end().exits(0).prints("one\n");
-    world.run("go").end().exits(0).prints("two\n");
+    world.model_says([text("one"), text("two")]);
+    world.run("go").exits(0).prints("one\n");
+    world.run("go").exits(0).prints("two\n");
     assert_eq!(world.runs().len(), 2);
-    world.rerun().end().exits(2).prints("").says("-m");
+    world.rerun().refuses(2, "-m");
 }
 
 #[test]
 fn a_failed_run_is_not_resumed() {
     let world = World::new();
-    world.server.says([cut_off(), text("two")]);
-    world.run("go").end().exits(1);
-    world.run("go").end().exits(0).prints("two\n");
+    world.model_says([cut_off(), text("two")]);
+    world.run("go").exits(1);
+    world.run("go").exits(0).prints("two\n");
     assert_eq!(world.runs().len(), 2);
 }
 
 #[test]
 fn the_same_text_while_the_run_is_live_is_told_to_come_back_later() {
     let world = World::new();
-    world.server.says([text("done").held()]);
+    world.model_says([text("done").held()]);
     let live = world.run("go").spawn();
     world.server.wait_for(1);
     let pid = live.pid().to_string();
-    world
-        .run("go")
-        .end()
-        .exits(75)
-        .prints("")
-        .says("already running")
-        .says(&pid);
-    world
-        .go_on()
-        .end()
-        .exits(75)
-        .prints("")
-        .says("already running")
-        .says(&pid);
+    world.run("go").refuses(75, "already running").says(&pid);
+    world.go_on().refuses(75, "already running").says(&pid);
     world.server.release();
     live.wait().exits(0).prints("done\n");
     assert_eq!(world.runs().len(), 1);
@@ -346,10 +329,10 @@ fn the_same_text_while_the_run_is_live_is_told_to_come_back_later() {
 #[test]
 fn another_text_while_a_run_is_live_is_a_second_run() {
     let world = World::new();
-    world.server.says([text("one").held(), text("two")]);
+    world.model_says([text("one").held(), text("two")]);
     let live = world.run("go").spawn();
     world.server.wait_for(1);
-    world.run("another").end().exits(0).prints("two\n");
+    world.run("another").exits(0).prints("two\n");
     world.server.release();
     live.wait().exits(0).prints("one\n");
     assert_eq!(world.runs().len(), 2);
@@ -358,7 +341,7 @@ fn another_text_while_a_run_is_live_is_a_second_run() {
 #[test]
 fn two_that_go_on_at_once_are_one_too_many() {
     let world = killed_while_waiting();
-    world.server.says([text("done").held()]);
+    world.model_says([text("done").held()]);
     let both = [world.go_on().spawn(), world.go_on().spawn()];
     world.server.wait_for(2);
     eventually("one has given up", || {
@@ -374,7 +357,7 @@ fn two_that_go_on_at_once_are_one_too_many() {
 #[test]
 fn ten_starts_of_one_command_at_once_are_one_run() {
     let world = World::new();
-    world.server.says([text("done").held()]);
+    world.model_says([text("done").held()]);
     let all: Vec<_> = (0..10).map(|_| world.run("go").spawn()).collect();
     world.server.wait_for(1);
     eventually("nine have given up", || {
@@ -404,8 +387,8 @@ fn nightly(world: &World, message: Option<&str>) -> Delta {
 #[test]
 fn a_run_id_names_the_run() {
     let world = World::new();
-    world.server.says([text("done")]);
-    nightly(&world, Some("go")).end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    nightly(&world, Some("go")).exits(0).prints("done\n");
     assert!(world.exists("ws/.delta/nightly/journal.jsonl"));
     assert_eq!(world.latest().id(), "nightly");
 }
@@ -413,12 +396,12 @@ fn a_run_id_names_the_run() {
 #[test]
 fn a_completed_run_id_prints_its_result_again_and_runs_nothing() {
     let world = World::new();
-    world.server.says([text("done")]);
-    nightly(&world, Some("go")).end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    nightly(&world, Some("go")).exits(0).prints("done\n");
     let before = world.latest().read("journal.jsonl");
-    nightly(&world, Some("go")).end().exits(0).prints("done\n");
-    nightly(&world, None).end().exits(0).prints("done\n");
-    let object = nightly(&world, Some("go")).json().end().exits(0).object();
+    nightly(&world, Some("go")).exits(0).prints("done\n");
+    nightly(&world, None).exits(0).prints("done\n");
+    let object = nightly(&world, Some("go")).json().exits(0).object();
     assert_eq!(object["result"], "done");
     assert_eq!(object["run_id"], "nightly");
     assert_eq!(world.latest().read("journal.jsonl"), before);
@@ -428,26 +411,20 @@ fn a_completed_run_id_prints_its_result_again_and_runs_nothing() {
 #[test]
 fn a_run_id_with_another_message_is_an_error() {
     let world = World::new();
-    world.server.says([text("done")]);
-    nightly(&world, Some("go")).end().exits(0);
+    world.model_says([text("done")]);
+    nightly(&world, Some("go")).exits(0);
     nightly(&world, Some("stop"))
-        .end()
-        .exits(1)
-        .prints("")
-        .says("nightly")
+        .refuses(1, "nightly")
         .says("message");
 }
 
 #[test]
 fn a_failed_run_id_is_an_error() {
     let world = World::new();
-    world.server.says([cut_off()]);
-    nightly(&world, Some("go")).end().exits(1);
+    world.model_says([cut_off()]);
+    nightly(&world, Some("go")).exits(1);
     nightly(&world, Some("go"))
-        .end()
-        .exits(1)
-        .prints("")
-        .says("nightly")
+        .refuses(1, "nightly")
         .says("failed");
     assert_eq!(world.server.requests().len(), 1);
 }
@@ -455,27 +432,22 @@ fn a_failed_run_id_is_an_error() {
 #[test]
 fn an_interrupted_run_id_is_resumed() {
     let world = World::new();
-    world.server.says([text("never").held()]);
+    world.model_says([text("never").held()]);
     let delta = nightly(&world, Some("go")).spawn();
     world.server.wait_for(1);
     nightly(&world, Some("go"))
-        .end()
         .exits(75)
         .says("already running");
     delta.kill();
-    world.server.says([text("done")]);
-    nightly(&world, Some("go")).end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    nightly(&world, Some("go")).exits(0).prints("done\n");
     assert_eq!(world.runs().len(), 1);
 }
 
 #[test]
 fn a_run_id_that_is_not_there_needs_a_message() {
     let world = World::new();
-    nightly(&world, None)
-        .end()
-        .exits(2)
-        .prints("")
-        .says("nightly");
+    nightly(&world, None).refuses(2, "nightly");
     assert!(!world.exists("ws/.delta/nightly"));
 }
 
@@ -483,7 +455,7 @@ fn a_run_id_that_is_not_there_needs_a_message() {
 fn of_two_starts_of_a_run_id_at_the_same_instant_one_runs() {
     for _ in 0..5 {
         let world = World::new();
-        world.server.says([text("done").held()]);
+        world.model_says([text("done").held()]);
         let both = [
             nightly(&world, Some("go")).spawn(),
             nightly(&world, Some("go")).spawn(),
@@ -503,31 +475,27 @@ fn of_two_starts_of_a_run_id_at_the_same_instant_one_runs() {
 fn continue_of_nothing_is_an_error() {
     let world = World::new();
     fs::create_dir(world.workspace()).unwrap();
-    world.go_on().end().exits(1).prints("").says("no");
+    world.go_on().refuses(1, "no");
     world
         .delta(["continue", "-w", "nowhere"])
-        .end()
-        .exits(1)
-        .prints("")
-        .says("nowhere");
+        .refuses(1, "nowhere");
     assert!(!world.exists("nowhere"));
 }
 
 #[test]
 fn continue_of_an_interrupted_run_needs_no_message() {
     let world = killed_while_waiting();
-    world.server.says([text("done")]);
-    world.go_on().end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.go_on().exits(0).prints("done\n");
 }
 
 #[test]
 fn continue_of_an_interrupted_run_takes_a_message() {
     let world = killed_while_waiting();
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     world
         .go_on()
         .args(["-m", "Hurry"])
-        .end()
         .exits(0)
         .prints("done\n");
     let messages = world.server.last().messages();
@@ -542,8 +510,8 @@ fn continue_of_an_interrupted_run_takes_a_message() {
 #[test]
 fn continue_of_a_completed_run_needs_a_message() {
     let world = World::new();
-    world.server.says([text("one")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("one")]);
+    world.run("go").exits(0);
     let before = world.latest().read("journal.jsonl");
     let outcome = world.go_on().end().prints("").says("completed").says("-m");
     assert!(
@@ -553,11 +521,10 @@ fn continue_of_a_completed_run_needs_a_message() {
     );
     assert_eq!(world.latest().read("journal.jsonl"), before);
 
-    world.server.says([text("two")]);
+    world.model_says([text("two")]);
     world
         .go_on()
         .args(["-m", "And now?"])
-        .end()
         .exits(0)
         .prints("two\n");
     let messages = world.server.last().messages();
@@ -574,19 +541,18 @@ fn continue_of_a_completed_run_needs_a_message() {
 #[test]
 fn continue_of_a_failed_run_needs_a_message() {
     let world = World::new();
-    world.server.says([cut_off()]);
-    world.run("go").end().exits(1);
+    world.model_says([cut_off()]);
+    world.run("go").exits(1);
     let outcome = world.go_on().end().prints("").says("failed").says("-m");
     assert!(
         matches!(outcome.code(), Some(1 | 2)),
         "{}",
         outcome.describe()
     );
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     world
         .go_on()
         .args(["-m", "Again"])
-        .end()
         .exits(0)
         .prints("done\n");
 }
@@ -594,37 +560,33 @@ fn continue_of_a_failed_run_needs_a_message() {
 #[test]
 fn continue_can_name_an_older_run() {
     let world = World::new();
-    world.server.says([text("one"), text("two"), text("three")]);
-    world.run("first").end().exits(0);
+    world.model_says([text("one"), text("two"), text("three")]);
+    world.run("first").exits(0);
     let first = world.latest().id();
-    world.run("second").end().exits(0);
+    world.run("second").exits(0);
     world
         .go_on()
         .args(["--run-id", &first, "-m", "More"])
-        .end()
         .exits(0)
         .prints("three\n");
     assert_eq!(world.server.last().messages()[1]["content"], "first");
     world
         .go_on()
         .args(["--run-id", "nowhere", "-m", "More"])
-        .end()
-        .exits(1)
-        .prints("")
-        .says("nowhere");
+        .refuses(1, "nowhere");
 }
 
 #[test]
 fn continue_finds_the_agent_by_itself() {
     let world = killed_while_waiting();
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let workspace = world.workspace();
     fs::create_dir(world.path("elsewhere")).unwrap();
     let delta = world
         .delta(["continue", "-w"])
         .arg(workspace)
         .cwd(world.path("elsewhere"));
-    delta.end().exits(0).prints("done\n");
+    delta.exits(0).prints("done\n");
 }
 
 /// A model that calls `echo` until the conversation has this many assistant messages.
@@ -652,7 +614,7 @@ fn a_run_killed_after_each_iteration_ends_with_the_same_request_as_one_that_was_
     let steps = 29;
     let whole = World::with_tools("- {name: echo, exec: 'echo ${words}'}");
     whole.server.answers(counts_to(steps));
-    whole.run("go").end().exits(0).prints("done\n");
+    whole.run("go").exits(0).prints("done\n");
 
     let broken = World::with_tools("- {name: echo, exec: 'echo ${words}'}");
     let mut model = counts_to(steps);
@@ -669,7 +631,7 @@ fn a_run_killed_after_each_iteration_ends_with_the_same_request_as_one_that_was_
         broken.server.wait_for(2 * start + 1);
         delta.kill();
     }
-    broken.run("go").end().exits(0).prints("done\n");
+    broken.run("go").exits(0).prints("done\n");
     assert_eq!(
         String::from_utf8_lossy(&broken.server.last().body),
         String::from_utf8_lossy(&whole.server.last().body)
@@ -680,9 +642,7 @@ fn a_run_killed_after_each_iteration_ends_with_the_same_request_as_one_that_was_
 #[test]
 fn a_kill_between_the_thought_and_its_action_loses_neither() {
     let world = World::with_tools("- {name: note, shell: 'echo ${n} >> ../log'}");
-    world
-        .server
-        .says([call("a", "note", &work(1)), text("never").held()]);
+    world.model_says([call("a", "note", &work(1)), text("never").held()]);
     let delta = world.run("go").spawn();
     world.server.wait_for(2);
     delta.kill();
@@ -694,8 +654,8 @@ fn a_kill_between_the_thought_and_its_action_loses_neither() {
         .filter(|line| !line.contains("ACTION_RE"))
         .collect();
     fs::write(run.path("journal.jsonl"), kept.join("\n") + "\n").unwrap();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.lines("log"), ["1", "1"]);
     assert_eq!(world.server.last().messages()[3]["tool_call_id"], "a");
 }
@@ -706,7 +666,7 @@ fn copied_while_it_runs(options: &str) -> (World, Running, Fifo, Fifo, u32) {
     let tool = WORK.replacen("work,", &format!("work,{options}"), 1);
     let world = World::with_tools(&tool);
     let (mut ready, go) = (world.fifo("ready"), world.fifo("go"));
-    world.server.says([call("call_1", "work", &work(1))]);
+    world.model_says([call("call_1", "work", &work(1))]);
     let delta = world.run("go").spawn();
     let tool = ready.pid();
     let (from, to) = (world.workspace(), world.path("copy"));
@@ -718,11 +678,11 @@ fn copied_while_it_runs(options: &str) -> (World, Running, Fifo, Fifo, u32) {
 #[test]
 fn a_copy_of_a_live_run_goes_on_and_leaves_the_originals_tool_alone() {
     let (world, delta, _ready, mut go, tool) = copied_while_it_runs("");
-    world.server.says([text("copied")]);
+    world.model_says([text("copied")]);
     let copy = world.delta(["run", "--adopt", "-a", "agent", "-w", "copy", "-m", "go"]);
-    copy.end().exits(0).prints("copied\n");
+    copy.exits(0).prints("copied\n");
     assert!(alive(tool), "the original's tool lives");
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     go.tell("on");
     delta.wait().exits(0).prints("done\n");
     assert_eq!(world.server.last().observation("call_1"), "half\nwhole\n");
@@ -740,11 +700,11 @@ fn a_copy_under_another_name_leaves_the_originals_tool_alone() {
         .args([&run.dir, &run.dir.with_file_name("twin")])
         .status();
     assert!(copied.unwrap().success());
-    world.server.says([text("copied")]);
+    world.model_says([text("copied")]);
     let twin = world.go_on().args(["--run-id", "twin", "--adopt"]);
-    twin.end().exits(0).prints("copied\n");
+    twin.exits(0).prints("copied\n");
     assert!(alive(tool), "the original's tool lives");
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     go.tell("on");
     delta.wait().exits(0).prints("done\n");
 }
@@ -752,7 +712,7 @@ fn a_copy_under_another_name_leaves_the_originals_tool_alone() {
 #[test]
 fn a_copy_repeats_a_tool_under_an_id_of_its_own() {
     let (world, delta, mut ready, mut go, tool) = copied_while_it_runs(" on_resume: retry,");
-    world.server.says([text("done"), text("done")]);
+    world.model_says([text("done"), text("done")]);
     let copy = world.delta(["run", "--adopt", "-a", "agent", "-w", "copy", "-m", "go"]);
     let copy = copy.spawn();
     let again = ready.pid();
@@ -769,9 +729,9 @@ fn a_copy_repeats_a_tool_under_an_id_of_its_own() {
 #[test]
 fn a_failed_run_id_tells_its_run_and_status_as_an_object() {
     let world = World::new();
-    world.server.says([cut_off()]);
-    let first = nightly(&world, Some("go")).json().end().exits(1).object();
-    let outcome = nightly(&world, Some("go")).json().end().exits(1);
+    world.model_says([cut_off()]);
+    let first = nightly(&world, Some("go")).json().exits(1).object();
+    let outcome = nightly(&world, Some("go")).json().exits(1);
     let object = outcome.object();
     for key in ["run_id", "status", "stop_reason", "exit_code"] {
         assert_eq!(object[key], first[key], "{key}");

@@ -9,15 +9,15 @@ const LIST: &str = "- {name: list_files, exec: 'ls -F ${directory}'}";
 #[test]
 fn an_answer_is_all_that_stdout_carries() {
     let world = World::new();
-    world.server.says([text("Hello.")]);
-    world.run("Say hello").end().exits(0).prints("Hello.\n");
+    world.model_says([text("Hello.")]);
+    world.run("Say hello").exits(0).prints("Hello.\n");
 }
 
 #[test]
 fn the_model_and_an_endpoint_that_is_not_the_public_one_are_named_at_the_start() {
     let world = World::new();
-    world.server.says([text("Hello.")]);
-    let outcome = world.run("Say hello").end().exits(0);
+    world.model_says([text("Hello.")]);
+    let outcome = world.run("Say hello").exits(0);
     outcome.says("scripted").says(&world.server.url());
 }
 
@@ -25,27 +25,19 @@ fn the_model_and_an_endpoint_that_is_not_the_public_one_are_named_at_the_start()
 fn an_answer_is_printed_as_it_is() {
     let world = World::new();
     let answer = "# Title\n\n  – «one»\t\"two\" \\n \u{1f980}\nlast";
-    world.server.says([text(answer)]);
-    world
-        .run("go")
-        .end()
-        .exits(0)
-        .prints(&format!("{answer}\n"));
+    world.model_says([text(answer)]);
+    world.run("go").exits(0).prints(&format!("{answer}\n"));
 }
 
 #[test]
 fn what_a_tool_prints_reaches_the_model_and_not_stdout() {
     let world = World::with_tools(LIST);
     world.write("ws/notes.txt", "");
-    world.server.says([
+    world.model_says([
         call("call_1", "list_files", &json!({"directory": "."})),
         text("One file."),
     ]);
-    world
-        .run("What is here?")
-        .end()
-        .exits(0)
-        .prints("One file.\n");
+    world.run("What is here?").exits(0).prints("One file.\n");
     assert_eq!(
         world.server.last().observation("call_1").trim_end(),
         "notes.txt"
@@ -59,8 +51,8 @@ fn progress_shows_the_words_the_command_its_outcome_and_the_iteration() {
     let words = json!({"role": "assistant", "content": "I will greet Ada.", "tool_calls": [
         {"id": "a", "type": "function", "function": {"name": "greet", "arguments": "{\"name\":\"Ada\"}"}},
         {"id": "b", "type": "function", "function": {"name": "fail", "arguments": "{}"}}]});
-    world.server.says([message(&words), text("Done.")]);
-    let outcome = world.run("go").end().exits(0).prints("Done.\n");
+    world.model_says([message(&words), text("Done.")]);
+    let outcome = world.run("go").exits(0).prints("Done.\n");
     outcome
         .says("I will greet Ada.")
         .says("echo Ada")
@@ -71,25 +63,19 @@ fn progress_shows_the_words_the_command_its_outcome_and_the_iteration() {
 #[test]
 fn quiet_is_silent_when_all_goes_well() {
     let world = World::with_tools(LIST);
-    world.server.says([
+    world.model_says([
         call("call_1", "list_files", &json!({"directory": "."})),
         text("Done."),
     ]);
-    let outcome = world.run("go").arg("-q").end().exits(0).prints("Done.\n");
+    let outcome = world.run("go").arg("-q").exits(0).prints("Done.\n");
     assert_eq!(outcome.stderr, "");
 }
 
 #[test]
 fn quiet_still_says_why_a_run_failed() {
     let world = World::new();
-    world.server.says([Reply::error(400, "no such model")]);
-    world
-        .run("go")
-        .arg("-q")
-        .end()
-        .exits(4)
-        .prints("")
-        .says("no such model");
+    world.model_says([Reply::error(400, "no such model")]);
+    world.run("go").arg("-q").refuses(4, "no such model");
 }
 
 /// The keys of an object, in order.
@@ -112,11 +98,11 @@ fn has_keys(object: &Value, wanted: &[&str]) {
 #[test]
 fn format_json_tells_about_a_completed_run() {
     let world = World::with_tools(LIST);
-    world.server.says([
+    world.model_says([
         call("call_1", "list_files", &json!({"directory": "."})),
         text("Done."),
     ]);
-    let outcome = world.run("go").json().end().exits(0);
+    let outcome = world.run("go").json().exits(0);
     let object = outcome.object();
     let run = world.latest();
     assert_eq!(object["schema_version"], "2.0");
@@ -154,11 +140,10 @@ fn format_json_tells_about_a_completed_run() {
 #[test]
 fn format_json_tells_about_a_refused_run() {
     let world = World::new();
-    world.server.says([Reply::error(404, "no such model")]);
+    world.model_says([Reply::error(404, "no such model")]);
     let object = world
         .run("go")
         .json()
-        .end()
         .exits(4)
         .says("no such model")
         .object();
@@ -175,11 +160,9 @@ fn format_json_tells_about_a_refused_run() {
 #[test]
 fn format_json_tells_about_a_run_that_reached_a_limit() {
     let world = World::with_tools(LIST);
-    world
-        .server
-        .says([call("call_1", "list_files", &json!({"directory": "."}))]);
+    world.model_says([call("call_1", "list_files", &json!({"directory": "."}))]);
     let delta = world.run("go").args(["--max-iterations", "1"]).json();
-    let object = delta.end().exits(4).object();
+    let object = delta.exits(4).object();
     assert_eq!(object["status"], "INTERRUPTED");
     assert_eq!(object["stop_reason"], "max_iterations");
     assert_eq!(object["exit_code"], 4);
@@ -188,12 +171,12 @@ fn format_json_tells_about_a_run_that_reached_a_limit() {
 #[test]
 fn format_json_tells_about_a_question() {
     let world = World::new();
-    world.server.says([call(
+    world.model_says([call(
         "call_1",
         "ask_human",
         &json!({"prompt": "Which colour?"}),
     )]);
-    let object = world.run("go").json().end().exits(101).object();
+    let object = world.run("go").json().exits(101).object();
     assert_eq!(object["status"], "WAITING_FOR_INPUT");
     assert_eq!(object["interaction"]["prompt"], "Which colour?");
     assert_eq!(object["interaction"]["input_type"], "text");
@@ -204,7 +187,7 @@ fn format_json_tells_about_a_question() {
 fn format_json_tells_about_an_agent_that_does_not_load() {
     let world = World::new();
     world.write("agent/agent.yaml", "name: [");
-    let object = world.run("go").json().end().exits(78).object();
+    let object = world.run("go").json().exits(78).object();
     assert_eq!(object["exit_code"], 78);
     assert!(
         object["error"]["message"]
@@ -218,24 +201,19 @@ fn format_json_tells_about_an_agent_that_does_not_load() {
 fn stdout_is_empty_in_text_format_unless_the_run_completed() {
     let refused = World::new();
     refused.server.says([Reply::error(400, "no")]);
-    refused.run("go").end().exits(4).prints("");
+    refused.run("go").exits(4).prints("");
 
     let limited = World::with_tools(LIST);
-    limited
-        .server
-        .says([call("call_1", "list_files", &json!({"directory": "."}))]);
+    limited.model_says([call("call_1", "list_files", &json!({"directory": "."}))]);
     limited
         .run("go")
         .args(["--max-iterations", "1"])
-        .end()
         .exits(4)
         .prints("");
 
     let asking = World::new();
-    asking
-        .server
-        .says([call("call_1", "ask_human", &json!({"prompt": "Which?"}))]);
-    asking.run("go").end().exits(101).prints("");
+    asking.model_says([call("call_1", "ask_human", &json!({"prompt": "Which?"}))]);
+    asking.run("go").exits(101).prints("");
 }
 
 #[test]
@@ -243,8 +221,8 @@ fn the_text_that_comes_with_a_tool_call_is_no_result() {
     let world = World::with_tools(LIST);
     let first = json!({"role": "assistant", "content": "Let me look.", "tool_calls": [
         {"id": "a", "type": "function", "function": {"name": "list_files", "arguments": "{\"directory\":\".\"}"}}]});
-    world.server.says([message(&first), text("Done.")]);
-    world.run("go").end().exits(0).prints("Done.\n");
+    world.model_says([message(&first), text("Done.")]);
+    world.run("go").exits(0).prints("Done.\n");
     let assistant = world.server.last().messages()[2].clone();
     assert_eq!(assistant["content"], "Let me look.");
 }
@@ -256,7 +234,7 @@ fn a_program_can_be_the_model() {
         text("Done."),
     ];
     let world = World::with_tools(LIST).program(answers);
-    world.run("go").end().exits(0).prints("Done.\n");
+    world.run("go").exits(0).prints("Done.\n");
     let run = world.latest();
     let invocations = run.invocations();
     assert_eq!(invocations.len(), 2);
@@ -274,10 +252,9 @@ fn a_program_can_be_the_model() {
 #[test]
 fn a_work_directory_that_is_not_there_is_made() {
     let world = World::new();
-    world.server.says([text("Done.")]);
+    world.model_says([text("Done.")]);
     world
         .delta(["run", "-a", "agent", "-w", "deep/er/ws", "-m", "go"])
-        .end()
         .exits(0);
     assert!(world.exists("deep/er/ws/.delta/LATEST"));
 }
@@ -292,35 +269,32 @@ fn nothing_is_written_into_the_agent_when_a_work_directory_is_given() {
         names
     };
     let before = listing();
-    world.server.says([
+    world.model_says([
         call("call_1", "list_files", &json!({"directory": "."})),
         text("Done."),
     ]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     assert_eq!(listing(), before);
 }
 
 #[test]
 fn the_agent_is_the_current_directory_unless_said_otherwise() {
     let world = World::new();
-    world.server.says([text("Done.")]);
+    world.model_says([text("Done.")]);
     let delta = world
         .delta(["run", "-y", "-m", "go"])
         .cwd(world.path("agent"));
-    delta.end().exits(0).prints("Done.\n");
+    delta.exits(0).prints("Done.\n");
     assert!(world.exists("agent/workspaces/W001/.delta/LATEST"));
 }
 
 #[test]
 fn a_workspace_may_hold_spaces_quotes_and_unicode_in_its_path() {
     let world = World::with_tools("- {name: where, shell: 'pwd; printf %s \"$CWD\"'}");
-    world
-        .server
-        .says([call("call_1", "where", &json!({})), text("Done.")]);
+    world.model_says([call("call_1", "where", &json!({})), text("Done.")]);
     let name = "a 'b' \"c\" $d ü";
     world
         .delta(["run", "-a", "agent", "-w", name, "-m", "go"])
-        .end()
         .exits(0);
     let path = world.path(name).display().to_string();
     assert_eq!(
@@ -339,16 +313,16 @@ fn a_setting_holds_for_the_run_and_stays_when_it_is_resumed() {
     };
     let stop = ["--max-iterations", "1"];
     let set = ["--set", "llm.temperature=0"];
-    world.server.says([tool(), tool(), tool(), text("done")]);
-    world.run("go").args(set).args(stop).end().exits(4);
+    world.model_says([tool(), tool(), tool(), text("done")]);
+    world.run("go").args(set).args(stop).exits(4);
     assert_eq!(seen(&world), (json!(0), Value::Null));
-    world.run("go").args(stop).end().exits(4);
+    world.run("go").args(stop).exits(4);
     assert_eq!(seen(&world), (json!(0), Value::Null));
     // Given later, on top.
     let more = ["--set", "llm.seed=7"];
-    world.rerun().args(more).args(stop).end().exits(4);
+    world.rerun().args(more).args(stop).exits(4);
     assert_eq!(seen(&world), (json!(0), json!(7)));
-    world.go_on().end().exits(0);
+    world.go_on().exits(0);
     assert_eq!(seen(&world), (json!(0), json!(7)));
     let metadata = world.latest().metadata();
     assert_eq!(
@@ -356,8 +330,8 @@ fn a_setting_holds_for_the_run_and_stays_when_it_is_resumed() {
         json!({"llm.temperature": 0, "llm.seed": 7})
     );
 
-    world.server.says([text("done")]);
-    world.run("another").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("another").exits(0);
     assert_eq!(
         seen(&world),
         (json!(1), Value::Null),
@@ -369,13 +343,12 @@ fn a_setting_holds_for_the_run_and_stays_when_it_is_resumed() {
 fn a_setting_decides_between_a_program_and_a_server() {
     let world = World::new().program([text("a program")]);
     let server = world.server.url();
-    world.run("go").end().exits(0).prints("a program\n");
-    world.server.says([text("a server")]);
+    world.run("go").exits(0).prints("a program\n");
+    world.model_says([text("a server")]);
     world
         .run("go on")
         .args(["--set", "llm.command="])
         .env("DELTA_BASE_URL", &server)
-        .end()
         .exits(0)
         .prints("a server\n");
     // Without a server and a key it is refused as if the file said so.
@@ -391,7 +364,6 @@ fn a_setting_decides_between_a_program_and_a_server() {
             "--set",
             "llm.command=",
         ])
-        .end()
         .exits(78)
         .says("no key for https:");
     assert!(!world.exists("none"));
@@ -399,8 +371,7 @@ fn a_setting_decides_between_a_program_and_a_server() {
 
 #[test]
 fn a_setting_that_is_wrong_is_refused_and_nothing_is_created() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     for (setting, words) in [
         (
             "max_iteratons=3",
@@ -408,12 +379,7 @@ fn a_setting_that_is_wrong_is_refused_and_nothing_is_created() {
         ),
         ("llm.temperature", "not of the form KEY=VALUE"),
     ] {
-        let outcome = world
-            .run("go")
-            .args(["--set", setting])
-            .end()
-            .exits(2)
-            .prints("");
+        let outcome = world.run("go").args(["--set", setting]).exits(2).prints("");
         outcome.says_one_line().says(words);
         assert!(!world.exists("ws"));
     }
@@ -421,12 +387,10 @@ fn a_setting_that_is_wrong_is_refused_and_nothing_is_created() {
 
 #[test]
 fn a_dry_run_sees_settings() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     let outcome = world
         .run("go")
         .args(["--dry-run", "--set", "llm.top_p=0.5"])
-        .end()
         .exits(0);
     assert_eq!(outcome.object()["top_p"], 0.5);
 }

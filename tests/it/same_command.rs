@@ -43,12 +43,12 @@ fn workspaces(world: &World) -> usize {
 fn an_interrupted_run_in_an_agents_own_workspace_is_resumed_by_the_same_command() {
     for more in [&[][..], &["-y"], &["-q"], &["--format", "json"]] {
         let world = charging();
-        world.server.says([charge(), text("done")]);
+        world.model_says([charge(), text("done")]);
         let command = || run(&world, "Charge the customer").args(more);
         let first = command().end();
         assert_ne!(first.code(), Some(0), "{}", first.describe());
         assert_eq!(open_marks(&world), ["W001"]);
-        command().end().exits(0);
+        command().exits(0);
         assert_eq!(world.lines("charges"), ["charged"]);
         assert_eq!(workspaces(&world), 1);
         assert_eq!(open_marks(&world), [""; 0]);
@@ -58,17 +58,16 @@ fn an_interrupted_run_in_an_agents_own_workspace_is_resumed_by_the_same_command(
 #[test]
 fn a_killed_run_in_an_agents_own_workspace_is_resumed_by_the_same_command() {
     let world = charging();
-    world.server.says([charge(), text("done").held()]);
+    world.model_says([charge(), text("done").held()]);
     let running = world
         .delta(["run", "-a", "agent", "-y", "-m", "go"])
         .spawn();
     world.server.wait_for(2);
     running.kill();
     world.server.release();
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     world
         .delta(["run", "-a", "agent", "-y", "-m", "go"])
-        .end()
         .exits(0)
         .prints("done\n");
     assert_eq!(world.lines("charges"), ["charged"]);
@@ -78,16 +77,16 @@ fn a_killed_run_in_an_agents_own_workspace_is_resumed_by_the_same_command() {
 #[test]
 fn an_answer_is_read_by_the_same_command_in_an_agents_own_workspace() {
     let world = charging();
-    world.server.says([
+    world.model_says([
         call("a", "ask_human", &json!({"prompt": "Which?"})),
         text("done"),
     ]);
     let command = || world.delta(["run", "-a", "agent", "-y", "-m", "go"]);
-    command().end().exits(101).says("-w");
-    command().end().exits(101).says("Which?");
+    command().exits(101).says("-w");
+    command().exits(101).says("Which?");
     let run = Run::latest(&world.path("agent/workspaces/W001"));
     fs::write(run.path("interaction/response.txt"), "this\n").unwrap();
-    command().end().exits(0).prints("done\n");
+    command().exits(0).prints("done\n");
     assert_eq!(world.server.last().observation("a"), "this");
     assert_eq!(workspaces(&world), 1);
 }
@@ -95,14 +94,12 @@ fn an_answer_is_read_by_the_same_command_in_an_agents_own_workspace() {
 #[test]
 fn of_several_interrupted_tasks_the_one_with_the_same_text_is_resumed() {
     let world = charging();
-    world
-        .server
-        .says([charge(), charge(), text("A done"), text("B done")]);
+    world.model_says([charge(), charge(), text("A done"), text("B done")]);
     run(&world, "A").end();
     run(&world, "B").end();
     assert_eq!(open_marks(&world), ["W001", "W002"]);
-    run(&world, "A").end().exits(0).prints("A done\n");
-    run(&world, "B").end().exits(0).prints("B done\n");
+    run(&world, "A").exits(0).prints("A done\n");
+    run(&world, "B").exits(0).prints("B done\n");
     assert_eq!(world.lines("charges").len(), 2);
     assert_eq!(open_marks(&world), [""; 0]);
 }
@@ -111,17 +108,15 @@ fn of_several_interrupted_tasks_the_one_with_the_same_text_is_resumed() {
 fn in_one_workspace_the_run_with_the_same_text_is_resumed_whatever_came_since() {
     let world = charging();
     let command = |message: &str| world.run(message).args(["--max-iterations", "1"]);
-    world.server.says([charge(), charge()]);
+    world.model_says([charge(), charge()]);
     command("A").end();
     command("B").end().says("is INTERRUPTED");
-    world
-        .server
-        .says([text("A done"), text("B done"), text("C done")]);
-    command("A").end().exits(0).prints("A done\n");
-    command("B").end().exits(0).prints("B done\n");
+    world.model_says([text("A done"), text("B done"), text("C done")]);
+    command("A").exits(0).prints("A done\n");
+    command("B").exits(0).prints("B done\n");
     assert_eq!(world.lines("charges").len(), 2);
     assert_eq!(world.runs().len(), 2);
-    command("C").end().exits(0).does_not_say("is INTERRUPTED");
+    command("C").exits(0).does_not_say("is INTERRUPTED");
 }
 
 #[test]
@@ -132,9 +127,7 @@ fn another_agents_run_in_between_changes_nothing() {
         .read("agent/agent.yaml")
         .replace("name: probe", "name: other");
     world.write("other/agent.yaml", yaml);
-    world
-        .server
-        .says([charge(), text("other done"), text("done")]);
+    world.model_says([charge(), text("other done"), text("done")]);
     let command = |agent: &str, message: &str| {
         world.delta([
             "run",
@@ -149,24 +142,24 @@ fn another_agents_run_in_between_changes_nothing() {
         ])
     };
     command("agent", "go").end();
-    command("other", "go").end().exits(0).prints("other done\n");
+    command("other", "go").exits(0).prints("other done\n");
     // Without a message, too.
-    world.rerun().end().exits(0).prints("done\n");
+    world.rerun().exits(0).prints("done\n");
     assert_eq!(world.lines("charges"), ["charged"]);
 }
 
 #[test]
 fn new_begins_anew_and_leaves_what_was_interrupted() {
     let world = charging();
-    world.server.says([charge(), charge(), text("done")]);
+    world.model_says([charge(), charge(), text("done")]);
     run(&world, "go").end();
     run(&world, "go").arg("--new").end();
     assert_eq!(workspaces(&world), 2);
     assert_eq!(open_marks(&world), ["W001", "W002"]);
     // The newer one is resumed first.
-    run(&world, "go").end().exits(0).prints("done\n");
+    run(&world, "go").exits(0).prints("done\n");
     assert_eq!(open_marks(&world), ["W001"]);
-    world.server.says([charge(), charge()]);
+    world.model_says([charge(), charge()]);
     world.run("go").args(["--max-iterations", "1"]).end();
     world
         .run("go")
@@ -181,13 +174,11 @@ fn new_and_a_name_contradict_each_other() {
     world
         .run("go")
         .args(["--new", "--run-id", "x"])
-        .end()
         .exits(2)
         .says_one_line();
     world
         .run("go")
         .arg("--retry-failed")
-        .end()
         .exits(2)
         .says_one_line()
         .says("--run-id");
@@ -197,11 +188,11 @@ fn new_and_a_name_contradict_each_other() {
 #[test]
 fn a_live_run_is_passed_over_among_an_agents_own_workspaces() {
     let world = World::new();
-    world.server.says([text("first").held()]);
+    world.model_says([text("first").held()]);
     let command = || world.delta(["run", "-a", "agent", "-m", "go"]);
     let first = command().spawn();
     world.server.wait_for(1);
-    world.server.says([text("second")]);
+    world.model_says([text("second")]);
     let second = command().spawn();
     world.server.wait_for(2);
     world.server.release();
@@ -215,7 +206,7 @@ fn of_many_starts_at_once_one_resumes_and_the_others_begin() {
     let world = World::new().llm("command: ['${AGENT_HOME}/model.sh']\nmax_retries: 0");
     world.script("agent/model.sh", "#!/bin/sh\nexit 75\n");
     let command = || world.delta(["run", "-a", "agent", "-q", "-m", "go"]);
-    command().end().exits(75);
+    command().exits(75);
     world.write("agent/answer.json", text("done").body());
     world.script("agent/model.sh", "#!/bin/sh\ncat \"${0%/*}/answer.json\"\n");
     let all: Vec<Running> = (0..20).map(|_| command().spawn()).collect();
@@ -229,18 +220,15 @@ fn of_many_starts_at_once_one_resumes_and_the_others_begin() {
 #[test]
 fn a_mark_that_nothing_stands_behind_is_harmless_and_goes() {
     let world = charging();
-    world
-        .server
-        .says([charge(), text("ended elsewhere"), text("done")]);
+    world.model_says([charge(), text("ended elsewhere"), text("done")]);
     run(&world, "go").end();
     world
         .delta(["continue", "-w", "agent/workspaces/W001"])
-        .end()
         .exits(0);
     world.write("agent/workspaces/open/W009", "");
     world.write("agent/workspaces/open/notes", "");
     assert_eq!(open_marks(&world), ["W001", "W009", "notes"]);
-    run(&world, "go").end().exits(0).prints("done\n");
+    run(&world, "go").exits(0).prints("done\n");
     assert_eq!(workspaces(&world), 2);
     assert_eq!(open_marks(&world), ["notes"]);
 }
@@ -248,18 +236,14 @@ fn a_mark_that_nothing_stands_behind_is_harmless_and_goes() {
 #[test]
 fn a_mark_stays_as_long_as_any_run_of_its_workspace_has_not_ended() {
     let world = charging();
-    world
-        .server
-        .says([charge(), text("B done"), text("A done")]);
+    world.model_says([charge(), text("B done"), text("A done")]);
     run(&world, "A").end();
     let own = "agent/workspaces/W001";
     world
         .delta(["run", "-a", "agent", "-w", own, "-m", "B"])
-        .end()
         .exits(0);
     world
         .delta(["run", "-a", "agent", "-y", "-m", "A"])
-        .end()
         .exits(0)
         .prints("A done\n");
     assert_eq!(world.lines("charges"), ["charged"]);
@@ -269,19 +253,17 @@ fn a_mark_stays_as_long_as_any_run_of_its_workspace_has_not_ended() {
 #[test]
 fn a_dry_run_names_the_run_that_would_be_resumed_and_leaves_no_trace() {
     let world = charging();
-    world.server.says([charge()]);
+    world.model_says([charge()]);
     run(&world, "go").end();
     let before = snapshot(&world.path("agent/workspaces"));
     let dry = run(&world, "go")
         .arg("--dry-run")
-        .end()
         .exits(0)
         .says("would be resumed");
     let request: Value = serde_json::from_slice(&dry.stdout).unwrap();
     assert_eq!(request["messages"].as_array().unwrap().len(), 4);
     let other = run(&world, "other")
         .arg("--dry-run")
-        .end()
         .exits(0)
         .does_not_say("resumed");
     let request: Value = serde_json::from_slice(&other.stdout).unwrap();
@@ -293,12 +275,12 @@ fn a_dry_run_names_the_run_that_would_be_resumed_and_leaves_no_trace() {
 fn a_failed_run_with_a_long_name_gets_one_that_can_still_be_named() {
     let world = World::new();
     let cut = || answer(&json!({"role": "assistant", "content": "half"}), "length");
-    world.server.says([cut(), cut(), text("done")]);
+    world.model_says([cut(), cut(), text("done")]);
     let id = "n".repeat(64);
     let command = || world.run("go").args(["--run-id", &id, "--retry-failed"]);
-    command().end().exits(1);
-    command().end().exits(1);
-    command().end().exits(0).prints("done\n");
+    command().exits(1);
+    command().exits(1);
+    command().exits(0).prints("done\n");
     let mut names: Vec<String> = world.runs().iter().map(Run::id).collect();
     names.sort();
     let short = "n".repeat(55);
@@ -317,20 +299,18 @@ fn a_failed_run_gives_its_name_free_when_it_is_put_aside() {
             "length",
         )
     };
-    world.server.says([cut(), cut(), text("done")]);
+    world.model_says([cut(), cut(), text("done")]);
     let command = || world.run("go").args(["--run-id", "job"]);
-    command().end().exits(1);
-    command().end().exits(1).says("--retry-failed");
+    command().exits(1);
+    command().exits(1).says("--retry-failed");
     command()
         .arg("--retry-failed")
-        .end()
         .exits(1)
         .says("job.failed.1");
     // The text of the run is known.
     world
         .rerun()
         .args(["--run-id", "job", "--retry-failed"])
-        .end()
         .exits(0)
         .prints("done\n");
     assert_eq!(world.server.last().messages().len(), 2);
@@ -338,31 +318,25 @@ fn a_failed_run_gives_its_name_free_when_it_is_put_aside() {
     assert_eq!(names, ["job", "job.failed.1", "job.failed.2"]);
     let aside = world
         .delta(["list-runs", "-w", "ws", "--status", "FAILED"])
-        .end()
         .exits(0);
     assert!(String::from_utf8_lossy(&aside.stdout).contains("job.failed.2"));
     // One that has succeeded is not begun again.
-    command()
-        .arg("--retry-failed")
-        .end()
-        .exits(0)
-        .prints("done\n");
+    command().arg("--retry-failed").exits(0).prints("done\n");
     assert_eq!(world.server.requests().len(), 3);
 }
 
 #[test]
 fn an_answer_that_a_new_run_leaves_unread_is_mentioned() {
     let world = World::new();
-    world.server.says([
+    world.model_says([
         call("a", "ask_human", &json!({"prompt": "Which?"})),
         text("done"),
     ]);
-    world.run("go").end().exits(101);
+    world.run("go").exits(101);
     let response = world.latest().path("interaction/response.txt");
     fs::write(&response, "this\n").unwrap();
     world
         .run("something else")
-        .end()
         .exits(0)
         .says("has not been read")
         .says("response.txt");
@@ -372,7 +346,7 @@ fn an_answer_that_a_new_run_leaves_unread_is_mentioned() {
 #[test]
 fn that_a_run_is_live_is_said_whatever_its_journal_holds() {
     let world = World::new();
-    world.server.says([text("done").held()]);
+    world.model_says([text("done").held()]);
     let running = world.run("go").args(["--run-id", "job"]).spawn();
     world.server.wait_for(1);
     let journal = world.latest().path("journal.jsonl");
@@ -383,7 +357,7 @@ fn that_a_run_is_live_is_said_whatever_its_journal_holds() {
         world.run("go").args(["--run-id", "job"]),
         world.go_on(),
     ] {
-        command.end().exits(75).says("already running, pid");
+        command.exits(75).says("already running, pid");
     }
     fs::write(&journal, whole).unwrap();
     running.kill();
@@ -393,7 +367,7 @@ fn that_a_run_is_live_is_said_whatever_its_journal_holds() {
 #[test]
 fn every_hint_prints_a_command_that_works_from_anywhere() {
     let world = charging();
-    world.server.says([charge(), text("done")]);
+    world.model_says([charge(), text("done")]);
     let first = run(&world, "go").end();
     let hint = first
         .stderr
@@ -404,7 +378,6 @@ fn every_hint_prints_a_command_that_works_from_anywhere() {
     Delta::new(world.home())
         .cwd("/")
         .args(&words[1..])
-        .end()
         .exits(0)
         .prints("done\n");
 }
@@ -412,14 +385,11 @@ fn every_hint_prints_a_command_that_works_from_anywhere() {
 #[test]
 fn the_hint_of_a_moved_workspace_names_where_it_is_now() {
     let world = World::new();
-    world
-        .server
-        .says([call("a", "ask_human", &json!({"prompt": "Which?"}))]);
-    world.run("go").end().exits(101);
+    world.model_says([call("a", "ask_human", &json!({"prompt": "Which?"}))]);
+    world.run("go").exits(101);
     fs::rename(world.path("ws"), world.path("moved")).unwrap();
     let asked = world
         .delta(["run", "-a", "agent", "-w", "moved", "-m", "go"])
-        .end()
         .exits(101);
     asked.says(&format!("-w {} ", world.path("moved").display()));
 }
@@ -427,12 +397,11 @@ fn the_hint_of_a_moved_workspace_names_where_it_is_now() {
 #[test]
 fn continue_means_the_current_directory() {
     let world = charging();
-    world.server.says([charge(), text("done")]);
+    world.model_says([charge(), text("done")]);
     world.run("go").args(["--max-iterations", "1"]).end();
     world
         .delta(["continue"])
         .cwd(world.workspace())
-        .end()
         .exits(0)
         .prints("done\n");
 }
@@ -440,13 +409,10 @@ fn continue_means_the_current_directory() {
 #[test]
 fn quiet_does_not_hide_how_to_answer() {
     let world = World::new();
-    world
-        .server
-        .says([call("a", "ask_human", &json!({"prompt": "Which?"}))]);
+    world.model_says([call("a", "ask_human", &json!({"prompt": "Which?"}))]);
     world
         .run("go")
         .arg("-q")
-        .end()
         .exits(101)
         .says("Which?")
         .says("delta continue -w")

@@ -51,20 +51,17 @@ fn a_command_runs_with_its_arguments_input_and_exit_code() {
     delta()
         .args(["--", "cat"])
         .stdin("in")
-        .end()
         .exits(0)
         .prints("in");
     delta()
         .args(["--", "echo", "--rw", "--", "-x"])
-        .end()
         .exits(0)
         .prints("--rw -- -x\n");
     delta()
         .args(["echo", "--ro", "x"])
-        .end()
         .exits(0)
         .prints("--ro x\n");
-    delta().args(["--", "sh", "-c", "exit 7"]).end().exits(7);
+    delta().args(["--", "sh", "-c", "exit 7"]).exits(7);
     let killed = delta().args(["--", "sh", "-c", "kill -TERM $$"]).end();
     assert_eq!(killed.killed_by(), Some(15));
 }
@@ -226,7 +223,6 @@ fn a_temporary_directory_that_can_be_written_stays() {
         .delta(["sandbox", "--rw", "box", "--", "sh", "-c", "echo $TMPDIR"]);
     delta
         .env("TMPDIR", &mine)
-        .end()
         .exits(0)
         .prints(&format!("{}\n", mine.display()));
     assert!(!inside.world.exists("box/.tmp"));
@@ -268,9 +264,7 @@ fn without_a_network_nothing_connects_and_nothing_listens() {
     listener.accept().unwrap();
     inside
         .sandbox(&["--rw", ".", "--no-network"], &connect)
-        .exits(1)
-        .prints("")
-        .says("denied");
+        .refuses(1, "denied");
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err());
 }
@@ -303,12 +297,10 @@ fn as_a_wrapper_it_keeps_every_tool_in_the_workspace() {
         .map(|(n, script)| (n.to_string(), script))
         .collect();
     for (id, script) in &calls {
-        world
-            .server
-            .says([call(id, "sh", &json!({"script": script}))]);
+        world.model_says([call(id, "sh", &json!({"script": script}))]);
     }
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let last = world.server.last();
     let told: Vec<String> = calls.iter().map(|(id, _)| last.observation(id)).collect();
     assert_eq!(told[0], "x\n");
@@ -401,12 +393,12 @@ fn in_a_run_the_first_tool_says_what_the_kernel_cannot_and_the_others_do_not() {
     let world = World::with_tools("- {name: sh, exec: 'sh -c ${script}'}")
         .top(&format!("wrapper: [{words}'{DELTA}', sandbox, '--']"));
     let script = json!({"script": "echo ran"});
-    world.server.says([
+    world.model_says([
         call("a", "sh", &script),
         call("b", "sh", &script),
         text("done"),
     ]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let last = world.server.last();
     assert!(last.observation("a").contains("no Landlock"));
     assert_eq!(last.observation("b"), "ran\n");
@@ -430,7 +422,6 @@ fn the_example_with_bubblewrap_keeps_its_tools_in() {
     world
         .delta(["run", "-w", "ws", "-m", "Try to get out.", "-a"])
         .arg(&example)
-        .end()
         .exits(0)
         .prints("I could write inside the workspace and nowhere else.\n");
     let results = world.latest().events("ACTION_RESULT");

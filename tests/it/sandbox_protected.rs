@@ -103,7 +103,6 @@ fn everything_else_beside_them_can_be_written() {
         rm .git/HEAD; cat .delta/LATEST .git/config; mv mine.txt yours.txt; ln yours.txt .linked; id -u";
     let ids = format!("{}\n", rustix::process::getuid().as_raw());
     sandbox(&world, &["--rw", "."], script)
-        .end()
         .exits(0)
         .prints(&format!("run\n[core]\n{ids}"));
     assert_eq!(world.read("box/.git/index"), "x\n");
@@ -164,10 +163,7 @@ fn other_paths_can_be_protected_wherever_they_lie() {
         assert_eq!(world.read("box/settings"), "settings\n", "{script}");
     }
     let script = "echo x > a/b/beside && echo x > a/new && echo x > absent && cat a/b/secret/key";
-    sandbox(&world, &options, script)
-        .end()
-        .exits(0)
-        .prints("key\n");
+    sandbox(&world, &options, script).exits(0).prints("key\n");
 }
 
 #[test]
@@ -274,7 +270,6 @@ fn what_would_redirect_git_is_put_aside_and_reported_when_the_command_ends() {
     // What was there before the command is a person's.
     world.write("box/.git/commondir", ".\n");
     sandbox(&world, &["--rw", "."], "cat .git/commondir")
-        .end()
         .exits(0)
         .prints(".\n")
         .says("");
@@ -309,7 +304,6 @@ fn git_works_in_the_sandbox_and_obeys_nothing_from_it_afterwards() {
     sandbox(&world, &["--strict", "--rw", "."], script)
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_SYSTEM", "/dev/null")
-        .end()
         .exits(1)
         .prints("3\n")
         .says("commondir.untrusted.1");
@@ -388,10 +382,10 @@ fn a_tool_can_answer_no_question_and_change_no_record_of_its_run() {
     ];
     for (id, script) in scripts.iter().enumerate() {
         let script = json!({"script": script});
-        world.server.says([call(&id.to_string(), "sh", &script)]);
+        world.model_says([call(&id.to_string(), "sh", &script)]);
     }
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     let last = world.server.last();
     for (id, words) in ["Read-only", "Read-only", "Read-only", "busy"]
         .iter()
@@ -417,7 +411,7 @@ fn without_a_network_no_datagram_leaves() {
     let outcome = sandbox(&world, &["--no-network", "--rw", "."], &script).end();
     outcome.exits(1).says("unreachable");
     assert!(socket.recv(&mut [0; 8]).is_err());
-    sandbox(&world, &["--rw", "."], &script).end().exits(0);
+    sandbox(&world, &["--rw", "."], &script).exits(0);
     assert_eq!(socket.recv(&mut [0; 8]).unwrap(), 2);
 }
 
@@ -530,7 +524,6 @@ fn root_can_work_with_the_files_of_others() {
     let script =
         "chown 1:1 mine.txt && chmod 600 mine.txt && cat mine.txt && stat -c %u:%g mine.txt";
     sandbox(&world, &["--rw", "."], script)
-        .end()
         .exits(0)
         .prints("mine\n1:1\n");
 }

@@ -64,7 +64,7 @@ fn a_command_cannot_limit_other_processes() {
     let other = std::process::id().to_string();
     limit(&other).exits(1).says("not permitted");
     // Of itself it can.
-    sandbox(&world, "ulimit -c 0").end().exits(0);
+    sandbox(&world, "ulimit -c 0").exits(0);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn nobody_but_the_command_holds_its_streams() {
 fn every_exit_code_is_passed_on() {
     let world = world();
     for code in [0, 1, 2, 70, 101, 125, 127, 128, 143, 255] {
-        sandbox(&world, &format!("exit {code}")).end().exits(code);
+        sandbox(&world, &format!("exit {code}")).exits(code);
     }
 }
 

@@ -11,7 +11,7 @@ const FILES: [&str; 3] = ["agent", "context", "hooks"];
 
 /// What `delta schema NAME` prints.
 fn schema(name: &str) -> Value {
-    World::new().delta(["schema", name]).end().exits(0).object()
+    World::new().delta(["schema", name]).exits(0).object()
 }
 
 /// What a schema has against a text in YAML.
@@ -76,10 +76,7 @@ fn every_template_and_example_is_accepted() {
     let mut files = files_below(&root.join("examples"));
     let world = World::new();
     for template in ["minimal", "hello-world", "file-ops", "api-tester", "coder"] {
-        world
-            .delta(["init", "-t", template, template])
-            .end()
-            .exits(0);
+        world.delta(["init", "-t", template, template]).exits(0);
         files.extend(files_below(&world.path(template)));
     }
     let mut seen = 0;
@@ -365,7 +362,7 @@ fn wrong_words_are_refused() {
         ),
         (&["schema", "agent", "hooks"], "unexpected argument 'hooks'"),
     ] {
-        let outcome = world.delta(args.iter().copied()).end().exits(2);
+        let outcome = world.delta(args.iter().copied()).exits(2);
         outcome.says(said).says_one_line();
     }
 }

@@ -5,7 +5,6 @@ use crate::torture::strace_works;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -138,14 +137,7 @@ fn every_byte_in_a_value_survives() {
             }
             text.extend_from_slice(b"'\n");
         }
-        let mut child = place
-            .command(&["exec", &session.id])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(&text).unwrap();
-        let first = json(&child.wait_with_output().unwrap());
+        let first = json(&session.reads(&text));
         assert_eq!(first["stderr"], "", "{shell} {locale}");
         session.says(":");
         let names: Vec<String> = (0..values.len())
@@ -589,21 +581,11 @@ fn no_text_breaks_out_of_its_file() {
 fn a_nul_byte_is_refused_and_a_long_text_is_not() {
     let place = Place::new();
     let session = place.start(&["bash"]);
-    let run = |bytes: &[u8]| {
-        let mut child = place
-            .command(&["exec", &session.id])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(bytes).unwrap();
-        child.wait_with_output().unwrap()
-    };
-    let refused = run(b"echo a\0b");
+    let refused = session.reads(b"echo a\0b");
     assert_eq!(refused.status.code(), Some(1));
     assert!(json(&refused)["error"].as_str().unwrap().contains("NUL"));
     let long = format!("x={}; echo ${{#x}}", "a".repeat(3 << 20));
-    assert_eq!(json(&run(long.as_bytes()))["stdout"], "3145728\n");
+    assert_eq!(json(&session.reads(long.as_bytes()))["stdout"], "3145728\n");
     assert_eq!(session.says("echo ${#x}"), "3145728\n");
 }
 
@@ -614,19 +596,8 @@ fn a_command_comes_as_an_argument_or_on_standard_input() {
     let place = Place::new();
     let session = place.start(&[]);
     assert_eq!(session.says("echo argument"), "argument\n");
-    let mut child = place
-        .command(&["exec", &session.id])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(b"for i in 1 2; do\n  echo $i\ndone\n")
-        .unwrap();
-    assert_eq!(json(&child.wait_with_output().unwrap())["stdout"], "1\n2\n");
+    let read = session.reads(b"for i in 1 2; do\n  echo $i\ndone\n");
+    assert_eq!(json(&read)["stdout"], "1\n2\n");
     let dashed = place.run(&["exec", &session.id, "--raw"]);
     assert_eq!(
         json(&dashed)["exit_code"],
@@ -833,14 +804,8 @@ fn a_signal_ends_the_tree_and_is_the_exit_code() {
         let place = Place::new();
         let session = place.start(&["bash"]);
         let fifo = place.fifo("started");
-        let child = session
-            .command(
-                &[],
-                "x=1; echo partial; sleep 1000 & echo $! >pid; echo >started; wait",
-            )
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let child =
+            session.spawn("x=1; echo partial; sleep 1000 & echo $! >pid; echo >started; wait");
         fs::read(&fifo).unwrap();
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
@@ -916,14 +881,9 @@ fn commands_at_once_wait_for_each_other() {
         session.says("n=0");
         let children: Vec<Child> = (0..12)
             .map(|_| {
-                session
-                    .command(
-                        &[],
-                        "n=$((n+1)); [ ! -e busy ] || echo overlap; : >busy; sleep 0.01; rm busy",
-                    )
-                    .stdout(Stdio::piped())
-                    .spawn()
-                    .unwrap()
+                session.spawn(
+                    "n=$((n+1)); [ ! -e busy ] || echo overlap; : >busy; sleep 0.01; rm busy",
+                )
             })
             .collect();
         for child in children {
@@ -938,11 +898,7 @@ fn waiting_for_another_command_ends_with_a_signal() {
     let place = Place::new();
     let session = place.start(&["bash"]);
     let (started, go) = (place.fifo("started"), place.fifo("go"));
-    let first = session
-        .command(&[], "echo >started; read x <go; echo $x")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let first = session.spawn("echo >started; read x <go; echo $x");
     fs::read(&started).unwrap();
     let second = session.command(&[], "echo never >ran").spawn().unwrap();
     // It catches signals from here on.
@@ -1368,14 +1324,8 @@ fn end_and_cleanup_end_what_runs() {
         let place = Place::new();
         let session = place.start(&["bash"]);
         let started = place.fifo("started");
-        let child = session
-            .command(
-                &[],
-                "trap '' HUP; echo $$ >pid; echo >started; sleep 1000; echo survived",
-            )
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let child =
+            session.spawn("trap '' HUP; echo $$ >pid; echo >started; sleep 1000; echo survived");
         fs::read(&started).unwrap();
         let args = if how == "end" {
             vec!["end", &*session.id]

@@ -31,8 +31,7 @@ fn blocks(name: &str) -> Vec<String> {
 
 #[test]
 fn the_files_that_the_manual_and_the_readme_show_are_accepted() {
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     let beginning = |name: &str, word: &str| -> String {
         let found = blocks(name)
             .into_iter()
@@ -41,7 +40,7 @@ fn the_files_that_the_manual_and_the_readme_show_are_accepted() {
     };
     let agent = world.read("agent/agent.yaml");
     let check = |what: &str| {
-        let outcome = world.delta(["check", "agent"]).end().exits(0);
+        let outcome = world.delta(["check", "agent"]).exits(0);
         assert!(
             !outcome.stderr.contains("rror"),
             "{what}: {}",
@@ -104,10 +103,8 @@ fn the_guard_that_the_manual_shows_denies_and_allows() {
     {
         let id = format!("c{at}");
         let args = serde_json::json!({"filename": file, "content": "x"});
-        world
-            .server
-            .says([call(&id, "write_file", &args), text("done")]);
-        world.run(file).end().exits(0);
+        world.model_says([call(&id, "write_file", &args), text("done")]);
+        world.run(file).exits(0);
         let seen = world.server.last().observation(&id);
         assert_eq!(
             seen.starts_with("denied: write below out/ only"),
@@ -173,8 +170,7 @@ fn the_tools_that_the_manual_calls_in_a_node_are_called() {
     let lines: Vec<&str> = lines.filter(|line| is_command(line)).collect();
     let of_tools: Vec<&&str> = lines.iter().filter(|l| l.contains(" tool grep")).collect();
     assert_eq!(of_tools.len(), 2, "{lines:?}");
-    let world = World::new();
-    world.server.may_stay_unasked();
+    let world = World::unasked();
     world.write(
         "f/tools.yaml",
         "tools:\n- {id: grep, exec: 'grep -c -e ${pattern} -- list.txt'}\n",
@@ -190,5 +186,5 @@ fn the_tools_that_the_manual_calls_in_a_node_are_called() {
     world.write("f/workflow.yaml", workflow);
     world.write("ws/list.txt", "TODO one\nTODO two\n");
     let run = Delta::flow(world.home()).args(["run", "f", "-w", "ws", "-q"]);
-    run.env("PATH", path()).end().exits(0).prints("\"2\\n2\"\n");
+    run.env("PATH", path()).exits(0).prints("\"2\\n2\"\n");
 }

@@ -14,8 +14,8 @@ fn is_interrupted(world: &World, outcome: Outcome, code: i32) {
     assert_eq!(world.latest().ending().0, "INTERRUPTED");
     assert_eq!(world.latest().metadata()["exit_code"], code);
     eventually("no process is left", || world.processes().is_empty());
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.runs().len(), 1);
 }
 
@@ -23,7 +23,7 @@ fn is_interrupted(world: &World, outcome: Outcome, code: i32) {
 fn while_the_model_is_waited_for() {
     for (signal, code) in SIGNALS {
         let world = World::new();
-        world.server.says([text("never").held()]);
+        world.model_says([text("never").held()]);
         let delta = world.run("go").spawn();
         world.server.wait_for(1);
         delta.signal(signal);
@@ -35,9 +35,7 @@ fn while_the_model_is_waited_for() {
 fn between_two_attempts() {
     for (signal, code) in SIGNALS {
         let world = World::new();
-        world
-            .server
-            .says([Reply::error(503, "Loading model").header("Retry-After", "120")]);
+        world.model_says([Reply::error(503, "Loading model").header("Retry-After", "120")]);
         let delta = world.run("go").spawn();
         eventually("it waits", || delta.stderr().contains("Loading model"));
         delta.signal(signal);
@@ -48,9 +46,7 @@ fn between_two_attempts() {
 #[test]
 fn while_a_body_comes_in() {
     let world = World::new();
-    world
-        .server
-        .says([text("never whole").claims_length(1_000_000)]);
+    world.model_says([text("never whole").claims_length(1_000_000)]);
     let delta = world.run("go").spawn();
     world.server.wait_for(1);
     delta.signal(Signal::INT);
@@ -63,7 +59,7 @@ fn in_a_tool_that_ends_when_asked() {
         let world =
             World::with_tools("- {name: hang, shell: 'echo begun; echo $$ > ../ready; sleep 600'}");
         let mut ready = world.fifo("ready");
-        world.server.says([call("a", "hang", &json!({}))]);
+        world.model_says([call("a", "hang", &json!({}))]);
         let delta = world.run("go").spawn();
         let tool = ready.pid();
         delta.signal(signal);
@@ -89,7 +85,7 @@ fn a_tool_that_ends_before_delta_knows_of_the_signal_was_interrupted() {
         );
         let world = World::with_tools(&tool);
         let mut ready = world.fifo("ready");
-        world.server.says([call("a", "hang", &json!({}))]);
+        world.model_says([call("a", "hang", &json!({}))]);
         let delta = world.run("go").spawn();
         let tool = ready.pid();
         // As if a whole tree were ended and delta came to it last.
@@ -120,7 +116,7 @@ fn in_a_tool_that_ignores_them() {
         let world = World::with_tools("- {name: hang, exec: 'sh ${AGENT_HOME}/stubborn.sh'}");
         world.write("agent/stubborn.sh", STUBBORN);
         let mut ready = world.fifo("ready");
-        world.server.says([call("a", "hang", &json!({}))]);
+        world.model_says([call("a", "hang", &json!({}))]);
         let delta = world.run("go").spawn();
         ready.line();
         delta.signal(signal);
@@ -140,7 +136,7 @@ fn calls_that_come_after_the_interrupted_one_are_run_when_it_goes_on() {
         ("b", "hang", json!({})),
         ("c", "note", json!({"n": "3"})),
     ];
-    world.server.says([calls(&all)]);
+    world.model_says([calls(&all)]);
     let delta = world.run("go").spawn();
     ready.line();
     delta.signal(Signal::INT);
@@ -163,7 +159,7 @@ fn in_a_program_that_is_the_model() {
     delta.wait().exits(130).prints("");
     assert_eq!(world.latest().ending().0, "INTERRUPTED");
     eventually("no process is left", || world.processes().is_empty());
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
 }
 
 /// In a tool that says when it is asked to end, and does not.
@@ -173,7 +169,7 @@ fn asked_to_end() -> (World, Running, Fifo) {
         "trap 'echo asked > ../ready' TERM\necho begun > ../ready\nwhile :; do sleep 0.05; done\n";
     world.write("agent/hang.sh", script);
     let mut ready = world.fifo("ready");
-    world.server.says([call("a", "hang", &json!({}))]);
+    world.model_says([call("a", "hang", &json!({}))]);
     let delta = world.run("go").spawn();
     assert_eq!(ready.line(), "begun");
     (world, delta, ready)
@@ -188,8 +184,8 @@ fn a_second_interrupt_ends_at_once_and_nothing_is_lost() {
     let outcome = delta.wait();
     let ended = outcome.code() == Some(130) || outcome.killed_by() == Some(2);
     assert!(ended, "{}", outcome.describe());
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
     assert_eq!(world.latest().events("ACTION_RESULT").len(), 1);
     eventually("no process is left", || world.processes().is_empty());
 }
@@ -213,7 +209,7 @@ fn a_repeated_term_changes_nothing() {
 #[test]
 fn the_way_to_go_on_is_told() {
     let world = World::new();
-    world.server.says([text("never").held()]);
+    world.model_says([text("never").held()]);
     let delta = world.run("go").spawn();
     world.server.wait_for(1);
     delta.signal(Signal::INT);
@@ -223,7 +219,7 @@ fn the_way_to_go_on_is_told() {
 #[test]
 fn format_json_tells_about_an_interrupted_run() {
     let world = World::new();
-    world.server.says([text("never").held()]);
+    world.model_says([text("never").held()]);
     let delta = world.run("go").json().spawn();
     world.server.wait_for(1);
     delta.signal(Signal::TERM);
@@ -259,7 +255,7 @@ fn in_hooks_that_ignore_them() {
     let script = "trap '' TERM INT HUP\nwhile :; do sleep 600; done\n";
     world.write("agent/stubborn.sh", script);
     let mut ready = world.fifo("ready");
-    world.server.says([call("a", "hang", &json!({}))]);
+    world.model_says([call("a", "hang", &json!({}))]);
     let delta = world.run("go").spawn();
     ready.line();
     let asked = Instant::now();
@@ -285,7 +281,7 @@ fn hooks_at_the_end_that_do_their_work_have_the_time_for_it() {
         |name: &str| format!("- {{command: [sh, -c, 'sleep 0.1; echo {name} >> ../ended']}}\n");
     let hooks = format!("on_run_end:\n{}{}", write("one"), write("two"));
     world.write("agent/hooks.yaml", hooks);
-    world.server.says([text("never").held()]);
+    world.model_says([text("never").held()]);
     let delta = world.run("go").spawn();
     world.server.wait_for(1);
     delta.signal(Signal::INT);

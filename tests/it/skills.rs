@@ -46,10 +46,7 @@ fn skills_are_listed_and_what_is_wrong_with_them_is_reported() {
     assert!(pipe.unwrap().success());
     symlink("../a/pdf", world.path("b/link")).unwrap();
     symlink("..", world.path("b/loop")).unwrap();
-    let outcome = world
-        .delta(["skills", "a", "b/pdf", "nowhere"])
-        .end()
-        .exits(0);
+    let outcome = world.delta(["skills", "a", "b/pdf", "nowhere"]).exits(0);
     let expected = format!(
         "{HEAD}- Odd: Odd name. (a/odd/SKILL.md)\n- pdf: Fill in forms. (a/pdf/SKILL.md)\n\
          - csv: Clean tables. (a/group/deep/csv/SKILL.md)\n"
@@ -70,7 +67,7 @@ fn skills_are_listed_and_what_is_wrong_with_them_is_reported() {
         );
     }
     // Pipes and loops of links hold nobody up.
-    world.delta(["skills", "b"]).end().exits(0);
+    world.delta(["skills", "b"]).exits(0);
 }
 
 #[test]
@@ -80,7 +77,6 @@ fn a_file_follows_what_is_there() {
     let write = || {
         world
             .delta(["skills", "-o", "out/skills.md", "a"])
-            .end()
             .exits(0)
             .prints("")
     };
@@ -96,8 +92,8 @@ fn a_file_follows_what_is_there() {
     fs::remove_dir_all(world.path("a/pdf")).unwrap();
     write();
     assert!(!world.exists("out/skills.md"));
-    world.delta(["skills", "a"]).end().exits(0).prints("");
-    world.delta(["skills"]).end().exits(2);
+    world.delta(["skills", "a"]).exits(0).prints("");
+    world.delta(["skills"]).exits(2);
 }
 
 #[test]
@@ -112,8 +108,8 @@ fn a_model_is_shown_the_catalogue() {
                   '${AGENT_HOME}/skills']}\n    output_path: '${CWD}/.delta/context_artifacts/skills.md'\n    \
                   on_missing: skip\n  - type: journal\n";
     world.write("agent/context.yaml", source);
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let request = world.server.last().json();
     let system = request["messages"][0]["content"].as_str().unwrap();
     assert!(system.contains("- pdf: Fill in forms. ("), "{system}");

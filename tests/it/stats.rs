@@ -9,7 +9,6 @@ fn figures(world: &World, runs: &[&str]) -> Value {
         .delta(["stats", "-w", "ws"])
         .args(runs)
         .json()
-        .end()
         .exits(0);
     serde_json::from_slice(&outcome.stdout).expect("JSON")
 }
@@ -31,7 +30,7 @@ const TOOLS: &str = "\
 #[test]
 fn calls_tokens_and_bytes_are_counted() {
     let world = World::with_tools(TOOLS);
-    world.server.says([
+    world.model_says([
         call("call_1", "say", &json!({"words": "four"})),
         calls(&[
             ("call_2", "fail", json!({})),
@@ -41,7 +40,7 @@ fn calls_tokens_and_bytes_are_counted() {
         Reply::error(500, "not now"),
         with_cache(&json!({"role": "assistant", "content": "done"}), 700),
     ]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let found = figures(&world, &[]);
     let run = &found[0];
     assert_eq!(run["run_id"], world.latest().id());
@@ -86,11 +85,11 @@ fn calls_tokens_and_bytes_are_counted() {
 #[test]
 fn prices_make_costs_and_are_recorded_with_the_run() {
     let world = World::new().top("pricing: {input: 2, output: 8.5, cached: 0.5}");
-    world.server.says([with_cache(
+    world.model_says([with_cache(
         &json!({"role": "assistant", "content": "done"}),
         400,
     )]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let start = &world.latest().events("ENGINE_START")[0];
     let recorded = json!({"input": 2.0, "output": 8.5, "cached": 0.5});
     assert_eq!(start["config"]["pricing"], recorded);
@@ -112,7 +111,6 @@ fn prices_that_are_none_are_refused() {
         let world = World::new().top(pricing);
         world
             .delta(["check", "agent"])
-            .end()
             .exits(78)
             .says("pricing")
             .says(words);
@@ -120,7 +118,6 @@ fn prices_that_are_none_are_refused() {
     let world = World::new().top("pricing: {input: 1, output: 2, cache: 1}");
     world
         .delta(["check", "agent"])
-        .end()
         .exits(0)
         .says("did you mean 'cached'");
 }
@@ -132,12 +129,12 @@ fn a_prefix_that_broke_is_found() {
     );
     let long = "Remember all of this. ".repeat(100);
     world.write("agent/system_prompt.md", &long);
-    world.server.says([
+    world.model_says([
         call("call_1", "rewrite", &json!({})),
         call("call_2", "rewrite", &json!({})),
         text("done"),
     ]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let breaks = figures(&world, &[])[0]["prefix_breaks"].clone();
     assert_eq!(breaks.as_array().unwrap().len(), 1, "{breaks}");
     let broken = &breaks[0];
@@ -149,7 +146,7 @@ fn a_prefix_that_broke_is_found() {
     assert_eq!(broken["previous_bytes"], first.len());
     let shared = broken["shared_bytes"].as_u64().unwrap() as usize;
     assert_eq!(&first[..shared], &world.server.requests()[1].body[..shared]);
-    let shown = world.delta(["stats", "-w", "ws"]).end().exits(0);
+    let shown = world.delta(["stats", "-w", "ws"]).exits(0);
     assert!(
         String::from_utf8(shown.stdout)
             .unwrap()
@@ -164,8 +161,8 @@ fn hooks_and_people_have_their_own_time() {
         "agent/hooks.yaml",
         "on_iteration_start: {command: [sh, -c, 'sleep 0.02']}\n",
     );
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let times = figures(&world, &[])[0]["times_ms"].clone();
     assert!(times["hooks"].as_u64().unwrap() >= 20, "{times}");
     assert!(times["delta"].as_u64() <= times["total"].as_u64());
@@ -175,16 +172,13 @@ fn hooks_and_people_have_their_own_time() {
 fn several_runs_stand_side_by_side() {
     let world = World::with_tools(TOOLS);
     for id in ["job-1", "job-2"] {
-        world
-            .server
-            .says([call("call_1", "say", &json!({"words": "x"})), text("done")]);
-        world.run(id).args(["--run-id", id]).end().exits(0);
+        world.model_says([call("call_1", "say", &json!({"words": "x"})), text("done")]);
+        world.run(id).args(["--run-id", id]).exits(0);
     }
     let stats = |args: &[&str]| {
         let outcome = world
             .delta(["stats", "-w", "ws", "job-1", "job-2"])
             .args(args)
-            .end()
             .exits(0);
         String::from_utf8(outcome.stdout).unwrap()
     };
@@ -222,7 +216,6 @@ fn several_runs_stand_side_by_side() {
     assert_eq!((lines[1][0], lines[1][column]), ("job-1", "1"));
     world
         .delta(["stats", "--format", "cvs"])
-        .end()
         .exits(2)
         .says("csv");
 }

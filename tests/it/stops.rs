@@ -38,12 +38,12 @@ fn a_hook_can_end_the_run_after_the_current_step() {
     ] {
         let world = with_hooks(&[(hook, STOP)]);
         let words = |words: &str| json!({"words": words});
-        world.server.says([
+        world.model_says([
             calls(&[("a", "echo", words("one")), ("b", "echo", words("two"))]),
             text("done"),
         ]);
         let says = format!("{hook} ended the run: enough");
-        world.run("go").end().exits(4).prints("").says(&says);
+        world.run("go").refuses(4, &says);
         let ending = world.latest().ending();
         assert_eq!(
             ending,
@@ -57,7 +57,7 @@ fn a_hook_can_end_the_run_after_the_current_step() {
             "{hook}"
         );
         world.write("calm", "");
-        world.run("go").end().exits(0).prints("done\n");
+        world.run("go").exits(0).prints("done\n");
         assert_eq!(world.runs().len(), 1);
         assert_eq!(world.latest().events("ACTION_REQUEST").len(), 2, "{hook}");
     }
@@ -67,10 +67,10 @@ fn a_hook_can_end_the_run_after_the_current_step() {
 fn a_hook_that_ends_the_run_at_the_last_answer_keeps_it_from_being_complete() {
     for hook in ["post_llm_response", "on_iteration_end"] {
         let world = with_hooks(&[(hook, STOP)]);
-        world.server.says([text("done")]);
-        world.run("go").end().exits(4).prints("");
+        world.model_says([text("done")]);
+        world.run("go").exits(4).prints("");
         assert_eq!(world.latest().ending().1.as_deref(), Some("hook"));
-        world.run("go").end().exits(0).prints("done\n");
+        world.run("go").exits(0).prints("done\n");
         assert_eq!(world.server.requests().len(), 1);
     }
 }
@@ -78,10 +78,8 @@ fn a_hook_that_ends_the_run_at_the_last_answer_keeps_it_from_being_complete() {
 #[test]
 fn neither_an_error_nor_an_end_can_be_stopped() {
     let world = with_hooks(&[("on_error", STOP), ("on_run_end", STOP)]);
-    world
-        .server
-        .says([call("a", "nosuch", &json!({})), text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([call("a", "nosuch", &json!({})), text("done")]);
+    world.run("go").exits(0).prints("done\n");
 }
 
 const TELL_ERROR: &str = "printf '%s\\n' \"$ERROR_MESSAGE\" >> ../errors";
@@ -89,12 +87,12 @@ const TELL_ERROR: &str = "printf '%s\\n' \"$ERROR_MESSAGE\" >> ../errors";
 #[test]
 fn an_error_is_what_has_no_exit_code() {
     let world = with_hooks(&[("on_error", TELL_ERROR)]);
-    world.server.says([
+    world.model_says([
         call("a", "fail", &json!({})),
         call("b", "echo", &json!({})),
         text("done"),
     ]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let errors = world.lines("errors");
     assert_eq!(errors[0], "tool 'echo' was not run:");
     assert_eq!(world.latest().hooks().len(), 1);
@@ -103,8 +101,8 @@ fn an_error_is_what_has_no_exit_code() {
 #[test]
 fn a_server_that_says_no_and_a_source_that_is_missing_are_errors() {
     let world = with_hooks(&[("on_error", TELL_ERROR)]);
-    world.server.says([Reply::error(400, "no such model")]);
-    world.run("go").end().exits(4);
+    world.model_says([Reply::error(400, "no such model")]);
+    world.run("go").exits(4);
     let errors = world.lines("errors");
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(errors[0].contains("no such model"), "{errors:?}");
@@ -118,19 +116,17 @@ fn a_server_that_says_no_and_a_source_that_is_missing_are_errors() {
         "agent/context.yaml",
         "sources:\n  - {type: file, path: '${CWD}/PLAN.md'}\n  - {type: journal}\n",
     );
-    world.run("go").end().exits(4);
+    world.run("go").exits(4);
     assert!(world.lines("errors")[0].contains("PLAN.md"));
 }
 
 #[test]
 fn a_limit_and_a_question_are_no_errors() {
     let world = with_hooks(&[("on_error", TELL_ERROR)]);
-    world.server.says([call("a", "fail", &json!({}))]);
-    world.run("go").arg("--max-iterations=1").end().exits(4);
-    world
-        .server
-        .says([call("b", "ask_human", &json!({"prompt": "?"}))]);
-    world.go_on().end().exits(101);
+    world.model_says([call("a", "fail", &json!({}))]);
+    world.run("go").arg("--max-iterations=1").exits(4);
+    world.model_says([call("b", "ask_human", &json!({"prompt": "?"}))]);
+    world.go_on().exits(101);
     assert_eq!(world.lines("errors"), [""; 0]);
 }
 
@@ -140,10 +136,8 @@ const TELL_END: &str = "grep -o '\"status\":\"[A-Z]*\"' >> ../ends; grep -c '\"t
 #[test]
 fn every_end_but_a_question_runs_the_hook_before_it_is_recorded() {
     let world = with_hooks(&[("on_run_end", TELL_END)]);
-    world
-        .server
-        .says([call("a", "ask_human", &json!({"prompt": "?"}))]);
-    world.run("go").end().exits(101);
+    world.model_says([call("a", "ask_human", &json!({"prompt": "?"}))]);
+    world.run("go").exits(101);
     assert_eq!(world.lines("ends"), [""; 0]);
 
     let world = with_hooks(&[("on_run_end", TELL_END)]);
@@ -152,22 +146,20 @@ fn every_end_but_a_question_runs_the_hook_before_it_is_recorded() {
         told.extend([format!("\"status\":\"{status}\""), before.to_string()]);
         assert_eq!(world.lines("ends"), told);
     };
-    world
-        .server
-        .says([call("a", "echo", &json!({"words": "hi"}))]);
-    world.run("go").arg("--max-iterations=1").end().exits(4);
+    world.model_says([call("a", "echo", &json!({"words": "hi"}))]);
+    world.run("go").arg("--max-iterations=1").exits(4);
     ends("INTERRUPTED", 0);
-    world.server.says([Reply::error(400, "no")]);
-    world.go_on().end().exits(4);
+    world.model_says([Reply::error(400, "no")]);
+    world.go_on().exits(4);
     ends("INTERRUPTED", 1);
-    world.server.says([text("never").held()]);
+    world.model_says([text("never").held()]);
     let delta = world.go_on().args(["-m", "again"]).spawn();
     world.server.wait_for(3);
     delta.signal(Signal::INT);
     delta.wait().exits(130);
     ends("INTERRUPTED", 2);
-    world.server.says([text("done")]);
-    world.go_on().end().exits(0);
+    world.model_says([text("done")]);
+    world.go_on().exits(0);
     ends("COMPLETED", 3);
 }
 
@@ -177,7 +169,7 @@ fn the_end_comes_though_its_hook_hangs_and_heeds_no_signal() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let world = with_hooks(&[("on_run_end", hang)]);
         let mut ready = world.fifo("ready");
-        world.server.says([text("never").held()]);
+        world.model_says([text("never").held()]);
         let delta = world.run("go").spawn();
         world.server.wait_for(1);
         delta.signal(signal);
@@ -199,7 +191,7 @@ fn the_end_comes_though_everything_hangs() {
     let world = with_hooks(&names.map(|name| (name, hang)));
     let world = world.tools("- {name: hang, shell: 'trap \"\" TERM; echo > ../ready; sleep 600'}");
     let mut ready = world.fifo("ready");
-    world.server.says([call("a", "hang", &json!({}))]);
+    world.model_says([call("a", "hang", &json!({}))]);
     let delta = world.run("go").spawn();
     ready.line();
     delta.signal(Signal::INT);

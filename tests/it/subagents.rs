@@ -73,7 +73,7 @@ pub fn run_at(world: &World, workspace: &str) -> Run {
 fn results_are_handed_up_and_parents_are_recorded() {
     let world = family("");
     world.server.answers(model);
-    world.run("go").end().exits(0).prints("done by 1\n");
+    world.run("go").exits(0).prints("done by 1\n");
     assert_eq!(world.lines("log"), ["worked"]);
     let one = run_at(&world, "ws");
     let two = run_at(&world, "ws/child");
@@ -96,7 +96,7 @@ fn results_are_handed_up_and_parents_are_recorded() {
 fn a_key_goes_to_a_sub_agent_only_if_the_tool_says_so() {
     let world = family("");
     world.server.answers(model);
-    world.run("go").env("DELTA_API_KEY", "sk-1").end().exits(0);
+    world.run("go").env("DELTA_API_KEY", "sk-1").exits(0);
     for request in world.server.requests() {
         let expected = (depth(&request) == 1).then_some("Bearer sk-1");
         assert_eq!(request.header("authorization"), expected);
@@ -104,7 +104,7 @@ fn a_key_goes_to_a_sub_agent_only_if_the_tool_says_so() {
 
     let world = family(", pass_api_key: true");
     world.server.answers(model);
-    world.run("go").env("DELTA_API_KEY", "sk-1").end().exits(0);
+    world.run("go").env("DELTA_API_KEY", "sk-1").exits(0);
     assert!(
         world
             .server
@@ -157,7 +157,7 @@ fn when_the_parent_is_killed_its_descendants_end_and_all_resume() {
             model(request)
         }
     });
-    world.run("go").end().exits(0).prints("done by 1\n");
+    world.run("go").exits(0).prints("done by 1\n");
     assert_eq!(world.lines("log"), ["worked"]);
     for (workspace, run) in [("ws/child", &two), ("ws/child/child", &three)] {
         assert_eq!(&run_at(&world, workspace), run, "the same run went on");
@@ -182,7 +182,7 @@ fn an_interrupt_ends_the_whole_family() {
 fn beyond_the_depth_allowed_no_run_starts() {
     let starts = |depth: &str, limit: Option<&str>| {
         let world = World::new();
-        world.server.says([text("done")]).may_stay_unasked();
+        world.model_says([text("done")]).may_stay_unasked();
         let mut delta = world.run("go").env("DELTA_DEPTH", depth);
         if let Some(limit) = limit {
             delta = delta.env("DELTA_MAX_DEPTH", limit);
@@ -191,7 +191,7 @@ fn beyond_the_depth_allowed_no_run_starts() {
         if outcome.code() == Some(0) {
             return true;
         }
-        outcome.exits(1).prints("").says("DELTA_MAX_DEPTH");
+        outcome.refuses(1, "DELTA_MAX_DEPTH");
         assert!(!world.exists("ws"));
         false
     };
@@ -214,7 +214,7 @@ fn a_family_without_end_ends_at_the_depth_allowed() {
             _ => call("call_1", "delegate", &json!({"task": "Deeper"})),
         }
     });
-    let outcome = world.run("go").env("DELTA_MAX_DEPTH", "3").end().exits(0);
+    let outcome = world.run("go").env("DELTA_MAX_DEPTH", "3").exits(0);
     let result = String::from_utf8(outcome.stdout).unwrap();
     assert!(result.contains("DELTA_MAX_DEPTH"), "{result}");
     assert_eq!(
@@ -229,14 +229,12 @@ fn the_greatest_depth_there_is_is_refused_and_may_be_allowed() {
     let depth = "4294967295";
     let world = World::with_tools("- {name: depth, shell: 'echo $DELTA_DEPTH'}");
     let outcome = world.run("go").env("DELTA_DEPTH", depth).end();
-    outcome.exits(1).prints("").says("DELTA_MAX_DEPTH");
+    outcome.refuses(1, "DELTA_MAX_DEPTH");
     assert!(!world.exists("ws"));
 
-    world
-        .server
-        .says([call("a", "depth", &json!({})), text("done")]);
+    world.model_says([call("a", "depth", &json!({})), text("done")]);
     let delta = world.run("go").env("DELTA_DEPTH", depth);
-    delta.env("DELTA_MAX_DEPTH", depth).end().exits(0);
+    delta.env("DELTA_MAX_DEPTH", depth).exits(0);
     assert_eq!(world.server.last().observation("a").trim_end(), depth);
 }
 
@@ -256,7 +254,7 @@ fn a_sub_agent_whose_parent_has_died_before_it_starts_does_not_begin() {
     );
     world.write("agent/agent.yaml", agent);
     let (mut ready, mut go, mut code) = (world.fifo("ready"), world.fifo("go"), world.fifo("code"));
-    world.server.says([call("a", "late", &json!({}))]);
+    world.model_says([call("a", "late", &json!({}))]);
     let delta = world.run("go").spawn();
     ready.line();
     delta.kill();
@@ -283,7 +281,7 @@ fn an_endpoint_from_the_workspace_gets_no_key_through_a_sub_agent() {
     world.server.answers(model);
     let delta = world.run("go").env("DELTA_API_KEY", "sk-12345678");
     let delta = delta.env("OPENAI_API_URL", world.server.url());
-    delta.end().exits(0).prints("done by 1\n");
+    delta.exits(0).prints("done by 1\n");
     assert!(stranger.server.requests().is_empty());
     let requests = world.server.requests();
     let second = requests.iter().find(|request| depth(request) == 2).unwrap();

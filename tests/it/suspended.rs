@@ -57,7 +57,7 @@ fn is_done(world: &World, about: &str) {
 fn a_question_at_the_bottom_suspends_all_runs_above_it() {
     let world = family(SUBAGENT);
     world.server.answers(asking);
-    let object = world.run("go").json().end().exits(101).object();
+    let object = world.run("go").json().exits(101).object();
     let [one, two, three] = runs(&world);
     let subagent = Some("subagent".to_owned());
     assert_eq!(one.ending(), ("INTERRUPTED".to_owned(), subagent.clone()));
@@ -76,26 +76,26 @@ fn a_question_at_the_bottom_suspends_all_runs_above_it() {
     let requests = world.server.requests().len();
     let journals = || [&one, &two, &three].map(|run| run.text("journal.jsonl"));
     let before = journals();
-    let outcome = world.run("go").end().exits(101);
+    let outcome = world.run("go").exits(101);
     let answer = format!("--run-id {} --question ", three.id());
     let outcome = outcome.says("May I?").says(&answer);
     outcome
         .says("INTERRUPTED (subagent)")
         .does_not_say("interrupted; reporting");
-    let again = world.run("go").json().end().exits(101).object();
+    let again = world.run("go").json().exits(101).object();
     for part in ["status", "stop_reason", "error", "awaits"] {
         assert_eq!(again[part], object[part]);
     }
-    world.go_on().end().exits(101).says(&answer);
+    world.go_on().exits(101).says(&answer);
     assert_eq!(world.server.requests().len(), requests);
     // Nothing has changed, and nothing is recorded.
     assert_eq!(journals(), before);
     assert!(one.events("ACTION_RESULT").is_empty());
 
     fs::write(three.path("interaction/response.txt"), "yes\n").unwrap();
-    world.run("go").end().exits(0).prints("done by 1\n");
+    world.run("go").exits(0).prints("done by 1\n");
     is_done(&world, "answered by a file");
-    let log = world.delta(["log", "-w", "ws"]).end().exits(0).describe();
+    let log = world.delta(["log", "-w", "ws"]).exits(0).describe();
     assert_eq!(log.matches("asks   May I?").count(), 1, "{log}");
     let effects = world
         .delta(["log", "-w", "ws", "--effects", "--json"])
@@ -108,21 +108,19 @@ fn a_question_at_the_bottom_suspends_all_runs_above_it() {
 fn the_printed_command_answers_and_the_runs_above_go_on() {
     let world = family(SUBAGENT);
     world.server.answers(asking);
-    let object = world.run("go").json().end().exits(101).object();
+    let object = world.run("go").json().exits(101).object();
     let command = object["awaits"]["answer_command"].as_str().unwrap();
     let program = env!("CARGO_BIN_EXE_delta");
     let command = command.replacen("delta", &format!("'{program}'"), 1);
     let command = command.replace(" ANSWER", " yes");
     Delta::of("sh", world.home())
         .args(["-c", &command])
-        .end()
         .exits(0)
         .prints("done by 3\n");
     // A message for the first is not the answer of the third.
     world
         .go_on()
         .args(["-m", "Hurry"])
-        .end()
         .exits(0)
         .prints("done by 1\n");
     is_done(&world, "answered by a command");
@@ -138,14 +136,14 @@ fn a_call_below_that_a_person_confirms_runs_once() {
     world.write("agent3/agent.yaml", agent);
     world.server.answers(model);
     for _ in 0..2 {
-        let object = world.run("go").json().end().exits(101).object();
+        let object = world.run("go").json().exits(101).object();
         assert_eq!(object["stop_reason"], "subagent");
         assert_eq!(
             object["awaits"]["interaction"]["input_type"],
             "confirmation"
         );
     }
-    let outcome = world.run("go").json().end().exits(101);
+    let outcome = world.run("go").json().exits(101);
     let outcome = outcome
         .says("to let it run: ")
         .says("Run this call of work?");
@@ -158,10 +156,9 @@ fn a_call_below_that_a_person_confirms_runs_once() {
     let command = command.replacen("delta", &format!("'{program}'"), 1);
     Delta::of("sh", world.home())
         .args(["-c", &command])
-        .end()
         .exits(0)
         .prints("done by 3\n");
-    world.run("go").end().exits(0).prints("done by 1\n");
+    world.run("go").exits(0).prints("done by 1\n");
     is_done(&world, "confirmed by the printed command");
     let [one, two, three] = runs(&world);
     for (run, asked) in [(one, 0), (two, 0), (three, 1)] {
@@ -207,7 +204,7 @@ fn a_sub_agent_that_is_suspended_suspends_its_parent_with_the_same_code() {
         assert!(one.events("ACTION_RESULT").is_empty(), "{how}");
         world.write("agent3/agent.yaml", agent);
         world.server.answers(model);
-        world.run("go").end().exits(0).prints("done by 1\n");
+        world.run("go").exits(0).prints("done by 1\n");
         is_done(&world, how);
     }
 }
@@ -219,14 +216,14 @@ fn a_result_of_a_sub_agent_is_a_result_whatever_it_is() {
         2 => answer(&json!({"role": "assistant", "content": "I ca"}), "length"),
         _ => model(request),
     });
-    world.run("go").end().exits(0).prints("done by 1\n");
+    world.run("go").exits(0).prints("done by 1\n");
     let result = run_at(&world, "ws").result(1);
     assert_eq!(result["exit_code"], 1);
 
     let world = family(SUBAGENT);
     world.server.answers(model);
     let delta = world.run("go").env("DELTA_MAX_DEPTH", "1");
-    delta.end().exits(0).prints("done by 1\n");
+    delta.exits(0).prints("done by 1\n");
     let told = run_at(&world, "ws/child").result(1)["observation_content"].to_string();
     assert!(told.contains("DELTA_MAX_DEPTH"), "{told}");
 }
@@ -249,7 +246,7 @@ fn an_interrupted_run_resumes_its_sub_agents_with_itself() {
             assert_eq!(one.ending().1.as_deref(), Some("SIGINT"));
         }
         world.server.answers(model);
-        world.run("go").end().exits(0).prints("done by 1\n");
+        world.run("go").exits(0).prints("done by 1\n");
         is_done(&world, &format!("{signal:?}"));
     }
 }
@@ -274,12 +271,12 @@ fn what_a_suspended_sub_agent_left_running_stays() {
         let places = ["ws", "ws/child", "ws/child/child"];
         // Whether the sub-agents may begin, from above, and then the question of the last.
         for place in &places[if confirm { 0 } else { 2 }..] {
-            world.run("go").end().exits(101);
+            world.run("go").exits(101);
             let asking = run_at(&world, place);
             fs::write(asking.path("interaction/response.txt"), "yes\n").unwrap();
         }
         let pid: u32 = world.read("pid").trim().parse().unwrap();
-        world.run("go").end().exits(0);
+        world.run("go").exits(0);
         assert!(alive(pid), "confirm: {confirm}");
         is_done(&world, "a server was left");
         assert_eq!(
@@ -301,7 +298,7 @@ fn a_sub_agent_runs_without_the_wrapper_and_its_siblings_with_it() {
             (1, 1) => call("call_2", "show", &json!({})),
             _ => model(request),
         });
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     assert!(!world.read("env").contains("WRAPPED"));
     let shown = run_at(&world, "ws").result(2)["observation_content"].to_string();
     assert!(shown.contains("WRAPPED=1"), "{shown}");
@@ -335,12 +332,7 @@ fn a_sub_agent_has_the_engines_name_and_no_other() {
         ),
     ] {
         let world = World::with_tools(&format!("- {{name: sub, {tool}, subagent: true}}"));
-        world
-            .run("go")
-            .end()
-            .exits(78)
-            .says("tool \"sub\"")
-            .says(says);
+        world.run("go").exits(78).says("tool \"sub\"").says(says);
     }
     for tool in [
         "exec: 'delta run -m ${t} -- --run-id x', wrapper: []",
@@ -349,7 +341,7 @@ fn a_sub_agent_has_the_engines_name_and_no_other() {
     ] {
         let tool = tool.replace(", on_resume: null", "");
         let world = World::with_tools(&format!("- {{name: sub, {tool}, subagent: true}}"));
-        world.delta(["check", "agent"]).end().exits(0);
+        world.delta(["check", "agent"]).exits(0);
     }
 }
 
@@ -364,12 +356,12 @@ fn in_the_sub_agents_own_workspaces_the_same_run_is_found_again() {
         );
     }
     world.server.answers(asking);
-    let object = world.run("go").json().end().exits(101).object();
+    let object = world.run("go").json().exits(101).object();
     let place = object["awaits"]["workspace_path"].as_str().unwrap();
     assert!(place.ends_with("agent3/workspaces/W001"), "{place}");
     let three = run_at(&world, "agent3/workspaces/W001");
     fs::write(three.path("interaction/response.txt"), "yes\n").unwrap();
-    world.run("go").end().exits(0).prints("done by 1\n");
+    world.run("go").exits(0).prints("done by 1\n");
     assert_eq!(world.lines("log"), ["worked"]);
     for name in ["agent2", "agent3"] {
         assert!(!world.exists(&format!("{name}/workspaces/W002")));
@@ -389,7 +381,7 @@ fn a_task_of_several_lines_with_quotes_is_no_obstacle() {
         }
         asking(request)
     });
-    let object = world.run("go").json().end().exits(101).object();
+    let object = world.run("go").json().exits(101).object();
     let [_, _, three] = runs(&world);
     assert_eq!(object["awaits"]["run_id"], three.id());
 }
@@ -397,14 +389,10 @@ fn a_task_of_several_lines_with_quotes_is_no_obstacle() {
 #[test]
 fn the_runs_above_survive_any_kill() {
     if !strace_works() {
-        eprintln!("skipped: strace is not installed or may not trace");
         return;
     }
-    let rounds = std::env::var("DELTA_TEST_EFFECT_KILLS").ok();
-    let rounds: usize = rounds.and_then(|text| text.parse().ok()).unwrap_or(24);
-    let seed = std::env::var("DELTA_TEST_SEED").ok();
-    let seed = seed.and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    let rounds = given_or("DELTA_TEST_EFFECT_KILLS", 24);
+    let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
     let make = || {
         let world = family(SUBAGENT);
@@ -480,12 +468,12 @@ fn an_agent_of_a_flow_is_suspended_with_its_sub_agent() {
             _ => text("{\"ok\": true}"),
         }
     });
-    let outcome = crate::flow_agents::command(&world).end().exits(101);
+    let outcome = crate::flow_agents::command(&world).exits(101);
     let below = run_at(&world, "ws/child");
     let answer = format!("--run-id {} --question ", below.id());
     outcome.says("May I?").says(&answer);
     fs::write(below.path("interaction/response.txt"), "yes\n").unwrap();
-    let outcome = crate::flow_agents::command(&world).end().exits(0);
+    let outcome = crate::flow_agents::command(&world).exits(0);
     outcome.prints("{\"ok\": true}\n");
     let metadata: Value = below.metadata();
     assert_eq!(metadata["status"], "COMPLETED");

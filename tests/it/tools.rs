@@ -57,8 +57,8 @@ fn arrives_untouched(tool: &str, expected: impl Fn(&str) -> String) {
         .zip(&values)
         .map(|(id, value)| (id.as_str(), "put", json!({"value": value})))
         .collect();
-    world.server.says([calls(&wanted), text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([calls(&wanted), text("done")]);
+    world.run("go").exits(0).prints("done\n");
     let run = world.latest();
     for (at, value) in values.iter().enumerate() {
         let stdout = fs::read(run.execution(at + 1).join("stdout.log")).unwrap();
@@ -265,10 +265,8 @@ fn lists_and_objects_are_passed_as_compact_json() {
     let world = World::with_tools("- {name: show, exec: '${AGENT_HOME}/show.sh ${a} ${b}'}");
     world.script("agent/show.sh", SHOW);
     let arguments = r#"{ "a": [1, "x y", null], "b": {"z": 1, "a": {} } }"#;
-    world
-        .server
-        .says([with_arguments("show", &json!(arguments)), text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([with_arguments("show", &json!(arguments)), text("done")]);
+    world.run("go").exits(0);
     assert_eq!(
         world.server.last().last_observation(),
         r#"[[1,"x y",null]][{"z":1,"a":{}}]"#
@@ -280,10 +278,8 @@ fn a_number_keeps_its_digits() {
     let world = World::with_tools("- {name: show, exec: '${AGENT_HOME}/show.sh ${a} ${b}'}");
     world.script("agent/show.sh", SHOW);
     let arguments = r#"{"a": 12345678901234567890123, "b": 1.10}"#;
-    world
-        .server
-        .says([with_arguments("show", &json!(arguments)), text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([with_arguments("show", &json!(arguments)), text("done")]);
+    world.run("go").exits(0);
     assert_eq!(
         world.server.last().last_observation(),
         "[12345678901234567890123][1.10]"
@@ -304,10 +300,8 @@ fn refused(tool: &str, arguments: &Value) -> String {
         "- name: mark\n  exec: 'touch ${file} ${mode}'\n  parameters:\n  \
          - {name: mode, enum: [fast, slow], required: false}",
     );
-    world
-        .server
-        .says([with_arguments(tool, arguments), text("done")]);
-    world.run("go").end().exits(0).prints("done\n");
+    world.model_says([with_arguments(tool, arguments), text("done")]);
+    world.run("go").exits(0).prints("done\n");
     let run = world.latest();
     assert_eq!(run.result(1)["status"], "ERROR");
     assert_eq!(run.result(1)["exit_code"], Value::Null);
@@ -388,12 +382,12 @@ fn a_nul_byte_on_stdin_is_data() {
 fn arguments_may_be_an_object_or_an_empty_string() {
     let world =
         World::with_tools("- {name: show, exec: 'echo ${a}', parameters: [{name: a, default: x}]}");
-    world.server.says([
+    world.model_says([
         with_arguments("show", &json!({"a": "object"})),
         with_arguments("show", &json!("")),
         text("done"),
     ]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let told: Vec<_> = world
         .server
         .last()
@@ -440,8 +434,8 @@ fn a_gigabyte_of_output_does_not_show_in_memory() {
          - {name: peak, shell: 'grep VmHWM /proc/$PPID/status'}",
     );
     let (pour, peak) = (call("a", "pour", &json!({})), call("b", "peak", &json!({})));
-    world.server.says([pour, peak, text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([pour, peak, text("done")]);
+    world.run("go").exits(0);
     let told = world.server.last();
     assert!(
         told.observation("a").len() < 40_000,
@@ -465,9 +459,7 @@ fn output_can_be_followed_while_the_tool_runs() {
         "- {name: slow, shell: 'echo half; echo ready > ../ready; read go < ../go; echo whole'}",
     );
     let (mut ready, mut go) = (world.fifo("ready"), world.fifo("go"));
-    world
-        .server
-        .says([call("a", "slow", &json!({})), text("done")]);
+    world.model_says([call("a", "slow", &json!({})), text("done")]);
     let delta = world.run("go").spawn();
     ready.line();
     let log = world.latest().executions().remove(0).join("stdout.log");
@@ -698,10 +690,8 @@ fn a_tool_runs_in_the_workspace_with_its_own_process_group_and_empty_input() {
     let script = "pwd; cut -d' ' -f5 /proc/$$/stat; echo $$; cat; echo end";
     let world = World::with_tools("- {name: tool, exec: 'sh ${AGENT_HOME}/tool.sh'}");
     world.write("agent/tool.sh", script);
-    world
-        .server
-        .says([call("a", "tool", &json!({})), text("done")]);
-    world.run("go").open_stdin().end().exits(0);
+    world.model_says([call("a", "tool", &json!({})), text("done")]);
+    world.run("go").open_stdin().exits(0);
     let told = world.server.last().observation("a");
     let lines: Vec<&str> = told.lines().collect();
     assert_eq!(lines[0], world.workspace().to_str().unwrap());
@@ -725,12 +715,9 @@ fn a_home_with_spaces_stays_one_word() {
         World::with_tools("- {name: tool, exec: '${AGENT_HOME}/put.sh ${AGENT_HOME} ${CWD}/x'}");
     world.script("agent/put.sh", "#!/bin/sh\nprintf '%s|' \"$@\"\n");
     fs::rename(world.path("agent"), world.path("my agent")).unwrap();
-    world
-        .server
-        .says([call("a", "tool", &json!({})), text("done")]);
+    world.model_says([call("a", "tool", &json!({})), text("done")]);
     world
         .delta(["run", "-a", "my agent", "-w", "my ws", "-m", "go"])
-        .end()
         .exits(0);
     let home = world.home().display();
     assert_eq!(
@@ -742,10 +729,8 @@ fn a_home_with_spaces_stays_one_word() {
 /// The environment of a tool, as `env -0` prints it.
 #[track_caller]
 fn environment(world: &World, delta: Delta) -> Vec<(String, String)> {
-    world
-        .server
-        .says([call("a", "env", &json!({})), text("done")]);
-    delta.end().exits(0);
+    world.model_says([call("a", "env", &json!({})), text("done")]);
+    delta.exits(0);
     let all = fs::read_to_string(world.latest().execution(1).join("stdout.log")).unwrap();
     let pairs = all
         .split_terminator('\0')
@@ -804,14 +789,8 @@ fn a_tool_does_not_see_the_key() {
 fn a_tool_sees_the_key_if_the_agent_says_so() {
     let script = "- {name: look, shell: 'test \"$DELTA_API_KEY\" = sk-delta && echo there', pass_api_key: true}";
     let world = World::with_tools(script);
-    world
-        .server
-        .says([call("a", "look", &json!({})), text("done")]);
-    world
-        .run("go")
-        .env("DELTA_API_KEY", "sk-delta")
-        .end()
-        .exits(0);
+    world.model_says([call("a", "look", &json!({})), text("done")]);
+    world.run("go").env("DELTA_API_KEY", "sk-delta").exits(0);
     assert_eq!(world.server.last().observation("a").trim_end(), "there");
 }
 
@@ -825,8 +804,8 @@ fn every_call_has_an_id_of_its_own_whatever_the_server_says() {
             ("", "id", json!({})),
         ])
     };
-    world.server.says([same(), same(), text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([same(), same(), text("done")]);
+    world.run("go").exits(0);
     let mut ids = world.lines("ids");
     assert_eq!(ids.len(), 6);
     ids.sort();
@@ -847,8 +826,8 @@ fn a_wrapper_stands_before_the_tools_own_words() {
         ("b", "other", json!({})),
         ("c", "none", json!({})),
     ];
-    world.server.says([calls(&wanted), text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([calls(&wanted), text("done")]);
+    world.run("go").exits(0);
     let told = world.server.last();
     assert_eq!(told.observation("a").trim_end(), "agent y z");
     assert_eq!(told.observation("b").trim_end(), "other");
@@ -863,8 +842,8 @@ fn calls_of_one_message_run_one_after_the_other_in_their_order() {
     let wanted: Vec<_> = ["a", "b", "c"]
         .map(|id| (id, "log", json!({"n": id})))
         .into();
-    world.server.says([calls(&wanted), text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([calls(&wanted), text("done")]);
+    world.run("go").exits(0);
     assert_eq!(
         world.lines("ws/log"),
         ["begin a", "end a", "begin b", "end b", "begin c", "end c"]
@@ -920,12 +899,12 @@ fn output_that_became_a_pipe_or_a_link_does_not_hang_the_next_start() {
         let script = format!("{SWAP}{swap} \"$d/stdout.log\"\necho up > ../ready\nsleep 600\n");
         world.write("agent/swap.sh", script);
         let mut ready = world.fifo("ready");
-        world.server.says([call("a", "swap", &json!({}))]);
+        world.model_says([call("a", "swap", &json!({}))]);
         let delta = world.run("go").spawn();
         ready.line();
         delta.kill();
-        world.server.says([text("done")]);
-        world.run("go").end().exits(0).prints("done\n");
+        world.model_says([text("done")]);
+        world.run("go").exits(0).prints("done\n");
         let told = world.server.last().observation("a");
         assert!(!told.contains("not for the model"), "{told}");
     }

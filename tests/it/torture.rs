@@ -124,21 +124,18 @@ fn holds(world: &World, iterations: usize, killed: &str) {
 #[test]
 fn a_run_that_is_never_killed_holds() {
     let world = world(4);
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
     holds(&world, 4, "never killed");
     assert_eq!(world.lines("log").len(), 4 * CALLS);
 }
 
 #[test]
 fn killed_at_random_moments_it_goes_on() {
-    let seed = std::env::var("DELTA_TEST_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
     // The moments are spread over the time that a whole run takes here.
     let began = Instant::now();
-    world(4).run("go").end().exits(0);
+    world(4).run("go").exits(0);
     let whole = began.elapsed().min(Duration::from_secs(1));
 
     let (mut kills, mut runs) = (0, 0);
@@ -179,7 +176,11 @@ pub fn strace_works() -> bool {
     let try_it = Command::new("strace")
         .args(["-o", "/dev/null", "true"])
         .output();
-    try_it.is_ok_and(|output| output.status.success())
+    let works = try_it.is_ok_and(|output| output.status.success());
+    if !works {
+        eprintln!("skipped: strace is not installed or may not trace");
+    }
+    works
 }
 
 /// Runs under strace, with these arguments.
@@ -205,7 +206,6 @@ fn changes(names: &str) -> BTreeMap<String, usize> {
 #[test]
 fn killed_before_each_single_change_of_a_file_it_goes_on() {
     if !strace_works() {
-        eprintln!("skipped: strace is not installed or may not trace");
         return;
     }
     let names = "write,writev,pwrite64,rename,renameat,renameat2,mkdir,mkdirat,fdatasync,fsync,\
@@ -231,7 +231,7 @@ fn killed_before_each_single_change_of_a_file_it_goes_on() {
                 "{name} number {n}: {}",
                 killed.describe()
             );
-            world.run("go").arg("-q").end().exits(0).prints("done\n");
+            world.run("go").arg("-q").exits(0).prints("done\n");
             holds(
                 &world,
                 2,

@@ -40,8 +40,8 @@ fn forged(world: &World) {
 /// A workspace that was worked in, and an exact copy of it.
 fn copied() -> World {
     let world = World::new();
-    world.server.says([text("done")]);
-    world.run("go").args(["--run-id", "job"]).end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").args(["--run-id", "job"]).exits(0);
     let status = std::process::Command::new("cp")
         .arg("-a")
         .args([world.path("ws"), world.path("copy")])
@@ -54,8 +54,8 @@ fn copied() -> World {
 #[test]
 fn a_control_plane_is_made_with_its_origin_and_for_its_owner_only() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
     let mode = |name: &str| {
         let metadata = fs::metadata(world.path("ws/.delta").join(name)).unwrap();
         metadata.permissions().mode() & 0o777
@@ -96,11 +96,7 @@ fn nothing_that_works_on_runs_obeys_a_control_plane_without_its_origin() {
         &["migrate", "-w", "ws"],
     ] {
         let outcome = world.delta(words.iter().copied()).end();
-        outcome
-            .exits(78)
-            .prints("")
-            .says("--adopt")
-            .says("ws/.delta");
+        outcome.refuses(78, "--adopt").says("ws/.delta");
     }
     assert_eq!(snapshot(&world.path("ws")), before);
     assert_eq!(world.server.requests().len(), 0);
@@ -119,15 +115,11 @@ fn a_forged_result_under_a_known_name_is_not_printed() {
         }));
     });
     let command = || world.run("go").args(["--run-id", "review-17"]);
-    command()
-        .end()
-        .exits(78)
-        .prints("")
-        .does_not_say("APPROVED");
-    let object = command().json().end().exits(78).object();
+    command().exits(78).prints("").does_not_say("APPROVED");
+    let object = command().json().exits(78).object();
     assert_eq!(object["error"]["type"], "config");
     assert!(!object.to_string().contains("APPROVED"), "{object}");
-    command().arg("--adopt").end().exits(0).prints("APPROVED\n");
+    command().arg("--adopt").exits(0).prints("APPROVED\n");
 }
 
 #[test]
@@ -138,16 +130,15 @@ fn a_copy_of_ones_own_workspace_is_foreign_until_it_is_adopted() {
             "run", "-a", "agent", "-w", "copy", "-m", message, "--run-id", "job",
         ])
     };
-    in_copy("go").end().exits(78).prints("");
+    in_copy("go").exits(78).prints("");
     world
         .run("go")
         .args(["--run-id", "job"])
-        .end()
         .exits(0)
         .prints("done\n");
-    in_copy("go").arg("--adopt").end().exits(0).prints("done\n");
+    in_copy("go").arg("--adopt").exits(0).prints("done\n");
     // From now on it is one's own.
-    in_copy("go").end().exits(0).prints("done\n");
+    in_copy("go").exits(0).prints("done\n");
 }
 
 #[test]
@@ -158,7 +149,6 @@ fn a_moved_workspace_stays_ones_own() {
         .delta([
             "run", "-a", "agent", "-w", "moved", "-m", "go", "--run-id", "job",
         ])
-        .end()
         .exits(0)
         .prints("done\n");
 }
@@ -174,10 +164,7 @@ fn a_control_plane_behind_a_link_is_foreign_and_stays_so() {
                 "run", "-a", "agent", "-w", "other", "-m", "go", "--run-id", "job",
             ])
             .args(more)
-            .end()
-            .exits(78)
-            .prints("")
-            .says("symbolic link");
+            .refuses(78, "symbolic link");
     }
 }
 
@@ -185,9 +172,9 @@ fn a_control_plane_behind_a_link_is_foreign_and_stays_so() {
 fn an_empty_control_plane_from_elsewhere_is_foreign_too() {
     let world = World::new();
     fs::create_dir_all(world.path("ws/.delta")).unwrap();
-    world.run("go").end().exits(78).says("--adopt");
-    world.server.says([text("done")]);
-    world.run("go").arg("--adopt").end().exits(0);
+    world.run("go").exits(78).says("--adopt");
+    world.model_says([text("done")]);
+    world.run("go").arg("--adopt").exits(0);
     assert_eq!(world.read("ws/.delta/.gitignore"), "*\n");
     let mode = fs::metadata(world.path("ws/.delta"))
         .unwrap()
@@ -202,13 +189,12 @@ fn the_process_environment_adopts_whatever_is_met_and_a_file_does_not() {
     forged(&world);
     world.write("ws/.env", "DELTA_ADOPT=1\n");
     world.write("agent/.env", "DELTA_ADOPT=1\n");
-    world.run("go").end().exits(78);
-    world.run("go").env("DELTA_ADOPT", "0").end().exits(78);
-    world.server.says([text("done")]);
+    world.run("go").exits(78);
+    world.run("go").env("DELTA_ADOPT", "0").exits(78);
+    world.model_says([text("done")]);
     world
         .run("go")
         .env("DELTA_ADOPT", "1")
-        .end()
         .exits(0)
         .prints("done\n");
     assert!(world.exists("ws/.delta/origin"));
@@ -241,10 +227,9 @@ fn a_foreign_workspace_among_an_agents_own_is_passed_over() {
     let world = World::new();
     forge(&world, "agent/workspaces/W001", "x", |_, _| {});
     world.write("agent/workspaces/open/W001", "");
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     world
         .delta(["run", "-a", "agent", "-m", "go"])
-        .end()
         .exits(0)
         .prints("done\n");
     assert!(world.exists("agent/workspaces/W002/.delta/LATEST"));
@@ -259,14 +244,13 @@ fn a_foreign_workspace_among_an_agents_own_is_passed_over() {
 #[test]
 fn a_run_outside_every_workspace_is_replayed_only_when_somebody_vouches_for_it() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world.run("go").args(["--run-id", "job"]).end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").args(["--run-id", "job"]).exits(0);
     fs::rename(world.path("ws/.delta/job"), world.path("kept")).unwrap();
     let replay = || world.delta(["replay", "./kept", "-a", "agent"]);
-    replay().end().exits(78).prints("").says("--adopt");
+    replay().refuses(78, "--adopt");
     replay()
         .arg("--adopt")
-        .end()
         .exits(0)
         .prints("identical: 1 request\n");
 }
@@ -274,9 +258,9 @@ fn a_run_outside_every_workspace_is_replayed_only_when_somebody_vouches_for_it()
 #[test]
 fn a_run_that_was_put_into_ones_own_control_plane_is_foreign_until_it_is_adopted() {
     let world = World::new();
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let first = || world.run("first").args(["--run-id", "mine"]);
-    first().end().exits(0);
+    first().exits(0);
     forged(&world);
     let before = snapshot(&world.path("ws"));
     for words in [
@@ -296,19 +280,19 @@ fn a_run_that_was_put_into_ones_own_control_plane_is_foreign_until_it_is_adopted
         &["request", "-w", "ws", "x", "--next", "-a", "agent"],
     ] {
         let outcome = world.delta(words.iter().copied()).end();
-        let outcome = outcome.exits(78).prints("").says("--adopt");
+        let outcome = outcome.refuses(78, "--adopt");
         outcome.says(".delta/x has no file 'origin'");
         assert_eq!(snapshot(&world.path("ws")), before, "{words:?}");
     }
     assert_eq!(world.server.requests().len(), 1);
     for words in [["log", "x"], ["report", "x"]] {
-        let outcome = world.delta(words).args(["-w", "ws"]).end().exits(0);
+        let outcome = world.delta(words).args(["-w", "ws"]).exits(0);
         outcome.says(".delta/x has no file").says("--adopt");
     }
     // It is in nobody's way.
-    first().end().exits(0).prints("done\n");
-    world.server.says([text("done")]);
-    let other = world.run("other").end().exits(0);
+    first().exits(0).prints("done\n");
+    world.model_says([text("done")]);
+    let other = world.run("other").exits(0);
     other.does_not_say("'go'");
     // A copy of one's own run is not one's own.
     let copy = ["-a", "ws/.delta/mine", "ws/.delta/copy"].map(|word| match word {
@@ -320,21 +304,21 @@ fn a_run_that_was_put_into_ones_own_control_plane_is_foreign_until_it_is_adopted
     let again = world.run("first").args(["--run-id", "copy"]).end();
     again.exits(78).says("belongs to another directory");
 
-    world.server.says([text("went")]);
+    world.model_says([text("went")]);
     let go = || world.run("go").args(["--run-id", "x"]);
-    go().arg("--adopt").end().exits(0).prints("went\n");
-    go().end().exits(0).prints("went\n");
+    go().arg("--adopt").exits(0).prints("went\n");
+    go().exits(0).prints("went\n");
 }
 
 #[test]
 fn a_run_stays_ones_own_under_the_name_that_it_gets_when_it_has_failed() {
     let world = World::new();
     let cut = json!({"role": "assistant", "content": "It is"});
-    world.server.says([answer(&cut, "length"), text("done")]);
+    world.model_says([answer(&cut, "length"), text("done")]);
     let run = || world.run("go").args(["--run-id", "job"]);
-    run().end().exits(1);
-    run().arg("--retry-failed").end().exits(0).prints("done\n");
-    world.server.says([text("more")]);
+    run().exits(1);
+    run().arg("--retry-failed").exits(0).prints("done\n");
+    world.model_says([text("more")]);
     world
         .delta([
             "continue",
@@ -345,7 +329,6 @@ fn a_run_stays_ones_own_under_the_name_that_it_gets_when_it_has_failed() {
             "-m",
             "go on",
         ])
-        .end()
         .exits(0)
         .prints("more\n");
 }
@@ -412,7 +395,7 @@ fn a_run_that_was_begun_with_such_an_override_is_resumed_by_the_same_command() {
     let world = World::with_tools("- {name: list, exec: 'ls'}");
     let url = format!("llm.base_url={}", world.server.url());
     let call = || call("a", "list", &json!({}));
-    world.server.says([call(), call(), text("done")]);
+    world.model_says([call(), call(), text("done")]);
     let command = || {
         world
             .run("go")
@@ -420,13 +403,12 @@ fn a_run_that_was_begun_with_such_an_override_is_resumed_by_the_same_command() {
     };
     let first = command().end();
     first.says("--set").says("llm.base_url=");
-    world.run("go").end().exits(78).says("--set llm.base_url");
-    world.go_on().end().exits(78).says("--set llm.base_url");
+    world.run("go").exits(78).says("--set llm.base_url");
+    world.go_on().exits(78).says("--set llm.base_url");
     command().end();
     world
         .go_on()
         .args(["--set", &url])
-        .end()
         .exits(0)
         .prints("done\n");
     assert_eq!(world.runs().len(), 1);
@@ -435,9 +417,7 @@ fn a_run_that_was_begun_with_such_an_override_is_resumed_by_the_same_command() {
 #[test]
 fn an_override_that_decides_nothing_of_that_kind_is_kept_by_the_record() {
     let world = World::with_tools("- {name: list, exec: 'ls'}");
-    world
-        .server
-        .says([call("a", "list", &json!({})), text("done")]);
+    world.model_says([call("a", "list", &json!({})), text("done")]);
     let first = world
         .run("go")
         .args(["--set", "max_iterations=1", "--set", "llm.temperature=0.5"]);
@@ -445,7 +425,6 @@ fn an_override_that_decides_nothing_of_that_kind_is_kept_by_the_record() {
     world
         .go_on()
         .args(["--max-iterations", "5"])
-        .end()
         .exits(0)
         .prints("done\n");
     assert_eq!(world.server.last().json()["temperature"], 0.5);
@@ -456,9 +435,7 @@ fn an_agent_inside_the_workspace_is_taken_only_from_the_command_line() {
     let world = World::with_tools("- {name: list, exec: 'ls'}");
     world.write("ws/notes", "");
     copy(&world.path("agent"), &world.path("ws/inner"));
-    world
-        .server
-        .says([call("a", "list", &json!({})), text("done")]);
+    world.model_says([call("a", "list", &json!({})), text("done")]);
     let run = world.delta([
         "run",
         "-a",
@@ -474,32 +451,17 @@ fn an_agent_inside_the_workspace_is_taken_only_from_the_command_line() {
     let home = world.path("ws/inner");
     first.says(&format!("-a {}", home.display()));
     let id = world.latest().id();
-    world.go_on().end().exits(78).prints("").says("-a DIR");
+    world.go_on().refuses(78, "-a DIR");
     world
         .delta(["request", "-w", "ws", &id, "--next"])
-        .end()
-        .exits(78)
-        .prints("")
-        .says("-a DIR");
+        .refuses(78, "-a DIR");
     world
         .delta(["fork", "-w", "ws", &id, "--at", "1"])
-        .end()
-        .exits(78)
-        .prints("")
-        .says("-a DIR");
+        .refuses(78, "-a DIR");
     world
         .delta(["replay", "-w", "ws", &id])
-        .end()
-        .exits(78)
-        .prints("")
-        .says("-a DIR");
-    world
-        .go_on()
-        .arg("-a")
-        .arg(&home)
-        .end()
-        .exits(0)
-        .prints("done\n");
+        .refuses(78, "-a DIR");
+    world.go_on().arg("-a").arg(&home).exits(0).prints("done\n");
 }
 
 #[test]
@@ -511,13 +473,7 @@ fn a_link_that_leads_back_into_the_workspace_is_inside_it() {
         metadata["agent_home"] = json!(world.path("outside"));
         journal[0]["agent_home"] = json!(world.path("outside"));
     });
-    world
-        .go_on()
-        .arg("--adopt")
-        .end()
-        .exits(78)
-        .prints("")
-        .says("-a DIR");
+    world.go_on().arg("--adopt").refuses(78, "-a DIR");
 }
 
 #[test]
@@ -525,24 +481,16 @@ fn a_workspace_of_an_older_engine_is_migrated_only_when_it_is_adopted() {
     let world = World::new();
     world.write("ws/.delta/schema_version.txt", "1.1\n");
     fs::create_dir_all(world.path("ws/.delta/runs")).unwrap();
-    world
-        .run("go")
-        .end()
-        .exits(1)
-        .says("delta migrate --adopt -w");
+    world.run("go").exits(1).says("delta migrate --adopt -w");
     world
         .delta(["migrate", "-w", "ws"])
-        .end()
         .exits(78)
         .says("--adopt");
     assert!(world.exists("ws/.delta/runs"));
-    world
-        .delta(["migrate", "-w", "ws", "--adopt"])
-        .end()
-        .exits(0);
+    world.delta(["migrate", "-w", "ws", "--adopt"]).exits(0);
     assert!(!world.exists("ws/.delta/runs"));
-    world.server.says([text("done")]);
-    world.run("go").end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
 }
 
 #[cfg(feature = "flow")]
@@ -552,11 +500,11 @@ fn a_flow_obeys_no_foreign_records() {
     world.write("f/workflow.yaml", flow(&[start(), exit()], "s>x"));
     let flow = || Delta::flow(world.home()).args(["run", "f", "-w", "ws", "-m", "go"]);
     forged(&world);
-    flow().end().exits(78).prints("").says("--adopt");
-    let object = flow().json().end().exits(78).object();
+    flow().refuses(78, "--adopt");
+    let object = flow().json().exits(78).object();
     assert_eq!(object["exit_code"], 78);
-    flow().arg("--adopt").end().exits(0);
-    flow().end().exits(0);
+    flow().arg("--adopt").exits(0);
+    flow().exits(0);
 }
 
 #[test]
@@ -574,7 +522,6 @@ fn a_name_that_the_control_plane_uses_itself_names_no_run() {
         world
             .run("go")
             .args(["--run-id", name])
-            .end()
             .exits(2)
             .says("--run-id");
     }
@@ -589,7 +536,7 @@ fn a_record_that_names_the_call_of_this_very_process_has_nobody_killed() {
         journal[0]["work_dir"] = json!(root);
         journal[0]["call_id"] = json!("feed");
     });
-    world.server.says([text("done")]);
+    world.model_says([text("done")]);
     let command = world
         .run("go")
         .arg("--adopt")
@@ -609,7 +556,7 @@ fn adopted() -> World {
     let words = [
         "continue", "-w", "ws", "--adopt", "-a", "agent", "--run-id", "none",
     ];
-    world.delta(words).end().exits(1);
+    world.delta(words).exits(1);
     assert!(world.path("ws/.delta/origin").exists());
     world
 }
@@ -630,7 +577,7 @@ fn nothing_is_appended_to_or_cut_off_a_file_that_a_journal_links_to() {
         &["continue", "-a", "agent", "-w", "ws", "--force"],
     ] {
         let outcome = world.delta(words.iter().copied()).end();
-        outcome.exits(1).prints("").says("not a regular file");
+        outcome.refuses(1, "not a regular file");
         assert_eq!(world.read("mine"), mine);
     }
     assert_eq!(world.server.requests().len(), 0);
@@ -643,10 +590,5 @@ fn of_a_control_planes_version_only_the_first_line_is_read_however_large_the_fil
     let file = fs::OpenOptions::new().append(true).open(version).unwrap();
     file.set_len(1 << 40).unwrap();
     let words = ["run", "-a", "agent", "-w", "ws", "-m", "go"];
-    world
-        .delta(words)
-        .end()
-        .exits(1)
-        .prints("")
-        .says("is in layout 9.9");
+    world.delta(words).refuses(1, "is in layout 9.9");
 }

@@ -254,9 +254,9 @@ fn what_a_model_says_arrives_as_it_is_in_every_form_of_tool() {
         .map(|((form, v, w), id)| (id.as_str(), form.name, form.arguments(v, w)))
         .collect();
     // One message may ask for 512 calls.
-    world.server.says(wanted.chunks(500).map(calls));
-    world.server.says([text("done")]);
-    world.run("go").arg("-q").end().exits(0);
+    world.model_says(wanted.chunks(500).map(calls));
+    world.model_says([text("done")]);
+    world.run("go").arg("-q").exits(0);
 
     let told = world.server.last().messages();
     let told = |id: &str| {

@@ -40,7 +40,7 @@ fn ten_iterations_are_the_same_over_each_api_whole_and_streamed() {
     for (api, stream) in APIS.into_iter().flat_map(|api| [(api, false), (api, true)]) {
         let world = world(api, stream);
         serve(&world, 10);
-        world.run("go").end().exits(0).prints("done\n");
+        world.run("go").exits(0).prints("done\n");
         let run = world.latest();
         let essence = essence(&run);
         assert_eq!(
@@ -74,26 +74,21 @@ fn ten_iterations_are_the_same_over_each_api_whole_and_streamed() {
         );
         world
             .delta(["replay", "-w", "ws", "LATEST"])
-            .end()
             .exits(0)
             .prints("identical: 10 requests\n");
         let id = run.id();
         let request = std::fs::read(run.invocations()[6].join("request.json")).unwrap();
-        let shown = world
-            .delta(["request", "-w", "ws", &id, "7"])
-            .end()
-            .exits(0);
+        let shown = world.delta(["request", "-w", "ws", &id, "7"]).exits(0);
         assert!(shown.stdout == request, "{api:?}");
         let model = world
             .delta(["model", "replay", &format!("ws/.delta/{id}")])
             .stdin(request);
         let response = std::fs::read_to_string(run.invocations()[6].join("response.json")).unwrap();
-        model.end().exits(0).prints(&response);
+        model.exits(0).prints(&response);
         // A fork is another conversation from its message on.
         let count = world.server.requests().len();
         world
             .delta(["fork", "-w", "ws", &id, "--at", "8", "-m", "another way"])
-            .end()
             .exits(0)
             .prints("done\n");
         let forked = world.server.requests()[count].json();
@@ -120,7 +115,7 @@ fn a_run_that_is_killed_in_every_iteration_comes_to_the_same() {
     for api in APIS {
         let whole = world(api, api != Api::Chat);
         serve(&whole, 5);
-        whole.run("go").end().exits(0);
+        whole.run("go").exits(0);
         let world = world(api, api != Api::Chat);
         let mut heard = 0;
         world.server.answers(move |received| {
@@ -135,7 +130,7 @@ fn a_run_that_is_killed_in_every_iteration_comes_to_the_same() {
             world.server.wait_for(2 * start + 1);
             running.kill();
         }
-        world.run("go").end().exits(0).prints("done\n");
+        world.run("go").exits(0).prints("done\n");
         assert_eq!(
             essence(&world.latest()),
             essence(&whole.latest()),
@@ -151,11 +146,11 @@ fn a_conversation_goes_on_over_another_api() {
     for (from, to) in pairs.filter(|(from, to)| from != to) {
         let world = world(from, from != Api::Chat);
         serve(&world, 3);
-        world.run("go").end().exits(0);
+        world.run("go").exits(0);
         let api = format!("llm.api={}", to.name());
         for _ in 0..2 {
             let go_on = world.go_on().args(["-m", "more", "--set", &api]);
-            go_on.end().exits(0);
+            go_on.exits(0);
             let last = world.server.last();
             assert_eq!(api_of(&last.line), to);
             let text = last.json().to_string();
@@ -201,10 +196,8 @@ fn a_stream_that_ends_early_is_a_failed_attempt() {
             &whole[..whole[..middle].rfind("\n\n").unwrap() + 2]
         ))
         .header("retry-after-ms", "1");
-        world
-            .server
-            .says([early, broken, streamed(&whole.replace('\n', "\r\n"))]);
-        let ended = world.run("go").end().exits(0).prints("done\n");
+        world.model_says([early, broken, streamed(&whole.replace('\n', "\r\n"))]);
+        let ended = world.run("go").exits(0).prints("done\n");
         assert!(
             ended.stderr.contains("ended before the answer did"),
             "{}",
@@ -220,13 +213,11 @@ fn a_stream_that_ends_early_is_a_failed_attempt() {
         let error = error
             .replace("server_error", "invalid_request_error")
             .replace("overloaded_error", "invalid_request_error");
-        world.server.says([streamed(&error)]);
-        world.go_on().args(["-m", "more"]).end().exits(4);
+        world.model_says([streamed(&error)]);
+        world.go_on().args(["-m", "more"]).exits(4);
         // One JSON value in answer to a request for a stream.
-        world
-            .server
-            .says([completion(&answer_of(api, &request, &said(3, 3)))]);
-        world.go_on().end().exits(0).prints("done\n");
+        world.model_says([completion(&answer_of(api, &request, &said(3, 3)))]);
+        world.go_on().exits(0).prints("done\n");
     }
 }
 
@@ -241,8 +232,8 @@ fn a_silence_ends_a_stream_and_slow_bytes_do_not() {
         let silent = raw(half)
             .claims_length(whole.len())
             .header_instead("Content-Type", "text/event-stream");
-        world.server.says([silent]);
-        let ended = world.run("go").end().exits(75);
+        world.model_says([silent]);
+        let ended = world.run("go").exits(75);
         assert!(ended.stderr.contains("fell silent"), "{}", ended.stderr);
         assert_eq!(world.latest().events("THOUGHT").len(), 0);
     }
@@ -293,8 +284,8 @@ fn pings_break_a_silence_and_do_not_prolong_the_whole() {
         ));
         let request = json!({"messages": [{"role": "user", "content": "x"}]});
         let answer = stream(api, &answer_of(api, &request, &said(3, 3)));
-        world.server.says([streamed(&answer).pings_before(100_000)]);
-        let ended = world.run("go").end().exits(75);
+        world.model_says([streamed(&answer).pings_before(100_000)]);
+        let ended = world.run("go").exits(75);
         assert!(
             ended.stderr.contains("was not at its end in time"),
             "{}",
@@ -309,9 +300,9 @@ fn pings_break_a_silence_and_do_not_prolong_the_whole() {
         // Of no limit that is longer than its pings.
         let pings = silence * 5 / 4 / PING.as_millis() as u64;
         let alive = streamed(&answer).pings_before(pings as usize);
-        world.server.says([alive]);
+        world.model_says([alive]);
         let go_on = world.go_on().args(["--set", "llm.total_timeout_ms=600000"]);
-        go_on.end().exits(0).prints("done\n");
+        go_on.exits(0).prints("done\n");
     }
 }
 
@@ -339,7 +330,7 @@ fn a_key_in_pieces_is_in_no_file_and_not_on_the_screen() {
             reply(api, received, if is_first { &call } else { &last })
         });
         let run = world.run("go").env("DELTA_API_KEY", KEY);
-        run.end().exits(0).prints("said [redacted].\n");
+        run.exits(0).prints("said [redacted].\n");
         for path in files_below(&world.path("ws")) {
             let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
             // The pieces are of three characters.
@@ -476,8 +467,8 @@ fn errors_and_reasons_to_stop_are_those_of_the_service() {
         ),
     ] {
         let world = world(api, false).llm("max_retries: 0");
-        world.server.says([reply]);
-        let ended = world.run("go").end().exits(code);
+        world.model_says([reply]);
+        let ended = world.run("go").exits(code);
         assert!(ended.stderr.contains(words), "{api:?}: {}", ended.stderr);
     }
 }
@@ -512,8 +503,8 @@ fn an_answer_that_ends_early_does_so_in_a_stream_too() {
         ),
     ] {
         let world = world(api, true).llm("max_retries: 0");
-        world.server.says([changed(api, change)]);
-        world.run("go").end().exits(code).says(words);
+        world.model_says([changed(api, change)]);
+        world.run("go").exits(code).says(words);
     }
 }
 
@@ -542,9 +533,7 @@ fn each_service_gets_its_own_key_and_headers_keep_secrets() {
             .run("go")
             .env("OPENAI_API_KEY", "sk-openai-0123456789")
             .env("ANTHROPIC_API_KEY", "sk-ant-0123456789");
-        run.env("GATEWAY_TOKEN", "gw-0123456789abcdef")
-            .end()
-            .exits(0);
+        run.env("GATEWAY_TOKEN", "gw-0123456789abcdef").exits(0);
         let last = world.server.last();
         let (own, other) = match api {
             Api::Messages => ("sk-ant-0123456789", "sk-openai"),
@@ -587,7 +576,7 @@ fn hooks_see_one_form_and_what_they_change_is_sent_and_recorded() {
         world.script("agent/after.sh", "#!/bin/sh\nsed 's/done/all done/' \"$DELTA_HOOK_IO_PATH/input/payload.json\" > \"$DELTA_HOOK_IO_PATH/output/final_payload.json\"\n");
         world.write("agent/hooks.yaml", "pre_llm_request: {command: ['${AGENT_HOME}/before.sh']}\npost_llm_response: {command: ['${AGENT_HOME}/after.sh']}\n");
         serve(&world, 3);
-        world.run("go now").end().exits(0).prints("all done\n");
+        world.run("go now").exits(0).prints("all done\n");
         let last = world.server.last().json().to_string();
         assert!(
             last.contains("go later") && !last.contains("go now"),
@@ -597,7 +586,7 @@ fn hooks_see_one_form_and_what_they_change_is_sent_and_recorded() {
             last.contains("sealed-"),
             "the reasoning stays where nothing was changed"
         );
-        world.go_on().args(["-m", "more"]).end().exits(0);
+        world.go_on().args(["-m", "more"]).exits(0);
         let last = world.server.last().json().to_string();
         assert!(
             last.contains("all done") && !last.contains("\"done\""),
@@ -613,7 +602,7 @@ fn a_cache_serves_most_of_a_run() {
     let rules = "Mind the rules, all of them, in their order.\n".repeat(60);
     world.write("agent/system_prompt.md", rules);
     serve(&world, 10);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let mut known: HashMap<String, usize> = HashMap::new();
     let (mut read, mut whole) = (0, 0);
     for received in world.server.requests() {
@@ -678,7 +667,7 @@ fn check_warns_of_another_apis_words() {
         ("api: responses\nmax_output_tokens: 5", "no less than 16"),
     ] {
         let world = World::new().llm(llm);
-        let ended = world.delta(["check", "agent"]).end().exits(0);
+        let ended = world.delta(["check", "agent"]).exits(0);
         let said = format!("{}{}", String::from_utf8_lossy(&ended.stdout), ended.stderr);
         assert!(said.contains(words), "{llm}: {said}");
     }
@@ -686,7 +675,7 @@ fn check_warns_of_another_apis_words() {
     world.server.accepts_anything();
     serve(&world, 1);
     let run = world.run("go").args(["--set", "llm.api=messages"]);
-    let ended = run.end().exits(0);
+    let ended = run.exits(0);
     assert!(
         ended.stderr.contains("for api: messages it is max_tokens"),
         "{}",
@@ -695,12 +684,10 @@ fn check_warns_of_another_apis_words() {
     World::new()
         .llm("api: gemini")
         .delta(["check", "agent"])
-        .end()
         .exits(78);
     World::new()
         .llm("headers: {host: x}")
         .delta(["check", "agent"])
-        .end()
         .exits(78);
 }
 
@@ -733,7 +720,7 @@ fn compressed_answers_are_decoded_whole_and_streamed() {
             let reply = raw(gzipped(body.as_bytes())).header("Content-Encoding", "gzip");
             reply.header_instead("Content-Type", kind)
         });
-        world.run("go").end().exits(0).prints("done\n");
+        world.run("go").exits(0).prints("done\n");
         let asked = world.server.last();
         let accepted = asked.header("accept-encoding");
         assert_eq!(accepted, Some(if stream { "identity" } else { "gzip" }));

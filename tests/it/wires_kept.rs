@@ -55,7 +55,7 @@ fn members_that_only_the_server_knows_go_back_to_its_model() {
                 false => message_reply(&message),
             }
         });
-        world.run("go").end().exits(0).prints("aside\n");
+        world.run("go").exits(0).prints("aside\n");
         let sent = world.server.last().messages();
         let sent = sent.iter().find(|it| it["role"] == "assistant").unwrap();
         for key in ["extra_content", "provider_state", "reasoning_content"] {
@@ -67,14 +67,13 @@ fn members_that_only_the_server_knows_go_back_to_its_model() {
         assert_eq!(sent["tool_calls"], peculiar(true)["tool_calls"]);
         world
             .delta(["replay", "-w", "ws", "LATEST"])
-            .end()
             .exits(0)
             .prints("identical: 2 requests\n");
         // Another model gets what belongs to the calls alone.
         let other = world
             .go_on()
             .args(["-m", "more", "--set", "llm.model=other"]);
-        other.end().exits(0);
+        other.exits(0);
         let sent = world.server.last().messages().swap_remove(2);
         assert_eq!(sent["tool_calls"], peculiar(true)["tool_calls"]);
         for key in ["extra_content", "provider_state", "reasoning_content"] {
@@ -95,13 +94,13 @@ fn an_answer_that_was_edited_goes_back_without_what_belonged_to_it() {
         heard += 1;
         message_reply(&peculiar(heard == 1))
     });
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let journal = world.latest().path("journal.jsonl");
     let text = std::fs::read_to_string(&journal).unwrap();
     let edited = text.replacen("\"content\":\"aside\"", "\"content\":\"a side\"", 1);
     assert_ne!(text, edited);
     std::fs::write(&journal, edited).unwrap();
-    world.go_on().args(["-m", "more"]).end().exits(0);
+    world.go_on().args(["-m", "more"]).exits(0);
     let sent = world.server.last().messages();
     let (edited, untouched) = (&sent[2], &sent[4]);
     assert_eq!(edited["content"], "a side");
@@ -118,7 +117,7 @@ fn an_answer_whose_blocks_were_edited_is_made_anew_from_what_the_journal_says() 
     for api in [Api::Messages, Api::Responses] {
         let world = world(api, false);
         serve(&world, 3);
-        world.run("go").end().exits(0);
+        world.run("go").exits(0);
         let path = world.latest().path("journal.jsonl");
         let text = std::fs::read_to_string(&path).unwrap();
         let is_call = |item: &Value| item.get("name").is_some();
@@ -132,7 +131,7 @@ fn an_answer_whose_blocks_were_edited_is_made_anew_from_what_the_journal_says() 
             format!("{line}\n")
         });
         std::fs::write(&path, lines.collect::<String>()).unwrap();
-        world.go_on().args(["-m", "more"]).end().exits(0);
+        world.go_on().args(["-m", "more"]).exits(0);
         let last = world.server.last().json().to_string();
         assert!(
             !last.contains("about step 1") && last.contains("call_1_0"),
@@ -153,7 +152,7 @@ fn reasoning_that_nobody_could_read_again_is_left_out() {
         }
         completion(&answer)
     });
-    world.run("go").end().exits(0).prints("done\n");
+    world.run("go").exits(0).prints("done\n");
     let last = world.server.last().json();
     let items = last["input"].as_array().unwrap().iter();
     let reasoning: Vec<&Value> = items.filter(|item| item["type"] == "reasoning").collect();
@@ -195,7 +194,7 @@ fn a_choice_of_schemas_is_offered_in_an_object_and_its_arguments_arrive_as_they_
             );
             reply(api, received, if is_first { &first } else { &last })
         });
-        world.run("go").end().exits(0).prints("done\n");
+        world.run("go").exits(0).prints("done\n");
         let requests = world.server.requests();
         let schema = &requests[0].json()["tools"][0]["input_schema"];
         assert_eq!(schema["type"], "object");
@@ -228,7 +227,7 @@ fn a_choice_of_schemas_is_offered_in_an_object_and_its_arguments_arrive_as_they_
                 .contains("[1]")
         );
         // What the model said goes back in the form in which it was offered, also after a resume.
-        world.go_on().args(["-m", "more"]).end().exits(0);
+        world.go_on().args(["-m", "more"]).exits(0);
         for request in [&requests[1], &world.server.last()] {
             let blocks = request.json()["messages"][1]["content"].clone();
             let inputs = blocks.as_array().unwrap().iter();
@@ -237,7 +236,6 @@ fn a_choice_of_schemas_is_offered_in_an_object_and_its_arguments_arrive_as_they_
         }
         world
             .delta(["replay", "-w", "ws", "LATEST"])
-            .end()
             .exits(0)
             .prints("identical: 3 requests\n");
         // Over another API the schema is offered, and the arguments are, as they stand.

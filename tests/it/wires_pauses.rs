@@ -81,7 +81,7 @@ const PARTS: [&str; 5] = [
 fn a_paused_answer_goes_back_and_is_one_answer_when_it_is_whole() {
     for stream in [false, true] {
         let world = pausing(stream);
-        world.run("go").end().exits(0).prints("I search. Found.\n");
+        world.run("go").exits(0).prints("I search. Found.\n");
         let run = world.latest();
         let requests = world.server.requests();
         assert_eq!(requests.len(), 3);
@@ -97,11 +97,10 @@ fn a_paused_answer_goes_back_and_is_one_answer_when_it_is_whole() {
         assert_eq!(kinds(&thoughts[0]["wire"]["items"]).len(), 8);
         world
             .delta(["replay", "-w", "ws", "LATEST"])
-            .end()
             .exits(0)
             .prints("identical: 1 request\n");
         // All of it goes back in later requests, with its thinking.
-        world.go_on().args(["-m", "more"]).end().exits(0);
+        world.go_on().args(["-m", "more"]).exits(0);
         let later = world.server.requests()[3].json();
         assert_eq!(kinds(&later["messages"][1]["content"]).len(), 8);
     }
@@ -110,7 +109,7 @@ fn a_paused_answer_goes_back_and_is_one_answer_when_it_is_whole() {
 #[test]
 fn each_part_of_a_recorded_answer_has_its_request() {
     let world = pausing(false);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let run = world.latest();
     let dir = run.dir.to_str().unwrap();
     for lenient in [false, true] {
@@ -121,7 +120,7 @@ fn each_part_of_a_recorded_answer_has_its_request() {
                 .args(option)
                 .stdin(received.body.clone());
             let recorded = std::fs::read_to_string(invocation.join("response.json")).unwrap();
-            model.end().exits(0).prints(&recorded);
+            model.exits(0).prints(&recorded);
         }
     }
     // The recording is a service that pauses as the one did that was recorded.
@@ -129,14 +128,13 @@ fn each_part_of_a_recorded_answer_has_its_request() {
     let program = env!("CARGO_BIN_EXE_delta");
     let other = world.llm(&format!("command: ['{program}', model, replay, '{dir}']"));
     let run = other.delta(["run", "-a", "agent", "-w", "other", "-m", "go"]);
-    run.end().exits(0).prints("I search. Found.\n");
+    run.exits(0).prints("I search. Found.\n");
     assert_eq!(other.server.requests().len(), asked);
 }
 
 #[test]
 fn a_part_is_durable_before_the_next_is_asked_for() {
     if !strace_works() {
-        eprintln!("skipped: strace is not installed or may not trace");
         return;
     }
     let world = pausing(false);
@@ -158,7 +156,7 @@ fn a_part_is_durable_before_the_next_is_asked_for() {
 #[test]
 fn a_kill_between_two_parts_loses_none_of_them() {
     let whole = pausing(false);
-    whole.run("go").end().exits(0);
+    whole.run("go").exits(0);
     let whole = whole.latest().events("THOUGHT");
     let world = world(Api::Messages, false);
     let mut heard = 0;
@@ -174,7 +172,7 @@ fn a_kill_between_two_parts_loses_none_of_them() {
         world.server.wait_for(asked);
         running.kill();
     }
-    world.run("go").end().exits(0).prints("I search. Found.\n");
+    world.run("go").exits(0).prints("I search. Found.\n");
     let requests = world.server.requests();
     let blocks: Vec<usize> = requests.iter().map(|it| unended(&it.json())).collect();
     assert_eq!(blocks, [0, 3, 3, 5, 5]);
@@ -184,7 +182,6 @@ fn a_kill_between_two_parts_loses_none_of_them() {
     }
     world
         .delta(["replay", "-w", "ws", "LATEST"])
-        .end()
         .exits(0)
         .prints("identical: 1 request\n");
 }
@@ -192,7 +189,7 @@ fn a_kill_between_two_parts_loses_none_of_them() {
 #[test]
 fn what_would_be_sent_next_holds_the_parts_that_have_come() {
     let world = pausing(false).top("limits: {tokens: 100}");
-    world.run("go").end().exits(4);
+    world.run("go").exits(4);
     let id = world.latest().id();
     let next = world.delta(["request", "-w", "ws", &id, "--next"]).end();
     let next: Value = serde_json::from_slice(&next.exits(0).stdout).unwrap();
@@ -212,13 +209,12 @@ fn a_service_that_pauses_forever_ends_the_run_and_every_later_start_of_it() {
     });
     world
         .run("go")
-        .end()
         .exits(4)
         .says("paused one answer more than 30 times");
     assert_eq!(world.server.requests().len(), 31);
     // Each start asks once, and no more.
     for start in 1..3 {
-        world.run("go").end().exits(4).says("more than 30 times");
+        world.run("go").exits(4).says("more than 30 times");
         assert_eq!(world.server.requests().len(), 31 + start);
     }
     assert_eq!(world.latest().events("THOUGHT").len(), 0);
@@ -231,19 +227,19 @@ fn limits_and_budgets_hold_within_an_answer() {
         ("budget: {tokens: 200}", "budget"),
     ] {
         let world = pausing(true).top(limit);
-        world.run("go").end().exits(4);
+        world.run("go").exits(4);
         assert_eq!(world.server.requests().len(), 2);
         let run = world.latest();
         assert_eq!(run.ending().1.as_deref(), Some(reason));
         assert_eq!(run.events("THOUGHT").len(), 0);
         if reason == "tokens" {
             // A limit is of one start; nothing of the earlier one is paid again.
-            world.go_on().end().exits(0).prints("I search. Found.\n");
+            world.go_on().exits(0).prints("I search. Found.\n");
         } else {
-            world.go_on().end().exits(4);
+            world.go_on().exits(4);
             assert_eq!(world.server.requests().len(), 2);
             let more = world.go_on().args(["--budget", "tokens=400"]);
-            more.end().exits(0).prints("I search. Found.\n");
+            more.exits(0).prints("I search. Found.\n");
         }
         assert_eq!(world.server.requests().len(), 3);
         let thought = &world.latest().events("THOUGHT")[0];
@@ -254,7 +250,7 @@ fn limits_and_budgets_hold_within_an_answer() {
 #[test]
 fn what_a_person_says_meanwhile_ends_the_answer_that_was_not_whole() {
     let world = pausing(false).top("limits: {tokens: 100}");
-    world.run("go").end().exits(4);
+    world.run("go").exits(4);
     world.go_on().args(["-m", "something else"]).end();
     let requests = world.server.requests();
     let last = requests[1].json();
@@ -266,9 +262,9 @@ fn what_a_person_says_meanwhile_ends_the_answer_that_was_not_whole() {
 #[test]
 fn parts_that_were_made_behind_something_else_go_back_without_their_thinking() {
     let world = pausing(false).top("limits: {tokens: 200}");
-    world.run("go").end().exits(4);
+    world.run("go").exits(4);
     world.write("agent/system_prompt.md", "You are another test.\n");
-    world.go_on().end().exits(0).prints("I search. Found.\n");
+    world.go_on().exits(0).prints("I search. Found.\n");
     let last = world.server.last().json();
     assert_eq!(kinds(&last["messages"][1]["content"]), PARTS[1..]);
     // What came behind them keeps its own.
@@ -281,7 +277,7 @@ fn parts_that_were_made_behind_something_else_go_back_without_their_thinking() {
     );
     // Another model is asked for the whole answer.
     let world = pausing(false).top("limits: {tokens: 200}");
-    world.run("go").end().exits(4);
+    world.run("go").exits(4);
     world.go_on().args(["--set", "llm.model=other"]).end();
     assert_eq!(unended(&world.server.requests()[2].json()), 0);
 }

@@ -33,7 +33,7 @@ fn a_refusal_over_reasoning_is_met_by_one_request_without_it() {
                 _ => reply(api, received, &said(answers(api, &request) + 1, 5)),
             }
         });
-        world.run("go").end().exits(0).prints("done\n");
+        world.run("go").exits(0).prints("done\n");
         let requests = world.server.requests();
         let sealed = |n: usize| requests[n].json().to_string().contains("sealed-");
         assert!(sealed(2) && !sealed(3), "{api:?}");
@@ -44,7 +44,6 @@ fn a_refusal_over_reasoning_is_met_by_one_request_without_it() {
         assert_eq!(run.invocations().len(), 6);
         world
             .delta(["replay", "-w", "ws", "LATEST"])
-            .end()
             .exits(0)
             .prints("identical: 5 requests\n");
     }
@@ -64,17 +63,9 @@ fn reasoning_that_was_refused_stays_out_and_what_follows_goes_back() {
                 _ => reply(api, received, &said(answers(api, &request) + 1, 8)),
             }
         });
-        world
-            .run("go")
-            .args(["--max-iterations", "2"])
-            .end()
-            .exits(4);
-        world
-            .run("go")
-            .args(["--max-iterations", "2"])
-            .end()
-            .exits(4);
-        world.run("go").end().exits(0).prints("done\n");
+        world.run("go").args(["--max-iterations", "2"]).exits(4);
+        world.run("go").args(["--max-iterations", "2"]).exits(4);
+        world.run("go").exits(0).prints("done\n");
         let requests = world.server.requests();
         let kept: Vec<Vec<String>> = requests
             .iter()
@@ -98,7 +89,6 @@ fn reasoning_that_was_refused_stays_out_and_what_follows_goes_back() {
         assert_eq!(requests.len(), 10);
         world
             .delta(["replay", "-w", "ws", "LATEST"])
-            .end()
             .exits(0)
             .prints("identical: 8 requests\n");
     }
@@ -107,26 +97,22 @@ fn reasoning_that_was_refused_stays_out_and_what_follows_goes_back() {
 #[test]
 fn a_limit_and_a_parameter_that_the_service_refuses_are_corrected_once_in_a_run() {
     let world = world(Api::Messages, false);
-    world.server.says([refusal(TOO_MANY, "")]);
+    world.model_says([refusal(TOO_MANY, "")]);
     serve(&world, 4);
-    world
-        .run("go")
-        .args(["--max-iterations", "2"])
-        .end()
-        .exits(4);
+    world.run("go").args(["--max-iterations", "2"]).exits(4);
     // Another start knows the limit; another model may have another.
     let id = world.latest().id();
     let next = world.delta(["request", "-w", "ws", &id, "--next"]).end();
     let next: Value = serde_json::from_slice(&next.exits(0).stdout).unwrap();
     assert_eq!(next["max_tokens"], 8192);
     let go_on = || world.go_on().args(["--max-iterations", "1"]);
-    go_on().end().exits(4);
+    go_on().exits(4);
     let less = go_on().args(["--set", "llm.max_tokens=100"]);
-    less.end().exits(0);
+    less.exits(0);
     let other = world
         .go_on()
         .args(["-m", "more", "--set", "llm.model=other"]);
-    other.args(["--set", "llm.max_tokens="]).end().exits(0);
+    other.args(["--set", "llm.max_tokens="]).exits(0);
     let limits: Vec<Value> = world
         .server
         .requests()
@@ -148,14 +134,10 @@ fn a_limit_and_a_parameter_that_the_service_refuses_are_corrected_once_in_a_run(
         ),
     ] {
         let world = self::world(api, true);
-        world.server.says([refusal(words, "")]);
+        world.model_says([refusal(words, "")]);
         serve(&world, 4);
-        world
-            .run("go")
-            .args(["--max-iterations", "2"])
-            .end()
-            .exits(4);
-        world.run("go").end().exits(0);
+        world.run("go").args(["--max-iterations", "2"]).exits(4);
+        world.run("go").exits(0);
         let requests = world.server.requests();
         let sent = requests.iter().map(|it| it.json().get(key).is_some());
         let sent: Vec<bool> = sent.collect();
@@ -163,17 +145,15 @@ fn a_limit_and_a_parameter_that_the_service_refuses_are_corrected_once_in_a_run(
         // A fork of the run goes on with what it knows.
         let id = world.latest().id();
         let fork = world.delta(["fork", "-w", "ws", &id, "--at", "2", "-m", "x"]);
-        fork.end().exits(0);
+        fork.exits(0);
         let requests = world.server.requests();
         assert!(requests[5..].iter().all(|it| it.json().get(key).is_none()));
     }
 
     // A refusal that comes again ends the run.
     let world = self::world(Api::Responses, false);
-    world
-        .server
-        .says([1, 2].map(|_| refusal("Unknown parameter: 'include'.", "")));
-    world.run("go").end().exits(4);
+    world.model_says([1, 2].map(|_| refusal("Unknown parameter: 'include'.", "")));
+    world.run("go").exits(4);
 }
 
 #[test]
@@ -192,7 +172,7 @@ fn a_model_that_thinks_when_told_to_is_not_told_to_any_more() {
             _ => reply(Api::Messages, received, &said(answers(Api::Messages, &request) + 1, 3)),
         }
     });
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let requests = world.server.requests();
     let told = requests
         .iter()

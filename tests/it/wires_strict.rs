@@ -11,7 +11,7 @@ use std::fs;
 fn sample(api: Api) -> Value {
     let world = world(api, false);
     serve(&world, 3);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let request = world.server.requests()[2].json();
     assert_eq!(objections(api, request.to_string().as_bytes()), [""; 0]);
     request
@@ -305,7 +305,7 @@ fn whatever_a_journal_holds_becomes_a_request_that_each_service_takes() {
     for (from, to) in pairs {
         let world = world(from, false);
         serve(&world, 5);
-        world.run("go").end().exits(0);
+        world.run("go").exits(0);
         let path = world.latest().path("journal.jsonl");
         let journal = fs::read_to_string(&path).unwrap();
         world

@@ -23,8 +23,8 @@ fn names(world: &World) -> BTreeSet<String> {
 fn workspaces_are_numbered_in_order() {
     let world = World::new();
     for n in 1..=3 {
-        world.server.says([text("done")]);
-        run(&world).end().exits(0);
+        world.model_says([text("done")]);
+        run(&world).exits(0);
         assert_eq!(
             world.read("agent/workspaces/LAST_USED"),
             format!("W00{n}\n")
@@ -42,8 +42,8 @@ fn the_next_number_follows_the_highest() {
     fs::create_dir_all(world.path("agent/workspaces/W007")).unwrap();
     fs::create_dir_all(world.path("agent/workspaces/notes")).unwrap();
     world.write("agent/workspaces/W009.bak", "");
-    world.server.says([text("done")]);
-    run(&world).end().exits(0);
+    world.model_says([text("done")]);
+    run(&world).exits(0);
     assert!(world.exists("agent/workspaces/W008/.delta/LATEST"));
 }
 
@@ -52,8 +52,8 @@ fn numbers_do_not_end_at_999() {
     let world = World::new();
     fs::create_dir_all(world.path("agent/workspaces/W999")).unwrap();
     for name in ["W1000", "W1001"] {
-        world.server.says([text("done")]);
-        run(&world).end().exits(0);
+        world.model_says([text("done")]);
+        run(&world).exits(0);
         assert!(world.exists(&format!("agent/workspaces/{name}/.delta/LATEST")));
     }
 }
@@ -61,12 +61,9 @@ fn numbers_do_not_end_at_999() {
 #[test]
 fn without_a_terminal_a_new_workspace_is_taken_as_with_y() {
     let world = World::new();
-    world.server.says([text("done"), text("done")]);
+    world.model_says([text("done"), text("done")]);
     for _ in 0..2 {
-        world
-            .delta(["run", "-a", "agent", "-m", "go"])
-            .end()
-            .exits(0);
+        world.delta(["run", "-a", "agent", "-m", "go"]).exits(0);
     }
     assert_eq!(names(&world).len(), 2);
 }
@@ -74,8 +71,8 @@ fn without_a_terminal_a_new_workspace_is_taken_as_with_y() {
 #[test]
 fn the_workspace_is_known_by_its_name() {
     let world = World::new();
-    world.server.says([text("done")]);
-    run(&world).end().exits(0);
+    world.model_says([text("done")]);
+    run(&world).exits(0);
     let run = Run::latest(&world.path("agent/workspaces/W001"));
     assert_eq!(run.metadata()["workspace_id"], "W001");
 }
@@ -83,14 +80,11 @@ fn the_workspace_is_known_by_its_name() {
 #[test]
 fn without_a_message_the_workspace_used_last_is_taken() {
     let world = World::with_tools("- {name: list, exec: 'ls'}");
-    world
-        .server
-        .says([call("a", "list", &serde_json::json!({}))]);
-    run(&world).args(["--max-iterations", "1"]).end().exits(4);
-    world.server.says([text("done")]);
+    world.model_says([call("a", "list", &serde_json::json!({}))]);
+    run(&world).args(["--max-iterations", "1"]).exits(4);
+    world.model_says([text("done")]);
     world
         .delta(["run", "-a", "agent"])
-        .end()
         .exits(0)
         .prints("done\n");
     assert_eq!(names(&world).len(), 1);
@@ -99,12 +93,7 @@ fn without_a_message_the_workspace_used_last_is_taken() {
 #[test]
 fn without_a_message_and_without_a_workspace_there_is_nothing_to_do() {
     let world = World::new();
-    world
-        .delta(["run", "-a", "agent"])
-        .end()
-        .exits(2)
-        .prints("")
-        .says("-m");
+    world.delta(["run", "-a", "agent"]).refuses(2, "-m");
     assert!(!world.exists("agent/workspaces/W001"));
 }
 
@@ -134,10 +123,9 @@ fn two_hundred_starts_at_once_get_two_hundred_workspaces() {
 #[test]
 fn a_workspace_that_is_named_leaves_the_agents_directory_alone() {
     let world = World::new();
-    world.server.says([text("one"), text("two")]);
+    world.model_says([text("one"), text("two")]);
     world
         .delta(["run", "-y", "-a", "agent", "-m", "go"])
-        .end()
         .exits(0);
     fs::remove_file(world.path("agent/workspaces/LAST_USED")).unwrap();
     world
@@ -150,7 +138,6 @@ fn a_workspace_that_is_named_leaves_the_agents_directory_alone() {
             "-m",
             "again",
         ])
-        .end()
         .exits(0);
     assert!(!world.path("agent/workspaces/LAST_USED").exists());
 }
@@ -170,7 +157,7 @@ fn of_three_starts_of_a_run_id_at_once_one_runs_in_one_workspace() {
         let mut codes = all.map(|delta| delta.wait().code());
         codes.sort_unstable();
         assert_eq!(codes, [Some(0), Some(75), Some(75)]);
-        command().end().exits(0).prints("done\n");
+        command().exits(0).prints("done\n");
         assert_eq!(world.server.requests().len(), 1);
         let has_run = |name: &String| world.exists(&format!("agent/workspaces/{name}/.delta/job1"));
         assert_eq!(names(&world).iter().filter(|name| has_run(name)).count(), 1);
@@ -180,8 +167,8 @@ fn of_three_starts_of_a_run_id_at_once_one_runs_in_one_workspace() {
 #[test]
 fn a_workspace_in_a_layout_that_is_not_known_is_refused() {
     let world = World::new();
-    world.server.says([text("done")]);
-    world.run("go").args(["--run-id", "one"]).end().exits(0);
+    world.model_says([text("done")]);
+    world.run("go").args(["--run-id", "one"]).exits(0);
     world.write("ws/.delta/VERSION", "9.9\n");
     let before = world.latest().read("journal.jsonl");
     for delta in [
@@ -190,7 +177,7 @@ fn a_workspace_in_a_layout_that_is_not_known_is_refused() {
         world.go_on().args(["-m", "more"]),
         world.delta(["request", "-w", "ws", "one"]),
     ] {
-        delta.end().exits(1).prints("").says("9.9").says("1.2");
+        delta.refuses(1, "9.9").says("1.2");
     }
     assert_eq!(world.latest().read("journal.jsonl"), before);
     assert_eq!(world.read("ws/.delta/VERSION"), "9.9\n");
@@ -202,6 +189,6 @@ fn a_work_directory_that_cannot_be_made_is_an_error_of_the_configuration() {
     let world = World::new();
     for place in ["/proc/x", "/dev/null/x"] {
         let run = world.delta(["run", "-a", "agent", "-m", "go", "-w", place]);
-        run.end().exits(78).prints("").says(place);
+        run.refuses(78, place);
     }
 }

@@ -19,10 +19,8 @@ const VENDORS: [&str; 6] = [
 
 /// What the tool `env` prints in a run.
 fn printed(world: &World, delta: Delta) -> (String, Outcome) {
-    world
-        .server
-        .says([call("a", "env", &json!({})), text("done")]);
-    let outcome = delta.end().exits(0);
+    world.model_says([call("a", "env", &json!({})), text("done")]);
+    let outcome = delta.exits(0);
     (world.server.last().observation("a"), outcome)
 }
 
@@ -127,10 +125,10 @@ fn check_reports_what_cannot_be_an_entry_of_the_list() {
         ("[A-B]", "workspace_env: 'A-B' is neither"),
     ] {
         let world = World::new().top(&format!("workspace_env: {list}"));
-        world.delta(["check", "agent"]).end().exits(78).says(said);
+        world.delta(["check", "agent"]).exits(78).says(said);
     }
     let world = World::new().top("workspace_env: [A, B_*]");
-    let outcome = world.delta(["check", "agent"]).end().exits(0);
+    let outcome = world.delta(["check", "agent"]).exits(0);
     outcome.does_not_say("workspace_env");
 }
 
@@ -157,11 +155,11 @@ fn a_workspaces_key_and_endpoint_reach_no_program() {
         .collect();
     lines.extend(urls.map(|name| format!("{name}=http://192.0.2.1/v1\n")));
     world.write("ws/.env", lines);
-    world.server.says([
+    world.model_says([
         calls(&[("a", "env", json!({})), ("b", "trusted", json!({}))]),
         text("done"),
     ]);
-    world.run("go").end().exits(0);
+    world.run("go").exits(0);
     let last = world.server.last();
     let (tool, trusted) = (last.observation("a"), last.observation("b"));
     for seen in [&tool, &trusted, &world.read("hook")] {
@@ -180,7 +178,7 @@ fn a_program_that_is_the_model_gets_no_key_from_a_workspace_but_that_of_the_proc
     let world = World::new().program([text("done")]);
     world.write("agent/model/1.sh", "env > ../../model-env\n");
     world.write("ws/.env", format!("DELTA_API_KEY={OTHER_KEY}\n"));
-    world.run("go").env("DELTA_API_KEY", KEY).end().exits(0);
+    world.run("go").env("DELTA_API_KEY", KEY).exits(0);
     assert_eq!(value(&world.read("model-env"), "DELTA_API_KEY"), Some(KEY));
 }
 
@@ -240,11 +238,11 @@ fn no_vendors_variable_reaches_a_tool_a_hook_or_a_generator() {
     for name in VENDORS {
         delta = delta.env(name, format!("sk-of-{name}"));
     }
-    world.server.says([
+    world.model_says([
         calls(&[("a", "env", json!({})), ("b", "trusted", json!({}))]),
         text("done"),
     ]);
-    delta.end().exits(0);
+    delta.exits(0);
     let last = world.server.last();
     for seen in [
         last.observation("a"),
@@ -272,7 +270,7 @@ fn a_program_that_is_the_model_gets_the_vendors_variables() {
     for name in &VENDORS[..5] {
         delta = delta.env(name, format!("sk-of-{name}"));
     }
-    delta.end().exits(0);
+    delta.exits(0);
     let seen = world.read("model-env");
     for name in &VENDORS[..5] {
         assert_eq!(value(&seen, name), Some(&*format!("sk-of-{name}")));
@@ -282,12 +280,12 @@ fn a_program_that_is_the_model_gets_the_vendors_variables() {
 #[test]
 fn a_sub_agent_without_a_key_names_the_setting_that_passes_it_on() {
     let world = World::new().llm("base_url: http://192.0.2.1/v1");
-    let nested = world.run("go").env("DELTA_DEPTH", "1").end().exits(78);
+    let nested = world.run("go").env("DELTA_DEPTH", "1").exits(78);
     nested
         .says("no key for http://192.0.2.1/v1")
         .says("say pass_api_key: true of the tool that starts this run")
         .does_not_say("set DELTA_API_KEY");
-    let outermost = world.run("go").end().exits(78);
+    let outermost = world.run("go").exits(78);
     outermost
         .says("set DELTA_API_KEY")
         .does_not_say("pass_api_key");
@@ -297,14 +295,14 @@ fn a_sub_agent_without_a_key_names_the_setting_that_passes_it_on() {
 fn a_base_url_with_the_path_that_is_appended_to_it_is_refused() {
     let advice = "ends in /chat/completions, which is appended to it; omit that";
     let world = World::new().llm("base_url: http://127.0.0.1:9/v1/chat/completions/");
-    let check = world.delta(["check", "agent"]).end().exits(78);
+    let check = world.delta(["check", "agent"]).exits(78);
     check.says("agent.yaml:4: llm: base_url: it ").says(advice);
-    world.run("go").end().exits(78).says(advice);
+    world.run("go").exits(78).says(advice);
     let world = World::new().llm("base_url: http://127.0.0.1:9/v1");
     let yaml = world.read("agent/agent.yaml");
     let kept = yaml.lines().filter(|line| !line.contains("base_url"));
     world.write("agent/agent.yaml", kept.collect::<Vec<_>>().join("\n"));
     let url = "http://127.0.0.1:9/v1/chat/completions";
-    let outcome = world.run("go").env("DELTA_BASE_URL", url).end().exits(78);
+    let outcome = world.run("go").env("DELTA_BASE_URL", url).exits(78);
     outcome.says("the base URL").says(advice);
 }

@@ -35,11 +35,11 @@ fn a_wrapper_that_is_not_there_is_an_error_before_anything_is_created() {
             "./box.sh does not exist",
         ),
     ] {
-        world.run("go").end().exits(78).prints("").says(words);
+        world.run("go").refuses(78, words);
         assert!(!world.exists("ws") && world.server.requests().is_empty());
         let next = world.delta(["run", "-a", "agent", "-y", "-m", "go"]);
         if !words.contains("box.sh") || words.contains("agent/box.sh") {
-            next.end().exits(78);
+            next.exits(78);
             assert!(!world.exists("agent/workspaces"));
         }
     }
@@ -64,17 +64,11 @@ fn a_wrapper_is_looked_for_where_the_tools_would_find_it() {
 fn a_run_is_not_taken_up_without_its_wrapper() {
     let world = World::with_tools(ECHO).top("wrapper: ['${AGENT_HOME}/box.sh']");
     world.script("agent/box.sh", "#!/bin/sh\nexec \"$@\"\n");
-    world
-        .server
-        .says([call("a", "echo", &json!({"words": "x"}))]);
-    world.run("go").arg("--max-iterations=1").end().exits(4);
+    world.model_says([call("a", "echo", &json!({"words": "x"}))]);
+    world.run("go").arg("--max-iterations=1").exits(4);
     fs::remove_file(world.path("agent/box.sh")).unwrap();
     let before = world.latest().journal();
-    world
-        .go_on()
-        .end()
-        .exits(78)
-        .says("agent/box.sh does not exist");
+    world.go_on().exits(78).says("agent/box.sh does not exist");
     assert_eq!(world.latest().journal(), before);
 }
 
@@ -83,13 +77,12 @@ fn a_run_is_not_forked_without_its_wrapper() {
     let world = World::with_tools(ECHO).top("wrapper: ['${AGENT_HOME}/box.sh']");
     world.script("agent/box.sh", "#!/bin/sh\nexec \"$@\"\n");
     let echo = call("a", "echo", &json!({"words": "x"}));
-    world.server.says([echo, text("done")]);
-    world.run("go").args(["--run-id", "parent"]).end().exits(0);
+    world.model_says([echo, text("done")]);
+    world.run("go").args(["--run-id", "parent"]).exits(0);
     fs::remove_file(world.path("agent/box.sh")).unwrap();
     let fork = ["fork", "-w", "ws", "parent", "--at", "1", "-m", "again"];
     world
         .delta(fork)
-        .end()
         .exits(78)
         .says("agent/box.sh does not exist");
     assert_eq!(world.runs().len(), 1);

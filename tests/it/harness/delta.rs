@@ -127,6 +127,18 @@ impl Delta {
         self.spawn().wait()
     }
 
+    /// Runs it to its end, which is this exit code.
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Outcome {
+        self.end().exits(code)
+    }
+
+    /// Runs it to its end: this exit code, nothing on stdout, and these words on stderr.
+    #[track_caller]
+    pub fn refuses(self, code: i32, words: &str) -> Outcome {
+        self.end().refuses(code, words)
+    }
+
     #[track_caller]
     pub fn spawn(self) -> Running {
         let file = |name| File::create(self.output.join(name)).expect("a file for the output");
@@ -284,6 +296,12 @@ impl Outcome {
         let printed = String::from_utf8_lossy(&self.stdout);
         assert_eq!(printed, stdout, "{}", self.describe());
         self
+    }
+
+    /// The exit code is this one, stdout is empty, and stderr has these words.
+    #[track_caller]
+    pub fn refuses(self, code: i32, words: &str) -> Self {
+        self.exits(code).prints("").says(words)
     }
 
     /// Whether stdout is exactly this.

@@ -35,9 +35,9 @@ pub use recording::{Recorded, copy, recordings, snapshot};
 pub use run::Run;
 pub use schema::violations;
 pub use server::{
-    Moment, PING, Received, Reply, answer, call, calls, completion, message, raw, text,
+    Moment, PING, Received, Reply, answer, call, calls, completion, message, raw, roles, text,
 };
 pub use shown::{Shown, in_markdown, path, run_shown};
-pub use system::{Fifo, alive, copy_program, eventually, files_below, with_time};
+pub use system::{Fifo, alive, copy_program, eventually, files_below, given_or, seed, with_time};
 pub use terminal::Terminal;
 pub use world::{World, shell_word};

@@ -610,3 +610,11 @@ fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<Parts> {
     }
     Some((first, headers, body))
 }
+
+/// The roles of messages, in their order.
+pub fn roles(messages: &[Value]) -> Vec<&str> {
+    messages
+        .iter()
+        .map(|message| message["role"].as_str().expect("a role"))
+        .collect()
+}

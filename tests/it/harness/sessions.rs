@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -118,6 +119,21 @@ impl Session<'_> {
             .chain([&*self.id, text])
             .collect();
         self.place.command(&args)
+    }
+
+    /// Starts a command, whose result can be read when it has ended.
+    pub fn spawn(&self, text: &str) -> Child {
+        let mut command = self.command(&[], text);
+        command.stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Runs a command that comes on standard input.
+    pub fn reads(&self, text: &[u8]) -> Output {
+        let mut command = self.place.command(&["exec", &self.id]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text).unwrap();
+        child.wait_with_output().unwrap()
     }
 
     /// The standard output of a command that must go well and say nothing on standard error.

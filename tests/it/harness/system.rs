@@ -198,3 +198,16 @@ pub fn processes_of(home: &Path) -> Vec<u32> {
         })
         .collect()
 }
+
+/// A number from the environment, with which a test can be made longer, or this one.
+pub fn given_or(variable: &str, usual: usize) -> usize {
+    let given = std::env::var(variable).ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+/// The seed in `DELTA_TEST_SEED`, or another one each time; messages name it.
+pub fn seed() -> u64 {
+    let seed = std::env::var("DELTA_TEST_SEED").ok();
+    let seed = seed.and_then(|seed| seed.parse().ok());
+    seed.unwrap_or_else(|| fastrand::u64(..))
+}

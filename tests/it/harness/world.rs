@@ -35,6 +35,13 @@ impl World {
         Self::below(&system::base())
     }
 
+    /// With a model that nobody has to ask.
+    pub fn unasked() -> Self {
+        let world = Self::new();
+        world.server.may_stay_unasked();
+        world
+    }
+
     /// On a disk: what is in memory lies in /dev, which a sandbox may read.
     pub fn on_disk() -> Self {
         Self::below(&std::env::temp_dir())
@@ -89,6 +96,11 @@ impl World {
         world.setup.llm += "command: ['${AGENT_HOME}/model.sh']\n";
         world.write_agent();
         world
+    }
+
+    /// Adds to the model's script.
+    pub fn model_says(&self, replies: impl IntoIterator<Item = Reply>) -> &Server {
+        self.server.says(replies)
     }
 
     fn write_agent(&self) {
@@ -176,9 +188,7 @@ impl World {
     /// Takes the records of a workspace for one's own, as those that a test has put there.
     #[track_caller]
     pub fn adopt(&self, workspace: &str) {
-        self.delta(["migrate", "--adopt", "-w", workspace])
-            .end()
-            .exits(0);
+        self.delta(["migrate", "--adopt", "-w", workspace]).exits(0);
     }
 
     /// The newest run in the workspace.
@@ -220,7 +230,7 @@ impl World {
     pub fn observe(&self, tool: &str, arguments: &Value) -> String {
         let (first, last) = (super::call("call_1", tool, arguments), super::text("done"));
         self.server.says([first, last]);
-        self.run("go").end().exits(0).prints("done\n");
+        self.run("go").exits(0).prints("done\n");
         self.server.last().observation("call_1")
     }
 }
