@@ -557,6 +557,16 @@ fn the_budget_of_the_evaluation_leaves_trials_unmeasured_and_that_of_an_agent_fa
 }
 
 #[test]
+fn a_number_of_trials_that_is_too_great_is_refused() {
+    let world = upper("  cases: [{id: a, input: x, expected: X}]");
+    for number in ["100001", "99999999999"] {
+        let refused = eval(&world).args(["--trials", number]).end();
+        refused.exits(2).says("more than 100000").prints("");
+    }
+    assert!(!world.path("w").exists());
+}
+
+#[test]
 fn a_result_is_compared_only_with_one_about_the_same_cases() {
     let world =
         upper("  cases: [{id: a, input: hello, expected: HELLO}, {id: b, input: x, expected: X}]");

@@ -48,14 +48,10 @@ pub(super) fn eval_args(given: &ParsedCommand) -> Result<FlowEvalArgs> {
     let word = given.text("--format");
     let mut formats = EvalFormat::ALL.into_iter();
     let format = formats.find(|(name, _)| word.as_deref() == Some(name));
-    let trials = given.number("--trials");
-    if let Some(trials) = trials
-        && trials > MOST_TRIALS
-    {
-        return Err(Error::usage(format!(
-            "--trials: {trials} is more than {MOST_TRIALS}"
-        )));
-    }
+    let trials = given.text("--trials").map(|text| {
+        let most = text.parse().ok().filter(|trials| *trials <= MOST_TRIALS);
+        most.ok_or_else(|| Error::usage(format!("--trials: {text} is more than {MOST_TRIALS}")))
+    });
     Ok(FlowEvalArgs {
         dir: given.operand_dir(0),
         work_dir: given.work_dir(),
@@ -63,7 +59,7 @@ pub(super) fn eval_args(given: &ParsedCommand) -> Result<FlowEvalArgs> {
         tags: given.texts("--tag"),
         cases: given.texts("--case"),
         settings: given.texts("--setting"),
-        trials,
+        trials: trials.transpose()?,
         jobs: given.number("--jobs"),
         format: format.map(|(_, format)| format).unwrap_or_default(),
         against: given.path("--against"),
