@@ -557,6 +557,22 @@ fn the_budget_of_the_evaluation_leaves_trials_unmeasured_and_that_of_an_agent_fa
 }
 
 #[test]
+fn a_trial_that_the_deadline_of_the_evaluation_does_not_let_begin_says_so() {
+    let world = agent(World::new(), ONE);
+    world.server.says([text("done")]);
+    // A trial's own deadline is earlier, and already too near for it.
+    let outcome = eval(&world)
+        .args(["--deadline", "+35s", "--format", "jsonl"])
+        .end()
+        .exits(4);
+    assert_eq!(
+        outcomes(&outcome),
+        told(&[("a", "not_measured", "evaluation_deadline")])
+    );
+    assert_eq!(jsonl(&world, 0), told(&[("a", "passed", "final_answer")]));
+}
+
+#[test]
 fn a_number_of_trials_that_is_too_great_is_refused() {
     let world = upper("  cases: [{id: a, input: x, expected: X}]");
     for number in ["100001", "99999999999"] {

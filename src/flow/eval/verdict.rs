@@ -31,6 +31,9 @@ pub(crate) const ASKED: &str = "asked";
 /// The reason of a trial whose program was ended from outside.
 const SIGNAL: &str = "signal";
 
+/// The reason of a trial that asked to be tried later.
+const LATER: &str = "later";
+
 /// Limits of the evaluation itself, which end its trials with the words of their own limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EvaluationLimits {
@@ -51,7 +54,7 @@ pub(crate) fn of_command(how: Ended) -> TargetEnd {
         Ended::Interrupted(_) => TargetEnd::Open,
         Ended::Exited(code) if is_signal(code) => TargetEnd::NotMeasured(SIGNAL.to_owned()),
         Ended::Exited(code) if code == Exit::TempFail as i32 => {
-            TargetEnd::NotMeasured("later".to_owned())
+            TargetEnd::NotMeasured(LATER.to_owned())
         }
         Ended::Exited(_) => TargetEnd::Answered,
     }
@@ -73,7 +76,13 @@ pub(crate) fn of_run(how: Ended, reasons: &[&str], limits: EvaluationLimits) -> 
         TargetEnd::NotMeasured(_) | TargetEnd::Open => 1,
         TargetEnd::Failed(_) | TargetEnd::Answered => 2,
     });
-    let told = || reasons.first().map_or("error", |reason| reason).to_owned();
+    let told = || match reasons.iter().find(|reason| !reason.is_empty()) {
+        Some(reason) => (*reason).to_owned(),
+        // It came to an end before its run began.
+        None if is(Exit::TempFail) && limits.deadline => NO_TIME.to_owned(),
+        None if is(Exit::TempFail) => LATER.to_owned(),
+        None => "error".to_owned(),
+    };
     match ends.into_iter().next() {
         _ if is(Exit::Waiting) => TargetEnd::Failed(ASKED.to_owned()),
         _ if is_signal(code) => TargetEnd::NotMeasured(SIGNAL.to_owned()),
