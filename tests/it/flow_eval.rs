@@ -271,6 +271,26 @@ fn graders_judge_by_exit_code_and_score() {
 }
 
 #[test]
+fn of_what_a_grader_prints_the_last_line_counts_and_a_score_stands_alone() {
+    let world = upper(
+        "  cases:\n  - {id: log, input: a, assert: [{type: exec, value: [sh, -c, 'yes working | head -n 2000; echo two tests fail; exit 1']}]}\n  - {id: score, input: a, assert: [{type: exec, value: [sh, -c, 'echo 0.5; yes \"\" | head -n 9000; echo more']}]}\n  - {id: bare, input: a, assert: [{type: exec, value: [sh, -c, 'echo 0.2; exit 1']}]}",
+    );
+    let outcome = eval(&world).args(["--format", "jsonl"]).end().exits(1);
+    let lines = String::from_utf8(outcome.stdout.clone()).unwrap();
+    let graded = lines.lines().map(|line| {
+        let trial: Value = serde_json::from_str(line).unwrap();
+        let grade = &trial["assertions"][1];
+        (grade["score"].clone(), grade["reason"].clone())
+    });
+    let wanted = [
+        (json!(0.0), json!("two tests fail")),
+        (json!(1.0), Value::Null),
+        (json!(0.2), json!("the grader says no")),
+    ];
+    assert_eq!(graded.collect::<Vec<_>>(), wanted);
+}
+
+#[test]
 fn a_grader_gets_the_result_and_runs_behind_the_wrapper_in_the_workspace() {
     let world = upper(
         "  workspace: t\n  wrapper: [env, WRAPPED=1]\n  cases: [{id: a, input: x, expected: X, assert: [{type: exec, value: ['${FLOW_HOME}/judge.sh']}]}]",

@@ -14,7 +14,7 @@ use std::path::{Component, Path};
 /// Bytes of a file in which a text is looked for.
 const MOST_FILE: u64 = 64 << 20;
 
-/// Bytes of what a grader prints that are looked at.
+/// Bytes of what a grader prints that are looked at: the last ones.
 const MOST_SAID: usize = 4096;
 
 /// Looks whether a file is there and contains a text. `path` has no `..`.
@@ -69,28 +69,27 @@ pub(super) fn describe_trial(
 
 /// The verdict of a grader that has ended; `io` has what it printed.
 pub(super) fn read_mark(assertion: &Assertion, outcome: &Outcome, io: &Path) -> Mark {
-    let printed = head_of(&io.join("stdout.log"));
-    let said = head_of(&io.join("stderr.log"));
-    let said = said.trim();
-    let told = if said.is_empty() {
-        printed.trim()
-    } else {
-        said
+    let printed = end_of(&io.join("stdout.log"));
+    let said = end_of(&io.join("stderr.log"));
+    let score = match score_in(&printed) {
+        Ok(score) => score,
+        Err(why) => return Mark::Broken(why),
+    };
+    let told = match (said.trim(), score) {
+        ("", Some(_)) => "",
+        ("", None) => printed.trim(),
+        (said, _) => said,
     };
     let broken = |why: &str| match told {
         "" => Mark::Broken(why.to_owned()),
         told => Mark::Broken(format!("{why}: {}", in_line(told))),
     };
-    let score = match score_in(&printed) {
-        Ok(score) => score,
-        Err(why) => return Mark::Broken(why),
-    };
     match outcome.how {
         Ended::Exited(0) => Mark::Holds(score.unwrap_or(1.0)),
         Ended::Exited(1) => {
-            let why = match (told, score) {
-                ("", _) => "the grader says no".to_owned(),
-                (told, _) => in_line(told),
+            let why = match told {
+                "" => "the grader says no".to_owned(),
+                told => in_line(told),
             };
             Mark::Fails(score.unwrap_or(0.0), assertion.reason(why))
         }
@@ -116,11 +115,16 @@ fn in_line(text: &str) -> String {
     crate::text::shorten::in_short(last.unwrap_or_default().trim(), 300)
 }
 
-/// The beginning of a file of text.
-fn head_of(path: &Path) -> String {
-    let file = File::open(path);
-    let bytes = file.and_then(|file| files::read_part(&file, 0, MOST_SAID));
-    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+/// The end of a file of text. What was cut off stands for itself as a mark at its beginning.
+fn end_of(path: &Path) -> String {
+    let read = || -> std::io::Result<String> {
+        let file = File::open(path)?;
+        let start = file.metadata()?.len().saturating_sub(MOST_SAID as u64);
+        let bytes = files::read_part(&file, start, MOST_SAID)?;
+        let mark = if start > 0 { "…" } else { "" };
+        Ok(format!("{mark}{}", String::from_utf8_lossy(&bytes)))
+    };
+    read().unwrap_or_default()
 }
 
 #[cfg(test)]
