@@ -54,7 +54,7 @@ fn push_trial(out: &mut String, class: &str, trial: &Trial) {
         escaped(&trial_name(trial)),
         seconds(trial.duration_ms.unwrap_or(0)),
     ));
-    let body = escaped(&failed_assertions(trial).join("\n"));
+    let body = escaped(&assertions_against(trial).join("\n"));
     let message = escaped(&in_short(&message(trial), MESSAGE_COLUMNS));
     match trial.outcome {
         TrialOutcome::Passed => {}
@@ -82,21 +82,29 @@ pub(super) fn trial_name(trial: &Trial) -> String {
 
 /// Why a trial did not pass, on a line.
 pub(super) fn message(trial: &Trial) -> String {
-    match (trial.outcome, failed_assertions(trial).first()) {
-        (TrialOutcome::NotMeasured, _) => format!("not measured: {}", trial.stop_reason),
-        (_, Some(first)) => format!("{}: {first}", trial.stop_reason),
-        (_, None) => trial.stop_reason.clone(),
+    let reason = match trial.outcome {
+        TrialOutcome::NotMeasured => format!("not measured: {}", trial.stop_reason),
+        TrialOutcome::Passed | TrialOutcome::Failed => trial.stop_reason.clone(),
+    };
+    match assertions_against(trial).first() {
+        Some(first) => format!("{reason}: {first}"),
+        None => reason,
     }
 }
 
-/// The assertions that do not hold, each on a line: `contains: "refund" is not in the output`.
-pub(super) fn failed_assertions(trial: &Trial) -> Vec<String> {
+/// The assertions that do not hold, or of a trial that was not measured those that nothing judged, each on a line:
+/// `contains: "refund" is not in the output`.
+pub(super) fn assertions_against(trial: &Trial) -> Vec<String> {
+    let wanted = match trial.outcome {
+        TrialOutcome::NotMeasured => Value::Null,
+        TrialOutcome::Passed | TrialOutcome::Failed => Value::Bool(false),
+    };
     let told = trial.assertions.as_ref();
     let told = told.and_then(|list| serde_json::from_str::<Vec<Value>>(list.get()).ok());
     let failed = told
         .iter()
         .flatten()
-        .filter(|assertion| assertion["passed"] == Value::Bool(false));
+        .filter(|assertion| assertion.get("passed") == Some(&wanted));
     failed
         .map(|assertion| {
             let kind = assertion["type"].as_str().unwrap_or("assertion");

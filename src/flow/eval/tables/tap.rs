@@ -2,7 +2,7 @@
 //!
 //! A trial that was not measured is skipped.
 
-use super::junit::{failed_assertions, message, trial_name};
+use super::junit::{assertions_against, message, trial_name};
 use crate::flow::eval::summary::Summary;
 use crate::flow::eval::trial::{Trial, TrialOutcome};
 use crate::text::json;
@@ -46,7 +46,7 @@ fn push_point(out: &mut String, number: usize, suite: &str, trial: &Trial) {
             ] {
                 out.push_str(&format!("  {key}: {}\n", quoted(text)));
             }
-            let failed = failed_assertions(trial);
+            let failed = assertions_against(trial);
             if !failed.is_empty() {
                 out.push_str("  assertions:\n");
             }

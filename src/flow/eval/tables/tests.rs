@@ -218,6 +218,25 @@ fn tap_has_a_point_for_each_trial_and_skips_what_was_not_measured() {
 }
 
 #[test]
+fn a_trial_that_a_grader_did_not_judge_says_why_in_every_report() {
+    let mut scene = Scene::of(&["?"]);
+    let trial = &mut scene.recorded[0];
+    trial.stop_reason = "grader".to_owned();
+    trial.assertions = Some(listed(json!([
+        {"type": "equals", "passed": true},
+        {"type": "exec", "passed": null, "reason": "judge.sh: not found"},
+    ])));
+    let (summary, trials) = (scene.summary(), scene.recorded);
+    let why = "not measured: grader: exec: judge.sh: not found";
+    let tap = tap::tap(&[(&summary, &trials)]);
+    assert!(tap.ends_with(&format!(" # SKIP {why}\n")), "{tap}");
+    let xml = junit::junit(&[(&summary, &trials)]);
+    let error =
+        format!("<error type=\"not_measured\" message=\"{why}\">exec: judge.sh: not found</error>");
+    assert!(xml.contains(&error), "{xml}");
+}
+
+#[test]
 fn json_lines_have_the_members_of_the_manual_first() {
     let mut trial = Scene::of(&["-"]).recorded.remove(0);
     trial.assertions = Some(listed(json!([{"type": "equals", "passed": false}])));
