@@ -55,7 +55,7 @@ fn imperfect(summary: &Summary) -> (Rows, Option<String>) {
     (rows, note)
 }
 
-/// Cases that differ in a comparison, the greatest differences first.
+/// Cases that differ in a comparison, the greatest differences first, and those that were not measured on both sides.
 fn different(summary: &Summary) -> (Rows, Option<String>) {
     let comparisons = &summary.comparisons;
     let count = comparisons
@@ -70,7 +70,10 @@ fn different(summary: &Summary) -> (Rows, Option<String>) {
         let sizes = of(at).filter_map(|case| case.difference).map(f64::abs);
         sizes.fold(0.0_f64, f64::max)
     };
-    let mut listed: Vec<usize> = (0..count).filter(|at| greatest(*at) > 0.0).collect();
+    let is_unknown = |at: usize| of(at).any(|case| case.difference.is_none());
+    let mut listed: Vec<usize> = (0..count)
+        .filter(|at| greatest(*at) > 0.0 || is_unknown(*at))
+        .collect();
     listed.sort_by(|a, b| greatest(*b).total_cmp(&greatest(*a)));
     // Against a setting of this evaluation all comparisons have the same other side.
     let is_earlier = comparisons.iter().any(|comparison| comparison.is_earlier);

@@ -237,6 +237,21 @@ fn a_trial_that_a_grader_did_not_judge_says_why_in_every_report() {
 }
 
 #[test]
+fn a_case_that_was_not_measured_on_both_sides_is_listed() {
+    let summary = Scene::new(&["base", "new"], 3, 2)
+        .with("base", &["++", "--", "+-"])
+        .with("new", &["++", "++", "??"])
+        .summary();
+    let text = text::text(&summary, 0);
+    let end = "case   base   new   diff
+c1     0/2    2/2   +100
+c2     1/2    –     –
+…   (1 case without a difference)
+";
+    assert!(text.ends_with(end), "{text}");
+}
+
+#[test]
 fn json_lines_have_the_members_of_the_manual_first() {
     let mut trial = Scene::of(&["-"]).recorded.remove(0);
     trial.assertions = Some(listed(json!([{"type": "equals", "passed": false}])));
