@@ -603,6 +603,17 @@ fn a_number_of_trials_that_is_too_great_is_refused() {
 }
 
 #[test]
+fn an_earlier_result_that_cannot_be_read_is_no_verdict() {
+    let world = upper("  cases: [{id: a, input: x, expected: X}]");
+    world.write("base.json", "{}");
+    for file in ["nowhere.json", "base.json"] {
+        let refused = eval(&world).args(["--against", file]).end();
+        refused.exits(2).says(file).prints("");
+    }
+    assert!(!world.path("w").exists());
+}
+
+#[test]
 fn a_result_is_compared_only_with_one_about_the_same_cases() {
     let world =
         upper("  cases: [{id: a, input: hello, expected: HELLO}, {id: b, input: x, expected: X}]");

@@ -53,14 +53,20 @@ impl Judged {
 
 /// The bytes of a result to compare with.
 pub(super) fn read_baseline(path: &Path) -> Result<Vec<u8>> {
-    files::read_regular(path).at("read", path)
+    // 1 would be a verdict.
+    let read = files::read_regular(path).at("read", path);
+    read.map_err(|error| Error::usage(format!("--against: {}", error.message)))
 }
 
 /// Refuses a result that is about something else, before anything is run.
-pub(super) fn check_baseline(planned: &PlannedSuite<'_>, against: Option<&[u8]>) -> Result<()> {
-    let Some(baseline) = baseline_of(planned, against)? else {
-        return Ok(());
-    };
+pub(super) fn check_baseline(
+    planned: &PlannedSuite<'_>,
+    (path, bytes): (&Path, &[u8]),
+) -> Result<()> {
+    let parsed = Baseline::parse(bytes, &planned.suite.name);
+    let baseline = parsed.map_err(|error| {
+        Error::usage(format!("--against: {}: {}", path.display(), error.message))
+    })?;
     let parts = PlanParts::of(planned);
     match baseline.refusal(&parts.plan(planned, 1)) {
         None => Ok(()),
