@@ -3,7 +3,7 @@
 use super::Plan;
 use super::figures::SettingFigures;
 use crate::error::Exit;
-use crate::flow::eval::numbers::interval::{TAIL_95, of_cases_like_these};
+use crate::flow::eval::numbers::interval::{TAIL_95, TRIALS_FOR_AN_INTERVAL, of_cases_like_these};
 use crate::flow::eval::numbers::threshold::{
     Side, alpha_of_look, cases_needed, fewest_cases, side_of, trials_needed_of_one_case,
 };
@@ -212,6 +212,7 @@ fn trials_of_one_case(
     // Wilson's bound is at the threshold where (p − t)² = z² t (1 − t) / n.
     let square = normal_quantile(alpha).powi(2) * threshold * (1.0 - threshold);
     let trials = (square / (distance * distance)).ceil();
+    let trials = trials.max(f64::from(TRIALS_FOR_AN_INTERVAL));
     let more = (trials - setting.trials_measured as f64).max(1.0);
     (more < 1e9).then_some(more as u64)
 }

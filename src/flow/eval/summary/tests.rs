@@ -269,6 +269,23 @@ fn a_later_look_needs_more() {
 }
 
 #[test]
+fn a_single_case_needs_as_many_trials_as_an_interval_does() {
+    let summary = Scene::of(&["-"]).threshold(0.9).summary();
+    let VerdictReason::NearThreshold { trials_needed, .. } = summary.decision else {
+        panic!("{:?}", summary.decision);
+    };
+    assert_eq!(trials_needed, Some(4));
+    assert_verdict(
+        &Scene::of(&["----"]).threshold(0.9).look(2),
+        Verdict::Undecided,
+    );
+    assert_verdict(
+        &Scene::of(&["-----"]).threshold(0.9).look(2),
+        Verdict::Failed,
+    );
+}
+
+#[test]
 fn the_plan_for_more_trials_is_enough_at_the_next_look() {
     let summary = Scene::of(&["++"; 30]).threshold(0.9).summary();
     let VerdictReason::NearThreshold {
