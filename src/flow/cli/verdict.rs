@@ -234,8 +234,10 @@ pub(super) fn print_results(judged: &Judged) -> Result<()> {
         }
         EvalFormat::Json => print_json(tables::json(&judged.summaries).as_bytes()),
         EvalFormat::Jsonl => {
-            for trial in judged.trials.iter().flatten() {
-                print_json(tables::jsonl(trial).as_bytes())?;
+            for (summary, trials) in pairs() {
+                for trial in trials {
+                    print_json(tables::jsonl(&summary.suite, trial).as_bytes())?;
+                }
             }
             Ok(())
         }

@@ -31,8 +31,8 @@ pub(crate) fn json(suites: &[Summary]) -> String {
     text
 }
 
-/// A trial as one line of JSON with its newline.
-pub(crate) fn jsonl(trial: &Trial) -> String {
+/// A trial of a suite as one line of JSON with its newline.
+pub(crate) fn jsonl(suite: &str, trial: &Trial) -> String {
     let mut out = Vec::new();
     let assertions = trial.assertions.as_ref().map_or("[]", |list| list.get());
     let mut object = Object::begin(&mut out);
@@ -50,7 +50,8 @@ pub(crate) fn jsonl(trial: &Trial) -> String {
         .put("duration_ms", &trial.duration_ms)
         .put("tokens", &trial.tokens)
         .put("retries", &trial.retries)
-        .put("seed", &trial.seed);
+        .put("seed", &trial.seed)
+        .put("suite", suite);
     object.end();
     out.push(b'\n');
     String::from_utf8_lossy(&out).into_owned()

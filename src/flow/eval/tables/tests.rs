@@ -255,7 +255,7 @@ c2     1/2    –     –
 fn json_lines_have_the_members_of_the_manual_first() {
     let mut trial = Scene::of(&["-"]).recorded.remove(0);
     trial.assertions = Some(listed(json!([{"type": "equals", "passed": false}])));
-    let line = jsonl(&trial);
+    let line = jsonl("triage", &trial);
     let value: Value = serde_json::from_str(&line).expect("JSON");
     let keys: Vec<&String> = value.as_object().expect("an object").keys().collect();
     assert_eq!(
@@ -274,7 +274,8 @@ fn json_lines_have_the_members_of_the_manual_first() {
             "duration_ms",
             "tokens",
             "retries",
-            "seed"
+            "seed",
+            "suite"
         ]
     );
     assert_eq!(value["status"], "failed");
