@@ -640,6 +640,17 @@ fn a_result_is_compared_only_with_one_about_the_same_cases() {
 }
 
 #[test]
+fn a_file_of_cases_may_begin_with_a_byte_order_mark() {
+    let world = upper("  cases: c.jsonl");
+    world.write(
+        "e/c.jsonl",
+        "\u{feff}{\"id\":\"a\",\"input\":\"x\",\"expected\":\"X\"}\r\n",
+    );
+    let outcome = eval(&world).args(["--format", "jsonl"]).end().exits(0);
+    assert_eq!(outcomes(&outcome), told(&[("a", "passed", "success")]));
+}
+
+#[test]
 fn cases_of_other_tools_are_read() {
     let world = upper("  cases: c.jsonl");
     world.write(
