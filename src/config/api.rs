@@ -38,6 +38,14 @@ impl Api {
         }
     }
 
+    /// The key under `llm` that limits the length of an answer.
+    pub(crate) fn limit_key(self) -> &'static str {
+        match self {
+            Self::Chat | Self::Messages => "max_tokens",
+            Self::Responses => "max_output_tokens",
+        }
+    }
+
     /// The path of requests below the endpoint.
     pub(crate) fn path(self) -> &'static str {
         match self {

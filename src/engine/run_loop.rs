@@ -232,9 +232,9 @@ impl<'a> Engine<'a> {
                 let text = state::decoded(thought.content).into_owned();
                 return Ok(ThoughtOutcome::Answer(text));
             }
-            Some(Turn::Thought(thought)) => {
-                thought.cut_off().map(|reason| think::cut_off(reason, None))
-            }
+            Some(Turn::Thought(thought)) => thought
+                .cut_off()
+                .map(|reason| think::cut_off(reason, None, self.wire.api())),
             _ => self.refused_for_good(&run),
         };
         self.wire.recall(&run.remedies, &run.pauses);

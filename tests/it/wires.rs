@@ -362,7 +362,7 @@ fn errors_and_reasons_to_stop_are_those_of_the_service() {
             Api::Messages,
             stopped(Api::Messages, json!({"stop_reason": "max_tokens"})),
             1,
-            "cut off",
+            "raise max_tokens, or",
         ),
         (
             Api::Messages,
@@ -371,7 +371,7 @@ fn errors_and_reasons_to_stop_are_those_of_the_service() {
                 json!({"stop_reason": "model_context_window_exceeded"}),
             ),
             1,
-            "context window is full",
+            "cut off (finish_reason: length): the model's context window is full",
         ),
         (
             Api::Messages,
@@ -395,7 +395,7 @@ fn errors_and_reasons_to_stop_are_those_of_the_service() {
                 json!({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}),
             ),
             1,
-            "cut off",
+            "raise max_output_tokens, or",
         ),
         (
             Api::Responses,

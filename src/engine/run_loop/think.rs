@@ -59,25 +59,25 @@ fn last_words(text: &str) -> String {
 }
 
 /// The end of a run whose last answer was cut off. `detail` is the service's own word on why.
-pub(super) fn cut_off(reason: &FinishReason<'_>, detail: Option<&str>) -> Ending {
-    let ending = cut_off_for(reason);
-    match detail {
-        Some(detail) => Ending {
-            text: format!("{}: {detail}", ending.text),
-            ..ending
-        },
-        None => ending,
-    }
-}
-
-fn cut_off_for(reason: &FinishReason<'_>) -> Ending {
-    if *reason == FinishReason::Length {
-        let text = "the model's answer was cut off at its limit of tokens (finish_reason: length); \
-                    raise max_tokens, or ask for less";
-        Ending::new(StopReason::Length, text)
-    } else {
-        let text = "the model's answer was filtered (finish_reason: content_filter)";
-        Ending::new(StopReason::ContentFilter, text)
+pub(super) fn cut_off(reason: &FinishReason<'_>, detail: Option<&str>, api: Api) -> Ending {
+    match (reason, detail) {
+        (FinishReason::Length, Some(detail)) => Ending::new(
+            StopReason::Length,
+            format!("the model's answer was cut off (finish_reason: length): {detail}"),
+        ),
+        (FinishReason::Length, None) => {
+            let text = format!(
+                "the model's answer was cut off at its limit of tokens (finish_reason: length); \
+                 raise {}, or ask for less",
+                api.limit_key()
+            );
+            Ending::new(StopReason::Length, text)
+        }
+        (_, detail) => {
+            let detail = detail.map_or_else(String::new, |detail| format!(": {detail}"));
+            let text = "the model's answer was filtered (finish_reason: content_filter)";
+            Ending::new(StopReason::ContentFilter, format!("{text}{detail}"))
+        }
     }
 }
 
@@ -402,7 +402,7 @@ impl Engine<'_> {
             .map(|(before, call)| OpenCall::new(call, cut, before))
             .collect();
         if let Some(reason) = cut_off_at {
-            let ending = cut_off(reason, answer.finish_detail.as_deref());
+            let ending = cut_off(reason, answer.finish_detail.as_deref(), self.wire.api());
             if open.is_empty() {
                 self.run_hooks(HookEvent::OnIterationEnd, b"{}")?;
             } else {
