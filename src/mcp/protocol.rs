@@ -94,6 +94,17 @@ impl RpcError {
                 self.message
             );
         }
+        let supported = self.data.get("supported").and_then(Value::as_array);
+        if self.code == UNSUPPORTED_VERSION
+            && let Some(supported) = supported
+        {
+            let names: Vec<&str> = supported.iter().filter_map(Value::as_str).collect();
+            return format!(
+                "the server speaks no revision that delta does, only {}: {}",
+                names.join(", "),
+                self.message
+            );
+        }
         format!("{} (code {})", self.message, self.code)
     }
 }
@@ -237,6 +248,17 @@ pub(crate) fn other_offers(result: &Map<String, Value>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_of_other_revisions_names_them() {
+        let error = RpcError {
+            code: UNSUPPORTED_VERSION,
+            message: "unsupported".to_owned(),
+            data: json!({"supported": ["2027-01-01", "2027-06-01"]}),
+        };
+        let words = error.words();
+        assert!(words.contains("only 2027-01-01, 2027-06-01"), "{words}");
+    }
 
     #[test]
     fn messages_are_told_apart() {
