@@ -7,7 +7,7 @@ use super::protocol::{Incoming, LEGACY, Revision, RpcOutcome, read_message, refu
 use super::servers::Secrets;
 use super::stdio::stopped;
 use crate::config::environment::{Secret, url_objection};
-use crate::error::{Error, Result, may_fail};
+use crate::error::{Error, Result, may_fail, reason};
 use crate::model::http::new_agent;
 use crate::model::wire::sse::Events;
 use crate::unix::signals::Signals;
@@ -216,7 +216,10 @@ impl HttpServer {
     fn lost(&self, error: &ureq::Error) -> Error {
         match self.signals.stop() {
             Some(stop) => stopped(stop),
-            None => Error::failure(format!("{}: {error}", self.url)),
+            None => match error {
+                ureq::Error::Io(e) => Error::failure(format!("{}: {}", self.url, reason(e))),
+                other => Error::failure(format!("{}: {other}", self.url)),
+            },
         }
     }
 }

@@ -411,6 +411,16 @@ fn over_http_the_headers_are_those_of_the_specification_and_nothing_is_sent_twic
 }
 
 #[test]
+fn a_server_that_is_not_there_is_said_in_the_words_of_the_system() {
+    let world = World::new();
+    // Nobody listens at the first port.
+    let listed = world.delta(["mcp", "list", "--url", "http://127.0.0.1:1/mcp"]);
+    let said = listed.end().exits(1).stderr;
+    assert_eq!(said, "delta: http://127.0.0.1:1/mcp: connection refused\n");
+    world.server.may_stay_unasked();
+}
+
+#[test]
 fn over_http_a_legacy_server_has_a_session() {
     let world = World::new();
     let other = World::new();
