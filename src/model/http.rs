@@ -232,7 +232,7 @@ impl Http {
             .send(request)?;
         let head = ResponseHead::read(&response);
         let reader = response.into_body().into_reader();
-        if self.stream && head.is_success() && !head.is_json {
+        if self.stream && head.is_success() && !head.is_whole {
             return Ok(self.receive_stream(&head, reader, listener));
         }
         let mut body = Vec::new();

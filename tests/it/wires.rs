@@ -172,6 +172,18 @@ fn a_conversation_goes_on_over_another_api() {
 }
 
 #[test]
+fn a_page_in_place_of_a_stream_is_called_one() {
+    for api in APIS {
+        let world = world(api, true).llm("max_retries: 0");
+        let page =
+            raw("<html>Log in</html>").header_instead("Content-Type", "text/html; charset=utf-8");
+        world.server.says([page]);
+        let ended = world.run("go").end().exits(75);
+        ended.says("an HTML page; is the base URL right?");
+    }
+}
+
+#[test]
 fn a_stream_that_ends_early_is_a_failed_attempt() {
     for api in APIS {
         let world = world(api, true).llm("max_retries: 2");

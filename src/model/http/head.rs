@@ -12,8 +12,8 @@ pub(super) struct ResponseHead {
     /// The server's own word on whether another attempt is of use.
     pub should_retry: Option<bool>,
     pub location: Option<String>,
-    /// The body is one JSON value, not a stream.
-    pub is_json: bool,
+    /// The body comes as one, not as a stream: JSON, or the page of something that is no API.
+    pub is_whole: bool,
 }
 
 impl ResponseHead {
@@ -30,13 +30,10 @@ impl ResponseHead {
                 .or_else(|| retry_after(&header("retry-after")?, Timestamp::now())),
             should_retry: header("x-should-retry").and_then(|word| word.parse().ok()),
             location: header("location"),
-            is_json: header("content-type").is_some_and(|kind| {
+            is_whole: header("content-type").is_some_and(|kind| {
                 let kind = kind.to_ascii_lowercase();
-                kind.split(';')
-                    .next()
-                    .unwrap_or("")
-                    .trim()
-                    .ends_with("json")
+                let kind = kind.split(';').next().unwrap_or("").trim();
+                kind.ends_with("json") || kind == "text/html"
             }),
         }
     }
