@@ -4,244 +4,233 @@ use super::{EventKind, FinishReason, ForkedFrom, InputType, REASONING, Tokens};
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use serde::Deserialize;
-use serde::de::{Deserializer, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
-/// A line as it was read. Every field may be missing; unknown fields are ignored.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Line<'a> {
-    #[serde(rename = "type", borrow)]
-    pub kind: EventKind<'a>,
-    pub seq: Option<u64>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub timestamp: Option<Cow<'a, str>>,
-    pub iteration: Option<u64>,
-    #[serde(borrow)]
-    pub content: Option<&'a RawValue>,
-    pub content_null: Option<bool>,
-    #[serde(borrow)]
-    pub tool_calls: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub invalid_arguments: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub reasoning_content: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub reasoning: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub reasoning_details: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub thinking: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub thinking_blocks: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub finish_reason: Option<FinishReason<'a>>,
-    pub usage: Option<Tokens>,
-    #[serde(borrow, deserialize_with = "reference")]
-    pub llm_invocation_ref: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub wire: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub remedy: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub pause: Option<&'a RawValue>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub action_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub tool_name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub tool_args: Option<&'a RawValue>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub resolved_command: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub call_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub status: Option<Cow<'a, str>>,
-    pub exit_code: Option<i64>,
-    #[serde(borrow)]
-    pub observation_content: Option<&'a RawValue>,
+/// The members of a line that the engine knows: the field and its type, and behind `=` the type that reads it if that
+/// is another. (A derived reader moves all fields several times for each line, and a line has more than two kilobytes.)
+macro_rules! members {
+    ($($(#[$doc:meta])* $field:ident: $type:ty $(= $reader:ident)?,)*) => {
+        /// A line as it was read. Every field may be missing; unknown members are ignored.
+        #[derive(Debug, Default)]
+        pub(crate) struct Line<'a> {
+            pub kind: EventKind<'a>,
+            /// True if the line was read from an older form.
+            pub is_old: bool,
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        impl<'a> Line<'a> {
+            /// Reads the value of a member.
+            fn read_member<M: MapAccess<'a>>(&mut self, name: &str, from: &mut M) -> Result<(), M::Error> {
+                match name {
+                    "type" if self.kind.name().is_empty() => self.kind = from.next_value()?,
+                    "type" => return Err(M::Error::duplicate_field("type")),
+                    $(stringify!($field) => {
+                        if self.$field.is_some() {
+                            return Err(M::Error::duplicate_field(stringify!($field)));
+                        }
+                        self.$field = members!(@value from $($reader)?);
+                    })*
+                    _ => drop(from.next_value::<IgnoredAny>()?),
+                }
+                Ok(())
+            }
+        }
+    };
+    (@value $from:ident) => { $from.next_value()? };
+    (@value $from:ident $reader:ident) => { $from.next_value::<$reader<'a>>()?.0 };
+}
+
+members! {
+    seq: Option<u64>,
+    timestamp: Option<Cow<'a, str>> = Text,
+    iteration: Option<u64>,
+    content: Option<&'a RawValue>,
+    content_null: Option<bool>,
+    tool_calls: Option<&'a RawValue>,
+    invalid_arguments: Option<&'a RawValue>,
+    reasoning_content: Option<&'a RawValue>,
+    reasoning: Option<&'a RawValue>,
+    reasoning_details: Option<&'a RawValue>,
+    thinking: Option<&'a RawValue>,
+    thinking_blocks: Option<&'a RawValue>,
+    finish_reason: Option<FinishReason<'a>>,
+    usage: Option<Tokens>,
+    llm_invocation_ref: Option<Cow<'a, str>> = Reference,
+    wire: Option<&'a RawValue>,
+    remedy: Option<&'a RawValue>,
+    pause: Option<&'a RawValue>,
+    action_id: Option<Cow<'a, str>> = Text,
+    tool_name: Option<Cow<'a, str>> = Text,
+    tool_args: Option<&'a RawValue>,
+    resolved_command: Option<Cow<'a, str>> = Text,
+    call_id: Option<Cow<'a, str>> = Text,
+    status: Option<Cow<'a, str>> = Text,
+    exit_code: Option<i64>,
+    observation_content: Option<&'a RawValue>,
     /// Of this path and of the two like it: none if it leads out of the run's directory.
-    #[serde(borrow, deserialize_with = "reference")]
-    pub execution_ref: Option<Cow<'a, str>>,
-    pub thought_seq: Option<u64>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub what: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub request_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub prompt: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub input_type: Option<InputType<'a>>,
-    pub sensitive: Option<bool>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub response: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub fingerprint: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub run_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub parent_run_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub parent_call_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub agent_home: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub work_dir: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub task: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub config: Option<&'a RawValue>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub hostname: Option<Cow<'a, str>>,
-    pub pid: Option<u64>,
-    pub launcher: Option<Map<String, Value>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub delta_version: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub traceparent: Option<Cow<'a, str>>,
-    pub forked_from: Option<ForkedFrom>,
-    pub message_parts: Option<Value>,
-    pub set: Option<Map<String, Value>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub hook_name: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "reference")]
-    pub io_path_ref: Option<Cow<'a, str>>,
-    pub duration_ms: Option<u64>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub stop_reason: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub result: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub error: Option<Cow<'a, str>>,
-    pub resumed: Option<bool>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub level: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub error_message: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub payload: Option<&'a RawValue>,
+    execution_ref: Option<Cow<'a, str>> = Reference,
+    thought_seq: Option<u64>,
+    what: Option<Cow<'a, str>> = Text,
+    request_id: Option<Cow<'a, str>> = Text,
+    prompt: Option<Cow<'a, str>> = Text,
+    input_type: Option<InputType<'a>>,
+    sensitive: Option<bool>,
+    response: Option<Cow<'a, str>> = Text,
+    fingerprint: Option<Cow<'a, str>> = Text,
+    run_id: Option<Cow<'a, str>> = Text,
+    parent_run_id: Option<Cow<'a, str>> = Text,
+    parent_call_id: Option<Cow<'a, str>> = Text,
+    agent_home: Option<Cow<'a, str>> = Text,
+    work_dir: Option<Cow<'a, str>> = Text,
+    task: Option<&'a RawValue>,
+    config: Option<&'a RawValue>,
+    hostname: Option<Cow<'a, str>> = Text,
+    pid: Option<u64>,
+    launcher: Option<Map<String, Value>>,
+    delta_version: Option<Cow<'a, str>> = Text,
+    traceparent: Option<Cow<'a, str>> = Text,
+    forked_from: Option<ForkedFrom>,
+    message_parts: Option<Value>,
+    set: Option<Map<String, Value>>,
+    hook_name: Option<Cow<'a, str>> = Text,
+    io_path_ref: Option<Cow<'a, str>> = Reference,
+    duration_ms: Option<u64>,
+    stop_reason: Option<Cow<'a, str>> = Text,
+    result: Option<Cow<'a, str>> = Text,
+    error: Option<Cow<'a, str>> = Text,
+    resumed: Option<bool>,
+    level: Option<Cow<'a, str>> = Text,
+    error_message: Option<Cow<'a, str>> = Text,
+    payload: Option<&'a RawValue>,
     // Of workflows; see `flow::record`.
-    #[serde(borrow, deserialize_with = "text")]
-    pub task_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub node_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub code: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub message: Option<Cow<'a, str>>,
-    pub attempt: Option<u64>,
-    #[serde(borrow, deserialize_with = "present")]
-    pub output: Option<&'a RawValue>,
-    #[serde(borrow, deserialize_with = "present")]
-    pub input: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub to: Option<&'a RawValue>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub output_ref: Option<Cow<'a, str>>,
+    task_id: Option<Cow<'a, str>> = Text,
+    node_id: Option<Cow<'a, str>> = Text,
+    code: Option<Cow<'a, str>> = Text,
+    message: Option<Cow<'a, str>> = Text,
+    attempt: Option<u64>,
+    output: Option<&'a RawValue> = Present,
+    input: Option<&'a RawValue> = Present,
+    to: Option<&'a RawValue>,
+    output_ref: Option<Cow<'a, str>> = Text,
     /// Files that a node made.
-    #[serde(borrow)]
-    pub outputs: Option<&'a RawValue>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub input_ref: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub input_error: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub parent_id: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub edge: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub exit_node: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub merged_at: Option<Cow<'a, str>>,
-    pub cached: Option<bool>,
-    pub cpu_ms: Option<u64>,
-    pub memory_bytes: Option<u64>,
-    pub context_bytes: Option<u64>,
-    pub records_removed: Option<bool>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub winner: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub steps: Option<&'a RawValue>,
-    pub arrived: Option<u64>,
-    pub failed: Option<u64>,
-    pub index: Option<usize>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub target: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub target_id: Option<Cow<'a, str>>,
-    pub paused: Option<bool>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub retry_at: Option<Cow<'a, str>>,
+    outputs: Option<&'a RawValue>,
+    input_ref: Option<Cow<'a, str>> = Text,
+    input_error: Option<Cow<'a, str>> = Text,
+    parent_id: Option<Cow<'a, str>> = Text,
+    edge: Option<Cow<'a, str>> = Text,
+    exit_node: Option<Cow<'a, str>> = Text,
+    merged_at: Option<Cow<'a, str>> = Text,
+    cached: Option<bool>,
+    cpu_ms: Option<u64>,
+    memory_bytes: Option<u64>,
+    context_bytes: Option<u64>,
+    records_removed: Option<bool>,
+    winner: Option<Cow<'a, str>> = Text,
+    steps: Option<&'a RawValue>,
+    arrived: Option<u64>,
+    failed: Option<u64>,
+    index: Option<usize>,
+    target: Option<Cow<'a, str>> = Text,
+    target_id: Option<Cow<'a, str>> = Text,
+    paused: Option<bool>,
+    retry_at: Option<Cow<'a, str>> = Text,
     /// The run that a node is, where its name does not follow from the step.
-    #[serde(borrow, deserialize_with = "text")]
-    pub own_run: Option<Cow<'a, str>>,
-    pub own_retry: Option<u64>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub item_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub flow: Option<&'a RawValue>,
+    own_run: Option<Cow<'a, str>> = Text,
+    own_retry: Option<u64>,
+    item_id: Option<Cow<'a, str>> = Text,
+    flow: Option<&'a RawValue>,
     // Of evaluations; see `flow::eval::record`.
-    #[serde(borrow, deserialize_with = "text")]
-    pub suite: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub trial: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "text")]
-    pub verdict: Option<Cow<'a, str>>,
-    /// True if the line was read from an older form.
-    #[serde(skip)]
-    pub is_old: bool,
+    suite: Option<Cow<'a, str>> = Text,
+    trial: Option<Cow<'a, str>> = Text,
+    verdict: Option<Cow<'a, str>> = Text,
+}
+
+/// Reads all members of a line into place.
+struct Members;
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Box<Line<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an event")
+    }
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let mut line = Box::<Line<'de>>::default();
+        while let Some(Text(name)) = map.next_key()? {
+            line.read_member(&name.unwrap_or_default(), &mut map)?;
+        }
+        Ok(line)
+    }
 }
 
 /// A string or null, borrowed where it has no escapes. (The derived code would copy every one.)
-fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'a, str>>, D::Error> {
-    struct Texts;
-    impl<'de> Visitor<'de> for Texts {
-        type Value = Option<Cow<'de, str>>;
+struct Text<'a>(Option<Cow<'a, str>>);
 
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a string")
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Texts;
+        impl<'de> Visitor<'de> for Texts {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_none<E>(self) -> Result<Self::Value, E> {
+                Ok(Text(None))
+            }
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Text(None))
+            }
+            fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+                from.deserialize_str(self)
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Some(Cow::Borrowed(text))))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Some(Cow::Owned(text.to_owned()))))
+            }
         }
-        fn visit_none<E>(self) -> Result<Self::Value, E> {
-            Ok(None)
-        }
-        fn visit_unit<E>(self) -> Result<Self::Value, E> {
-            Ok(None)
-        }
-        fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
-            from.deserialize_str(self)
-        }
-        fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-            Ok(Some(Cow::Borrowed(text)))
-        }
-        fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-            Ok(Some(Cow::Owned(text.to_owned())))
-        }
+        from.deserialize_option(Texts)
     }
-    from.deserialize_option(Texts)
 }
 
 /// A path from the run's directory, unless it leads out of that.
-fn reference<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'a, str>>, D::Error> {
-    let path: Option<Cow<'a, str>> = text(from)?;
-    Ok(path.filter(|path| files::is_below(Path::new(&**path))))
+struct Reference<'a>(Option<Cow<'a, str>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Reference<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let Text(path) = Text::deserialize(from)?;
+        Ok(Self(
+            path.filter(|path| files::is_below(Path::new(&**path))),
+        ))
+    }
 }
 
 /// A value that is there, even if it is null.
-fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
-    Deserialize::deserialize(from).map(Some)
+struct Present<'a>(Option<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Present<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Deserialize::deserialize(from).map(|value| Self(Some(value)))
+    }
 }
 
 impl<'a> Line<'a> {
-    /// Reads one line. In a box, because a line has more than a kilobyte to be moved.
+    /// Reads one line. In a box, because it is too long to be moved.
     ///
     /// # Errors
     /// The parser's, with the column: not JSON, not an object, or a field of the wrong type.
     pub(crate) fn parse(text: &'a str) -> Result<Box<Self>, serde_json::Error> {
-        serde_json::from_str(text)
+        let mut parser = serde_json::Deserializer::from_str(text);
+        let line = parser.deserialize_map(Members)?;
+        parser.end().map(|()| line)
     }
 
     /// When it was written, if it says so.
@@ -289,4 +278,30 @@ pub(crate) fn quick_kind(line: &[u8]) -> Option<EventKind<'static>> {
     let rest = rest.get(24..)?.strip_prefix(br#"","type":""#)?;
     let end = memchr::memchr(b'"', rest)?;
     EventKind::known(std::str::from_utf8(&rest[..end]).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_is_known_however_its_name_is_written_and_stands_once() {
+        let text = r#"{"\u0073eq":7,"typ\u0065":"THOUGHT","other":{"seq":1},"output":null,"call_id":null}"#;
+        let line = Line::parse(text).unwrap();
+        assert_eq!((line.seq, line.kind), (Some(7), EventKind::Thought));
+        assert!(line.output.is_some() && line.call_id.is_none());
+        for (text, message) in [
+            (r#"{"seq":1,"seq":2}"#, "duplicate field `seq`"),
+            (r#"{"type":"A","type":"B"}"#, "duplicate field `type`"),
+            ("[7]", "invalid type: sequence, expected an event"),
+            (r#"{"seq":1} {}"#, "trailing characters"),
+            (
+                r#"{"call_id":1}"#,
+                "invalid type: integer `1`, expected a string",
+            ),
+        ] {
+            let error = Line::parse(text).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
 }

@@ -54,10 +54,10 @@ impl<'j> Run<'j> {
             }
         }
         self.is_old |= line.is_old;
-        self.event(*line).map_err(|message| (0, message))
+        self.event(line).map_err(|message| (0, message))
     }
 
-    fn event(&mut self, line: Line<'j>) -> Result<(), String> {
+    fn event(&mut self, line: Box<Line<'j>>) -> Result<(), String> {
         match line.kind {
             EventKind::EngineStart => {
                 self.end = None;
@@ -125,7 +125,7 @@ impl<'j> Run<'j> {
         Ok(())
     }
 
-    fn human_answer(&mut self, line: Line<'j>) {
+    fn human_answer(&mut self, line: Box<Line<'j>>) {
         let wanted = line.request_id;
         let fingerprint = line.fingerprint;
         let asked = self
@@ -140,7 +140,7 @@ impl<'j> Run<'j> {
         }
     }
 
-    fn engine_end(&mut self, line: Line<'j>) {
+    fn engine_end(&mut self, line: Box<Line<'j>>) {
         let open = self.calls_of_last_thought();
         let open = open.filter(|call| call.result.is_none());
         for request in open.filter_map(|call| call.request.as_mut()) {
@@ -167,7 +167,7 @@ impl<'j> Run<'j> {
     }
 
     /// Returns the model that is asked from now on.
-    fn start(&mut self, line: Line<'j>) -> Option<Cow<'j, str>> {
+    fn start(&mut self, line: Box<Line<'j>>) -> Option<Cow<'j, str>> {
         if self.first_message.is_none() && self.is_whole {
             let task = line.task.map(RawValue::get);
             let task = task.filter(|json| json.starts_with('"'));
@@ -270,7 +270,7 @@ impl<'j> Run<'j> {
 
     /// A check of the last answer. One that neither accepted nor refused it counts for nothing, and so does
     /// one of an answer that has been taken out.
-    fn acceptance(&mut self, line: Line<'j>) {
+    fn acceptance(&mut self, line: Box<Line<'j>>) {
         if line.thought_seq.is_none() || line.thought_seq != self.thought_seq {
             return;
         }
@@ -289,7 +289,7 @@ impl<'j> Run<'j> {
         }
     }
 
-    fn action_request(&mut self, line: Line<'j>) {
+    fn action_request(&mut self, line: Box<Line<'j>>) {
         let id = line.action_id.as_deref();
         if self.call(id, |_| true).is_none() {
             if let Some(call) = self.adopt(&line) {
@@ -356,7 +356,7 @@ impl<'j> Run<'j> {
         thought.calls.last_mut()
     }
 
-    fn question(&mut self, line: Line<'j>) {
+    fn question(&mut self, line: Box<Line<'j>>) {
         if self.asked(&line).is_none() {
             self.adopt(&line);
         }
