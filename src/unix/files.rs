@@ -380,7 +380,10 @@ pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
 /// and take no room on the disk.
 pub(crate) fn read_limited(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    if file.metadata()?.len() <= limit {
+    let length = file.metadata()?.len();
+    if length <= limit {
+        // With room for one more, the end is seen without growing.
+        bytes.reserve_exact(length as usize + 1);
         file.take(limit + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 <= limit {
             return Ok(bytes);
