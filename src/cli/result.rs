@@ -66,12 +66,19 @@ fn print_result(
         metadata,
         (result.question.as_ref(), awaited),
     )?;
-    if let Some(summary) = result.summary() {
-        screen.progress(&[(Tone::Dim, &summary)]);
-    }
     let exit = ending.exit;
+    print_summary(&result, screen);
     result.seal();
     Ok(exit)
+}
+
+/// Prints what the run has used. That takes reading its journal.
+fn print_summary(result: &RunResult, screen: Screen) {
+    if !screen.quiet
+        && let Some(summary) = result.summary()
+    {
+        screen.progress(&[(Tone::Dim, &summary)]);
+    }
 }
 
 /// Prints the answer to one message of a conversation, or why there is none, and seals the run.
@@ -94,10 +101,8 @@ pub(crate) fn print_answer(result: RunResult, screen: Screen) -> Result<Exit> {
             screen.warn(&text);
         }
     }
-    if let Some(summary) = result.summary() {
-        screen.progress(&[(Tone::Dim, &summary)]);
-    }
     let exit = ending.exit;
+    print_summary(&result, screen);
     result.seal();
     Ok(exit)
 }
