@@ -88,6 +88,8 @@ impl EvaluationPage {
         let mut reader = JournalReader::open(&run.journal())?;
         loop {
             match reader.read_next()? {
+                // An agent's run begins with one.
+                Next::Event(_, line) if line.kind == EventKind::UserMessage => return Ok(None),
                 Next::Event(text, line) => page.add(&line.kind, text),
                 Next::Damaged(_) => {}
                 Next::End { .. } => break,
