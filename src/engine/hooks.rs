@@ -11,7 +11,7 @@ use crate::model::response;
 use crate::record::engine_log::Level;
 use crate::record::execution::{self, Stdin};
 use crate::record::run_dir::reference;
-use crate::text::json::Object;
+use crate::text::json::{Object, parser_message};
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, Outcome, SpawnError};
@@ -62,7 +62,7 @@ impl Control {
     /// Reads it. A word that is not known may be a guard's misspelt "deny", and a key a misspelt "action":
     /// it is an error.
     fn parse(bytes: &[u8], event: HookEvent) -> std::result::Result<Self, String> {
-        let value: Value = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+        let value: Value = serde_json::from_slice(bytes).map_err(|e| parser_message(&e))?;
         let Value::Object(map) = value else {
             return Err("it is not an object".to_owned());
         };
@@ -288,7 +288,7 @@ fn read_output(
 
 /// Checks that a payload has the form that belongs to its event.
 fn check(payload: &[u8], event: HookEvent) -> std::result::Result<(), String> {
-    let value: Value = serde_json::from_slice(payload).map_err(|e| e.to_string())?;
+    let value: Value = serde_json::from_slice(payload).map_err(|e| parser_message(&e))?;
     match event {
         HookEvent::PreLlmRequest if !value.is_object() => Err("it is not an object".to_owned()),
         HookEvent::PostLlmResponse => response::parse(payload).map(|_| ()),

@@ -5,6 +5,7 @@
 
 mod references;
 
+use crate::text::json::parser_message;
 use crate::text::shorten::cut_to_columns;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ReferencingError, ValidationError, Validator};
@@ -67,8 +68,8 @@ impl JsonSchema {
                 "{length} bytes are too many; the limit is {MOST_BYTES}"
             ));
         }
-        let source =
-            serde_json::from_slice(document).map_err(|e| format!("not valid JSON: {e}"))?;
+        let source = serde_json::from_slice(document)
+            .map_err(|e| format!("not valid JSON: {}", parser_message(&e)))?;
         Self::compile(source)
     }
 

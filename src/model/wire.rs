@@ -341,7 +341,7 @@ fn next_message(rest: &[u8]) -> Result<(Message<'_>, usize), String> {
     let message = messages
         .next()
         .unwrap_or_else(|| Ok(Message::default()))
-        .map_err(|e| format!("a message of the request: {e}"))?;
+        .map_err(|e| format!("a message of the request: {}", json::parser_message(&e)))?;
     let length = messages.byte_offset();
     if length == 0 {
         return Err("a message of the request is missing".to_owned());

@@ -132,7 +132,10 @@ impl Session {
     pub(crate) fn read_metadata(&self) -> Result<SessionMetadata> {
         let found = METADATA.iter().find_map(|place| self.read_file(place).ok());
         let text = found.map_or_else(|| self.read_file(METADATA[0]), Ok)?;
-        let damaged = |e| Error::failure(format!("{}: {e}", self.path(METADATA[0]).display()));
+        let damaged = |e| {
+            let path = self.path(METADATA[0]);
+            Error::failure(format!("{}: {}", path.display(), json::parser_message(&e)))
+        };
         serde_json::from_slice(&text).map_err(damaged)
     }
 

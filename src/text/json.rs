@@ -248,15 +248,53 @@ fn lone_surrogates(json: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The parser's message without its place.
+/// Why a text cannot be read, in plain words and with the place: `expected a value, at column 2`.
+pub(crate) fn parser_message(error: &serde_json::Error) -> String {
+    let words = parser_words(error);
+    match (error.line(), error.column()) {
+        (0, _) | (1, 0) => words,
+        (1, column) => format!("{words}, at column {column}"),
+        (line, 0) => format!("{words}, at the end of line {}", line - 1),
+        (line, column) => format!("{words}, at line {line}, column {column}"),
+    }
+}
+
+/// Why a text cannot be read, in plain words, without the place.
 pub(crate) fn parser_words(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    text.split(" at line ").next().unwrap_or(&text).to_owned()
+    let words = text.split(" at line ").next().unwrap_or(&text);
+    if let Some(inside) = words.strip_prefix("EOF while parsing a") {
+        return match inside {
+            " value" => "it ends where a value is expected".to_owned(),
+            inside => format!("it ends inside a{inside}"),
+        };
+    }
+    match words {
+        "expected ident" => "expected true, false or null",
+        "expected value" => "expected a value",
+        "expected `:`" => "expected ':'",
+        "expected `,` or `]`" => "expected ',' or ']'",
+        "expected `,` or `}`" => "expected ',' or '}'",
+        "key must be a string" => "expected a key in double quotes",
+        "trailing characters" => "unexpected text behind the value",
+        "trailing comma" => "unexpected comma behind the last value",
+        "invalid escape" => "unknown escape in a string",
+        "lone leading surrogate in hex escape" | "unexpected end of hex escape" => {
+            "half of a surrogate pair"
+        }
+        "recursion limit exceeded" => "it is nested too deep",
+        words if words.starts_with("control character") => {
+            "a control character in a string must be escaped, as in \\n"
+        }
+        words => words,
+    }
+    .to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     #[test]
     fn an_answer_in_a_fenced_block_is_what_is_inside() {
@@ -280,6 +318,41 @@ mod tests {
         for bad in [r#""\ud800""#, r#"{"a": "\uDE00"}"#, "[1", "1 2"] {
             assert!(check(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_is_no_json_is_said_in_plain_words_and_with_its_place() {
+        for (text, message) in [
+            ("", "it ends where a value is expected"),
+            ("[1", "it ends inside a list, at column 2"),
+            ("{\"a\": 1", "it ends inside an object, at column 7"),
+            ("\"a", "it ends inside a string, at column 2"),
+            ("no", "expected true, false or null, at column 2"),
+            ("yes", "expected a value, at column 1"),
+            ("{\"a\" 1}", "expected ':', at column 6"),
+            ("[1 2]", "expected ',' or ']', at column 4"),
+            (
+                "{\n  \"a\": 1\n  b",
+                "expected ',' or '}', at line 3, column 3",
+            ),
+            ("{a: 1}", "expected a key in double quotes, at column 2"),
+            ("1 2", "unexpected text behind the value, at column 3"),
+            (
+                "[1,]",
+                "unexpected comma behind the last value, at column 4",
+            ),
+            ("\"\\x\"", "unknown escape in a string, at column 3"),
+            ("\"\\ud800\"", "half of a surrogate pair, at column 8"),
+            (
+                "\"a\n\"",
+                "a control character in a string must be escaped, as in \\n, at the end of line 1",
+            ),
+        ] {
+            let error = serde_json::from_str::<Value>(text).unwrap_err();
+            assert_eq!(parser_message(&error), message, "{text}");
+        }
+        let deep = serde_json::from_str::<Value>(&"[".repeat(200)).unwrap_err();
+        assert!(parser_message(&deep).starts_with("it is nested too deep, at column "));
     }
 
     #[test]

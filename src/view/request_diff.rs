@@ -4,6 +4,7 @@
 //! to find out, only to say where.
 
 use crate::text::disguise::disguises;
+use crate::text::json::parser_message;
 use crate::unix::terminal::printable;
 use serde_json::Value;
 
@@ -50,8 +51,8 @@ pub(crate) fn first(left: &[u8], right: &[u8]) -> Option<RequestDifference> {
 /// # Errors
 /// The reason why the request cannot be read.
 pub(crate) fn answers_in(request: &[u8]) -> Result<usize, String> {
-    let request: Value =
-        serde_json::from_slice(request).map_err(|e| format!("the request is not JSON: {e}"))?;
+    let request: Value = serde_json::from_slice(request)
+        .map_err(|e| format!("the request is not JSON: {}", parser_message(&e)))?;
     let (key, messages) = conversation(&request).ok_or("the request has no list of messages")?;
     let is_answer = |at: usize| is_of_model(&messages[at]);
     // What one answer said may be several items; a message is one of its own.

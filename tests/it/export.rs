@@ -594,7 +594,7 @@ fn several_runs_are_exported_and_what_cannot_be_is_said() {
     fs::write(first.path("journal.jsonl"), journal).unwrap();
     let damaged = export(&["--format", "chat", &ids[0]])
         .exits(1)
-        .says("journal.jsonl:2:2: damaged: key must be a string; left out");
+        .says("journal.jsonl:2:2: damaged: expected a key in double quotes; left out");
     assert_eq!(documents(&damaged)[0]["messages"], both[0]["messages"]);
     export(&[]).exits(2).says("--format");
     export(&["--format", "atif", "--content"])

@@ -68,7 +68,7 @@ fn a_schema_that_is_none_is_refused_with_its_place() {
     for (schema, message) in [
         (
             "{",
-            "f/schemas/bad.json: schema \"bad\": not valid JSON: EOF",
+            "f/schemas/bad.json: schema \"bad\": not valid JSON: it ends inside an object, at column 1",
         ),
         (r#"{"type": "thing"}"#, "/type: "),
         (r#"{"pattern": "("}"#, "/pattern: "),

@@ -10,6 +10,7 @@ use crate::mcp::module::{
 use crate::mcp::servers::{FILE, Reach, Server, is_name, read_servers, write_server};
 use crate::runs::preflight::install_signals;
 use crate::runs::task::read_stdin;
+use crate::text::json;
 use crate::text::shorten::in_short;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
@@ -212,8 +213,9 @@ impl McpCommand {
             text => serde_json::from_slice(text),
         };
         let arguments: Value = arguments.map_err(|e| {
+            let why = json::parser_message(&e);
             Error::usage(format!(
-                "mcp call: the arguments on stdin are not JSON: {e}"
+                "mcp call: the arguments on stdin are not JSON: {why}"
             ))
         })?;
         if !arguments.is_object() {

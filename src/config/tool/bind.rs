@@ -7,7 +7,7 @@ use crate::config::tool::definition::{
     Inject, InputForm, Parameter, Piece, Tool, Word, is_script, text_of,
 };
 use crate::text::disguise::disguises;
-use crate::text::json::compact;
+use crate::text::json::{compact, parser_message, parser_words};
 use crate::text::suggestion::nearest;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -175,7 +175,7 @@ fn parse(arguments: &str) -> Result<Entries<'_>, String> {
     }
     let cause = match serde_json::from_str(arguments) {
         Ok(entries) => return Ok(entries),
-        Err(error) => error.to_string(),
+        Err(error) => parser_message(&error),
     };
     let cause = match serde_json::from_str::<&RawValue>(arguments) {
         Err(_) => cause,
@@ -213,7 +213,10 @@ fn value(parameter: &Parameter, entries: &Entries, problems: &mut Vec<String>) -
     let given = match entries.get(name).map(written).transpose() {
         Ok(given) => given.flatten(),
         Err(cause) => {
-            problems.push(format!("parameter '{name}' is not valid JSON: {cause}"));
+            problems.push(format!(
+                "parameter '{name}' is not valid JSON: {}",
+                parser_words(&cause)
+            ));
             return None;
         }
     };

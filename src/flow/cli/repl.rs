@@ -200,7 +200,7 @@ impl Repl<'_> {
             }
             LineMode::Json => {
                 let value: Value = serde_json::from_str(line).map_err(|error| {
-                    let why = json::parser_words(&error);
+                    let why = json::parser_message(&error);
                     Error::usage(format!("not JSON: {why}; each line is one value"))
                 })?;
                 if self.attached.is_empty() {

@@ -17,8 +17,12 @@ pub(super) fn answer_request() -> Result<u8> {
         let why = crate::error::reason(&e);
         Error::usage(format!("cannot read the request from stdin: {why}"))
     })?;
-    let request: ValidationRequest<'_> = serde_json::from_slice(&bytes)
-        .map_err(|e| Error::usage(format!("not a request of delta: {e}")))?;
+    let request: ValidationRequest<'_> = serde_json::from_slice(&bytes).map_err(|e| {
+        Error::usage(format!(
+            "not a request of delta: {}",
+            json::parser_message(&e)
+        ))
+    })?;
     let (said, code) = match JsonSchema::parse(request.schema.get().as_bytes()) {
         Err(why) => (vec![why], NO_SCHEMA),
         Ok(schema) => match request.answer.map(|answer| faults(&schema, &answer)) {
@@ -41,6 +45,9 @@ fn faults(schema: &JsonSchema, answer: &str) -> Vec<String> {
             let mismatches = schema.mismatches(&value).into_iter();
             mismatches.map(|mismatch| mismatch.to_string()).collect()
         }
-        Err(error) => vec![format!("the answer is not one JSON value: {error}")],
+        Err(error) => {
+            let why = json::parser_message(&error);
+            vec![format!("the answer is not one JSON value: {why}")]
+        }
     }
 }

@@ -52,7 +52,7 @@ impl MemoryItem {
         let line: ItemLine<'_> = serde_json::from_str(text).map_err(|error| {
             format!(
                 "it is not an item: {}",
-                crate::text::json::parser_words(&error)
+                crate::text::json::parser_message(&error)
             )
         })?;
         let timestamp = Timestamp::parse(&line.timestamp)

@@ -466,7 +466,7 @@ fn parse_line(
     let what = match std::str::from_utf8(line) {
         Ok(text) => match json::check(text) {
             Ok(()) => return Ok((text.into(), None)),
-            Err(error) => format!("not JSON: {}", json::parser_words(&error)),
+            Err(error) => format!("not JSON: {}", json::parser_message(&error)),
         },
         Err(_) => "not UTF-8".to_owned(),
     };

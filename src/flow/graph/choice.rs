@@ -3,6 +3,7 @@
 //! Unaware of tasks. An output is JSON text; no more of it is parsed than the choice needs.
 
 use super::topology::{EdgeIx, Graph, NodeIx, Role};
+use crate::text::json::parser_message;
 use crate::text::shorten::cut_to_columns;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -156,8 +157,12 @@ fn split_items(output: &str) -> Result<Route, Failure> {
     let list = if text.starts_with('[') {
         Some(output)
     } else if text.starts_with('{') {
-        let divided = serde_json::from_str::<Divided<'_>>(output)
-            .map_err(|error| invalid(&format!("the output cannot be read: {error}")))?;
+        let divided = serde_json::from_str::<Divided<'_>>(output).map_err(|error| {
+            invalid(&format!(
+                "the output cannot be read: {}",
+                parser_message(&error)
+            ))
+        })?;
         match divided.subtask_inputs.map(RawValue::get) {
             Some(list) if list.starts_with('[') => Some(list),
             Some(_) => return Err(invalid("\"subtask_inputs\" is not a list")),
@@ -169,8 +174,12 @@ fn split_items(output: &str) -> Result<Route, Failure> {
     let Some(list) = list else {
         return Ok(Route::Everywhere);
     };
-    let items = serde_json::from_str::<Vec<&RawValue>>(list)
-        .map_err(|error| invalid(&format!("the list cannot be read: {error}")))?;
+    let items = serde_json::from_str::<Vec<&RawValue>>(list).map_err(|error| {
+        invalid(&format!(
+            "the list cannot be read: {}",
+            parser_message(&error)
+        ))
+    })?;
     if items.is_empty() {
         return Err(invalid("the list is empty: there is nothing to split"));
     }

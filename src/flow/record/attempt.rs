@@ -276,8 +276,9 @@ pub(crate) fn one_value(text: String) -> std::result::Result<Payload, String> {
         return Err("it printed nothing, and its output must be JSON".to_owned());
     }
     if let Err(error) = json::check(value) {
+        let why = json::parser_message(&error);
         return Err(format!(
-            "its output is not one JSON value: {error} (a node with output: text may print anything)"
+            "its output is not one JSON value: {why} (a node with output: text may print anything)"
         ));
     }
     // A line break inside JSON stands between two words of it, never in a string.
@@ -299,7 +300,10 @@ pub(crate) fn check_schema(
     let schema = schema?;
     let value = match serde_json::from_str(text) {
         Ok(value) => value,
-        Err(error) => return Some(Failure::new(code, format!("it cannot be read: {error}"))),
+        Err(error) => {
+            let why = json::parser_message(&error);
+            return Some(Failure::new(code, format!("it cannot be read: {why}")));
+        }
     };
     if schema.schema.admits(&value) {
         return None;

@@ -416,8 +416,8 @@ pub(super) fn parse(body: &[u8], wrapped: &[String]) -> Result<Answer, String> {
     let (mut text, mut thinking) = (String::new(), String::new());
     let mut calls = Vec::new();
     for item in &items {
-        let block: Block<'_> =
-            serde_json::from_str(item.get()).map_err(|e| format!("a block of the answer: {e}"))?;
+        let block: Block<'_> = serde_json::from_str(item.get())
+            .map_err(|e| format!("a block of the answer: {}", json_text::parser_message(&e)))?;
         match &*block.r#type {
             "text" => {
                 let part: Option<String> = block

@@ -5,7 +5,7 @@
 
 use crate::config::api::Api;
 use crate::record::event::Tokens;
-use crate::text::json::Members;
+use crate::text::json::{Members, parser_message};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -38,8 +38,8 @@ impl Neutral {
     }
 
     fn read(bytes: &[u8]) -> Result<Self, String> {
-        let request: serde_json::Value =
-            serde_json::from_slice(bytes).map_err(|e| format!("the request is not JSON: {e}"))?;
+        let request: serde_json::Value = serde_json::from_slice(bytes)
+            .map_err(|e| format!("the request is not JSON: {}", parser_message(&e)))?;
         let serde_json::Value::Object(mut request) = request else {
             return Err("the request is not an object".to_owned());
         };
@@ -68,7 +68,8 @@ impl Neutral {
     pub(super) fn head(&self) -> Result<Members, String> {
         let mut head = self.bytes[..self.messages].to_vec();
         head.extend_from_slice(b"]}");
-        serde_json::from_slice(&head).map_err(|e| format!("the request's head: {e}"))
+        serde_json::from_slice(&head)
+            .map_err(|e| format!("the request's head: {}", parser_message(&e)))
     }
 }
 

@@ -329,8 +329,8 @@ pub(super) fn parse(body: &[u8]) -> Result<Answer, String> {
     let (mut text, mut thinking) = (String::new(), String::new());
     let (mut calls, mut refusal) = (Vec::new(), None);
     for item in &items {
-        let item: Item<'_> =
-            serde_json::from_str(item.get()).map_err(|e| format!("an item of the answer: {e}"))?;
+        let item: Item<'_> = serde_json::from_str(item.get())
+            .map_err(|e| format!("an item of the answer: {}", json::parser_message(&e)))?;
         match &*item.r#type {
             "message" => {
                 for part in Item::parts(item.content) {

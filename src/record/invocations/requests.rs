@@ -1,6 +1,7 @@
 //! Requests read back, kept whole or as an addition to the one before.
 
 use crate::error::{At, Error, Result};
+use crate::text::json::parser_message;
 use crate::unix::files;
 use serde::Deserialize;
 use std::io;
@@ -56,8 +57,9 @@ impl Requests {
             }
             let path = entry.join("request.tail.json");
             let text = files::read_regular(&path).at("read", &path)?;
-            let tail: RequestTail = serde_json::from_slice(&text)
-                .map_err(|e| Error::failure(format!("{}: {e}", path.display())))?;
+            let tail: RequestTail = serde_json::from_slice(&text).map_err(|e| {
+                Error::failure(format!("{}: {}", path.display(), parser_message(&e)))
+            })?;
             at.clone_from(&tail.extends);
             tails.push(tail);
         };

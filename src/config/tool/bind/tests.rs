@@ -479,14 +479,24 @@ fn standard_input_is_none_only_if_its_parameter_is_absent() {
 fn what_is_not_an_object_is_quoted_back() {
     let text = "{name: t, exec: 'p ${x}'}";
     for (arguments, cause) in [
-        ("{\"x\": ", "EOF while parsing a value"),
-        ("{\"x\": 1} trailing", "trailing characters"),
-        ("ls -l", "expected"),
+        (
+            "{\"x\": ",
+            "(it ends where a value is expected, at column 6)",
+        ),
+        (
+            "{\"x\": 1} trailing",
+            "(unexpected text behind the value, at column 10)",
+        ),
+        ("ls -l", "(expected a value, at column 1)"),
+        ("no", "(expected true, false or null, at column 2)"),
         ("[1]", "they are an array"),
         ("\"{}\"", "they are a string"),
         ("null", "they are a single value"),
-        ("{x: 1}", "key must be a string"),
-        ("{\"x\": 1,}", "trailing comma"),
+        ("{x: 1}", "(expected a key in double quotes, at column 2)"),
+        (
+            "{\"x\": 1,}",
+            "(unexpected comma behind the last value, at column 9)",
+        ),
     ] {
         let said = refusal(text, arguments);
         let begin = "tool 't' was not run: its arguments are not a JSON object (";

@@ -132,7 +132,7 @@ impl CaseReader<'_, '_> {
             match serde_json::from_str::<Value>(line) {
                 Ok(item) => cases.extend(self.case(&item, index + 1, &place)),
                 Err(error) => {
-                    let why = crate::text::json::parser_words(&error);
+                    let why = crate::text::json::parser_message(&error);
                     self.add(
                         Code::ManifestInvalid,
                         vec![],

@@ -67,7 +67,7 @@ impl Baseline {
         let read: std::result::Result<BaselineFile, _> = serde_json::from_slice(bytes);
         let no_result =
             |why: String| Error::usage(format!("not a result of eval --format json: {why}"));
-        let file = read.map_err(|error| no_result(crate::text::json::parser_words(&error)))?;
+        let file = read.map_err(|error| no_result(crate::text::json::parser_message(&error)))?;
         let names: Vec<String> = file
             .suites
             .iter()
