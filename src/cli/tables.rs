@@ -7,7 +7,7 @@ use super::templates::TEMPLATE_NAMES;
 use crate::coder::tool;
 use crate::mcp::stdio::SERVER_COMMAND;
 use crate::model::http::RESOLVE_COMMAND;
-use crate::record::metadata::Status;
+use crate::record::metadata::{STOP_REASONS, Status};
 use crate::text::options::completion;
 use crate::text::options::table::ValueKind::{
     Bytes, Command, Directory, File, Number, Other, Pair, Run, RunId, Text, Words, Workspace,
@@ -211,7 +211,7 @@ const COMMAND_TABLES: [CommandTable; 24] = [
             BELOW,
             valued("-a", "--agent", "DIR", Directory, "list the runs in all workspaces of this agent; with -r, only its runs"),
             valued("", "--status", "STATUS", Words(&STATUS_NAMES), "only RUNNING, WAITING_FOR_INPUT, COMPLETED, FAILED or INTERRUPTED"),
-            valued("", "--stop-reason", "REASON", Text, "only runs that ended for this reason").repeatable(),
+            valued("", "--stop-reason", "REASON", Words(&STOP_REASONS), "only runs that ended for this reason").repeatable(),
             valued("", "--since", "TIME", Other, "only runs started since TIME: RFC 3339, or 2h ago"),
             flag("", "--resumable", "only runs that the same command would resume"),
             flag("", "--retryable", "only runs to start again: 75, a signal, or the process died"),

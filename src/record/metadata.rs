@@ -15,6 +15,16 @@ use std::time::Duration;
 
 const FILE: &str = "metadata.json";
 
+/// Every word of `stop_reason`: those of agents' runs, of signals, of flows and of evaluations.
+#[rustfmt::skip]
+pub(crate) const STOP_REASONS: [&str; 33] = [
+    "final_answer", "length", "content_filter", "not_accepted", "model_unavailable", "model_refused",
+    "context_full", "context", "disk_full", "io_error", "max_iterations", "tokens", "seconds", "budget",
+    "deadline", "accept", "hook", "journal_changed", "ask_human", "subagent", "SIGINT", "SIGTERM", "SIGHUP",
+    "success", "partial", "failure", "paused", "agent", "input",
+    "passed", "failed", "undecided", "configuration",
+];
+
 /// The state of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -164,6 +174,7 @@ impl Metadata {
 
     /// Describes the end of this start.
     pub(crate) fn end(&mut self, status: Status, reason: &str, exit: Exit, text: String) {
+        debug_assert!(STOP_REASONS.contains(&reason), "{reason} is not listed");
         self.status = status;
         self.stop_reason = Some(reason.to_owned());
         self.exit_code = Some(exit.code());

@@ -120,6 +120,7 @@ fn all_runs_below_directories_are_one_list_whatever_the_workspace() {
         only(&["--stop-reason", "model_refused"]),
         ["a/deep/er/refused"]
     );
+    assert_eq!(only(&["--stop-reason", "sigterm"]), ["b/signalled"]);
     assert_eq!(
         only(&["--status", "completed", "--agent", "probe"]),
         ["a/done"]
@@ -139,6 +140,14 @@ fn all_runs_below_directories_are_one_list_whatever_the_workspace() {
     first.exits(0).prints(&format!("{refused}\n"));
     for (args, words) in [
         (&["--since", "yesterday"][..], "--since: 'yesterday'"),
+        (
+            &["--stop-reason", "model_refuse"],
+            "--stop-reason: unknown value 'model_refuse'; did you mean 'model_refused'?",
+        ),
+        (
+            &["--stop-reason", "whatever"],
+            "--stop-reason: unknown value 'whatever'; it is one of final_answer, length, ",
+        ),
         (&["-r", "a", "-w", "b"], "-w and -r"),
         (&["a"], "-r a"),
     ] {
