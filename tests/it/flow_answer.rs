@@ -33,13 +33,33 @@ fn the_only_open_question_gets_the_answer() {
     world.model_says([question("Which one?"), text("[1]")]);
     command(&world).exits(101);
     assert_eq!(listed(&world), "r  T1  a  Which one?\n");
-    answer(&world, &["the b"]).exits(0).says("a of T1");
-    assert_eq!(listed(&world), "");
-    command(&world).exits(0).prints("[1]\n");
+    answer(&world, &["the b"]).end().exits(0).says("a of T1");
+    answer(&world, &[])
+        .end()
+        .exits(1)
+        .prints("")
+        .says("has an answer that has not been read");
+    command(&world).end().exits(0).prints("[1]\n");
     let agent = world.runs().into_iter().find(|run| run.id() != "r");
     let received = agent.unwrap().events("HUMAN_INPUT_RECEIVED");
     assert_eq!(received[0]["response"], "the b");
-    answer(&world, &["again"]).exits(1).says("no question");
+    for words in [&["again"][..], &[]] {
+        let none = answer(&world, words).end().exits(1).prints("");
+        none.says("no question of a flow is open here");
+    }
+}
+
+#[test]
+fn where_nothing_has_run_no_question_is_open() {
+    let world = World::new();
+    world.write("ws/file", "");
+    for words in [&["yes"][..], &[]] {
+        answer(&world, words)
+            .end()
+            .exits(1)
+            .prints("")
+            .says("no question of a flow is open here");
+    }
 }
 
 #[test]

@@ -25,6 +25,8 @@ use crate::unix::terminal::{Screen, print, printable_line};
 /// Flows within flows are not followed further down.
 const DEEPEST: usize = 16;
 
+const NOTHING_OPEN: &str = "no question of a flow is open here";
+
 /// A question that a person can answer now.
 struct OpenQuestion {
     /// The run of the flow.
@@ -48,9 +50,7 @@ pub(crate) fn answer_question(wanted: &AnswerArgs) -> Result<Exit> {
         collect_questions(&run, (&run, ""), &mut tree, 0, &mut all)?;
     }
     let Some(text) = &wanted.text else {
-        all.retain(|it| !it.is_answered);
-        print(list_of(&all).as_bytes())?;
-        return Ok(Exit::Success);
+        return list_questions(&all);
     };
     let meant = choose_question(all, wanted)?;
     require_own_run(&meant.run, false)?;
@@ -66,6 +66,20 @@ pub(crate) fn answer_question(wanted: &AnswerArgs) -> Result<Exit> {
         "answered {node} of {task} in run {flow}; the command that began the flow resumes it"
     );
     Screen::new(false, false).warn_as(PROGRAM, &printable_line(&text));
+    Ok(Exit::Success)
+}
+
+/// Prints the questions that have no answer.
+///
+/// # Errors
+/// There are none.
+fn list_questions(all: &[OpenQuestion]) -> Result<Exit> {
+    let (answered, open): (Vec<_>, Vec<_>) = all.iter().partition(|it| it.is_answered);
+    match (open.is_empty(), answered.first()) {
+        (false, _) => print(list_of(open.into_iter()).as_bytes())?,
+        (true, Some(one)) => return Err(Error::failure(already_answered(one))),
+        (true, None) => return Err(Error::failure(NOTHING_OPEN)),
+    }
     Ok(Exit::Success)
 }
 
@@ -154,7 +168,7 @@ fn collect_questions(
 fn choose_question(all: Vec<OpenQuestion>, wanted: &AnswerArgs) -> Result<OpenQuestion> {
     let is_named = |it: &OpenQuestion| wanted.task.as_ref().is_none_or(|task| *task == it.task);
     let (answered, mut open): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.is_answered);
-    let listed = list_of(&open);
+    let listed = list_of(open.iter());
     open.retain(is_named);
     if open.len() > 1 {
         let count = open.len();
@@ -164,7 +178,7 @@ fn choose_question(all: Vec<OpenQuestion>, wanted: &AnswerArgs) -> Result<OpenQu
         };
         return Err(Error::usage(format!(
             "{count} questions are open; say which with {how}:\n{}",
-            list_of(&open).trim_end()
+            list_of(open.iter()).trim_end()
         )));
     }
     if let Some(one) = open.pop() {
@@ -177,7 +191,7 @@ fn choose_question(all: Vec<OpenQuestion>, wanted: &AnswerArgs) -> Result<OpenQu
         (Some(task), list) if !list.is_empty() => {
             format!("{task} asks nothing; these questions are open:\n{list}")
         }
-        _ => "no question of a flow is open here".to_owned(),
+        _ => NOTHING_OPEN.to_owned(),
     }))
 }
 
@@ -191,7 +205,7 @@ fn already_answered(it: &OpenQuestion) -> String {
 }
 
 /// A line for each question.
-fn list_of(all: &[OpenQuestion]) -> String {
+fn list_of<'q>(all: impl Iterator<Item = &'q OpenQuestion>) -> String {
     let line = |it: &OpenQuestion| {
         let kind = match it.question.input_type {
             InputType::Confirmation => "  [yes, or what to do instead]",
@@ -201,5 +215,5 @@ fn list_of(all: &[OpenQuestion]) -> String {
         let text = format!("{}  {}  {}  {prompt}{kind}", it.flow.id, it.task, it.node);
         printable_line(&text) + "\n"
     };
-    all.iter().map(line).collect()
+    all.map(line).collect()
 }
