@@ -101,9 +101,11 @@ fn every_template_passes_its_check_without_a_warning_and_runs_offline() {
             .args(args.iter())
             .exits(2)
     };
-    init(&["f"]).says("init needs -t triage|map-reduce|review|eval");
+    init(&["f"]).says("init needs -t triage|map-reduce|review|eval, or -y for triage");
     init(&["f", "-t", "triag"]).says("triage");
     assert!(!world.exists("f"));
+    let first = Delta::flow(world.home()).args(["init", "-y", "f"]).end();
+    first.exits(0).prints("f\n").says("created flow (triage)");
     world.write("used/notes", "");
     let used = Delta::flow(world.home())
         .args(["init", "used", "-t", "triage"])

@@ -273,7 +273,18 @@ fn command_of(given: &ParsedCommand) -> Result<FlowCommand> {
 }
 
 fn template(given: &ParsedCommand) -> Result<&'static FlowTemplate> {
-    let name = given.text("--template").unwrap_or_default();
+    let Some(name) = given.text("--template") else {
+        let names = templates::NAMES.join("|");
+        return given
+            .has("--yes")
+            .then_some(&templates::ALL[0])
+            .ok_or_else(|| {
+                Error::usage(format!(
+                    "init needs -t {names}, or -y for {}",
+                    templates::NAMES[0]
+                ))
+            });
+    };
     let found = templates::ALL.iter().find(|template| template.name == name);
     found.ok_or_else(|| unknown_word("init: no such template", &name, &templates::NAMES))
 }

@@ -102,7 +102,8 @@ const COMMAND_TABLES: [CommandTable; 16] = [
                be new or empty, and print its name.",
         operands: &[operand("DIR", Directory).optional()],
         options: &[&[
-            valued("-t", "--template", "", Words(&templates::NAMES), "start from this template").required(),
+            valued("-t", "--template", "", Words(&templates::NAMES), "start from this template"),
+            flag("-y", "--yes", "use triage without asking for a template"),
         ]],
         ..command("init", "create a flow from a template")
     },
