@@ -107,6 +107,15 @@ impl Error {
         Self::new(Exit::Config, message)
     }
 
+    /// The same as wrong usage: the command line names what cannot be used. What the system lacked for the moment is none.
+    pub(crate) fn into_usage(self) -> Self {
+        let exit = match self.is_passing {
+            true => self.exit,
+            false => Exit::Usage,
+        };
+        Self { exit, ..self }
+    }
+
     /// An error of the system, with what was being done to which file.
     pub(crate) fn io(doing: &str, path: &Path, cause: &io::Error) -> Self {
         Self {

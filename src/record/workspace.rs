@@ -61,21 +61,16 @@ impl Workspace {
             Ok(root) if root.is_dir() => root,
             Ok(_) => {
                 let path = path.display();
-                return Err(Error::config(format!(
+                return Err(Error::usage(format!(
                     "work directory {path} is not a directory"
                 )));
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => files::absolute(path)?,
-            Err(e) => {
-                return Err(Error::new(
-                    crate::error::Exit::Config,
-                    Error::io("open work directory", path, &e).message,
-                ));
-            }
+            Err(e) => return Err(Error::io("open work directory", path, &e).into_usage()),
         };
         if root.to_str().is_none() {
             let path = path.display();
-            return Err(Error::config(format!(
+            return Err(Error::usage(format!(
                 "the path of work directory {path} is not UTF-8"
             )));
         }
@@ -99,12 +94,11 @@ impl Workspace {
                 self.root.display(),
                 there.display()
             );
-            return Err(Error::config(message));
+            return Err(Error::usage(message));
         }
         access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(|errno| {
             let cause = io::Error::from(errno);
-            let message = Error::io("write to work directory", there, &cause).message;
-            Error::config(message)
+            Error::io("write to work directory", there, &cause).into_usage()
         })
     }
 
@@ -134,12 +128,7 @@ impl Workspace {
     /// Makes the workspace and its control plane, unless they are there.
     pub(crate) fn create(&self) -> Result<()> {
         let made = DirBuilder::new().recursive(true).create(&self.root);
-        made.at("create", &self.root).map_err(|mut error| {
-            if !error.is_passing {
-                error.exit = crate::error::Exit::Config;
-            }
-            error
-        })?;
+        made.at("create", &self.root).map_err(Error::into_usage)?;
         const FILES: [(&str, &[u8]); 2] = [(".gitignore", b"*\n"), ("VERSION", LAYOUT.as_bytes())];
         if check_origin(&self.control)? == Origin::Missing {
             make_stamped_dir(&self.control, &FILES)?;

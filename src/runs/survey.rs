@@ -75,10 +75,13 @@ pub(crate) fn visit_runs(
 fn outermost(dirs: &[PathBuf]) -> Result<Vec<Place>> {
     let mut places: Vec<Place> = Vec::new();
     for dir in dirs {
-        let path = dir.canonicalize().at("open", dir)?;
+        let path = dir
+            .canonicalize()
+            .at("open", dir)
+            .map_err(Error::into_usage)?;
         if !path.is_dir() {
             let dir = dir.display();
-            return Err(Error::failure(format!("{dir} is not a directory")));
+            return Err(Error::usage(format!("{dir} is not a directory")));
         }
         let shown = dir.clone();
         places.push(Place { path, shown });

@@ -197,9 +197,10 @@ fn read_at_most(path: &Path, signals: &Signals) -> Result<Vec<u8>> {
 
 /// All that a file holds, or what comes through a pipe. A signal ends the reading.
 pub(crate) fn read_path(path: &Path, signals: &Signals) -> Result<Vec<u8>> {
-    let file = open_waiting(path).at("read", path)?;
+    let file = open_waiting(path).at("read", path);
     let name = path.display().to_string();
-    read_to_end(file, &name, usize::MAX, signals)?.at("read", path)
+    let bytes = read_to_end(file.map_err(Error::into_usage)?, &name, usize::MAX, signals)?;
+    bytes.at("read", path).map_err(Error::into_usage)
 }
 
 /// Opens a file or a pipe. Without a writer, opening a pipe would wait where no signal ends it.

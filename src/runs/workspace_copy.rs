@@ -31,8 +31,8 @@ impl ReplayDir {
         if let Some(from) = from {
             copy_files(from, &dir, screen)?;
         } else {
-            files::make_dirs(&dir)?;
             refuse_unless_empty(&dir)?;
+            files::make_dirs(&dir)?;
         }
         let workspace = Workspace::at(&dir)?;
         let shown = workspace.root.display();
@@ -67,7 +67,7 @@ pub(crate) fn refuse_unless_empty(dir: &Path) -> Result<()> {
     let mut entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(e).at("read", dir),
+        Err(e) => return Err(e).at("read", dir).map_err(Error::into_usage),
     };
     match entries.next() {
         None => Ok(()),

@@ -25,7 +25,7 @@ pub(crate) fn check_unused(dir: &Path, (main, what): (&str, &str)) -> Result<()>
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(e).at("use", dir),
+        Err(e) => return Err(e).at("use", dir).map_err(Error::into_usage),
     };
     let mut names = Vec::new();
     for entry in entries {

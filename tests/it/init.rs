@@ -145,11 +145,13 @@ fn a_directory_in_use_is_refused_and_left_as_it_is() {
     world.write("file", "");
     world
         .delta(["init", "file", "-y"])
-        .exits(1)
+        .end()
+        .exits(2)
         .says("file: not a directory");
     world
         .delta(["init", "file/x", "-y"])
-        .exits(1)
+        .end()
+        .exits(2)
         .says("file/x: not a directory");
 }
 

@@ -70,7 +70,8 @@ pub(crate) fn print_inventory(wanted: &ManifestArgs) -> Result<Exit> {
 }
 
 fn read_inventory(path: &Path) -> Result<Value> {
-    let file = files::open_readable(path).at("read", path)?;
+    let file = files::open_readable(path).at("read", path);
+    let file = file.map_err(Error::into_usage)?;
     let bytes = files::read_limited(file, LARGEST).at("read", path)?;
     let read: Option<Value> = serde_json::from_slice(&bytes).ok();
     let is_one = |value: &Value| value["files"].is_array();
