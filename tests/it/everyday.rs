@@ -3,7 +3,9 @@
 use crate::harness::services::{HERE, streaming, text_stream};
 use crate::harness::*;
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -493,6 +495,9 @@ fn what_cannot_be_a_message_is_refused_before_anything_is_created() {
     refused(&["-f", "a\nb"], "cannot be named");
     let piped = at_work(&world, ["run", "-m", "-"]).stdin(b"a\xffb").end();
     piped.exits(2).says("not UTF-8").says("iconv");
+    let bytes = OsStr::from_bytes(b"\xff");
+    let typed = world.delta(["run"]).arg(bytes).end().exits(2);
+    typed.says("run: the argument '\\xff' is not UTF-8");
 }
 
 #[test]

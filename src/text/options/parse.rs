@@ -11,6 +11,7 @@ use crate::text::options::short_help::usage_line;
 use crate::text::suggestion::nearest;
 use lexopt::{Arg, Parser};
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// A command line that has been understood.
@@ -250,6 +251,15 @@ fn push_operand(
     let value = match row.value.kind {
         ValueKind::Words(words) => {
             check_word(words, &word, &format!("{}: unknown word", command.name))?
+        }
+        ValueKind::Text | ValueKind::Pair | ValueKind::Run | ValueKind::Other
+            if word.to_str().is_none() =>
+        {
+            return Err(Error::usage(format!(
+                "{}: the argument '{}' is not UTF-8",
+                command.name,
+                word.as_bytes().escape_ascii()
+            )));
         }
         kind => check_value(kind, word, row.value.name)?,
     };
