@@ -5,6 +5,7 @@
 use super::agent::Llm;
 use super::context::{at_least_one, command};
 use crate::config::api::{Api, CacheTime, Header, HeaderValue, appended_path};
+use crate::config::environment::{scheme_objection, without_secrets};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::argv_template::is_identifier;
 use crate::text::suggestion::nearest;
@@ -91,13 +92,10 @@ pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Option<Llm
     }
     let base_url = llm.read_text("base_url", out);
     if let Some(url) = base_url
-        && !url.starts_with("http://")
-        && !url.starts_with("https://")
+        && let Some(why) = scheme_objection(url)
     {
-        out.error(
-            llm.path_to("base_url"),
-            format!("llm: base_url: '{url}' does not begin with http:// or https://"),
-        );
+        let message = format!("llm: base_url: '{}': {why}", without_secrets(url));
+        out.error(llm.path_to("base_url"), message);
     }
     let reserved = [
         (

@@ -87,7 +87,7 @@ const AGENTS: &[Row] = &[
     ),
     (
         "name: probe\nllm: {model: m, base_url: 'localhost:8080'}\n",
-        "agent.yaml:2: llm: base_url: 'localhost:8080' does not begin with http:// or https://",
+        "agent.yaml:2: llm: base_url: 'localhost:8080': it does not begin with http:// or https://; did you mean http://localhost:8080?",
     ),
     (
         "name: probe\nllm: {model: m, base_url: 8080}\n",

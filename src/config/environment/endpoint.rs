@@ -89,13 +89,15 @@ impl Environment {
                 .unwrap_or_else(|| (api.public_endpoint().to_owned(), Trust::Trusted)),
         };
         let url = url.trim_end_matches('/').to_owned();
-        match url_objection(&url) {
-            None => Ok((url, origin)),
-            Some(why) => Err(Error::config(format!(
-                "the base URL '{}' cannot be used: {why}",
-                without_secrets(&url)
-            ))),
-        }
+        let Some(why) = url_objection(&url) else {
+            return Ok((url, origin));
+        };
+        let source = self.endpoint_source(api).filter(|_| from_agent.is_none());
+        let source = source.map_or_else(String::new, |source| format!(" ({source})"));
+        Err(Error::config(format!(
+            "the base URL '{}'{source} cannot be used: {why}",
+            without_secrets(&url)
+        )))
     }
 
     /// The key for an endpoint of an API, and where it comes from. At the vendor's own endpoint the vendor's
@@ -186,7 +188,11 @@ fn no_key(api: Api, base_url: &str) -> Error {
             Api::Chat | Api::Responses => KEY_NAMES[0],
             Api::Messages => "ANTHROPIC_API_KEY or DELTA_API_KEY",
         };
-        format!("set {name}, or DELTA_BASE_URL for a local server, or llm.command")
+        let any = match base_url == api.public_endpoint() {
+            true => "",
+            false => " (to any word if the server asks for none)",
+        };
+        format!("set {name}{any}, or DELTA_BASE_URL for a server on this machine, or llm.command")
     };
     Error::config(format!("no key for {base_url}; {way_out}"))
 }

@@ -4,17 +4,38 @@ use crate::config::api::appended_path;
 
 /// Why a base URL cannot be used, if it cannot.
 pub(crate) fn url_objection(url: &str) -> Option<String> {
+    if ["http:", "https:"].contains(&url.trim_end_matches('/')) {
+        return Some("it names no host".to_owned());
+    }
     if let Some(path) = appended_path(url) {
         return Some(format!(
             "it ends in {path}, which is appended to it; omit that"
         ));
     }
-    form_objection(url).map(str::to_owned)
+    scheme_objection(url).or_else(|| form_objection(url).map(str::to_owned))
+}
+
+/// Why a base URL cannot be used that does not begin as one.
+pub(crate) fn scheme_objection(url: &str) -> Option<String> {
+    const LACKS: &str = "it does not begin with http:// or https://";
+    if ["http://", "https://"].iter().any(|it| url.starts_with(it)) {
+        return None;
+    }
+    let is_host = url.contains([':', '/', '.']) && !url.contains(['@', '?', ' ']);
+    if !is_host || url.contains("//") || url.starts_with("http") {
+        return Some(LACKS.to_owned());
+    }
+    let scheme = match url.contains(':') || is_loopback(url) {
+        true => "http",
+        false => "https",
+    };
+    Some(format!("{LACKS}; did you mean {scheme}://{url}?"))
 }
 
 fn form_objection(url: &str) -> Option<&'static str> {
     let uri: ureq::http::Uri = match url.parse() {
         Ok(uri) => uri,
+        Err(_) if url.contains(":///") => return Some("it names no host"),
         Err(_) => return Some("it is not a URL"),
     };
     let authority = uri.authority().map(ureq::http::uri::Authority::as_str);
@@ -29,8 +50,8 @@ fn form_objection(url: &str) -> Option<&'static str> {
         (Some("https"), Some(_)) if !cfg!(feature = "tls") => {
             Some("this delta was built without TLS; build it with `make`")
         }
-        (Some("http" | "https"), Some(_)) => None,
-        _ => Some("it does not begin with http:// or https://"),
+        (_, Some(_)) => None,
+        (_, None) => Some("it names no host"),
     }
 }
 
@@ -65,4 +86,44 @@ pub(crate) fn is_loopback(url: &str) -> bool {
         || host
             .parse::<std::net::IpAddr>()
             .is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_base_url_is_said_with_the_way_out() {
+        const LACKS: &str = "it does not begin with http:// or https://";
+        for (url, why) in [
+            (
+                "localhost:8080/v1",
+                "; did you mean http://localhost:8080/v1?",
+            ),
+            ("127.0.0.1/v1", "; did you mean http://127.0.0.1/v1?"),
+            ("10.1.2.3:80", "; did you mean http://10.1.2.3:80?"),
+            (
+                "api.example.com/v1",
+                "; did you mean https://api.example.com/v1?",
+            ),
+            ("foo", ""),
+            ("ftp://x/v1", ""),
+            ("http:/x/v1", ""),
+            ("user:secret@example.com/v1", ""),
+        ] {
+            assert_eq!(url_objection(url), Some(format!("{LACKS}{why}")), "{url}");
+        }
+        for url in ["http:", "https://", "http:///v1"] {
+            assert_eq!(
+                url_objection(url).as_deref(),
+                Some("it names no host"),
+                "{url}"
+            );
+        }
+        assert_eq!(
+            url_objection("http://a b").as_deref(),
+            Some("it is not a URL")
+        );
+        assert_eq!(url_objection("http://localhost:8080/v1"), None);
+    }
 }

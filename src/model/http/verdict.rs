@@ -35,9 +35,13 @@ impl Http {
         match status {
             300..=399 => {
                 let to = head.location.as_deref().unwrap_or("elsewhere");
-                let why = format!(
-                    "redirects to {to}, which is not followed with a key; correct the base URL"
-                );
+                let base_url = &self.endpoint.base_url;
+                let has_other_scheme = to.starts_with("https:") && base_url.starts_with("http:");
+                let way_out = match has_other_scheme {
+                    true => "begin the base URL with https://",
+                    false => "correct the base URL",
+                };
+                let why = format!("redirects to {to}, which is not followed with a key; {way_out}");
                 self.refused(status, &why)
             }
             429 if has_code(&QUOTA_CODES) => self.refused(status, &said),
