@@ -157,13 +157,20 @@ impl Advisor<'_> {
             }
         }
         let prompt = &self.sources.prompt;
-        if !shows_prompt && !prompt.is_empty() {
+        if !shows_prompt && !prompt.is_empty() && self.has_own_prompt() {
             let message = format!(
                 "sources: none of them shows {prompt}, so the model does not see it; add \
                  {{type: file, path: '${{AGENT_HOME}}/{prompt}'}}"
             );
             self.say(document, &[key("sources")], &message);
         }
+    }
+
+    /// The prompt's file lies in the agent's directory; any other is an error, and none to be shown.
+    fn has_own_prompt(&self) -> bool {
+        let home = &self.sources.home;
+        let prompt = home.join(&self.sources.prompt).canonicalize();
+        prompt.is_ok_and(|prompt| prompt.starts_with(home))
     }
 
     fn is_prompt(&self, path: &Word) -> bool {

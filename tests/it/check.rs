@@ -98,6 +98,16 @@ fn what_is_wrong_with_the_env_file_is_told() {
 }
 
 #[test]
+fn a_prompt_outside_of_the_agent_is_an_error_and_no_source_is_advised_for_it() {
+    let world = World::new().top("system_prompt: ../x.md");
+    world.write("x.md", "Be brief.");
+    let outcome = world.delta(["check", "agent"]).end().exits(78);
+    outcome
+        .says_one_line()
+        .says("system_prompt: ../x.md is outside the agent's directory");
+}
+
+#[test]
 fn a_prompt_that_no_source_shows_is_warned_of() {
     let missing = "context.yaml:1: sources: none of them shows system_prompt.md, so the model does not see it; \
                    add {type: file, path: '${AGENT_HOME}/system_prompt.md'}";
