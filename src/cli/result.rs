@@ -8,6 +8,7 @@ use crate::engine::run_loop::Ending;
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
+use crate::record::stop_reason::StopReason;
 use crate::record::workspace::Workspace;
 use crate::runs::inspect::RunSnapshot;
 use crate::runs::overrides::{is_guarded, is_inside, option_words};
@@ -156,11 +157,19 @@ fn explain(screen: Screen, result: &RunResult, is_repeatable: bool) {
     match ending.status {
         Status::WaitingForInput => explain_question(screen, command, run, result.question.as_ref()),
         Status::Interrupted => {
+            let is_spent = ending.stop_reason == StopReason::Budget.name();
+            let raised = ending.text.rsplit_once("--budget ");
+            let (before, behind) = match raised.filter(|_| is_spent) {
+                Some((_, value)) => ("with a larger budget ", format!(" --budget {value}")),
+                None if is_spent => ("after that ", String::new()),
+                None => ("", String::new()),
+            };
             let hint = match is_repeatable {
                 true => "the same command resumes it, and so does:",
                 false => "to resume it:",
             };
-            screen.warn(&format!("{hint} {}", shell_quoted(&command)));
+            let command = shell_quoted(&command);
+            screen.warn(&format!("{before}{hint} {command}{behind}"));
         }
         Status::Failed => {
             command.push("-m".to_owned());

@@ -71,7 +71,8 @@ fn five_starts_of_a_named_run_never_exceed_the_budget() {
     // 14 answers are 1540 tokens, 13 are 1430.
     assert_eq!(world.server.requests().len(), 14);
     let outcome = start().says("the budget is spent: 1540 of 1500 tokens; raise it");
-    outcome.says("--budget tokens=N");
+    let hint = "with a larger budget the same command resumes it, and so does: delta continue -w ";
+    outcome.says(hint).says(" --budget tokens=N\n");
     assert_eq!(world.server.requests().len(), 14, "a request was sent");
     let run = world.latest();
     assert_eq!(run.ending().1.as_deref(), Some("budget"));
