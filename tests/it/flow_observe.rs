@@ -144,6 +144,18 @@ fn a_signal_ends_an_observer_and_its_program() {
 }
 
 #[test]
+fn the_program_ends_also_where_its_records_are_gone() {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    observed(&world, "");
+    flow(&world, &[]).exits(0);
+    let program = "rm -r .delta/r/io; cat >/dev/null; exec sleep 1000";
+    let outcome = observe(&world, &["sh", "-c", program]).end().exits(1);
+    outcome.says("offset");
+    assert!(world.processes().is_empty());
+}
+
+#[test]
 fn nothing_is_started_for_records_of_somebody_else_or_without_a_program() {
     let world = World::unasked();
     observed(&world, "");

@@ -107,8 +107,10 @@ pub(crate) fn observe_run(wanted: &ObserveArgs) -> Result<Exit> {
     let signals = install_signals()?;
     while lock.try_lock().is_ok() {
         let mut observer = Observer::begin(&run, &events, &dir, (&wanted.command, &signals))?;
-        observer.follow()?;
-        let (over, seen) = (observer.end()?, observer.seen);
+        let followed = observer.follow();
+        let over = observer.end()?;
+        followed?;
+        let seen = observer.seen;
         lock.unlock().at("unlock", &dir)?;
         // An engine that went on in this moment has started an observer that found the lock taken.
         match over {
