@@ -14,7 +14,7 @@ use crate::flow::engine::inputs::Inputs;
 use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
 use crate::flow::graph::RoutePlan;
 use crate::flow::manifest::{self, Flow, KeptRecords};
-use crate::flow::record::tally::SCHEMA_VERSION;
+use crate::flow::record::tally::{Keeping, SCHEMA_VERSION};
 use crate::flow::record::{Lineage, RecordedEnd, RecordedEnds, StepId, task_path};
 use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
@@ -243,6 +243,7 @@ impl Replayer<'_> {
             screen: Screen::new(self.wanted.quiet || is_step, false),
             with_tasks: false,
             prints_roots: false,
+            keeping: Keeping::All,
             grace: run_context::grace(run_context::depth().0),
             answered: Some(AnsweredSteps { ends, only }),
             is_ours: true,

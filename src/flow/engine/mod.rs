@@ -80,8 +80,10 @@ pub(crate) struct FlowOptions {
     pub repeat: Vec<String>,
     /// The report of each task is to be kept.
     pub with_tasks: bool,
-    /// What a root task came to is printed when it ends, and not kept.
+    /// What a root task came to is printed when it ends.
     pub prints_roots: bool,
+    /// What is kept of root tasks that have ended.
+    pub keeping: Keeping,
     /// How long programs have between SIGTERM and SIGKILL.
     pub grace: Duration,
     /// What is not done, because it is known how it ended.
@@ -247,16 +249,7 @@ impl<'e> FlowEngine<'e> {
             credentials: Credentials::new(place.flow),
             suspended: BTreeMap::new(),
             failed: None,
-            tally: Tally::new(
-                match (
-                    options.prints_roots && place.has_many_roots,
-                    options.keep_going,
-                ) {
-                    (false, _) => Keeping::All,
-                    (true, false) => Keeping::BehindOpen,
-                    (true, true) => Keeping::Sums,
-                },
-            ),
+            tally: Tally::new(options.keeping),
             lines: Vec::new(),
             stop: None,
             looked: Instant::now(),

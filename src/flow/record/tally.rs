@@ -98,6 +98,16 @@ impl FinishedRoot {
         self.status == FlowStatus::Success
     }
 
+    /// Adds the output as a line; of many inputs `null` stands for none.
+    fn add_output(&self, out: &mut Vec<u8>, many: bool) {
+        match &self.output {
+            Some(output) => out.extend_from_slice(output.as_bytes()),
+            None if many => out.extend_from_slice(b"null"),
+            None => return,
+        }
+        out.push(b'\n');
+    }
+
     /// The line of `--format jsonl`.
     pub(crate) fn line(&self, run_id: &str) -> Vec<u8> {
         let mut out = Vec::new();
@@ -164,6 +174,8 @@ fn write_error(object: &mut Object<'_>, error: Option<(&str, &Failure)>) {
 pub(crate) enum Keeping {
     #[default]
     All,
+    /// Those that a failure before them may still cut off, and the outputs of all.
+    Outputs,
     /// Those that a failure before them may still cut off.
     BehindOpen,
     Sums,
@@ -179,6 +191,8 @@ struct RootSums {
     succeeded: bool,
     first_failure: Option<BadRoot>,
     first_partial: Option<BadRoot>,
+    /// Their outputs, a line each, in order; none unless outputs are kept.
+    outputs: Vec<u8>,
 }
 
 /// A root that did not succeed.
@@ -234,19 +248,25 @@ impl Tally {
             return;
         }
         if self.keeping != Keeping::All {
-            finished.output = None;
             finished.tasks = String::new();
+        }
+        if matches!(self.keeping, Keeping::BehindOpen | Keeping::Sums) {
+            finished.output = None;
         }
         self.finished.insert(finished.number, finished);
         let is_due = |number: usize, sums: &RootSums| match self.keeping {
             Keeping::All => false,
-            Keeping::BehindOpen => number == sums.last + 1,
+            Keeping::Outputs | Keeping::BehindOpen => number == sums.last + 1,
             Keeping::Sums => true,
         };
         while let Some(first) = self.finished.first_entry()
             && is_due(*first.key(), &self.sums)
         {
-            self.sums.add(first.remove());
+            let root = first.remove();
+            if self.keeping == Keeping::Outputs {
+                root.add_output(&mut self.sums.outputs, true);
+            }
+            self.sums.add(root);
         }
     }
 
@@ -315,14 +335,9 @@ impl Tally {
 
     /// The outputs, a line each; of many inputs `null` stands for none.
     pub(crate) fn outputs(&self, many: bool) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = self.sums.outputs.clone();
         for finished in self.finished.values() {
-            match &finished.output {
-                Some(output) => out.extend_from_slice(output.as_bytes()),
-                None if many => out.extend_from_slice(b"null"),
-                None => continue,
-            }
-            out.push(b'\n');
+            finished.add_output(&mut out, many);
         }
         out
     }

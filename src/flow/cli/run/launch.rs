@@ -16,7 +16,7 @@ use crate::flow::cli::run_format::RunFormat;
 use crate::flow::engine::inputs::Inputs;
 use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
 use crate::flow::record::add_retry;
-use crate::flow::record::tally::Tally;
+use crate::flow::record::tally::{Keeping, Tally};
 use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
@@ -297,6 +297,18 @@ impl RunCommand<'_> {
         start_observers(self.flow, run, &self.workspace.root, self.screen);
     }
 
+    /// What must be kept of roots that have ended to print the result.
+    fn keeping(&self) -> Keeping {
+        let is_single = self.is_typed || !self.basis.given.has_many_roots();
+        match (self.wanted.format, self.wanted.keep_going) {
+            _ if is_single => Keeping::All,
+            (RunFormat::Json, _) => Keeping::All,
+            (RunFormat::Text, _) => Keeping::Outputs,
+            (RunFormat::Jsonl, false) => Keeping::BehindOpen,
+            (RunFormat::Jsonl, true) => Keeping::Sums,
+        }
+    }
+
     fn options(&self, is_ours: bool, is_live: bool) -> FlowOptions {
         FlowOptions {
             jobs: self.wanted.jobs(),
@@ -310,6 +322,7 @@ impl RunCommand<'_> {
             screen: Screen::new(self.wanted.quiet || !is_live, false),
             with_tasks: self.wanted.format == RunFormat::Json,
             prints_roots: self.wanted.format == RunFormat::Jsonl,
+            keeping: self.keeping(),
             grace: run_context::grace(run_context::depth().0),
             answered: None,
             is_ours,
