@@ -53,6 +53,33 @@ fn inner_runs(world: &World) -> Vec<Run> {
 }
 
 #[test]
+fn retries_of_a_node_go_on_inside_the_flow_that_it_is() {
+    let world = World::new();
+    chain(&world, "retries: 2, flow: ./inner");
+    let third =
+        r#"tries="$FLOW_WORKSPACE/tries"; echo x >>"$tries"; test $(wc -l <"$tries") = 3 && cat"#;
+    let nodes = [noting("i", "", "cat"), noting("j", "", third)];
+    write_inner(&world, &nodes, "s>i i>j j>x");
+    let ended = command(&world).end().exits(0);
+    assert_eq!(notes(&world), ["i", "j", "j", "j"]);
+    let runs = inner_runs(&world);
+    assert_eq!(runs.len(), 1);
+    assert_eq!(runs[0].events("RETRY").len(), 2);
+    // Cut off where the second or the third attempt had begun: what that came to is not done again.
+    let journal = world.path("ws/.delta/r/journal.jsonl");
+    let whole = fs::read_to_string(&journal).unwrap();
+    let lines: Vec<&str> = whole.lines().collect();
+    let is_start = |line: &&&str| line.contains("NODE_START") && line.contains("\"a\"");
+    let ends = (1..=lines.len()).filter(|end| is_start(&&lines[end - 1]));
+    for end in ends.skip(1) {
+        fs::write(&journal, lines[..end].join("\n") + "\n").unwrap();
+        let again = command(&world).end().exits(0);
+        assert_eq!(again.object()["output"], ended.object()["output"]);
+        assert_eq!(notes(&world), [""; 0]);
+    }
+}
+
+#[test]
 fn of_a_flow_within_only_what_failed_inside_is_done_again() {
     let world = world();
     command(&world).exits(1);

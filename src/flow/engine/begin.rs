@@ -1,7 +1,7 @@
 //! The first half of a step: everything up to its program, or all of it if it has none.
 
 use super::finish::AttemptEnd;
-use super::{ActiveProgram, FlowEngine, Need, RunPlace, WaitingProgram};
+use super::{ActiveProgram, FlowEngine, KeptRun, Need, RunPlace, WaitingProgram};
 use crate::engine::run_context::{DEADLINE, ENGINE_PID, LEDGERS};
 use crate::error::{At, Result};
 use crate::flow::context::select::AssembledContext;
@@ -185,6 +185,11 @@ impl FlowEngine<'_> {
             own_run,
         };
         self.events.add_node_start(step, start);
+        self.own_runs.remove(&step.key);
+        if let Some(run) = own_run.cloned() {
+            let is_open = false;
+            self.own_runs.insert(step.key, KeptRun { run, is_open });
+        }
         self.attempts.entry(step.key).or_default().last = beginning.attempt;
         self.note_records(step.key, [prepared.reference.clone()].into_iter());
         self.prepared.push_back(WaitingProgram {

@@ -153,6 +153,13 @@ pub(crate) struct SuspendedStep {
     pub reason: Option<String>,
 }
 
+/// The run of an earlier attempt or step, with which an attempt went on.
+struct KeptRun {
+    run: OwnRun,
+    /// An earlier engine began that attempt, and it has not ended.
+    is_open: bool,
+}
+
 /// A program that runs.
 struct ActiveProgram {
     step: StepRef,
@@ -195,8 +202,8 @@ pub(crate) struct FlowEngine<'e> {
     attempts: HashMap<StepKey, Attempts>,
     /// What was before steps that a retry begins anew, by task and node.
     begun_before: HashMap<(String, String), BegunBefore>,
-    /// The runs that open steps go on with, as an earlier engine decided.
-    own_runs: HashMap<StepKey, OwnRun>,
+    /// The runs that the last attempts of steps went on with.
+    own_runs: HashMap<StepKey, KeptRun>,
     /// Directories of records that are not to stay.
     spent: SpentRecords,
     /// Under which name the outputs of steps are to be kept.

@@ -110,9 +110,9 @@ impl FlowEngine<'_> {
         self.prepare(beginning, given, start.own_run.as_ref())
     }
 
-    /// The run that a step is: a new one, or, where a retry of this run begins the step again with the input that it
-    /// had, the one that failed. Of that only what failed inside is done again, and once for each retry: which one it is
-    /// stands in the journal before it begins.
+    /// The run that a step is: a new one, or, where the node's `retries` or a retry of this run begin the step again with
+    /// the input that it had, the one that failed. Of that only what failed inside is done again, and once each time:
+    /// which one it is stands in the journal before it begins.
     fn inner_start(&self, beginning: &BeginningStep, dir: &Path) -> Result<InnerStart> {
         let step = &beginning.step;
         let new = InnerStart {
@@ -120,19 +120,19 @@ impl FlowEngine<'_> {
             own_run: None,
             retries: false,
         };
-        if self.failed_attempts(step) > 0 {
-            return Ok(new);
-        }
-        let decided = self.own_runs.get(&step.key);
-        let Some(id) = decided.map(|own| own.id.clone()).or(self.run_before(step)) else {
+        let kept = self.own_runs.get(&step.key);
+        let Some(id) = kept
+            .map(|kept| kept.run.id.clone())
+            .or(self.run_before(step))
+        else {
             return Ok(new);
         };
         let run = RunDir::of(&Workspace::at(dir)?, &id);
         let Some(standing) = InnerStanding::read(&run)? else {
             return Ok(new);
         };
-        let retries = match decided {
-            Some(own) => own.retries,
+        let retries = match kept.filter(|kept| kept.is_open) {
+            Some(kept) => kept.run.retries,
             None if !standing.goes_on_with(&beginning.input) => return Ok(new),
             None => standing.retries + u64::from(standing.has_ended),
         };
@@ -143,14 +143,20 @@ impl FlowEngine<'_> {
         })
     }
 
-    /// The run of a step before a retry took its end back.
+    /// The run of the attempt before, or of a step before a retry took its end back.
     fn run_before(&self, step: &StepRef) -> Option<RunId> {
-        let before = self.begun_before(step).filter(|it| it.is_taken_back)?;
-        if let Some(own) = before.own_run.as_ref().filter(|_| before.failed == 0) {
-            return Some(own.id.clone());
-        }
-        let name = self.run_name(step, (before.times - 1, before.failed));
-        RunId::parse(&name).ok()
+        let begun = self.begun_before(step);
+        let (times, failed) = match self.failed_attempts(step) {
+            0 => {
+                let before = begun.filter(|it| it.is_taken_back)?;
+                if let Some(own) = &before.own_run {
+                    return Some(own.id.clone());
+                }
+                (before.times - 1, before.failed)
+            }
+            failed => (begun.map_or(0, |it| it.times), failed - 1),
+        };
+        RunId::parse(&self.run_name(step, (times, failed))).ok()
     }
 
     /// The run of a flow within the flow has come to a stop.

@@ -1,10 +1,10 @@
 //! Goes on where the journal leaves a run: what an earlier engine did is routed again, and what is
 //! missing of its record is added.
 
-use super::FlowEngine;
 use super::agents::is_own_run;
 use super::finish::{AttemptEnd, add_tool_calls};
 use super::ready::wait_after;
+use super::{FlowEngine, KeptRun};
 use crate::error::Result;
 use crate::flow::PROGRAM;
 use crate::flow::graph::{Effect, Failure, FailureCode, StepRef};
@@ -109,8 +109,8 @@ impl FlowEngine<'_> {
                     continue;
                 }
             }
-            if let Some(own) = lineage.own_run(&step.task, node, edge) {
-                self.own_runs.insert(step.key, own);
+            if let Some((run, is_open)) = lineage.own_run(&step.task, node, edge) {
+                self.own_runs.insert(step.key, KeptRun { run, is_open });
             }
             let attempts = lineage.attempts(&step.task, node, edge);
             if let Some(record) = lineage.open_step(&step.task, node, edge) {

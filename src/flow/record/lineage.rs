@@ -253,9 +253,15 @@ impl Lineage {
         begun
     }
 
-    /// The run that an open step goes on with.
-    pub(crate) fn own_run(&self, task: &str, node: &str, edge: Option<&str>) -> Option<OwnRun> {
-        self.open_step(task, node, edge)?.own_run.clone()
+    /// The run that the last attempt of an open step went on with, and whether that attempt has not ended.
+    pub(crate) fn own_run(
+        &self,
+        task: &str,
+        node: &str,
+        edge: Option<&str>,
+    ) -> Option<(OwnRun, bool)> {
+        let step = self.open_step(task, node, edge)?;
+        Some((step.own_run.clone()?, step.is_running))
     }
 
     /// The calls of steps that have not ended, of all roots or of one.
