@@ -33,6 +33,9 @@ pub(crate) const DEADLINE: &str = "DELTA_DEADLINE";
 /// The variable by which a run finds the ledgers of the runs around it, the outermost first.
 pub(crate) const LEDGERS: &str = "DELTA_LEDGERS";
 
+/// Set in trials of evaluations: the limits of an agent count over all starts of a run.
+pub(crate) const LASTING_LIMITS: &str = "DELTA_LASTING_LIMITS";
+
 /// A run's surroundings.
 pub(crate) struct RunContext<'a> {
     /// The process's signals.

@@ -25,10 +25,10 @@ use crate::VERSION;
 use crate::config::agent::{Agent, Hook, HookEvent};
 use crate::config::tool::bind::{BaseDirs, BoundCall};
 use crate::config::tool::definition::Tool;
-use crate::engine::account::{Account, SpendingRules};
+use crate::engine::account::{Account, SpendingRules, engine_time};
 use crate::engine::question::{self, HumanAnswer};
 use crate::engine::request::{Builder, form};
-use crate::engine::run_context::RunContext;
+use crate::engine::run_context::{LASTING_LIMITS, RunContext};
 use crate::engine::streamed::StreamedText;
 use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Model;
@@ -45,7 +45,7 @@ use crate::text::shorten::{cut_to_columns, in_short};
 use crate::unix::terminal::{Screen, Tone};
 use crate::unix::wait_line::WaitLine;
 use calls::OpenCall;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use think::ThoughtOutcome;
 
 /// How one start of the engine is to behave.
@@ -91,6 +91,7 @@ pub(crate) struct Engine<'a> {
     next_hook: u64,
     /// The iteration that is under way, or the last one.
     iteration: u64,
+    /// What counts against the limits of the agent: as a rule what this start has brought.
     iterations_here: u64,
     tokens_here: u64,
     begun: Instant,
@@ -132,6 +133,15 @@ impl<'a> Engine<'a> {
         let account = rules.map(|rules| Account::new(rules, &ctx.run, journal.path()));
         let ledgers = account.as_ref().map(|account| account.variable(&ctx.run));
         ctx.ledgers.replace(ledgers);
+        let counted = match std::env::var_os(LASTING_LIMITS) {
+            Some(_) => {
+                let time = engine_time(journal.path(), &ctx.run.id);
+                let tokens = metadata.usage.tokens.total_tokens;
+                (metadata.iterations, tokens, time)
+            }
+            None => (0, 0, Duration::ZERO),
+        };
+        let now = Instant::now();
         Ok(Self {
             ctx,
             journal,
@@ -144,9 +154,9 @@ impl<'a> Engine<'a> {
             invocations,
             ask_human,
             next_hook,
-            iterations_here: 0,
-            tokens_here: 0,
-            begun: Instant::now(),
+            iterations_here: counted.0,
+            tokens_here: counted.1,
+            begun: now.checked_sub(counted.2).unwrap_or(now),
             transcript,
             entries_synced: false,
             stop_wanted: None,

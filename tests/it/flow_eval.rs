@@ -184,6 +184,28 @@ fn limits_of_its_own_are_failures_of_an_agent() {
 }
 
 #[test]
+fn a_trial_that_goes_on_has_what_its_limits_have_left() {
+    for (limit, reason) in [
+        ("max_iterations: 2", "max_iterations"),
+        ("limits: {tokens: 150}", "tokens"),
+    ] {
+        let world = agent(World::new().top(limit).llm("max_retries: 0"), ONE);
+        world.write(
+            "agent/agent.yaml",
+            world.read("agent/agent.yaml") + "tools: [{name: t, exec: 'true'}]\n",
+        );
+        // An answer is 110 tokens.
+        world
+            .server
+            .says([call("c", "t", &json!({})), Reply::error(503, "later")]);
+        let later = told(&[("a", "not_measured", "model_unavailable")]);
+        assert_eq!(jsonl(&world, 4), later);
+        world.server.says([call("d", "t", &json!({}))]);
+        assert_eq!(jsonl(&world, 1), told(&[("a", "failed", reason)]));
+    }
+}
+
+#[test]
 fn a_question_is_a_failure() {
     let world = agent(World::new(), ONE);
     world.model_says([call("c", "ask_human", &json!({"prompt": "Which?"}))]);

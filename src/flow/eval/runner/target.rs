@@ -3,7 +3,7 @@
 //! What decides what is executed comes from `evaluations.yaml` and from nowhere else.
 
 use super::EvaluationPlace;
-use crate::engine::run_context::{DEADLINE, ENGINE_PID, LEDGERS};
+use crate::engine::run_context::{DEADLINE, ENGINE_PID, LASTING_LIMITS, LEDGERS};
 use crate::flow::eval::answer::TargetOutcome;
 use crate::flow::eval::assertion::{TargetResult, text_of};
 use crate::flow::eval::plan::PlannedSuite;
@@ -102,6 +102,7 @@ pub(super) fn environment(place: &EvaluationPlace<'_>, dir: &Path) -> Vec<Variab
         ("DELTA_DEPTH", (place.depth + 1).to_string().into()),
         (ENGINE_PID, std::process::id().to_string().into()),
         (LEDGERS, place.ledgers.as_str().into()),
+        (LASTING_LIMITS, "1".into()),
     ];
     let deadline = place
         .deadline
