@@ -206,6 +206,21 @@ fn a_trial_that_goes_on_has_what_its_limits_have_left() {
 }
 
 #[test]
+fn the_seconds_of_a_budget_end_a_command_that_runs() {
+    let world = suites(
+        "- {name: t, target: {command: [sleep, '1000']}, cases: [{id: a, input: x}, {id: b, input: x}]}\n",
+    );
+    let outcome = eval(&world)
+        .args(["--budget", "seconds=1", "--format", "jsonl"])
+        .end()
+        .exits(4);
+    let none = ["a", "b"].map(|case| (case, "not_measured", "evaluation_budget"));
+    assert_eq!(outcomes(&outcome), told(&none));
+    assert_eq!(record(&world).events("TRIAL_START").len(), 1);
+    assert!(world.processes().is_empty());
+}
+
+#[test]
 fn a_question_is_a_failure() {
     let world = agent(World::new(), ONE);
     world.model_says([call("c", "ask_human", &json!({"prompt": "Which?"}))]);

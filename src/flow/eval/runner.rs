@@ -258,16 +258,17 @@ impl<'e> Runner<'e> {
         ledger.lock(self.signals, false)?;
         ledger.release();
         let spent = ledger.tally().all();
-        let is_over = self.until().is_some_and(|until| until <= Timestamp::now());
+        let is_over = self.time_left() == Some(Duration::ZERO);
         Ok(budget.tokens.is_some_and(|limit| spent.tokens() >= limit)
             || budget.cost.is_some_and(|limit| spent.reaches_cost(limit))
             || is_over)
     }
 
-    /// When the seconds of the budget are over, as its ledger's entry says, which is the last.
-    fn until(&self) -> Option<Timestamp> {
+    /// What is left of the seconds of the budget, which end as its ledger's entry says; that is the last.
+    fn time_left(&self) -> Option<Duration> {
         let ledgers: Vec<Value> = serde_json::from_str(&self.place.ledgers).ok()?;
-        Timestamp::parse(ledgers.last()?.get("until")?.as_str()?)
+        let until = Timestamp::parse(ledgers.last()?.get("until")?.as_str()?)?;
+        Some(until.since(Timestamp::now()))
     }
 
     fn suite(&self, trial: TrialIx) -> &'e PlannedSuite<'e> {
@@ -390,7 +391,8 @@ impl<'e> Runner<'e> {
     fn wait(&mut self) -> Result<()> {
         /// How often it is looked how much programs have printed.
         const PERIOD: Duration = Duration::from_secs(1);
-        let until = Instant::now() + PERIOD;
+        let left = self.time_left().filter(|_| self.stop.is_none());
+        let until = Instant::now() + left.map_or(PERIOD, |left| left.min(PERIOD));
         let woken = self.children.wait(Some(until)).map_err(|e| {
             let reason = reason(&e);
             Error::failure(format!("cannot wait for programs: {reason}"))
@@ -408,6 +410,10 @@ impl<'e> Runner<'e> {
             }
             Woken::Deadline => {
                 self.end_oversized_programs();
+                if self.stop.is_none() && self.time_left() == Some(Duration::ZERO) {
+                    self.stop = Some(EvaluationStop::Limit(NO_BUDGET));
+                    self.interrupt_all();
+                }
                 Ok(())
             }
         }
