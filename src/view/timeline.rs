@@ -90,6 +90,15 @@ struct StartConfig<'c> {
     /// In a workflow: the node where it begins.
     #[serde(borrow)]
     start: Option<Cow<'c, str>>,
+    /// Of an evaluation.
+    #[serde(borrow)]
+    suites: Vec<StartSuite<'c>>,
+}
+
+#[derive(Deserialize)]
+struct StartSuite<'c> {
+    #[serde(borrow)]
+    name: Cow<'c, str>,
 }
 
 #[derive(Deserialize, Default)]
@@ -391,9 +400,11 @@ fn start(line: &Line<'_>) -> TimelineEntry {
         .model
         .or_else(|| config.llm.command.into_iter().next());
     let name = config.name.as_deref().unwrap_or("?");
-    let what = match &config.start {
-        Some(start) => format!("flow {name} from {start}"),
-        None => format!("agent {name}, model {}", model.as_deref().unwrap_or("?")),
+    let suites: Vec<&str> = config.suites.iter().map(|suite| &*suite.name).collect();
+    let what = match (&config.start, &suites[..]) {
+        (Some(start), _) => format!("flow {name} from {start}"),
+        (None, []) => format!("agent {name}, model {}", model.as_deref().unwrap_or("?")),
+        (None, suites) => format!("evaluation {name}: {}", suites.join(", ")),
     };
     let date = line.timestamp.as_deref().unwrap_or_default();
     let date = date.get(..19).unwrap_or(date).replace('T', " ");

@@ -237,6 +237,9 @@ fn an_outage_is_not_measured_and_measured_by_the_same_command() {
     );
     world.model_says([text("done")]);
     assert_eq!(jsonl(&world, 0), told(&[("a", "passed", "final_answer")]));
+    let log = world.delta(["log", "-w", "w"]).end().exits(0);
+    let log = String::from_utf8(log.stdout).unwrap();
+    assert!(log.contains("evaluation e: ag, in "), "{log}");
     // The run of the trial is a run of delta, which was resumed.
     let trial = &workspaces(&world, "ag")[0];
     let run = Run {
