@@ -81,6 +81,14 @@ fn a_task_remembers_what_its_nodes_brought_and_the_newest_comes_first() {
     assert_eq!(contents(&context(&world, "T1/b")), ["one", "in"]);
     let of_c = context(&world, "T1/c");
     assert_eq!(contents(&of_c), ["two", "one", "in"]);
+    let run = Run::latest(&world.path("ws"));
+    let size = |node: &str| run.read(&format!("io/nodes/T1/{node}/context.json")).len();
+    let ends = run.events("NODE_END");
+    let told = ["a", "b", "c"].map(|node| {
+        let end = ends.iter().find(|end| end["node_id"] == node).unwrap();
+        end["context_bytes"].as_u64().unwrap()
+    });
+    assert_eq!(told, ["a", "b", "c"].map(|node| size(node) as u64));
     let head = ["profile", "retrieval_policy", "max_tokens", "tokens"].map(|key| of_c[key].clone());
     assert_eq!(head, [json!("p"), json!("recency"), Value::Null, json!(3)]);
     let mut first = of_c["items"][0].clone();

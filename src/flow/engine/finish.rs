@@ -11,8 +11,8 @@ use crate::flow::graph::{
 };
 use crate::flow::record::made_files::{MadeFile, find_made_files};
 use crate::flow::record::{
-    EventWriter, NodeEnd, Output, RemovedRecords, attempt, cache, check_schema, denial_name,
-    dir_name, events, tool_calls,
+    EventWriter, NodeEnd, Output, attempt, cache, check_schema, denial_name, dir_name, events,
+    tool_calls,
 };
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -179,9 +179,8 @@ impl FlowEngine<'_> {
             cached: ended.cached,
             made: ended.made,
             partial: ended.partial,
-            removed: goes.then(|| RemovedRecords {
-                context_bytes: ended.io.as_deref().map_or(0, context_bytes),
-            }),
+            context_bytes: ended.io.as_deref().map(context_bytes),
+            records_removed: goes,
         };
         let time = self.events.add_node_end(step, &end);
         match goes {

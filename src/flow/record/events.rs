@@ -88,15 +88,10 @@ pub(crate) struct NodeEnd {
     pub made: Vec<MadeFile>,
     /// The output is of something that came to it only in part.
     pub partial: bool,
+    /// The size of its context, if it ran something.
+    pub context_bytes: Option<u64>,
     /// Its records do not stay.
-    pub removed: Option<RemovedRecords>,
-}
-
-/// The part of a step's records that the journal has when they are gone.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RemovedRecords {
-    /// The size of its context.
-    pub context_bytes: u64,
+    pub records_removed: bool,
 }
 
 /// The journal of a run, as its engine writes it.
@@ -239,9 +234,11 @@ impl EventWriter<'_> {
                 line.put("cpu_ms", &(used.cpu.as_millis() as u64))
                     .put("memory_bytes", &used.memory);
             }
-            if let Some(removed) = end.removed {
-                line.put("records_removed", &true)
-                    .put("context_bytes", &removed.context_bytes);
+            if let Some(bytes) = end.context_bytes {
+                line.put("context_bytes", &bytes);
+            }
+            if end.records_removed {
+                line.put("records_removed", &true);
             }
             if end.cached {
                 line.put("cached", &true);
