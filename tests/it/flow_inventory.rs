@@ -1,6 +1,6 @@
 //! `delta flow artifacts` and `delta flow manifest`: what a run brought, and what it was made from.
 
-use crate::flow_run::run;
+use crate::flow_run::{chain, run};
 use crate::harness::*;
 use serde_json::{Value, json};
 use std::fs;
@@ -180,4 +180,21 @@ fn a_flow_and_its_run_are_made_from_the_same_until_something_changes() {
         "files: agents.yaml is new\nfiles: schemas/num.json differs\nschemas: num differs\n",
     );
     manifest(&world, &["f", "--check", "f/workflow.yaml"]).exits(2);
+}
+
+#[test]
+fn a_flow_that_was_copied_is_made_from_the_same() {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    world.script("f/bin/own", "#!/bin/sh\ncat\n");
+    chain(&world, "exec: '${FLOW_HOME}/bin/own'");
+    let command = Delta::flow(world.home()).args(["manifest", "f"]);
+    let told = command.end().exits(0).stdout;
+    world.write("manifest.json", told);
+    copy(&world.path("f"), &world.path("g"));
+    let check = ["manifest", "g", "--check", "manifest.json"];
+    let check = || Delta::flow(world.home()).args(check).end();
+    check().exits(0).prints("");
+    world.script("g/bin/own", "#!/bin/sh\nfalse\n");
+    check().exits(1);
 }

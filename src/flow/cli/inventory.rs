@@ -143,9 +143,15 @@ fn add_unrecorded(object: &mut Value, flow: &Flow) {
         json!({"id": schema.id, "sha256": file.map(|file| &file.sha256)})
     });
     let credentials = flow.providers.iter().filter_map(credential_of);
+    // Those of the flow itself are the same wherever it lies.
+    let shown = |path: &Path| match path.strip_prefix(&flow.home) {
+        Ok(own) => format!("${{FLOW_HOME}}/{}", own.display()),
+        Err(_) => path.to_string_lossy().into_owned(),
+    };
     let programs = programs_of(flow).into_iter().map(|(program, users)| {
         let found = find_program(&program, &flow.home);
-        json!({"program": program, "path": found, "needed_by": users})
+        let found = found.as_deref().map(shown);
+        json!({"program": shown(Path::new(&program)), "path": found, "needed_by": users})
     });
     object["schemas"] = schemas.collect();
     object["providers"] = flow.providers.iter().map(provider_object).collect();
