@@ -587,6 +587,11 @@ fn a_dry_run_runs_and_writes_nothing() {
     let text = String::from_utf8(outcome.stdout).unwrap();
     assert!(text.contains("linear    a  > x  touch made"), "{text}");
     assert!(!world.path("ws").exists());
+    world.write("f/inner/workflow.yaml", world.read("f/workflow.yaml"));
+    chain(&world, "flow: ./inner");
+    let outcome = run(&world).args(["--dry-run"]).end().exits(0);
+    let text = String::from_utf8(outcome.stdout).unwrap();
+    assert!(text.contains("linear    a  > x  flow inner\n"), "{text}");
 }
 
 #[test]

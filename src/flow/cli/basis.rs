@@ -296,7 +296,10 @@ pub(crate) fn print_dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) 
                 shell_quoted(&argv)
             }
             (None, NodeKind::Agent, Some(agent)) => format!("agent {}", flow.agents[agent].id),
-            _ => String::new(),
+            _ => settings.flow.as_ref().map_or_else(String::new, |dir| {
+                let dir = dir.strip_prefix(&flow.home).unwrap_or(dir);
+                format!("flow {}", dir.display())
+            }),
         };
         let targets: Vec<&str> = graph
             .targets(node)
