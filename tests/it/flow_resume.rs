@@ -307,8 +307,10 @@ fn a_pause_holds_once_and_the_same_command_goes_on() {
     chain(&world, "command: [echo, '1']");
     let paused = || run(&world).args(["--pause-before", "a", "--pause-before", "x"]);
     paused()
-        .refuses(4, "paused before a of T1")
-        .says("the same command continues past it");
+        .refuses(
+            4,
+            "delta-flow: paused before a of T1; look at it with `delta flow show`; the same command continues past it\n",
+        );
     assert!(
         !Run::latest(&world.path("ws"))
             .path("io/nodes/T1/a")
@@ -367,7 +369,7 @@ fn a_pause_in_several_tasks_lets_everything_else_go_on() {
     go.tell("on");
     let outcome = running.wait().exits(4).prints("");
     // In the order of the tasks, and not in that in which they came.
-    outcome.says("paused before b of T1.s0, b of T1.s1, b of T1.s2\n");
+    outcome.says("paused before b of T1.s0, b of T1.s1, b of T1.s2; look");
     let run = Run::latest(&world.path("ws"));
     let begun = run.events("NODE_START");
     assert!(begun.iter().all(|start| start["node_id"] != "b"));

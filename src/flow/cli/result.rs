@@ -118,10 +118,10 @@ fn explain(open: Vec<SuspendedStep>) -> Vec<String> {
     let mut said = Vec::new();
     if !paused.is_empty() {
         let names: Vec<String> = paused.into_iter().map(|it| it.text).collect();
-        said.push(format!("paused before {}", names.join(", ")));
-        said.push(
-            "look at it with `delta flow show`; the same command continues past it".to_owned(),
-        );
+        said.push(format!(
+            "paused before {}; look at it with `delta flow show`; the same command continues past it",
+            names.join(", ")
+        ));
     }
     let all = others.into_iter().map(|it| it.text);
     all.chain(said).collect()
@@ -138,6 +138,7 @@ pub(crate) fn print_result(
     for said in &ending.said {
         let reason = match ending.status {
             Status::WaitingForInput => String::new(),
+            _ if said.starts_with(&ending.reason) => String::new(),
             _ => format!("{}: ", ending.reason),
         };
         screen.warn_as(PROGRAM, &format!("{reason}{said}"));
