@@ -61,16 +61,21 @@ impl Workspace {
             Ok(root) if root.is_dir() => root,
             Ok(_) => {
                 let path = path.display();
-                return Err(Error::usage(format!(
+                return Err(Error::config(format!(
                     "work directory {path} is not a directory"
                 )));
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => files::absolute(path)?,
-            Err(e) => return Err(Error::io("open work directory", path, &e).into_usage()),
+            Err(e) => {
+                return Err(Error::new(
+                    crate::error::Exit::Config,
+                    Error::io("open work directory", path, &e).message,
+                ));
+            }
         };
         if root.to_str().is_none() {
             let path = path.display();
-            return Err(Error::usage(format!(
+            return Err(Error::config(format!(
                 "the path of work directory {path} is not UTF-8"
             )));
         }
@@ -94,11 +99,12 @@ impl Workspace {
                 self.root.display(),
                 there.display()
             );
-            return Err(Error::usage(message));
+            return Err(Error::config(message));
         }
         access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(|errno| {
             let cause = io::Error::from(errno);
-            Error::io("write to work directory", there, &cause).into_usage()
+            let message = Error::io("write to work directory", there, &cause).message;
+            Error::config(message)
         })
     }
 
@@ -128,7 +134,12 @@ impl Workspace {
     /// Makes the workspace and its control plane, unless they are there.
     pub(crate) fn create(&self) -> Result<()> {
         let made = DirBuilder::new().recursive(true).create(&self.root);
-        made.at("create", &self.root).map_err(Error::into_usage)?;
+        made.at("create", &self.root).map_err(|mut error| {
+            if !error.is_passing {
+                error.exit = crate::error::Exit::Config;
+            }
+            error
+        })?;
         const FILES: [(&str, &[u8]); 2] = [(".gitignore", b"*\n"), ("VERSION", LAYOUT.as_bytes())];
         if check_origin(&self.control)? == Origin::Missing {
             make_stamped_dir(&self.control, &FILES)?;

@@ -259,7 +259,7 @@ fn a_setting_that_is_wrong_is_refused_with_its_key_and_nothing_is_created() {
         ),
         (
             "llm.base_url=here",
-            "--set llm.base_url: llm: base_url: 'here' does not begin",
+            "--set llm.base_url: llm: base_url: 'here': it does not begin",
         ),
         (
             "name.first=x",

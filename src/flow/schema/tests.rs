@@ -275,7 +275,7 @@ fn a_long_value_leaves_room_for_what_is_wrong_with_it() {
     let message = &mismatch.message;
     assert!(message.starts_with("\"long long"), "{message}");
     assert!(
-        message.ends_with("long… is not of type \"number\""),
+        message.ends_with("… is not of type \"number\""),
         "{message}"
     );
 }
