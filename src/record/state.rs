@@ -402,8 +402,8 @@ fn kind_of(line: &[u8]) -> Option<EventKind<'_>> {
 pub(crate) fn decoded(json: &str) -> Cow<'_, str> {
     #[derive(Deserialize)]
     #[serde(transparent)]
-    struct Text<'t>(#[serde(borrow)] Cow<'t, str>);
-    serde_json::from_str::<Text<'_>>(json).map_or(Cow::Borrowed(json), |text| text.0)
+    struct Decoded<'t>(#[serde(borrow)] Cow<'t, str>);
+    serde_json::from_str::<Decoded<'_>>(json).map_or(Cow::Borrowed(json), |text| text.0)
 }
 
 #[cfg(test)]

@@ -245,14 +245,27 @@ pub(crate) fn start_event<'e>(
     }
 }
 
+/// How a start of a flow's engine or of an evaluation ended.
+pub(crate) struct EngineOutcome<'a> {
+    pub status: Status,
+    pub reason: &'a str,
+    pub exit: Exit,
+    pub text: String,
+}
+
 /// Records how a start of a flow's engine or of an evaluation ended. A disk without room must not keep the rest
 /// from being recorded.
 pub(crate) fn record_end(
     journal: &mut Journal,
     metadata: &mut Metadata,
-    (status, reason, exit): (Status, &str, Exit),
-    text: String,
+    outcome: EngineOutcome<'_>,
 ) {
+    let EngineOutcome {
+        status,
+        reason,
+        exit,
+        text,
+    } = outcome;
     journal.add(
         0,
         &Event::EngineEnd {

@@ -22,7 +22,7 @@ use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::inspect::inspect_run;
-use crate::runs::launch::{first_metadata, record_end, start_event, start_metadata};
+use crate::runs::launch::{EngineOutcome, first_metadata, record_end, start_event, start_metadata};
 use crate::runs::origin::{require_own, require_own_run};
 use crate::runs::preflight::{check_depth, heed_deadline, install_signals};
 use crate::runs::resume::{reopen, warning};
@@ -228,7 +228,13 @@ impl EvalCommand<'_> {
                 )
             }
         };
-        record_end(&mut journal, &mut metadata, (status, &reason, exit), text);
+        let outcome = EngineOutcome {
+            status,
+            reason: &reason,
+            exit,
+            text,
+        };
+        record_end(&mut journal, &mut metadata, outcome);
         let ending = ended?;
         ending.print(self.screen)?;
         if journal.is_in_place() {

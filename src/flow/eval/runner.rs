@@ -7,6 +7,7 @@
 
 mod workspace;
 mod target;
+mod trial_process;
 mod progress;
 mod judge;
 
@@ -29,14 +30,14 @@ use crate::text::ids::hex;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::process::{self, Children, Command, Outcome, Token, Variable, Woken};
+use crate::unix::process::{self, Children, Command, Outcome, Token, Woken};
 use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::Screen;
-use judge::Judging;
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use trial_process::{ProcessRole, TrialProcess};
 
 /// So many trials in a row that say the same of the configuration stop the evaluation.
 const MOST_MISCONFIGURED: usize = 3;
@@ -89,37 +90,6 @@ type TrialIx = (usize, usize);
 enum Job {
     Run(TrialIx),
     Judge(TrialIx),
-}
-
-/// What a program does for its trial.
-enum ProcessRole {
-    /// It gives the answer.
-    Target,
-    /// It judges one.
-    Grader(Box<Judging>),
-}
-
-/// A program of a trial that runs.
-struct TrialProcess {
-    trial: TrialIx,
-    /// The directory of records.
-    io: PathBuf,
-    call_id: String,
-    role: ProcessRole,
-    /// It printed more than may be, and is being ended.
-    is_oversized: bool,
-}
-
-impl TrialProcess {
-    fn new(trial: TrialIx, io: PathBuf, call_id: String, role: ProcessRole) -> Self {
-        Self {
-            trial,
-            io,
-            call_id,
-            role,
-            is_oversized: false,
-        }
-    }
 }
 
 /// One start of an evaluation.
@@ -358,7 +328,7 @@ impl<'e> Runner<'e> {
         if self.journal.was_changed() {
             return Ok(());
         }
-        let mut env = self.environment(&dir);
+        let mut env = target::environment(&self.place, &dir);
         env.extend(program.env);
         let spawned = self.children.spawn(Command {
             argv: &program.argv,
@@ -383,30 +353,22 @@ impl<'e> Runner<'e> {
         }
     }
 
-    /// The variables of programs of a trial.
-    fn environment(&self, dir: &Path) -> Vec<Variable> {
-        target::environment(&self.place, dir)
-    }
-
     fn wait(&mut self) -> Result<()> {
         /// How often it is looked how much programs have printed.
         const PERIOD: Duration = Duration::from_secs(1);
         let left = self.time_left().filter(|_| self.stop.is_none());
         let until = Instant::now() + left.map_or(PERIOD, |left| left.min(PERIOD));
-        let woken = self.children.wait(Some(until)).map_err(|e| {
-            let reason = reason(&e);
-            Error::failure(format!("cannot wait for programs: {reason}"))
-        })?;
-        match woken {
-            Woken::Ended(token, outcome) => match self.processes.remove(&token) {
-                Some(process) => self.end(process, &outcome),
-                None => Ok(()),
-            },
-            Woken::Suspended => Ok(()),
+        let cannot_wait = |e| Error::failure(format!("cannot wait for programs: {}", reason(&e)));
+        match self.children.wait(Some(until)).map_err(cannot_wait)? {
+            Woken::Ended(token, outcome) => {
+                if let Some(process) = self.processes.remove(&token) {
+                    self.end(process, &outcome)?;
+                }
+            }
+            Woken::Suspended => {}
             Woken::Stopped(stop) => {
                 self.give_up(stop);
                 self.interrupt_all();
-                Ok(())
             }
             Woken::Deadline => {
                 self.end_oversized_programs();
@@ -414,9 +376,9 @@ impl<'e> Runner<'e> {
                     self.stop = Some(EvaluationStop::Limit(NO_BUDGET));
                     self.interrupt_all();
                 }
-                Ok(())
             }
         }
+        Ok(())
     }
 
     fn end_oversized_programs(&mut self) {

@@ -152,9 +152,9 @@ members! {
 }
 
 /// Reads all members of a line into place.
-struct Members;
+struct LineVisitor;
 
-impl<'de> Visitor<'de> for Members {
+impl<'de> Visitor<'de> for LineVisitor {
     type Value = Box<Line<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -229,7 +229,7 @@ impl<'a> Line<'a> {
     /// The parser's, with the column: not JSON, not an object, or a field of the wrong type.
     pub(crate) fn parse(text: &'a str) -> Result<Box<Self>, serde_json::Error> {
         let mut parser = serde_json::Deserializer::from_str(text);
-        let line = parser.deserialize_map(Members)?;
+        let line = parser.deserialize_map(LineVisitor)?;
         parser.end().map(|()| line)
     }
 

@@ -22,7 +22,7 @@ use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::{DecisionLock, RootHold};
 use crate::runs::inspect::RunSnapshot;
-use crate::runs::launch::{first_metadata, record_end, start_event, start_metadata};
+use crate::runs::launch::{EngineOutcome, first_metadata, record_end, start_event, start_metadata};
 use crate::runs::resume::{Reopened, reopen, warning};
 use crate::text::ids::RunId;
 use crate::text::json;
@@ -32,7 +32,7 @@ use crate::unix::terminal::{Screen, Tone};
 use serde_json::json;
 
 /// A run whose journal this process owns.
-struct OpenRun {
+struct OpenFlowRun {
     run: RunDir,
     journal: Journal,
     metadata: Metadata,
@@ -54,7 +54,7 @@ impl RunCommand<'_> {
         })?;
         drop(lock);
         let inputs = self.inputs(&run)?;
-        let open = OpenRun {
+        let open = OpenFlowRun {
             run,
             journal,
             metadata,
@@ -109,7 +109,7 @@ impl RunCommand<'_> {
         metadata.write(&run.path)?;
         drop(lock);
         let inputs = self.inputs(&run)?;
-        let open = OpenRun {
+        let open = OpenFlowRun {
             run,
             journal,
             metadata,
@@ -140,7 +140,7 @@ impl RunCommand<'_> {
             return Err(found.busy());
         };
         drop(lock);
-        let open = OpenRun {
+        let open = OpenFlowRun {
             run: found.run,
             journal,
             metadata: found.metadata,
@@ -250,8 +250,8 @@ impl RunCommand<'_> {
     }
 
     /// Lets the engine work on a run, and prints how it ended.
-    fn run_engine(&self, open: OpenRun, inputs: Inputs) -> Result<Exit> {
-        let OpenRun {
+    fn run_engine(&self, open: OpenFlowRun, inputs: Inputs) -> Result<Exit> {
+        let OpenFlowRun {
             run,
             journal,
             mut metadata,
@@ -273,8 +273,13 @@ impl RunCommand<'_> {
         }
         let ending = ending(stopped, &tally, &run);
         if is_live {
-            let end = (ending.status, ending.reason.as_str(), ending.exit);
-            record_end(&mut journal, &mut metadata, end, ending.text(&tally));
+            let outcome = EngineOutcome {
+                status: ending.status,
+                reason: &ending.reason,
+                exit: ending.exit,
+                text: ending.text(&tally),
+            };
+            record_end(&mut journal, &mut metadata, outcome);
         }
         let has_many = self.basis.given.has_many_roots() && !self.is_typed;
         let format = self.wanted.format;

@@ -1,7 +1,9 @@
 //! The judging of a trial's answer: its assertions in their order, the programs among them, and the grade
 //! that they make together.
 
-use super::{ProcessRole, Runner, TrialIx, TrialProcess};
+use super::target;
+use super::trial_process::{Judging, ProcessRole, TrialProcess};
+use super::{Runner, TrialIx};
 use crate::error::{At, Error, Result};
 use crate::flow::eval::assertion::{AssertionKind, Mark, TargetResult, score_of};
 use crate::flow::eval::grader::{describe_trial, look_at_file, read_mark};
@@ -15,16 +17,7 @@ use crate::text::json;
 use crate::unix::files;
 use crate::unix::process::{Command, Ended, Outcome};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-
-/// An answer that is being judged, with the marks of the assertions that have been.
-pub(super) struct Judging {
-    trial: TrialIx,
-    result: TargetResult,
-    stop_reason: String,
-    workspace: PathBuf,
-    marks: Vec<Mark>,
-}
+use std::path::Path;
 
 impl Runner<'_> {
     /// Judges the answer of a trial that ended before.
@@ -116,7 +109,7 @@ impl Runner<'_> {
         let spawned = self.children.spawn(Command {
             argv: &argv,
             dir: &dir,
-            env: &self.environment(&dir),
+            env: &target::environment(&self.place, &dir),
             call_id: &call_id,
             stdin: record.stdin,
             stdout: record.stdout,
