@@ -3,7 +3,7 @@
 use super::change::{diff, replaced, shortened};
 use super::folded::{Fold, Folded, folded_wanted};
 use super::matching::{Matches, Tolerance, occurrences, search};
-use super::not_found::nearest_lines;
+use super::not_found::lines_for;
 use super::target::{self, TargetFile, ToolRefusal};
 use crate::unix::terminal::counted;
 
@@ -33,11 +33,6 @@ pub(super) fn edit_file(edit: &Edit<'_>) -> Result<String, ToolRefusal> {
             "old is empty; give the text to replace, or use write for the whole file".to_owned(),
         ));
     }
-    if edit.old == edit.new {
-        return Err(ToolRefusal(
-            "old and new are the same; nothing to do".to_owned(),
-        ));
-    }
     let text = String::from_utf8(target.read(LARGEST)?).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
         ToolRefusal(format!(
@@ -63,6 +58,12 @@ enum Changed {
 
 fn changed_text(text: &str, edit: &Edit<'_>) -> Result<Changed, ToolRefusal> {
     let path = edit.path;
+    if edit.old == edit.new {
+        return Err(ToolRefusal(format!(
+            "old and new are the same; nothing was written. new is the text that is to stand in place of old. {}",
+            lines_for(text, edit.old)
+        )));
+    }
     match search(text, edit.old, edit.new, edit.all) {
         Matches::Found(places, tolerance) => {
             let new_text = replaced(text, &places);
@@ -129,15 +130,9 @@ fn nowhere(text: &str, edit: &Edit<'_>) -> Result<Changed, ToolRefusal> {
             "already done: {path} has new at line {line}, and old is not in it; nothing was written"
         )));
     }
-    let remedy = "Read the file again, copy, do not retype";
-    Err(ToolRefusal(match nearest_lines(text, edit.old) {
-        Some(lines) => format!(
-            "old is not in {path} (of {}); nothing was written. {remedy}. The nearest {lines}",
-            counted(text.lines().count(), "line")
-        ),
-        None => format!(
-            "old is not in {path} (of {}), nor anything like it; nothing was written. {remedy}",
-            counted(text.lines().count(), "line")
-        ),
-    }))
+    Err(ToolRefusal(format!(
+        "old is not in {path} (of {}); nothing was written. Read the file again, copy, do not retype. {}",
+        counted(text.lines().count(), "line"),
+        lines_for(text, edit.old)
+    )))
 }

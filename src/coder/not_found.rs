@@ -1,4 +1,4 @@
-//! The answer to an edit whose text is not in the file: the lines that were probably meant, as they are.
+//! The answer to an edit that cannot be made: the lines that were probably meant, as they are.
 
 use super::change::shortened;
 use super::folded::MARK;
@@ -7,21 +7,25 @@ use std::collections::HashSet;
 /// How many lines are shown.
 const SHOWN: usize = 12;
 
-/// The lines of the text nearest to what was looked for, under a line that says where they are; none if
-/// nothing in it resembles that.
-pub(super) fn nearest_lines(text: &str, old: &str) -> Option<String> {
+/// The lines of the text nearest to what was looked for, under a line that says where they are; the first lines if
+/// nothing in it resembles that. A model that sees no line of the file tends to send the same call again.
+pub(super) fn lines_for(text: &str, old: &str) -> String {
     let text = text.strip_prefix(MARK).unwrap_or(text);
     let lines: Vec<&str> = text.lines().collect();
-    let (line, before) = nearest_line(&lines, old)?;
+    let (what, line, before) = match nearest_line(&lines, old) {
+        Some((line, before)) => ("nearest", line, before),
+        None if lines.is_empty() => return "The file is empty".to_owned(),
+        None => ("first", 0, 0),
+    };
     let start = line.saturating_sub(before.min(SHOWN / 2));
     let start = start.min(lines.len().saturating_sub(SHOWN));
     let end = (start + SHOWN).min(lines.len());
-    let mut shown = format!("lines {}–{end} are:\n", start + 1);
+    let mut shown = format!("The {what} lines {}–{end} are:\n", start + 1);
     for line in &lines[start..end] {
         shown.push_str(&shortened(line));
         shown.push('\n');
     }
-    Some(shown)
+    shown
 }
 
 /// The line that is most like the most telling line of `old`, and how many lines stand before that one.
@@ -62,14 +66,18 @@ mod tests {
         let lines: Vec<String> = (1..=40).map(|n| format!("line number {n}\n")).collect();
         let mut text = lines.concat();
         text.push_str("    fn compute_total(items: &[Item]) -> u64 {\n        0\n    }\n");
-        let shown = nearest_lines(&text, "  }\n  fn compute_total(item: &Item) {").unwrap();
-        assert!(shown.starts_with("lines 32–43 are:\n"), "{shown}");
+        let shown = lines_for(&text, "  }\n  fn compute_total(item: &Item) {");
+        assert!(
+            shown.starts_with("The nearest lines 32–43 are:\n"),
+            "{shown}"
+        );
         assert!(shown.contains("\n    fn compute_total(items: &[Item]) -> u64 {\n"));
         assert_eq!(shown.lines().count(), SHOWN + 1);
-        assert_eq!(nearest_lines(&text, "zzz"), None);
-        assert_eq!(nearest_lines("", "x"), None);
+        let first = lines_for(&text, "zzz");
+        assert!(first.starts_with("The first lines 1–12 are:\nline number 1\n"));
+        assert_eq!(lines_for("", "x"), "The file is empty");
         // A line that is there counts more than a longer one that is not.
-        let shown = nearest_lines("a\nb\nthe end\n", "something much longer\nthe end").unwrap();
-        assert_eq!(shown, "lines 1–3 are:\na\nb\nthe end\n");
+        let shown = lines_for("a\nb\nthe end\n", "something much longer\nthe end");
+        assert_eq!(shown, "The nearest lines 1–3 are:\na\nb\nthe end\n");
     }
 }

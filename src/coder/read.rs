@@ -34,13 +34,13 @@ const TYPES: [(&[u8], &str); 12] = [
     (b"\xca\xfe\xba\xbe", "Java class or Mach-O program"),
 ];
 
-/// The lines of a file from `offset`, counted from 1, or what else the path leads to.
+/// The lines of a file from `offset`, counted from 1 (0 is the same), or what else the path leads to.
 pub(super) fn read_path(path: &str, offset: usize, limit: usize) -> Result<String, ToolRefusal> {
-    if offset == 0 || limit == 0 {
-        return Err(ToolRefusal(
-            "offset and limit count lines from 1; 0 is neither".to_owned(),
-        ));
+    if limit == 0 {
+        return Err(ToolRefusal("limit is 0; give 1 or more".to_owned()));
     }
+    // Many programs count from 0, and nothing stands before the first line.
+    let offset = offset.max(1);
     let place = Path::new(path);
     if place.is_dir() {
         return list_directory(place, path).map_err(|e| refused("list", path, &e));

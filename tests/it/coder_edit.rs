@@ -125,12 +125,17 @@ fn what_cannot_be_edited_is_said_with_the_way_out() {
         "fn totals(items: &[u32]) {",
         "x",
         &[
-            "lines 1–3 are:\nfn total(items: &[u32]) -> u32 {\n",
+            "The nearest lines 1–3 are:\nfn total(items: &[u32]) -> u32 {\n",
             "copy, do not retype",
         ],
     );
     world.refuses("", "x", &["old is empty"]);
-    world.refuses("items", "items", &["the same"]);
+    world.refuses(
+        "items",
+        "items",
+        &["the same", "The nearest lines 1–3 are:\nfn total"],
+    );
+    world.refuses("zzz", "x", &["The first lines 1–3 are:\nfn total"]);
     fs::write(world.path("f"), b"caf\xe9 x\n").unwrap();
     world.refuses("x", "y", &["not UTF-8"]);
     world.write("src/deep/main.rs", "");
@@ -264,10 +269,11 @@ fn reading_shows_lines_as_they_are_and_says_how_to_go_on() {
         .tool(&["read", "f", "--offset=3001", "--limit=5"], "")
         .exits(1)
         .says("f has 3000 lines");
+    assert_eq!(read("f", "0", "5"), read("f", "1", "5"));
     world
-        .tool(&["read", "f", "--offset=0", "--limit=5"], "")
+        .tool(&["read", "f", "--offset=1", "--limit=0"], "")
         .exits(1)
-        .says("from 1");
+        .says("limit is 0");
     world
         .tool(&["read", "f", "--offset=x", "--limit=5"], "")
         .exits(1)
