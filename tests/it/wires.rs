@@ -253,7 +253,7 @@ fn a_silence_ends_a_stream_and_slow_bytes_do_not() {
 
 #[test]
 fn an_answer_that_comes_byte_by_byte_is_waited_for_and_a_longer_silence_is_none() {
-    const BYTES: usize = 20;
+    const BYTES: usize = 40;
     let pause = Duration::from_millis(100);
     let slow = |api: Api| {
         let request = json!({"messages": [{"role": "user", "content": "x"}]});
@@ -265,7 +265,7 @@ fn an_answer_that_comes_byte_by_byte_is_waited_for_and_a_longer_silence_is_none(
     let runs = APIS.map(|api| {
         // All of them take longer than the limit of a silence; none is one.
         let (patient, hasty) = (
-            world(api, true).llm(&limits(1500)),
+            world(api, true).llm(&limits(3000)),
             world(api, true).llm(&limits(30)),
         );
         patient.server.says([slow(api)]);
