@@ -207,6 +207,11 @@ pub(crate) struct GivenBudget {
 }
 
 impl GivenBudget {
+    /// It asks for the scope that a flow's budget cannot have.
+    pub(crate) fn is_per_run(self) -> bool {
+        self.per == Some(BudgetScope::Run)
+    }
+
     /// The budget of a flow, which is that of all its agents.
     pub(crate) fn of_tree(self) -> Budget {
         Budget {
@@ -289,7 +294,7 @@ pub(super) fn check_prices(
 pub(crate) fn unpriced(what: &str, model: Option<&str>) -> String {
     let model = model.unwrap_or("the program that is the model");
     format!(
-        "{what}: there is no pricing of {model}; add it to agent.yaml, per million tokens: \
+        "{what}: there is no pricing of {model}; give the agent one, per million tokens: \
          pricing: {{input: …, output: …}}"
     )
 }

@@ -151,10 +151,14 @@ pub(crate) fn left_behind(workspace: &Workspace) -> Result<Vec<String>> {
             more += 1;
             continue;
         }
-        let first = in_short(metadata.initial_message.as_deref().unwrap_or_default(), 60);
+        let mut first = in_short(metadata.initial_message.as_deref().unwrap_or_default(), 60);
+        // The input of a flow is JSON, and a text in it has its quotes.
+        if !first.starts_with('"') {
+            first = format!("'{first}'");
+        }
         let status = metadata.status.name();
         notes.push(format!(
-            "starting a new run; run {id} ('{first}') is {status}"
+            "starting a new run; run {id} ({first}) is {status}"
         ));
     }
     if more > 0 {
@@ -169,7 +173,7 @@ pub(crate) fn left_behind(workspace: &Workspace) -> Result<Vec<String>> {
 /// The error for a workspace without runs.
 pub(crate) fn no_runs(root: &Path) -> Error {
     Error::failure(format!(
-        "there is no run in {}; `delta run` starts one",
+        "there is no run in {}; `delta run` starts one, or `delta flow run`",
         root.display()
     ))
 }

@@ -136,7 +136,7 @@ impl Part {
 }
 
 fn stdin_text(signals: &Signals) -> Result<String> {
-    let bytes = read_stdin("message", signals)?;
+    let bytes = read_stdin("message", usize::MAX, signals)?;
     let text = String::from_utf8(bytes).map_err(|_| {
         let way_out = "convert it with iconv, or leave it in a file and name that in the task";
         Error::usage(format!("the message on stdin is not UTF-8: {way_out}"))
@@ -195,11 +195,11 @@ fn read_at_most(path: &Path, signals: &Signals) -> Result<Vec<u8>> {
     read.and_then(|bytes| bytes.map_err(wrong))
 }
 
-/// All that a file holds, or what comes through a pipe. A signal ends the reading.
-pub(crate) fn read_path(path: &Path, signals: &Signals) -> Result<Vec<u8>> {
+/// All that a file holds, or what comes through a pipe; or a few bytes more than `most`. A signal ends the reading.
+pub(crate) fn read_path(path: &Path, most: usize, signals: &Signals) -> Result<Vec<u8>> {
     let file = open_waiting(path).at("read", path);
     let name = path.display().to_string();
-    let bytes = read_to_end(file.map_err(Error::into_usage)?, &name, usize::MAX, signals)?;
+    let bytes = read_to_end(file.map_err(Error::into_usage)?, &name, most, signals)?;
     bytes.at("read", path).map_err(Error::into_usage)
 }
 
@@ -236,14 +236,10 @@ fn read_to_end(
     Ok(Ok(bytes))
 }
 
-/// All of the standard input, which is called `name` in errors. A signal ends the reading.
-pub(crate) fn read_stdin(name: &str, signals: &Signals) -> Result<Vec<u8>> {
-    let read = read_to_end(
-        std::io::stdin(),
-        &format!("the {name}"),
-        usize::MAX,
-        signals,
-    )?;
+/// All of the standard input, which is called `name` in errors, or a few bytes more than `most`. A signal ends
+/// the reading.
+pub(crate) fn read_stdin(name: &str, most: usize, signals: &Signals) -> Result<Vec<u8>> {
+    let read = read_to_end(std::io::stdin(), &format!("the {name}"), most, signals)?;
     read.map_err(|e| {
         let reason = crate::error::reason(&e);
         Error::usage(format!("cannot read the {name} from stdin: {reason}"))

@@ -198,3 +198,25 @@ fn a_flow_that_was_copied_is_made_from_the_same() {
     world.script("g/bin/own", "#!/bin/sh\nfalse\n");
     check().exits(1);
 }
+
+#[test]
+fn names_that_the_flow_does_not_have_are_wrong_usage() {
+    let world = World::new();
+    chain(&world, "command: [cat]");
+    let artifacts = || Delta::flow(world.home()).args(["artifacts", "-w", "ws"]);
+    std::fs::create_dir_all(world.path("ws")).unwrap();
+    artifacts().exits(1).says("or `delta flow run`");
+    run(&world).args(["-m", "x"]).exits(0);
+    artifacts()
+        .args(["--node", "aa"])
+        .exits(2)
+        .says("--node: there is no 'aa'; there are a, s, x");
+    artifacts()
+        .args(["--schema", "n"])
+        .exits(2)
+        .says("--schema: there is no 'n'; the flow has none");
+    // Of a flow that has changed, the record has names, too.
+    chain(&world, "command: [cat, -u]");
+    artifacts().args(["--node", "a"]).exits(0);
+    artifacts().args(["--node", "aa"]).exits(2);
+}

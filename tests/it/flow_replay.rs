@@ -210,3 +210,19 @@ fn nothing_runs_for_changed_files_or_records_of_somebody_else() {
     assert!(changed.exits(1).stdout.ends_with(b"- 1\n+ 2\n"));
     assert_eq!(world.lines("log").len(), 2);
 }
+
+#[test]
+fn a_node_that_asks_a_person_says_what_to_do_instead() {
+    let world = flow_agents::world("", "path: ../agent");
+    let question = || call("q", "ask_human", &serde_json::json!({"prompt": "Which?"}));
+    world.model_says([question(), text("1")]);
+    run(&world).args(["--run-id", "r", "-m", "x"]).exits(101);
+    let answer = Delta::flow(world.home()).args(["answer", "-w", "ws", "this"]);
+    answer.exits(0);
+    run(&world).args(["--run-id", "r", "-m", "x"]).exits(0);
+    world.model_says([question()]);
+    let command = Delta::flow(world.home()).args(["replay", "-w", "ws", "r", "a"]);
+    command.exits(1).says(
+        "T1 a asks a person, and the repetition of a node gets no answers; `delta flow replay r`",
+    );
+}

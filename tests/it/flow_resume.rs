@@ -632,6 +632,10 @@ fn what_is_known_of_tasks_is_told_of_a_run_that_has_not_ended() {
     assert_eq!(tasks[0]["path"], serde_json::json!(["s"]));
     let other = run(&world).args(["-m", "other"]).exits(0);
     other.says("starting a new run; run").says("is INTERRUPTED");
+    let text = run(&world).args(["-m", "text", "--pause-before", "a"]);
+    text.exits(4);
+    let more = run(&world).args(["-m", "more"]).exits(0);
+    more.says("(\"text\") is INTERRUPTED");
 }
 
 #[test]

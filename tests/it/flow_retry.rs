@@ -145,6 +145,28 @@ fn what_had_succeeded_behind_a_failure_is_listed_and_done_again() {
 }
 
 #[test]
+fn a_partial_run_is_shown_as_one_until_a_retry_has_mended_it() {
+    let world = World::new();
+    goes_on(&world, "");
+    command(&world).args(["-m", "hello"]).exits(3);
+    let flow = |words: &[&str]| {
+        let shown = Delta::flow(world.home()).args(words).args(["-w", "ws"]);
+        String::from_utf8(shown.exits(0).stdout).unwrap()
+    };
+    assert!(flow(&["show"]).starts_with("run r  COMPLETED, partial\n"));
+    world.write("ws/fixed", "");
+    retry(&world).exits(0);
+    assert!(flow(&["show"]).starts_with("run r  COMPLETED\n"));
+    let picture = flow(&["graph", "r"]);
+    let is_good = |line: &&str| line.contains("fillcolor=\"#b7e4c7\"");
+    let nodes: Vec<&str> = picture
+        .lines()
+        .filter(|line| line.contains("label="))
+        .collect();
+    assert!(nodes.len() > 2 && nodes.iter().all(is_good), "{picture}");
+}
+
+#[test]
 fn a_node_that_must_not_be_repeated_is_repeated_only_when_it_is_named() {
     let world = World::new();
     goes_on(&world, ", on_resume: fail");

@@ -587,6 +587,11 @@ fn a_dry_run_runs_and_writes_nothing() {
     let text = String::from_utf8(outcome.stdout).unwrap();
     assert!(text.contains("linear    a  > x  touch made"), "{text}");
     assert!(!world.path("ws").exists());
+    let object = run(&world).args(["--dry-run"]).json().exits(0).object();
+    assert_eq!(
+        object["nodes"][1],
+        json!({"node_id": "a", "role": "linear", "targets": ["x"], "command": ["touch", "made"]})
+    );
     world.write("f/inner/workflow.yaml", world.read("f/workflow.yaml"));
     chain(&world, "flow: ./inner");
     let outcome = run(&world).args(["--dry-run"]).end().exits(0);
@@ -881,4 +886,36 @@ fn a_message_shows_the_beginning_of_an_output_that_selects_no_edge() {
         message.ends_with("…\"; the edges are \"one\", \"two\""),
         "{message}"
     );
+}
+
+#[test]
+fn an_input_is_given_once_and_one_that_cannot_be_read_is_wrong_usage() {
+    let world = World::new();
+    chain(&world, "command: [cat]");
+    for twice in [["-m", "a", "-m", "b"], ["-i", "a", "-m", "b"]] {
+        let outcome = run(&world).args(twice).exits(2);
+        outcome.says("only one of -i, -m and --inputs can be given, and only once");
+    }
+    let fails = |option: &str, path: &str, why: &str| {
+        let outcome = run(&world).args([option, path]).exits(2);
+        outcome.says(path).says(why);
+    };
+    for option in ["-i", "--inputs"] {
+        fails(option, "f", "is a directory");
+        fails(option, "none", "no such file or directory");
+    }
+    fails("-i", "/dev/zero", "is longer than 268435456 bytes");
+    let budget = run(&world).args(["--budget", "tokens=3,per=run"]).exits(2);
+    budget.says("per=run: a flow's budget is that of the whole run");
+    assert!(!world.path("ws").exists());
+}
+
+#[test]
+fn a_decision_that_names_its_edge_twice_is_told_so() {
+    let world = World::new();
+    let nodes = [start(), node("d", "decision", ""), exit()];
+    world.write("f/workflow.yaml", flow(&nodes, "s>d d>x:one d>x:two"));
+    let twice = r#"{"selected_edge": "one", "selected_edge": "two"}"#;
+    let outcome = run(&world).args(["-i", "-"]).stdin(twice).exits(1);
+    outcome.says("the output cannot be read: duplicate field `selected_edge`");
 }

@@ -172,6 +172,24 @@ fn a_signal_leaves_no_table_behind() {
 }
 
 #[test]
+fn a_resumed_flow_counts_what_was_done_before() {
+    let mut fan = Fan::new(2, (24, 80), "");
+    let running = fan.started(2);
+    fan.shows("2 done, 2 running");
+    running.kill();
+    for gate in &mut fan.gates {
+        gate.tell("go");
+    }
+    fan.picture = Picture::new(24, 80);
+    let running = fan.started(2);
+    fan.shows("2 done, 2 running");
+    for gate in &mut fan.gates {
+        gate.tell("go");
+    }
+    running.wait().exits(0);
+}
+
+#[test]
 fn a_suspended_flow_leaves_no_table_and_draws_it_again() {
     let mut fan = Fan::new(2, (24, 80), "");
     let running = fan.started(2);

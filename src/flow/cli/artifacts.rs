@@ -100,6 +100,7 @@ pub(crate) fn list_artifacts(wanted: &ArtifactsArgs) -> Result<Exit> {
         it.kind == "tool" && removed.contains(&(it.task_id.clone(), it.node_id.clone()))
     };
     all.iter_mut().filter(is_gone).for_each(|it| it.path = None);
+    index.check_names(wanted, &all)?;
     let is_wanted = |wanted: &Option<String>, found: Option<&str>| {
         wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
     };
@@ -134,6 +135,13 @@ fn print_index(run: &RunDir, all: &[Artifact]) -> Result<()> {
     print_json(format!("{}\n", json::text(&object)).as_bytes())
 }
 
+fn check_name(option: &str, name: Option<&str>, known: &[&str]) -> Result<()> {
+    match name.filter(|name| !known.contains(name)) {
+        Some(name) => Err(basis::unknown_name(option, name, known.iter().copied())),
+        None => Ok(()),
+    }
+}
+
 /// A run whose journal is read.
 struct Index<'i> {
     run: &'i RunDir,
@@ -142,6 +150,20 @@ struct Index<'i> {
 }
 
 impl Index<'_> {
+    /// Refuses names that the flow does not have. Of a flow that has changed, only the nodes that brought something are known.
+    fn check_names(&self, wanted: &ArtifactsArgs, all: &[Artifact]) -> Result<()> {
+        let mut nodes: Vec<&str> = match self.flow {
+            Some(flow) => flow.graph.nodes.iter().map(|it| it.id.as_str()).collect(),
+            None => all.iter().map(|it| it.node_id.as_str()).collect(),
+        };
+        nodes.sort_unstable();
+        nodes.dedup();
+        check_name("--node", wanted.node.as_deref(), &nodes)?;
+        let Some(flow) = self.flow else { return Ok(()) };
+        let schemas: Vec<&str> = flow.schemas.iter().map(|it| it.id.as_str()).collect();
+        check_name("--schema", wanted.schema.as_deref(), &schemas)
+    }
+
     /// Adds what an event brings.
     fn add(&self, line: &Line<'_>, all: &mut Vec<Artifact>) {
         let Some((task_id, node_id)) = line.step() else {

@@ -4,11 +4,14 @@
 //! Unaware of what happens in the run.
 
 use super::args::FlowRunArgs as Wanted;
+use super::run_format::RunFormat;
 use crate::config::tool::bind::shell_quoted;
-use crate::error::{Error, Exit, Result};
+use crate::error::{Error, Exit, Result, reason};
 use crate::flow::engine::inputs::StreamSource;
 use crate::flow::graph::{NodeIx, Payload, Role, RoutePlan};
 use crate::flow::manifest::{Flow, NodeKind, sha256};
+use crate::flow::record::attempt::MOST_OUTPUT;
+use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::flow::record::{each_line, events, one_value};
 use crate::record::event::{EventKind, FlowEvent};
 use crate::record::journal::Journal;
@@ -18,7 +21,7 @@ use crate::text::json;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
 use crate::unix::signals::Signals;
-use crate::unix::terminal::print;
+use crate::unix::terminal::{print, print_json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -78,21 +81,31 @@ fn find_inputs(path: &Path) -> Result<RunInput> {
     match path.metadata() {
         Ok(meta) if meta.is_file() => Ok(RunInput::Lines(path)),
         Ok(meta) if !meta.is_dir() => Ok(RunInput::Stream(Some(StreamSource::Path(path)))),
-        _ => {
+        Ok(_) => {
             let path = path.display();
-            Err(Error::usage(format!("--inputs: there is no file {path}")))
+            Err(Error::usage(format!("--inputs: {path} is a directory")))
+        }
+        Err(e) => {
+            let (path, why) = (path.display(), reason(&e));
+            Err(Error::usage(format!("--inputs: cannot read {path}: {why}")))
         }
     }
 }
 
-/// One JSON value from a file, or from the standard input.
+/// One JSON value from a file, or from the standard input: no more than a node may print.
 pub(super) fn read_input(path: &str, signals: &Signals) -> Result<Payload> {
+    const MOST: usize = MOST_OUTPUT as usize;
     let (name, text) = if path == "-" {
-        ("stdin", read_stdin("input", signals)?)
+        ("stdin", read_stdin("input", MOST, signals)?)
     } else {
         let path = PathBuf::from(path);
-        ("the file", read_path(&path, signals)?)
+        ("the file", read_path(&path, MOST, signals)?)
     };
+    if text.len() > MOST {
+        return Err(Error::usage(format!(
+            "-i {path}: {name} is longer than {MOST} bytes; write the data to a file, and give its path"
+        )));
+    }
     let text = String::from_utf8(text)
         .map_err(|_| Error::usage(format!("-i {path}: {name} is not UTF-8")))?;
     one_value(text).map_err(|_| {
@@ -126,6 +139,7 @@ pub(crate) fn unknown_name<'n>(
     let known: Vec<&str> = known.collect();
     let hint = match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean '{near}'?"),
+        None if known.is_empty() => "the flow has none".to_owned(),
         None => format!("there are {}", known.join(", ")),
     };
     Error::usage(format!("{option}: there is no '{name}'; {hint}"))
@@ -279,6 +293,15 @@ impl RecordedBasis {
     }
 }
 
+/// What a node would run.
+enum PlannedRun {
+    Command(Vec<String>),
+    Agent(String),
+    /// The directory of the flow within.
+    Flow(String),
+    Nothing,
+}
+
 /// Prints what would run, and runs nothing.
 pub(crate) fn print_dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) -> Result<Exit> {
     let graph = &flow.graph;
@@ -286,33 +309,58 @@ pub(crate) fn print_dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) 
         .filter(|node| plan.rank[*node] != usize::MAX)
         .collect();
     order.sort_by_key(|node| plan.rank[*node]);
-    let mut out = String::new();
+    let (mut out, mut objects) = (String::new(), Vec::new());
     for node in order {
-        let (name, settings) = (&graph.nodes[node], &flow.nodes[node]);
-        let runs = match (&settings.command, settings.kind, settings.agent) {
-            (Some(command), ..) => {
-                let mut argv = wanted.launch().to_vec();
-                argv.extend(command.argv(&flow.home, Path::new(".")));
-                shell_quoted(&argv)
-            }
-            (None, NodeKind::Agent, Some(agent)) => format!("agent {}", flow.agents[agent].id),
-            _ => settings.flow.as_ref().map_or_else(String::new, |dir| {
-                let dir = dir.strip_prefix(&flow.home).unwrap_or(dir);
-                format!("flow {}", dir.display())
-            }),
-        };
+        let runs = planned_run(flow, node, wanted);
         let targets: Vec<&str> = graph
             .targets(node)
             .map(|to| graph.nodes[to].id.as_str())
             .collect();
+        let (role, id) = (graph.nodes[node].role.name(), &graph.nodes[node].id);
+        let mut object = json!({"node_id": id, "role": role, "targets": targets});
         let way = match targets.as_slice() {
             [] => String::new(),
             targets => format!("  > {}", targets.join(", ")),
         };
-        let (role, id) = (name.role.name(), &name.id);
-        out.push_str(format!("{role:<8}  {id}{way}  {runs}").trim_end());
+        let told = match runs {
+            PlannedRun::Command(argv) => {
+                object["command"] = json!(argv);
+                shell_quoted(&argv)
+            }
+            PlannedRun::Agent(id) => {
+                object["agent_id"] = json!(id);
+                format!("agent {id}")
+            }
+            PlannedRun::Flow(dir) => {
+                object["flow"] = json!(dir);
+                format!("flow {dir}")
+            }
+            PlannedRun::Nothing => String::new(),
+        };
+        out.push_str(format!("{role:<8}  {id}{way}  {told}").trim_end());
         out.push('\n');
+        objects.push(object);
     }
-    print(out.as_bytes())?;
+    if wanted.format == RunFormat::Text {
+        print(out.as_bytes())?;
+    } else {
+        let object = json!({"schema_version": SCHEMA_VERSION, "nodes": objects});
+        print_json(format!("{}\n", json::text(&object)).as_bytes())?;
+    }
     Ok(Exit::Success)
+}
+
+fn planned_run(flow: &Flow, node: NodeIx, wanted: &Wanted) -> PlannedRun {
+    let settings = &flow.nodes[node];
+    match (&settings.command, settings.kind, settings.agent) {
+        (Some(command), ..) => {
+            let own = command.argv(&flow.home, Path::new("."));
+            PlannedRun::Command([wanted.launch().to_vec(), own].concat())
+        }
+        (None, NodeKind::Agent, Some(agent)) => PlannedRun::Agent(flow.agents[agent].id.clone()),
+        _ => settings.flow.as_ref().map_or(PlannedRun::Nothing, |dir| {
+            let dir = dir.strip_prefix(&flow.home).unwrap_or(dir);
+            PlannedRun::Flow(dir.display().to_string())
+        }),
+    }
 }

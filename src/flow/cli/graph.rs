@@ -73,8 +73,10 @@ struct NodeEnds {
 fn marks_of(run: &RunDir) -> Result<HashMap<String, NodeMark>> {
     let mut all: HashMap<String, NodeEnds> = HashMap::new();
     for task in Lineage::read(run)?.tasks.into_values() {
-        for step in task.steps {
-            let ends = all.entry(step.node).or_default();
+        // Of a step that a retry did again, the last end counts.
+        let steps = task.steps.into_iter().map(|step| (step.node.clone(), step));
+        for (node, step) in steps.collect::<HashMap<_, _>>() {
+            let ends = all.entry(node).or_default();
             match step.end.map(|end| end.failure.is_none()) {
                 Some(true) => ends.good += 1,
                 Some(false) => ends.bad += 1,

@@ -9,9 +9,10 @@ use super::check;
 use crate::engine::account;
 use crate::engine::run_context::{self, RunContext};
 use crate::error::{Error, Exit, Result, may_fail};
+use crate::flow::PROGRAM;
 use crate::flow::engine::answered::AnsweredSteps;
 use crate::flow::engine::inputs::Inputs;
-use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
+use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, Need, RunPlace, SuspendedStep};
 use crate::flow::graph::RoutePlan;
 use crate::flow::manifest::{self, Flow, KeptRecords};
 use crate::flow::record::tally::{Keeping, SCHEMA_VERSION};
@@ -139,9 +140,10 @@ impl Replayer<'_> {
         ));
         let ends = Rc::new(ends);
         let only = Some((step.clone(), context));
-        let Some(repeated) = self.repeat(&place.workspace, Rc::clone(&ends), only)? else {
+        let Some((repeated, open)) = self.repeat(&place.workspace, Rc::clone(&ends), only)? else {
             return Ok(self.ended_by_signal());
         };
+        self.tell_of_open(step, &open);
         let (was, is) = (&ends.by_step[step], repeated.by_step.get(step));
         let is_same = is.is_some_and(|is| was.is_same(is));
         match self.wanted.format {
@@ -169,7 +171,7 @@ impl Replayer<'_> {
             .join(self.run.id.as_str());
         // Each task begins in a directory of its own, which is empty.
         may_fail(fs::remove_dir_all(tasks));
-        let Some(repeated) = self.repeat(&place.workspace, Rc::clone(&ends), None)? else {
+        let Some((repeated, _)) = self.repeat(&place.workspace, Rc::clone(&ends), None)? else {
             return Ok(self.ended_by_signal());
         };
         let parted = find_parting(&ends, &repeated);
@@ -205,6 +207,21 @@ impl Replayer<'_> {
         Ok(exit_of(parted.is_none()))
     }
 
+    /// Says why a step that was repeated has not ended.
+    fn tell_of_open(&self, step: &StepId, open: &[SuspendedStep]) {
+        for it in open {
+            let (name, id) = (step.shown(), &self.run.id);
+            let text = match it.need {
+                Need::Answer => format!(
+                    "{name} asks a person, and the repetition of a node gets no answers; `delta flow replay {id}` \
+                     repeats the whole run with the recorded answers of its agents"
+                ),
+                _ => format!("{name} was not repeated to its end: {}", it.text),
+            };
+            self.screen.warn_as(PROGRAM, &text);
+        }
+    }
+
     fn copy_workspace(&self) -> Result<ReplayDir> {
         ReplayDir::make(None, self.run.workspace(), self.screen)
     }
@@ -219,13 +236,14 @@ impl Replayer<'_> {
         Ok(path.and_then(|path| files::read_text(&path).ok()))
     }
 
-    /// Lets an engine work on a new run of the same name. Returns how its steps ended; none if a signal did that.
+    /// Lets an engine work on a new run of the same name. Returns how its steps ended, and those that wait; none if
+    /// a signal ended it.
     fn repeat(
         &self,
         workspace: &Workspace,
         ends: Rc<RecordedEnds>,
         only: Option<(StepId, Option<String>)>,
-    ) -> Result<Option<RecordedEnds>> {
+    ) -> Result<Option<(RecordedEnds, Vec<SuspendedStep>)>> {
         workspace.create()?;
         let roots = ends.roots.clone();
         let (run, journal) = self.begin(workspace)?;
@@ -265,10 +283,12 @@ impl Replayer<'_> {
         let stopped = engine.run()?;
         let (mut journal, _, run) = engine.into_parts();
         journal.flush()?;
-        match stopped {
-            EngineStop::Signal(_) => Ok(None),
-            _ => RecordedEnds::read(&run, None).map(Some),
-        }
+        let open = match stopped {
+            EngineStop::Signal(_) => return Ok(None),
+            EngineStop::Suspended(open) => open,
+            EngineStop::Done | EngineStop::JournalChanged => Vec::new(),
+        };
+        Ok(Some((RecordedEnds::read(&run, None)?, open)))
     }
 
     /// A new run, as the one that is repeated began.

@@ -5,6 +5,7 @@
 use super::args::ShowArgs;
 use super::basis;
 use crate::error::{Error, Exit, Result, reason};
+use crate::flow::graph::router::FlowStatus;
 use crate::flow::graph::{Payload, RoutePlan};
 use crate::flow::manifest;
 use crate::flow::record::attempt::MOST_OUTPUT;
@@ -13,6 +14,7 @@ use crate::flow::record::{
     events, tool_calls,
 };
 use crate::record::event::{EventKind, FlowEvent};
+use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
 use crate::runs::origin::warn_if_foreign_run;
 use crate::runs::{find, inspect};
@@ -69,6 +71,11 @@ pub(super) fn find_run<'n>(work_dir: &Path, names: &'n [String]) -> Result<(RunD
 fn tree_text(lineage: &Lineage, run: &RunDir) -> String {
     let (metadata, _) = inspect::read_summary(run);
     let mut out = format!("run {}  {}", run.id, metadata.status.name());
+    // Not all of what it was to do was done.
+    let partial = FlowStatus::Partial.name();
+    if metadata.status == Status::Completed && metadata.stop_reason.as_deref() == Some(partial) {
+        out.push_str(&format!(", {partial}"));
+    }
     if let Some(error) = &metadata.error {
         out.push_str(&format!(": {}", in_short(error, 200)));
     }

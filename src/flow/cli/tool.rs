@@ -242,7 +242,8 @@ fn find_tool<'f>(
 /// The arguments as JSON text: what stands on the standard input, or what the command line gives.
 fn read_arguments(wanted: &Wanted, tool: Option<&FlowTool>, signals: &Signals) -> Result<String> {
     if wanted.parameters.is_empty() && wanted.stdin.is_none() {
-        let given = String::from_utf8_lossy(&read_stdin("input", signals)?).into_owned();
+        let given =
+            String::from_utf8_lossy(&read_stdin("input", usize::MAX, signals)?).into_owned();
         let is_nothing = given.trim().is_empty();
         return Ok(if is_nothing { "{}".to_owned() } else { given });
     }
@@ -262,7 +263,7 @@ fn read_arguments(wanted: &Wanted, tool: Option<&FlowTool>, signals: &Signals) -
         add(name, value.clone());
     }
     if let Some(name) = &wanted.stdin {
-        let text = String::from_utf8_lossy(&read_stdin("input", signals)?).into_owned();
+        let text = String::from_utf8_lossy(&read_stdin("input", usize::MAX, signals)?).into_owned();
         // Whoever has nothing to give gives an empty input.
         if !text.is_empty() || declared(name).is_none_or(|parameter| parameter.required) {
             add(name, text);
@@ -315,7 +316,7 @@ fn find_tool_failure(
     let Some(schema) = tool.schema_out.map(|ix| &flow.schemas[ix]) else {
         return Ok(None);
     };
-    let failure = match attempt::read_output(dir, PayloadForm::Json)? {
+    let failure = match attempt::read_output(dir, PayloadForm::Json, "")? {
         Ok(output) => check_schema(Some(schema), &output, choice::FailureCode::SchemaOut),
         Err(failure) => Some(failure),
     };

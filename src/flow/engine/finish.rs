@@ -78,7 +78,7 @@ impl FlowEngine<'_> {
         };
         let result = match failure {
             Some(failure) => Err(with_misuse(failure, misuse)),
-            None => attempt::read_output(&active.io, settings.output)?,
+            None => attempt::read_output(&active.io, settings.output, attempt::TEXT_HINT)?,
         };
         self.judge(&active.step, result, ended)
     }

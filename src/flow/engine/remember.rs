@@ -123,7 +123,7 @@ impl FlowEngine<'_> {
         };
         let printed = match fault {
             Some(failure) => Err(failure),
-            None => attempt::read_output(&active.io, PayloadForm::Json)?,
+            None => attempt::read_output(&active.io, PayloadForm::Json, "")?,
         };
         let learned = match printed {
             Ok(printed) => {

@@ -59,7 +59,11 @@ impl FlowEngine<'_> {
                 Replayed::Other if line.kind == EventKind::Flow(FlowEvent::Memory) => {
                     stored.extend(line.item_id.as_deref().map(str::to_owned));
                 }
-                Replayed::End(_) => self.spend_replayed(line, &lineage),
+                Replayed::End(_) => {
+                    let is_good = line.status.as_deref() != Some("failure");
+                    self.table.count_end(is_good);
+                    self.spend_replayed(line, &lineage);
+                }
                 Replayed::Other => {}
             }
             Ok(true)

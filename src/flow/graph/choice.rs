@@ -106,8 +106,11 @@ const WORD_SHOWN: usize = 200;
 fn find_edge(graph: &Graph, node: NodeIx, output: &str) -> Result<EdgeIx, Failure> {
     let invalid = |message: String| Failure::new(FailureCode::InvalidEdge, message);
     let raw = if output.trim_start().starts_with('{') {
-        let selected = serde_json::from_str::<SelectedEdge<'_>>(output).ok();
-        selected.and_then(|it| it.selected_edge).map(RawValue::get)
+        let selected = serde_json::from_str::<SelectedEdge<'_>>(output).map_err(|error| {
+            let why = parser_message(&error);
+            invalid(format!("the output cannot be read: {why}"))
+        })?;
+        selected.selected_edge.map(RawValue::get)
     } else {
         Some(output)
     };

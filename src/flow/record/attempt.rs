@@ -238,10 +238,14 @@ fn last_words(path: &Path) -> Result<String> {
     Ok(lines.into_iter().rev().collect::<Vec<_>>().join("\n"))
 }
 
-/// The output that a program printed, as JSON on one line.
+/// Said of the output of a node that is not JSON.
+pub(crate) const TEXT_HINT: &str = " (a node with output: text may print anything)";
+
+/// The output that a program printed, as JSON on one line; what is said of one that is not JSON ends with the hint.
 pub(crate) fn read_output(
     io: &Path,
     form: PayloadForm,
+    hint: &str,
 ) -> Result<std::result::Result<Payload, Failure>> {
     let wrong = |message: String| Ok(Err(Failure::new(FailureCode::Operation, message)));
     let path = io.join("stdout.log");
@@ -259,7 +263,7 @@ pub(crate) fn read_output(
         let text = text.strip_suffix('\n').unwrap_or(&text);
         return Ok(Ok(json::text(text).into()));
     }
-    Ok(one_value(text).map_err(|why| Failure::new(FailureCode::Operation, why)))
+    Ok(one_value(text).map_err(|why| Failure::new(FailureCode::Operation, why + hint)))
 }
 
 /// The message for a program that printed so many bytes.
@@ -277,9 +281,7 @@ pub(crate) fn one_value(text: String) -> std::result::Result<Payload, String> {
     }
     if let Err(error) = json::check(value) {
         let why = json::parser_message(&error);
-        return Err(format!(
-            "its output is not one JSON value: {why} (a node with output: text may print anything)"
-        ));
+        return Err(format!("its output is not one JSON value: {why}"));
     }
     // A line break inside JSON stands between two words of it, never in a string.
     Ok(

@@ -72,11 +72,18 @@ impl FlowRunArgs {
 
 pub(super) fn run_args(given: &ParsedCommand) -> Result<FlowRunArgs> {
     let inputs = ["--input", "--message", "--inputs"];
-    if inputs.iter().filter(|option| given.has(option)).count() > 1 {
-        return Err(Error::usage("only one of -i, -m and --inputs can be given"));
+    let inputs = inputs.iter().map(|option| given.texts(option).len());
+    if inputs.sum::<usize>() > 1 {
+        let message = "only one of -i, -m and --inputs can be given, and only once";
+        return Err(Error::usage(message));
     }
     if given.has("--repeat") && !given.has("--retry") {
         return Err(Error::usage("--repeat needs --retry"));
+    }
+    let budget = read_budget(given.text("--budget"))?;
+    if budget.is_some_and(GivenBudget::is_per_run) {
+        let message = "--budget: per=run: a flow's budget is that of the whole run; remove it";
+        return Err(Error::usage(message));
     }
     let launch = match given.text("--launch") {
         Some(command) => Some(command_words(&command)?),
@@ -97,7 +104,7 @@ pub(super) fn run_args(given: &ParsedCommand) -> Result<FlowRunArgs> {
         launch,
         keep_going: given.has("--keep-going"),
         records: kept_records(given),
-        budget: read_budget(given.text("--budget"))?,
+        budget,
         deadline: read_deadline(given.text("--deadline"))?,
         adopt: given.has("--adopt"),
         changed_ok: given.has("--changed"),
