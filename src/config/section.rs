@@ -239,10 +239,13 @@ impl<'n> Section<'n> {
     fn find_unknown(&self, known: &[&str]) -> impl Iterator<Item = (Vec<Step>, String)> {
         let keys = self.map.keys();
         keys.filter(|key| !known.contains(&key.as_str()))
-            .map(|key| {
+            .map(move |key| {
                 let meant = nearest(key, known.iter().copied());
-                let hint =
-                    meant.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
+                let hint = match (meant, known) {
+                    (Some(near), _) => format!("; did you mean '{near}'?"),
+                    (None, [only]) => format!("; the only key here is '{only}'"),
+                    (None, _) => String::new(),
+                };
                 let message = format!("{}unknown key '{key}'{hint}", self.within);
                 (self.path_to(key), message)
             })

@@ -132,18 +132,23 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
 
 /// Why a schema is none, with the place in it.
 fn describe_error(error: &ValidationError) -> String {
-    let elsewhere = match error.kind() {
-        ValidationErrorKind::Referencing(
-            ReferencingError::Unretrievable { uri, .. }
-            | ReferencingError::UnknownSpecification {
-                specification: uri, ..
-            },
-        ) => Some(uri),
-        _ => None,
-    };
-    if let Some(uri) = elsewhere {
-        let uri = cut_message(uri);
-        return format!("refers to {uri}, and nothing is fetched; copy it into $defs of this file");
+    match error.kind() {
+        ValidationErrorKind::Referencing(ReferencingError::Unretrievable { uri, .. }) => {
+            let uri = cut_message(uri);
+            return format!(
+                "refers to {uri}, and nothing is fetched; copy it into $defs of this file"
+            );
+        }
+        ValidationErrorKind::Referencing(ReferencingError::UnknownSpecification {
+            specification,
+            ..
+        }) => {
+            let uri = cut_message(specification);
+            return format!(
+                "$schema: the draft {uri} is not known; remove it, or write https://json-schema.org/draft/2020-12/schema"
+            );
+        }
+        _ => {}
     }
     let path = error.instance_path().to_string();
     let message = cut_message(error);

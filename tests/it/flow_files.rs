@@ -124,6 +124,14 @@ fn a_wrong_value_of_each_key_of_a_node_is_told() {
             "cache_files: expected a list of strings",
         ),
         (
+            "cache: true, cache_files: ['${CWD}/a', b/../../c]",
+            "cache_files: \"b/../../c\" leads elsewhere; name files below the flow's directory",
+        ),
+        (
+            "cache: true, cache_files: [/etc/x]",
+            "\"/etc/x\" leads elsewhere",
+        ),
+        (
             "on_resume: report",
             "on_resume: expected one of retry, fail",
         ),
@@ -529,4 +537,56 @@ context_profiles:
         });
         assert!(found, "{wrong}: {errors:#?}");
     }
+}
+
+#[test]
+fn the_only_key_of_a_file_is_named_instead_of_one_that_there_is_not() {
+    let world = World::new();
+    world.write("f/workflow.yaml", around(&node("a", "linear", "")));
+    world.write("f/policy.yaml", "policy: []\n");
+    assert!(
+        warnings(&world).contains(
+            &"delta-flow: warning: f/policy.yaml:1: unknown key 'policy'; the only key here is 'policies'"
+                .to_owned()
+        )
+    );
+}
+
+#[test]
+fn what_is_never_cached_is_warned_of() {
+    let world = World::new();
+    let middle = node("a", "linear", ", agent_id: q, cache: true");
+    let middle = middle.replace("deterministic", "agent");
+    world.write("f/workflow.yaml", around(&middle));
+    for (agent, is_never) in [("llm: p/m, prompt: x", true), ("command: [cat]", false)] {
+        world.write("f/agents.yaml", format!("agents: [{{id: q, {agent}}}]\n"));
+        let told = warnings(&world).join("\n");
+        let words = "f/workflow.yaml:3: node \"a\": cache has no meaning here";
+        assert_eq!(told.contains(words), is_never, "{agent}: {told}");
+    }
+}
+
+#[test]
+fn a_schema_of_a_draft_that_nobody_knows_says_which_draft_to_write() {
+    let world = World::new();
+    world.write("f/workflow.yaml", around(&node("a", "linear", "")));
+    world.write(
+        "f/schemas/a.json",
+        r#"{"$schema": "https://example.org/x"}"#,
+    );
+    let check = Delta::flow(world.home()).args(["check", "f"]).exits(78);
+    check.says("$schema: the draft https://example.org/x is not known; remove it, or write https://json-schema.org/draft/2020-12/schema");
+}
+
+#[test]
+fn an_integer_of_more_than_64_bits_is_told_with_its_key() {
+    let errors = errors_in(&around(&node(
+        "a",
+        "linear",
+        ", retries: 18446744073709551616",
+    )));
+    assert_eq!(
+        errors[0]["message"],
+        "f/workflow.yaml:3:70: nodes[1].retries: the integer 18446744073709551616 has more than 64 bits"
+    );
 }

@@ -504,3 +504,35 @@ fn the_same_flow_is_found_through_a_link_and_in_the_current_directory() {
     here.exits(78)
         .says("delta-flow: workflow.yaml:1: manifest_invalid: nodes: expected a list");
 }
+
+/// Editors lock a file by a link to nothing beside it, and keep copies.
+#[test]
+fn hidden_files_are_no_schemas() {
+    let world = World::new();
+    world.write("f/workflow.yaml", flow(&[start(), exit()], "s>x"));
+    world.write("f/schemas/a.json", "{}");
+    world.write("f/schemas/.b.json", "{");
+    std::os::unix::fs::symlink("me@host.1", world.path("f/schemas/.#a.json")).unwrap();
+    let check = Delta::flow(world.home()).args(["check", "f"]).exits(0);
+    check.prints("f: ok, 2 nodes, 1 edge, 0 agents, 0 tools, 1 schema\n");
+}
+
+#[test]
+fn an_item_is_defined_twice_even_if_the_first_one_is_wrong() {
+    let world = World::new();
+    world.write("f/workflow.yaml", flow(&[start(), exit()], "s>x"));
+    for (file, list) in [
+        ("tools", "tools: [{id: a, exec: ''}, {id: a, exec: cat}]\n"),
+        ("plugins", "plugins: [{id: a}, {id: a, command: [cat]}]\n"),
+        (
+            "providers",
+            "providers: [{id: a}, {id: a, command: [cat]}]\n",
+        ),
+    ] {
+        world.write(&format!("f/{file}.yaml"), list);
+    }
+    let mut check = Delta::flow(world.home()).args(["check", "f"]).exits(78);
+    for item in ["tool", "plugin", "provider"] {
+        check = check.says(&format!("{item} \"a\": is defined twice; remove one"));
+    }
+}

@@ -380,6 +380,8 @@ fn everything_that_is_wrong_with_providers_is_told_at_once() {
 - {id: e, base_url: 'http://127.0.0.1', credential: sk-secret}
 - {id: '/'}
 - 3
+- {id: f, base_url: 'http://127.0.0.1', credential: {source: command, name: 'pass show x | head -1'}}
+- {id: g, base_url: 'http://127.0.0.1', credential: {source: command, name: \"pass 'a|b'\"}}
 ";
     world.write("f/providers.yaml", text);
     let errors = errors_of(&world, "f");
@@ -421,6 +423,7 @@ fn everything_that_is_wrong_with_providers_is_told_at_once() {
         (13, "credential: expected a mapping of source and name"),
         (14, "invalid id \"/\""),
         (15, "providers: expected a mapping, found the number 3"),
+        (16, "credential: name: an operator of a shell stands in it"),
     ] {
         one(
             "manifest_invalid",
@@ -428,7 +431,7 @@ fn everything_that_is_wrong_with_providers_is_told_at_once() {
             message,
         );
     }
-    assert_eq!(errors.len(), 17, "{errors:#?}");
+    assert_eq!(errors.len(), 18, "{errors:#?}");
     assert!(!format!("{errors:?}").contains("secret"));
     let check = Delta::flow(world.home()).args(["check", "f"]).exits(78);
     check.says("provider \"home\": unknown key 'credentials'; did you mean 'credential'?");

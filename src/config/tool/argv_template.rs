@@ -52,6 +52,13 @@ pub(crate) fn split_template(line: &str) -> Result<ArgvTemplate, Vec<String>> {
     })
 }
 
+/// A command line holds something that a shell would act upon, outside of quotes.
+pub(crate) fn has_operator(line: &str) -> bool {
+    let mut reader = Reader::default();
+    reader.read(line);
+    reader.has_operator
+}
+
 /// The names of the placeholders in the line of an `exec:`, also where the line cannot be split.
 pub(crate) fn placeholder_names(line: &str) -> Vec<String> {
     let mut reader = Reader::default();
@@ -174,6 +181,7 @@ struct Reader {
     problems: Vec<String>,
     /// The quote that is open.
     quote: Option<char>,
+    has_operator: bool,
 }
 
 impl Reader {
@@ -221,6 +229,7 @@ impl Reader {
 
     fn operator(&mut self, rest: &str) -> Option<usize> {
         let (operator, what) = OPERATORS.iter().find(|(op, _)| rest.starts_with(op))?;
+        self.has_operator = true;
         self.problem(format!(
             "Shell metacharacter '{operator}' not allowed in exec: mode. \
              Use shell: mode or remove {what} (in quotes it is plain text)"

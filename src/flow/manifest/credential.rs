@@ -6,6 +6,7 @@
 use super::command::FLOW_HOME;
 use crate::config::environment::Secret;
 use crate::config::section::{Diagnostics, Section};
+use crate::config::tool::argv_template::has_operator;
 use crate::error::reason;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
@@ -104,6 +105,10 @@ pub(super) fn read_credential(
         0 if !name.chars().all(is_name) => wrong("is not a name of a variable", out),
         0 => Some(Credential::Env(name.to_owned())),
         1 => Some(Credential::File(home.join(fill_home(name, home)))),
+        _ if has_operator(name) => wrong(
+            "an operator of a shell stands in it, and no shell reads it; quote it, or write sh -c '…'",
+            out,
+        ),
         _ => match shlex::split(name).filter(|words| !words.is_empty()) {
             Some(words) => {
                 let words = words.iter().map(|word| fill_home(word, home));

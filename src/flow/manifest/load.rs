@@ -5,7 +5,9 @@ use super::asked::{self, AskedModel};
 use super::cli_profile::{self, CliProfile};
 use super::derive::derive_contexts;
 use super::directory;
-use super::lookup::{Finder, KnownNames, NameLookup, index_names, warn_of_unseen};
+use super::lookup::{
+    Finder, KnownNames, NameLookup, index_names, warn_of_uncached, warn_of_unseen,
+};
 use super::memory;
 use super::nested::{self, NestedFlows};
 use super::node::NodeDraft;
@@ -137,6 +139,7 @@ impl FlowLoader<'_> {
         apply_limits(place, &scheduling, &mut drafts, &mut providers.all);
         self.add_used(scheduling.files);
         warn_of_unseen(main, &drafts, &memory);
+        warn_of_uncached(main, &drafts, &agents);
         let tools = tools.into_iter();
         let tools = tools.map(|draft| tool_of(tools_file, draft, &lookup));
         let tools: Vec<FlowTool> = tools.collect();
@@ -310,12 +313,15 @@ impl FlowLoader<'_> {
         }
     }
 
-    /// Compiles `schemas/*.json`. A name that is wrong is none.
+    /// Compiles `schemas/*.json`, without hidden files: editors keep their own there. A name that is wrong is none.
     fn schemas(&mut self) -> KnownNames {
         let mut known = KnownNames::new();
         let names = crate::unix::files::names(&self.home.join("schemas")).unwrap_or_default();
         for name in names {
-            let Some(id) = name.strip_suffix(".json").filter(|id| !id.is_empty()) else {
+            let Some(id) = name
+                .strip_suffix(".json")
+                .filter(|id| !id.is_empty() && !id.starts_with('.'))
+            else {
                 continue;
             };
             let file = format!("schemas/{name}");

@@ -1,10 +1,11 @@
 //! Names in one manifest of what is defined in another.
 
-use super::ContextChoice;
+use super::agent::{AgentBody, AgentDraft};
 use super::items::key_path;
 use super::memory::{Memory, StorePlace};
 use super::node::NodeDraft;
 use super::problem::{Code, Manifest};
+use super::{ContextChoice, NodeKind};
 use crate::config::section::Diagnostics;
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
@@ -169,6 +170,29 @@ pub(super) fn warn_of_unseen(file: &mut Manifest, drafts: &[NodeDraft], memory: 
             }
         }
         file.report(std::slice::from_ref(&draft.id), out);
+    }
+}
+
+/// Warns of nodes whose output is to be cached and never is: their agents ask a model, or they are flows.
+pub(super) fn warn_of_uncached(file: &mut Manifest, drafts: &[NodeDraft], agents: &[AgentDraft]) {
+    let asks = |id: &str| {
+        let mut agents = agents.iter().filter(|agent| agent.id == id);
+        agents.any(|agent| {
+            matches!(
+                agent.body,
+                Some(AgentBody::Directory(_) | AgentBody::Model { .. })
+            )
+        })
+    };
+    for draft in drafts.iter().filter(|draft| draft.settings.cache) {
+        let is_asked = draft.agent_id.as_deref().is_some_and(asks);
+        if draft.flow.is_some() || (is_asked && draft.kind == Some(NodeKind::Agent)) {
+            let mut out = Diagnostics::about(format!("node \"{}\"", draft.id));
+            let message =
+                "cache has no meaning here: flows, and agents with path or llm, are never cached";
+            out.warn(key_path(&draft.at, "cache"), message);
+            file.report(std::slice::from_ref(&draft.id), out);
+        }
     }
 }
 

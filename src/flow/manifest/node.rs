@@ -253,11 +253,15 @@ fn read_cache_files(node: &Section, out: &mut Diagnostics) -> Vec<Word> {
         let message = "cache_files has no meaning without cache: true";
         out.warn(node.path_to("cache_files"), message);
     }
-    files
-        .unwrap_or_default()
-        .into_iter()
-        .map(parse_word)
-        .collect()
+    let files = files.unwrap_or_default();
+    let leads_out = |text: &&&str| text.starts_with('/') || text.split('/').any(|it| it == "..");
+    for text in files.iter().filter(leads_out) {
+        let message = format!(
+            "cache_files: {text:?} leads elsewhere; name files below the flow's directory, or after ${{CWD}}"
+        );
+        out.error(node.path_to("cache_files"), message);
+    }
+    files.into_iter().map(parse_word).collect()
 }
 
 fn read_outputs(node: &Section, out: &mut Diagnostics) -> Vec<FilePattern> {

@@ -20,9 +20,10 @@ pub(crate) struct Plugin {
 /// Reads the file.
 pub(super) fn read_plugins(manifest: &mut Manifest) -> Vec<Plugin> {
     let mut all: Vec<Plugin> = Vec::new();
+    let mut ids: Vec<String> = Vec::new();
     for (map, at) in read_items(manifest, "plugins") {
         let node = Section::new(&map, at.clone());
-        let known = all.iter().map(|other| &*other.id);
+        let known = ids.iter().map(String::as_str);
         let Some((id, mut out)) = begin_item(manifest, "plugin", &node, known) else {
             continue;
         };
@@ -46,6 +47,7 @@ pub(super) fn read_plugins(manifest: &mut Manifest) -> Vec<Plugin> {
             }
         }
         manifest.report(std::slice::from_ref(&id), out);
+        ids.push(id.clone());
         all.extend(command.map(|command| Plugin {
             id,
             command,

@@ -67,7 +67,8 @@ pub(super) fn read_providers(home: &Path, manifest: &mut Manifest) -> ProvidersF
     let mut read = ProvidersFile::default();
     for (map, at) in read_items(manifest, "providers") {
         let node = Section::new(&map, at.clone());
-        let known = read.all.iter().map(|other| &*other.id);
+        let known = read.all.iter().map(|other| &other.id);
+        let known = known.chain(&read.wrong).map(String::as_str);
         let Some((id, mut out)) = begin_item(manifest, "provider", &node, known) else {
             continue;
         };

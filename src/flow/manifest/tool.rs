@@ -55,8 +55,9 @@ pub(super) fn read_tools(manifest: &mut Manifest) -> (Vec<ToolDraft>, Vec<String
         let about = id.map_or("tool".to_owned(), |id| format!("tool \"{id}\""));
         let mut out = Diagnostics::about(about);
         let draft = read_tool(&map, &at, &mut out);
-        let is_same = |other: &ToolDraft| Some(&*other.tool.name) == id;
-        if draft.is_some() && all.iter().any(is_same) {
+        let known = all.iter().map(|other| &*other.tool.name);
+        let mut known = known.chain(wrong.iter().map(String::as_str));
+        if id.is_some_and(|id| known.any(|other| other == id)) {
             out.error(key_path(&at, "id"), "is defined twice; remove one");
         }
         let ids: Vec<String> = id.map(str::to_owned).into_iter().collect();
