@@ -809,6 +809,27 @@ fn nothing_that_a_trial_or_a_grader_leaves_running_stays() {
 }
 
 #[test]
+fn a_grader_that_a_killed_evaluation_left_is_ended_before_another_judges() {
+    let world = suites(
+        "- name: k\n  target: {shell: cat}\n  cases: [{id: a, input: a, assert: [{type: exec, value: [sh, -c, 'echo $$ >>\"$PIDS\"; [ -e \"$GO\" ] || exec sleep 600']}]}]\n",
+    );
+    let command = || {
+        eval(&world)
+            .env("PIDS", world.path("pids"))
+            .env("GO", world.path("go"))
+    };
+    let running = command().spawn();
+    eventually("a grader begins", || world.lines("pids").len() == 1);
+    running.kill();
+    let left: u32 = world.lines("pids")[0].parse().unwrap();
+    assert!(alive(left));
+    world.write("go", "");
+    command().exits(0);
+    assert!(!alive(left));
+    assert_eq!(record(&world).events("TRIAL_START").len(), 1);
+}
+
+#[test]
 fn a_signal_while_a_grader_judges_leaves_the_judgement_to_the_next_start() {
     let world = suites(
         "- name: k\n  target: {shell: 'echo x >>\"$NOTES\"; cat'}\n  cases: [{id: a, input: a, assert: [{type: exec, value: [sh, -c, 'echo y >>\"$JUDGED\"; [ -e \"$GO\" ] || sleep 600']}]}]\n",

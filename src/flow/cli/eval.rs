@@ -7,7 +7,7 @@ use super::check;
 use super::verdict::{Judged, print_results};
 use crate::config::pricing::GivenBudget;
 use crate::engine::account;
-use crate::engine::run_context::{self, RunContext, earlier_deadline};
+use crate::engine::run_context::{self, earlier_deadline};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
 use crate::flow::eval::load::{load_evaluations, needs_flow};
@@ -196,7 +196,6 @@ impl EvalCommand<'_> {
             ledgers,
             budget: self.wanted.budget.map(GivenBudget::of_tree),
             deadline: self.signals.deadline().map(earlier_deadline),
-            call_prefix: RunContext::call_prefix(),
             depth,
         };
         let options = EvaluationOptions {

@@ -76,7 +76,7 @@ pub(crate) struct Grade {
 pub(crate) struct TrialRecord {
     /// How often it was begun.
     pub starts: u32,
-    /// `DELTA_CALL_ID` of the last attempt.
+    /// `DELTA_CALL_ID` of the last attempt; those of its graders begin with it.
     pub last_call: Option<String>,
     pub end: Option<TrialEnd>,
     pub grade: Option<Grade>,

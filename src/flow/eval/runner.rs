@@ -19,6 +19,7 @@ use super::suite::{Case, Setting};
 use super::trial::TrialOutcome;
 use super::verdict::{EvaluationLimits, NO_BUDGET, NO_TIME, TargetEnd};
 use crate::config::pricing::Budget;
+use crate::engine::run_context::RunContext;
 use crate::error::{At, Error, Result, may_fail, reason};
 use crate::flow::record::attempt::{MOST_OUTPUT, reference};
 use crate::record::execution::{self, Stdin};
@@ -53,7 +54,6 @@ pub(crate) struct EvaluationPlace<'e> {
     pub budget: Option<Budget>,
     /// When its programs are to have ended.
     pub deadline: Option<Timestamp>,
-    pub call_prefix: String,
     /// How deep it is nested.
     pub depth: u32,
 }
@@ -104,6 +104,8 @@ pub(crate) struct Runner<'e> {
     queue: VecDeque<Job>,
     processes: HashMap<Token, TrialProcess>,
     ledger: Option<Ledger>,
+    /// When the seconds of the budget are over.
+    budget_ends: Option<Timestamp>,
     stop: Option<EvaluationStop>,
     /// What the last trials in a row said of the configuration.
     misconfigured: Vec<String>,
@@ -123,6 +125,7 @@ impl<'e> Runner<'e> {
         let mut children = Children::with_pidfds(signals);
         children.set_grace(options.grace);
         let mut runner = Self {
+            budget_ends: end_of_seconds(&place.ledgers),
             place,
             options,
             suites,
@@ -234,11 +237,9 @@ impl<'e> Runner<'e> {
             || is_over)
     }
 
-    /// What is left of the seconds of the budget, which end as its ledger's entry says; that is the last.
+    /// What is left of the seconds of the budget.
     fn time_left(&self) -> Option<Duration> {
-        let ledgers: Vec<Value> = serde_json::from_str(&self.place.ledgers).ok()?;
-        let until = Timestamp::parse(ledgers.last()?.get("until")?.as_str()?)?;
-        Some(until.since(Timestamp::now()))
+        Some(self.budget_ends?.since(Timestamp::now()))
     }
 
     fn suite(&self, trial: TrialIx) -> &'e PlannedSuite<'e> {
@@ -268,8 +269,13 @@ impl<'e> Runner<'e> {
         format!("eval/{suite}/{name}")
     }
 
-    fn new_call(&self) -> String {
-        format!("{}{}", self.place.call_prefix, hex(12))
+    /// A call within that of the trial: with that one, which the journal has, it is found again.
+    fn new_grader_call(&mut self, trial: TrialIx) -> String {
+        let (suite, name) = self.names(trial);
+        match &self.record.trial(suite, name).last_call {
+            Some(around) => format!("{around}.{}", hex(12)),
+            None => RunContext::new_call_id(),
+        }
     }
 
     fn workspace_of(&self, trial: TrialIx) -> PathBuf {
@@ -306,7 +312,7 @@ impl<'e> Runner<'e> {
         );
         let stdin = Stdin::Bytes(program.stdin.as_bytes());
         let record = execution::begin_record(&io, &program.argv, stdin, None)?;
-        let call_id = self.new_call();
+        let call_id = RunContext::new_call_id();
         record::add_start(
             &mut self.journal,
             &TrialStart {
@@ -503,4 +509,10 @@ impl<'e> Runner<'e> {
             self.stop.get_or_insert(EvaluationStop::Misconfigured(last));
         }
     }
+}
+
+/// When the seconds of a budget are over, as the entry of its ledger says, which is the last of all.
+fn end_of_seconds(ledgers: &str) -> Option<Timestamp> {
+    let ledgers: Vec<Value> = serde_json::from_str(ledgers).ok()?;
+    Timestamp::parse(ledgers.last()?.get("until")?.as_str()?)
 }

@@ -105,7 +105,7 @@ impl Runner<'_> {
         let about = json::text(&about);
         let io = self.make_records(trial, ".grader")?;
         let record = execution::begin_record(&io, &argv, Stdin::Bytes(about.as_bytes()), None)?;
-        let call_id = self.new_call();
+        let call_id = self.new_grader_call(trial);
         let spawned = self.children.spawn(Command {
             argv: &argv,
             dir: &dir,
