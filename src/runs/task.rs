@@ -136,7 +136,7 @@ impl Part {
 }
 
 fn stdin_text(signals: &Signals) -> Result<String> {
-    let bytes = read_stdin("message", usize::MAX, signals)?;
+    let bytes = read_stdin("message", signals)?;
     let text = String::from_utf8(bytes).map_err(|_| {
         let way_out = "convert it with iconv, or leave it in a file and name that in the task";
         Error::usage(format!("the message on stdin is not UTF-8: {way_out}"))
@@ -195,12 +195,24 @@ fn read_at_most(path: &Path, signals: &Signals) -> Result<Vec<u8>> {
     read.and_then(|bytes| bytes.map_err(wrong))
 }
 
-/// All that a file holds, or what comes through a pipe; or a few bytes more than `most`. A signal ends the reading.
-pub(crate) fn read_path(path: &Path, most: usize, signals: &Signals) -> Result<Vec<u8>> {
+/// All that a file holds, or what comes through a pipe, up to [`MOST_INPUT`]. A signal ends the reading.
+pub(crate) fn read_path(path: &Path, signals: &Signals) -> Result<Vec<u8>> {
     let file = open_waiting(path).at("read", path);
     let name = path.display().to_string();
-    let bytes = read_to_end(file.map_err(Error::into_usage)?, &name, most, signals)?;
-    bytes.at("read", path).map_err(Error::into_usage)
+    let read = read_to_end(file.map_err(Error::into_usage)?, &name, MOST_INPUT, signals)?;
+    within_limit(&name, read.at("read", path).map_err(Error::into_usage)?)
+}
+
+/// Bytes of an input, at most; a node of a flow may print as many.
+const MOST_INPUT: usize = 256 << 20;
+
+fn within_limit(name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
+    match bytes.len() > MOST_INPUT {
+        true => Err(Error::usage(format!(
+            "{name} is longer than 256 MiB; leave the data in a file, and give its path instead"
+        ))),
+        false => Ok(bytes),
+    }
 }
 
 /// Opens a file or a pipe. Without a writer, opening a pipe would wait where no signal ends it.
@@ -236,12 +248,17 @@ fn read_to_end(
     Ok(Ok(bytes))
 }
 
-/// All of the standard input, which is called `name` in errors, or a few bytes more than `most`. A signal ends
-/// the reading.
-pub(crate) fn read_stdin(name: &str, most: usize, signals: &Signals) -> Result<Vec<u8>> {
-    let read = read_to_end(std::io::stdin(), &format!("the {name}"), most, signals)?;
-    read.map_err(|e| {
-        let reason = crate::error::reason(&e);
+/// All of the standard input, which is called `name` in errors, up to [`MOST_INPUT`]. A signal ends the reading.
+pub(crate) fn read_stdin(name: &str, signals: &Signals) -> Result<Vec<u8>> {
+    let read = read_to_end(
+        std::io::stdin(),
+        &format!("the {name}"),
+        MOST_INPUT,
+        signals,
+    )?;
+    let bytes = read.map_err(|e| {
+        let reason = reason(&e);
         Error::usage(format!("cannot read the {name} from stdin: {reason}"))
-    })
+    })?;
+    within_limit(&format!("the {name} on stdin"), bytes)
 }

@@ -904,7 +904,11 @@ fn an_input_is_given_once_and_one_that_cannot_be_read_is_wrong_usage() {
         fails(option, "f", "is a directory");
         fails(option, "none", "no such file or directory");
     }
-    fails("-i", "/dev/zero", "is longer than 268435456 bytes");
+    fails(
+        "-i",
+        "/dev/zero",
+        "/dev/zero is longer than 256 MiB; leave the data in a file",
+    );
     let budget = run(&world).args(["--budget", "tokens=3,per=run"]).exits(2);
     budget.says("per=run: a flow's budget is that of the whole run");
     assert!(!world.path("ws").exists());

@@ -207,7 +207,7 @@ impl McpCommand {
         let entry = module.tools.values().find(is_called).ok_or_else(|| {
             Error::config(format!("{name} has no tool {tool:?} in its module; import it again: delta mcp import {name}"))
         })?;
-        let text = read_stdin("arguments", usize::MAX, &self.signals)?;
+        let text = read_stdin("arguments", &self.signals)?;
         let arguments = match text.trim_ascii() {
             b"" => Ok(Value::Object(serde_json::Map::new())),
             text => serde_json::from_slice(text),

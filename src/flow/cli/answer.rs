@@ -84,7 +84,7 @@ fn list_questions(all: &[OpenQuestion]) -> Result<Exit> {
 }
 
 fn stdin_text() -> Result<String> {
-    let bytes = read_stdin("answer", usize::MAX, &*install_signals()?)?;
+    let bytes = read_stdin("answer", &*install_signals()?)?;
     let mut text =
         String::from_utf8(bytes).map_err(|_| Error::usage("the answer on stdin is not UTF-8"))?;
     if text.ends_with('\n') {

@@ -10,7 +10,6 @@ use crate::error::{Error, Exit, Result, reason};
 use crate::flow::engine::inputs::StreamSource;
 use crate::flow::graph::{NodeIx, Payload, Role, RoutePlan};
 use crate::flow::manifest::{Flow, NodeKind, sha256};
-use crate::flow::record::attempt::MOST_OUTPUT;
 use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::flow::record::{each_line, events, one_value};
 use crate::record::event::{EventKind, FlowEvent};
@@ -92,20 +91,12 @@ fn find_inputs(path: &Path) -> Result<RunInput> {
     }
 }
 
-/// One JSON value from a file, or from the standard input: no more than a node may print.
+/// One JSON value from a file, or from the standard input.
 pub(super) fn read_input(path: &str, signals: &Signals) -> Result<Payload> {
-    const MOST: usize = MOST_OUTPUT as usize;
-    let (name, text) = if path == "-" {
-        ("stdin", read_stdin("input", MOST, signals)?)
-    } else {
-        let path = PathBuf::from(path);
-        ("the file", read_path(&path, MOST, signals)?)
+    let (name, text) = match path {
+        "-" => ("stdin", read_stdin("input", signals)?),
+        path => ("the file", read_path(Path::new(path), signals)?),
     };
-    if text.len() > MOST {
-        return Err(Error::usage(format!(
-            "-i {path}: {name} is longer than {MOST} bytes; write the data to a file, and give its path"
-        )));
-    }
     let text = String::from_utf8(text)
         .map_err(|_| Error::usage(format!("-i {path}: {name} is not UTF-8")))?;
     one_value(text).map_err(|_| {

@@ -242,8 +242,7 @@ fn find_tool<'f>(
 /// The arguments as JSON text: what stands on the standard input, or what the command line gives.
 fn read_arguments(wanted: &Wanted, tool: Option<&FlowTool>, signals: &Signals) -> Result<String> {
     if wanted.parameters.is_empty() && wanted.stdin.is_none() {
-        let given =
-            String::from_utf8_lossy(&read_stdin("input", usize::MAX, signals)?).into_owned();
+        let given = String::from_utf8_lossy(&read_stdin("input", signals)?).into_owned();
         let is_nothing = given.trim().is_empty();
         return Ok(if is_nothing { "{}".to_owned() } else { given });
     }
@@ -263,7 +262,7 @@ fn read_arguments(wanted: &Wanted, tool: Option<&FlowTool>, signals: &Signals) -
         add(name, value.clone());
     }
     if let Some(name) = &wanted.stdin {
-        let text = String::from_utf8_lossy(&read_stdin("input", usize::MAX, signals)?).into_owned();
+        let text = String::from_utf8_lossy(&read_stdin("input", signals)?).into_owned();
         // Whoever has nothing to give gives an empty input.
         if !text.is_empty() || declared(name).is_none_or(|parameter| parameter.required) {
             add(name, text);
