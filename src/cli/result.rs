@@ -157,19 +157,16 @@ fn explain(screen: Screen, result: &RunResult, is_repeatable: bool) {
     match ending.status {
         Status::WaitingForInput => explain_question(screen, command, run, result.question.as_ref()),
         Status::Interrupted => {
-            let is_spent = ending.stop_reason == StopReason::Budget.name();
-            let raised = ending.text.rsplit_once("--budget ");
-            let (before, behind) = match raised.filter(|_| is_spent) {
-                Some((_, value)) => ("with a larger budget ", format!(" --budget {value}")),
-                None if is_spent => ("after that ", String::new()),
-                None => ("", String::new()),
+            // Its own words say how the budget is raised.
+            let before = match ending.stop_reason == StopReason::Budget.name() {
+                true => "after that ",
+                false => "",
             };
             let hint = match is_repeatable {
                 true => "the same command resumes it, and so does:",
                 false => "to resume it:",
             };
-            let command = shell_quoted(&command);
-            screen.warn(&format!("{before}{hint} {command}{behind}"));
+            screen.warn(&format!("{before}{hint} {}", shell_quoted(&command)));
         }
         Status::Failed => {
             command.push("-m".to_owned());

@@ -71,8 +71,9 @@ fn five_starts_of_a_named_run_never_exceed_the_budget() {
     // 14 answers are 1540 tokens, 13 are 1430.
     assert_eq!(world.server.requests().len(), 14);
     let outcome = start().says("the budget is spent: 1540 of 1500 tokens; raise it");
-    let hint = "with a larger budget the same command resumes it, and so does: delta continue -w ";
-    outcome.says(hint).says(" --budget tokens=N\n");
+    outcome
+        .says("or for one start with --budget tokens=N\n")
+        .says("after that the same command resumes it, and so does: delta continue -w ");
     assert_eq!(world.server.requests().len(), 14, "a request was sent");
     let run = world.latest();
     assert_eq!(run.ending().1.as_deref(), Some("budget"));
