@@ -383,7 +383,7 @@ pub(crate) fn read_limited(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let length = file.metadata()?.len();
     if length <= limit {
         // With room for one more, the end is seen without growing.
-        bytes.reserve_exact(length as usize + 1);
+        bytes.try_reserve_exact(length as usize + 1)?;
         file.take(limit + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 <= limit {
             return Ok(bytes);

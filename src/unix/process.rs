@@ -7,10 +7,10 @@
 //! engine and by the nearest deadline, whichever comes first.
 //!
 //! Architecture invariant: an end that a request to end may have caused is never reported as the child's own.
-//! Whoever ends a tree of processes signals each before those that it has started (see
-//! [`procfs::find_processes`](crate::unix::procfs::find_processes)); so when an engine sees the end of a child that
-//! this killed, its own signal has come before. It is looked for after each look at the children, and reported
-//! first; then all that were running are ended, those that have ended since included.
+//! A tree of processes is signalled from its top down (see
+//! [`procfs::find_processes`](crate::unix::procfs::find_processes)): when an engine sees the end of a child that
+//! this killed, its own signal has come before. The engine looks for it after each look at the children, and reports it
+//! first; then it ends all that were running, those that have ended since included.
 
 mod child;
 mod outcome;

@@ -152,7 +152,11 @@ pub(crate) fn print_result(
         // Each was printed when it ended.
         RunFormat::Jsonl => Ok(()),
         RunFormat::Text if resumable => Ok(()),
-        RunFormat::Text => print(&tally.outputs(many)),
+        RunFormat::Text => {
+            let (first, rest) = tally.outputs(many);
+            print(first)?;
+            print(&rest)
+        }
     }
 }
 

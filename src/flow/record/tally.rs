@@ -333,13 +333,13 @@ impl Tally {
             .min_by_key(|(number, _)| *number)
     }
 
-    /// The outputs, a line each; of many inputs `null` stands for none.
-    pub(crate) fn outputs(&self, many: bool) -> Vec<u8> {
-        let mut out = self.sums.outputs.clone();
+    /// The outputs, a line each, in two parts; of many inputs `null` stands for none.
+    pub(crate) fn outputs(&self, many: bool) -> (&[u8], Vec<u8>) {
+        let mut rest = Vec::new();
         for finished in self.finished.values() {
-            finished.add_output(&mut out, many);
+            finished.add_output(&mut rest, many);
         }
-        out
+        (&self.sums.outputs, rest)
     }
 
     /// Writes status, exit, output, error, tasks and counts into an object.
