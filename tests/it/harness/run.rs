@@ -127,7 +127,7 @@ impl Run {
             return Vec::new();
         };
         let mut found: Vec<PathBuf> = entries.map(|entry| entry.expect("entry").path()).collect();
-        // 20260102T030405.678Z_12 comes after …_9 of the same millisecond.
+        // Of the same millisecond, 20260102T030405.678Z_12 comes after …_9, and …_1_2 after …_1.
         found.sort_by_key(|path| {
             let name = path
                 .file_name()
@@ -135,11 +135,8 @@ impl Run {
                 .to_string_lossy()
                 .into_owned();
             let (time, rest) = name.split_once('_').expect("<ts>_<name>");
-            (
-                time.to_owned(),
-                rest.parse::<u64>().unwrap_or(0),
-                rest.to_owned(),
-            )
+            let numbers: Vec<u64> = rest.split('_').flat_map(str::parse).collect();
+            (time.to_owned(), numbers, rest.to_owned())
         });
         found
     }
