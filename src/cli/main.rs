@@ -14,19 +14,19 @@ use crate::model::http;
 use crate::text::manual;
 use crate::text::options::short_help::{command_help, overview};
 use crate::text::options::table::CommandTable;
+use crate::unix::defect::exit_at_panic;
 use crate::unix::pager::Pager;
 use crate::unix::terminal::{print, print_error};
 use crate::view::stats_table::print_stats;
 use std::ffi::OsString;
-use std::panic::catch_unwind;
 
-/// Runs `delta`. A panic is a defect of ours, and never ends with the exit code of a question.
+/// Runs `delta`. Returns its exit code.
 pub fn main(args: Vec<OsString>) -> u8 {
-    let done = catch_unwind(|| execute(args)).unwrap_or_else(|_| {
+    exit_at_panic(|| {
         let message = "this is a defect in delta; what was recorded is safe, and the same command resumes the run";
-        Err(Error::new(Exit::Software, message))
+        print_error("delta", &Error::new(Exit::Software, message));
     });
-    match done {
+    match execute(args) {
         Ok(code) => code,
         Err(error) => {
             print_error("delta", &error);

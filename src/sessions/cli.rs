@@ -19,12 +19,12 @@ use crate::text::json::Object;
 use crate::text::manual;
 use crate::text::options::short_help::{command_help, overview};
 use crate::text::options::table::CommandTable;
+use crate::unix::defect::exit_at_panic;
 use crate::unix::files;
 use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::{print, print_error, print_json};
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Read, Write};
-use std::panic::catch_unwind;
 use std::path::Path;
 
 const PROGRAM: &str = "delta-sessions";
@@ -37,19 +37,23 @@ enum ErrorStyle {
 }
 
 pub fn main(args: Vec<OsString>) -> u8 {
-    let done = catch_unwind(|| execute(args)).unwrap_or_else(|_| {
-        let message = "this is a bug in delta-sessions; the session keeps its last state";
-        Err((Error::new(Exit::Software, message), ErrorStyle::Json))
+    exit_at_panic(|| {
+        let message = "this is a defect in delta-sessions; the session keeps its last state";
+        print_failure(&Error::new(Exit::Software, message), ErrorStyle::Json);
     });
-    done.unwrap_or_else(|(error, style)| {
-        match style {
-            ErrorStyle::Json => may_fail(print_object(|o| {
-                o.put("error", &error.message);
-            })),
-            ErrorStyle::Text => print_error(PROGRAM, &error),
-        }
+    execute(args).unwrap_or_else(|(error, style)| {
+        print_failure(&error, style);
         error.exit.code()
     })
+}
+
+fn print_failure(error: &Error, style: ErrorStyle) {
+    match style {
+        ErrorStyle::Json => may_fail(print_object(|o| {
+            o.put("error", &error.message);
+        })),
+        ErrorStyle::Text => print_error(PROGRAM, error),
+    }
 }
 
 fn execute(args: Vec<OsString>) -> std::result::Result<u8, (Error, ErrorStyle)> {

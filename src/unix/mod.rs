@@ -18,3 +18,4 @@ pub(crate) mod supervisor;
 pub(crate) mod terminal;
 pub(crate) mod wait_line;
 pub(crate) mod pager;
+pub(crate) mod defect;

@@ -12,18 +12,18 @@ use crate::flow::PROGRAM;
 use crate::text::manual;
 use crate::text::options::short_help::{command_help, overview};
 use crate::text::options::table::CommandTable;
+use crate::unix::defect::exit_at_panic;
 use crate::unix::terminal::{print, print_error};
 use crate::view::stats_table::print_stats;
 use std::ffi::OsString;
-use std::panic::catch_unwind;
 
-/// Runs `delta-flow`. A panic is a defect of ours, and never ends with the exit code of a question.
+/// Runs `delta-flow`. Returns its exit code.
 pub fn main(args: Vec<OsString>) -> u8 {
-    let done = catch_unwind(|| execute(args)).unwrap_or_else(|_| {
+    exit_at_panic(|| {
         let message = "this is a defect in delta-flow; what was recorded is safe";
-        Err(Error::new(Exit::Software, message))
+        print_error(PROGRAM, &Error::new(Exit::Software, message));
     });
-    match done {
+    match execute(args) {
         Ok(code) => code,
         Err(error) => {
             print_error(PROGRAM, &error);

@@ -1,0 +1,62 @@
+//! The end of a program in which a panic has shown a defect.
+
+use crate::error::Exit;
+use std::panic::{set_hook, take_hook};
+use std::process;
+
+/// From now on a panic, in whatever thread, ends the process with the exit code of a defect, which is never that of a question.
+///
+/// The place of the panic is printed first, then `report` prints what it means to the user. No destructor runs and nothing
+/// else is written: to the records it is as if the process had been killed.
+#[expect(clippy::exit, reason = "there is nothing to return to")]
+pub(crate) fn exit_at_panic(report: fn()) {
+    let print_place = take_hook();
+    set_hook(Box::new(move |panic| {
+        print_place(panic);
+        report();
+        process::exit(Exit::Software.code().into());
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::env;
+    use std::process::Command;
+
+    struct Loud;
+
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            println!("destructor");
+        }
+    }
+
+    #[test]
+    fn a_panic_is_explained_and_ends_everything_with_70() {
+        let program = env::current_exe().unwrap();
+        let child = format!(
+            "{}::panics_beside_a_value",
+            module_path!().split_once("::").unwrap().1
+        );
+        let output = Command::new(program)
+            .args(["--exact", "--ignored", "--nocapture", &child])
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(70), "{stdout}{stderr}");
+        let place = stderr.find("unix/defect.rs").unwrap();
+        let meaning = stderr.find("what it means").unwrap();
+        assert!(place < meaning, "{stderr}");
+        assert!(!stdout.contains("destructor"), "{stdout}");
+    }
+
+    #[test]
+    #[ignore = "ends its process, and is run by the test above in one of its own"]
+    fn panics_beside_a_value() {
+        exit_at_panic(|| eprintln!("what it means"));
+        let _loud = Loud;
+        panic!("a defect");
+    }
+}
