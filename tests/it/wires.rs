@@ -254,22 +254,22 @@ fn a_silence_ends_a_stream_and_slow_bytes_do_not() {
 #[test]
 fn an_answer_that_comes_byte_by_byte_is_waited_for_and_a_longer_silence_is_none() {
     const BYTES: usize = 40;
-    let pause = Duration::from_millis(100);
-    let slow = |api: Api| {
+    let slow = |api: Api, pause: u64| {
         let request = json!({"messages": [{"role": "user", "content": "x"}]});
         let answer = stream(api, &answer_of(api, &request, &said(3, 3)));
         // The first bytes are of a comment, which says nothing.
-        streamed(answer.strip_prefix(": hello\n\n").unwrap()).in_single_bytes(BYTES, pause)
+        streamed(answer.strip_prefix(": hello\n\n").unwrap())
+            .in_single_bytes(BYTES, Duration::from_millis(pause))
     };
     let limits = |timeout: u64| format!("timeout_ms: {timeout}\nmax_retries: 0");
     let runs = APIS.map(|api| {
-        // All of them take longer than the limit of a silence; none is one.
+        // All of them take longer than the limit of a silence; none is one. Of the hasty, each is.
         let (patient, hasty) = (
             world(api, true).llm(&limits(3000)),
-            world(api, true).llm(&limits(30)),
+            world(api, true).llm(&limits(600)),
         );
-        patient.server.says([slow(api)]);
-        hasty.server.says([slow(api)]);
+        patient.server.says([slow(api, 100)]);
+        hasty.server.says([slow(api, 6000)]);
         let running = (patient.run("go").spawn(), hasty.run("go").spawn());
         (patient, hasty, running)
     });
