@@ -104,6 +104,52 @@ fn of_several_questions_the_task_says_which_and_no_answer_is_replaced() {
     both().exits(0).prints("1\n2\n");
 }
 
+/// An answer on stdin that has not ended, to the question that was open when it began.
+fn answer_begun(world: &World) -> Running {
+    let mut begun = answer(world, &["-"]).open_stdin().spawn();
+    // More than a pipe holds: once it is written, some of it has been read.
+    begun.type_in(&"a".repeat(100_000));
+    begun
+}
+
+fn answer_ended(mut begun: Running) -> Outcome {
+    begun.end_input();
+    begun.wait()
+}
+
+#[test]
+fn of_two_answers_at_once_the_first_stays() {
+    let world = world("", "path: ../agent");
+    world.model_says([question("Which one?")]);
+    command(&world).exits(101);
+    let (mut first, second) = (answer_begun(&world), answer_begun(&world));
+    first.type_in("first");
+    answer_ended(first).exits(0);
+    answer_ended(second).refuses(1, "has an answer that has not been read");
+    let left = asking(&world).join("interaction");
+    let names: Vec<_> = fs::read_dir(&left)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name != "request.json")
+        .collect();
+    assert_eq!(names, ["response.txt"]);
+    let kept = fs::read_to_string(left.join("response.txt")).unwrap();
+    assert!(kept.ends_with("first\n"));
+}
+
+#[test]
+fn an_answer_does_not_meet_a_later_question() {
+    let world = world("", "path: ../agent");
+    world.model_says([question("First?"), question("Next?")]);
+    command(&world).exits(101);
+    let late = answer_begun(&world);
+    answer(&world, &["yes"]).exits(0);
+    command(&world).exits(101);
+    answer_ended(late).refuses(1, "a of T1 no longer asks this; nothing has been answered");
+    assert_eq!(listed(&world), "r  T1  a  Next?\n");
+    assert!(!asking(&world).join("interaction/response.txt").exists());
+}
+
 #[test]
 fn a_question_below_the_agent_of_a_node_is_answered_where_it_was_asked() {
     let delta = env!("CARGO_BIN_EXE_delta");

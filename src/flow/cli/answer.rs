@@ -58,10 +58,15 @@ pub(crate) fn answer_question(wanted: &AnswerArgs) -> Result<Exit> {
         "-" => stdin_text()?,
         text => text.to_owned(),
     };
+    let (task, node, flow) = (&meant.task, &meant.node, &meant.flow.id);
+    // Somebody may have answered while stdin was read, and the flow may have gone on to another question.
+    if !is_left(&meant.run, &meant.question.request_id) {
+        let message = format!("{node} of {task} no longer asks this; nothing has been answered");
+        return Err(Error::failure(message));
+    }
     if !leave_answer(&meant.run, &text)? {
         return Err(Error::failure(already_answered(&meant)));
     }
-    let (task, node, flow) = (&meant.task, &meant.node, &meant.flow.id);
     let text = format!(
         "answered {node} of {task} in run {flow}; the command that began the flow resumes it"
     );

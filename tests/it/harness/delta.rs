@@ -220,6 +220,11 @@ impl Running {
         pipe.write_all(text.as_bytes()).expect("it reads");
     }
 
+    /// Ends the input of [`Delta::open_stdin`].
+    pub fn end_input(&mut self) {
+        self.stdin = None;
+    }
+
     /// What it has printed on stderr so far.
     pub fn stderr(&self) -> String {
         let bytes = fs::read(self.output.join("stderr")).expect("stderr");
