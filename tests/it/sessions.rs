@@ -1189,15 +1189,15 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn no_session_sees_or_writes_an_api_key() {
     let keys = [
-        ("DELTA_API_KEY", "key-one-7391"),
-        ("OPENAI_API_KEY", "key-two-7391"),
+        ("DELTA_API_KEY", "key-one-kqzx"),
+        ("OPENAI_API_KEY", "key-two-kqzx"),
     ];
     let place = Place::new();
     fs::write(place.path(".bash_profile"), "env >seen").unwrap();
     let home = ("HOME", place.dir.to_str().unwrap());
     place.start_with(&["bash", "-l"], &[keys[0], keys[1], home]);
     let seen = fs::read_to_string(place.path("seen")).unwrap();
-    assert!(seen.contains("HOME=") && !seen.contains("7391"), "{seen}");
+    assert!(seen.contains("HOME=") && !seen.contains("kqzx"), "{seen}");
     for program in ["bash", "dash", "sh", "python3"] {
         if !is_installed(program) {
             continue;
@@ -1207,7 +1207,7 @@ fn no_session_sees_or_writes_an_api_key() {
         let text = if program == "python3" {
             "import os; print([k for k in os.environ if k.endswith('API_KEY')])"
         } else {
-            "env | grep API_KEY; set | grep -a 7391; :"
+            "env | grep API_KEY; set | grep -a kqzx; :"
         };
         let output = session.command(&[], text).envs(keys).output().unwrap();
         assert!(
@@ -1215,7 +1215,7 @@ fn no_session_sees_or_writes_an_api_key() {
             "{output:?}"
         );
         if program != "python3" {
-            let set = "a=key-one; export OPENAI_API_KEY=$a-7391; DELTA_API_KEY=$a-7391; b=1";
+            let set = "a=key-one; export OPENAI_API_KEY=$a-kqzx; DELTA_API_KEY=$a-kqzx; b=1";
             assert_eq!(session.says(set), "");
             assert_eq!(
                 session.says("echo $b ${OPENAI_API_KEY-none} ${DELTA_API_KEY-none}"),
@@ -1224,7 +1224,7 @@ fn no_session_sees_or_writes_an_api_key() {
             );
         }
         let grep = Command::new("grep")
-            .args(["-r", "key-[a-z]*-7391"])
+            .args(["-r", "key-[a-z]*-kqzx"])
             .arg(place.path(".sessions"))
             .output()
             .unwrap();
