@@ -204,15 +204,20 @@ pub(crate) fn read_path(path: &Path, signals: &Signals) -> Result<Vec<u8>> {
 }
 
 /// Bytes of an input, at most; a node of a flow may print as many.
-const MOST_INPUT: usize = 256 << 20;
+pub(crate) const MOST_INPUT: usize = 256 << 20;
 
 fn within_limit(name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
     match bytes.len() > MOST_INPUT {
-        true => Err(Error::usage(format!(
-            "{name} is longer than 256 MiB; leave the data in a file, and give its path instead"
-        ))),
+        true => Err(too_long(name)),
         false => Ok(bytes),
     }
+}
+
+/// The error of an input of more than [`MOST_INPUT`] bytes; `name` says which.
+pub(crate) fn too_long(name: &str) -> Error {
+    Error::usage(format!(
+        "{name} is longer than 256 MiB; leave the data in a file, and give its path instead"
+    ))
 }
 
 /// Opens a file or a pipe. Without a writer, opening a pipe would wait where no signal ends it.

@@ -176,6 +176,18 @@ fn with_a_queue_a_pipe_is_read_no_further_than_inputs_are_taken() {
 }
 
 #[test]
+fn a_line_without_an_end_is_refused_before_it_fills_the_memory() {
+    let world = World::new();
+    chain(&world, "exec: cat");
+    let sparse = fs::File::create(world.path("in.jsonl")).unwrap();
+    sparse.set_len(1 << 40).unwrap();
+    for source in ["/dev/zero", "in.jsonl"] {
+        let outcome = run(&world).args(["--inputs", source]).end();
+        outcome.refuses(2, &format!("{source}:1 is longer than 256 MiB; "));
+    }
+}
+
+#[test]
 fn a_line_that_is_not_json_is_a_failed_input_with_keep_going() {
     for source in ["-", "in.jsonl"] {
         for jobs in ["1", "8"] {

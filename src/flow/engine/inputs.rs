@@ -7,18 +7,16 @@ use crate::error::{At, Error, Result, reason};
 use crate::flow::graph::Payload;
 use crate::flow::record::RecordedRoot;
 use crate::flow::record::spool::InputSpool;
+use crate::runs::task::{MOST_INPUT, too_long};
 use crate::text::json;
 use rustix::fs::OFlags;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-
-/// So many bytes that no root has begun with yet are taken from a pipe.
-const MOST_AHEAD: u64 = 256 << 20;
 
 /// Bytes that are taken from a pipe at once.
 const PIECE: usize = 64 << 10;
@@ -226,7 +224,7 @@ impl Inputs {
         };
         let is_wanted = match if_starved {
             true => lines.is_starved,
-            false => lines.spool.len() - lines.reader.consumed.min(lines.spool.len()) < MOST_AHEAD,
+            false => lines.bytes_ahead() <= MOST_INPUT as u64,
         };
         let source = lines.source.as_ref().filter(|_| is_wanted);
         source.map(AsFd::as_fd)
@@ -340,10 +338,19 @@ impl InputReader {
 
     /// The next line that is not empty, without white space around it. With `may_grow`, one without a line break is
     /// not yet read.
+    ///
+    /// # Errors
+    /// It cannot be read; or it is longer than [`MOST_INPUT`].
     fn read_line(&mut self, may_grow: bool) -> Result<Option<Vec<u8>>> {
         loop {
-            let read = self.reader.read_until(b'\n', &mut self.unfinished);
+            let room = (MOST_INPUT + 1).saturating_sub(self.unfinished.len());
+            let mut bounded = self.reader.by_ref().take(room as u64);
+            let read = bounded.read_until(b'\n', &mut self.unfinished);
             read.at("read", Path::new(&self.name))?;
+            if self.unfinished.len() > MOST_INPUT {
+                self.line += 1;
+                return Err(too_long(&self.place()));
+            }
             let is_whole = self.unfinished.ends_with(b"\n");
             if self.unfinished.is_empty() || (!is_whole && may_grow) {
                 return Ok(None);
@@ -385,6 +392,11 @@ struct StreamedLines {
 }
 
 impl StreamedLines {
+    /// Bytes that have come and that no root has begun with.
+    fn bytes_ahead(&self) -> u64 {
+        self.spool.len().saturating_sub(self.reader.consumed)
+    }
+
     /// Takes in a piece. Returns what is to be told a person.
     fn receive(&mut self) -> Result<Option<String>> {
         let Some(source) = &self.source else {
