@@ -157,10 +157,14 @@ fn explain(screen: Screen, result: &RunResult, is_repeatable: bool) {
     match ending.status {
         Status::WaitingForInput => explain_question(screen, command, run, result.question.as_ref()),
         Status::Interrupted => {
-            // Its own words say how the budget is raised.
-            let before = match ending.stop_reason == StopReason::Budget.name() {
-                true => "after that ",
-                false => "",
+            let is = |reason: StopReason| ending.stop_reason == reason.name();
+            let before = if is(StopReason::Budget) {
+                // Its own words say how the budget is raised.
+                "after that "
+            } else if is(StopReason::Deadline) {
+                "given more time, "
+            } else {
+                ""
             };
             let hint = match is_repeatable {
                 true => "the same command resumes it, and so does:",

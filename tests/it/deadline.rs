@@ -1,5 +1,6 @@
 //! A run ends before its deadline, whatever it is doing.
 
+use crate::flow_run::{chain, run as flow_run};
 use crate::harness::*;
 use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -38,9 +39,13 @@ fn a_deadline_that_has_passed_ends_the_command_and_nothing_is_appended() {
 fn half_a_minute_before_the_deadline_nothing_is_begun() {
     let world = World::new();
     let near = ["--deadline", "+29s"];
-    let object = world.run("go").args(near).json().exits(75).object();
+    let outcome = world.run("go").args(near).json().exits(75);
+    let object = outcome.object();
     assert_eq!(object["stop_reason"], "deadline");
     assert_eq!(object["status"], "INTERRUPTED");
+    // With the same TIME, the same command may be refused.
+    outcome
+        .says("delta: given more time, the same command resumes it, and so does: delta continue");
     assert!(world.server.requests().is_empty());
     let (status, reason) = world.latest().ending();
     assert_eq!(
@@ -51,6 +56,19 @@ fn half_a_minute_before_the_deadline_nothing_is_begun() {
     assert!(start["config"]["deadline"].is_string(), "{start}");
     world.model_says([text("done")]);
     world.run("go").exits(0).prints("done\n");
+}
+
+#[test]
+fn a_flow_that_its_deadline_ends_goes_on_when_it_has_more_time() {
+    let world = World::new();
+    chain(&world, "exec: cat");
+    let near = flow_run(&world).args(["-m", "x", "--run-id", "r", "--deadline", "+29s"]);
+    near.exits(75)
+        .says("delta-flow: given more time, the same command resumes the run");
+    flow_run(&world)
+        .args(["-m", "x", "--run-id", "r"])
+        .exits(0)
+        .prints("\"x\"\n");
 }
 
 #[test]

@@ -145,7 +145,14 @@ pub(crate) fn print_result(
     }
     let resumable = matches!(ending.status, Status::Interrupted | Status::WaitingForInput);
     if resumable && !screen.quiet {
-        screen.warn_as(PROGRAM, "the same command resumes the run");
+        let before = match ending.reason == StopReason::Deadline.name() {
+            true => "given more time, ",
+            false => "",
+        };
+        screen.warn_as(
+            PROGRAM,
+            &format!("{before}the same command resumes the run"),
+        );
     }
     match format {
         RunFormat::Json => print_json(&result_object(ending, tally, metadata, many)),
