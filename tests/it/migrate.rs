@@ -4,7 +4,9 @@ use crate::harness::*;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 const ID: &str = "20250926_120006_a1b2c3";
 
@@ -374,13 +376,26 @@ fn a_workspace_that_somebody_works_in_is_refused() {
     let ended = json!({"run_id": ID, "status": "RUNNING", "pid": 0x7fff_fff0});
     world.old_workspace(&world.old_events(), Some(&ended));
     let journal = world.path(&format!("ws/.delta/runs/{ID}/execution/journal.jsonl"));
-    let writer = File::options().append(true).open(&journal).unwrap();
+    // Not this process: what another test starts has its files, too, for an instant.
+    let mut writer = Command::new("sh")
+        .args(["-c", "exec >>\"$0\"; echo open >&2; read _"])
+        .arg(&journal)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    writer
+        .stderr
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut [0])
+        .unwrap();
     refuses(
         &world,
         75,
-        &format!("process {pid} writes {}", journal.display()),
+        &format!("process {} writes {}", writer.id(), journal.display()),
     );
-    drop(writer);
+    writer.wait().unwrap();
     // Whoever only reads it disturbs nobody.
     let reader = File::open(&journal).unwrap();
     flock(&reader, FlockOperation::LockExclusive).unwrap();
