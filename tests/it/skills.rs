@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileTypeExt, symlink};
 
 const HEAD: &str = "Skills are instructions for certain tasks. When a task fits one, read its file before you begin. \
                     Paths in it start at its directory.\n\n";
@@ -94,6 +94,27 @@ fn a_file_follows_what_is_there() {
     assert!(!world.exists("out/skills.md"));
     world.delta(["skills", "a"]).exits(0).prints("");
     world.delta(["skills"]).exits(2);
+}
+
+#[test]
+fn what_is_no_regular_file_is_neither_replaced_nor_removed() {
+    let world = World::new();
+    skill(&world, "a/pdf", "name: pdf\ndescription: Fill in forms.");
+    world.write("empty/x", "");
+    world.write("file", "kept");
+    let _pipe = Fifo::new(world.path("pipe"));
+    symlink("file", world.path("link")).unwrap();
+    for output in ["pipe", "link"] {
+        for dir in ["a", "empty"] {
+            let words = format!("cannot write {output}: it is not a regular file");
+            world
+                .delta(["skills", "-o", output, dir])
+                .refuses(1, &words);
+        }
+    }
+    let kind = |name: &str| fs::symlink_metadata(world.path(name)).unwrap().file_type();
+    assert!(kind("pipe").is_fifo() && kind("link").is_symlink());
+    assert_eq!(world.read("file"), "kept");
 }
 
 #[test]

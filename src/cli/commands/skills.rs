@@ -2,7 +2,7 @@
 //! tools.
 
 use crate::config::skill::read_skill;
-use crate::error::{Exit, Result, reason};
+use crate::error::{Error, Exit, Result, reason};
 use crate::text::disguise::disguises;
 use crate::unix::files;
 use crate::unix::terminal::{Screen, print, printable};
@@ -62,16 +62,27 @@ pub(crate) fn print_skills(dirs: &[PathBuf], output: Option<&Path>) -> Result<Ex
     }
     match output {
         None => print(catalogue.as_bytes())?,
-        Some(file) if catalogue.is_empty() => files::remove(file)?,
-        Some(file) if files::read_text(file).is_ok_and(|text| text == catalogue) => {}
-        Some(file) => {
-            if let Some(parent) = file.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-                files::make_dirs(parent)?;
-            }
-            files::replace_shared(file, catalogue.as_bytes())?;
-        }
+        Some(file) => write_catalogue(file, &catalogue)?,
     }
     Ok(Exit::Success)
+}
+
+/// Puts the catalogue into a file, or removes the file if the catalogue is empty.
+fn write_catalogue(file: &Path, catalogue: &str) -> Result<()> {
+    // In the place of /dev/null or /dev/stdout, a new file would be everybody's.
+    if file.symlink_metadata().is_ok_and(|it| !it.is_file()) {
+        return Err(Error::io("write", file, &files::not_regular()));
+    }
+    if catalogue.is_empty() {
+        return files::remove(file);
+    }
+    if files::read_text(file).is_ok_and(|text| text == catalogue) {
+        return Ok(());
+    }
+    if let Some(parent) = file.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        files::make_dirs(parent)?;
+    }
+    files::replace_shared(file, catalogue.as_bytes())
 }
 
 fn read_start(path: &Path) -> io::Result<String> {
