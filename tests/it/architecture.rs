@@ -235,6 +235,19 @@ fn floors_that_must_not_know_each_other_do_not() {
 }
 
 #[test]
+fn each_program_ends_at_a_panic() {
+    for main in ["cli/main.rs", "flow/cli/main.rs", "sessions/cli.rs"] {
+        let source = read(&source_root().join(main));
+        let body = source.split_once("pub fn main(").unwrap().1;
+        assert_eq!(body.matches("exit_at_panic(").count(), 1, "{main}");
+        assert!(
+            body.find("exit_at_panic(") < body.find("execute("),
+            "{main}"
+        );
+    }
+}
+
+#[test]
 fn every_file_of_the_source_is_a_module_that_is_listed() {
     let listed: Vec<PathBuf> = all_modules().into_iter().map(|it| it.file).collect();
     let mut unlisted = crate::harness::files_below(&source_root());
