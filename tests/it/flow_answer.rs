@@ -108,7 +108,7 @@ fn of_several_questions_the_task_says_which_and_no_answer_is_replaced() {
 fn answer_begun(world: &World) -> Running {
     let mut begun = answer(world, &["-"]).open_stdin().spawn();
     // More than a pipe holds: once it is written, some of it has been read.
-    begun.type_in(&"a".repeat(100_000));
+    begun.type_in(&"a".repeat(2 << 20));
     begun
 }
 

@@ -59,7 +59,8 @@ pub(crate) fn answer_question(wanted: &AnswerArgs) -> Result<Exit> {
         text => text.to_owned(),
     };
     let (task, node, flow) = (&meant.task, &meant.node, &meant.flow.id);
-    // Somebody may have answered while stdin was read, and the flow may have gone on to another question.
+    // While stdin was read, somebody may have answered, and the flow may have gone on to another question. In the
+    // instant between this look and the answer it still may.
     if !is_left(&meant.run, &meant.question.request_id) {
         let message = format!("{node} of {task} no longer asks this; nothing has been answered");
         return Err(Error::failure(message));
