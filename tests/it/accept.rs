@@ -208,7 +208,7 @@ fn a_check_that_kills_the_engine_is_ended_and_asked_again() {
     let world = checked_by(&["echo a >> ../first", kills]);
     world.model_says([text("done")]);
     assert!(world.run("go").end().killed_by().is_some());
-    assert_eq!(world.processes().len(), 1);
+    eventually("the check sleeps", || world.processes().len() == 1);
     world
         .run("go")
         .exits(0)

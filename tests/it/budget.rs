@@ -373,8 +373,8 @@ fn a_replay_spends_nothing() {
 
 #[test]
 fn seconds_count_over_all_starts() {
-    let nap = "- {name: note, shell: 'sleep 0.4'}";
-    let world = restless(World::with_tools(nap).top("budget: {seconds: 1}\nmax_iterations: 1"));
+    let nap = "- {name: note, shell: 'sleep 1.2'}";
+    let world = restless(World::with_tools(nap).top("budget: {seconds: 3}\nmax_iterations: 1"));
     let mut starts = 0;
     loop {
         let outcome = world.run("go").json().exits(4);

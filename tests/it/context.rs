@@ -277,21 +277,24 @@ fn a_generator_sees_where_it_is_and_what_has_happened() {
 
 #[test]
 fn a_generator_that_fails_fails_the_run_whatever_file_an_earlier_one_left() {
-    for (script, words) in [
+    for (script, ms, words) in [
         (
             "echo oh no >&2; exit 4",
+            "20000",
             ["exit code 4: oh no", "context source sum"],
         ),
         (
             "echo half; kill -KILL $$",
+            "20000",
             ["exit code 137", "context source sum"],
         ),
         (
             "echo stuck >&2; sleep 600",
-            ["timed out after 100 ms: stuck", "context source sum"],
+            "1500",
+            ["timed out after 1500 ms: stuck", "context source sum"],
         ),
     ] {
-        let source = computed(script, "").replace("20000", "100");
+        let source = computed(script, "").replace("20000", ms);
         let world = with_sources(&[&source, JOURNAL]);
         world.write("ws/sum.md", "of an earlier run\n");
         fails(&world, &words);

@@ -76,7 +76,7 @@ fn a_tool_gets_sigterm_when_the_deadline_comes() {
     let tool = "- {name: nap, shell: 'trap \"echo told; exit 3\" TERM; sleep 100 & wait'}";
     let world = World::with_tools(tool);
     world.model_says([call("a", "nap", &json!({}))]);
-    let delta = world.run("go").args(["--deadline", &in_seconds(2)]);
+    let delta = world.run("go").args(["--deadline", &in_seconds(6)]);
     delta.exits(75).says("the deadline is near");
     let run = world.latest();
     assert_eq!(run.ending().1.as_deref(), Some("deadline"));
@@ -94,7 +94,7 @@ fn a_tool_gets_sigterm_when_the_deadline_comes() {
 fn a_wait_for_the_model_ends_when_the_deadline_comes() {
     let world = World::new();
     world.model_says([text("late").held()]);
-    let delta = world.run("go").args(["--deadline", &in_seconds(2)]);
+    let delta = world.run("go").args(["--deadline", &in_seconds(6)]);
     delta.exits(75).says("the deadline is near");
     assert_eq!(world.latest().ending().1.as_deref(), Some("deadline"));
     world.model_says([text("done")]);

@@ -600,8 +600,9 @@ fn at_a_terminal_a_wait_and_a_commands_stdin_are_shown() {
         .spawn();
     let shown = terminal.shows("$ bash <<< 'if true; then …'");
     assert!(!shown.contains("coder-tool"), "{shown}");
-    let line = terminal.shows("\r[2] waiting for chosen, 1 s");
-    assert!(!line.contains("\n[2]") && !line.contains(", 0 s"), "{line}");
+    let line = terminal.shows("\r[2] waiting for chosen, ");
+    assert!(!line.contains("\n[2]"), "{line}");
+    assert_ne!(terminal.shows(" s"), "0 s");
     world.server.release();
     let rest = terminal.shows("tokens)");
     assert!(rest.contains("\r\u{1b}[K"), "{rest:?}");
@@ -629,7 +630,8 @@ fn a_wait_shows_the_last_words_that_have_arrived() {
         .env("NO_COLOR", "1")
         .at(&terminal)
         .spawn();
-    terminal.shows("\r[1] waiting for chosen, 1 s: The answer");
+    terminal.shows("\r[1] waiting for chosen, ");
+    terminal.shows(" s: The answer");
     world.server.release();
     let rest = terminal.shows("[1] answers");
     assert!(!rest.contains("is whole."), "{rest:?}");

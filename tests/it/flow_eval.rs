@@ -622,7 +622,7 @@ fn a_trial_that_the_deadline_of_the_evaluation_does_not_let_begin_says_so() {
     world.server.says([text("done")]);
     // A trial's own deadline is earlier, and already too near for it.
     let outcome = eval(&world)
-        .args(["--deadline", "+35s", "--format", "jsonl"])
+        .args(["--deadline", "+38s", "--format", "jsonl"])
         .end()
         .exits(4);
     assert_eq!(

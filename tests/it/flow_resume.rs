@@ -360,7 +360,7 @@ fn a_pause_in_several_tasks_lets_everything_else_go_on() {
     assert_eq!(ready.line(), "up");
     eventually("the others have come to the pause", || {
         Run::latest(&world.path("ws"))
-            .events("NODE_END")
+            .events_so_far("NODE_END")
             .iter()
             .filter(|end| end["node_id"] == "a")
             .count()

@@ -180,6 +180,7 @@ fn a_resumed_flow_counts_what_was_done_before() {
     for gate in &mut fan.gates {
         gate.tell("go");
     }
+    eventually("its programs are gone", || fan.world.processes().is_empty());
     fan.picture = Picture::new(24, 80);
     let running = fan.started(2);
     fan.shows("2 done, 2 running");

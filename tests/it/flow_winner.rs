@@ -57,7 +57,7 @@ fn by_order_the_first_that_succeeds_wins_although_another_was_faster() {
 #[test]
 fn by_time_the_first_that_succeeds_wins_and_is_recorded_before_others_are_cancelled() {
     let world = World::new();
-    let stuck = "echo $$ >\"$FLOW_WORKSPACE/pid\"; exec sleep 1000";
+    let stuck = "cd \"$FLOW_WORKSPACE\"; echo $$ >p; mv p pid; exec sleep 1000";
     let fast = format!("{}; echo 2", wait_for("pid"));
     race(&world, ", winner: first", [stuck, "exit 1", &fast]);
     let object = run(&world).args(["-j", "8"]).json().exits(0).object();

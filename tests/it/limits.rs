@@ -78,7 +78,7 @@ fn tokens_are_counted_for_one_start() {
 
 #[test]
 fn seconds_are_counted_for_one_start() {
-    let world = World::with_tools("- {name: nap, shell: 'sleep 1.1'}").top("limits: {seconds: 1}");
+    let world = World::with_tools("- {name: nap, shell: 'sleep 3.1'}").top("limits: {seconds: 3}");
     world.model_says([call("a", "nap", &json!({}))]);
     stops(&world, world.run("go"), "seconds");
     world.model_says([text("done")]);
@@ -180,7 +180,7 @@ fn a_tool_whose_output_is_too_large_for_the_disk_is_not_the_engines_end() {
 
 #[test]
 fn seconds_cut_an_answer_that_is_awaited() {
-    let world = World::new().top("limits: {seconds: 1}");
+    let world = World::new().top("limits: {seconds: 3}");
     world.model_says([text("never").held()]);
     stops(&world, world.run("go"), "seconds");
     world.model_says([text("done")]);
@@ -188,7 +188,7 @@ fn seconds_cut_an_answer_that_is_awaited() {
     assert_eq!(world.runs().len(), 1);
 
     let world = World::new().program([text("never"), text("done")]);
-    let world = world.top("limits: {seconds: 1}");
+    let world = world.top("limits: {seconds: 3}");
     world.write("agent/model/1.sh", "sleep 600\n");
     stops(&world, world.run("go"), "seconds");
     world.run("go").exits(0).prints("done\n");

@@ -642,7 +642,7 @@ fn a_timeout_ends_the_whole_tree() {
     let place = Place::new();
     let session = place.start(&["bash"]);
     let result = session.exec_with(
-        &["--timeout-ms", "300"],
+        &["--timeout-ms", "2000"],
         "echo $$ >pids; sleep 1000 & echo $! >>pids; setsid sleep 1000 & echo $! >>pids; trap '' TERM; (trap '' TERM; echo $BASHPID >>pids; while :; do sleep 1000; done)",
     );
     assert_eq!(

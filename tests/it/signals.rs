@@ -261,8 +261,8 @@ fn in_hooks_that_ignore_them() {
     let asked = Instant::now();
     delta.signal(Signal::INT);
     delta.wait().exits(130).prints("");
-    // Three are promised.
-    assert!(asked.elapsed() < Duration::from_secs(6));
+    // Three are promised, to all hooks together.
+    assert!(asked.elapsed() < Duration::from_secs(12));
     let run = world.latest();
     assert_eq!(run.ending().0, "INTERRUPTED");
     assert_eq!(run.result(1)["status"], "FAILED");

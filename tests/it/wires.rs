@@ -237,7 +237,7 @@ fn a_stream_that_ends_early_is_a_failed_attempt() {
 fn a_silence_ends_a_stream_and_slow_bytes_do_not() {
     // Each reply of the harness comes at once; one that claims more than it has falls silent.
     for api in [Api::Responses, Api::Messages] {
-        let world = world(api, true).llm("timeout_ms: 300\nmax_retries: 0");
+        let world = world(api, true).llm("timeout_ms: 1500\nmax_retries: 0");
         let request = json!({"messages": [{"role": "user", "content": "x"}]});
         let whole = stream(api, &answer_of(api, &request, &said(3, 3)));
         let half = &whole[..whole.len() / 2];
@@ -263,7 +263,7 @@ fn an_answer_that_comes_byte_by_byte_is_waited_for_and_a_longer_silence_is_none(
     };
     let limits = |timeout: u64| format!("timeout_ms: {timeout}\nmax_retries: 0");
     let runs = APIS.map(|api| {
-        // All of them take longer than the limit of a silence; none is one. Of the hasty, each is.
+        // No pause is as long as the limit of the patient; each is longer than that of the hasty.
         let (patient, hasty) = (
             world(api, true).llm(&limits(3000)),
             world(api, true).llm(&limits(600)),

@@ -50,6 +50,20 @@ impl Run {
             text.is_empty() || text.ends_with('\n'),
             "the last line is torn: {text}"
         );
+        Self::parse(&text)
+    }
+
+    /// The events of one type in a journal that is being written: half a line at its end does not count.
+    #[track_caller]
+    pub fn events_so_far(&self, kind: &str) -> Vec<Value> {
+        let text = self.text("journal.jsonl");
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let events = Self::parse(whole).into_iter();
+        events.filter(|event| event["type"] == kind).collect()
+    }
+
+    #[track_caller]
+    fn parse(text: &str) -> Vec<Value> {
         let parse = |(at, line)| match serde_json::from_str(line) {
             Ok(event @ Value::Object(_)) => event,
             _ => panic!("line {} of the journal: {line:?}", at + 1),
