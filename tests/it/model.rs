@@ -431,6 +431,27 @@ fn a_stale_connection_is_reopened_and_does_not_count() {
 }
 
 #[test]
+fn a_redirect_tells_no_key() {
+    let key = "key-of-the-redirect";
+    for told in [key, "key%2dof-the%2Dredir%65ct"] {
+        let world = World::new();
+        let place = format!("http://127.0.0.1:1/login?token={told}&then=%2");
+        world.model_says([Reply::error(302, "elsewhere").header("Location", &place)]);
+        let outcome = world.run("go").env("DELTA_API_KEY", key).exits(4);
+        outcome.says("redirects to http://127.0.0.1:1/login?token=[redacted]&then=%2, which");
+        for file in files_below(&world.workspace()) {
+            let bytes = fs::read(&file).unwrap();
+            let text = String::from_utf8_lossy(&bytes);
+            assert!(
+                !text.contains(told) && !text.contains(key),
+                "{}",
+                file.display()
+            );
+        }
+    }
+}
+
+#[test]
 fn a_slow_answer_is_given_up_after_the_timeout() {
     let world = World::new().llm("timeout_ms: 1500\nmax_retries: 1");
     world.model_says([text("too late").held(), text("done")]);

@@ -35,6 +35,7 @@ impl Http {
         match status {
             300..=399 => {
                 let to = head.location.as_deref().unwrap_or("elsewhere");
+                let to = &*self.redacted_url(to);
                 let base_url = &self.endpoint.base_url;
                 let has_other_scheme = to.starts_with("https:") && base_url.starts_with("http:");
                 let way_out = match has_other_scheme {
@@ -87,6 +88,15 @@ impl Http {
             is_last: false,
             may_count: false,
             http_status: Some(status),
+        }
+    }
+
+    /// A URL without the key, also where it is percent-encoded.
+    fn redacted_url(&self, url: &str) -> String {
+        let mut decoded = percent_decoded(url);
+        match self.redact(&mut decoded) {
+            true => String::from_utf8_lossy(&decoded).into_owned(),
+            false => url.to_owned(),
         }
     }
 
@@ -183,4 +193,21 @@ fn with_way_out(said: &str) -> String {
         Some(name) => format!("{said}; leave it out with --set llm.{name}="),
         None => said.to_owned(),
     }
+}
+
+/// The bytes that a URL stands for (RFC 3986, section 2.1). What is no code stays as it is.
+fn percent_decoded(url: &str) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(url.len());
+    let mut rest = url.as_bytes();
+    while let [first, after @ ..] = rest {
+        let code = after.get(..2).filter(|_| *first == b'%');
+        let code = code.and_then(|code| std::str::from_utf8(code).ok());
+        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        decoded.push(byte.unwrap_or(*first));
+        rest = match byte {
+            Some(_) => &after[2..],
+            None => after,
+        };
+    }
+    decoded
 }
