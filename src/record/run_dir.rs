@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 /// Room that is given back when the disk is full, so that the end of the run can still be recorded.
 const RESERVE_BYTES: u64 = 32 << 10;
 
+/// The directories of records that each run has, below `io`.
+const RECORDS: [&str; 3] = ["invocations", "tool_executions", "hooks"];
+
 /// A run's directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RunDir {
@@ -90,8 +93,31 @@ impl RunDir {
 
     /// Makes the directories that a run needs, where they are missing.
     pub(crate) fn complete(&self) -> Result<()> {
-        for kind in ["invocations", "tool_executions", "hooks"] {
-            files::make_dirs(&self.io(kind))?;
+        for kind in RECORDS {
+            files::make_dirs_below(&self.path, &Path::new("io").join(kind))?;
+        }
+        Ok(())
+    }
+
+    /// Verifies that the directories of records, where they are there, are no links out of the run.
+    ///
+    /// # Errors
+    /// One is a link, or no directory.
+    pub(crate) fn check_dirs(&self) -> Result<()> {
+        let nodes = self.io("nodes");
+        for dir in [self.path.join("io"), nodes.clone()]
+            .into_iter()
+            .chain(RECORDS.map(|kind| self.io(kind)))
+        {
+            if dir.symlink_metadata().is_ok_and(|it| !it.is_dir()) {
+                return Err(files::no_directory()).at("use", &dir);
+            }
+        }
+        // Those of a flow's tasks.
+        for entry in fs::read_dir(&nodes).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|it| it.is_symlink()) {
+                return Err(files::no_directory()).at("use", &entry.path());
+            }
         }
         Ok(())
     }

@@ -354,7 +354,8 @@ pub(crate) fn leads_out() -> io::Error {
     io::Error::other("it leads out of its directory")
 }
 
-fn no_directory() -> io::Error {
+/// The error of a path that [`make_dirs_below`] refuses.
+pub(crate) fn no_directory() -> io::Error {
     io::Error::other("it is a link, or is no directory")
 }
 

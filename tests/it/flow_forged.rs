@@ -82,6 +82,25 @@ fn names_of_files_take_one_line_whatever_is_in_them() {
 }
 
 #[test]
+fn no_directory_of_records_leads_out_of_the_run() {
+    for name in ["io", "io/nodes", "io/nodes/T1"] {
+        let world = ran("kill $PPID; sleep 9", "");
+        let (link, out) = (world.path("ws/.delta/r").join(name), world.path("out"));
+        fs::rename(&link, &out).unwrap();
+        std::os::unix::fs::symlink(&out, &link).unwrap();
+        let before = files_below(&out);
+        let journal = world.read("ws/.delta/r/journal.jsonl");
+        let again = run(&world).args(["--run-id", "r", "-m", "x"]).end();
+        again
+            .exits(1)
+            .prints("")
+            .says("it is a link, or is no directory");
+        assert_eq!(files_below(&out), before, "{name}");
+        assert_eq!(world.read("ws/.delta/r/journal.jsonl"), journal);
+    }
+}
+
+#[test]
 fn a_record_without_the_task_that_it_is_about_is_damaged() {
     let again = |world: &World| run(world).args(["--run-id", "r", "-m", "x"]).end();
     // Nothing of the run that ended is left, or the beginning of its task is not.

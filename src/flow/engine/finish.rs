@@ -229,7 +229,7 @@ impl FlowEngine<'_> {
             return Ok(kept);
         }
         let dir = format!("io/nodes/{}", dir_name(&step.task));
-        files::make_dirs(&run.join(&dir))?;
+        files::make_dirs_below(run, Path::new(&dir))?;
         let name = format!("{dir}/{}.output.json", self.node_id(step));
         events::keep_text(run, &name, output)
     }

@@ -259,7 +259,7 @@ impl RunCommand<'_> {
             is_live,
         } = open;
         if is_live {
-            files::make_dirs(&run.io("nodes"))?;
+            files::make_dirs_below(&run.path, std::path::Path::new("io/nodes"))?;
             run.reserve();
             self.announce(&run);
         }
