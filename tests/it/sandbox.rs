@@ -116,6 +116,10 @@ fn wrong_usage_and_missing_directories_run_nothing() {
     end(&["--ro", "nosuch", "--", "echo", "ran"])
         .exits(125)
         .says("nosuch: no such file");
+    inside.world.write("taken/.tmp", "");
+    end(&["--rw", "taken", "--", "echo", "ran"])
+        .exits(125)
+        .says("taken/.tmp");
 }
 
 #[test]

@@ -140,7 +140,11 @@ fn prepare(wanted: &SandboxArgs, view: &View, keeper: &UnixStream) -> Result<Com
         .ok_or_else(|| Error::usage("sandbox needs a command"))?;
     let mut command = Command::new(program);
     command.args(arguments);
-    if let Some(dir) = temporary(wanted)? {
+    let temporary = temporary(wanted).map_err(|error| Error {
+        exit: Exit::NotSetUp,
+        ..error
+    });
+    if let Some(dir) = temporary? {
         command.env("TMPDIR", dir);
     }
     Ok(command)
