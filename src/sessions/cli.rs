@@ -111,10 +111,17 @@ fn catch_signals() -> Result<Signals> {
 }
 
 fn read_stdin() -> Result<Vec<u8>> {
+    const MOST_BYTES: u64 = 256 << 20;
     let mut text = Vec::new();
-    let read = io::stdin().lock().read_to_end(&mut text);
+    let read = io::stdin()
+        .lock()
+        .take(MOST_BYTES + 1)
+        .read_to_end(&mut text);
     read.at("read", Path::new("standard input"))?;
-    Ok(text)
+    match text.len() as u64 > MOST_BYTES {
+        true => Err(Error::usage("standard input is longer than 256 MiB")),
+        false => Ok(text),
+    }
 }
 
 fn exit_of(stop: Stop) -> u8 {

@@ -361,6 +361,13 @@ fn a_recorded_request_has_the_recorded_response_to_the_byte() {
 }
 
 #[test]
+fn a_request_without_an_end_is_refused() {
+    let world = recorded();
+    let endless = model(&world, "").after("exec </dev/zero").end();
+    endless.refuses(2, "the request on stdin is longer than 256 MiB");
+}
+
+#[test]
 fn another_request_is_a_failure_that_names_the_first_difference() {
     let world = recorded();
     let body = world.server.requests()[1].body.clone();

@@ -3,19 +3,16 @@
 use crate::error::{At, Error, Exit, Result};
 use crate::record::invocations::{Requests, metadata};
 use crate::record::recording::{Recording, at_path};
+use crate::runs::preflight::install_signals;
+use crate::runs::task::read_stdin;
 use crate::unix::files;
 use crate::unix::terminal::print;
 use crate::view::request_diff::{answers_in, first, unended_blocks};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 pub(crate) fn serve_answer(run_dir: &Path, lenient: bool) -> Result<Exit> {
     let recording = Recording::read(&at_path(run_dir)?)?;
-    let mut request = Vec::new();
-    std::io::stdin().read_to_end(&mut request).map_err(|e| {
-        let reason = crate::error::reason(&e);
-        Error::failure(format!("cannot read the request from stdin: {reason}"))
-    })?;
+    let request = read_stdin("request", &*install_signals()?)?;
     let dir = recording.run.io("invocations");
     let wanted = WantedAnswer {
         names: invocations(&recording)?,
