@@ -1,7 +1,8 @@
 //! Proof that a directory of the engine's was made where it is found, and came with no copy.
 //!
 //! The file `origin` in it holds the directory's inode and birth time, which nobody can give to a
-//! cloned, unpacked or copied directory. Where the file system keeps no birth time, the owner stands in.
+//! cloned, unpacked or copied directory. Where the file system keeps no birth time, the owner stands in. The file
+//! itself belongs to the user who made or adopted the directory.
 //!
 //! Unaware of what the directory is for, and of what is refused to a foreign one.
 
@@ -10,6 +11,7 @@ use crate::text::ids;
 use crate::unix::files;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::fmt::{self, Display};
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind, Read};
@@ -45,12 +47,14 @@ pub(crate) enum ForeignReason {
     NoStamp,
     /// The stamp of another directory, of which this one is a copy; or no stamp at all.
     OtherStamp,
+    /// The stamp belongs to another user, who is not root.
+    OtherUser,
 }
 
 impl ForeignReason {
     pub(crate) fn is_adoptable(self) -> bool {
         match self {
-            Self::NoStamp | Self::OtherStamp => true,
+            Self::NoStamp | Self::OtherStamp | Self::OtherUser => true,
             Self::SymbolicLink | Self::NotDirectory => false,
         }
     }
@@ -67,6 +71,7 @@ impl Display for ForeignReason {
             Self::OtherStamp => {
                 "was made elsewhere: its file 'origin' belongs to another directory"
             }
+            Self::OtherUser => "was made by another user: its file 'origin' is not yours",
         })
     }
 }
@@ -97,6 +102,11 @@ pub(crate) fn check_origin(dir: &Path) -> Result<Origin> {
     let wanted = stamp_text(&metadata);
     let mut found = Vec::new();
     let file = files::open_regular(&path)?;
+    let maker = file.metadata().at("look at", &path)?.uid();
+    // Root could do to us whatever it likes.
+    if maker != 0 && maker != geteuid().as_raw() {
+        return Ok(Origin::Foreign(ForeignReason::OtherUser));
+    }
     // A byte more than fits shows a longer file, however long that is.
     let read = file.take(wanted.len() as u64 + 1).read_to_end(&mut found);
     read.at("read", &path)?;
@@ -190,7 +200,7 @@ fn without_slash(dir: &Path) -> PathBuf {
 mod tests {
     use super::*;
     use rustix::fs::{FileType, mknodat};
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{chown, symlink};
 
     struct Scratch(PathBuf);
 
@@ -244,6 +254,20 @@ mod tests {
         assert_eq!(check_origin(&copy).unwrap(), Origin::Own);
         assert_eq!(check_origin(&dir).unwrap(), Origin::Own);
         assert_eq!(files::names(&copy).unwrap(), ["kept", ORIGIN]);
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_foreign_until_it_is_adopted() {
+        const NOBODY: u32 = 65534;
+        let scratch = Scratch::new();
+        let dir = scratch.stamped("a");
+        if chown(dir.join(ORIGIN), Some(NOBODY), None).is_err() {
+            eprintln!("skipped: only root can give a file away");
+            return;
+        }
+        assert_eq!(foreign(&dir), ForeignReason::OtherUser);
+        stamp_dir(&dir).unwrap();
+        assert_eq!(check_origin(&dir).unwrap(), Origin::Own);
     }
 
     #[test]
