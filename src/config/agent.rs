@@ -217,6 +217,8 @@ pub(crate) struct Problem {
     pub column: Option<usize>,
     /// The fault and the way out.
     pub message: String,
+    /// The system lacked something for the moment that has nothing to do with the file.
+    pub is_passing: bool,
 }
 
 /// How grave a problem is.

@@ -2,7 +2,7 @@
 
 use super::agent::{Problem, Severity};
 use crate::config::section::Diagnostic;
-use crate::error::reason;
+use crate::error::{is_passing, reason};
 use crate::text::yaml::{self, Step};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,10 @@ impl Document {
                     _ => reason(&e),
                 };
                 let message = format!("cannot read it: {reason}");
-                problems.push(error_in(&shown, message));
+                problems.push(Problem {
+                    is_passing: is_passing(&e),
+                    ..error_in(&shown, message)
+                });
                 return None;
             }
         };
@@ -104,6 +107,7 @@ impl Document {
             line: yaml::locate(&self.text, path),
             column: None,
             message: message.into(),
+            is_passing: false,
         }
     }
 }
@@ -136,5 +140,6 @@ pub(crate) fn error_in(shown: &str, message: impl Into<String>) -> Problem {
         line: None,
         column: None,
         message: message.into(),
+        is_passing: false,
     }
 }

@@ -23,6 +23,7 @@ pub(crate) fn main_file(sources: &AgentSources, problems: &mut Vec<Problem>) -> 
             line: None,
             column: None,
             message: message.to_owned(),
+            is_passing: false,
         });
     };
     match (new.exists(), old.exists()) {

@@ -106,7 +106,15 @@ pub(crate) fn load_agent(dir: &Path, set: &Map<String, Value>, screen: Screen) -
     agent.ok_or_else(|| {
         let errors = problems.iter().filter(|p| p.severity == Severity::Error);
         let lines: Vec<String> = errors.map(Problem::to_string).collect();
-        Error::config(lines.join("\n"))
+        let error = Error::config(lines.join("\n"));
+        match problems.iter().any(|problem| problem.is_passing) {
+            true => Error {
+                exit: Exit::Failure,
+                is_passing: true,
+                ..error
+            },
+            false => error,
+        }
     })
 }
 
@@ -178,6 +186,7 @@ pub(crate) fn schema_problem(agent: &Agent, signals: &Signals) -> Result<Option<
         line,
         column: None,
         message: format!("output_schema: {}: {why}", schema.name),
+        is_passing: false,
     }))
 }
 

@@ -248,6 +248,24 @@ fn a_context_source_that_cannot_be_opened_for_the_moment_is_tried_again_later() 
 }
 
 #[test]
+fn an_agents_file_that_cannot_be_opened_for_the_moment_is_no_fault_of_the_agent() {
+    if !installed(&["strace"]) {
+        return;
+    }
+    for name in ["agent.yaml", "context.yaml"] {
+        let world = World::new().program([text("done")]);
+        let path = world.path("agent").join(name);
+        let trace = ["strace", "-qq", "-f", "-o", "/dev/null", "-P"];
+        let inject = ["-e", "inject=openat:error=EMFILE"];
+        let under = [&trace[..], &[path.to_str().unwrap()], &inject].concat();
+        let outcome = world.run("go").under(&under).end();
+        let words = format!("{name}: cannot read it: too many open files");
+        outcome.refuses(75, &words);
+        world.run("go").exits(0).prints("done\n");
+    }
+}
+
+#[test]
 fn what_the_system_lacks_while_a_run_is_opened_is_tried_again_later() {
     if !installed(&["strace"]) {
         return;

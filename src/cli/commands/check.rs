@@ -71,6 +71,7 @@ fn search_path(found: &AgentSources, problems: &mut Vec<Problem>) -> OsString {
             line,
             column: None,
             message: message.to_owned(),
+            is_passing: false,
         }
     };
     match Environment::read(&found.home, None, None) {
