@@ -432,13 +432,23 @@ fn a_stale_connection_is_reopened_and_does_not_count() {
 
 #[test]
 fn a_redirect_tells_no_key() {
-    let key = "key-of-the-redirect";
-    for told in [key, "key%2dof-the%2Dredir%65ct"] {
+    let key = "ab-of-the-redirect";
+    let place = "http://127.0.0.1:1/login?token=";
+    let redacted = format!("{place}[redacted]&then=%2");
+    let redacted_code = format!("{place}%[redacted]&then=%2");
+    for (told, shown) in [
+        (key, &*redacted),
+        ("%ab-of-the-redirect", &redacted_code),
+        (
+            "%61b%2dof-the%2Dredir%65ct%0Adelta:",
+            "a URL with the key in it",
+        ),
+    ] {
         let world = World::new();
-        let place = format!("http://127.0.0.1:1/login?token={told}&then=%2");
+        let place = format!("{place}{told}&then=%2");
         world.model_says([Reply::error(302, "elsewhere").header("Location", &place)]);
         let outcome = world.run("go").env("DELTA_API_KEY", key).exits(4);
-        outcome.says("redirects to http://127.0.0.1:1/login?token=[redacted]&then=%2, which");
+        outcome.says(&format!("redirects to {shown}, which"));
         for file in files_below(&world.workspace()) {
             let bytes = fs::read(&file).unwrap();
             let text = String::from_utf8_lossy(&bytes);
