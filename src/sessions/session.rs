@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt::{self, Display};
 use std::fs;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -44,9 +44,6 @@ impl Display for SessionId {
 
 /// While this is in `next/`, what is beside it counts.
 const COMMIT: &str = "commit";
-
-/// A longer file is none that a session has written.
-const MOST_BYTES: u64 = 64 << 20;
 
 /// The places of the metadata, in the order of looking: for an instant, while the new one replaces the old,
 /// `next/` has the only one.
@@ -128,12 +125,8 @@ impl Session {
     pub(crate) fn read_file(&self, name: &str) -> Result<Vec<u8>> {
         let path = self.path(name);
         let mut bytes = Vec::new();
-        let mut file = files::open_regular(&path)?.take(MOST_BYTES + 1);
-        let read = file.read_to_end(&mut bytes).at("read", &path)?;
-        match read as u64 > MOST_BYTES {
-            true => Err(io::Error::other("it is longer than 64 MiB")).at("read", &path),
-            false => Ok(bytes),
-        }
+        let read = files::open_regular(&path)?.read_to_end(&mut bytes);
+        read.at("read", &path).map(|_| bytes)
     }
 
     pub(crate) fn read_metadata(&self) -> Result<SessionMetadata> {
