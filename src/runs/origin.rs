@@ -23,11 +23,12 @@ pub(crate) fn require_own(workspace: &Workspace, adopt: bool) -> Result<()> {
         )));
     }
     if reason.is_adoptable() {
+        // First: nobody but its owner and root can, and a directory that its owner goes on changing is not adopted.
+        let private = Permissions::from_mode(0o700);
+        set_permissions(&workspace.control, private).at("change", &workspace.control)?;
         adopt_runs(workspace)?;
     }
-    stamp_dir(&workspace.control).map_err(|error| Error::config(error.message))?;
-    let private = Permissions::from_mode(0o700);
-    set_permissions(&workspace.control, private).at("change", &workspace.control)
+    stamp_dir(&workspace.control).map_err(|error| Error::config(error.message))
 }
 
 /// Adopts every run of a workspace. One that is a symbolic link stays foreign.

@@ -71,7 +71,7 @@ impl Display for ForeignReason {
             Self::OtherStamp => {
                 "was made elsewhere: its file 'origin' belongs to another directory"
             }
-            Self::OtherUser => "was made by another user: its file 'origin' is not yours",
+            Self::OtherUser => "has a file 'origin' of another user",
         })
     }
 }
@@ -101,10 +101,15 @@ pub(crate) fn check_origin(dir: &Path) -> Result<Origin> {
     };
     let wanted = stamp_text(&metadata);
     let mut found = Vec::new();
-    let file = files::open_regular(&path)?;
+    let file = match files::open_unlinked(&path) {
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+            return Ok(Origin::Foreign(ForeignReason::OtherUser));
+        }
+        file => file.at("read", &path)?,
+    };
     let maker = file.metadata().at("look at", &path)?.uid();
     // Root could do to us whatever it likes.
-    if maker != 0 && maker != geteuid().as_raw() {
+    if maker != 0 && maker != geteuid().as_raw() && Some(maker) != owner_of_new_files(&dir) {
         return Ok(Origin::Foreign(ForeignReason::OtherUser));
     }
     // A byte more than fits shows a longer file, however long that is.
@@ -189,6 +194,15 @@ fn stamp_text(metadata: &Metadata) -> String {
         None => format!("owner {}", metadata.uid()),
     };
     format!("inode {}\n{second}\n", metadata.ino())
+}
+
+/// The user to whom a file belongs that we make in a directory: on some file systems that of other machines, and of other
+/// systems, not the one who makes it. `None` if none can be made.
+fn owner_of_new_files(dir: &Path) -> Option<u32> {
+    let path = dir.join(format!(".{}.tmp", ids::hex(12)));
+    let made = files::create(&path).ok()?;
+    may_fail(fs::remove_file(&path));
+    made.metadata().ok().map(|metadata| metadata.uid())
 }
 
 /// The path without a slash or a dot at its end, with which the system would follow a link.
