@@ -105,7 +105,7 @@ impl RunDir {
     /// One is a link, or no directory.
     pub(crate) fn check_dirs(&self) -> Result<()> {
         let nodes = self.io("nodes");
-        for dir in [self.path.join("io"), nodes.clone()]
+        for dir in [self.path.join("io"), nodes.clone(), self.io("trials")]
             .into_iter()
             .chain(RECORDS.map(|kind| self.io(kind)))
         {

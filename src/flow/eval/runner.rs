@@ -285,8 +285,8 @@ impl<'e> Runner<'e> {
     /// A new directory of records of a trial.
     fn make_records(&self, trial: TrialIx, kind: &str) -> Result<PathBuf> {
         let (suite, name) = self.names(trial);
-        let parent = self.place.run.path.join("io/trials").join(suite);
-        files::make_dirs(&parent)?;
+        let parent = Path::new("io/trials").join(suite);
+        let parent = files::make_dirs_below(&self.place.run.path, &parent)?;
         let made = files::make_unique_dir(&parent, &format!("{name}{kind}"))?;
         Ok(parent.join(made))
     }
