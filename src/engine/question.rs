@@ -119,7 +119,8 @@ pub(crate) fn ask_here(signals: &Signals, question: &Question) -> io::Result<Rep
         (false, _) => " ",
     };
     loop {
-        let prompt = crate::unix::terminal::printable(&question.prompt);
+        // A further line must not look like one of ours.
+        let prompt = crate::unix::terminal::printable(&question.prompt).replace('\n', "\n  ");
         let reply = {
             // Before the prompt: what is typed as soon as it can be read must be neither shown nor lost.
             let _quiet = question.is_secret().then(NoEcho::begin).flatten();
