@@ -117,6 +117,10 @@ fn find_skills(dir: &Path, screen: Screen) -> Vec<PathBuf> {
                 found.push(file);
                 continue;
             }
+            // It will be reported.
+            if file.symlink_metadata().is_ok() {
+                found.push(file);
+            }
             let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
             let dirs = entries
                 .map(|entry| entry.path())
