@@ -196,8 +196,8 @@ fn stamp_text(metadata: &Metadata) -> String {
     format!("inode {}\n{second}\n", metadata.ino())
 }
 
-/// The user to whom a file belongs that we make in a directory: on some file systems that of other machines, and of other
-/// systems, not the one who makes it. `None` if none can be made.
+/// The owner of a file that this process makes in a directory: on some network file systems, and on those of other
+/// systems, not the user of the process. `None` if none can be made.
 fn owner_of_new_files(dir: &Path) -> Option<u32> {
     let path = dir.join(format!(".{}.tmp", ids::hex(12)));
     let made = files::create(&path).ok()?;
