@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long anything may take that a test waits for. A hang is a failure, slowness is none.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Where the directories of tests are: `TMPDIR` if it is set, else in memory if there is room for all of them and
 /// programs may run there, which takes half of the suite's time away, else on the disk.
