@@ -141,6 +141,8 @@ pub(crate) fn print_result(
             _ if said.starts_with(&ending.reason) => String::new(),
             _ => format!("{}: ", ending.reason),
         };
+        // A further line must not look like one of ours: it may be a question's.
+        let said = said.replace('\n', "\n  ");
         screen.warn_as(PROGRAM, &format!("{reason}{said}"));
     }
     let resumable = matches!(ending.status, Status::Interrupted | Status::WaitingForInput);
