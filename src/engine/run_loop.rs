@@ -116,7 +116,6 @@ impl<'a> Engine<'a> {
         let agent = ctx.agent;
         let ask_human = agent.ask_human.then(question::ask_human_tool);
         let builder = builder(agent);
-        ctx.run.complete()?;
         let invocations = Invocations::open(&ctx.run.io("invocations"), agent.keep_requests)?;
         let next_hook = crate::engine::hooks::next_number(&ctx.run.io("hooks"))?;
         let reading = Reading {

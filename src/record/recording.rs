@@ -333,13 +333,13 @@ impl<'j> Beginning<'j> {
     pub(crate) fn copy_records(&self, from: &Path, to: &Path) -> Result<()> {
         let copy = |reference: &str| {
             let reference = Path::new(reference.trim_end_matches('/'));
-            let is_below = reference.starts_with("io")
-                && reference.components().all(|part| part.as_os_str() != "..");
-            let (from, to) = (from.join(reference), to.join(reference));
-            if !is_below || !from.is_dir() || to.exists() {
+            // Neither a link nor `..` leads out of the run.
+            let is_there = reference.starts_with("io") && files::is_dir_below(from, reference);
+            let to = to.join(reference);
+            if !is_there || to.exists() {
                 return Ok(());
             }
-            files::copy_tree(&from, &to, &[]).map(|_| ())
+            files::copy_tree(&from.join(reference), &to, &[]).map(|_| ())
         };
         for (_, line) in lines(self.journal) {
             for reference in [&line.execution_ref, &line.io_path_ref]

@@ -91,26 +91,18 @@ impl RunDir {
         self.path.join("io").join(kind)
     }
 
-    /// Makes the directories that a run needs, where they are missing.
+    /// Makes the directories that a run needs, where an older one lacks them, and verifies that none leads out of it.
+    ///
+    /// # Errors
+    /// One is a link, or no directory.
     pub(crate) fn complete(&self) -> Result<()> {
         for kind in RECORDS {
             files::make_dirs_below(&self.path, &Path::new("io").join(kind))?;
         }
-        Ok(())
-    }
-
-    /// Verifies that the directories of records, where they are there, are no links out of the run.
-    ///
-    /// # Errors
-    /// One is a link, or no directory.
-    pub(crate) fn check_dirs(&self) -> Result<()> {
         let nodes = self.io("nodes");
-        for dir in [self.path.join("io"), nodes.clone(), self.io("trials")]
-            .into_iter()
-            .chain(RECORDS.map(|kind| self.io(kind)))
-        {
+        for dir in [&nodes, &self.io("trials")] {
             if dir.symlink_metadata().is_ok_and(|it| !it.is_dir()) {
-                return Err(files::no_directory()).at("use", &dir);
+                return Err(files::no_directory()).at("use", dir);
             }
         }
         // Those of a flow's tasks.

@@ -101,7 +101,7 @@ pub(crate) fn reopen(
         true => recording::unreadable(&e, journal.path()),
         false => unreadable(&e, &journal),
     })?;
-    found.run.check_dirs()?;
+    found.run.complete()?;
     let taken_over = match force {
         true => None,
         false => claim_run(&found.run, &state, signals)?,

@@ -377,3 +377,18 @@ fn a_run_that_tells_no_agent_is_not_forked() {
     let fork = world.delta(["fork", "-w", "ws", "LATEST", "--at", "0"]);
     fork.refuses(1, "name its agent").says_one_line();
 }
+
+#[test]
+fn a_fork_copies_nothing_from_where_a_link_of_the_parent_leads() {
+    let world = parent();
+    let kind = "io/tool_executions";
+    let (calls, out) = (world.path("ws/.delta/parent").join(kind), world.path("out"));
+    fs::rename(&calls, &out).unwrap();
+    std::os::unix::fs::symlink(&out, &calls).unwrap();
+    world.model_says([text("two notes")]);
+    let options = ["--at", "2", "-m", "that will do", "--run-id", "child"];
+    fork(&world, &options).exits(0).prints("two notes\n");
+    let copied = run_of(&world, "child").path(kind);
+    assert!(files_below(&copied).is_empty());
+    assert!(!files_below(&out).is_empty());
+}

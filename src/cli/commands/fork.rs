@@ -49,7 +49,6 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     let here = Workspace::at(root)?;
     here.check_layout()?;
     require_own_run(&parent, fork.adopt)?;
-    parent.check_dirs()?;
     let recording = Recording::read(&parent)?;
     let whole = recording.state()?;
     let beginning = beginning(&recording, fork, message.is_some())?;
