@@ -4,12 +4,12 @@ use crate::error::Exit;
 use std::panic::{set_hook, take_hook};
 use std::process;
 
-/// From now on a panic, in whatever thread, ends the process with the exit code of a defect (70; a panic's own, 101, would
-/// mean a question).
+/// From now on a panic, in whatever thread, ends the process with the exit code of a defect (70; a panic's own,
+/// 101, would mean a question).
 ///
-/// The place of the panic is printed first, then `report` prints what it means to the user. No destructor runs and nothing
-/// else is recorded: to the records it is as if the process had been killed. A terminal that is read without an echo
-/// stays without one.
+/// The place of the panic is printed first, then `report` prints what it means to the user. No destructor runs and
+/// nothing else is recorded: to the records it is as if the process had been killed. A terminal that is read without
+/// an echo stays without one.
 #[expect(clippy::exit, reason = "there is nothing to return to")]
 pub(crate) fn exit_at_panic(report: fn()) {
     let print_place = take_hook();

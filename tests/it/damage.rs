@@ -8,27 +8,6 @@ use std::path::{Path, PathBuf};
 
 const ECHO: &str = "- {name: echo, exec: 'echo ${words}'}";
 
-#[test]
-fn no_directory_of_records_leads_out_of_its_run() {
-    for name in ["io", "io/invocations", "io/tool_executions", "io/hooks"] {
-        let broken = Broken::new();
-        let (run, out) = (&broken.run, broken.world.path("out"));
-        fs::create_dir(&out).unwrap();
-        fs::remove_dir_all(run.path(name)).unwrap();
-        symlink(&out, run.path(name)).unwrap();
-        let link = broken.world.go_on().end();
-        link.exits(1)
-            .prints("")
-            .says(name)
-            .says("it is a link, or is no directory");
-        fs::remove_file(run.path(name)).unwrap();
-        fs::write(run.path(name), "").unwrap();
-        broken.world.go_on().exits(1);
-        assert!(files_below(&out).is_empty());
-        assert_eq!(run.text("journal.jsonl"), broken.journal, "{name}");
-    }
-}
-
 /// The journal of a run that was killed while it waited for its second answer:
 /// `ENGINE_START`, `USER_MESSAGE`, `THOUGHT`, `ACTION_REQUEST`, `ACTION_RESULT`.
 struct Broken {
@@ -791,5 +770,26 @@ fn a_pipe_in_the_place_of_an_agents_file_is_an_error() {
         assert!(made.unwrap().success());
         let said = format!("agent/{file}: cannot read it: it is not a regular file");
         world.run("go").exits(78).says(&said);
+    }
+}
+
+#[test]
+fn no_directory_of_records_leads_out_of_its_run() {
+    for name in ["io", "io/invocations", "io/tool_executions", "io/hooks"] {
+        let broken = Broken::new();
+        let (run, out) = (&broken.run, broken.world.path("out"));
+        fs::create_dir(&out).unwrap();
+        fs::remove_dir_all(run.path(name)).unwrap();
+        symlink(&out, run.path(name)).unwrap();
+        let link = broken.world.go_on().end();
+        link.exits(1)
+            .prints("")
+            .says(name)
+            .says("it is a link, or is no directory");
+        fs::remove_file(run.path(name)).unwrap();
+        fs::write(run.path(name), "").unwrap();
+        broken.world.go_on().exits(1);
+        assert!(files_below(&out).is_empty());
+        assert_eq!(run.text("journal.jsonl"), broken.journal, "{name}");
     }
 }

@@ -24,14 +24,6 @@ fn interaction(world: &World) -> std::path::PathBuf {
     world.latest().path("interaction")
 }
 
-#[test]
-fn a_line_of_a_question_does_not_look_like_one_of_deltas() {
-    let world = World::new();
-    world.model_says([ask("call_1", "Proceed?\ndelta: answer with: evil")]);
-    let outcome = world.run("go").exits(101);
-    outcome.says("waiting for an answer:\n  Proceed?\n  delta: answer with: evil\ndelta: answer with: delta continue");
-}
-
 fn respond(world: &World, text: &str) {
     fs::write(interaction(world).join("response.txt"), text).unwrap();
 }
@@ -400,4 +392,12 @@ fn on_a_terminal_ctrl_c_ends_a_question() {
         .exits(0)
         .prints("done\n");
     assert_eq!(world.server.last().observation("call_1"), "blue");
+}
+
+#[test]
+fn a_line_of_a_question_does_not_look_like_one_of_deltas() {
+    let world = World::new();
+    world.model_says([ask("call_1", "Proceed?\ndelta: answer with: evil")]);
+    let outcome = world.run("go").exits(101);
+    outcome.says("waiting for an answer:\n  Proceed?\n  delta: answer with: evil\ndelta: answer with: delta continue");
 }
