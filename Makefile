@@ -34,6 +34,16 @@ check:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --document-private-items
 	@if [ -x man/check.sh ]; then man/check.sh; fi
 
+# Without optional features, with the oldest compiler (where rustup has it), and what the dependencies may be.
+check-deps:
+	$(CARGO) clippy --locked --no-default-features --lib --bins -- -D warnings
+	@msrv=$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml); \
+	if rustup toolchain list 2>/dev/null | grep -q "^$$msrv"; then \
+		$(CARGO) +$$msrv check --locked --all-targets; \
+	else echo "make check-deps: rustup has no Rust $$msrv here: only clippy has compared what is used with it"; fi
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check licenses sources bans; \
+	else echo 'make check-deps: cargo-deny is not installed: dependencies not checked'; fi
+
 # The pages as text, which the program carries; needs mandoc.
 man-text:
 	man/render.sh
@@ -71,4 +81,4 @@ static:
 clean:
 	$(CARGO) clean
 
-.PHONY: all demo test check man-text bench bench-compare bench-record install uninstall deb static clean
+.PHONY: all demo test check check-deps man-text bench bench-compare bench-record install uninstall deb static clean

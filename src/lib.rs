@@ -23,5 +23,8 @@ pub mod sessions;
 #[cfg(feature = "flow")]
 pub mod flow;
 
+#[cfg(fuzzing)]
+include!("../fuzz/entry.rs");
+
 /// The version of all programs, as it stands in journals.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
