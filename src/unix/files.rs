@@ -234,9 +234,13 @@ pub(crate) fn replace_with_mode(path: &Path, bytes: &[u8], mode: Option<u32>) ->
 /// Opens a regular file for reading. A pipe that nobody writes to, or a device without an end, would keep
 /// the reader where no signal can end it.
 pub(crate) fn open_readable(path: &Path) -> io::Result<File> {
+    open_file(path, OFlags::NONBLOCK)
+}
+
+fn open_file(path: &Path, flags: OFlags) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
-        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .custom_flags(flags.bits().cast_signed())
         .open(path)?;
     if file.metadata()?.is_file() {
         Ok(file)
@@ -245,13 +249,16 @@ pub(crate) fn open_readable(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The same of a file that no link may stand for.
+/// The same, but a link is not followed. The first look keeps devices from being opened, which can have effects.
 pub(crate) fn open_unlinked(path: &Path) -> io::Result<File> {
-    if path.symlink_metadata()?.is_file() {
-        open_readable(path)
-    } else {
-        Err(not_regular())
+    if !path.symlink_metadata()?.is_file() {
+        return Err(not_regular());
     }
+    let opened = open_file(path, OFlags::NONBLOCK | OFlags::NOFOLLOW);
+    opened.map_err(|e| match Errno::from_io_error(&e) {
+        Some(Errno::LOOP) => not_regular(),
+        _ => e,
+    })
 }
 
 /// True for a path of names alone, which leads neither out of the directory that it begins in nor to the root.
@@ -619,6 +626,31 @@ mod tests {
         }
         replace(&path, b"last").unwrap();
         assert!(!hidden.exists());
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_link_that_takes_a_files_place_is_never_followed() {
+        let dir = scratch("unlinked");
+        let (path, link) = (dir.join("f"), dir.join("link"));
+        fs::write(&path, "mine").unwrap();
+        fs::write(dir.join("other"), "other").unwrap();
+        std::os::unix::fs::symlink("other", &link).unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let mut opened = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    renameat_with(CWD, &path, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                }
+            });
+            let read = (0..200_000).map(|_| open_unlinked(&path).and_then(io::read_to_string));
+            let others = read.flatten().inspect(|_| opened += 1);
+            let followed = others.filter(|text| text != "mine").count();
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(followed, 0);
+        });
+        assert!(opened > 0);
         fs::remove_dir_all(dir).unwrap();
     }
 
