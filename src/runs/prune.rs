@@ -17,13 +17,12 @@ use crate::record::spending;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
 use crate::text::timestamp::Timestamp;
-use crate::unix::files;
+use crate::unix::files::{self, check_removable, remove_all};
 use crate::unix::origin::ORIGIN;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::Screen;
 use std::collections::HashMap;
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -252,6 +251,9 @@ impl PruneRules {
         if end_in(run, &journal)?.is_none_or(|end| end > self.before) {
             return Ok(false);
         }
+        check_removable(&run.path)?;
+        let removed = workspace.control.join(format!("{REMOVED}{}", run.id));
+        check_removable(&removed)?;
         for name in files::names(&run.path)? {
             if !KEPT.contains(&name.as_str()) {
                 remove_all(&run.path.join(name))?;
@@ -260,7 +262,6 @@ impl PruneRules {
         if self.keep_journal {
             return Ok(true);
         }
-        let removed = workspace.control.join(format!("{REMOVED}{}", run.id));
         remove_all(&removed)?;
         fs::rename(&run.path, &removed).at("remove", &run.path)?;
         match workspace.newest()? {
@@ -276,7 +277,7 @@ impl PrunePlan {
     /// Removes what a killed process left of runs that it was removing.
     pub(crate) fn remove_remains(&self) {
         for path in &self.remains {
-            if let Err(error) = remove_all(path) {
+            if let Err(error) = check_removable(path).and_then(|()| remove_all(path)) {
                 Screen::new(false, false).warn(&format!("warning: {error}"));
             }
         }
@@ -302,19 +303,6 @@ fn end_in(run: &RunDir, journal: &Journal) -> Result<Option<Timestamp>> {
     let mut metadata = recorded;
     metadata.correct(&state);
     Ok(end_of(&metadata))
-}
-
-/// Removes a file, a link or a directory with all that is in it; what is not there is removed.
-fn remove_all(path: &Path) -> Result<()> {
-    let removed = match path.symlink_metadata() {
-        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(e) => Err(e),
-    };
-    match removed {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(e).at("remove", path),
-        _ => Ok(()),
-    }
 }
 
 /// The room that a file, or a directory with all that is in it, takes. What several share is divided.

@@ -4,8 +4,8 @@
 
 use crate::error::{At, Result, may_fail};
 use rustix::fs::{
-    CWD, FsWord, MemfdFlags, Mode, OFlags, RenameFlags, memfd_create, mkdirat, openat,
-    renameat_with,
+    AtFlags, CWD, FileType, FsWord, MemfdFlags, Mode, OFlags, RenameFlags, StatxAttributes,
+    StatxFlags, memfd_create, mkdirat, openat, renameat_with, statx,
 };
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -350,6 +350,32 @@ pub(crate) fn remove_all(path: &Path) -> Result<()> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("remove", path),
         _ => Ok(()),
     }
+}
+
+/// Fails if something is mounted at or below a path, or a directory there cannot be read: [`remove_all`] would empty
+/// what is mounted, or stop halfway.
+pub(crate) fn check_removable(path: &Path) -> Result<()> {
+    let mut pending = vec![path.to_owned()];
+    let mut device = None;
+    while let Some(path) = pending.pop() {
+        let found = statx(CWD, &path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE);
+        let about = match found.map_err(io::Error::from) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            found => found.at("read", &path)?,
+        };
+        let on = (about.stx_dev_major, about.stx_dev_minor);
+        let is_mounted = about.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+        if is_mounted || *device.get_or_insert(on) != on {
+            let mounted = "something is mounted there; unmount it first";
+            return Err(io::Error::other(mounted)).at("remove", &path);
+        }
+        if FileType::from_raw_mode(about.stx_mode.into()).is_dir() {
+            for entry in fs::read_dir(&path).at("read", &path)? {
+                pending.push(entry.at("read", &path)?.path());
+            }
+        }
+    }
+    Ok(())
 }
 
 fn not_utf8() -> io::Error {

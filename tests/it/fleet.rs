@@ -286,6 +286,39 @@ fn old_runs_that_have_ended_are_removed_and_no_others() {
 }
 
 #[test]
+fn a_run_in_which_something_is_mounted_stays_whole() {
+    let world = World::new();
+    let unshare = |script: &'static str| ["unshare", "-Urm", "sh", "-c", script];
+    if world.delta(["-V"]).under(&unshare("exec \"$0\" \"$@\"")).end().code() != Some(0) {
+        eprintln!("skipped: there are no user namespaces");
+        return;
+    }
+    let run = run_in(&world, "ws", text("done"), 0);
+    let deep = run.path("io/deep/er");
+    fs::create_dir_all(&deep).unwrap();
+    fs::write(run.path("io/deep/file"), "").unwrap();
+    world.write("data/precious", "data\n");
+    symlink(&run.dir, world.path("run")).unwrap();
+    let before = snapshot(&world.path("ws"));
+    for mount in [
+        "mount --bind data run/io/deep/er && exec \"$0\" \"$@\"",
+        "mount -t tmpfs none run/io/deep/er && exec \"$0\" \"$@\"",
+        "mount --bind data/precious run/io/deep/file && exec \"$0\" \"$@\"",
+    ] {
+        for more in [&[][..], &["--keep-journal"], &["--dry-run"]] {
+            let delta = world.delta(["prune", "--older-than", "0s"]).args(more);
+            let outcome = delta.under(&unshare(mount)).end();
+            outcome.exits(1).prints("").says("unmount it first");
+            assert_eq!(world.read("data/precious"), "data\n");
+            assert_eq!(snapshot(&world.path("ws")), before, "{mount} {more:?}");
+        }
+    }
+    fs::remove_file(world.path("run")).unwrap();
+    prune(&world, &[]).says("removed 1 run");
+    assert!(!run.dir.exists());
+}
+
+#[test]
 fn a_run_is_unfinished_if_its_journal_says_so_or_nobody_has_been_told_its_end() {
     let world = World::new();
     let forged = run_in(&world, "ws", question(), 101);

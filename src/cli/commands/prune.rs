@@ -4,6 +4,7 @@ use crate::cli::args::PruneArgs;
 use crate::error::{Error, Exit, Result};
 use crate::runs::preflight::install_signals;
 use crate::runs::prune::{KeptRuns, plan};
+use crate::unix::files::check_removable;
 use crate::unix::terminal::{Screen, Tone, counted, print};
 
 pub(crate) fn prune_runs(options: &PruneArgs) -> Result<Exit> {
@@ -25,7 +26,7 @@ pub(crate) fn prune_runs(options: &PruneArgs) -> Result<Exit> {
             continue;
         }
         let removed = match options.dry_run {
-            true => Ok(true),
+            true => check_removable(&run.path).map(|()| true),
             false => options.rules.remove(run, &signals),
         };
         match removed {
