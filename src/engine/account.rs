@@ -9,6 +9,7 @@ use crate::config::pricing::{Budget, BudgetScope, GivenBudget, Pricing, unpriced
 use crate::engine::run_context::LEDGERS;
 use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Expense;
+use crate::model::usage::Uncounted;
 use crate::record::event::EventKind;
 use crate::record::reader::read_journal;
 use crate::record::run_dir::RunDir;
@@ -247,7 +248,7 @@ pub(crate) struct Account {
     /// Whether anything is limited, so that what is reserved must be durable.
     has_limits: bool,
     is_mentioned: bool,
-    /// An answer came without figures.
+    /// An answer was booked at its estimate, which is worth a warning.
     is_uncounted: bool,
 }
 
@@ -336,8 +337,13 @@ impl Account {
         let estimated = estimate.0.saturating_add(estimate.1);
         let (kind, tokens, cost) = match expense {
             Expense::Reserve => (Kind::Reserve, estimated, self.rules.cost(estimate, 0, 0)),
-            Expense::Unknown { is_answer } => {
-                self.is_uncounted |= is_answer;
+            Expense::Unknown(of_answer) => {
+                // Servers without usage are common, and without a limit their estimates do no harm.
+                self.is_uncounted |= match of_answer {
+                    Some(Uncounted::Silent) => self.has_limits,
+                    Some(Uncounted::Odd) => true,
+                    None => false,
+                };
                 (Kind::Settle, estimated, self.rules.cost(estimate, 0, 0))
             }
             Expense::Nothing => (Kind::Settle, 0, self.rules.cost((0, 0), 0, 0)),
@@ -376,9 +382,9 @@ impl Account {
         Ok(())
     }
 
-    /// Whether an answer came without figures for the first time, where something is limited.
+    /// Whether to warn now, once, that an answer was booked at its estimate.
     pub(crate) fn has_uncounted_answer(&mut self) -> bool {
-        let is_new = self.is_uncounted && self.has_limits && !self.is_mentioned;
+        let is_new = self.is_uncounted && !self.is_mentioned;
         self.is_mentioned |= is_new;
         is_new
     }

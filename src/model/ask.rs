@@ -12,7 +12,7 @@ use crate::model::program::Program;
 use crate::model::rate::{Pass, SharedRate};
 use crate::model::replay::Playback;
 use crate::model::response::Answer;
-use crate::model::usage::{AnswerUsage, read_usage};
+use crate::model::usage::{AnswerUsage, Uncounted, read_usage};
 use crate::model::wire::{Heard, Listener, Wire};
 use crate::record::spending::Denial;
 use crate::text::timestamp::Timestamp;
@@ -54,11 +54,8 @@ pub(crate) enum Expense {
     Nothing,
     /// It was made, and the server has counted.
     Counted(AnswerUsage),
-    /// It was made, and nobody knows what it cost.
-    Unknown {
-        /// There is an answer, without figures.
-        is_answer: bool,
-    },
+    /// It was made, at an unknown cost. If it brought an answer: why its tokens are unknown.
+    Unknown(Option<Uncounted>),
 }
 
 /// Pays for attempts, which are numbered from 1. Only what is to be reserved can be denied.
@@ -230,10 +227,12 @@ enum NextStep {
 /// What an attempt has cost. An error of the server costs nothing.
 fn expense(wire: &Wire, attempt: &Attempt) -> Expense {
     match attempt {
-        Attempt::Body { body, .. } => read_usage(wire.api(), body)
-            .map_or(Expense::Unknown { is_answer: true }, Expense::Counted),
+        Attempt::Body { body, .. } => match read_usage(wire.api(), body) {
+            Ok(counted) => Expense::Counted(counted),
+            Err(why) => Expense::Unknown(Some(why)),
+        },
         Attempt::Again { may_count, .. } | Attempt::Stopped { may_count, .. } if *may_count => {
-            Expense::Unknown { is_answer: false }
+            Expense::Unknown(None)
         }
         Attempt::Again { .. } | Attempt::Stopped { .. } | Attempt::Refused { .. } => {
             Expense::Nothing

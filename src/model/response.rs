@@ -5,7 +5,7 @@
 //! an object.
 
 use crate::model::calls::{NewCall, calls_json};
-use crate::model::usage::{chat_cached, chat_tokens};
+use crate::model::usage::{chat_cached, chat_usage};
 use crate::record::event::{FinishReason, REASONING, Tokens};
 use crate::record::messages::is_known_member;
 use crate::text::json::{self, Members, Object};
@@ -239,7 +239,7 @@ impl Choice<'_> {
             finish_reason,
             finish_detail: refusal.map(str::to_owned),
             model,
-            usage: usage.filter(|usage| usage.is_object()).map(chat_tokens),
+            usage: usage.and_then(chat_usage).map(|counted| counted.tokens),
             cached_tokens: usage.and_then(chat_cached),
             items: as_items(&other_members(raw, is_known_member)?),
             view: None,

@@ -17,78 +17,152 @@ pub(crate) struct AnswerUsage {
     pub cache_written: u64,
 }
 
-/// Reads the count in a response, whatever its answer is; none if it says nothing of tokens.
-pub(super) fn read_usage(api: Api, body: &[u8]) -> Option<AnswerUsage> {
+/// The largest token count that is accepted.
+const MOST_TOKENS: u64 = 1_000_000_000;
+
+/// Why the tokens of a response are unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Uncounted {
+    /// It has no usage.
+    Silent,
+    /// Its usage has no valid count of the request's tokens or of the answer's.
+    Odd,
+}
+
+/// Reads the token counts of a response.
+///
+/// # Errors
+/// It has no valid ones.
+pub(super) fn read_usage(api: Api, body: &[u8]) -> Result<AnswerUsage, Uncounted> {
     #[derive(Deserialize)]
     struct WithUsage {
         #[serde(default)]
         usage: Option<Value>,
     }
-    let with_usage: WithUsage = serde_json::from_slice(body).ok()?;
-    let usage = with_usage.usage.filter(Value::is_object)?;
+    let with_usage: WithUsage = serde_json::from_slice(body).map_err(|_| Uncounted::Silent)?;
+    let usage = with_usage.usage.ok_or(Uncounted::Silent)?;
     let counted = match api {
         Api::Chat => chat_usage(&usage),
         Api::Responses => responses_usage(&usage),
         Api::Messages => messages_usage(&usage),
     };
-    (counted.tokens.total_tokens > 0).then_some(counted)
+    counted.ok_or(Uncounted::Odd)
 }
 
-fn chat_usage(usage: &Value) -> AnswerUsage {
-    let detail = |name: &str| usage.get("prompt_tokens_details")?.get(name)?.as_u64();
-    let number = |name: &str| usage.get(name)?.as_u64();
-    let written = detail("cache_write_tokens").or_else(|| number("cache_creation_input_tokens"));
-    AnswerUsage {
-        tokens: chat_tokens(usage),
+/// A token count; none if it is missing or invalid.
+fn figure(usage: &Value, place: &str) -> Option<u64> {
+    let figure = usage.pointer(place).and_then(Value::as_u64);
+    figure.filter(|tokens| *tokens <= MOST_TOKENS)
+}
+
+/// A token count that is 0 if it is missing; none if it is invalid.
+fn addend(usage: &Value, place: &str) -> Option<u64> {
+    match usage.pointer(place) {
+        None | Some(Value::Null) => Some(0),
+        Some(_) => figure(usage, place),
+    }
+}
+
+pub(super) fn chat_usage(usage: &Value) -> Option<AnswerUsage> {
+    let number = |place: &str| figure(usage, place);
+    let sum = sum_of(number("/prompt_tokens")?, number("/completion_tokens")?);
+    let written = number("/prompt_tokens_details/cache_write_tokens")
+        .or_else(|| number("/cache_creation_input_tokens"));
+    Some(AnswerUsage {
+        tokens: Tokens {
+            total_tokens: number("/total_tokens").unwrap_or(sum.total_tokens),
+            ..sum
+        },
         cached: chat_cached(usage).unwrap_or(0),
         cache_written: written.unwrap_or(0),
-    }
-}
-
-/// The tokens of a chat completion.
-pub(super) fn chat_tokens(usage: &Value) -> Tokens {
-    let number = |name: &str| usage.get(name).and_then(Value::as_u64);
-    let (prompt, completion) = (number("prompt_tokens"), number("completion_tokens"));
-    let sum = sum_of(prompt.unwrap_or(0), completion.unwrap_or(0));
-    Tokens {
-        total_tokens: number("total_tokens").unwrap_or(sum.total_tokens),
-        ..sum
-    }
+    })
 }
 
 /// How many of the tokens of a chat completion's request came from a cache.
 pub(super) fn chat_cached(usage: &Value) -> Option<u64> {
-    let number = |place: &str| usage.pointer(place).and_then(Value::as_u64);
-    number("/prompt_tokens_details/cached_tokens").or_else(|| number("/prompt_cache_hit_tokens"))
+    figure(usage, "/prompt_tokens_details/cached_tokens")
+        .or_else(|| figure(usage, "/prompt_cache_hit_tokens"))
 }
 
-fn responses_usage(usage: &Value) -> AnswerUsage {
-    let number = |place: &str| usage.pointer(place).and_then(Value::as_u64).unwrap_or(0);
-    AnswerUsage {
-        tokens: sum_of(number("/input_tokens"), number("/output_tokens")),
-        cached: number("/input_tokens_details/cached_tokens"),
-        cache_written: number("/input_tokens_details/cache_write_tokens"),
-    }
+fn responses_usage(usage: &Value) -> Option<AnswerUsage> {
+    let detail = |name: &str| figure(usage, &format!("/input_tokens_details/{name}")).unwrap_or(0);
+    Some(AnswerUsage {
+        tokens: sum_of(
+            figure(usage, "/input_tokens")?,
+            figure(usage, "/output_tokens")?,
+        ),
+        cached: detail("cached_tokens"),
+        cache_written: detail("cache_write_tokens"),
+    })
 }
 
-fn messages_usage(usage: &Value) -> AnswerUsage {
-    let number = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let cached = number("cache_read_input_tokens");
-    let cache_written = number("cache_creation_input_tokens");
-    let prompt = number("input_tokens")
-        .saturating_add(cached)
-        .saturating_add(cache_written);
-    AnswerUsage {
-        tokens: sum_of(prompt, number("output_tokens")),
+fn messages_usage(usage: &Value) -> Option<AnswerUsage> {
+    let cached = addend(usage, "/cache_read_input_tokens")?;
+    let cache_written = addend(usage, "/cache_creation_input_tokens")?;
+    let prompt = figure(usage, "/input_tokens")? + cached + cache_written;
+    Some(AnswerUsage {
+        tokens: sum_of(prompt, figure(usage, "/output_tokens")?),
         cached,
         cache_written,
-    }
+    })
 }
 
 fn sum_of(prompt_tokens: u64, completion_tokens: u64) -> Tokens {
     Tokens {
         prompt_tokens,
         completion_tokens,
-        total_tokens: prompt_tokens.saturating_add(completion_tokens),
+        total_tokens: prompt_tokens + completion_tokens,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invalid_count_makes_the_usage_odd_in_each_api() {
+        for (api, usage, counted) in [
+            (
+                Api::Responses,
+                r#"{"input_tokens":7,"output_tokens":2}"#,
+                Some(9),
+            ),
+            (
+                Api::Responses,
+                r#"{"input_tokens":7.5,"output_tokens":2}"#,
+                None,
+            ),
+            (Api::Responses, r#"{"input_tokens":7}"#, None),
+            (
+                Api::Responses,
+                r#"{"input_tokens":7,"output_tokens":2,"input_tokens_details":{"cached_tokens":-1}}"#,
+                Some(9),
+            ),
+            (
+                Api::Messages,
+                r#"{"input_tokens":7,"output_tokens":2,"cache_read_input_tokens":null}"#,
+                Some(9),
+            ),
+            (
+                Api::Messages,
+                r#"{"input_tokens":7,"output_tokens":2,"cache_read_input_tokens":4}"#,
+                Some(13),
+            ),
+            (
+                Api::Messages,
+                r#"{"input_tokens":7,"output_tokens":2,"cache_read_input_tokens":1.5}"#,
+                None,
+            ),
+            (Api::Messages, r#"{"output_tokens":2}"#, None),
+        ] {
+            let body = format!("{{\"usage\":{usage}}}");
+            let read = read_usage(api, body.as_bytes());
+            let total = read.map(|counted| counted.tokens.total_tokens);
+            assert_eq!(total, counted.ok_or(Uncounted::Odd), "{usage}");
+        }
+        for body in ["{}", r#"{"usage":null}"#, "no JSON"] {
+            let read = read_usage(Api::Chat, body.as_bytes());
+            assert_eq!(read, Err(Uncounted::Silent), "{body}");
+        }
     }
 }

@@ -299,7 +299,7 @@ impl Wire {
         if is_silent && answer.calls.is_empty() && !cut_off && !answer.is_paused {
             return Err("the answer has neither text nor tool calls".to_owned());
         }
-        let counted = read_usage(self.rules.api, body);
+        let counted = read_usage(self.rules.api, body).ok();
         answer.usage = counted.map(|counted| counted.tokens);
         answer.cached_tokens = counted.map(|counted| counted.cached);
         answer.view = Some(view_of(&answer));

@@ -203,6 +203,74 @@ fn a_record_cannot_raise_a_budget() {
     assert_eq!(world.server.requests().len(), 3);
 }
 
+/// An answer with this usage: a call, so that the run goes on.
+fn counted_as(usage: &str) -> Reply {
+    raw(format!(
+        r#"{{"choices":[{{"message":{{"tool_calls":[{{"function":{{"name":"note","arguments":"{{}}"}}}}]}},"finish_reason":"tool_calls"}}],"usage":{usage}}}"#
+    ))
+}
+
+#[test]
+fn odd_usage_settles_at_the_estimate_with_one_warning() {
+    let odd = [
+        "{}",
+        "[]",
+        "7",
+        r#""many""#,
+        r#"{"prompt_tokens":100,"total_tokens":100}"#,
+        r#"{"prompt_tokens":null,"completion_tokens":10}"#,
+        r#"{"prompt_tokens":100,"completion_tokens":10.5}"#,
+        r#"{"prompt_tokens":-1,"completion_tokens":10}"#,
+        r#"{"prompt_tokens":"100","completion_tokens":10}"#,
+        r#"{"prompt_tokens":100,"completion_tokens":1000000001}"#,
+        r#"{"prompt_tokens":18446744073709551615,"completion_tokens":10}"#,
+    ];
+    let believed = [
+        (r#"{"prompt_tokens":0,"completion_tokens":0}"#, 0),
+        (
+            r#"{"prompt_tokens":5,"completion_tokens":1,"total_tokens":null}"#,
+            6,
+        ),
+        (
+            r#"{"prompt_tokens":5,"completion_tokens":1,"total_tokens":-8}"#,
+            6,
+        ),
+        (
+            r#"{"prompt_tokens":5,"completion_tokens":1,"total_tokens":9}"#,
+            9,
+        ),
+        (
+            r#"{"prompt_tokens":1000000000,"completion_tokens":1}"#,
+            1_000_000_001,
+        ),
+    ];
+    for budget in ["budget: {tokens: 9000000000}", ""] {
+        let world = World::with_tools(NOTE).llm("max_tokens: 50").top(budget);
+        let believed_replies = believed.iter().map(|(usage, _)| counted_as(usage));
+        let replies = odd.iter().map(|usage| counted_as(usage));
+        world
+            .model_says(replies.chain(believed_replies))
+            .says([text("done")]);
+        let outcome = world.run("go").exits(0);
+        let warnings = outcome
+            .stderr
+            .matches("does not say how many tokens")
+            .count();
+        assert_eq!(warnings, 1, "{}", outcome.stderr);
+        let lines = ledger(&world.latest());
+        let settled = lines.iter().filter(|line| line["kind"] == "settle");
+        let settled: Vec<u64> = settled.map(|it| it["tokens"].as_u64().unwrap()).collect();
+        let requests = world.server.requests();
+        for (at, usage) in odd.iter().enumerate() {
+            let estimate = requests[at].body.len() as u64 / 4 + 1 + 50;
+            assert_eq!(settled[at], estimate, "{usage}");
+        }
+        for (at, (usage, tokens)) in believed.iter().enumerate() {
+            assert_eq!(settled[odd.len() + at], *tokens, "{usage}");
+        }
+    }
+}
+
 #[test]
 fn what_was_cut_off_counts_as_estimated() {
     let world = World::with_tools(NOTE)
