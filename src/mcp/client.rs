@@ -2,8 +2,9 @@
 
 use super::http::HttpServer;
 use super::protocol::{
-    Incoming, Revision, RpcError, RpcOutcome, RpcResponse, UNSUPPORTED_VERSION, cancelled,
-    chosen_revision, initialize, initialized, other_offers, request, speaks_modern,
+    INVALID_PARAMS, INVALID_REQUEST, Incoming, METHOD_NOT_FOUND, Revision, RpcError, RpcOutcome,
+    RpcResponse, UNSUPPORTED_VERSION, cancelled, chosen_revision, initialize, initialized,
+    other_offers, request, speaks_modern,
 };
 use super::servers::{Reach, Server};
 use super::stdio::{StdioServer, stopped};
@@ -80,7 +81,10 @@ impl<'s> Client<'s> {
         };
         let begun = match pinned {
             Some(Revision::Modern) => Ok(()),
-            Some(Revision::Legacy(_)) => client.begin_legacy().map(|_| ()),
+            Some(Revision::Legacy(_)) => {
+                let begun = client.begin_legacy();
+                begun.and_then(|error| error.map_or(Ok(()), |_| client.probe()))
+            }
             None => client.probe(),
         };
         match begun {
@@ -128,15 +132,47 @@ impl<'s> Client<'s> {
             ("name".to_owned(), Value::from(tool)),
             ("arguments".to_owned(), arguments),
         ]);
-        self.set_headers(headers);
-        match self.request("tools/call", params.clone())? {
-            RpcOutcome::Answer(RpcResponse::Error(error)) if error.code == UNSUPPORTED_VERSION => {
-                self.probe()?;
-                self.set_headers(headers);
-                self.ask("tools/call", params)
-            }
-            reply => self.expect_result("tools/call", reply),
+        if let Transport::Http(server) = &mut self.transport {
+            server.set_headers(headers);
         }
+        let reply = self.request("tools/call", params.clone())?;
+        let pinned = self.revision;
+        if self.is_refusal(&reply) {
+            self.probe()?;
+        }
+        if self.revision == pinned {
+            return self.expect_result("tools/call", reply);
+        }
+        self.ask("tools/call", params)
+    }
+
+    /// True if an answer to a call may come from a server that does not speak the revision. A modern one
+    /// gives some of them, too, to a name or arguments that it does not know.
+    fn is_refusal(&self, reply: &RpcOutcome) -> bool {
+        let is_modern = self.revision == Revision::Modern;
+        match (reply, self.status()) {
+            (RpcOutcome::Answer(RpcResponse::Error(error)), _) if error.is_modern() => {
+                error.code == UNSUPPORTED_VERSION
+            }
+            (RpcOutcome::Answer(RpcResponse::Error(error)), None) => {
+                is_modern && [INVALID_REQUEST, INVALID_PARAMS].contains(&error.code)
+            }
+            (RpcOutcome::Answer(RpcResponse::Result(_)) | RpcOutcome::Silence, _) => false,
+            (_, status) => is_modern && status == Some(400),
+        }
+    }
+
+    /// The status of the last answer over HTTP.
+    fn status(&self) -> Option<u16> {
+        match &self.transport {
+            Transport::Stdio(_) => None,
+            Transport::Http(server) => Some(server.status),
+        }
+    }
+
+    /// True for what only a modern server answers.
+    fn is_modern(&self, error: &RpcError) -> bool {
+        error.is_modern() || error.code == METHOD_NOT_FOUND && self.status() == Some(404)
     }
 
     /// Ends the connection. Of a program nothing is left.
@@ -144,12 +180,6 @@ impl<'s> Client<'s> {
         match self.transport {
             Transport::Stdio(server) => server.end(),
             Transport::Http(server) => server.end(),
-        }
-    }
-
-    fn set_headers(&mut self, headers: &[(String, String)]) {
-        if let Transport::Http(server) = &mut self.transport {
-            server.set_headers(headers);
         }
     }
 
@@ -161,7 +191,7 @@ impl<'s> Client<'s> {
         }
         match self.begin_legacy()? {
             // One that had been too slow to answer at first.
-            Some(error) if error.is_modern() && self.discover()? => Ok(()),
+            Some(_) if self.discover()? => Ok(()),
             Some(error) => Err(Error::failure(format!("initialize: {}", error.words()))),
             None => Ok(()),
         }
@@ -183,7 +213,7 @@ impl<'s> Client<'s> {
                 let supported = error.data.get("supported").and_then(Value::as_array);
                 let has_modern = supported
                     .is_some_and(|list| list.iter().any(|one| one == super::protocol::MODERN));
-                Ok(error.is_modern() && (error.code != UNSUPPORTED_VERSION || has_modern))
+                Ok(self.is_modern(&error) && (error.code != UNSUPPORTED_VERSION || has_modern))
             }
             RpcOutcome::Status(status @ (401 | 403 | 407), text) => Err(refused(status, &text)),
             RpcOutcome::Silence | RpcOutcome::Status(400..=499, _) => Ok(false),
@@ -197,7 +227,9 @@ impl<'s> Client<'s> {
         let message = initialize(id);
         self.revision = Revision::Legacy(super::protocol::LEGACY[0]);
         match self.deliver(id, &message, self.patience)? {
-            RpcOutcome::Answer(RpcResponse::Error(error)) if error.is_modern() => Ok(Some(error)),
+            RpcOutcome::Answer(RpcResponse::Error(error)) if self.is_modern(&error) => {
+                Ok(Some(error))
+            }
             reply => {
                 let result = self.expect_result("initialize", reply)?;
                 self.revision = chosen_revision(&result).map_err(Error::failure)?;
@@ -231,7 +263,10 @@ impl<'s> Client<'s> {
         patience: Option<Duration>,
     ) -> Result<RpcOutcome> {
         let id = self.take_id();
-        let message = request(id, method, params, self.revision);
+        let mut message = request(id, method, params, self.revision);
+        if let Some(meta) = message.pointer_mut("/params/_meta") {
+            put_trace(meta);
+        }
         self.deliver(id, &message, patience)
     }
 
@@ -285,6 +320,16 @@ impl<'s> Client<'s> {
                 ))),
             },
             RpcOutcome::Status(status, text) => Err(refused(status, &text)),
+        }
+    }
+}
+
+/// Passes on the trace that this process is a part of.
+fn put_trace(meta: &mut Value) {
+    for (variable, key) in [("TRACEPARENT", "traceparent"), ("TRACESTATE", "tracestate")] {
+        match std::env::var(variable) {
+            Ok(value) if !value.is_empty() => meta[key] = value.into(),
+            _ => return,
         }
     }
 }

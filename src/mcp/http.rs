@@ -33,6 +33,8 @@ pub(super) struct HttpServer {
     token: Option<Secret>,
     /// Of a legacy connection.
     session: Option<String>,
+    /// Of the last answer; 0 before the first one.
+    pub(super) status: u16,
     /// Headers of the next call beside those of every request.
     headers: Vec<(String, String)>,
     secrets: Secrets,
@@ -61,6 +63,7 @@ impl HttpServer {
             url: url.to_owned(),
             token: token.transpose()?,
             session: None,
+            status: 0,
             headers: Vec::new(),
             secrets,
             signals: Arc::clone(signals),
@@ -84,10 +87,12 @@ impl HttpServer {
             Err(ureq::Error::Timeout(_)) => return Ok(RpcOutcome::Silence),
             Err(error) => return Err(self.lost(&error)),
         };
-        if let Some(session) = header(&response, "mcp-session-id") {
-            self.session = Some(session);
+        // A refusal may name a session, too, which ends with it.
+        if message["method"] == "initialize" {
+            self.session = header(&response, "mcp-session-id");
         }
         let status = response.status().as_u16();
+        self.status = status;
         let is_stream = header(&response, "content-type")
             .is_some_and(|kind| kind.starts_with("text/event-stream"));
         let body = response.body_mut().as_reader().take(LONGEST_ANSWER);
@@ -229,11 +234,9 @@ fn header(response: &Response<Body>, name: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-/// A value as a header can hold it: what is not plain ASCII, or has blanks at its ends, in base64.
+/// A value as a header can hold it: what is not printable ASCII, or has blanks at its ends, in base64.
 fn header_value(value: &str) -> String {
-    let is_plain = value
-        .bytes()
-        .all(|byte| (0x20..0x7f).contains(&byte) || byte == b'\t')
+    let is_plain = value.bytes().all(|byte| (0x20..0x7f).contains(&byte))
         && value.trim() == value
         && !value.starts_with("=?base64?");
     if is_plain {
@@ -255,6 +258,8 @@ mod tests {
             (" a", "=?base64?IGE=?="),
             ("é", "=?base64?w6k=?="),
             ("a\nb", "=?base64?YQpi?="),
+            ("a\tb", "=?base64?YQli?="),
+            (" ", "=?base64?IA==?="),
             ("=?base64?x?=", "=?base64?PT9iYXNlNjQ/eD89?="),
         ] {
             assert_eq!(header_value(value), header);

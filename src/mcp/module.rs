@@ -17,6 +17,12 @@ const LONGEST_NAME: usize = 64;
 /// The annotation of a parameter whose value is also sent as a header.
 const HEADER: &str = "x-mcp-header";
 
+/// The greatest integer below which all are exact in every implementation: 2^53 - 1.
+const MOST_EXACT: f64 = 9_007_199_254_740_991.0;
+
+/// Keywords of JSON Schema whose value is data, and not a schema, schemas by name or a list of schemas.
+const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
+
 /// A module as it was written.
 pub(crate) struct Module {
     pub revision: Revision,
@@ -24,14 +30,7 @@ pub(crate) struct Module {
     pub tools: BTreeMap<String, Value>,
 }
 
-/// The tools of a server as entries of a module.
-pub(crate) struct Import {
-    /// The entries, with the server's hints for the review.
-    pub tools: Vec<ImportedTool>,
-    /// Why others were left out.
-    pub left_out: Vec<String>,
-}
-
+/// A tool of a server as an entry of a module.
 pub(crate) struct ImportedTool {
     pub entry: Value,
     /// `annotations` of the server, which decide nothing.
@@ -94,56 +93,58 @@ pub(crate) fn write_module(
     Ok(path)
 }
 
-/// Turns what a server lists into entries of a module.
+/// Turns tools that a server lists, none of which has an objection, into entries of a module.
 ///
 /// # Errors
 /// Two tools would have one name.
-pub(crate) fn import_tools(server: &str, listed: &[Map<String, Value>]) -> Result<Import> {
-    let mut import = Import {
-        tools: Vec::new(),
-        left_out: Vec::new(),
-    };
+pub(crate) fn import_tools(
+    server: &str,
+    listed: &[Map<String, Value>],
+) -> Result<Vec<ImportedTool>> {
+    let mut tools = Vec::new();
     let mut originals: BTreeMap<String, &str> = BTreeMap::new();
     for tool in listed {
-        let original = tool.get("name").and_then(Value::as_str).unwrap_or_default();
-        if let Some(why) = objection(original, tool) {
-            import
-                .left_out
-                .push(format!("{original:?} is left out: {why}"));
-            continue;
-        }
+        let original = name_of(tool);
         let name = tool_name(server, original);
         if let Some(other) = originals.insert(name.clone(), original) {
             return Err(Error::failure(format!(
                 "the tools {other:?} and {original:?} would both be named {name}"
             )));
         }
-        import.tools.push(ImportedTool {
+        tools.push(ImportedTool {
             entry: entry(server, &name, original, tool),
             hints: hints(tool),
         });
     }
-    Ok(import)
+    Ok(tools)
 }
 
-/// Why a tool cannot be imported.
-fn objection(name: &str, tool: &Map<String, Value>) -> Option<String> {
-    let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
-    if name.is_empty() || name.len() > 128 || !name.chars().all(is_good) {
-        return Some("its name is not 1 to 128 letters, digits, '_', '-', '.' and '/'".to_owned());
+fn name_of(tool: &Map<String, Value>) -> &str {
+    tool.get("name").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Why a tool that a server lists cannot be used.
+pub(crate) fn objection(tool: &Map<String, Value>) -> Option<String> {
+    let name = name_of(tool);
+    // The name is a word of a command.
+    let is_bad = name.contains("${") || name.chars().any(char::is_control);
+    if is_bad || !(1..=128).contains(&name.chars().count()) {
+        let why = "its name is not 1 to 128 characters without control characters and \"${\"";
+        return Some(why.to_owned());
     }
-    let Some(schema) = tool.get("inputSchema").and_then(Value::as_object) else {
+    let Some(schema) = tool.get("inputSchema").filter(|it| it.is_object()) else {
         return Some("it has no inputSchema".to_owned());
     };
     if schema.get("type").is_some_and(|kind| kind != "object") {
         return Some("its inputSchema is not one of an object".to_owned());
     }
-    if let Some(reference) = external_reference(tool.get("inputSchema")?) {
+    if let Some(reference) = external_reference(schema) {
         return Some(format!(
             "its inputSchema refers to {reference:?}, which is never fetched"
         ));
     }
-    header_objection(schema)
+    let checked = find_annotated(schema, Some(&[]), &mut Vec::new());
+    checked.err().map(|error| error.message)
 }
 
 /// A `$ref` that leads out of a schema.
@@ -162,41 +163,83 @@ fn external_reference(schema: &Value) -> Option<&str> {
     }
 }
 
-fn header_objection(schema: &Map<String, Value>) -> Option<String> {
-    let mut seen: Vec<String> = Vec::new();
-    for (_, name) in header_names(schema) {
-        let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-        let text = name.as_str().unwrap_or_default();
-        if text.is_empty() || !text.chars().all(is_token) {
-            return Some(format!("{HEADER}: {name} is not a header's name"));
-        }
-        if seen.contains(&text.to_ascii_lowercase()) {
-            return Some(format!("{HEADER}: {name} is used twice"));
-        }
-        seen.push(text.to_ascii_lowercase());
-    }
-    None
-}
+/// A parameter whose value is also a header: its path in the arguments, and the annotation.
+type Annotated<'s> = (Vec<&'s str>, &'s str);
 
-fn header_names(schema: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    let properties = properties.into_iter().flatten();
-    properties.filter_map(|(name, property)| Some((name, property.get(HEADER)?)))
+/// Adds the annotated parameters of a schema, at any depth of `properties`. `path` is none below anything else.
+///
+/// # Errors
+/// An annotation is not valid, so that no client may use the tool.
+fn find_annotated<'s>(
+    schema: &'s Value,
+    path: Option<&[&'s str]>,
+    found: &mut Vec<Annotated<'s>>,
+) -> Result<()> {
+    let map = match schema {
+        Value::Object(map) => map,
+        Value::Array(list) => {
+            return list
+                .iter()
+                .try_for_each(|it| find_annotated(it, None, found));
+        }
+        _ => return Ok(()),
+    };
+    for (keyword, value) in map {
+        match value {
+            Value::Object(named) if keyword == "properties" => {
+                for (name, property) in named {
+                    let path = path.map(|path| [path, &[name]].concat());
+                    find_annotated(property, path.as_deref(), found)?;
+                }
+            }
+            _ if DATA.contains(&&**keyword) => {}
+            _ => find_annotated(value, None, found)?,
+        }
+    }
+    let Some(annotation) = map.get(HEADER) else {
+        return Ok(());
+    };
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    let name = annotation.as_str().unwrap_or_default();
+    let kind = map.get("type").and_then(Value::as_str);
+    let why = if path.is_none_or(<[_]>::is_empty) {
+        "is not on a parameter that only properties lead to"
+    } else if name.is_empty() || !name.chars().all(is_token) {
+        "is not a header's name"
+    } else if !matches!(kind, Some("string" | "boolean" | "integer")) {
+        "is not on a string, a boolean or an integer"
+    } else if found.iter().any(|(_, it)| it.eq_ignore_ascii_case(name)) {
+        "is used twice"
+    } else {
+        found.push((path.unwrap_or_default().to_vec(), name));
+        return Ok(());
+    };
+    Err(Error::config(format!("{HEADER}: {annotation} {why}")))
 }
 
 /// The headers that a call of a pinned tool sends beside its arguments: name and value.
-pub(crate) fn argument_headers(entry: &Value, arguments: &Value) -> Vec<(String, String)> {
-    let schema = entry.get("input_schema").and_then(Value::as_object);
-    let names = schema.into_iter().flat_map(header_names);
-    let header = |(parameter, name): (&String, &Value)| {
-        let value = match arguments.get(parameter)? {
-            Value::Null => return None,
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
+///
+/// # Errors
+/// The tool cannot be called, or not with these arguments.
+pub(crate) fn argument_headers(entry: &Value, arguments: &Value) -> Result<Vec<(String, String)>> {
+    let (mut annotated, mut headers) = (Vec::new(), Vec::new());
+    find_annotated(&entry["input_schema"], Some(&[]), &mut annotated)?;
+    for (path, name) in annotated {
+        let value = path.iter().try_fold(arguments, |value, key| value.get(key));
+        let text = match value {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Number(n)) if n.as_f64().is_none_or(|n| n.abs() > MOST_EXACT) => {
+                let path = path.join(".");
+                return Err(Error::usage(format!(
+                    "argument {path}: {n} is not between ±{MOST_EXACT}, as a value with {HEADER} must be"
+                )));
+            }
+            Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
+            _ => continue,
         };
-        Some((format!("Mcp-Param-{}", name.as_str()?), value))
-    };
-    names.filter_map(header).collect()
+        headers.push((format!("Mcp-Param-{name}"), text));
+    }
+    Ok(headers)
 }
 
 /// The name under which the model calls a tool.
@@ -299,9 +342,8 @@ mod tests {
             listed(&long, plain.clone()),
             listed(&other, plain.clone()),
         ];
-        let import = import_tools("s", &tools).unwrap();
-        let names: Vec<&str> = import
-            .tools
+        let tools = import_tools("s", &tools).unwrap();
+        let names: Vec<&str> = tools
             .iter()
             .map(|t| t.entry["name"].as_str().unwrap())
             .collect();
@@ -315,31 +357,90 @@ mod tests {
 
     #[test]
     fn what_cannot_be_imported_is_left_out_with_a_reason() {
-        let tools = [
-            listed("a b", json!({"type": "object"})),
-            listed("a", json!({"type": "array"})),
-            listed(
+        let plain = || json!({"type": "object"});
+        let (longest, longer) = ("é".repeat(128), "é".repeat(129));
+        for (name, schema, why) in [
+            ("", plain(), "1 to 128"),
+            (longer.as_str(), plain(), "1 to 128"),
+            ("a\0b", plain(), "control characters"),
+            ("${CWD}", plain(), "\"${\""),
+            ("a", json!({"type": "array"}), "not one of an object"),
+            (
                 "b",
                 json!({"properties": {"x": {"$ref": "https://e.example/s.json"}}}),
+                "never fetched",
             ),
-            listed("c", json!({"properties": {"x": {"x-mcp-header": "a b"}}})),
-            listed("${CWD}", json!({"type": "object"})),
-            listed(
-                "ok",
-                json!({"$defs": {"t": {}}, "properties": {"x": {"$ref": "#/$defs/t"}}}),
+        ] {
+            let said = objection(&listed(name, schema));
+            assert!(
+                said.as_ref().is_some_and(|said| said.contains(why)),
+                "{name}: {said:?}"
+            );
+        }
+        for name in ["a b", "a,b/c.d", "日付", "$a", longest.as_str()] {
+            assert_eq!(objection(&listed(name, plain())), None);
+        }
+        let ok = listed(
+            "ok",
+            json!({"$defs": {"t": {}}, "properties": {"x": {"$ref": "#/$defs/t"}}}),
+        );
+        assert_eq!(objection(&ok), None);
+        let tools = import_tools("s", &[ok]).unwrap();
+        assert_eq!(tools[0].entry["input_schema"]["type"], "object");
+        assert_eq!(tools[0].hints, ["readOnlyHint: true"]);
+    }
+
+    #[test]
+    fn an_annotation_that_is_not_valid_excludes_the_tool() {
+        let annotated = |kind: &str| json!({"type": kind, "x-mcp-header": "N"});
+        let text = || annotated("string");
+        let with = |property: Value| json!({"type": "object", "properties": {"a": property}});
+        for schema in [
+            with(annotated("number")),
+            with(annotated("object")),
+            with(annotated("array")),
+            with(annotated("null")),
+            with(json!({"type": ["string", "null"], "x-mcp-header": "N"})),
+            with(json!({"x-mcp-header": "N"})),
+            with(json!({"type": "string", "x-mcp-header": "a b"})),
+            with(json!({"type": "string", "x-mcp-header": ""})),
+            with(json!({"type": "string", "x-mcp-header": 1})),
+            json!({"type": "object", "x-mcp-header": "N"}),
+            json!({"properties": {"a": text(), "b": {"type": "string", "x-mcp-header": "n"}}}),
+            json!({"$defs": {"t": text()}}),
+            json!({"$defs": {"t": with(text())}}),
+            with(json!({"anyOf": [{"type": "null"}, text()]})),
+            with(json!({"oneOf": [text()]})),
+            with(json!({"allOf": [with(text())]})),
+            with(json!({"items": text()})),
+            with(json!({"items": [text()]})),
+            with(json!({"additionalProperties": text()})),
+            with(json!({"patternProperties": {"x": text()}})),
+            json!({"if": {"properties": {"a": text()}}}),
+        ] {
+            let said = objection(&listed("t", schema.clone()));
+            assert!(
+                said.is_some_and(|said| said.starts_with("x-mcp-header: ")),
+                "{schema}"
+            );
+        }
+        for schema in [
+            with(with(with(text()))),
+            with(annotated("integer")),
+            with(annotated("boolean")),
+            json!({"properties": {"x-mcp-header": {"type": "string"}}}),
+            with(
+                json!({"default": text(), "const": text(), "enum": [text()], "examples": [text()]}),
             ),
-        ];
-        let import = import_tools("s", &tools).unwrap();
-        assert_eq!(import.tools.len(), 1, "{:?}", import.left_out);
-        assert_eq!(import.tools[0].entry["input_schema"]["type"], "object");
-        assert_eq!(import.tools[0].hints, ["readOnlyHint: true"]);
-        assert_eq!(import.left_out.len(), 5);
+        ] {
+            assert_eq!(objection(&listed("t", schema)), None);
+        }
     }
 
     #[test]
     fn a_change_is_named_with_what_changed() {
         let before = import_tools("s", &[listed("a", json!({})), listed("b", json!({}))]).unwrap();
-        let pinned = before.tools.iter().map(|t| {
+        let pinned = before.iter().map(|t| {
             (
                 t.entry["name"].as_str().unwrap().to_owned(),
                 t.entry.clone(),
@@ -350,7 +451,7 @@ mod tests {
         other.insert("description".to_owned(), "E".into());
         let now = import_tools("s", &[other, listed("c", json!({}))]).unwrap();
         assert_eq!(
-            changes(&pinned, &now.tools),
+            changes(&pinned, &now),
             [
                 "changed: s_a (description, input_schema)",
                 "new: s_c",
@@ -361,13 +462,41 @@ mod tests {
 
     #[test]
     fn annotated_arguments_are_headers_too() {
+        let of = |kind: &str, name: &str| json!({"type": kind, "x-mcp-header": name});
+        let inner = json!({"properties": {"deep": {"properties": {"n": of("integer", "N"), "b": of("boolean", "B")}}}});
         let entry = json!({"input_schema": {"properties": {
-            "region": {"x-mcp-header": "Region"}, "n": {"x-mcp-header": "N"}, "z": {"x-mcp-header": "Z"}, "q": {}}}});
-        let headers = argument_headers(
-            &entry,
-            &json!({"region": "eu", "n": 3, "z": null, "q": "x"}),
+            "region": of("string", "Region"), "z": of("boolean", "Z"), "q": {}, "in": inner}}});
+        let headers = |arguments: &Value| {
+            let headers = argument_headers(&entry, arguments);
+            headers.map_err(|error| error.message)
+        };
+        let arguments =
+            json!({"region": "eu", "z": null, "q": "x", "in": {"deep": {"n": 3, "b": false}}});
+        let expected = [
+            ("Mcp-Param-Region", "eu"),
+            ("Mcp-Param-N", "3"),
+            ("Mcp-Param-B", "false"),
+        ];
+        let expected = expected.map(|(n, v)| (n.to_owned(), v.to_owned()));
+        assert_eq!(headers(&arguments).unwrap(), expected);
+        assert_eq!(
+            headers(&json!({"region": [], "in": "x", "z": {}})).unwrap(),
+            []
         );
-        let expected = [("Mcp-Param-Region", "eu"), ("Mcp-Param-N", "3")];
-        assert_eq!(headers, expected.map(|(n, v)| (n.to_owned(), v.to_owned())));
+        for n in ["9007199254740991", "-9007199254740991", "0"] {
+            let arguments = format!(r#"{{"in":{{"deep":{{"n":{n}}}}}}}"#);
+            let sent = headers(&serde_json::from_str(&arguments).unwrap()).unwrap();
+            assert_eq!(sent, [("Mcp-Param-N".to_owned(), n.to_owned())]);
+        }
+        for n in [
+            "9007199254740992",
+            "-9007199254740993",
+            "18446744073709551615",
+            "1e300",
+        ] {
+            let arguments = format!(r#"{{"in":{{"deep":{{"n":{n}}}}}}}"#);
+            let refused = headers(&serde_json::from_str(&arguments).unwrap()).unwrap_err();
+            assert!(refused.starts_with("argument in.deep.n: "), "{refused}");
+        }
     }
 }

@@ -12,8 +12,12 @@ pub(crate) const MODERN: &str = "2026-07-28";
 /// The revisions that begin with `initialize`, the newest first.
 pub(crate) const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
+/// JSON-RPC: no valid request.
+pub(super) const INVALID_REQUEST: i64 = -32600;
 /// JSON-RPC: no such method.
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
+/// JSON-RPC: parameters that the method does not take.
+pub(super) const INVALID_PARAMS: i64 = -32602;
 /// MCP: the server needs what this client has not declared.
 pub(crate) const MISSING_CAPABILITY: i64 = -32021;
 /// MCP: the server does not speak this revision; `data.supported` lists those that it does.

@@ -410,6 +410,261 @@ fn over_http_the_headers_are_those_of_the_specification_and_nothing_is_sent_twic
     world.server.may_stay_unasked();
 }
 
+/// The answer to a request of the protocol over HTTP.
+fn result_for(request: &Value, result: &Value) -> Reply {
+    completion(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
+}
+
+fn error_for(request: &Value, code: i64) -> Reply {
+    completion(
+        &json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": "no"}}),
+    )
+}
+
+/// A server of the revision without sessions that has these tools, and says "done" to each call.
+fn serve_tools(world: &World, tools: Value) {
+    world.server.accepts_anything().answers(move |received| {
+        let request = received.json();
+        let result = match request["method"].as_str().unwrap() {
+            "server/discover" => json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}),
+            "tools/list" => json!({"tools": tools}),
+            _ => json!({"content": [{"type": "text", "text": "done"}]}),
+        };
+        result_for(&request, &result)
+    });
+}
+
+/// The methods that a server was asked for.
+fn methods_of(world: &World) -> Vec<String> {
+    let requests = world.server.requests();
+    let requests = requests.iter().filter(|it| !it.body.is_empty());
+    requests
+        .map(|it| it.json()["method"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn annotated_arguments_are_headers_at_any_depth_and_invalid_annotations_exclude_a_tool() {
+    let (world, other) = (World::new(), World::new());
+    let of = |kind: &str, name: &str| json!({"type": kind, "x-mcp-header": name});
+    let place = json!({"type": "object", "properties": {
+        "where": {"type": "object", "properties": {"region": of("string", "Region")}},
+        "row": of("integer", "Row"), "dry": of("boolean", "Dry")}});
+    let tool = |name: &str, property: &Value| json!({"name": name, "inputSchema": {"type": "object", "properties": {"in": property}}});
+    let in_any_of = json!({"anyOf": [of("string", "N"), {"type": "null"}]});
+    serve_tools(
+        &other,
+        json!([
+            tool("q", &place),
+            tool("rate", &of("number", "N")),
+            tool("some", &in_any_of)
+        ]),
+    );
+    let url = other.server.url();
+    world
+        .delta(["mcp", "list", "--url", &url])
+        .exits(0)
+        .prints("q\n")
+        .says(
+            "\"rate\" is left out: x-mcp-header: \"N\" is not on a string, a boolean or an integer",
+        )
+        .says("\"some\" is left out: x-mcp-header: \"N\" is not on a parameter");
+    world
+        .delta(["mcp", "import", "-a", "agent", "h", "--url", &url])
+        .exits(0)
+        .prints("h_q\n    parameters: in\n")
+        .says("\"rate\" is left out");
+    let call = |arguments: &str| {
+        let words = ["mcp", "call", "-a", "agent", "h", "q"];
+        world.delta(words).stdin(arguments).end()
+    };
+    call(r#"{"in":{"where":{"region":"a\tb"},"row":9007199254740991,"dry":null}}"#)
+        .exits(0)
+        .prints("done\n");
+    let request = other.server.last();
+    for (name, value) in [
+        ("mcp-param-region", Some("=?base64?YQli?=")),
+        ("mcp-param-row", Some("9007199254740991")),
+        ("mcp-param-dry", None),
+    ] {
+        assert_eq!(request.header(name), value, "{name}");
+    }
+    let asked = other.server.requests().len();
+    call(r#"{"in":{"row":9007199254740992}}"#).refuses(2, "argument in.row: 9007199254740992");
+    assert_eq!(other.server.requests().len(), asked);
+    world.server.may_stay_unasked();
+}
+
+#[test]
+fn a_tool_may_have_any_name() {
+    let (world, other) = (World::new(), World::new());
+    let tools = ["get time,now", "日付", "${CWD}", "a\u{1b}b"];
+    let tools = tools.map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
+    serve_tools(&other, tools.into_iter().collect());
+    let url = other.server.url();
+    world
+        .delta(["mcp", "import", "-a", "agent", "h", "--url", &url])
+        .exits(0)
+        .prints("h_get_time_now\nh___\n")
+        .says("\"${CWD}\" is left out: its name is not 1 to 128 characters")
+        .says("\"a\\u001bb\" is left out");
+    let world = world.top("imports: [./tools/mcp-h.yaml]");
+    assert_eq!(world.observe("h___", &json!({})), "done\n");
+    let request = other.server.last();
+    assert_eq!(request.header("mcp-name"), Some("=?base64?5pel5LuY?="));
+    assert_eq!(request.json()["params"]["name"], "日付");
+}
+
+#[test]
+fn over_http_a_server_without_discovery_is_modern_if_it_says_so_with_404() {
+    for (status, modern) in [(404, true), (200, false)] {
+        let (world, other) = (World::new(), World::new());
+        other.server.accepts_anything().answers(move |received| {
+            if received.body.is_empty() {
+                return text("");
+            }
+            let request = received.json();
+            match request["method"].as_str().unwrap() {
+                "initialize" if !modern => {
+                    let result = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
+                    result_for(&request, &result)
+                }
+                "tools/list" => result_for(&request, &json!({"tools": []})),
+                _ => error_for(&request, -32601).status(status),
+            }
+        });
+        let url = other.server.url();
+        let spoken = if modern { "2026-07-28" } else { "2025-11-25" };
+        let listed = world.delta(["mcp", "list", "--url", &url]);
+        listed.exits(0).says(&format!("0 tools, revision {spoken}"));
+        let is_asked = methods_of(&other).contains(&"initialize".to_owned());
+        assert_eq!(is_asked, !modern);
+        world.server.may_stay_unasked();
+    }
+}
+
+#[test]
+fn a_program_that_refuses_the_revision_of_a_call_is_asked_for_its_own_and_called_once() {
+    for (code, older) in [(-32602, true), (-32600, true), (-32602, false)] {
+        let world = world_with_server("2026-07-28");
+        // Until initialize it knows no method; or it does not know the tool.
+        let refusal =
+            format!(r#"answer '"error":{{"code":{code},"message":"no such thing"}}'; continue"#);
+        let begins = r#"    case $line in
+    *'"server"#;
+        let until_begun = format!(
+            r#"    case $begun$line in
+    '{{'*'"initialize"'*) begun=1 ;;
+    '{{'*) {refusal} ;;
+    esac
+{begins}"#
+        );
+        let script = match older {
+            true => SERVER.replace(begins, &until_begun),
+            false => SERVER.replace("*hang*)", &format!("*) {refusal} ;;\n        *hang*)")),
+        };
+        if older {
+            let servers = world.read("agent/mcp.yaml");
+            world.write(
+                "agent/mcp.yaml",
+                servers.replace("2026-07-28", "2025-06-18"),
+            );
+        }
+        world.script("server.sh", &script);
+        std::fs::remove_file(world.path("received")).unwrap();
+        let words = ["mcp", "call", "-a", "agent", "s", "get.time"];
+        let outcome = world.delta(words).stdin("{}").end();
+        match older {
+            true => outcome
+                .exits(0)
+                .prints("noon \n")
+                .says("the server no longer speaks revision 2026-07-28; see delta mcp check s"),
+            false => outcome
+                .refuses(1, "no such thing (code -32602)")
+                .does_not_say("mcp check"),
+        };
+        let received = world.lines("received");
+        let calls = received.iter().filter(|line| line.contains("tools/call"));
+        assert_eq!(calls.count(), if older { 2 } else { 1 }, "{received:?}");
+        world.server.may_stay_unasked();
+    }
+}
+
+#[test]
+fn over_http_a_missing_session_is_a_refusal_and_another_error_is_not() {
+    for (status, code, expected) in [
+        (400, -32000, 0),
+        (400, -32600, 0),
+        (200, -32000, 1),
+        (500, -32000, 1),
+    ] {
+        let (world, other) = (World::new(), World::new());
+        let tools = json!([{"name": "q", "inputSchema": {"type": "object"}}]);
+        serve_tools(&other, tools);
+        let url = other.server.url();
+        let import = ["mcp", "import", "-a", "agent", "h", "--url", &url];
+        world.delta(import).exits(0);
+        let before = other.server.requests().len();
+        other.server.answers(move |received| {
+            if received.body.is_empty() {
+                return text("");
+            }
+            let request = received.json();
+            match request["method"].as_str().unwrap() {
+                "initialize" if received.header("mcp-session-id").is_none() => {
+                    let result = json!({"protocolVersion": "2025-06-18", "capabilities": {}});
+                    result_for(&request, &result).header("Mcp-Session-Id", "s1")
+                }
+                "notifications/initialized" => raw("").status(202),
+                "tools/call" if received.header("mcp-session-id") == Some("s1") => {
+                    let text = json!({"type": "text", "text": "older"});
+                    result_for(&request, &json!({"content": [text]}))
+                }
+                // As some servers do, it names a session that it has not begun.
+                _ => error_for(&request, code)
+                    .status(status)
+                    .header("Mcp-Session-Id", "s0"),
+            }
+        });
+        let words = ["mcp", "call", "-a", "agent", "h", "q"];
+        let outcome = world.delta(words).stdin("{}").exits(expected);
+        let asked = methods_of(&other).split_off(before);
+        if expected == 0 {
+            outcome.prints("older\n").says("see delta mcp check h");
+            let steps = ["tools/call", "server/discover", "initialize"];
+            assert_eq!(asked[..3], steps);
+            assert_eq!(asked[3..], ["notifications/initialized", "tools/call"]);
+        } else {
+            assert_eq!(asked, ["tools/call"]);
+        }
+        world.server.may_stay_unasked();
+    }
+}
+
+#[test]
+fn a_call_is_part_of_the_trace_of_its_run() {
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for (revision, parent, expected) in [
+        ("2026-07-28", PARENT, true),
+        ("2026-07-28", "", false),
+        ("2025-06-18", PARENT, false),
+    ] {
+        let world = world_with_server(revision);
+        let words = ["mcp", "call", "-a", "agent", "s", "get.time"];
+        let call = world.delta(words).stdin("{}").env("TRACEPARENT", parent);
+        call.env("TRACESTATE", "a=1").exits(0);
+        let lines = world.lines("received");
+        let call: Value = serde_json::from_str(lines.last().unwrap()).unwrap();
+        let meta = &call["params"]["_meta"];
+        let trace = [&meta["traceparent"], &meta["tracestate"]];
+        match expected {
+            true => assert_eq!(trace, [PARENT, "a=1"]),
+            false => assert_eq!(trace, [&Value::Null; 2]),
+        }
+        world.server.may_stay_unasked();
+    }
+}
+
 #[test]
 fn a_server_that_is_not_there_is_said_in_the_words_of_the_system() {
     let world = World::new();

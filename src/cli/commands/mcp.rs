@@ -5,8 +5,9 @@ use crate::error::{Error, Exit, Result};
 use crate::mcp::client::Client;
 use crate::mcp::content::read_result;
 use crate::mcp::module::{
-    Import, ImportedTool, argument_headers, changes, import_tools, read_module, write_module,
+    ImportedTool, argument_headers, changes, import_tools, objection, read_module, write_module,
 };
+use crate::mcp::protocol::Revision;
 use crate::mcp::servers::{FILE, Reach, Server, is_name, read_servers, write_server};
 use crate::runs::preflight::install_signals;
 use crate::runs::task::read_stdin;
@@ -16,7 +17,7 @@ use crate::text::suggestion::nearest;
 use crate::unix::files;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone, counted, print, printable};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,8 @@ fn find_home(given: Option<PathBuf>) -> Result<PathBuf> {
     files::absolute(&home.unwrap_or_else(|| PathBuf::from(".")))
 }
 
+type ListedTools = (Vec<Map<String, Value>>, Revision, Vec<String>);
+
 struct McpCommand {
     home: PathBuf,
     signals: Arc<Signals>,
@@ -60,24 +63,35 @@ impl McpCommand {
         let server = given_server("server", wanted)?.ok_or_else(|| {
             Error::usage("mcp list needs the server's command behind --, or --url URL")
         })?;
-        let mut client = Client::connect(
-            &server,
-            (Path::new("."), Path::new(".")),
-            &self.signals,
-            None,
-            Some(PATIENCE),
-        )?;
-        let listed = client.list_tools();
-        let revision = client.revision.name();
-        client.close();
-        let listed = listed?;
+        let (listed, revision, _) = self.list_tools(&server, Path::new("."))?;
         for tool in &listed {
             let text = |key: &str| tool.get(key).and_then(Value::as_str).unwrap_or_default();
             print(line_of(text("name"), text("description")).as_bytes())?;
         }
         let count = counted(listed.len(), "tool");
-        self.note(&format!("{count}, revision {revision}"));
+        self.note(&format!("{count}, revision {}", revision.name()));
         Ok(Exit::Success)
+    }
+
+    /// The tools of a server that can be used, the revision that it speaks, and what else it offers. A
+    /// warning names each other tool.
+    fn list_tools(&self, server: &Server, home: &Path) -> Result<ListedTools> {
+        let (signals, patience) = (&self.signals, Some(PATIENCE));
+        let mut client = Client::connect(server, (home, home), signals, None, patience)?;
+        let listed = client.list_tools();
+        let (revision, offers) = (client.revision, std::mem::take(&mut client.other_offers));
+        client.close();
+        let mut listed = listed?;
+        listed.retain(|tool| {
+            let why = objection(tool);
+            if let Some(why) = &why {
+                let name = tool.get("name").unwrap_or(&Value::Null);
+                let text = format!("{name} is left out: {why}");
+                self.screen.warn(&printable(&text));
+            }
+            why.is_none()
+        });
+        Ok((listed, revision, offers))
     }
 
     fn import(&self, mut wanted: McpArgs) -> Result<Exit> {
@@ -99,20 +113,8 @@ impl McpCommand {
             Some(server) => server.clone(),
             None => find_server(&known, &name)?.clone(),
         };
-        let mut client = Client::connect(
-            &server,
-            (&self.home, &self.home),
-            &self.signals,
-            None,
-            Some(PATIENCE),
-        )?;
-        let listed = client.list_tools();
-        let (revision, offers) = (client.revision, std::mem::take(&mut client.other_offers));
-        client.close();
-        let Import { tools, left_out } = import_tools(&name, &listed?)?;
-        for line in left_out {
-            self.screen.warn(&printable(&line));
-        }
+        let (listed, revision, offers) = self.list_tools(&server, &self.home)?;
+        let tools = import_tools(&name, &listed)?;
         if !offers.is_empty() {
             let offers = offers.join(", ");
             self.note(&format!(
@@ -163,18 +165,9 @@ impl McpCommand {
             let Some(module) = read_module(&self.home, &server.name)? else {
                 return Err(not_imported(&server.name));
             };
-            let mut client = Client::connect(
-                server,
-                (&self.home, &self.home),
-                &self.signals,
-                None,
-                Some(PATIENCE),
-            )?;
-            let listed = client.list_tools();
-            let revision = client.revision;
-            client.close();
-            let import = import_tools(&server.name, &listed?)?;
-            let mut lines = changes(&module.tools, &import.tools);
+            let (listed, revision, _) = self.list_tools(server, &self.home)?;
+            let tools = import_tools(&server.name, &listed)?;
+            let mut lines = changes(&module.tools, &tools);
             if revision != module.revision {
                 let (before, now) = (module.revision.name(), revision.name());
                 lines.push(format!("revision: {before} was imported, {now} is spoken"));
@@ -209,7 +202,7 @@ impl McpCommand {
         })?;
         let text = read_stdin("arguments", &self.signals)?;
         let arguments = match text.trim_ascii() {
-            b"" => Ok(Value::Object(serde_json::Map::new())),
+            b"" => Ok(Value::Object(Map::new())),
             text => serde_json::from_slice(text),
         };
         let arguments: Value = arguments.map_err(|e| {
@@ -223,7 +216,10 @@ impl McpCommand {
                 "mcp call: the arguments on stdin are not a JSON object",
             ));
         }
-        let headers = argument_headers(entry, &arguments);
+        let headers = match &server.reach {
+            Reach::Command(_) => Vec::new(),
+            Reach::Url(_) => argument_headers(entry, &arguments)?,
+        };
         let dir = Path::new(".");
         let mut client = Client::connect(
             server,
