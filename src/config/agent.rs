@@ -49,6 +49,14 @@ pub(crate) struct Agent {
     pub hooks: Vec<Hook>,
 }
 
+impl Agent {
+    /// How long one start of the engine may take.
+    pub(crate) fn longest_start(&self) -> Option<Duration> {
+        let seconds = self.limit_seconds.min(1 << 32);
+        (seconds > 0).then(|| Duration::from_secs(seconds))
+    }
+}
+
 /// How a model is reached.
 #[derive(Clone, Debug)]
 pub(crate) struct Llm {

@@ -245,6 +245,8 @@ pub(crate) struct Account {
     rules: SpendingRules,
     run_id: String,
     pots: Vec<Pot>,
+    /// When the limit of this start's time is reached.
+    start_limit: Option<Instant>,
     /// Whether anything is limited, so that what is reserved must be durable.
     has_limits: bool,
     is_mentioned: bool,
@@ -254,7 +256,12 @@ pub(crate) struct Account {
 
 impl Account {
     /// The account of a run that begins or goes on now. `journal` is the run's.
-    pub(crate) fn new(rules: SpendingRules, run: &RunDir, journal: &Path) -> Self {
+    pub(crate) fn new(
+        rules: SpendingRules,
+        run: &RunDir,
+        journal: &Path,
+        start_limit: Option<Instant>,
+    ) -> Self {
         let Budget {
             cost, tokens, per, ..
         } = rules.budget;
@@ -283,6 +290,7 @@ impl Account {
             rules,
             run_id: run.id.to_string(),
             pots,
+            start_limit,
             is_mentioned: false,
             is_uncounted: false,
         };
@@ -390,12 +398,9 @@ impl Account {
     }
 
     /// What this run and the runs below it have spent over their whole lives, and whether it has a price.
-    pub(crate) fn spent(&mut self, signals: &Signals) -> Option<(Amount, bool)> {
-        let own = self.pots.last_mut()?;
-        let ledger = own.open().ok()?;
-        ledger.lock(signals, true).ok()?;
-        ledger.release();
-        Some((ledger.tally().all(), self.rules.pricing.is_some()))
+    pub(crate) fn spent(&self) -> Option<(Amount, bool)> {
+        let tally = spending::read_tally(&self.pots.last()?.path).ok()??;
+        Some((tally.all(), self.rules.pricing.is_some()))
     }
 
     fn ledgers(&self) -> impl Iterator<Item = &Ledger> {
@@ -425,10 +430,17 @@ impl Account {
     }
 
     fn lock_all(&mut self, signals: &Signals, is_last: bool) -> std::result::Result<(), Denial> {
+        let until = self.waits_end();
         for pot in &mut self.pots {
-            pot.open()?.lock(signals, is_last)?;
+            pot.open()?.lock(signals, until, is_last)?;
         }
         Ok(())
+    }
+
+    /// When the limits of time end the wait for a ledger.
+    fn waits_end(&self) -> Option<Instant> {
+        let limits = self.time_limit().map(|(until, _)| until);
+        limits.into_iter().chain(self.start_limit).min()
     }
 
     fn release_all(&self) {

@@ -94,7 +94,8 @@ pub(crate) struct Engine<'a> {
     /// What counts against the limits of the agent: as a rule what this start has brought.
     iterations_here: u64,
     tokens_here: u64,
-    begun: Instant,
+    /// When the limit of this start's time is reached.
+    start_limit: Option<Instant>,
     transcript: MessageCache,
     entries_synced: bool,
     stop_wanted: Option<String>,
@@ -129,9 +130,6 @@ impl<'a> Engine<'a> {
         let may_change = |hook: &Hook| hook.event == HookEvent::PostLlmResponse;
         let has_hook = agent.hooks.iter().any(may_change);
         let (shows_text, screen) = (options.shows_text && !has_hook, options.screen);
-        let account = rules.map(|rules| Account::new(rules, &ctx.run, journal.path()));
-        let ledgers = account.as_ref().map(|account| account.variable(&ctx.run));
-        ctx.ledgers.replace(ledgers);
         let counted = match std::env::var_os(LASTING_LIMITS) {
             Some(_) => {
                 let time = engine_time(journal.path(), &ctx.run.id);
@@ -140,7 +138,13 @@ impl<'a> Engine<'a> {
             }
             None => (0, 0, Duration::ZERO),
         };
-        let now = Instant::now();
+        let left = agent
+            .longest_start()
+            .map(|time| time.saturating_sub(counted.2));
+        let start_limit = left.map(|left| Instant::now() + left);
+        let account = rules.map(|it| Account::new(it, &ctx.run, journal.path(), start_limit));
+        let ledgers = account.as_ref().map(|account| account.variable(&ctx.run));
+        ctx.ledgers.replace(ledgers);
         Ok(Self {
             ctx,
             journal,
@@ -155,7 +159,7 @@ impl<'a> Engine<'a> {
             next_hook,
             iterations_here: counted.0,
             tokens_here: counted.1,
-            begun: now.checked_sub(counted.2).unwrap_or(now),
+            start_limit,
             transcript,
             entries_synced: false,
             stop_wanted: None,

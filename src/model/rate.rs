@@ -9,9 +9,10 @@ use crate::text::digest::PartsDigest;
 use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
+use crate::unix::locks::try_lock_for;
 use crate::unix::signals::{Signals, Stop};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -192,7 +193,7 @@ impl SharedRate {
 
     fn read(&self) -> Option<Later> {
         let file = files::open_unlinked(&self.path()).ok()?;
-        wait_for(|| file.try_lock_shared())?;
+        try_lock_for(PATIENCE, || file.try_lock_shared()).ok()?;
         let text = files::read_limited(file, LARGEST).ok()?;
         serde_json::from_slice(&text).ok()
     }
@@ -200,7 +201,7 @@ impl SharedRate {
     /// Changes what the file says.
     fn update(&self, change: impl FnOnce(&Later) -> Option<Later>) {
         let Ok(file) = open(&self.path()) else { return };
-        if wait_for(|| file.try_lock()).is_none() {
+        if try_lock_for(PATIENCE, || file.try_lock()).is_err() {
             return;
         }
         let copy = file
@@ -247,18 +248,4 @@ impl Later {
 /// A file that several processes write to. A link is not followed.
 fn open(path: &Path) -> io::Result<File> {
     files::open_or_create(path)
-}
-
-/// Tries to get a lock; none if it is not to be had soon.
-fn wait_for(mut lock: impl FnMut() -> Result<(), TryLockError>) -> Option<()> {
-    let began = Instant::now();
-    loop {
-        match lock() {
-            Ok(()) => return Some(()),
-            Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            Err(_) => return None,
-        }
-    }
 }

@@ -10,12 +10,16 @@ use crate::record::event::{self, Event, EventKind};
 use crate::record::reader::{Tail, check_length};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
-use crate::unix::files;
+use crate::unix::{files, locks};
 use rustix::fs::OFlags;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long others may hold a shared lock to see whether a journal is owned.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// A journal that this process owns.
 #[derive(Debug)]
@@ -63,15 +67,15 @@ impl Journal {
             .mode(0o600)
             .open(path)
             .at("create", path)?;
-        file.try_lock()
-            .map_err(|_| Error::failure(format!("cannot lock {}", path.display())))?;
+        file.try_lock().map_err(|_| locks::held_error(path))?;
         let meta = file.metadata().at("read", path)?;
         Ok(Self::new(file, path, &meta))
     }
 
-    /// Opens and locks a journal; `None` if another process owns it. A link is refused: what is appended
+    /// Opens and locks a journal; `None` if another process keeps it locked. A link is refused: what is appended
     /// and cut off must not be somebody's other file.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
+        let began = Instant::now();
         loop {
             if path.symlink_metadata().at("open", path)?.is_symlink() {
                 return Err(files::not_regular()).at("open", path);
@@ -84,8 +88,12 @@ impl Journal {
                 .at("open", path)?;
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) if Self::is_owned(path) => return Ok(None),
-                // Somebody only looked whether it is owned, and has done so by now.
+                Err(TryLockError::WouldBlock)
+                    if Self::is_locked(path) || began.elapsed() > LONGEST_LOOK =>
+                {
+                    return Ok(None);
+                }
+                // Others only looked whether it is owned, and have done so by now.
                 Err(TryLockError::WouldBlock) => continue,
                 Err(TryLockError::Error(cause)) => return Err(cause).at("lock", path),
             }
@@ -118,8 +126,8 @@ impl Journal {
         }
     }
 
-    /// True if a process owns the journal now. `false` if there is none.
-    pub(crate) fn is_owned(path: &Path) -> bool {
+    /// True if a process holds the lock now, as the owner does and any other can. `false` if there is no journal.
+    pub(crate) fn is_locked(path: &Path) -> bool {
         let Ok(file) = files::open_readable(path) else {
             return false;
         };

@@ -17,6 +17,7 @@ use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::text::yaml;
 use crate::unix::files;
+use crate::unix::locks::describe_holder;
 use crate::unix::origin::stamp_dir;
 use crate::unix::procfs;
 use serde_json::{Map, Value};
@@ -258,7 +259,10 @@ fn check_idle(id: &RunId, journal: &Path, metadata: &Path) -> Result<()> {
     };
     match pid() {
         Some(pid) => Err(busy(format!("run {id} is already running, pid {pid}"))),
-        None if Journal::is_owned(journal) => Err(busy(format!("run {id} is already running"))),
+        None if Journal::is_locked(journal) => Err(busy(format!(
+            "run {id} is already running, or {}",
+            describe_holder(journal)
+        ))),
         None => Ok(()),
     }
 }

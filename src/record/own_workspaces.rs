@@ -2,12 +2,13 @@
 //! which may hold unfinished runs.
 
 use crate::error::{At, Result, may_fail};
-use crate::record::workspace::{DecisionLock, Workspace, wait_for_lock};
+use crate::record::workspace::{DecisionLock, Workspace};
 use crate::unix::files;
 use crate::unix::signals::Signals;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// The directory of an agent's own workspaces.
 pub(crate) fn workspaces_dir(agent_home: &Path) -> PathBuf {
@@ -47,13 +48,17 @@ pub(crate) fn open_workspaces(agent_home: &Path) -> Result<Vec<String>> {
 
 /// Waits for the lock on all workspaces of an agent; none if there are no workspaces and none can be
 /// made.
-pub(crate) fn lock_all(agent_home: &Path, signals: &Signals) -> Result<Option<DecisionLock>> {
+pub(crate) fn lock_all(
+    agent_home: &Path,
+    signals: &Signals,
+    until: Option<Instant>,
+) -> Result<Option<DecisionLock>> {
     let parent = workspaces_dir(agent_home);
     if DirBuilder::new().recursive(true).create(&parent).is_err() {
         return Ok(None);
     }
     let dir = File::open(&parent).at("open", &parent)?;
-    wait_for_lock(dir, &parent, signals).map(Some)
+    DecisionLock::wait(dir, &parent, signals, until).map(Some)
 }
 
 /// An agent's workspaces, in the order of their numbers.

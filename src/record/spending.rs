@@ -8,6 +8,7 @@ use crate::error::{Error, Exit, Result};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
+use crate::unix::locks::{try_lock_for, wait_for_lock};
 use crate::unix::signals::{Signals, Stop};
 use rustix::fs::OFlags;
 use serde::Deserialize;
@@ -38,7 +39,7 @@ const REPLACED: &str = "it was replaced or cut while the run was live";
 /// How the engine's lines begin, so that a torn one can be told from another's.
 const LINE_START: &[u8] = b"{\"timestamp\":\"";
 
-/// How long a settlement waits for the lock when the engine has been asked to end.
+/// How long a settlement waits for the lock when the engine is to end.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
 /// Something spent. Costs are whole numbers of 10^-12, so that sums are exact.
@@ -328,25 +329,20 @@ impl Ledger {
         self.identity
     }
 
-    /// Waits for the ledger, and reads what others have written. [`Self::release`] lets go of it.
-    /// `is_last`: what is to be written is worth a moment's wait even if the engine is to end.
-    pub(crate) fn lock(&mut self, signals: &Signals, is_last: bool) -> Checked<()> {
-        let began = Instant::now();
-        loop {
-            match self.file.try_lock() {
-                Ok(()) => break,
-                Err(fs::TryLockError::WouldBlock) => {}
-                Err(fs::TryLockError::Error(e)) => {
-                    return Err(Denial::unusable(&self.path, "lock", &e));
-                }
-            }
-            let wait = Duration::from_millis(2);
-            if let Err(stop) = signals.sleep(wait) {
-                if !is_last || began.elapsed() > LAST_WAIT {
-                    return Err(Denial::Stopped(stop));
-                }
-                std::thread::sleep(wait);
-            }
+    /// Waits for the ledger, no longer than `until`, and reads what others have written. [`Self::release`] lets go of
+    /// it. `is_last`: what is to be written is worth a moment's wait even if the engine is to end.
+    pub(crate) fn lock(
+        &mut self,
+        signals: &Signals,
+        until: Option<Instant>,
+        is_last: bool,
+    ) -> Checked<()> {
+        let lock = || self.file.try_lock();
+        if let Err((mut error, stop)) = wait_for_lock(lock, &self.path, signals, until)
+            && !(is_last && try_lock_for(LAST_WAIT, lock).is_ok())
+        {
+            error.exit = Exit::TempFail;
+            return Err(stop.map_or(Denial::Unusable(error), Denial::Stopped));
         }
         self.read_on().inspect_err(|_| self.release())
     }

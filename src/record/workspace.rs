@@ -8,12 +8,13 @@ use crate::record::metadata;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
+use crate::unix::locks::wait_for_lock;
 use crate::unix::origin::{Origin, check_origin, make_stamped_dir};
 use crate::unix::signals::Signals;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::Instant;
 
 /// The layout that this engine writes.
 pub(crate) const LAYOUT: &str = "1.2\n";
@@ -43,6 +44,16 @@ pub(crate) struct RootHold {
 const HOLDER: &str = "ROOT";
 
 impl DecisionLock {
+    pub(super) fn wait(
+        file: File,
+        path: &Path,
+        signals: &Signals,
+        until: Option<Instant>,
+    ) -> Result<Self> {
+        wait_for_lock(|| file.try_lock(), path, signals, until).map_err(|(error, _)| error)?;
+        Ok(Self { files: vec![file] })
+    }
+
     /// Both, let go of together.
     pub(crate) fn and(mut self, other: Option<Self>) -> Self {
         self.files
@@ -156,10 +167,10 @@ impl Workspace {
     /// Waits for the lock under which runs are chosen and created.
     ///
     /// # Errors
-    /// A signal came while another process held it.
-    pub(crate) fn lock(&self, signals: &Signals) -> Result<DecisionLock> {
+    /// A signal came while another process held it, or it is not free at `until`.
+    pub(crate) fn lock(&self, signals: &Signals, until: Option<Instant>) -> Result<DecisionLock> {
         let path = self.control.join("lock");
-        wait_for_lock(files::append(&path)?, &path, signals)
+        DecisionLock::wait(files::append(&path)?, &path, signals, until)
     }
 
     /// The same lock, unless another process holds it.
@@ -265,20 +276,5 @@ impl Workspace {
     pub(crate) fn id(&self) -> String {
         let name = self.root.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
-    }
-}
-
-pub(crate) fn wait_for_lock(file: File, path: &Path, signals: &Signals) -> Result<DecisionLock> {
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(DecisionLock { files: vec![file] }),
-            Err(fs::TryLockError::WouldBlock) => {
-                if let Err(stop) = signals.sleep(Duration::from_millis(2)) {
-                    let message = format!("{} while waiting for {}", stop.name(), path.display());
-                    return Err(Error::new(stop.into(), message));
-                }
-            }
-            Err(fs::TryLockError::Error(cause)) => return Err(cause).at("lock", path),
-        }
     }
 }

@@ -12,7 +12,7 @@ use crate::record::reader::{read_event, read_journal, split_lines};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Unreadable};
 use crate::record::workspace::Workspace;
-use crate::unix::procfs;
+use crate::unix::{locks, procfs};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ pub(crate) fn inspect_run(run: &RunDir) -> Result<RunSnapshot> {
     let mut metadata = read_metadata(&run)?;
     // The status stays so until an end is recorded: the engine that should have recorded one has died.
     let untold = metadata.status == Status::Running;
-    let live = is_owned(&run, &metadata);
+    let live = is_live(&run);
     if live && metadata.initial_message.is_some() {
         metadata.status = Status::Running;
         return Ok(RunSnapshot {
@@ -111,21 +111,25 @@ fn read_metadata(run: &RunDir) -> Result<Metadata> {
 /// How long the lock of a process that is gone may last.
 const AFTERLIFE: Duration = Duration::from_secs(2);
 
-/// True if a process works on a run now. An engine that is killed while it starts a child leaves the
-/// lock with the child, until that has become the program that it is to run.
-fn is_owned(run: &RunDir, metadata: &Metadata) -> bool {
-    let began = Instant::now();
-    loop {
-        if !Journal::is_owned(&run.journal()) {
-            return false;
-        }
+/// True if a process works on a run now, and does not merely hold the lock. An engine that is killed while it starts a
+/// child leaves the lock with the child, until that has become the program that it is to run.
+pub(crate) fn is_live(run: &RunDir) -> bool {
+    let (began, path) = (Instant::now(), run.journal());
+    while Journal::is_locked(&path) {
+        let metadata = metadata::read(&run.path).unwrap_or_default();
         let owner = i32::try_from(metadata.pid).unwrap_or(0);
-        let elsewhere = metadata.hostname != procfs::hostname();
-        if owner == 0 || elsewhere || procfs::is_alive(owner) || began.elapsed() > AFTERLIFE {
+        if owner == 0 || locks::is_held_by(owner, &path) {
             return true;
+        }
+        let elsewhere = metadata.hostname != procfs::hostname();
+        if elsewhere || procfs::is_alive(owner) || began.elapsed() > AFTERLIFE {
+            // The owner may be where `/proc` does not show it; what it shows may be the owner in a pid namespace.
+            let holders = locks::holders(&path);
+            return holders.is_empty() || holders.iter().any(|numbers| numbers.contains(&owner));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+    false
 }
 
 /// The agent's name in the journal's first start.
@@ -182,14 +186,19 @@ impl RunSnapshot {
         }
     }
 
-    /// The error for a run that somebody works on.
+    /// The error for a run that another process works on, or whose journal it keeps locked.
     pub(crate) fn busy(&self) -> Error {
-        let id = &self.metadata.run_id;
-        let pid = self.metadata.pid;
-        Error::new(
-            crate::error::Exit::TempFail,
-            format!("run {id} is already running, pid {pid}"),
-        )
+        let (id, path) = (&self.metadata.run_id, self.run.journal());
+        let pid = metadata::read(&self.run.path).map_or(0, |it| it.pid);
+        if i32::try_from(pid).is_ok_and(|pid| locks::is_held_by(pid, &path)) {
+            let message = format!("run {id} is already running, pid {pid}");
+            return Error::new(crate::error::Exit::TempFail, message);
+        }
+        let held = locks::held_error(&path);
+        Error {
+            message: format!("run {id}: {}", held.message),
+            ..held
+        }
     }
 }
 
@@ -203,7 +212,7 @@ pub(crate) fn read_summary(run: &RunDir) -> (Metadata, Option<Error>) {
     let recorded = metadata::read(&run.path).filter(is_whole);
     if let Some(metadata) = &recorded {
         let untold = metadata.status == Status::Running;
-        let live = is_owned(run, metadata);
+        let live = is_live(run);
         if live || (!untold && is_newer(&run.path.join("metadata.json"), &run.journal())) {
             let mut metadata = metadata.clone();
             if live {

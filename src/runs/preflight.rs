@@ -32,7 +32,7 @@ pub(crate) fn install_signals() -> Result<Arc<Signals>> {
     if let Some(pid) = parent.and_then(|pid| pid.parse().ok())
         && !signals.end_with(pid)
         && let Some(run) = std::env::var_os("DELTA_RUN_DIR")
-        && !Journal::is_owned(&Path::new(&run).join("journal.jsonl"))
+        && !Journal::is_locked(&Path::new(&run).join("journal.jsonl"))
     {
         // Its number may mean nothing here, in another pid namespace; that nobody owns its run does.
         return Err(Error::new(

@@ -240,7 +240,7 @@ impl PruneRules {
             return Ok(false);
         };
         let workspace = Workspace::at(root)?;
-        let lock = workspace.lock(signals)?;
+        let lock = workspace.lock(signals, None)?;
         let is_own = |dir: &Path| Ok::<_, Error>(foreign_reason(dir)?.is_none());
         if !run.path.is_dir() || !is_own(&workspace.control)? || !is_own(&run.path)? {
             return Ok(false);

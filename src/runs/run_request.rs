@@ -29,6 +29,7 @@ use crate::unix::terminal::Screen;
 use serde_json::{Map, Value};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A request to `run`, with the agent loaded.
 pub(crate) struct RunRequest<'a> {
@@ -149,7 +150,7 @@ impl RunRequest<'_> {
     fn resume_in(&self, workspace: &Workspace) -> Result<Option<RunResult>> {
         workspace.check_writable()?;
         require_own(workspace, self.adopt)?;
-        let lock = workspace.lock(&self.signals)?;
+        let lock = workspace.lock(&self.signals, self.time_limit())?;
         match self.decide(workspace, self.adopt)? {
             Decided {
                 found: Some(found),
@@ -189,7 +190,9 @@ impl RunRequest<'_> {
         let claim = match (self.work_dir, &self.run_id) {
             // The name makes the command idempotent: the workspace that has the run is meant, and nobody
             // else may look for it until it is there.
-            (None, Some(_)) => own_workspaces::lock_all(&self.agent.home, &self.signals)?,
+            (None, Some(_)) => {
+                own_workspaces::lock_all(&self.agent.home, &self.signals, self.time_limit())?
+            }
             _ => None,
         };
         if let Some(workspace) = self.site_by_name()? {
@@ -228,6 +231,11 @@ impl RunRequest<'_> {
         }
     }
 
+    /// When the agent's limit of time ends the wait for a lock.
+    fn time_limit(&self) -> Option<Instant> {
+        self.agent.longest_start().map(|time| Instant::now() + time)
+    }
+
     /// Decides, under the workspace's lock, and does it.
     fn decide_in(
         &self,
@@ -243,7 +251,8 @@ impl RunRequest<'_> {
         if self.work_dir.is_none() {
             own_workspaces::remember(&self.agent.home, workspace)?;
         }
-        let lock = workspace.lock(&self.signals)?.and(claim);
+        let lock = workspace.lock(&self.signals, self.time_limit())?;
+        let lock = lock.and(claim);
         workspace.clear_unborn()?;
         if self.run_id.is_none()
             && let Some(newest) = workspace.newest()?

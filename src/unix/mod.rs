@@ -16,6 +16,7 @@ pub(crate) mod seccomp;
 pub(crate) mod namespaces;
 pub(crate) mod supervisor;
 pub(crate) mod terminal;
+pub(crate) mod locks;
 pub(crate) mod wait_line;
 pub(crate) mod pager;
 pub(crate) mod defect;

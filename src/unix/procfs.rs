@@ -134,14 +134,16 @@ pub(crate) fn calls_around(id: &[u8]) -> impl Iterator<Item = &[u8]> {
     dots.chain([id.len()]).map(|end| &id[..end])
 }
 
+/// The names in a directory that are numbers: processes, or a process's descriptors.
+pub(crate) fn numbers_in(dir: &str) -> Vec<i32> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
 /// A process that has a file below a directory open for writing, as far as `/proc` shows.
 pub(crate) fn writer_below(dir: &Path) -> Option<(i32, PathBuf)> {
-    let numbers = |dir: &str| -> Vec<i32> {
-        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        entries
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .collect()
-    };
     let written = |pid: i32, fd: i32| {
         let file = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
         if !file.starts_with(dir) {
@@ -153,8 +155,8 @@ pub(crate) fn writer_below(dir: &Path) -> Option<(i32, PathBuf)> {
         // O_ACCMODE: 0 is O_RDONLY.
         (flags & 3 != 0).then_some((pid, file))
     };
-    numbers("/proc").into_iter().find_map(|pid| {
-        let descriptors = numbers(&format!("/proc/{pid}/fd"));
+    numbers_in("/proc").into_iter().find_map(|pid| {
+        let descriptors = numbers_in(&format!("/proc/{pid}/fd"));
         descriptors.into_iter().find_map(|fd| written(pid, fd))
     })
 }

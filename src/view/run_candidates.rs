@@ -77,7 +77,7 @@ fn describe_run(workspace: &Workspace, id: &RunId) -> Option<(&'static str, Stri
     const WIDTH: usize = 50;
     let metadata = metadata::read(&workspace.run_path(id))?;
     let status = match metadata.status {
-        Status::Running if !Journal::is_owned(&workspace.run_path(id).join("journal.jsonl")) => {
+        Status::Running if !Journal::is_locked(&workspace.run_path(id).join("journal.jsonl")) => {
             Status::Interrupted
         }
         status => status,

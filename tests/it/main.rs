@@ -135,6 +135,7 @@ mod install;
 mod legacy;
 mod limits;
 mod limits_kept;
+mod locks;
 mod look;
 mod manual;
 mod mcp;

@@ -210,7 +210,7 @@ impl Chat<'_> {
         };
         let workspace = Workspace::at(root)?;
         require_own_run(run, self.wanted.adopt)?;
-        let lock = workspace.lock(&self.signals)?;
+        let lock = workspace.lock(&self.signals, None)?;
         let found = inspect_run(run)?;
         let asked = Wanted {
             naming: Naming::Continue,

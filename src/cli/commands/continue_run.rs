@@ -44,7 +44,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
     if !workspace.control.is_dir() {
         return Err(no_runs(&workspace.root));
     }
-    let lock = workspace.lock(&signals)?;
+    let lock = workspace.lock(&signals, None)?;
     let id = find_meant(&workspace, common.run_id.as_deref())?;
     let run = RunDir::of(&workspace, &id);
     require_own_run(&run, wanted.adopt)?;

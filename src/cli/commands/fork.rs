@@ -166,7 +166,7 @@ fn begin(
     let config = launch.config();
     let goes_on = beginning.iterations > 0;
     launch.workspace.create()?;
-    let lock = launch.workspace.lock(&launch.signals)?;
+    let lock = launch.workspace.lock(&launch.signals, None)?;
     let (run, journal) = RunDir::create(launch.workspace, &id, &metadata, |journal| {
         journal.copy(beginning.journal, shared.seq);
         let at = beginning.iterations;

@@ -5,11 +5,11 @@ mod effects;
 use crate::cli::args::LogArgs;
 use crate::error::{Exit, Result};
 use crate::record::event::EventKind;
-use crate::record::journal::Journal;
 use crate::record::reader::{Change, Damage, JournalReader, Next};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
 use crate::runs::find;
+use crate::runs::inspect::is_live;
 use crate::runs::origin::warn_if_foreign_run;
 use crate::text::timestamp::Timestamp;
 use crate::unix::pager::Pager;
@@ -102,7 +102,7 @@ impl LogPrinter {
     fn print_events(&mut self, lines: &mut JournalReader, follow: bool) -> Result<()> {
         loop {
             // Asked before reading: what a writer wrote before it ended is read after this.
-            let live = Journal::is_owned(&self.run.journal());
+            let live = is_live(&self.run);
             match self.tell_what_is_there(lines)? {
                 Stopped::Unread => return Ok(()),
                 Stopped::AtDamage(damage) => {
@@ -182,7 +182,7 @@ impl LogPrinter {
             ));
         }
         // Somebody may have taken it up meanwhile.
-        if self.ended == Some(false) && !Journal::is_owned(&path) {
+        if self.ended == Some(false) && !is_live(&self.run) {
             let id = &self.run.id;
             warn(&format!(
                 "run {id} has no end: the engine that worked on it has died; the same command resumes it"

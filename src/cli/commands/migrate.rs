@@ -33,7 +33,7 @@ pub(crate) fn migrate_workspace(dir: &Path, adopt: bool) -> Result<Exit> {
         _ => {}
     }
     // Again, because another process may be in the middle of it.
-    let _lock = workspace.lock(&signals)?;
+    let _lock = workspace.lock(&signals, None)?;
     let plan = plan(&workspace)?;
     if plan.steps.is_empty() {
         return nothing_to_do();

@@ -18,6 +18,7 @@ use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
 use crate::runs::find::find_run;
+use crate::runs::inspect::is_live;
 use crate::runs::launch::{Launch, start_event};
 use crate::runs::origin::require_own_run;
 use crate::runs::overrides::{agent_dir, load_recorded};
@@ -38,7 +39,7 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
     let signals = preflight::install_signals()?;
     let screen = Screen::new(wanted.quiet, wanted.verbose);
     let run = find_run(&wanted.work_dir, &wanted.run)?;
-    if Journal::is_owned(&run.journal()) {
+    if is_live(&run) {
         let id = &run.id;
         return Err(Error::new(
             Exit::TempFail,
@@ -200,7 +201,7 @@ fn begin(launch: &Launch<'_>, recording: &Recording) -> Result<(RunDir, Journal,
         None,
     );
     let task = metadata.initial_message.as_deref().unwrap_or_default();
-    let lock = launch.workspace.lock(&launch.signals)?;
+    let lock = launch.workspace.lock(&launch.signals, None)?;
     let (run, journal) = RunDir::create(launch.workspace, &id, &metadata, |journal| {
         journal.copy(inherited, before.seq);
         journal.add(

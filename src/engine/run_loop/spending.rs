@@ -44,12 +44,7 @@ impl Engine<'_> {
             .as_ref()
             .and_then(super::super::account::Account::time_limit);
         let budget = budget.map(|(until, _)| until);
-        self.start_limit().into_iter().chain(budget).min()
-    }
-
-    fn start_limit(&self) -> Option<Instant> {
-        let seconds = self.ctx.agent.limit_seconds;
-        (seconds > 0).then(|| self.begun + Duration::from_secs(seconds.min(1 << 32)))
+        self.start_limit.into_iter().chain(budget).min()
     }
 
     /// The end of a run whose time is over, by the limit that comes first.
@@ -58,7 +53,7 @@ impl Engine<'_> {
             .account
             .as_ref()
             .and_then(super::super::account::Account::time_limit);
-        match (self.start_limit(), budget) {
+        match (self.start_limit, budget) {
             (limit, Some((until, why))) if limit.is_none_or(|limit| until < limit) => {
                 Ending::new(StopReason::Budget, why)
             }
@@ -89,7 +84,7 @@ impl Engine<'_> {
     }
 
     /// What the run and those below it have spent.
-    pub(super) fn spent(&mut self) -> Option<(Amount, bool)> {
-        self.account.as_mut()?.spent(&self.ctx.signals)
+    pub(super) fn spent(&self) -> Option<(Amount, bool)> {
+        self.account.as_ref()?.spent()
     }
 }

@@ -276,7 +276,7 @@ impl EvalCommand<'_> {
         require_own(self.workspace, self.wanted.adopt)?;
         self.workspace.create()?;
         require_own(self.workspace, self.wanted.adopt)?;
-        let lock = self.workspace.lock(self.signals)?;
+        let lock = self.workspace.lock(self.signals, None)?;
         self.workspace.clear_unborn()?;
         let id = self.run_id()?;
         let opened = match self.workspace.run_path(&id).is_dir() {

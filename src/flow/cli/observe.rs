@@ -15,10 +15,10 @@ use crate::flow::manifest::glob::Glob;
 use crate::flow::manifest::plugin::Plugin;
 use crate::flow::record::tail::read_tail;
 use crate::record::event::EventKind;
-use crate::record::journal::Journal;
 use crate::record::reader::read_event;
 use crate::record::run_dir::RunDir;
 use crate::runs::find;
+use crate::runs::inspect::is_live;
 use crate::runs::origin::require_own_run;
 use crate::runs::preflight::install_signals;
 use crate::text::digest::sha256;
@@ -294,7 +294,7 @@ impl<'o> Observer<'o> {
         // Before the lock: what an engine that takes it writes is not yet part of this.
         self.seen = journal_len(self.run);
         let is_ended = self.at_end && self.seen == self.offset;
-        if !is_ended && Journal::is_owned(&self.run.journal()) {
+        if !is_ended && is_live(self.run) {
             *quiet_since = None;
             return false;
         }

@@ -22,6 +22,7 @@ use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::find;
+use crate::runs::inspect::is_live;
 use crate::runs::launch::{start_event, start_metadata};
 use crate::runs::origin::require_own_run;
 use crate::runs::preflight::{check_depth, install_signals};
@@ -43,7 +44,7 @@ pub(crate) fn replay_run(wanted: &FlowReplayArgs) -> Result<Exit> {
     check_depth()?;
     let run = find::find_run(&wanted.work_dir, &wanted.run)?;
     let id = &run.id;
-    if Journal::is_owned(&run.journal()) {
+    if is_live(&run) {
         let message = format!("run {id} is live: it can be replayed when it has ended");
         return Err(Error::new(Exit::TempFail, message));
     }

@@ -97,7 +97,7 @@ pub(super) fn run_typed(
         pause_before: HashSet::new(),
         is_typed: true,
     };
-    let lock = workspace.lock(signals)?;
+    let lock = workspace.lock(signals, None)?;
     workspace.clear_unborn()?;
     let id = RunId::parse(wanted.run_id.as_deref().unwrap_or_default()).map_err(Error::usage)?;
     if !workspace.run_path(&id).is_dir() {
@@ -134,7 +134,7 @@ impl RunCommand<'_> {
         require_own(self.workspace, self.wanted.adopt)?;
         self.workspace.create()?;
         require_own(self.workspace, self.wanted.adopt)?;
-        let lock = self.workspace.lock(self.signals)?;
+        let lock = self.workspace.lock(self.signals, None)?;
         self.workspace.clear_unborn()?;
         let (naming, found) = self.find()?;
         if let Some(found) = &found {

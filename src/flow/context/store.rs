@@ -9,14 +9,14 @@
 use super::item::{self, MemoryItem};
 use crate::error::{At, Error, Result, may_fail};
 use crate::unix::files;
+use crate::unix::locks::wait_for_lock;
 use crate::unix::signals::Signals;
 use rustix::fs::OFlags;
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// A store that is a file.
 #[derive(Clone, Debug)]
@@ -139,7 +139,11 @@ impl StoreFile {
                 }
                 file => file.at("open", path)?,
             };
-            wait_for_lock(&file, how, path, signals)?;
+            let lock = || match how {
+                LockMode::Shared => file.try_lock_shared(),
+                LockMode::Exclusive => file.try_lock(),
+            };
+            wait_for_lock(lock, path, signals, None).map_err(|(error, _)| error)?;
             let inode = |meta: &fs::Metadata| (meta.dev(), meta.ino());
             let ours = file.metadata().at("read", path)?;
             match path.metadata() {
@@ -164,24 +168,6 @@ fn open_file(path: &Path, how: LockMode) -> io::Result<File> {
         return Err(io::Error::other("it is not a regular file"));
     }
     Ok(file)
-}
-
-fn wait_for_lock(file: &File, how: LockMode, path: &Path, signals: &Signals) -> Result<()> {
-    loop {
-        let locked = match how {
-            LockMode::Shared => file.try_lock_shared(),
-            LockMode::Exclusive => file.try_lock(),
-        };
-        match locked {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::Error(cause)) => return Err(cause).at("lock", path),
-            Err(TryLockError::WouldBlock) => {}
-        }
-        if let Err(stop) = signals.sleep(Duration::from_millis(2)) {
-            let message = format!("{} while waiting for {}", stop.name(), path.display());
-            return Err(Error::new(stop.into(), message));
-        }
-    }
 }
 
 /// The items of a file, without a last line that was torn.

@@ -228,7 +228,7 @@ impl<'e> Runner<'e> {
             None => Ledger::open(&self.place.run.path.join(spending::FILE), true)?,
         };
         let ledger = self.ledger.insert(ledger);
-        ledger.lock(self.signals, false)?;
+        ledger.lock(self.signals, None, false)?;
         ledger.release();
         let spent = ledger.tally().all();
         let is_over = self.time_left() == Some(Duration::ZERO);

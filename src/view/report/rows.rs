@@ -11,11 +11,11 @@ use super::writer::Writer;
 use crate::error::Result;
 use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::invocations::{self, Requests};
-use crate::record::journal::Journal;
 use crate::record::metadata::{self, Metadata, Status};
 use crate::record::reader::{JournalReader, Next};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
+use crate::runs::inspect::is_live;
 use crate::text::timestamp::Timestamp;
 use crate::view::shown_answers::ShownAnswers;
 use crate::view::stats::{self, Figures};
@@ -260,7 +260,7 @@ impl<'s> Renderer<'s> {
                 continue;
             };
             let mut summary = metadata::read(&child.path).unwrap_or_default();
-            if summary.status == Status::Running && !Journal::is_owned(&child.journal()) {
+            if summary.status == Status::Running && !is_live(&child) {
                 summary.status = Status::Interrupted;
             }
             self.run(opened, &child, &summary)?;
@@ -284,7 +284,7 @@ impl<'s> Renderer<'s> {
 
     /// Tells what is missing at the end of a journal.
     fn end(&mut self, telling: &mut RenderedRun, torn: bool) -> Result<()> {
-        let live = Journal::is_owned(&telling.run.journal());
+        let live = is_live(&telling.run);
         let runs = self.family.of_open(&mut telling.underway, &telling.run);
         self.children(runs)?;
         for key in telling.attempts.keys() {

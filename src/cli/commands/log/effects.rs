@@ -1,9 +1,9 @@
 //! `delta log --effects`: the actions that have an effect, as a table or as lines of JSON.
 
 use crate::error::Result;
-use crate::record::journal::Journal;
 use crate::record::reader::{JournalReader, Next};
 use crate::record::run_dir::RunDir;
+use crate::runs::inspect::is_live;
 use crate::text::json;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::{
@@ -17,7 +17,7 @@ const WIDTH: usize = 100;
 /// Prints the actions of a run that have an effect.
 pub(super) fn print_effects(run: &RunDir, as_json: bool) -> Result<()> {
     // Asked before reading: what a writer wrote before it ended is read after this.
-    let live = Journal::is_owned(&run.journal());
+    let live = is_live(run);
     let mut lines = JournalReader::open(&run.journal())?;
     let mut list = EffectList::default();
     loop {
